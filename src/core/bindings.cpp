@@ -1,0 +1,362 @@
+// The boundary: check shapes, release the GIL, call. Python never sees a pointer and a kernel never sees Python.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
+
+#include <cstring>
+#include <algorithm>
+#include <memory>
+#include <new>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "forest.h"
+#include "layout.h"
+
+namespace nb = nanobind;
+
+namespace treeinner {
+namespace {
+
+template <class T, int Dims = 1>
+using In = nb::ndarray<const T, nb::ndim<Dims>, nb::c_contig, nb::device::cpu>;
+template <class T, int Dims = 1>
+using Out = nb::ndarray<T, nb::ndim<Dims>, nb::c_contig, nb::device::cpu>;
+using MaybeWeight = nb::ndarray<const double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+
+constexpr int64_t kBlock = 64;
+constexpr size_t kAlign = 64;
+
+void require(bool condition, const char* message) {
+  if (!condition) throw std::invalid_argument(std::string("treeinner core: ") + message);
+}
+
+int64_t blocks_of(int64_t n_rows) { return (n_rows + kBlock - 1) / kBlock; }
+
+template <class T, class Array>
+std::vector<T> copied(const Array& a) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  std::vector<T> out(a.size() * sizeof(*a.data()) / sizeof(T));
+  if (!out.empty()) std::memcpy(out.data(), a.data(), out.size() * sizeof(T));
+  return out;
+}
+
+// 64-byte aligned scratch.
+class Buffer {
+ public:
+  explicit Buffer(size_t bytes) : size_((bytes + kAlign - 1) / kAlign * kAlign), data_(make(size_)) {}
+  void* get() const { return data_.get(); }
+  size_t size() const { return size_; }
+
+ private:
+  struct Free {
+    void operator()(void* p) const { ::operator delete(p, std::align_val_t{kAlign}); }
+  };
+  static void* make(size_t bytes) { return ::operator new(bytes ? bytes : kAlign, std::align_val_t{kAlign}); }
+  size_t size_;
+  std::unique_ptr<void, Free> data_;
+};
+
+// -- which level runs --------------------------------------------------------------------------------------------------
+
+std::vector<const Kernels*> supported() {
+  std::vector<const Kernels*> levels{&kBaseline};
+#if defined(TREEINNER_X86)
+  __builtin_cpu_init();
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2"))
+    levels.push_back(&kAvx2);
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+      __builtin_cpu_supports("avx512vl"))
+    levels.push_back(&kAvx512);
+#elif defined(TREEINNER_ARM)
+  levels.push_back(&kNeon);
+#endif
+  return levels;
+}
+
+const Kernels* active = nullptr;
+
+std::vector<std::string> level_names() {
+  std::vector<std::string> names;
+  for (const Kernels* level : supported()) names.emplace_back(level->name);
+  return names;
+}
+
+std::string use_level(const std::string& name) {
+  for (const Kernels* level : supported())
+    if (name == level->name) active = level;
+  if (!active) active = supported().back();
+  return active->name;
+}
+
+// -- a block of rows, binned -------------------------------------------------------------------------------------------
+
+struct Codes {
+  int64_t n_rows;
+  Buffer data;
+};
+
+// -- the compiled ensemble ---------------------------------------------------------------------------------------------
+
+class CoreForest {
+ public:
+  CoreForest(In<int32_t, 2> splits, In<int64_t> first_split, In<int64_t> first_leaf, In<int32_t> tree_output,
+             In<double, 2> leaf_value, In<int32_t> leaf_id, In<uint64_t> sets, int n_outputs, int n_planes, int n_players,
+             int code_bytes, int max_depth)
+      : splits_(copied<Split>(splits)),
+        first_split_(copied<int64_t>(first_split)),
+        first_leaf_(copied<int64_t>(first_leaf)),
+        tree_output_(copied<int32_t>(tree_output)),
+        leaf_value_(copied<double>(leaf_value)),
+        leaf_id_(copied<int32_t>(leaf_id)),
+        sets_(copied<uint64_t>(sets)) {
+    require(splits.shape(1) * sizeof(int32_t) == sizeof(Split), "a split has 8 numbers");
+    require(first_split_.size() == tree_output_.size() + 1, "first_split has one entry per tree and one more");
+    require(first_leaf_.size() == tree_output_.size() + 1, "first_leaf has one entry per tree and one more");
+    require(first_split_.back() == static_cast<int64_t>(splits_.size()), "first_split does not end at the last split");
+    require(first_leaf_.back() == static_cast<int64_t>(leaf_id_.size()), "first_leaf does not end at the last leaf");
+    require(leaf_value.shape(0) == leaf_id_.size(), "leaf_value has one row per leaf");
+    require(code_bytes == 1 || code_bytes == 2, "codes have 1 or 2 bytes");
+    forest_ = {static_cast<int32_t>(tree_output_.size()), n_outputs, static_cast<int32_t>(leaf_value.shape(1)), n_planes,
+               n_players, code_bytes, 0, max_depth, splits_.data(), first_split_.data(), first_leaf_.data(),
+               tree_output_.data(), leaf_value_.data(), leaf_id_.data(), sets_.data()};
+    for (size_t tree = 0; tree < tree_output_.size(); ++tree)
+      forest_.max_splits = std::max(forest_.max_splits, static_cast<int32_t>(first_split_[tree + 1] - first_split_[tree]));
+  }
+
+  void set_binning(In<int64_t, 2> columns, In<int32_t, 2> planes, In<double> thresholds, In<float> thresholds32,
+                   In<uint16_t> codes_of_category, In<int32_t> other_code, bool greater_equal, bool float32_input,
+                   bool truncate) {
+    require(columns.shape(1) == 6 && planes.shape(1) == 4, "a column has 6 numbers and a plane 4");
+    require(planes.shape(0) == static_cast<size_t>(forest_.n_planes), "planes do not match the forest");
+    columns_.clear();
+    for (size_t i = 0; i < columns.shape(0); ++i) {
+      const int64_t* c = columns.data() + 6 * i;
+      columns_.push_back({static_cast<int32_t>(c[0]), static_cast<int32_t>(c[1]), static_cast<int32_t>(c[2]),
+                          static_cast<int32_t>(c[3]), c[4], c[5]});
+    }
+    planes_ = copied<Plane>(planes);
+    thresholds_ = copied<double>(thresholds);
+    thresholds32_ = copied<float>(thresholds32);
+    codes_of_category_ = copied<uint16_t>(codes_of_category);
+    other_code_ = copied<int32_t>(other_code);
+    binning_ = {static_cast<int32_t>(columns_.size()), greater_equal, float32_input, truncate, columns_.data(),
+                planes_.data(), thresholds_.data(), thresholds32_.data(), codes_of_category_.data(), other_code_.data()};
+  }
+
+  void set_shap(In<uint8_t> edges, In<int64_t> first_edge, In<int32_t> n_points, In<int64_t> first_point, In<double> u,
+                In<double> w) {
+    edges_ = copied<ShapEdge>(edges);
+    first_edge_ = copied<int64_t>(first_edge);
+    n_points_ = copied<int32_t>(n_points);
+    first_point_ = copied<int64_t>(first_point);
+    u_ = copied<double>(u);
+    w_ = copied<double>(w);
+    require(n_points_.size() == tree_output_.size() && first_edge_.size() == tree_output_.size() + 1, "one rule per tree");
+    shap_ = {edges_.data(), first_edge_.data(), n_points_.data(), first_point_.data(), u_.data(), w_.data()};
+    max_edges_ = 0;
+    for (size_t tree = 0; tree < tree_output_.size(); ++tree)
+      max_edges_ = std::max(max_edges_, first_edge_[tree + 1] - first_edge_[tree]);
+  }
+
+  // addresses, strides (bytes) and dtypes of the columns; the caller keeps the arrays alive and in range.
+  std::unique_ptr<Codes> bin(In<uint64_t> addresses, In<int64_t> strides, In<int32_t> dtypes, int64_t n_rows) const {
+    const size_t n = columns_.size();
+    require(addresses.size() == n && strides.size() == n && dtypes.size() == n, "wrong number of columns");
+    std::vector<Values> values(n);
+    for (size_t i = 0; i < n; ++i)
+      values[i] = {reinterpret_cast<const char*>(addresses.data()[i]), strides.data()[i], dtypes.data()[i]};
+    const size_t bytes = static_cast<size_t>(blocks_of(n_rows) * forest_.n_planes * kBlock * forest_.code_bytes);
+    auto codes = std::unique_ptr<Codes>(new Codes{n_rows, Buffer(bytes)});
+    nb::gil_scoped_release release;
+    active->bin(binning_, values.data(), forest_.code_bytes, forest_.n_planes, n_rows, codes->data.get());
+    return codes;
+  }
+
+  void leaves(const Codes& codes, Out<int32_t, 2> out) const {
+    check(codes);
+    require(static_cast<int64_t>(out.shape(0)) == codes.n_rows && static_cast<int32_t>(out.shape(1)) == forest_.n_trees,
+            "out is (rows, trees)");
+    int32_t* to = out.data();
+    nb::gil_scoped_release release;
+    Buffer reach(reach_bytes());
+    active->leaves(forest_, 0, forest_.n_trees, codes.data.get(), codes.n_rows, word(reach), to);
+  }
+
+  void margins(const Codes& codes, int tree, int n, Out<double, 2> out) const {
+    check(codes, tree, n);
+    require(is_row_array(out, codes), "margins are (outputs, padded rows)");
+    double* to = out.data();
+    nb::gil_scoped_release release;
+    Buffer reach(reach_bytes());
+    active->margins(forest_, tree, n, codes.data.get(), codes.n_rows, word(reach), to);
+  }
+
+  void leaf_sums(const Codes& codes, int tree, int n, MaybeWeight weight, Out<double, 2> sums) const {
+    check(codes, tree, n);
+    require(is_row_array(weight, codes), "weights are (outputs, padded rows)");
+    require(sums.shape(0) == leaf_id_.size() && sums.shape(1) == static_cast<size_t>(forest_.width),
+            "sums are (leaves, width)");
+    const double* from = weight.data();
+    double* to = sums.data();
+    nb::gil_scoped_release release;
+    Buffer reach(reach_bytes());
+    active->leaf_sums(forest_, tree, n, codes.data.get(), codes.n_rows, from, word(reach), to);
+  }
+
+  void path(const Codes& codes, int tree, int n, In<double, 3> steps, nb::object weight, Out<double, 4> sums) const {
+    check(codes, tree, n);
+    require(steps.shape(0) == splits_.size() && steps.shape(1) == 2 &&
+                steps.shape(2) == static_cast<size_t>(forest_.width),
+            "steps are (splits, 2, width)");
+    const double* from = weights(weight, codes);
+    double* to = checked_sums(sums, codes);
+    const double* step = steps.data();
+    nb::gil_scoped_release release;
+    Buffer reach(reach_bytes());
+    active->path(forest_, tree, n, step, codes.data.get(), codes.n_rows, from, word(reach), to);
+  }
+
+  void shap(const Codes& codes, int tree, int n, nb::object weight, Out<double, 4> sums) const {
+    check(codes, tree, n);
+    require(shap_.edges != nullptr || edges_.empty(), "set_shap comes first");
+    const double* from = weights(weight, codes);
+    double* to = checked_sums(sums, codes);
+    nb::gil_scoped_release release;
+    const size_t levels = static_cast<size_t>(forest_.max_depth) + 1;
+    Buffer right(reach_bytes()), satisfied(levels * 8), open(levels * 8), stack(levels * 2 * 4 * kBlock * 8);
+    Buffer constants(static_cast<size_t>(max_edges_) * 5 * 4 * 8);
+    const ShapScratch scratch{word(right), word(satisfied), static_cast<int64_t*>(open.get()),
+                              static_cast<double*>(stack.get()), static_cast<double*>(constants.get())};
+    active->shap(forest_, tree, n, shap_, codes.data.get(), codes.n_rows, from, scratch, to);
+  }
+
+ private:
+  size_t reach_bytes() const { return 8 * (static_cast<size_t>(forest_.max_splits) + 1); }
+  static uint64_t* word(const Buffer& b) { return static_cast<uint64_t*>(b.get()); }
+
+  void check(const Codes& codes, int tree = 0, int n = 0) const {
+    require(tree >= 0 && n >= 0 && tree + n <= forest_.n_trees, "trees out of range");
+    const int64_t bytes = blocks_of(codes.n_rows) * forest_.n_planes * kBlock * forest_.code_bytes;
+    require(static_cast<int64_t>(codes.data.size()) >= bytes, "codes of another forest");
+  }
+
+  template <class Array>
+  bool is_row_array(const Array& a, const Codes& codes) const {
+    return static_cast<int64_t>(a.shape(0)) == forest_.n_outputs &&
+           static_cast<int64_t>(a.shape(1)) == blocks_of(codes.n_rows) * kBlock &&
+           reinterpret_cast<uintptr_t>(a.data()) % kAlign == 0;
+  }
+
+  const double* weights(const nb::object& weight, const Codes& codes) const {
+    if (weight.is_none()) return nullptr;
+    const auto array = nb::cast<MaybeWeight>(weight);
+    require(is_row_array(array, codes), "weights are (outputs, padded rows)");
+    return array.data();
+  }
+
+  double* checked_sums(const Out<double, 4>& sums, const Codes& codes) const {
+    require(static_cast<int64_t>(sums.shape(0)) == blocks_of(codes.n_rows) &&
+                static_cast<int64_t>(sums.shape(1)) == forest_.n_outputs &&
+                static_cast<int64_t>(sums.shape(2)) == forest_.n_players && sums.shape(3) == kBlock &&
+                (sums.size() == 0 || reinterpret_cast<uintptr_t>(sums.data()) % kAlign == 0),
+            "sums are [block][output][player][64], aligned");
+    return sums.data();
+  }
+
+  std::vector<Split> splits_;
+  std::vector<int64_t> first_split_, first_leaf_;
+  std::vector<int32_t> tree_output_;
+  std::vector<double> leaf_value_;
+  std::vector<int32_t> leaf_id_;
+  std::vector<uint64_t> sets_;
+  Forest forest_{};
+
+  std::vector<Column> columns_;
+  std::vector<Plane> planes_;
+  std::vector<double> thresholds_;
+  std::vector<float> thresholds32_;
+  std::vector<uint16_t> codes_of_category_;
+  std::vector<int32_t> other_code_;
+  Binning binning_{};
+
+  std::vector<ShapEdge> edges_;
+  std::vector<int64_t> first_edge_, first_point_;
+  std::vector<int32_t> n_points_;
+  std::vector<double> u_, w_;
+  int64_t max_edges_ = 0;
+  ShapForest shap_{};
+};
+
+void preorder_of(In<int64_t> tree_start, In<int32_t> left, In<int32_t> right, Out<int32_t> order, Out<int32_t> end,
+                 Out<int32_t> depth) {
+  const size_t n = left.size();
+  require(right.size() == n && order.size() == n && end.size() == n && depth.size() == n, "one entry per node");
+  preorder(tree_start.data(), static_cast<int64_t>(tree_start.size()) - 1, left.data(), right.data(), order.data(),
+           end.data(), depth.data());
+}
+
+void shap_edges_of(In<int64_t> tree_start, In<int32_t> left, In<int32_t> right, In<double> cover, In<int32_t> order,
+                   In<int32_t> depth, In<int32_t> number, In<int32_t> player, int n_players, Out<uint8_t> edges,
+                   Out<int32_t> distinct) {
+  const size_t n = left.size(), n_trees = tree_start.size() - 1;
+  require(edges.size() == (n - n_trees) * sizeof(ShapEdge) && distinct.size() == n_trees, "one edge per node but the roots");
+  require(right.size() == n && cover.size() == n && order.size() == n && depth.size() == n && number.size() == n &&
+              player.size() == n,
+          "one entry per node");
+  shap_edges(tree_start.data(), static_cast<int64_t>(n_trees), left.data(), right.data(), cover.data(), order.data(),
+             depth.data(), number.data(), player.data(), n_players, reinterpret_cast<ShapEdge*>(edges.data()),
+             distinct.data());
+}
+
+// [block][output][player][64] -> (rows, features, outputs): added to the features that the players stand for.
+void unblock(In<double, 4> sums, int64_t n_rows, In<int32_t> feature_of_player, Out<double, 3> out) {
+  const int64_t n_outputs = static_cast<int64_t>(sums.shape(1)), n_players = static_cast<int64_t>(sums.shape(2));
+  const int64_t n_features = static_cast<int64_t>(out.shape(1));
+  require(static_cast<int64_t>(sums.shape(0)) == blocks_of(n_rows) && sums.shape(3) == kBlock, "sums do not fit the rows");
+  require(static_cast<int64_t>(out.shape(0)) == n_rows && static_cast<int64_t>(out.shape(2)) == n_outputs &&
+              static_cast<int64_t>(feature_of_player.size()) == n_players,
+          "out is (rows, features, outputs)");
+  for (int64_t p = 0; p < n_players; ++p)
+    require(feature_of_player.data()[p] >= 0 && feature_of_player.data()[p] < n_features, "feature out of range");
+  const double* from = sums.data();
+  const int32_t* feature = feature_of_player.data();
+  double* to = out.data();
+  nb::gil_scoped_release release;
+  for (int64_t row = 0; row < n_rows; ++row) {
+    const double* block = from + row / kBlock * n_outputs * n_players * kBlock + row % kBlock;
+    for (int64_t p = 0; p < n_players; ++p)
+      for (int64_t k = 0; k < n_outputs; ++k)
+        to[(row * n_features + feature[p]) * n_outputs + k] = block[(k * n_players + p) * kBlock];
+  }
+}
+
+}  // namespace
+
+NB_MODULE(_core, m) {
+  m.doc() = "Compiled core of treeinner; use treeinner.kernels.";
+  use_level("");
+  m.def("levels", &level_names, "Instruction sets this machine can run, slowest first.");
+  m.def("use_level", &use_level, "Choose a level; an unknown name changes nothing. Returns the one in use.");
+  m.def("preorder", &preorder_of);
+  m.def("shap_edges", &shap_edges_of);
+  m.def("unblock", &unblock);
+  m.attr("SHAP_EDGE_BYTES") = sizeof(ShapEdge);
+  nb::class_<Codes>(m, "Codes").def_ro("n_rows", &Codes::n_rows);
+  nb::class_<CoreForest>(m, "CoreForest")
+      .def(nb::init<In<int32_t, 2>, In<int64_t>, In<int64_t>, In<int32_t>, In<double, 2>, In<int32_t>, In<uint64_t>, int,
+                    int, int, int, int>())
+      .def("set_binning", &CoreForest::set_binning)
+      .def("set_shap", &CoreForest::set_shap)
+      .def("bin", &CoreForest::bin)
+      .def("leaves", &CoreForest::leaves)
+      .def("margins", &CoreForest::margins)
+      .def("leaf_sums", &CoreForest::leaf_sums)
+      .def("path", &CoreForest::path, nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg().none(), nb::arg())
+      .def("shap", &CoreForest::shap, nb::arg(), nb::arg(), nb::arg(), nb::arg().none(), nb::arg());
+}
+
+}  // namespace treeinner

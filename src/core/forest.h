@@ -1,0 +1,117 @@
+// A whole ensemble as the kernels see it: borrowed arrays, small integers. Built and checked in treeinner/kernels.py.
+#pragma once
+
+#include <cstdint>
+
+namespace treeinner {
+
+// One inner node. Splits of a tree lie in pre-order, so a subtree is a contiguous run [i, skip).
+struct Split {
+  uint32_t plane;   // column of codes it tests
+  int32_t cut;      // numeric: right if code >= cut
+  int32_t set;      // categorical: first word of the bit set of codes that go right; -1: numeric
+  int32_t left;     // >= 0: split of the same tree, counted from its first; < 0: ~leaf, likewise
+  int32_t right;
+  int32_t skip;     // first split behind the subtree
+  int32_t player;   // what gets the credit
+  int32_t pad;
+};
+
+struct Forest {
+  int32_t n_trees, n_outputs, width, n_planes, n_players;
+  int32_t code_bytes;          // 1 or 2
+  int32_t max_splits;          // of one tree
+  int32_t max_depth;
+  const Split* splits;
+  const int64_t* first_split;  // (n_trees + 1,)
+  const int64_t* first_leaf;   // (n_trees + 1,)
+  const int32_t* tree_output;  // (n_trees,)
+  const double* leaf_value;    // (n_leaves, width)
+  const int32_t* leaf_id;      // (n_leaves,)
+  const uint64_t* sets;
+};
+
+// How the values of one column become codes in one plane. Values have codes 1..n + 1; a missing value has its own.
+struct Plane {
+  int32_t column;
+  int32_t first;         // numeric: the plane covers thresholds [first, first + n) of the column
+  int32_t n;             // numeric: how many
+  int32_t missing_code;  // 0: always left, the largest code: always right
+};
+
+// One column: thresholds (numeric) or a table of codes (categorical).
+struct Column {
+  int32_t first_plane, n_planes;  // n_planes 0: the model does not use it
+  int32_t categorical;
+  int32_t zero_is_missing;
+  int64_t first;                  // in thresholds (numeric), in codes_of_category (categorical)
+  int64_t n;                      // thresholds padded to 2^k - 1, or number of categories
+};
+
+struct Binning {
+  int32_t n_columns;
+  int32_t greater_equal;          // right if x >= threshold, else right if x > threshold
+  int32_t float32_input;
+  int32_t truncate;               // category = trunc(x), else floor(x)
+  const Column* columns;
+  const Plane* planes;
+  const double* thresholds;       // padded with NaN, which nothing exceeds
+  const float* thresholds32;      // the same, rounded so that every float32 compares the same
+  const uint16_t* codes_of_category;
+  const int32_t* other_code;      // (n_columns,) code of a category outside the table
+};
+
+// The values of one column of a table, anywhere in memory.
+struct Values {
+  const char* data;
+  int64_t stride;  // bytes
+  int32_t dtype;   // position in treeinner/kernels.py DTYPES
+};
+
+// What TreeSHAP needs of a tree besides its splits: its edges in pre-order, and the quadrature rule (shap.h).
+struct ShapEdge {
+  double share;         // product of the cover shares of the splits on this player from the root to here
+  double share_before;  // the same without this edge; 1 if the player is new on the path
+  int32_t depth;        // of the node the edge leads into; 1 below the root
+  int32_t previous;     // depth of the nearest edge above with the same player; 0: none
+  int32_t split;        // split the edge leaves, counted from the tree's first
+  int32_t leaf;         // leaf it leads to, counted from the tree's first; -1: it leads to a split
+  int32_t player;
+  int32_t goes_right;
+};
+
+struct ShapForest {
+  const ShapEdge* edges;
+  const int64_t* first_edge;   // (n_trees + 1,)
+  const int32_t* n_points;     // (n_trees,)  0: a single leaf
+  const int64_t* first_point;  // (n_trees,)  in u and w
+  const double* u;             // Gauss-Legendre points on [0, 1]
+  const double* w;             // their weights
+};
+
+struct ShapScratch {
+  uint64_t* right;      // (max_splits,)
+  uint64_t* satisfied;  // (max_depth + 1,)
+  int64_t* open;        // (max_depth + 1,)
+  double* stack;        // (max_depth + 1, 2, 4, 64), 64-byte aligned
+  double* constants;    // (max_edges, 5, 4)
+};
+
+// What the compiled levels offer; see the headers named for what each does.
+struct Kernels {
+  const char* name;
+  void (*bin)(const Binning&, const Values*, int32_t code_bytes, int32_t n_planes, int64_t n_rows, void* codes);
+  void (*leaves)(const Forest&, int32_t tree, int32_t n, const void* codes, int64_t n_rows, uint64_t* reach, int32_t* out);
+  void (*margins)(const Forest&, int32_t tree, int32_t n, const void* codes, int64_t n_rows, uint64_t* reach, double* out);
+  void (*leaf_sums)(const Forest&, int32_t tree, int32_t n, const void* codes, int64_t n_rows, const double* weight,
+                    uint64_t* reach, double* sums);
+  void (*path)(const Forest&, int32_t tree, int32_t n, const double* steps, const void* codes, int64_t n_rows,
+               const double* weight, uint64_t* reach, double* sums);
+  void (*shap)(const Forest&, int32_t tree, int32_t n, const ShapForest&, const void* codes, int64_t n_rows,
+               const double* weight, const ShapScratch&, double* sums);
+};
+
+// Only the levels of this architecture are linked in.
+extern const Kernels kBaseline, kAvx2, kAvx512, kNeon;
+
+}  // namespace treeinner

@@ -1,0 +1,72 @@
+// One source for every instruction set: CMake compiles this file once per level, with TREEINNER_LEVEL_* and its flags.
+#include "bin.h"
+#include "path.h"
+#include "route.h"
+#include "shap.h"
+
+namespace treeinner {
+namespace TREEINNER_NS {
+
+template <class Call>
+inline void with_codes(int32_t code_bytes, const void* codes, Call call) {
+  if (code_bytes == 1)
+    call(static_cast<const uint8_t*>(codes));
+  else
+    call(static_cast<const uint16_t*>(codes));
+}
+
+void bin(const Binning& b, const Values* values, int32_t code_bytes, int32_t n_planes, int64_t n_rows, void* codes) {
+  if (code_bytes == 1)
+    bin_rows(b, values, n_planes, n_rows, static_cast<uint8_t*>(codes));
+  else
+    bin_rows(b, values, n_planes, n_rows, static_cast<uint16_t*>(codes));
+}
+
+void leaves(const Forest& f, int32_t tree, int32_t n, const void* codes, int64_t n_rows, uint64_t* reach, int32_t* out) {
+  with_codes(f.code_bytes, codes, [&](auto* c) { leaf_numbers(f, tree, n, c, n_rows, reach, out); });
+}
+
+void margins(const Forest& f, int32_t tree, int32_t n, const void* codes, int64_t n_rows, uint64_t* reach, double* out) {
+  with_codes(f.code_bytes, codes, [&](auto* c) { add_margins(f, tree, n, c, n_rows, reach, out); });
+}
+
+void leaf_sums(const Forest& f, int32_t tree, int32_t n, const void* codes, int64_t n_rows, const double* weight,
+               uint64_t* reach, double* sums) {
+  with_codes(f.code_bytes, codes, [&](auto* c) { add_leaf_sums(f, tree, n, c, n_rows, weight, reach, sums); });
+}
+
+void path(const Forest& f, int32_t tree, int32_t n, const double* steps, const void* codes, int64_t n_rows,
+          const double* weight, uint64_t* reach, double* sums) {
+  with_codes(f.code_bytes, codes, [&](auto* c) {
+    if (weight)
+      add_path<true>(f, tree, n, steps, c, n_rows, weight, reach, sums);
+    else
+      add_path<false>(f, tree, n, steps, c, n_rows, weight, reach, sums);
+  });
+}
+
+void shap(const Forest& f, int32_t tree, int32_t n, const ShapForest& shap, const void* codes, int64_t n_rows,
+          const double* weight, const ShapScratch& scratch, double* sums) {
+  with_codes(f.code_bytes, codes, [&](auto* c) { add_shap(f, tree, n, shap, c, n_rows, weight, scratch, sums); });
+}
+
+}  // namespace TREEINNER_NS
+
+#define TREEINNER_STRING_(x) #x
+#define TREEINNER_STRING(x) TREEINNER_STRING_(x)
+#if defined(TREEINNER_LEVEL_AVX512)
+#define TREEINNER_TABLE kAvx512
+#elif defined(TREEINNER_LEVEL_AVX2)
+#define TREEINNER_TABLE kAvx2
+#elif defined(TREEINNER_LEVEL_NEON)
+#define TREEINNER_TABLE kNeon
+#else
+#define TREEINNER_TABLE kBaseline
+#endif
+
+const Kernels TREEINNER_TABLE = {
+    TREEINNER_STRING(TREEINNER_NS), TREEINNER_NS::bin,       TREEINNER_NS::leaves, TREEINNER_NS::margins,
+    TREEINNER_NS::leaf_sums,        TREEINNER_NS::path, TREEINNER_NS::shap,
+};
+
+}  // namespace treeinner

@@ -1,0 +1,266 @@
+// 64 rows as one word: the vector primitives, one set per instruction set.
+//
+// This header is compiled once per level (see kernels.cpp); everything lives in a namespace named after the level, so
+// that no function compiled for AVX-512 can be linked into the baseline. Nothing from the C++ library is instantiated
+// here or in the kernels for the same reason.
+//
+// Row r of a block is bit r of a word. A block of codes is 64 consecutive codes of one plane, 64-byte aligned.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#if defined(TREEINNER_LEVEL_AVX512)
+#define TREEINNER_NS avx512
+#include <immintrin.h>
+#elif defined(TREEINNER_LEVEL_AVX2)
+#define TREEINNER_NS avx2
+#include <immintrin.h>
+#elif defined(TREEINNER_LEVEL_NEON)
+#define TREEINNER_NS neon
+#include <arm_neon.h>
+#else
+#define TREEINNER_NS baseline
+#endif
+
+namespace treeinner::TREEINNER_NS {
+
+using Word = uint64_t;
+constexpr int kRows = 64;   // rows of a block
+constexpr int kLanes = 8;   // rows of a Lanes
+constexpr int kGroups = 8;  // Lanes of a block
+
+// -- which codes are at least `cut` ------------------------------------------------------------------------------------
+
+#if defined(TREEINNER_LEVEL_AVX512)
+
+inline Word at_least(const uint8_t* codes, uint16_t cut) {
+  return _mm512_cmpge_epu8_mask(_mm512_load_si512(codes), _mm512_set1_epi8(static_cast<char>(cut)));
+}
+
+inline Word at_least(const uint16_t* codes, uint16_t cut) {
+  const __m512i c = _mm512_set1_epi16(static_cast<short>(cut));
+  const Word low = _mm512_cmpge_epu16_mask(_mm512_load_si512(codes), c);
+  const Word high = _mm512_cmpge_epu16_mask(_mm512_load_si512(codes + 32), c);
+  return low | high << 32;
+}
+
+#elif defined(TREEINNER_LEVEL_AVX2)
+
+inline Word byte_mask(__m256i v) { return static_cast<uint32_t>(_mm256_movemask_epi8(v)); }
+
+inline Word at_least(const uint8_t* codes, uint16_t cut) {
+  const __m256i c = _mm256_set1_epi8(static_cast<char>(cut));
+  // There is no unsigned compare: x >= c exactly if max(x, c) == x.
+  const __m256i a = _mm256_load_si256(reinterpret_cast<const __m256i*>(codes));
+  const __m256i b = _mm256_load_si256(reinterpret_cast<const __m256i*>(codes + 32));
+  return byte_mask(_mm256_cmpeq_epi8(_mm256_max_epu8(a, c), a)) |
+         byte_mask(_mm256_cmpeq_epi8(_mm256_max_epu8(b, c), b)) << 32;
+}
+
+inline Word at_least(const uint16_t* codes, uint16_t cut) {
+  const __m256i c = _mm256_set1_epi16(static_cast<short>(cut));
+  Word word = 0;
+  for (int half = 0; half < 2; ++half) {
+    const __m256i a = _mm256_load_si256(reinterpret_cast<const __m256i*>(codes + 32 * half));
+    const __m256i b = _mm256_load_si256(reinterpret_cast<const __m256i*>(codes + 32 * half + 16));
+    const __m256i ge_a = _mm256_cmpeq_epi16(_mm256_max_epu16(a, c), a);
+    const __m256i ge_b = _mm256_cmpeq_epi16(_mm256_max_epu16(b, c), b);
+    // packs works within 128-bit halves; the permutation puts the four quarters back in order.
+    const __m256i bytes = _mm256_permute4x64_epi64(_mm256_packs_epi16(ge_a, ge_b), 0xd8);
+    word |= byte_mask(bytes) << (32 * half);
+  }
+  return word;
+}
+
+#elif defined(TREEINNER_LEVEL_NEON)
+
+inline Word byte_mask(uint8x16_t a, uint8x16_t b, uint8x16_t c, uint8x16_t d) {
+  // Each byte is 0 or 255: keep the bit of its position, then add neighbours three times.
+  const uint8x16_t bits = vreinterpretq_u8_u64(vdupq_n_u64(0x8040201008040201ull));
+  const uint8x16_t ab = vpaddq_u8(vandq_u8(a, bits), vandq_u8(b, bits));
+  const uint8x16_t cd = vpaddq_u8(vandq_u8(c, bits), vandq_u8(d, bits));
+  const uint8x16_t abcd = vpaddq_u8(ab, cd);
+  return vgetq_lane_u64(vreinterpretq_u64_u8(vpaddq_u8(abcd, abcd)), 0);
+}
+
+inline Word at_least(const uint8_t* codes, uint16_t cut) {
+  const uint8x16_t c = vdupq_n_u8(static_cast<uint8_t>(cut));
+  return byte_mask(vcgeq_u8(vld1q_u8(codes), c), vcgeq_u8(vld1q_u8(codes + 16), c),
+                   vcgeq_u8(vld1q_u8(codes + 32), c), vcgeq_u8(vld1q_u8(codes + 48), c));
+}
+
+inline Word at_least(const uint16_t* codes, uint16_t cut) {
+  const uint16x8_t c = vdupq_n_u16(cut);
+  uint8x16_t q[4];
+  for (int i = 0; i < 4; ++i)
+    q[i] = vcombine_u8(vmovn_u16(vcgeq_u16(vld1q_u16(codes + 16 * i), c)),
+                       vmovn_u16(vcgeq_u16(vld1q_u16(codes + 16 * i + 8), c)));
+  return byte_mask(q[0], q[1], q[2], q[3]);
+}
+
+#else
+
+template <class Code>
+inline Word at_least(const Code* codes, uint16_t cut) {
+  Word word = 0;
+  for (int r = 0; r < kRows; ++r) word |= static_cast<Word>(codes[r] >= cut) << r;
+  return word;
+}
+
+#endif
+
+// -- which codes are in a set (a bit per code) -------------------------------------------------------------------------
+
+template <class Code>
+inline Word in_set_one_by_one(const Code* codes, const uint64_t* set) {
+  Word word = 0;
+  for (int r = 0; r < kRows; ++r) word |= (set[codes[r] >> 6] >> (codes[r] & 63) & 1) << r;
+  return word;
+}
+
+inline Word in_set(const uint16_t* codes, const uint64_t* set) { return in_set_one_by_one(codes, set); }
+
+#if defined(TREEINNER_LEVEL_AVX2) || defined(TREEINNER_LEVEL_AVX512)
+
+// A set of 256 bits is 32 bytes. Code c looks up byte c >> 3 by two 16-byte shuffles and tests bit c & 7.
+inline Word in_set(const uint8_t* codes, const uint64_t* set) {
+  const __m256i low = _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(set)));
+  const __m256i high = _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(set + 2)));
+  const __m256i bit_of = _mm256_set1_epi64x(static_cast<long long>(0x8040201008040201ull));
+  Word word = 0;
+  for (int half = 0; half < 2; ++half) {
+    const __m256i code = _mm256_load_si256(reinterpret_cast<const __m256i*>(codes + 32 * half));
+    const __m256i byte = _mm256_and_si256(_mm256_srli_epi16(code, 3), _mm256_set1_epi8(31));
+    const __m256i upper = _mm256_cmpgt_epi8(byte, _mm256_set1_epi8(15));
+    const __m256i found = _mm256_blendv_epi8(_mm256_shuffle_epi8(low, byte), _mm256_shuffle_epi8(high, byte), upper);
+    const __m256i bit = _mm256_shuffle_epi8(bit_of, _mm256_and_si256(code, _mm256_set1_epi8(7)));
+    const __m256i hit = _mm256_cmpeq_epi8(_mm256_and_si256(found, bit), bit);
+    word |= static_cast<Word>(static_cast<uint32_t>(_mm256_movemask_epi8(hit))) << (32 * half);
+  }
+  return word;
+}
+
+#else
+
+inline Word in_set(const uint8_t* codes, const uint64_t* set) { return in_set_one_by_one(codes, set); }
+
+#endif
+
+// -- write a byte where a bit is set -----------------------------------------------------------------------------------
+
+#if defined(TREEINNER_LEVEL_AVX512)
+
+inline void put(uint8_t* bytes, Word where, uint8_t value) {
+  _mm512_mask_storeu_epi8(bytes, where, _mm512_set1_epi8(static_cast<char>(value)));
+}
+
+#elif defined(TREEINNER_LEVEL_AVX2)
+
+inline void put(uint8_t* bytes, Word where, uint8_t value) {
+  const __m256i spread =
+      _mm256_setr_epi64x(0, 0x0101010101010101ll, 0x0202020202020202ll, 0x0303030303030303ll);
+  const __m256i bit = _mm256_set1_epi64x(static_cast<long long>(0x8040201008040201ull));
+  for (int half = 0; half < 2; ++half) {
+    const __m256i word = _mm256_set1_epi32(static_cast<int>(where >> (32 * half)));
+    const __m256i mask = _mm256_cmpeq_epi8(_mm256_and_si256(_mm256_shuffle_epi8(word, spread), bit), bit);
+    __m256i* to = reinterpret_cast<__m256i*>(bytes + 32 * half);
+    _mm256_storeu_si256(to, _mm256_blendv_epi8(_mm256_loadu_si256(to), _mm256_set1_epi8(static_cast<char>(value)), mask));
+  }
+}
+
+#else
+
+inline void put(uint8_t* bytes, Word where, uint8_t value) {
+  for (; where; where &= where - 1) bytes[__builtin_ctzll(where)] = value;
+}
+
+#endif
+
+// -- eight doubles -----------------------------------------------------------------------------------------------------
+
+using Mask = uint8_t;  // bit l: lane l
+
+inline Mask mask_of(Word word, int group) { return static_cast<Mask>(word >> (kLanes * group)); }
+
+#if defined(TREEINNER_LEVEL_AVX512)
+
+struct Lanes {
+  __m512d v;
+};
+inline Lanes load(const double* p) { return {_mm512_load_pd(p)}; }
+inline void store(double* p, Lanes a) { _mm512_store_pd(p, a.v); }
+inline Lanes all(double x) { return {_mm512_set1_pd(x)}; }
+inline Lanes operator+(Lanes a, Lanes b) { return {_mm512_add_pd(a.v, b.v)}; }
+inline Lanes operator*(Lanes a, Lanes b) { return {_mm512_mul_pd(a.v, b.v)}; }
+inline Lanes choose(Mask m, double yes, double no) {
+  return {_mm512_mask_blend_pd(m, _mm512_set1_pd(no), _mm512_set1_pd(yes))};
+}
+inline Lanes choose(Mask m, double yes, Lanes no) { return {_mm512_mask_blend_pd(m, no.v, _mm512_set1_pd(yes))}; }
+inline Lanes add_where(Mask m, Lanes a, Lanes b) { return {_mm512_mask_add_pd(a.v, m, a.v, b.v)}; }
+
+#elif defined(TREEINNER_LEVEL_AVX2)
+
+struct Lanes {
+  __m256d low, high;
+};
+inline Lanes load(const double* p) { return {_mm256_load_pd(p), _mm256_load_pd(p + 4)}; }
+inline void store(double* p, Lanes a) {
+  _mm256_store_pd(p, a.low);
+  _mm256_store_pd(p + 4, a.high);
+}
+inline Lanes all(double x) { return {_mm256_set1_pd(x), _mm256_set1_pd(x)}; }
+inline Lanes operator+(Lanes a, Lanes b) { return {_mm256_add_pd(a.low, b.low), _mm256_add_pd(a.high, b.high)}; }
+inline Lanes operator*(Lanes a, Lanes b) { return {_mm256_mul_pd(a.low, b.low), _mm256_mul_pd(a.high, b.high)}; }
+inline __m256d spread4(unsigned m) {  // bit l -> lane l all ones
+  const __m256i bit = _mm256_setr_epi64x(1, 2, 4, 8);
+  return _mm256_castsi256_pd(_mm256_cmpeq_epi64(_mm256_and_si256(_mm256_set1_epi64x(m), bit), bit));
+}
+inline Lanes choose(Mask m, double yes, Lanes no) {
+  const __m256d y = _mm256_set1_pd(yes);
+  return {_mm256_blendv_pd(no.low, y, spread4(m)), _mm256_blendv_pd(no.high, y, spread4(m >> 4))};
+}
+inline Lanes choose(Mask m, double yes, double no) { return choose(m, yes, all(no)); }
+inline Lanes add_where(Mask m, Lanes a, Lanes b) {
+  return {_mm256_add_pd(a.low, _mm256_and_pd(spread4(m), b.low)),
+          _mm256_add_pd(a.high, _mm256_and_pd(spread4(m >> 4), b.high))};
+}
+
+#else
+
+// Plain arrays: the compiler makes two-lane vectors of them on SSE2 and NEON.
+struct Lanes {
+  double v[kLanes];
+};
+inline Lanes load(const double* p) {
+  Lanes a;
+  std::memcpy(a.v, p, sizeof a.v);
+  return a;
+}
+inline void store(double* p, Lanes a) { std::memcpy(p, a.v, sizeof a.v); }
+inline Lanes all(double x) {
+  Lanes a;
+  for (int l = 0; l < kLanes; ++l) a.v[l] = x;
+  return a;
+}
+inline Lanes operator+(Lanes a, Lanes b) {
+  for (int l = 0; l < kLanes; ++l) a.v[l] += b.v[l];
+  return a;
+}
+inline Lanes operator*(Lanes a, Lanes b) {
+  for (int l = 0; l < kLanes; ++l) a.v[l] *= b.v[l];
+  return a;
+}
+inline Lanes choose(Mask m, double yes, Lanes no) {
+  for (int l = 0; l < kLanes; ++l) no.v[l] = m >> l & 1 ? yes : no.v[l];
+  return no;
+}
+inline Lanes choose(Mask m, double yes, double no) { return choose(m, yes, all(no)); }
+inline Lanes add_where(Mask m, Lanes a, Lanes b) {
+  for (int l = 0; l < kLanes; ++l) a.v[l] += m >> l & 1 ? b.v[l] : 0.0;
+  return a;
+}
+
+#endif
+
+}  // namespace treeinner::TREEINNER_NS

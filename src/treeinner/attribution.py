@@ -1,0 +1,206 @@
+"""attribute(): one prediction split over its features, and Attribution, what comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treeinner import frames, kernels, storage
+from treeinner.ensemble import Ensemble
+from treeinner.errors import MissingDependencyError, UnknownParameterError, UnsupportedModelError
+from treeinner.groups import GroupSpec, resolve_groups
+from treeinner.readers import open_model
+
+__all__ = ["METHODS", "Attribution", "attribute", "node_values"]
+
+METHODS = ("predecomp", "saabas", "treeshap")
+FORMAT = "treeinner.attribution"
+FORMAT_VERSION = 1
+
+FloatArray = NDArray[np.float64]
+
+
+def attribute(
+    model: Any,
+    X: Any,
+    *,
+    method: str = "predecomp",
+    iteration_range: tuple[int, int] | None = None,
+    base_margin: Any = None,
+    groups: GroupSpec | None = None,
+    learning_rate: float | None = None,
+    reg_lambda: float | None = None,
+    reg_alpha: float | None = None,
+    n_jobs: int | None = -1,
+    progress: Callable[[int, int], None] | None = None,
+) -> Attribution:
+    """Split the raw prediction (margin) of every row over the features.
+
+    Parameters
+    ----------
+    model : fitted model, path or Ensemble
+        A model of XGBoost, LightGBM, CatBoost or scikit-learn, a Pipeline or search around one, or its file.
+    X : table
+        numpy array, data frame, Arrow table or scipy sparse matrix with the model's columns.
+    method : {"predecomp", "saabas", "treeshap"}
+        By path with the regularised node values (the paper's p-hat), by path with the mean of the leaves below a node
+        (p-tilde; XGBoost's `approx_contribs`), or path-dependent TreeSHAP.
+    iteration_range : (start, stop), optional
+        Boosting rounds to use; by default those that the model's own `predict` uses.
+    base_margin : array, optional
+        Margin of each row before the first tree, as given in training.
+    groups : mapping, optional
+        Name of a group -> its features; their signed values are added up.
+    learning_rate, reg_lambda, reg_alpha : float, optional
+        Training parameters, for models that do not say them.
+    n_jobs : int
+        Threads; -1 for all cores. The result does not depend on it.
+    progress : callable, optional
+        Called with (rows done, rows).
+
+    Returns
+    -------
+    Attribution
+        With `base_values + values.sum(axis=1)` equal to the margin.
+    """
+    if method not in METHODS:
+        raise ValueError(f"method={method!r} is not known; choose one of {', '.join(map(repr, METHODS))}.")
+    opened = open_model(
+        model,
+        learning_rate=learning_rate,
+        reg_lambda=reg_lambda,
+        reg_alpha=reg_alpha,
+        iteration_range=iteration_range,
+    )
+    e = opened.ensemble
+    if method == "treeshap" and e.schema.external == "catboost-path":
+        raise UnsupportedModelError(
+            "treeshap on a non-symmetric CatBoost model with CTR splits: the library tells only the leaf a row reaches, "
+            "and TreeSHAP needs the splits beside its path. Use method='predecomp' or 'saabas', or CatBoost's own "
+            "get_feature_importance(type='ShapValues')."
+        )
+    node_value = node_values(e, method)  # asks for what is unknown before X is touched
+    table = opened.table(X)
+    steps = None if method == "treeshap" else e.forest.steps(e, node_value)
+    values = kernels.attribute(e.forest, table, e.n_features, steps, n_jobs=n_jobs, progress=progress)
+    names = opened.names(X) or tuple(f"f{i}" for i in range(e.n_features))
+    grouped = resolve_groups(groups, names)
+    if grouped is not None:
+        values, names = grouped.add_up(values, axis=1), grouped.names
+    base = e.base_values(table.n_rows, base_margin) + root_values(e, node_value)
+    return Attribution(
+        values=values[:, :, 0] if e.n_outputs == 1 else values,
+        base_values=base[:, 0] if e.n_outputs == 1 else base,
+        data=X if grouped is None else None,
+        feature_names=tuple(names),
+        output_names=e.output_names,
+        method=method,
+    )
+
+
+def node_values(e: Ensemble, method: str) -> FloatArray:
+    """Value of every node whose changes along a path are the attribution: (n_nodes, width)."""
+    if method != "predecomp":
+        return e.mean_value
+    if np.isnan(e.node_value).any():
+        wanted = " and ".join(e.needs) or "the training parameters"
+        raise UnknownParameterError(
+            f"PreDecomp needs {wanted}, which this {e.library} model does not store and which could not be inferred from "
+            f"its nodes; pass {', '.join(f'{n}=...' for n in e.needs) or 'them'}, or use method='saabas' or 'treeshap'."
+        )
+    return e.node_value
+
+
+def root_values(e: Ensemble, node_value: FloatArray) -> FloatArray:
+    """Sum of the root values of all trees, the constant that a path attribution leaves: (outputs,)."""
+    out = np.zeros(e.n_outputs)
+    for column in range(e.width):
+        np.add.at(out, e.tree_output + column, node_value[e.tree_start[:-1], column])
+    return out
+
+
+@dataclass(frozen=True, eq=False)
+class Attribution:
+    """Attribution of every row on the margin scale.
+
+    `base_values + values.sum(axis=1)` is the model's raw prediction.
+    """
+
+    values: FloatArray  # (rows, features), or (rows, features, outputs)
+    base_values: FloatArray  # (rows,), or (rows, outputs)
+    data: Any  # X as it was given; None for grouped features
+    feature_names: tuple[str, ...]
+    output_names: tuple[str, ...] | None
+    method: str
+
+    def __repr__(self) -> str:
+        rows, features = self.values.shape[:2]
+        outputs = f" x {self.values.shape[2]} outputs" if self.values.ndim == 3 else ""
+        return f"Attribution({self.method}: {rows} rows x {features} features{outputs})"
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def to_contribs(self) -> FloatArray:
+        """XGBoost's layout: (rows, features + 1), or (rows, outputs, features + 1); the base value comes last."""
+        values = self.values if self.values.ndim == 2 else np.swapaxes(self.values, 1, 2)
+        return np.concatenate([values, self.base_values[..., None]], axis=-1)
+
+    def to_frame(self) -> Any:
+        """Data frame in the library of X (else pandas, polars or pyarrow, what is installed): a column per feature.
+
+        With several outputs the columns are called "output: feature".
+        """
+        if self.values.ndim == 2:
+            columns = {name: self.values[:, j] for j, name in enumerate(self.feature_names)}
+        else:
+            outputs = self.output_names or tuple(str(k) for k in range(self.values.shape[2]))
+            columns = {
+                f"{output}: {name}": self.values[:, j, k]
+                for k, output in enumerate(outputs)
+                for j, name in enumerate(self.feature_names)
+            }
+        return frames.make_frame(columns, like=self.data)
+
+    def to_shap(self) -> Any:
+        """Make a `shap.Explanation`, for shap's own plots."""
+        try:
+            import shap
+        except ImportError as error:
+            raise MissingDependencyError("to_shap() needs shap; install it with: pip install shap") from error
+        data = None if self.data is None else frames.to_array(self.data, self.feature_names)
+        return shap.Explanation(
+            values=self.values,
+            base_values=self.base_values,
+            data=data,
+            feature_names=list(self.feature_names),
+            output_names=None if self.output_names is None else list(self.output_names),
+        )
+
+    def save(self, path: str | Path) -> None:
+        """Write to one file (docs/format.md); the data are kept as numbers or text, not as the original object."""
+        arrays: dict[str, NDArray[Any]] = {"values": self.values, "base_values": self.base_values}
+        if self.data is not None:
+            data = frames.to_array(self.data, self.feature_names)
+            arrays["data"] = data.astype(np.str_) if data.dtype == object else data
+        plain = {"feature_names": self.feature_names, "output_names": self.output_names, "method": self.method}
+        storage.write(path, FORMAT, FORMAT_VERSION, arrays, plain)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Attribution:
+        """Read what `save` wrote."""
+        arrays, plain = storage.read(path, FORMAT, FORMAT_VERSION)
+        outputs = plain["output_names"]
+        return cls(
+            values=arrays["values"],
+            base_values=arrays["base_values"],
+            data=arrays.get("data"),
+            feature_names=tuple(plain["feature_names"]),
+            output_names=None if outputs is None else tuple(outputs),
+            method=plain["method"],
+        )

@@ -1,0 +1,265 @@
+"""Ensemble: the trees of one fitted model as frozen arrays, validated once.
+
+Conventions that every reader settles, so that nobody behind it has to know which library a model came from:
+
+* All trees lie in one set of arrays; `left` and `right` are positions in those arrays, -1 at a leaf.
+* A numeric split sends a value right if it is greater than the threshold (`right_if="greater"`), or greater or
+  equal (`"greater_equal"`); with `float32_input` the value is first rounded to float32.
+* A categorical split sends the categories in its set RIGHT and every other one left. (A library that stores the
+  set going left has its children swapped by its reader.)
+* A missing value follows `missing_left`.
+* Column j of a tree's values adds to output `tree_output + j`: scalar trees have one column, vector leaves have one
+  per output and `tree_output` 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treeinner import kernels, storage
+from treeinner.errors import DataError, ModelError
+from treeinner.tables import Schema, read_table
+from treeinner.validation import frozen, validate
+
+__all__ = ["Ensemble"]
+
+IntArray = NDArray[np.int32]
+LongArray = NDArray[np.int64]
+FloatArray = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
+
+FORMAT = "treeinner.ensemble"
+FORMAT_VERSION = 1
+
+# The array fields and the type each is held in; every other field is plain data that JSON can hold.
+ARRAYS: dict[str, type] = {
+    "tree_start": np.int64,
+    "tree_output": np.int32,
+    "tree_round": np.int32,
+    "tree_weight": np.float64,
+    "tree_rate": np.float64,
+    "feature": np.int32,
+    "threshold": np.float64,
+    "left": np.int32,
+    "right": np.int32,
+    "missing_left": np.bool_,
+    "category_set": np.int32,
+    "value": np.float64,
+    "node_value": np.float64,
+    "cover": np.float64,
+    "gain": np.float64,
+    "leaf_id": np.int32,
+    "set_start": np.int64,
+    "set_codes": np.int32,
+    "base_score": np.float64,
+}
+PER_NODE = ("feature", "threshold", "missing_left", "category_set", "value", "node_value", "cover", "gain", "leaf_id")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Ensemble:
+    """Trees of one model, concatenated.
+
+    `value` holds the leaf values as they enter the margin: learning rate and tree weight included. `node_value` holds,
+    for every node, what it would have predicted had it been a leaf, in the same units: PreDecomp's p-hat. Where that is
+    not known it is NaN at the inner nodes of the tree, and `needs` names the parameters that would settle it.
+    """
+
+    # per tree
+    tree_start: LongArray  # (n_trees + 1,)  first node of each tree, then n_nodes; a tree's root is its first node
+    tree_output: IntArray  # (n_trees,)  first output the tree adds to
+    tree_round: IntArray  # (n_trees,)  boosting round; trees of one round were fitted to the same gradients
+    tree_weight: FloatArray  # (n_trees,)  factor already in `value` that is not the learning rate (DART, 1 / n_trees)
+    tree_rate: FloatArray  # (n_trees,)  learning rate already in `value`; NaN where it is not known
+
+    # per node
+    feature: IntArray  # (n_nodes,)  column a split tests; -1 at a leaf
+    threshold: FloatArray  # (n_nodes,)  NaN at a leaf and at a categorical split
+    left: IntArray  # (n_nodes,)  position of the child in these arrays; -1 at a leaf
+    right: IntArray
+    missing_left: BoolArray  # (n_nodes,)  where a missing value goes
+    category_set: IntArray  # (n_nodes,)  which set of categories goes right; -1: a numeric split or a leaf
+    value: FloatArray  # (n_nodes, width)  leaf values on the margin scale; 0 at inner nodes
+    node_value: FloatArray  # (n_nodes, width)  p-hat; equals `value` at leaves
+    cover: FloatArray  # (n_nodes,)  weight of the training rows as the library's own SHAP counts it
+    gain: FloatArray  # (n_nodes,)  gain of the split as the library reports it; 0 at leaves, NaN where not stored
+    leaf_id: IntArray  # (n_nodes,)  number of the leaf in the library's own pred_leaf / apply; -1 at inner nodes
+
+    # category sets: set s holds the codes set_codes[set_start[s]:set_start[s + 1]]
+    set_start: LongArray  # (n_sets + 1,)
+    set_codes: IntArray
+
+    # per model
+    base_score: FloatArray  # (n_outputs,)  on the margin scale
+    schema: Schema  # what a table must look like
+    library: str  # "xgboost", "lightgbm", "catboost", "sklearn"
+    objective: str  # the library's own name of the loss; "" if unknown (custom)
+    objective_params: Mapping[str, Any] = field(default_factory=dict)  # JSON-able: sigmoid, quantile alpha, ...
+    params: Mapping[str, Any] = field(default_factory=dict)  # JSON-able: reg_lambda, reg_alpha, ... where known
+    right_if: Literal["greater", "greater_equal"] = "greater"
+    float32_input: bool = False
+    category_rule: Literal["floor", "truncate"] = "floor"  # how a number becomes a category code
+    zero_as_missing: tuple[int, ...] = ()  # columns in which |x| <= 1e-35 means missing
+    base_margin_rule: Literal["replace", "add"] = "add"  # what a user's base_margin does to base_score
+    averaged: bool = False  # a forest: one round, every tree fits y itself
+    output_names: tuple[str, ...] | None = None  # classes or targets
+    feature_names: tuple[str, ...] | None = None  # what attributions are reported for
+    column_features: tuple[tuple[int, ...], ...] | None = None  # features that share a column's credit; None: column = feature
+    needs: tuple[str, ...] = ()  # parameters the user must give before node values are known
+    exactness: str = "exact"  # "exact", or why in-sample TreeInner(PreDecomp) is not the library's total gain
+
+    def __post_init__(self) -> None:
+        for name in ARRAYS:
+            object.__setattr__(self, name, frozen(getattr(self, name), ARRAYS[name], name))
+        validate(self)
+
+    # -- sizes ---------------------------------------------------------------------------------------------------
+    @property
+    def n_trees(self) -> int:
+        """Number of trees."""
+        return len(self.tree_output)
+
+    @property
+    def n_nodes(self) -> int:
+        """Number of nodes of all trees together."""
+        return len(self.feature)
+
+    @property
+    def n_outputs(self) -> int:
+        """Number of margins per row: 1, or the number of classes or targets."""
+        return len(self.base_score)
+
+    @property
+    def n_rounds(self) -> int:
+        """Number of boosting rounds."""
+        return int(self.tree_round[-1]) + 1 if self.n_trees else 0
+
+    @property
+    def width(self) -> int:
+        """Number of values in a leaf."""
+        return self.value.shape[1]
+
+    @property
+    def n_features(self) -> int:
+        """Number of features that attributions are reported for."""
+        return len(self.feature_names) if self.feature_names is not None else self.schema.n_columns
+
+    @cached_property
+    def tree_of_node(self) -> IntArray:
+        """The tree each node belongs to: (n_nodes,)."""
+        return np.repeat(np.arange(self.n_trees, dtype=np.int32), np.diff(self.tree_start))
+
+    @cached_property
+    def levels(self) -> list[NDArray[np.intp]]:
+        """Nodes by their depth, roots first."""
+        levels = [self.tree_start[:-1].astype(np.intp)]
+        while len(levels[-1]):
+            inner = levels[-1][self.feature[levels[-1]] >= 0]
+            levels.append(np.concatenate([self.left[inner], self.right[inner]]).astype(np.intp))
+        return levels[:-1]
+
+    @cached_property
+    def mean_value(self) -> FloatArray:
+        """Cover-weighted mean of the leaves below each node, the paper's p-tilde: (n_nodes, width)."""
+        mean = self.value.copy()
+        for nodes in reversed(self.levels):
+            inner = nodes[self.feature[nodes] >= 0]
+            left, right = self.left[inner], self.right[inner]
+            total = self.cover[left] + self.cover[right]
+            with np.errstate(invalid="ignore"):
+                share = np.where(total > 0, self.cover[left] / total, 0.5)[:, None]  # no rows at all: halves
+            mean[inner] = share * mean[left] + (1 - share) * mean[right]
+        return mean
+
+    @cached_property
+    def forest(self) -> kernels.Forest:
+        """The compiled form, built on first use."""
+        return kernels.Forest(self)
+
+    def __repr__(self) -> str:
+        return (
+            f"Ensemble({self.library}, {self.objective or 'custom objective'}: {self.n_trees} trees, "
+            f"{self.n_nodes} nodes, {self.n_features} features, {self.n_outputs} output{'s' * (self.n_outputs != 1)})"
+        )
+
+    # -- what it does to rows ------------------------------------------------------------------------------------
+    def predict(self, X: Any, *, base_margin: Any = None, n_jobs: int = -1) -> FloatArray:
+        """Raw margin of each row: (rows,), or (rows, outputs) if there are several."""
+        table = read_table(X, self.schema)
+        margin = kernels.predict(self.forest, table, n_jobs=n_jobs)
+        margin += self.base_values(table.n_rows, base_margin)
+        return margin[:, 0] if self.n_outputs == 1 else margin
+
+    def apply(self, X: Any, *, n_jobs: int = -1) -> IntArray:
+        """Leaf that each row reaches in each tree, numbered as the library numbers them: (rows, trees)."""
+        return kernels.apply(self.forest, read_table(X, self.schema), n_jobs=n_jobs)
+
+    def base_values(self, n_rows: int, base_margin: Any = None) -> FloatArray:
+        """Margin before the first tree: (rows, outputs)."""
+        base = np.broadcast_to(self.base_score, (n_rows, self.n_outputs))
+        if base_margin is None:
+            return base
+        given = np.asarray(base_margin, dtype=np.float64)
+        if given.size != n_rows * self.n_outputs:
+            raise DataError(
+                f"base_margin has shape {given.shape}, but {n_rows} rows x {self.n_outputs} outputs were needed; "
+                "pass one margin per row (and output)."
+            )
+        given = given.reshape(n_rows, self.n_outputs)
+        return given if self.base_margin_rule == "replace" else base + given
+
+    # -- parts and files -----------------------------------------------------------------------------------------
+    def slice_rounds(self, start: int, stop: int) -> Ensemble:
+        """Keep the trees of rounds start <= r < stop; the base score stays, as in XGBoost's `iteration_range`."""
+        if not 0 <= start < stop <= self.n_rounds:
+            raise ValueError(
+                f"iteration_range=({start}, {stop}) does not fit a model of {self.n_rounds} rounds; "
+                f"pass 0 <= start < stop <= {self.n_rounds}."
+            )
+        first, last = np.searchsorted(self.tree_round, [start, stop])
+        if (first, last) == (0, self.n_trees):
+            return self
+        trees, lo, hi = slice(first, last), int(self.tree_start[first]), int(self.tree_start[last])
+        nodes = slice(lo, hi)
+        shift = lambda child: np.where(child[nodes] >= 0, child[nodes] - lo, -1).astype(np.int32)  # noqa: E731
+        return replace(
+            self,
+            tree_start=self.tree_start[first : last + 1] - lo,
+            tree_output=self.tree_output[trees],
+            tree_round=self.tree_round[trees] - start,
+            tree_weight=self.tree_weight[trees],
+            tree_rate=self.tree_rate[trees],
+            left=shift(self.left),
+            right=shift(self.right),
+            **{
+                name: getattr(self, name)[nodes]
+                for name in PER_NODE
+            },
+        )
+
+    def save(self, path: str | Path) -> None:
+        """Write the ensemble to one file (docs/format.md); no pickle inside."""
+        plain = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ARRAYS}
+        plain["schema"] = self.schema.to_json()
+        storage.write(path, FORMAT, FORMAT_VERSION, {name: getattr(self, name) for name in ARRAYS}, plain)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Ensemble:
+        """Read an ensemble written by `save`."""
+        arrays, plain = storage.read(path, FORMAT, FORMAT_VERSION)
+        mismatch = (plain.keys() | arrays.keys()) ^ {f.name for f in fields(cls)}
+        if mismatch:
+            raise ModelError(f"{path} is not a complete saved Ensemble: fields {sorted(mismatch)} do not match.")
+        plain["schema"] = Schema.from_json(plain["schema"])
+        for name in ("zero_as_missing", "output_names", "feature_names", "needs"):
+            plain[name] = None if plain[name] is None else tuple(plain[name])
+        if plain["column_features"] is not None:
+            plain["column_features"] = tuple(tuple(features) for features in plain["column_features"])
+        return cls(**arrays, **plain)

@@ -1,0 +1,75 @@
+"""Features reported together: one-hot columns of one variable, lags of one series. Signed values add up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Groups", "resolve_groups"]
+
+GroupSpec = Mapping[str, Sequence[str | int]]
+
+
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """Which group each feature belongs to; a feature in no group is a group of its own."""
+
+    names: tuple[str, ...]
+    of_feature: NDArray[np.intp]  # (n_features,)
+
+    def add_up(self, values: NDArray[np.float64], axis: int) -> NDArray[np.float64]:
+        """Signed sums over the members of each group along an axis of features."""
+        moved = np.moveaxis(values, axis, 0)
+        out = np.zeros((len(self.names), *moved.shape[1:]))
+        np.add.at(out, self.of_feature, moved)
+        return np.moveaxis(out, 0, axis)
+
+
+def resolve_groups(groups: Any, feature_names: Sequence[str]) -> Groups | None:
+    """Check the user's `groups`: a mapping from a group's name to its features, by name or position."""
+    if groups is None:
+        return None
+    if not isinstance(groups, Mapping):
+        raise TypeError(
+            f"groups is a {type(groups).__name__}, but a mapping was needed: "
+            "groups={'colour': ['colour_red', 'colour_blue'], ...}, features by name or position."
+        )
+    position = {name: i for i, name in enumerate(feature_names)}
+    owner: dict[int, str] = {}
+    for group, members in groups.items():
+        for member in [members] if isinstance(members, str | int) else members:
+            owned = _position(member, position, len(feature_names), str(group))
+            if owned in owner:
+                raise ValueError(
+                    f"Feature {feature_names[owned]!r} is in groups {owner[owned]!r} and {group!r}; "
+                    "a feature may be in one group only."
+                )
+            owner[owned] = str(group)
+    # Groups stand where their first member stood.
+    labels = [owner.get(i, f"\0{name}") for i, name in enumerate(feature_names)]
+    order = list(dict.fromkeys(labels))
+    names = tuple(label.removeprefix("\0") for label in order)
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise ValueError(f"Groups {repeated} have the name of a feature that is not in them; rename the groups.")
+    index = {label: i for i, label in enumerate(order)}
+    return Groups(names, np.array([index[label] for label in labels], np.intp))
+
+
+def _position(member: Any, position: Mapping[str, int], n: int, group: str) -> int:
+    if isinstance(member, str):
+        if member in position:
+            return position[member]
+        raise ValueError(f"Group {group!r} names {member!r}, which is not a feature; features: {_some(list(position))}.")
+    index = int(member)
+    if not 0 <= index < n:
+        raise ValueError(f"Group {group!r} names feature {index}, but features are numbered 0..{n - 1}.")
+    return index
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, names[:10])) + (", ..." if len(names) > 10 else "")

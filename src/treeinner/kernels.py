@@ -1,0 +1,279 @@
+"""The only importer of the compiled core: an Ensemble in its compiled form, and row blocks over threads.
+
+A row's results depend on that row alone, rows are cut into blocks whose size depends on the model alone, and blocks are
+put together in their order: so the number of threads changes no bit.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treeinner import _core
+from treeinner.binning import plan
+
+if TYPE_CHECKING:
+    from treeinner.ensemble import Ensemble
+    from treeinner.tables import Table
+
+__all__ = ["DTYPES", "Forest", "aligned", "apply", "attribute", "instruction_set", "n_threads", "predict"]
+
+# The position is the number that core/bin.h knows the type by.
+DTYPES = tuple(np.dtype(t) for t in ("f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "?"))
+_DTYPE_CODE = {dtype: min(i, 9) if dtype != np.bool_ else 6 for i, dtype in enumerate(DTYPES)}
+
+BLOCK = 64  # rows that go down a tree together
+TASK_ROWS = 4096  # rows of one task at most
+TASK_BYTES = 1 << 23  # of sums that one task holds at most
+ENVIRONMENT_VARIABLE = "TREEINNER_ISA"
+
+Progress = Callable[[int, int], None]
+T = TypeVar("T")
+
+
+def instruction_set(name: str | None = None) -> str:
+    """Name of the instruction set in use; with a name ("baseline", "avx2", "avx512", "neon"), switch to it first."""
+    if name is not None and name not in _core.levels():
+        raise ValueError(f"This machine cannot run {name!r}; it has {', '.join(_core.levels())}.")
+    return _core.use_level(name or "")
+
+
+if os.environ.get(ENVIRONMENT_VARIABLE):
+    instruction_set(os.environ[ENVIRONMENT_VARIABLE])
+
+
+def aligned(shape: tuple[int, ...]) -> NDArray[np.float64]:
+    """Zeros at an address that is a multiple of 64, as the vector loads need."""
+    size = int(np.prod(shape))
+    buffer = np.zeros(size + 8)
+    offset = -buffer.ctypes.data % 64 // 8
+    return buffer[offset : offset + size].reshape(shape)
+
+
+def padded_rows(n_rows: int) -> int:
+    """Rows rounded up to whole blocks."""
+    return -(-n_rows // BLOCK) * BLOCK
+
+
+class Forest:
+    """An Ensemble in its compiled form."""
+
+    def __init__(self, e: Ensemble) -> None:
+        order, end, depth = (np.empty(e.n_nodes, np.int32) for _ in range(3))
+        _core.preorder(e.tree_start, e.left, e.right, order, end, depth)
+        inner = (e.feature >= 0)[order]
+        tree = e.tree_of_node
+        splits_before = np.concatenate([[0], np.cumsum(inner)])
+        self.first_split = splits_before[e.tree_start]
+        self.first_leaf = e.tree_start - self.first_split
+        # Number of each node among its tree's splits, or among its tree's leaves, in pre-order.
+        split_number = splits_before[:-1] - self.first_split[tree]
+        leaf_number = np.arange(e.n_nodes) - splits_before[:-1] - self.first_leaf[tree]
+        number = np.empty(e.n_nodes, np.int32)
+        number[order] = np.where(inner, split_number, leaf_number)
+
+        layout = plan(e)
+        self.player_features, node_player = _players(e)
+        split_nodes, leaf_nodes = order[inner], order[~inner]
+        splits = np.zeros((len(split_nodes), 8), np.int32)
+        splits[:, 0] = layout.node_plane[split_nodes]
+        splits[:, 1] = layout.node_cut[split_nodes]
+        splits[:, 2] = layout.node_set[split_nodes]
+        for field, child in ((3, e.left[split_nodes]), (4, e.right[split_nodes])):
+            splits[:, field] = np.where(e.feature[child] >= 0, number[child], ~number[child])
+        splits[:, 5] = (splits_before[end] - self.first_split[tree])[inner]
+        splits[:, 6] = node_player[split_nodes]
+
+        self.split_nodes, self.leaf_nodes = split_nodes, leaf_nodes
+        self.n_trees, self.n_outputs, self.width = e.n_trees, e.n_outputs, e.width
+        self.n_players = len(self.player_features)
+        self.core = _core.CoreForest(
+            splits, self.first_split, self.first_leaf, e.tree_output,
+            np.ascontiguousarray(e.value[leaf_nodes]), e.leaf_id[leaf_nodes], layout.sets,
+            e.n_outputs, len(layout.planes), self.n_players, layout.code_bytes, int(depth.max(initial=0)),
+        )  # fmt: skip
+        self.core.set_binning(
+            layout.columns, layout.planes, layout.thresholds, layout.thresholds32, layout.codes_of_category,
+            layout.other_code, e.right_if == "greater_equal", e.float32_input, e.category_rule == "truncate",
+        )  # fmt: skip
+        self._shap_inputs: Any = (e, order, depth, number, node_player)
+        # Blocks depend on the model alone, so that they do not depend on the number of threads.
+        rows = TASK_BYTES // (8 * max(1, self.n_players * self.n_outputs))
+        self.task_rows = min(TASK_ROWS, max(BLOCK, rows // BLOCK * BLOCK))
+
+    def prepare_shap(self) -> None:
+        """Hand the edges and quadrature rules of TreeSHAP to the core, on first use."""
+        if self._shap_inputs is None:
+            return
+        e, order, depth, number, node_player = self._shap_inputs
+        edges = np.empty((e.n_nodes - e.n_trees) * _core.SHAP_EDGE_BYTES, np.uint8)
+        distinct = np.empty(e.n_trees, np.int32)
+        _core.shap_edges(
+            e.tree_start, e.left, e.right, e.cover, order, depth, number, node_player, self.n_players, edges, distinct
+        )
+        n_points = (distinct + 1) // 2
+        rules = np.unique(n_points[n_points > 0])
+        first = dict(zip(rules.tolist(), np.concatenate([[0], np.cumsum(rules)]).tolist(), strict=False))
+        points = [np.polynomial.legendre.leggauss(int(n)) for n in rules]
+        u = np.concatenate([(x + 1) / 2 for x, _ in points]) if points else np.zeros(1)
+        w = np.concatenate([weight / 2 for _, weight in points]) if points else np.zeros(1)
+        first_point = np.array([first.get(n, 0) for n in n_points.tolist()], np.int64)
+        first_edge = e.tree_start - np.arange(e.n_trees + 1)
+        self.core.set_shap(edges, first_edge, n_points.astype(np.int32), first_point, u, w)
+        self._shap_inputs = None
+
+    def steps(self, e: Ensemble, node_value: NDArray[np.float64]) -> NDArray[np.float64]:
+        """What the left and the right child of each split add to a path attribution: (splits, 2, width)."""
+        here = node_value[self.split_nodes]
+        left, right = node_value[e.left[self.split_nodes]], node_value[e.right[self.split_nodes]]
+        return np.ascontiguousarray(np.stack([left - here, right - here], axis=1))
+
+    def bin(self, block: NDArray[Any] | Sequence[NDArray[Any]]) -> Any:
+        """Codes of a block of rows; `block` as `Table.block` gives it."""
+        if isinstance(block, np.ndarray):
+            n_rows, n_columns = block.shape
+            addresses = block.ctypes.data + np.arange(n_columns, dtype=np.int64) * block.strides[1]
+            strides = np.full(n_columns, block.strides[0], np.int64)
+            dtypes = np.full(n_columns, _DTYPE_CODE[block.dtype], np.int32)
+        else:
+            n_rows = len(block[0]) if block else 0
+            addresses = np.array([column.ctypes.data for column in block], np.int64)
+            strides = np.array([column.strides[0] for column in block], np.int64)
+            dtypes = np.array([_DTYPE_CODE[column.dtype] for column in block], np.int32)
+        return self.core.bin(addresses.astype(np.uint64), strides, dtypes, n_rows)
+
+    def sums(self, n_rows: int) -> NDArray[np.float64]:
+        """Zeros for the core to add attributions to: [block][output][player][64]."""
+        return aligned((padded_rows(n_rows) // BLOCK, self.n_outputs, self.n_players, BLOCK))
+
+
+def _players(e: Ensemble) -> tuple[list[tuple[int, ...]], NDArray[np.int32]]:
+    """Who gets credit: the features (or sets of features that share a column) in use, and the one of each split."""
+    used = np.unique(e.feature[e.feature >= 0]).tolist()
+    features = [(c,) if e.column_features is None else e.column_features[c] for c in used]
+    players = sorted(set(features))
+    position = {player: i for i, player in enumerate(players)}
+    of_column = np.zeros(e.schema.n_columns + 1, np.int32)
+    of_column[used] = [position[f] for f in features]
+    return players, of_column[e.feature]
+
+
+# -- threads -------------------------------------------------------------------------------------------------------------
+
+
+def n_threads(n_jobs: int | None) -> int:
+    """Number of threads for scikit-learn's `n_jobs`: None is 1, -1 all cores, -2 all but one, ..."""
+    if n_jobs is None:
+        return 1
+    if n_jobs == 0:
+        raise ValueError("n_jobs=0 has no meaning; pass a positive number, or -1 for all cores.")
+    if n_jobs > 0:
+        return n_jobs
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, cores + 1 + n_jobs)
+
+
+def map_rows(
+    n_rows: int,
+    step: int,
+    work: Callable[[int, int], T],
+    *,
+    n_jobs: int | None = -1,
+    progress: Progress | None = None,
+) -> Iterator[T]:
+    """work(start, stop) for consecutive ranges of rows; the results come in order, exceptions surface."""
+    ranges = [(start, min(start + step, n_rows)) for start in range(0, n_rows, step)]
+    threads = min(n_threads(n_jobs), len(ranges))
+    if threads <= 1:
+        results: Iterator[T] = (work(*r) for r in ranges)
+        yield from _reporting(results, ranges, n_rows, progress)
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        yield from _reporting(pool.map(lambda r: work(*r), ranges), ranges, n_rows, progress)
+
+
+def _reporting(
+    results: Iterator[T], ranges: list[tuple[int, int]], n_rows: int, progress: Progress | None
+) -> Iterator[T]:
+    for (_, stop), result in zip(ranges, results, strict=True):
+        if progress is not None:
+            progress(stop, n_rows)
+        yield result
+
+
+def task_rows(forest: Forest, table: Table) -> int:
+    """Rows of one task: the model's, or fewer where the table asks for it."""
+    return forest.task_rows if table.block_rows is None else max(1, min(forest.task_rows, table.block_rows))
+
+
+# -- what is done to rows ------------------------------------------------------------------------------------------------
+
+
+def predict(forest: Forest, table: Table, *, n_jobs: int | None = -1) -> NDArray[np.float64]:
+    """Sum of the leaf values of every row, without the base score: (rows, outputs)."""
+    out = np.empty((table.n_rows, forest.n_outputs))
+
+    def work(start: int, stop: int) -> None:
+        codes = forest.bin(table.block(start, stop))
+        margin = aligned((forest.n_outputs, padded_rows(stop - start)))
+        forest.core.margins(codes, 0, forest.n_trees, margin)
+        out[start:stop] = margin[:, : stop - start].T
+
+    for _ in map_rows(table.n_rows, task_rows(forest, table), work, n_jobs=n_jobs):
+        pass
+    return out
+
+
+def apply(forest: Forest, table: Table, *, n_jobs: int | None = -1) -> NDArray[np.int32]:
+    """Leaf of every row in every tree: (rows, trees)."""
+    out = np.empty((table.n_rows, forest.n_trees), np.int32)
+
+    def work(start: int, stop: int) -> None:
+        forest.core.leaves(forest.bin(table.block(start, stop)), out[start:stop])
+
+    for _ in map_rows(table.n_rows, task_rows(forest, table), work, n_jobs=n_jobs):
+        pass
+    return out
+
+
+def attribute(
+    forest: Forest,
+    table: Table,
+    n_features: int,
+    steps: NDArray[np.float64] | None,
+    *,
+    n_jobs: int | None = -1,
+    progress: Progress | None = None,
+) -> NDArray[np.float64]:
+    """Attribution of every row, by path with `steps`, else by TreeSHAP: (rows, features, outputs)."""
+    if steps is None:
+        forest.prepare_shap()
+    out = np.zeros((table.n_rows, n_features, forest.n_outputs))
+    alone = all(len(features) == 1 for features in forest.player_features)
+    place = np.array([features[0] for features in forest.player_features], np.int32)
+
+    def work(start: int, stop: int) -> None:
+        codes = forest.bin(table.block(start, stop))
+        sums = forest.sums(stop - start)
+        if steps is None:
+            forest.core.shap(codes, 0, forest.n_trees, None, sums)
+        else:
+            forest.core.path(codes, 0, forest.n_trees, steps, None, sums)
+        if alone:
+            _core.unblock(sums, stop - start, place, out[start:stop])
+            return
+        # Features that share a split share its credit equally.
+        rows = np.zeros((stop - start, forest.n_players, forest.n_outputs))
+        _core.unblock(sums, stop - start, np.arange(forest.n_players, dtype=np.int32), rows)
+        for player, features in enumerate(forest.player_features):
+            for feature in features:
+                out[start:stop, feature] += rows[:, player] / len(features)
+
+    for _ in map_rows(table.n_rows, task_rows(forest, table), work, n_jobs=n_jobs, progress=progress):
+        pass
+    return out

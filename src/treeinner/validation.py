@@ -1,0 +1,123 @@
+"""What makes an Ensemble well formed. A malformed model is one clear error here and never a crash in a kernel."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treeinner.errors import ModelError
+
+if TYPE_CHECKING:
+    from treeinner.ensemble import Ensemble
+
+__all__ = ["frozen", "validate"]
+
+MAX_CODE = 2**24  # XGBoost's own limit; larger codes are not exact in float32
+
+
+def frozen(array: Any, dtype: type, name: str) -> NDArray[Any]:
+    """Contiguous read-only array of `dtype`; a value that does not survive the conversion is an error."""
+    given = np.asarray(array)
+    held = np.ascontiguousarray(given, dtype=dtype)
+    if np.issubdtype(dtype, np.integer) and not np.array_equal(held, given):
+        raise ModelError(f"{name} holds numbers that are not whole or do not fit {np.dtype(dtype).name}.")
+    if held is given and held.flags.writeable:
+        held = held.copy()
+    held.flags.writeable = False
+    return held
+
+
+def validate(e: Ensemble) -> None:
+    """Raise ModelError unless the arrays describe proper trees."""
+    _check_shapes(e)
+    inner = e.feature >= 0
+    _check_links(e, inner)
+    _check_splits(e, inner)
+    _check_values(e, inner)
+
+
+def _require(condition: bool | np.bool_, message: str) -> None:
+    if not condition:
+        raise ModelError(f"The model is malformed: {message}.")
+
+
+def _check_shapes(e: Ensemble) -> None:
+    n_trees, n_nodes = len(e.tree_output), len(e.feature)
+    for name in ("tree_round", "tree_weight", "tree_rate"):
+        _require(getattr(e, name).shape == (n_trees,), f"{name} does not have one entry per tree ({n_trees})")
+    for name in ("threshold", "left", "right", "missing_left", "category_set", "cover", "gain", "leaf_id"):
+        _require(getattr(e, name).shape == (n_nodes,), f"{name} does not have one entry per node ({n_nodes})")
+    for name in ("value", "node_value"):
+        array = getattr(e, name)
+        _require(array.ndim == 2 and len(array) == n_nodes, f"{name} does not have one row per node ({n_nodes})")
+    _require(e.value.shape == e.node_value.shape, "value and node_value differ in shape")
+    starts = e.tree_start
+    _require(
+        starts.shape == (n_trees + 1,) and starts[0] == 0 and starts[-1] == n_nodes and bool(np.all(np.diff(starts) > 0)),
+        "tree_start does not cut the nodes into non-empty trees",
+    )
+    _require(len(e.base_score) >= 1, "there is no output")
+    _require(bool(np.all(np.isfinite(e.base_score))), "the base score is not finite")
+    _require(
+        bool(np.all((e.tree_output >= 0) & (e.tree_output + e.value.shape[1] <= len(e.base_score)))),
+        f"a tree adds to an output outside 0..{len(e.base_score) - 1}",
+    )
+    rounds = e.tree_round
+    _require(
+        n_trees == 0 or (rounds[0] == 0 and bool(np.all(np.isin(np.diff(rounds), (0, 1))))),
+        "boosting rounds do not count up from 0 one at a time",
+    )
+
+
+def _check_links(e: Ensemble, inner: NDArray[np.bool_]) -> None:
+    """Every child lies behind its parent in the same tree and has exactly one parent: so each tree is a tree."""
+    _require(bool(np.all((e.left >= 0) == inner) and np.all((e.right >= 0) == inner)), "a split lacks a child, or a leaf has one")
+    parent = np.flatnonzero(inner)
+    left, right = e.left[parent].astype(np.int64), e.right[parent].astype(np.int64)
+    end = np.repeat(e.tree_start[1:], np.diff(e.tree_start))[parent]
+    for child in (left, right):
+        _require(bool(np.all((child > parent) & (child < end))), "a child is out of range, or the tree has a cycle")
+    times = np.bincount(np.concatenate([left, right]), minlength=len(e.feature))
+    roots = np.zeros(len(e.feature), bool)
+    roots[e.tree_start[:-1]] = True
+    _require(bool(np.all(times == np.where(roots, 0, 1))), "a node is reached twice, or not at all")
+
+
+def _check_splits(e: Ensemble, inner: NDArray[np.bool_]) -> None:
+    _require(bool(np.all(e.feature < e.schema.n_columns)), f"a split tests a column outside 0..{e.schema.n_columns - 1}")
+    _require(bool(np.all(e.feature >= -1)), "a column number is negative")
+    categorical = e.category_set >= 0
+    n_sets = len(e.set_start) - 1
+    _require(bool(np.all(e.category_set >= -1) and np.all(e.category_set < n_sets)), "a category set is out of range")
+    _require(not bool(np.any(categorical & ~inner)), "a leaf has a category set")
+    _require(not bool(np.any(np.isnan(e.threshold[inner & ~categorical]))), "a threshold is NaN")
+    _require(
+        n_sets >= 0 and e.set_start[0] == 0 and e.set_start[-1] == len(e.set_codes) and bool(np.all(np.diff(e.set_start) >= 0)),
+        "set_start does not cut set_codes into sets",
+    )
+    _require(bool(np.all((e.set_codes >= 0) & (e.set_codes < MAX_CODE))), f"a category code is outside 0..{MAX_CODE - 1}")
+    numeric = np.unique(e.feature[inner & ~categorical])
+    mixed = np.intersect1d(numeric, np.unique(e.feature[categorical]))
+    _require(len(mixed) == 0, f"columns {mixed.tolist()} are split both as numbers and as categories")
+    if e.column_features is not None:
+        _require(
+            len(e.column_features) == e.schema.n_columns
+            and all(c and all(0 <= f < e.n_features for f in c) for c in e.column_features),
+            "column_features does not name features for every column",
+        )
+    elif e.feature_names is not None:
+        _require(len(e.feature_names) == e.schema.n_columns, "feature_names does not have one name per column")
+    if e.output_names is not None:
+        _require(len(e.output_names) == len(e.base_score), "output_names does not have one name per output")
+
+
+def _check_values(e: Ensemble, inner: NDArray[np.bool_]) -> None:
+    leaf = ~inner
+    _require(bool(np.all(np.isfinite(e.value[leaf]))), "a leaf value is not finite")
+    _require(bool(np.all(e.value[inner] == 0)), "an inner node has a leaf value")
+    _require(bool(np.array_equal(e.node_value[leaf], e.value[leaf])), "node_value differs from value at a leaf")
+    _require(bool(np.all(np.isfinite(e.node_value[inner]) | np.isnan(e.node_value[inner]))), "a node value is infinite")
+    _require(not bool(np.any(e.cover < 0)), "a cover is negative")
+    _require(bool(np.all(e.leaf_id[leaf] >= 0) and np.all(e.leaf_id[inner] == -1)), "leaf_id does not number the leaves")

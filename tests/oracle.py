@@ -1,0 +1,107 @@
+"""Slow, recursive, obviously right. Every kernel is compared with these; nothing here calls a kernel.
+
+X is a 2-D float64 array in the model's column order; NaN is missing. Categorical columns hold codes.
+"""
+
+from itertools import combinations
+from math import factorial
+
+import numpy as np
+
+
+def goes_left(e, node, x):
+    """Does value x go left at this node?"""
+    if e.float32_input:
+        with np.errstate(over="ignore"):
+            x = float(np.float32(x))
+    column = int(e.feature[node])
+    if np.isnan(x) or x == e.schema.missing or (column in e.zero_as_missing and abs(x) <= 1e-35):
+        return bool(e.missing_left[node])
+    s = int(e.category_set[node])
+    if s >= 0:
+        code = float(np.floor(x)) if e.category_rule == "floor" else float(np.trunc(x))
+        known = e.schema.known_codes[column] if e.schema.known_codes is not None else None
+        if known is not None and not 0 <= code < known:
+            return bool(e.missing_left[node])
+        members = e.set_codes[e.set_start[s] : e.set_start[s + 1]]
+        return not bool(np.any(members == code))
+    threshold = e.threshold[node]
+    return not (x >= threshold if e.right_if == "greater_equal" else x > threshold)
+
+
+def path(e, tree, row):
+    """Nodes from root to leaf that a row visits."""
+    node = int(e.tree_start[tree])
+    nodes = [node]
+    while e.feature[node] >= 0:
+        node = int(e.left[node] if goes_left(e, node, row[e.feature[node]]) else e.right[node])
+        nodes.append(node)
+    return nodes
+
+
+def predict(e, X):
+    """Margins: (rows, outputs)."""
+    out = np.tile(e.base_score, (len(X), 1))
+    for i, row in enumerate(X):
+        for tree in range(e.n_trees):
+            first = e.tree_output[tree]
+            out[i, first : first + e.width] += e.value[path(e, tree, row)[-1]]
+    return out
+
+
+def apply(e, X):
+    """Leaf ids: (rows, trees)."""
+    return np.array([[e.leaf_id[path(e, tree, row)[-1]] for tree in range(e.n_trees)] for row in X])
+
+
+def path_attribution(e, node_value, X):
+    """Attribution by path: (rows, columns, outputs)."""
+    out = np.zeros((len(X), e.schema.n_columns, e.n_outputs))
+    for i, row in enumerate(X):
+        for tree in range(e.n_trees):
+            outputs = slice(e.tree_output[tree], e.tree_output[tree] + e.width)
+            nodes = path(e, tree, row)
+            for parent, child in zip(nodes, nodes[1:], strict=False):
+                out[i, e.feature[parent], outputs] += node_value[child] - node_value[parent]
+    return out
+
+
+def mean_value(e, node):
+    """Cover-weighted mean of the leaves below a node: (width,)."""
+    if e.feature[node] < 0:
+        return e.value[node]
+    left, right = e.left[node], e.right[node]
+    total = e.cover[left] + e.cover[right]
+    if total == 0:
+        return (mean_value(e, left) + mean_value(e, right)) / 2
+    return (e.cover[left] * mean_value(e, left) + e.cover[right] * mean_value(e, right)) / total
+
+
+def conditional(e, node, row, known):
+    """Expected value of a tree when only the `known` columns are: the game that path-dependent TreeSHAP plays."""
+    if e.feature[node] < 0:
+        return e.value[node]
+    column, left, right = int(e.feature[node]), e.left[node], e.right[node]
+    if column in known:
+        return conditional(e, left if goes_left(e, node, row[column]) else right, row, known)
+    share = e.cover[left] / (e.cover[left] + e.cover[right])
+    return share * conditional(e, left, row, known) + (1 - share) * conditional(e, right, row, known)
+
+
+def shapley(e, X):
+    """Shapley values by their definition, over all coalitions: (rows, columns, outputs). For a handful of columns."""
+    out = np.zeros((len(X), e.schema.n_columns, e.n_outputs))
+    for tree in range(e.n_trees):
+        root, end = int(e.tree_start[tree]), int(e.tree_start[tree + 1])
+        outputs = slice(e.tree_output[tree], e.tree_output[tree] + e.width)
+        players = sorted({int(f) for f in e.feature[root:end] if f >= 0})
+        n = len(players)
+        for i, row in enumerate(X):
+            for player in players:
+                others = [p for p in players if p != player]
+                for size in range(n):
+                    weight = factorial(size) * factorial(n - size - 1) / factorial(n)
+                    for coalition in combinations(others, size):
+                        with_it = conditional(e, root, row, {*coalition, player})
+                        out[i, player, outputs] += weight * (with_it - conditional(e, root, row, set(coalition)))
+    return out

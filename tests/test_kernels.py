@@ -1,0 +1,246 @@
+"""The kernels against the oracle, for every instruction set, tree shape and kind of value."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from treeinner import kernels
+from treeinner.attribution import root_values
+
+from . import oracle
+from .forests import Recipe, make_ensemble, make_rows
+
+LEVELS = kernels._core.levels()
+
+
+@pytest.fixture(autouse=True)
+def restore_level():
+    before = kernels.instruction_set()
+    yield
+    kernels.instruction_set(before)
+
+
+def attribute(e, X, method, **options):
+    from treeinner.tables import read_table
+
+    steps = None if method == "treeshap" else e.forest.steps(e, e.node_value if method == "predecomp" else e.mean_value)
+    return kernels.attribute(e.forest, read_table(X, e.schema), e.n_features, steps, **options)
+
+
+recipes = st.builds(
+    Recipe,
+    n_trees=st.integers(1, 6),
+    depth=st.integers(0, 7),
+    n_columns=st.integers(1, 7),
+    n_categorical=st.integers(0, 2).map(lambda n: n),
+    n_categories=st.sampled_from([3, 12, 300]),
+    n_outputs=st.integers(1, 3),
+    vector=st.booleans(),
+    grow=st.sampled_from([0.5, 0.85, 1.0]),
+    thresholds=st.sampled_from([None, np.linspace(-2, 2, 300), np.array([0.0, np.inf]), np.array([5e-324, -5e-324])]),
+    right_if=st.sampled_from(["greater", "greater_equal"]),
+    float32_input=st.booleans(),
+    known=st.booleans(),
+).filter(lambda r: r.n_categorical <= r.n_columns)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@settings(max_examples=60, deadline=None)
+@given(recipe=recipes, n_rows=st.integers(1, 140), seed=st.integers(0, 2**32 - 1))
+def test_routing_predicting_and_path_attribution_equal_the_oracle(level, recipe, n_rows, seed):
+    kernels.instruction_set(level)
+    e = make_ensemble(recipe, seed)
+    X = make_rows(e, n_rows, seed + 1)
+    assert np.array_equal(e.apply(X), oracle.apply(e, X))
+    # The oracle adds leaves in the same order but starts at the base score: a few roundings of sums near 10.
+    assert np.allclose(e.predict(X).reshape(n_rows, -1), oracle.predict(e, X), rtol=0, atol=1e-13)
+    expected = oracle.path_attribution(e, e.node_value, X)
+    # Same additions in the same order: equal to the last bit, except that 0.0 and -0.0 may differ.
+    assert np.array_equal(attribute(e, X, "predecomp"), expected)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@settings(max_examples=25, deadline=None)
+@given(recipe=recipes, seed=st.integers(0, 2**32 - 1))
+def test_treeshap_is_the_shapley_value(level, recipe, seed):
+    kernels.instruction_set(level)
+    recipe.depth, recipe.n_columns = min(recipe.depth, 5), min(recipe.n_columns, 5)
+    recipe.n_categorical = min(recipe.n_categorical, recipe.n_columns)
+    e = make_ensemble(recipe, seed)
+    X = make_rows(e, 5, seed + 1)
+    # Quadrature is exact for the polynomial; what is left is rounding of numbers near 1.
+    assert np.allclose(attribute(e, X, "treeshap"), oracle.shapley(e, X), rtol=0, atol=1e-13)
+
+
+@settings(max_examples=40, deadline=None)
+@given(recipe=recipes, n_rows=st.integers(1, 200), seed=st.integers(0, 2**32 - 1))
+def test_every_method_adds_up_to_the_margin(recipe, n_rows, seed):
+    e = make_ensemble(recipe, seed)
+    X = make_rows(e, n_rows, seed + 1)
+    margin = e.predict(X).reshape(n_rows, -1)
+    for method in ("predecomp", "saabas", "treeshap"):
+        base = e.base_score + root_values(e, e.node_value if method == "predecomp" else e.mean_value)
+        assert np.allclose(base + attribute(e, X, method).sum(axis=1), margin, rtol=0, atol=1e-12)
+
+
+@settings(max_examples=30, deadline=None)
+@given(recipe=recipes, seed=st.integers(0, 2**32 - 1), data=st.data())
+def test_any_split_of_the_rows_and_any_number_of_threads_gives_the_same_bits(recipe, seed, data):
+    e = make_ensemble(recipe, seed)
+    n_rows = data.draw(st.integers(1, 300))
+    X = make_rows(e, n_rows, seed + 1)
+    cut = data.draw(st.integers(0, n_rows))
+    e.forest.task_rows = 64  # many tasks, so that threads have something to mix up
+    for method in ("predecomp", "treeshap"):
+        whole = attribute(e, X, method, n_jobs=1)
+        assert np.array_equal(whole, attribute(e, X, method, n_jobs=3))
+        parts = [attribute(e, part, method, n_jobs=1) for part in (X[:cut], X[cut:]) if len(part)]
+        assert np.array_equal(whole, np.concatenate(parts))
+
+
+@settings(max_examples=20, deadline=None)
+@given(recipe=recipes, seed=st.integers(0, 2**32 - 1))
+def test_every_instruction_set_gives_the_same_bits(recipe, seed):
+    e = make_ensemble(recipe, seed)
+    X = make_rows(e, 100, seed + 1)
+    results = []
+    for level in LEVELS:
+        kernels.instruction_set(level)
+        results.append([e.predict(X), attribute(e, X, "predecomp"), attribute(e, X, "treeshap")])
+    for other in results[1:]:
+        for a, b in zip(results[0], other, strict=True):
+            assert np.array_equal(a, b)
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), data=st.data())
+def test_the_order_of_trees_changes_only_rounding(seed, data):
+    e = make_ensemble(Recipe(n_trees=6), seed)
+    X = make_rows(e, 50, seed + 1)
+    order = data.draw(st.permutations(range(6)))
+    parts = [e.slice_rounds(i, i + 1) for i in order]
+    for method in ("predecomp", "treeshap"):
+        shuffled = sum(attribute(part, X, method) for part in parts)
+        assert np.allclose(attribute(e, X, method), shuffled, rtol=0, atol=1e-13)
+
+
+def chain(n_splits, n_columns=3):
+    """A tree that is one long path: the deepest shape there is."""
+    n = 2 * n_splits + 1
+    base = make_ensemble(Recipe(n_trees=1, depth=0, n_columns=n_columns), 0)
+    feature = np.full(n, -1)
+    left, right = np.full(n, -1), np.full(n, -1)
+    inner = np.arange(n_splits) * 2
+    feature[inner] = np.arange(n_splits) % n_columns
+    left[inner], right[inner] = inner + 1, inner + 2
+    threshold = np.full(n, np.nan)
+    threshold[inner] = np.linspace(-1, 1, n_splits)
+    rng = np.random.default_rng(0)
+    value = np.where(feature < 0, rng.normal(size=n), 0.0)[:, None]
+    cover = np.empty(n)
+    cover[0] = 1.0
+    for i in inner:
+        cover[i + 1], cover[i + 2] = 0.01 * cover[i], 0.99 * cover[i]
+    from dataclasses import replace
+
+    return replace(
+        base, tree_start=[0, n], feature=feature, threshold=threshold, left=left, right=right, value=value,
+        missing_left=np.zeros(n, bool), category_set=np.full(n, -1), cover=np.maximum(cover, 1e-300), gain=np.zeros(n),
+        node_value=np.where(feature[:, None] < 0, value, 0.0), leaf_id=np.where(feature < 0, np.arange(n), -1),
+    )  # fmt: skip
+
+
+def test_a_tree_with_65000_leaves_in_one_chain():
+    e = chain(65_000)
+    X = np.random.default_rng(1).normal(size=(70, 3))
+    assert np.array_equal(e.apply(X[:3]), oracle.apply(e, X[:3]))
+    for method in ("predecomp", "saabas", "treeshap"):
+        values = attribute(e, X, method)
+        base = e.base_score + root_values(e, e.node_value if method == "predecomp" else e.mean_value)
+        # 65,000 additions along one path.
+        assert np.allclose(base + values.sum(axis=1), e.predict(X)[:, None], rtol=0, atol=1e-9)
+
+
+def test_a_bushy_tree_with_65536_leaves():
+    e = make_ensemble(Recipe(n_trees=1, depth=16, grow=1.0, thresholds=np.linspace(-2, 2, 401)), 3)
+    assert (e.feature < 0).sum() == 65_536
+    X = make_rows(e, 300, 4)
+    assert np.array_equal(e.apply(X[:40]), oracle.apply(e, X[:40]))
+    assert np.array_equal(attribute(e, X[:40], "predecomp"), oracle.path_attribution(e, e.node_value, X[:40]))
+    small = attribute(e, X, "treeshap")
+    base = e.base_score + root_values(e, e.mean_value)
+    assert np.allclose(base + small.sum(axis=1), e.predict(X)[:, None], rtol=0, atol=1e-11)
+
+
+@pytest.mark.parametrize(("n_thresholds", "code_bytes"), [(253, 1), (254, 1), (300, 1), (5_000, 2), (70_000, 2)])
+def test_many_thresholds_on_a_feature(n_thresholds, code_bytes):
+    """Codes overflow into further planes, then into 16 bits, then into further planes of 16 bits."""
+    from treeinner.binning import plan
+
+    e = chain(n_thresholds, n_columns=1)
+    assert plan(e).code_bytes == code_bytes
+    X = np.concatenate([[-2, 2, 0, np.nan, np.inf, -np.inf], e.threshold[[0, 2, 4]], e.threshold[~np.isnan(e.threshold)][-3:]])
+    X = np.concatenate([X, np.nextafter(X, np.inf), np.nextafter(X, -np.inf)])[:, None]
+    assert np.array_equal(e.apply(X), oracle.apply(e, X))
+
+
+def test_treeshap_with_many_distinct_features_on_a_path():
+    """40 players on one path need 20 quadrature points: several sweeps. Local accuracy and symmetry pin the values."""
+    e = chain(40, n_columns=40)
+    X = np.random.default_rng(2).normal(size=(30, 40))
+    values = attribute(e, X, "treeshap")
+    base = e.base_score + root_values(e, e.mean_value)
+    assert np.allclose(base + values.sum(axis=1), e.predict(X)[:, None], rtol=0, atol=1e-12)
+
+
+def test_a_child_without_cover_is_no_division_by_zero():
+    e = make_ensemble(Recipe(n_trees=4, depth=4, n_columns=3), 5)
+    from dataclasses import replace
+
+    cover = e.cover.copy()
+    cover[e.right[e.feature >= 0]] = 0.0
+    e = replace(e, cover=cover)
+    X = make_rows(e, 20, 6)
+    with np.errstate(divide="raise", invalid="raise"):
+        values = attribute(e, X, "treeshap")
+    base = e.base_score + root_values(e, e.mean_value)
+    assert np.isfinite(values).all()
+    assert np.allclose(base + values.sum(axis=1), e.predict(X)[:, None], rtol=0, atol=1e-12)
+
+
+def test_zero_as_missing():
+    e = make_ensemble(Recipe(zero_as_missing=(0, 2)), 7)
+    X = make_rows(e, 200, 8)
+    assert np.array_equal(e.apply(X), oracle.apply(e, X))
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "?"])
+def test_every_dtype_order_and_stride(dtype):
+    e = make_ensemble(Recipe(), 9)
+    X = np.random.default_rng(0).integers(0, 2, size=(90, 5)).astype(dtype)
+    expected = oracle.apply(e, X.astype(float))
+    wide = np.repeat(np.repeat(X, 3, axis=0), 2, axis=1)
+    for view in (X, np.asfortranarray(X), wide[::3, ::2], X[::-1][::-1], np.ascontiguousarray(X[:, ::-1])[:, ::-1]):
+        assert np.array_equal(e.apply(view), expected)
+
+
+def test_unknown_instruction_set_is_named():
+    with pytest.raises(ValueError, match="cannot run 'sse9'"):
+        kernels.instruction_set("sse9")
+
+
+def test_n_jobs():
+    assert kernels.n_threads(None) == 1
+    assert kernels.n_threads(3) == 3
+    assert kernels.n_threads(-1) >= 1
+    with pytest.raises(ValueError, match="n_jobs=0"):
+        kernels.n_threads(0)
+
+
+def test_an_exception_in_a_thread_surfaces():
+    def work(start, stop):
+        raise RuntimeError(f"block {start}")
+
+    with pytest.raises(RuntimeError, match="block 0"):
+        list(kernels.map_rows(100, 10, work, n_jobs=2))
