@@ -21,7 +21,7 @@ inline void gather_as(const char* data, int64_t stride, int n, Real* out) {
   }
 }
 
-// The order is that of DTYPES in treeinner/kernels.py.
+// The order is that of _DTYPE_CODE in treeinner/kernels.py.
 template <class Real>
 inline void gather(const Values& v, int64_t row, int n, Real* out) {
   const char* data = v.data + row * v.stride;
@@ -99,18 +99,19 @@ inline void bin_column(const Binning& b, int column, const Values& v, const Real
     bin_numeric(b, b.columns[column], thresholds, x, block);
 }
 
-// codes: [block][plane][64].
+// codes: [block][plane][64]; only the planes of columns [first, last) are written.
 template <class Code>
-inline void bin_rows(const Binning& b, const Values* values, int32_t n_planes, int64_t n_rows, Code* codes) {
+inline void bin_rows(const Binning& b, int first, int last, const Values* values, int32_t n_planes, int64_t n_rows,
+                     Code* codes) {
   for (int64_t row = 0; row < n_rows; row += kRows, codes += static_cast<int64_t>(n_planes) * kRows) {
     const int n = n_rows - row < kRows ? static_cast<int>(n_rows - row) : kRows;
-    for (int column = 0; column < b.n_columns; ++column) {
+    for (int column = first; column < last; ++column) {
       if (!b.columns[column].n_planes) continue;
       // A float32 value compares with the rounded thresholds as it would with the exact ones: half the memory traffic.
-      if (b.float32_input || values[column].dtype == 0)
-        bin_column<Code, float>(b, column, values[column], b.thresholds32, row, n, codes);
+      if (b.float32_input || values[column - first].dtype == 0)
+        bin_column<Code, float>(b, column, values[column - first], b.thresholds32, row, n, codes);
       else
-        bin_column<Code, double>(b, column, values[column], b.thresholds, row, n, codes);
+        bin_column<Code, double>(b, column, values[column - first], b.thresholds, row, n, codes);
     }
   }
 }

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "exact.h"
 #include "forest.h"
 #include "layout.h"
 
@@ -25,7 +26,7 @@ template <class T, int Dims = 1>
 using In = nb::ndarray<const T, nb::ndim<Dims>, nb::c_contig, nb::device::cpu>;
 template <class T, int Dims = 1>
 using Out = nb::ndarray<T, nb::ndim<Dims>, nb::c_contig, nb::device::cpu>;
-using MaybeWeight = nb::ndarray<const double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using Weight = nb::ndarray<const double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
 constexpr int64_t kBlock = 64;
 constexpr size_t kAlign = 64;
@@ -172,8 +173,17 @@ class CoreForest {
     const size_t bytes = static_cast<size_t>(blocks_of(n_rows) * forest_.n_planes * kBlock * forest_.code_bytes);
     auto codes = std::unique_ptr<Codes>(new Codes{n_rows, Buffer(bytes)});
     nb::gil_scoped_release release;
-    active->bin(binning_, values.data(), forest_.code_bytes, forest_.n_planes, n_rows, codes->data.get());
+    active->bin(binning_, 0, static_cast<int32_t>(n), values.data(), forest_.code_bytes, forest_.n_planes, n_rows, codes->data.get());
     return codes;
+  }
+
+  // Replace the codes of one column.
+  void rebin(Codes& codes, int column, uint64_t address, int64_t stride, int dtype) const {
+    check(codes);
+    require(column >= 0 && column < static_cast<int>(columns_.size()), "no such column");
+    const Values values{reinterpret_cast<const char*>(address), stride, dtype};
+    nb::gil_scoped_release release;
+    active->bin(binning_, column, 1, &values, forest_.code_bytes, forest_.n_planes, codes.n_rows, codes.data.get());
   }
 
   void leaves(const Codes& codes, Out<int32_t, 2> out) const {
@@ -195,13 +205,13 @@ class CoreForest {
     active->margins(forest_, tree, n, codes.data.get(), codes.n_rows, word(reach), to);
   }
 
-  void leaf_sums(const Codes& codes, int tree, int n, MaybeWeight weight, Out<double, 2> sums) const {
+  void leaf_sums(const Codes& codes, int tree, int n, In<int64_t, 2> weight, Out<int64_t, 2> sums) const {
     check(codes, tree, n);
     require(is_row_array(weight, codes), "weights are (outputs, padded rows)");
     require(sums.shape(0) == leaf_id_.size() && sums.shape(1) == static_cast<size_t>(forest_.width),
             "sums are (leaves, width)");
-    const double* from = weight.data();
-    double* to = sums.data();
+    const int64_t* from = weight.data();
+    int64_t* to = sums.data();
     nb::gil_scoped_release release;
     Buffer reach(reach_bytes());
     active->leaf_sums(forest_, tree, n, codes.data.get(), codes.n_rows, from, word(reach), to);
@@ -220,9 +230,15 @@ class CoreForest {
     active->path(forest_, tree, n, step, codes.data.get(), codes.n_rows, from, word(reach), to);
   }
 
-  void shap(const Codes& codes, int tree, int n, nb::object weight, Out<double, 4> sums) const {
+  void shap(const Codes& codes, int tree, int n, nb::object tree_scale, nb::object weight, Out<double, 4> sums) const {
     check(codes, tree, n);
     require(shap_.edges != nullptr || edges_.empty(), "set_shap comes first");
+    const double* scale = nullptr;
+    if (!tree_scale.is_none()) {
+      const auto array = nb::cast<In<double>>(tree_scale);
+      require(array.size() == tree_output_.size(), "one scale per tree");
+      scale = array.data();
+    }
     const double* from = weights(weight, codes);
     double* to = checked_sums(sums, codes);
     nb::gil_scoped_release release;
@@ -231,7 +247,7 @@ class CoreForest {
     Buffer constants(static_cast<size_t>(max_edges_) * 5 * 4 * 8);
     const ShapScratch scratch{word(right), word(satisfied), static_cast<int64_t*>(open.get()),
                               static_cast<double*>(stack.get()), static_cast<double*>(constants.get())};
-    active->shap(forest_, tree, n, shap_, codes.data.get(), codes.n_rows, from, scratch, to);
+    active->shap(forest_, tree, n, shap_, codes.data.get(), codes.n_rows, scale, from, scratch, to);
   }
 
  private:
@@ -247,14 +263,14 @@ class CoreForest {
   template <class Array>
   bool is_row_array(const Array& a, const Codes& codes) const {
     return static_cast<int64_t>(a.shape(0)) == forest_.n_outputs &&
-           static_cast<int64_t>(a.shape(1)) == blocks_of(codes.n_rows) * kBlock &&
-           reinterpret_cast<uintptr_t>(a.data()) % kAlign == 0;
+           static_cast<int64_t>(a.shape(1)) == blocks_of(codes.n_rows) * kBlock;
   }
 
   const double* weights(const nb::object& weight, const Codes& codes) const {
     if (weight.is_none()) return nullptr;
-    const auto array = nb::cast<MaybeWeight>(weight);
-    require(is_row_array(array, codes), "weights are (outputs, padded rows)");
+    const auto array = nb::cast<Weight>(weight);
+    require(is_row_array(array, codes) && reinterpret_cast<uintptr_t>(array.data()) % kAlign == 0,
+            "weights are (outputs, padded rows), aligned");
     return array.data();
   }
 
@@ -334,6 +350,35 @@ void unblock(In<double, 4> sums, int64_t n_rows, In<int32_t> feature_of_player, 
   }
 }
 
+bool add_exact(In<double, 2> values, double scale, bool square, Out<int64_t, 2> limbs) {
+  require(limbs.shape(0) == values.shape(1) && limbs.shape(1) == kLimbs, "limbs are (columns, 5)");
+  const double* from = values.data();
+  int64_t* to = limbs.data();
+  const int64_t n_rows = static_cast<int64_t>(values.shape(0)), n_columns = static_cast<int64_t>(values.shape(1));
+  nb::gil_scoped_release release;
+  return add_exactly(from, n_rows, n_columns, scale, square, to);
+}
+
+// total += |part| and part = 0 for some players: the absolute attribution of one tree, folded into that of the forest.
+void fold_abs(Out<double, 4> part, In<int32_t> players, Out<double, 4> total) {
+  const int64_t n_blocks = static_cast<int64_t>(part.shape(0) * part.shape(1)), n_players = static_cast<int64_t>(part.shape(2));
+  require(part.size() == total.size() && part.shape(3) == kBlock, "sums differ in shape");
+  for (size_t i = 0; i < players.size(); ++i)
+    require(players.data()[i] >= 0 && players.data()[i] < n_players, "player out of range");
+  double *from = part.data(), *to = total.data();
+  const int32_t* player = players.data();
+  const size_t n = players.size();
+  nb::gil_scoped_release release;
+  for (int64_t block = 0; block < n_blocks; ++block)
+    for (size_t i = 0; i < n; ++i) {
+      const int64_t at = (block * n_players + player[i]) * kBlock;
+      for (int64_t r = at; r < at + kBlock; ++r) {
+        to[r] += std::fabs(from[r]);
+        from[r] = 0;
+      }
+    }
+}
+
 }  // namespace
 
 NB_MODULE(_core, m) {
@@ -344,6 +389,8 @@ NB_MODULE(_core, m) {
   m.def("preorder", &preorder_of);
   m.def("shap_edges", &shap_edges_of);
   m.def("unblock", &unblock);
+  m.def("add_exact", &add_exact);
+  m.def("fold_abs", &fold_abs);
   m.attr("SHAP_EDGE_BYTES") = sizeof(ShapEdge);
   nb::class_<Codes>(m, "Codes").def_ro("n_rows", &Codes::n_rows);
   nb::class_<CoreForest>(m, "CoreForest")
@@ -352,11 +399,12 @@ NB_MODULE(_core, m) {
       .def("set_binning", &CoreForest::set_binning)
       .def("set_shap", &CoreForest::set_shap)
       .def("bin", &CoreForest::bin)
+      .def("rebin", &CoreForest::rebin)
       .def("leaves", &CoreForest::leaves)
       .def("margins", &CoreForest::margins)
       .def("leaf_sums", &CoreForest::leaf_sums)
       .def("path", &CoreForest::path, nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg().none(), nb::arg())
-      .def("shap", &CoreForest::shap, nb::arg(), nb::arg(), nb::arg(), nb::arg().none(), nb::arg());
+      .def("shap", &CoreForest::shap, nb::arg(), nb::arg(), nb::arg(), nb::arg().none(), nb::arg().none(), nb::arg());
 }
 
 }  // namespace treeinner

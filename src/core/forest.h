@@ -65,7 +65,7 @@ struct Binning {
 struct Values {
   const char* data;
   int64_t stride;  // bytes
-  int32_t dtype;   // position in treeinner/kernels.py DTYPES
+  int32_t dtype;   // see gather in bin.h
 };
 
 // What TreeSHAP needs of a tree besides its splits: its edges in pre-order, and the quadrature rule (shap.h).
@@ -100,15 +100,16 @@ struct ShapScratch {
 // What the compiled levels offer; see the headers named for what each does.
 struct Kernels {
   const char* name;
-  void (*bin)(const Binning&, const Values*, int32_t code_bytes, int32_t n_planes, int64_t n_rows, void* codes);
+  void (*bin)(const Binning&, int32_t first_column, int32_t n_columns, const Values*, int32_t code_bytes,
+              int32_t n_planes, int64_t n_rows, void* codes);
   void (*leaves)(const Forest&, int32_t tree, int32_t n, const void* codes, int64_t n_rows, uint64_t* reach, int32_t* out);
   void (*margins)(const Forest&, int32_t tree, int32_t n, const void* codes, int64_t n_rows, uint64_t* reach, double* out);
-  void (*leaf_sums)(const Forest&, int32_t tree, int32_t n, const void* codes, int64_t n_rows, const double* weight,
-                    uint64_t* reach, double* sums);
+  void (*leaf_sums)(const Forest&, int32_t tree, int32_t n, const void* codes, int64_t n_rows, const int64_t* weight,
+                    uint64_t* reach, int64_t* sums);
   void (*path)(const Forest&, int32_t tree, int32_t n, const double* steps, const void* codes, int64_t n_rows,
                const double* weight, uint64_t* reach, double* sums);
   void (*shap)(const Forest&, int32_t tree, int32_t n, const ShapForest&, const void* codes, int64_t n_rows,
-               const double* weight, const ShapScratch&, double* sums);
+               const double* tree_scale, const double* weight, const ShapScratch&, double* sums);
 };
 
 // Only the levels of this architecture are linked in.

@@ -15,11 +15,12 @@ inline void with_codes(int32_t code_bytes, const void* codes, Call call) {
     call(static_cast<const uint16_t*>(codes));
 }
 
-void bin(const Binning& b, const Values* values, int32_t code_bytes, int32_t n_planes, int64_t n_rows, void* codes) {
+void bin(const Binning& b, int32_t first, int32_t n, const Values* values, int32_t code_bytes, int32_t n_planes,
+         int64_t n_rows, void* codes) {
   if (code_bytes == 1)
-    bin_rows(b, values, n_planes, n_rows, static_cast<uint8_t*>(codes));
+    bin_rows(b, first, first + n, values, n_planes, n_rows, static_cast<uint8_t*>(codes));
   else
-    bin_rows(b, values, n_planes, n_rows, static_cast<uint16_t*>(codes));
+    bin_rows(b, first, first + n, values, n_planes, n_rows, static_cast<uint16_t*>(codes));
 }
 
 void leaves(const Forest& f, int32_t tree, int32_t n, const void* codes, int64_t n_rows, uint64_t* reach, int32_t* out) {
@@ -30,8 +31,8 @@ void margins(const Forest& f, int32_t tree, int32_t n, const void* codes, int64_
   with_codes(f.code_bytes, codes, [&](auto* c) { add_margins(f, tree, n, c, n_rows, reach, out); });
 }
 
-void leaf_sums(const Forest& f, int32_t tree, int32_t n, const void* codes, int64_t n_rows, const double* weight,
-               uint64_t* reach, double* sums) {
+void leaf_sums(const Forest& f, int32_t tree, int32_t n, const void* codes, int64_t n_rows, const int64_t* weight,
+               uint64_t* reach, int64_t* sums) {
   with_codes(f.code_bytes, codes, [&](auto* c) { add_leaf_sums(f, tree, n, c, n_rows, weight, reach, sums); });
 }
 
@@ -46,8 +47,9 @@ void path(const Forest& f, int32_t tree, int32_t n, const double* steps, const v
 }
 
 void shap(const Forest& f, int32_t tree, int32_t n, const ShapForest& shap, const void* codes, int64_t n_rows,
-          const double* weight, const ShapScratch& scratch, double* sums) {
-  with_codes(f.code_bytes, codes, [&](auto* c) { add_shap(f, tree, n, shap, c, n_rows, weight, scratch, sums); });
+          const double* tree_scale, const double* weight, const ShapScratch& scratch, double* sums) {
+  with_codes(f.code_bytes, codes,
+             [&](auto* c) { add_shap(f, tree, n, shap, c, n_rows, tree_scale, weight, scratch, sums); });
 }
 
 }  // namespace TREEINNER_NS

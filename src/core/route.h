@@ -112,13 +112,13 @@ inline void add_margins(const Forest& f, int first, int n_trees, const Code* cod
   });
 }
 
-// sums: (leaves, width) += the weights, (outputs, padded rows), of the rows that land there, in the order of the rows.
+// sums: (leaves, width) += the weights, (outputs, padded rows), of the rows that land there. Whole numbers: exact sums.
 template <class Code>
 inline void add_leaf_sums(const Forest& f, int first, int n_trees, const Code* codes, int64_t n_rows,
-                          const double* weight, Word* reach, double* sums) {
+                          const int64_t* weight, Word* reach, int64_t* sums) {
   const int64_t stride = padded(n_rows);
   for_each_leaf(f, first, n_trees, codes, n_rows, reach, [&](int tree, int64_t row, int64_t leaf) {
-    const double* w = weight + f.tree_output[tree] * stride + row;
+    const int64_t* w = weight + f.tree_output[tree] * stride + row;
     for (int k = 0; k < f.width; ++k) sums[leaf * f.width + k] += w[k * stride];
   });
 }

@@ -98,8 +98,8 @@ struct Sweep {
 
   // Edges come in pre-order: before an edge is entered, every open edge as deep or deeper is left.
   void run(const ShapEdge* edges, int64_t n, const EdgeConstants<Points>* constants, const double* leaf_value, int width,
-           double* sums) const {
-    for (int64_t i = 0; i < kFrame / 2; ++i) product(0)[i] = 1.0;
+           double scale, double* sums) const {
+    for (int64_t i = 0; i < kFrame / 2; ++i) product(0)[i] = scale;
     int depth = 0;
     auto close_to = [&](int until) {
       for (; depth >= until; --depth) {
@@ -120,7 +120,7 @@ struct Sweep {
 // All rows through one tree at points [q, q + Points) of its rule.
 template <int Points, class Code>
 inline void sweep_tree(const Forest& f, int tree, const ShapForest& shap, int q, const Code* codes, int64_t n_rows,
-                       const double* weight, const ShapScratch& scratch, double* sums) {
+                       double scale, const double* weight, const ShapScratch& scratch, double* sums) {
   const int64_t block_codes = static_cast<int64_t>(f.n_planes) * kRows;
   const int64_t block_sums = static_cast<int64_t>(f.n_outputs) * f.n_players * kRows;
   const int64_t n_blocks = (n_rows + kRows - 1) / kRows, stride = padded(n_rows);
@@ -136,23 +136,25 @@ inline void sweep_tree(const Forest& f, int tree, const ShapForest& shap, int q,
       const int output = f.tree_output[tree] + k;
       const double* w = weight ? weight + output * stride + block * kRows : nullptr;
       const Sweep<Points> sweep{scratch.right, scratch.stack, scratch.satisfied, scratch.open, w};
-      sweep.run(edges, n_edges, constants, f.leaf_value + f.first_leaf[tree] * f.width + k, f.width,
+      sweep.run(edges, n_edges, constants, f.leaf_value + f.first_leaf[tree] * f.width + k, f.width, scale,
                 sums + block * block_sums + static_cast<int64_t>(output) * f.n_players * kRows);
     }
   }
 }
 
-// sums: [block][output][player][64], added to; weight: (outputs, padded rows) or null, as in path.h.
+// sums: [block][output][player][64], added to; weight: (outputs, padded rows) or null, as in path.h; tree_scale: a factor per
+// tree, or null.
 template <class Code>
 inline void add_shap(const Forest& f, int first, int n_trees, const ShapForest& shap, const Code* codes, int64_t n_rows,
-                     const double* weight, const ShapScratch& scratch, double* sums) {
+                     const double* tree_scale, const double* weight, const ShapScratch& scratch, double* sums) {
   for (int tree = first; tree < first + n_trees; ++tree) {
     int q = 0;
     const int n = shap.n_points[tree];
-    for (; q + kPoints <= n; q += kPoints) sweep_tree<4>(f, tree, shap, q, codes, n_rows, weight, scratch, sums);
-    if (n - q == 3) sweep_tree<3>(f, tree, shap, q, codes, n_rows, weight, scratch, sums);
-    if (n - q == 2) sweep_tree<2>(f, tree, shap, q, codes, n_rows, weight, scratch, sums);
-    if (n - q == 1) sweep_tree<1>(f, tree, shap, q, codes, n_rows, weight, scratch, sums);
+    const double scale = tree_scale ? tree_scale[tree] : 1.0;
+    for (; q + kPoints <= n; q += kPoints) sweep_tree<4>(f, tree, shap, q, codes, n_rows, scale, weight, scratch, sums);
+    if (n - q == 3) sweep_tree<3>(f, tree, shap, q, codes, n_rows, scale, weight, scratch, sums);
+    if (n - q == 2) sweep_tree<2>(f, tree, shap, q, codes, n_rows, scale, weight, scratch, sums);
+    if (n - q == 1) sweep_tree<1>(f, tree, shap, q, codes, n_rows, scale, weight, scratch, sums);
   }
 }
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treeinner import frames, kernels, storage
+from treeinner import kernels, output, storage
 from treeinner.ensemble import Ensemble
 from treeinner.errors import MissingDependencyError, UnknownParameterError, UnsupportedModelError
 from treeinner.groups import GroupSpec, resolve_groups
@@ -85,7 +85,8 @@ def attribute(
             "get_feature_importance(type='ShapValues')."
         )
     node_value = node_values(e, method)  # asks for what is unknown before X is touched
-    table = opened.table(X)
+    seen = opened.seen(X)
+    table = opened.table(X, seen)
     steps = None if method == "treeshap" else e.forest.steps(e, node_value)
     values = kernels.attribute(e.forest, table, e.n_features, steps, n_jobs=n_jobs, progress=progress)
     names = opened.names(X) or tuple(f"f{i}" for i in range(e.n_features))
@@ -96,7 +97,7 @@ def attribute(
     return Attribution(
         values=values[:, :, 0] if e.n_outputs == 1 else values,
         base_values=base[:, 0] if e.n_outputs == 1 else base,
-        data=X if grouped is None else None,
+        data=seen if grouped is None else None,
         feature_names=tuple(names),
         output_names=e.output_names,
         method=method,
@@ -133,7 +134,7 @@ class Attribution:
 
     values: FloatArray  # (rows, features), or (rows, features, outputs)
     base_values: FloatArray  # (rows,), or (rows, outputs)
-    data: Any  # X as it was given; None for grouped features
+    data: Any  # X as it was given (behind a pipeline's transformers); None for grouped features
     feature_names: tuple[str, ...]
     output_names: tuple[str, ...] | None
     method: str
@@ -165,7 +166,7 @@ class Attribution:
                 for k, output in enumerate(outputs)
                 for j, name in enumerate(self.feature_names)
             }
-        return frames.make_frame(columns, like=self.data)
+        return output.make_frame(columns, like=self.data)
 
     def to_shap(self) -> Any:
         """Make a `shap.Explanation`, for shap's own plots."""
@@ -173,7 +174,7 @@ class Attribution:
             import shap
         except ImportError as error:
             raise MissingDependencyError("to_shap() needs shap; install it with: pip install shap") from error
-        data = None if self.data is None else frames.to_array(self.data, self.feature_names)
+        data = None if self.data is None else output.to_array(self.data, self.feature_names)
         return shap.Explanation(
             values=self.values,
             base_values=self.base_values,
@@ -186,7 +187,7 @@ class Attribution:
         """Write to one file (docs/format.md); the data are kept as numbers or text, not as the original object."""
         arrays: dict[str, NDArray[Any]] = {"values": self.values, "base_values": self.base_values}
         if self.data is not None:
-            data = frames.to_array(self.data, self.feature_names)
+            data = output.to_array(self.data, self.feature_names)
             arrays["data"] = data.astype(np.str_) if data.dtype == object else data
         plain = {"feature_names": self.feature_names, "output_names": self.output_names, "method": self.method}
         storage.write(path, FORMAT, FORMAT_VERSION, arrays, plain)

@@ -108,6 +108,7 @@ class Ensemble:
     category_rule: Literal["floor", "truncate"] = "floor"  # how a number becomes a category code
     zero_as_missing: tuple[int, ...] = ()  # columns in which |x| <= 1e-35 means missing
     base_margin_rule: Literal["replace", "add"] = "add"  # what a user's base_margin does to base_score
+    cover_is: Literal["weight", "hessian"] = "weight"  # what `cover` sums over the training rows
     averaged: bool = False  # a forest: one round, every tree fits y itself
     output_names: tuple[str, ...] | None = None  # classes or targets
     feature_names: tuple[str, ...] | None = None  # what attributions are reported for
@@ -224,6 +225,10 @@ class Ensemble:
                 f"pass 0 <= start < stop <= {self.n_rounds}."
             )
         first, last = np.searchsorted(self.tree_round, [start, stop])
+        return self.slice_trees(int(first), int(last))
+
+    def slice_trees(self, first: int, last: int) -> Ensemble:
+        """Keep trees first <= t < last; rounds are counted from the first one kept."""
         if (first, last) == (0, self.n_trees):
             return self
         trees, lo, hi = slice(first, last), int(self.tree_start[first]), int(self.tree_start[last])
@@ -233,7 +238,7 @@ class Ensemble:
             self,
             tree_start=self.tree_start[first : last + 1] - lo,
             tree_output=self.tree_output[trees],
-            tree_round=self.tree_round[trees] - start,
+            tree_round=self.tree_round[trees] - self.tree_round[first],
             tree_weight=self.tree_weight[trees],
             tree_rate=self.tree_rate[trees],
             left=shift(self.left),

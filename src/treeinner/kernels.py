@@ -21,16 +21,32 @@ if TYPE_CHECKING:
     from treeinner.ensemble import Ensemble
     from treeinner.tables import Table
 
-__all__ = ["DTYPES", "Forest", "aligned", "apply", "attribute", "instruction_set", "n_threads", "predict"]
+__all__ = [
+    "Forest",
+    "add_exact",
+    "aligned",
+    "apply",
+    "attribute",
+    "fold_abs",
+    "instruction_set",
+    "map_rows",
+    "n_threads",
+    "padded_rows",
+    "predict",
+    "task_rows",
+]
 
-# The position is the number that core/bin.h knows the type by.
-DTYPES = tuple(np.dtype(t) for t in ("f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "?"))
-_DTYPE_CODE = {dtype: min(i, 9) if dtype != np.bool_ else 6 for i, dtype in enumerate(DTYPES)}
+# The position is the number that core/bin.h knows the type by; a bool is a byte.
+_DTYPE_CODE = {np.dtype(t): i for i, t in enumerate(("f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"))}
+_DTYPE_CODE[np.dtype(bool)] = _DTYPE_CODE[np.dtype("u1")]
 
 BLOCK = 64  # rows that go down a tree together
 TASK_ROWS = 4096  # rows of one task at most
 TASK_BYTES = 1 << 23  # of sums that one task holds at most
 ENVIRONMENT_VARIABLE = "TREEINNER_ISA"
+
+add_exact = _core.add_exact  # (values, scale, square, limbs) -> whether every number fitted; see core/exact.h
+fold_abs = _core.fold_abs  # (part, players, total): total += |part|, part = 0
 
 Progress = Callable[[int, int], None]
 T = TypeVar("T")
@@ -90,6 +106,7 @@ class Forest:
         splits[:, 6] = node_player[split_nodes]
 
         self.split_nodes, self.leaf_nodes = split_nodes, leaf_nodes
+        self.split_player = node_player[split_nodes]
         self.n_trees, self.n_outputs, self.width = e.n_trees, e.n_outputs, e.width
         self.n_players = len(self.player_features)
         self.core = _core.CoreForest(
@@ -150,6 +167,22 @@ class Forest:
     def sums(self, n_rows: int) -> NDArray[np.float64]:
         """Zeros for the core to add attributions to: [block][output][player][64]."""
         return aligned((padded_rows(n_rows) // BLOCK, self.n_outputs, self.n_players, BLOCK))
+
+    def rows(self, sums: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+        """Write the sums of the players into `out`, (rows, features, outputs), which holds zeros."""
+        if all(len(features) == 1 for features in self.player_features):
+            _core.unblock(sums, len(out), np.array(self.player_features, np.int32).reshape(-1), out)
+            return
+        # Features that share a split share its credit equally.
+        players = np.zeros((len(out), self.n_players, self.n_outputs))
+        _core.unblock(sums, len(out), np.arange(self.n_players, dtype=np.int32), players)
+        for player, features in enumerate(self.player_features):
+            for feature in features:
+                out[:, feature] += players[:, player] / len(features)
+
+    def rebin(self, codes: Any, column: int, values: NDArray[Any]) -> None:
+        """Replace the codes of one column by those of other values, in place."""
+        self.core.rebin(codes, column, values.ctypes.data, values.strides[0], _DTYPE_CODE[values.dtype])
 
 
 def _players(e: Ensemble) -> tuple[list[tuple[int, ...]], NDArray[np.int32]]:
@@ -254,25 +287,15 @@ def attribute(
     if steps is None:
         forest.prepare_shap()
     out = np.zeros((table.n_rows, n_features, forest.n_outputs))
-    alone = all(len(features) == 1 for features in forest.player_features)
-    place = np.array([features[0] for features in forest.player_features], np.int32)
 
     def work(start: int, stop: int) -> None:
         codes = forest.bin(table.block(start, stop))
         sums = forest.sums(stop - start)
         if steps is None:
-            forest.core.shap(codes, 0, forest.n_trees, None, sums)
+            forest.core.shap(codes, 0, forest.n_trees, None, None, sums)
         else:
             forest.core.path(codes, 0, forest.n_trees, steps, None, sums)
-        if alone:
-            _core.unblock(sums, stop - start, place, out[start:stop])
-            return
-        # Features that share a split share its credit equally.
-        rows = np.zeros((stop - start, forest.n_players, forest.n_outputs))
-        _core.unblock(sums, stop - start, np.arange(forest.n_players, dtype=np.int32), rows)
-        for player, features in enumerate(forest.player_features):
-            for feature in features:
-                out[start:stop, feature] += rows[:, player] / len(features)
+        forest.rows(sums, out[start:stop])
 
     for _ in map_rows(table.n_rows, task_rows(forest, table), work, n_jobs=n_jobs, progress=progress):
         pass

@@ -6,62 +6,95 @@ import json
 import os
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from treeinner.errors import ModelError
 
-__all__ = ["format_of", "read", "write"]
+__all__ = ["format_of", "read", "read_from", "write", "write_to"]
 
 META = "meta.json"
 
+# What a truncated, overwritten or foreign file may raise while it is read.
+DAMAGE = (zipfile.BadZipFile, zlib.error, ValueError, KeyError, TypeError, EOFError, OSError, NotImplementedError)
 
-def write(path: str | Path, kind: str, version: int, arrays: Mapping[str, NDArray[Any]], plain: Mapping[str, Any]) -> None:
+
+def write(
+    path: str | Path, kind: str, version: int, arrays: Mapping[str, NDArray[Any]], plain: Mapping[str, Any]
+) -> None:
     """Write arrays and plain data to `path`; the file appears whole or not at all."""
     path = Path(path)
-    meta = json.dumps({"format": kind, "version": version, "data": dict(plain)}, indent=1)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
     try:
-        with os.fdopen(handle, "wb") as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-            archive.writestr(META, meta)
-            for name, array in arrays.items():
-                with archive.open(f"{name}.npy", "w") as member:
-                    np.lib.format.write_array(member, np.ascontiguousarray(array), allow_pickle=False)
+        with os.fdopen(handle, "wb") as file:
+            write_to(file, kind, version, arrays, plain)
         Path(temporary).replace(path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
 
 
+def write_to(
+    file: IO[bytes], kind: str, version: int, arrays: Mapping[str, NDArray[Any]], plain: Mapping[str, Any]
+) -> None:
+    """Write arrays and plain data to an open file. The same contents give the same bytes."""
+    meta = json.dumps({"format": kind, "version": version, "data": dict(plain)}, indent=1)
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(_entry(META), meta)
+        for name, array in arrays.items():
+            with archive.open(_entry(f"{name}.npy"), "w") as member:
+                np.lib.format.write_array(member, np.ascontiguousarray(array), allow_pickle=False)
+
+
+def _entry(name: str) -> zipfile.ZipInfo:
+    entry = zipfile.ZipInfo(name)  # dated 1980, so that the time of writing is not in the bytes
+    entry.compress_type = zipfile.ZIP_DEFLATED
+    return entry
+
+
 def read(path: str | Path, kind: str, version: int) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
     """Read what `write` wrote; any other or damaged file is a ModelError."""
-    found, found_version = format_of(path)
+    with Path(path).open("rb") as file:
+        return read_from(file, kind, version, str(path))
+
+
+def read_from(file: IO[bytes], kind: str, version: int, source: str) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    """Read what `write_to` wrote; `source` names it in errors."""
+    found, found_version = _format(file)
     if found != kind:
-        raise ModelError(f"{path} holds {found or 'no treeinner data'}, but {kind} was needed.")
+        raise ModelError(f"{source} holds {found or 'no treeinner data'}, but {kind} was needed.")
     if found_version > version:
-        raise ModelError(f"{path} was written by a newer treeinner (format {found_version}, known {version}); upgrade.")
+        raise ModelError(
+            f"{source} was written by a newer treeinner (format {found_version}, known {version}); upgrade."
+        )
     try:
-        with zipfile.ZipFile(path) as archive:
+        with zipfile.ZipFile(file) as archive:
             plain = json.loads(archive.read(META))["data"]
             arrays = {}
             for name in archive.namelist():
                 if name.endswith(".npy"):
                     with archive.open(name) as member:
                         arrays[name.removesuffix(".npy")] = np.lib.format.read_array(member, allow_pickle=False)
-    except (zipfile.BadZipFile, ValueError, KeyError, EOFError) as error:
-        raise ModelError(f"{path} is damaged: {error}. Save it again from the model.") from error
+    except DAMAGE as error:
+        raise ModelError(f"{source} is damaged: {error}. Save it again from the model.") from error
     return arrays, plain
 
 
 def format_of(path: str | Path) -> tuple[str, int]:
     """Kind and version of a saved file; ("", 0) if it is not one of ours."""
+    with Path(path).open("rb") as file:
+        return _format(file)
+
+
+def _format(file: IO[bytes]) -> tuple[str, int]:
     try:
-        with zipfile.ZipFile(path) as archive:
+        with zipfile.ZipFile(file) as archive:
             meta = json.loads(archive.read(META))
         return str(meta["format"]), int(meta["version"])
-    except (zipfile.BadZipFile, ValueError, KeyError, TypeError, EOFError):
+    except DAMAGE:
         return "", 0

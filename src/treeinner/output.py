@@ -15,20 +15,20 @@ from treeinner.errors import MissingDependencyError
 __all__ = ["make_frame", "to_array"]
 
 
-def make_frame(columns: Mapping[str, Any], *, like: Any = None) -> Any:
-    """Data frame of `columns` in the library of `like`, with its row labels; else in the first one installed."""
+def make_frame(columns: Mapping[str, Any], *, like: Any = None, library: str = "") -> Any:
+    """Data frame of `columns` in the library of `like`, with its row labels, or in `library`; else in one installed."""
     native = nw.from_native(like, eager_only=True, pass_through=True) if like is not None else None
     if isinstance(native, nw.DataFrame):
         frame = nw.from_dict(dict(columns), backend=native.implementation).to_native()
         if native.implementation.is_pandas_like() and len(like) == len(frame):
             frame.index = like.index
         return frame
-    for library in ("pandas", "polars", "pyarrow"):
+    for name in (library, "pandas", "polars", "pyarrow"):
         try:
-            importlib.import_module(library)
-        except ImportError:
+            importlib.import_module(name)
+        except (ImportError, ValueError):  # not installed; an empty name
             continue
-        return nw.from_dict(dict(columns), backend=library).to_native()
+        return nw.from_dict(dict(columns), backend=name).to_native()
     raise MissingDependencyError("A data frame needs pandas, polars or pyarrow; install one: pip install pandas")
 
 

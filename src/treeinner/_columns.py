@@ -1,0 +1,191 @@
+"""One column at a time: whatever it holds -> numbers that the kernels take, or category codes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treeinner.errors import DataError
+
+__all__ = [
+    "KERNEL_DTYPES",
+    "codes_by_dictionary",
+    "codes_by_number",
+    "codes_by_object",
+    "kernel_dtype",
+    "listing",
+    "mark_missing",
+    "numbers",
+]
+
+Unseen = Literal["missing", "other", "error"]
+FloatArray = NDArray[np.float64]
+
+# What the kernels read in place, in the byte order of the machine.
+KERNEL_DTYPES: tuple[np.dtype[Any], ...] = tuple(
+    np.dtype(kind)
+    for kind in (
+        *(np.float32, np.float64, np.int8, np.int16, np.int32, np.int64),
+        *(np.uint8, np.uint16, np.uint32, np.uint64, np.bool_),
+    )
+)
+OTHER_CODE = -1.0  # a code in no category set
+MISSING_TYPES = ("NoneType", "NAType", "NaTType")  # by name: pandas is not imported here
+
+
+def listing(items: Sequence[Any], limit: int = 10) -> str:
+    """Show the first few items, for an error message."""
+    shown = ", ".join(repr(item) for item in items[:limit])
+    return shown if len(items) <= limit else f"{shown} and {len(items) - limit} more"
+
+
+def kernel_dtype(dtype: np.dtype[Any]) -> np.dtype[Any] | None:
+    """Type in which the kernels read numbers of `dtype`; None if it holds no numbers."""
+    if dtype.kind not in "fiub":
+        return None
+    native = dtype.newbyteorder("=")
+    if native in KERNEL_DTYPES:
+        return native
+    return np.dtype(np.float32 if dtype.itemsize == 2 else np.float64)  # float16; longdouble
+
+
+def numbers(values: NDArray[Any], where: str) -> NDArray[Any]:
+    """Column in a dtype of the kernels: the same memory if possible, else converted once."""
+    wanted = kernel_dtype(values.dtype)
+    if wanted is not None:
+        with np.errstate(over="ignore"):  # a longdouble beyond float64 is infinite, and checked as such
+            return values.astype(wanted, copy=False)
+    if values.dtype.kind in "OT":
+        return _numbers_from_objects(values, where)
+    if values.dtype.kind in "US":
+        raise _not_a_number(values[0], where)
+    raise DataError(
+        f"{where} holds {_kind_name(values.dtype)}, but the model needs numbers; {_advice(values.dtype)}."
+    )
+
+
+def _numbers_from_objects(values: NDArray[Any], where: str) -> FloatArray:
+    items = values.tolist()
+    kinds = set(map(type, items))
+    bad = tuple(kind for kind in kinds if not _is_number(kind))
+    if bad:
+        raise _not_a_number(next(item for item in items if type(item) in bad), where)
+    if any(kind.__name__ in MISSING_TYPES for kind in kinds):
+        items = [np.nan if type(item).__name__ in MISSING_TYPES else item for item in items]
+    return np.asarray(items, dtype=np.float64)
+
+
+def _is_number(kind: type) -> bool:
+    if kind.__name__ in MISSING_TYPES:
+        return True
+    return issubclass(kind, (int, float, Decimal, Fraction, np.integer, np.floating, np.bool_))
+
+
+def _not_a_number(item: Any, where: str) -> DataError:
+    item = item.item() if isinstance(item, np.generic) else item
+    kind = "the string " if isinstance(item, (str, bytes)) else f"a {type(item).__name__}, "
+    shown = repr(item) if len(repr(item)) <= 60 else repr(item)[:60] + "..."
+    return DataError(
+        f"{where} holds {kind}{shown}, but the model needs numbers there; "
+        "prepare the column as it was prepared for training."
+    )
+
+
+def _kind_name(dtype: np.dtype[Any]) -> str:
+    names = {"M": "dates", "m": "time spans", "c": "complex numbers", "V": "records"}
+    return f"{names.get(dtype.kind, 'values')} ({dtype})"
+
+
+def _advice(dtype: np.dtype[Any]) -> str:
+    if dtype.kind in "Mm":
+        return "convert it to a number as it was done for training"
+    return "pass a 2-D array of numbers or a data frame"
+
+
+# -- missing values ------------------------------------------------------------------------------------------
+def mark_missing(values: NDArray[Any], missing: float) -> NDArray[Any]:
+    """NaN where a value equals `missing`; the same array if none does."""
+    if np.isnan(missing) or not values.size:
+        return values
+    with np.errstate(over="ignore"):
+        # XGBoost, the one library with such a number, holds data and number in float32 when it compares them.
+        hit = values.astype(np.float32, copy=False) == np.float32(missing)
+    if not hit.any():
+        return values
+    marked = values.astype(np.float32 if np.can_cast(values.dtype, np.float32) else np.float64)
+    marked[hit] = np.nan
+    return marked
+
+
+# -- categories ----------------------------------------------------------------------------------------------
+def codes_by_dictionary(
+    keys: NDArray[Any], entries: Sequence[Any], levels: Sequence[Any], unseen: Unseen, where: str
+) -> FloatArray:
+    """Code of each row whose value is entries[key]; key -1 is missing. One look-up per entry."""
+    position = {level: float(i) for i, level in enumerate(levels)}
+    table = np.full(len(entries) + 1, np.nan)  # the last one is what key -1 finds
+    unknown = np.zeros(len(entries) + 1, bool)
+    for i, entry in enumerate(entries):
+        code = position.get(entry)
+        if code is not None:
+            table[i] = code
+        elif not _is_missing(entry):
+            unknown[i] = True
+    if unknown.any():
+        if unseen == "error":
+            used = np.bincount(keys[keys >= 0], minlength=len(unknown)) > 0
+            _refuse_unseen([entries[i] for i in np.flatnonzero(unknown & used).tolist()], levels, where)
+        table[unknown] = OTHER_CODE if unseen == "other" else np.nan
+    codes: FloatArray = table[keys]
+    return codes
+
+
+def codes_by_number(values: NDArray[Any], levels: Sequence[Any], unseen: Unseen, where: str) -> FloatArray:
+    """Code of each number among `levels`; NaN is missing."""
+    known = [
+        (float(level), i)
+        for i, level in enumerate(levels)
+        if _is_number(type(level)) and not _is_missing(level)
+    ]
+    known.sort()
+    level = np.array([number for number, _ in known])
+    code = np.array([float(i) for _, i in known])
+    column = values.astype(np.float64, copy=False)
+    place = np.searchsorted(level, column)
+    seen = np.zeros(len(column), bool)
+    inside = place < len(level)
+    seen[inside] = level[place[inside]] == column[inside]
+    out = np.full(len(column), OTHER_CODE if unseen == "other" else np.nan)
+    out[seen] = code[place[seen]]
+    out[np.isnan(column)] = np.nan
+    if unseen == "error":
+        _refuse_unseen(np.unique(column[~seen & ~np.isnan(column)]).tolist(), levels, where)
+    return out
+
+
+def codes_by_object(values: NDArray[Any], levels: Sequence[Any], unseen: Unseen, where: str) -> FloatArray:
+    """Code of each Python object among `levels`; None and NaN are missing."""
+    items = values.tolist()
+    entries = list(dict.fromkeys(items))
+    key = {entry: -1 if _is_missing(entry) else i for i, entry in enumerate(entries)}
+    keys = np.fromiter(map(key.__getitem__, items), np.int64, len(items))
+    return codes_by_dictionary(keys, entries, levels, unseen, where)
+
+
+def _is_missing(item: Any) -> bool:
+    return type(item).__name__ in MISSING_TYPES or (
+        isinstance(item, (float, np.floating)) and bool(np.isnan(item))
+    )
+
+
+def _refuse_unseen(unseen: list[Any], levels: Sequence[Any], where: str) -> None:
+    if unseen:
+        raise DataError(
+            f"{where} holds categories that the model has not seen in training: {listing(unseen)}; "
+            f"it knows {listing(levels)}. Replace them, or set them to missing."
+        )

@@ -1,0 +1,209 @@
+"""Data frames of any library that narwhals knows -> columns in the model's order."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import narwhals as nw
+import numpy as np
+from narwhals.exceptions import DuplicateError
+from numpy.typing import NDArray
+
+from treeinner._columns import codes_by_dictionary, codes_by_number, codes_by_object, listing, numbers
+from treeinner.errors import DataError
+
+if TYPE_CHECKING:
+    from treeinner.tables import Schema
+
+__all__ = [
+    "as_frame",
+    "check_names",
+    "collect",
+    "column_names",
+    "frame_columns",
+    "frame_library_of",
+    "row_labels_of",
+]
+
+Frame = nw.DataFrame[Any] | nw.LazyFrame[Any]
+NO_FEATURE = (nw.Datetime, nw.Date, nw.Time, nw.Duration, nw.List, nw.Array, nw.Struct, nw.Binary)
+WIDE = (nw.Decimal, nw.Int128, nw.UInt128)  # numbers that numpy has no type for
+
+
+def as_frame(X: Any) -> Frame | nw.Series[Any] | None:
+    """X as narwhals sees it; None if it is no frame and no series."""
+    if any(kind.__module__.split(".")[0] == "narwhals" for kind in type(X).__mro__):
+        X = X.to_native()
+    if any((kind.__module__, kind.__name__) == ("pyarrow.lib", "RecordBatch") for kind in type(X).__mro__):
+        # numpy would take it for an array without names; narwhals does not know it
+        X = sys.modules["pyarrow"].Table.from_batches([X])
+    try:
+        seen = nw.from_native(X, pass_through=True, allow_series=True)
+    except DuplicateError as error:
+        raise _duplicates(X) from error
+    return seen if isinstance(seen, (nw.DataFrame, nw.LazyFrame, nw.Series)) else None
+
+
+def column_names(frame: Frame) -> tuple[str, ...]:
+    """Names of the frame as strings, each one once."""
+    try:
+        names = frame.columns if isinstance(frame, nw.DataFrame) else frame.collect_schema().names()
+    except DuplicateError as error:
+        raise _duplicates(frame.to_native()) from error
+    names = [str(name) for name in names]
+    if len(set(names)) < len(names):
+        raise _duplicates(names)
+    return tuple(names)
+
+
+def _duplicates(X: Any) -> DataError:
+    names = X if isinstance(X, list) else getattr(X, "column_names", getattr(X, "columns", []))
+    repeated = [name for name, times in Counter(str(name) for name in names).items() if times > 1]
+    return DataError(
+        f"X has several columns of one name: {listing(repeated)}; rename or drop all but one of each."
+    )
+
+
+def frame_library_of(X: Any) -> str:
+    """Name of the frame library that X comes from, such as "pandas"; "" if X is no frame."""
+    frame = as_frame(X)
+    return "" if frame is None else str(frame.implementation.value)
+
+
+def row_labels_of(X: Any) -> Any:
+    """Index of a pandas frame; None for everything else."""
+    frame = as_frame(X)
+    return nw.maybe_get_index(frame) if isinstance(frame, nw.DataFrame) else None
+
+
+def collect(frame: Frame, schema: Schema) -> nw.DataFrame[Any]:
+    """Rows of a lazy polars frame, the model's columns only; other lazy frames are refused."""
+    if isinstance(frame, nw.DataFrame):
+        return frame
+    library = frame.implementation.value
+    if library != "polars":
+        raise DataError(f"X is a lazy {library} frame; collect it into memory, or pass it part by part.")
+    check_names(column_names(frame), schema)
+    return frame.select(list(schema.names)).collect() if schema.names is not None else frame.collect()
+
+
+def check_names(names: Sequence[str], schema: Schema) -> None:
+    """Names that do not fit the model's are an error that lists them."""
+    if schema.names is None:
+        return
+    given, wanted = set(names), set(schema.names)
+    missing = [name for name in schema.names if name not in given]
+    extra = [name for name in names if name not in wanted]
+    if missing or extra:
+        parts = [f"lacks {listing(missing)}"] if missing else []
+        parts += [f"has {listing(extra)} besides"] if extra else []
+        raise DataError(
+            f"The columns of X are not the {len(schema.names)} that the model was trained on: it "
+            f"{' and '.join(parts)}. Select the training columns by name; their order does not matter."
+        )
+
+
+def frame_columns(frame: nw.DataFrame[Any], schema: Schema) -> list[NDArray[Any]]:
+    """Columns in the model's order and a dtype of the kernels; the frame's own memory where possible."""
+    names = column_names(frame)
+    check_names(names, schema)
+    place = {name: j for j, name in enumerate(names if schema.names is None else schema.names)}
+    columns: list[NDArray[Any]] = [np.empty(0)] * len(names)
+    for name, series in zip(names, frame.iter_columns(), strict=True):
+        columns[place[name]] = _column(series, place[name], f"Column {name!r}", schema)
+    return columns
+
+
+def _column(series: nw.Series[Any], j: int, where: str, schema: Schema) -> NDArray[Any]:
+    if isinstance(series.dtype, NO_FEATURE):
+        raise DataError(
+            f"{where} holds {series.dtype}, but the model needs numbers or categories; "
+            "prepare the column as it was prepared for training."
+        )
+    if schema.categorical is not None and schema.categorical[j]:
+        return _codes(series, j, where, schema)
+    if isinstance(series.dtype, (nw.Categorical, nw.Enum)):
+        raise DataError(
+            f"{where} holds categories, but the model was trained on numbers there; "
+            "prepare the column as it was prepared for training."
+        )
+    if isinstance(series.dtype, nw.String):
+        words = series.drop_nulls().head(1).to_list()
+        # Nulls alone are missing values: what a part of a file holds is often typed so.
+        return numbers(np.array(words, dtype=object), where) if words else np.full(len(series), np.nan)
+    return numbers(_to_numpy(series), where)
+
+
+def _to_numpy(series: nw.Series[Any]) -> NDArray[Any]:
+    """Nulls of whole numbers and of booleans become NaN in float64."""
+    if isinstance(series.dtype, WIDE) or (isinstance(series.dtype, nw.Boolean) and series.null_count() > 0):
+        series = series.cast(nw.Float64)
+    return series.to_numpy()
+
+
+# -- categories ----------------------------------------------------------------------------------------------
+def _codes(series: nw.Series[Any], j: int, where: str, schema: Schema) -> NDArray[Any]:
+    if series.null_count() == len(series):  # whatever type they have
+        return np.full(len(series), np.nan)
+    levels = schema.levels[j] if schema.levels is not None else None
+    labelled = isinstance(series.dtype, (nw.Categorical, nw.Enum, nw.String))
+    if levels is None:
+        return _own_codes(series, where) if labelled else numbers(_to_numpy(series), where)
+    if labelled:
+        keys, entries = _dictionary(series)
+        return codes_by_dictionary(keys, entries, levels, schema.unseen, where)
+    values = _to_numpy(series)
+    if values.dtype.kind == "O":
+        return codes_by_object(values, levels, schema.unseen, where)
+    if schema.levels_for_arrays:
+        return codes_by_number(numbers(values, where), levels, schema.unseen, where)
+    raise DataError(
+        f"{where} holds {series.dtype} numbers, but the model was trained on categories there, such as "
+        f"{listing(levels, 3)}; convert it to a category column of those (or pass a numpy array of codes)."
+    )
+
+
+def _dictionary(series: nw.Series[Any]) -> tuple[NDArray[Any], list[Any]]:
+    """Row i holds entries[keys[i]]; -1 is null. Found by hashing in the frame's own library."""
+    native = series.to_native()
+    if series.implementation.is_polars():
+        if isinstance(series.dtype, nw.String):
+            native = series.cast(nw.Enum(series.drop_nulls().unique().to_list())).to_native()
+        distinct = native.drop_nulls().unique()
+        numbers_, labels = distinct.to_physical().to_numpy(), distinct.to_list()
+        order = np.argsort(numbers_)
+        keys = np.searchsorted(numbers_[order], native.to_physical().fill_null(0).to_numpy())
+        return np.where(native.is_null().to_numpy(), -1, keys), [labels[i] for i in order]
+    if series.implementation.is_pyarrow():
+        if isinstance(series.dtype, nw.String):
+            native = native.dictionary_encode()
+        chunks = native.unify_dictionaries().chunks
+        keys = [
+            chunk.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64) for chunk in chunks
+        ]
+        return np.concatenate(keys), chunks[0].dictionary.to_pylist()
+    if hasattr(native, "cat"):
+        return native.cat.codes.to_numpy().astype(np.int64, copy=False), native.cat.categories.tolist()
+    keys, entries = native.factorize()
+    return np.asarray(keys), entries.tolist()
+
+
+def _own_codes(series: nw.Series[Any], where: str) -> NDArray[np.float64]:
+    """Codes as the frame has them: all there is when the model has not kept the training categories."""
+    native, library = series.to_native(), series.implementation
+    if isinstance(series.dtype, nw.Enum) and library.is_polars():
+        return np.asarray(native.to_physical().to_numpy(), dtype=np.float64)  # null is NaN
+    if (
+        isinstance(series.dtype, nw.String)
+        or library.is_polars()
+        or not (library.is_pyarrow() or hasattr(native, "cat"))
+    ):
+        raise DataError(
+            f"{where} holds {series.dtype} labels, but the model does not know its training categories; "
+            "pass the codes that it was trained on."
+        )
+    keys, _ = _dictionary(series)
+    return np.where(keys < 0, np.nan, keys)

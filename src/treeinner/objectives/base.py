@@ -1,0 +1,250 @@
+"""Objective: one loss as plain functions of a target and a margin.
+
+Shapes inside a loss: the margin is (rows, outputs). The target depends on `target`:
+
+    real, binary   (rows, 1) or (rows, outputs); broadcast against the margin
+    class          (rows,) integer codes 0 .. outputs - 1
+    interval       (rows, 2): lower and upper end
+    any            as it came (a user's own gradient)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from treeinner.errors import DataError, UnsupportedModelError
+
+__all__ = ["ANY", "Domain", "Objective", "between", "integers_below", "one_hot", "sigmoid"]
+
+FloatArray = NDArray[np.float64]
+Target = Literal["real", "binary", "class", "interval", "any"]
+Scope = Literal["row", "round", "group", "data"]
+
+
+@dataclass(frozen=True)
+class Domain:
+    """Which targets a loss is defined for."""
+
+    holds: Callable[[FloatArray], NDArray[np.bool_]]
+    says: str  # "must be ..." in words
+
+
+ANY = Domain(np.isfinite, "a finite number")
+
+
+def between(low: float, high: float, says: str, *, open_low: bool = False) -> Domain:
+    """Targets with low <= y <= high (low < y if `open_low`), finite."""
+    return Domain(lambda y: np.isfinite(y) & ((y > low) if open_low else (y >= low)) & (y <= high), says)
+
+
+def integers_below(n: int) -> Domain:
+    """Class codes 0 .. n - 1."""
+    return Domain(lambda y: (y >= 0) & (y < n) & (y == np.floor(y)), f"a class number from 0 to {n - 1}")
+
+
+def sigmoid(x: FloatArray) -> FloatArray:
+    """Logistic function; relatively precise for very negative x too."""
+    with np.errstate(over="ignore"):
+        result: FloatArray = 1.0 / (1.0 + np.exp(-x))
+    return result
+
+
+def one_hot(codes: NDArray[Any], n: int) -> FloatArray:
+    """Return the indicator of each row's class: (rows, n)."""
+    return np.asarray(codes[:, None] == np.arange(n), np.float64)
+
+
+def identity(margin: FloatArray) -> FloatArray:
+    """Link of the losses whose prediction is the margin."""
+    return margin
+
+
+@dataclass(frozen=True, eq=False)
+class Objective:
+    """A loss: its value, gradient and hessian per row, its link, and the targets it is defined for.
+
+    The functions take `(y, margin)`; if `scope` is not "row" they take a third argument, the state of the
+    round ("round"), or the query of each row ("group"), or None ("data": all rows at once).
+    """
+
+    name: str
+    value: Callable[..., FloatArray] | None
+    slope: Callable[..., FloatArray]  # d value / d margin: (rows, outputs)
+    curvature: Callable[..., FloatArray] | None = (
+        None  # what the library adds up as hessian; not always exact
+    )
+    link: Callable[[FloatArray], FloatArray] = identity  # margin -> prediction
+    domain: Domain = ANY
+    target: Target = "real"
+    shared_target: bool = False  # every output is fitted to the same column (several quantiles)
+    scope: Scope = "row"  # what the gradient of a row needs: itself, a number per round, its query, all rows
+    state: Callable[[FloatArray, FloatArray, FloatArray | None], FloatArray] | None = None
+    row_weight: Callable[[NDArray[Any]], FloatArray] | None = None  # weight that the loss itself gives a row
+    multiplies_weights: bool = True  # False: weights enter in another way, and are refused
+    weighted_slope: Callable[[FloatArray, FloatArray, FloatArray], FloatArray] | None = None
+
+    @property
+    def per_row(self) -> bool:
+        """Whether the gradient of a row needs that row alone, so that sums over rows can be streamed."""
+        return self.scope == "row"
+
+    def renamed(self, name: str) -> Objective:
+        """Return the same loss under a library's name."""
+        return replace(self, name=name)
+
+    # -- values ----------------------------------------------------------------------------------------------
+    def loss(self, y: ArrayLike, margin: ArrayLike, *, state: Any = None, group: Any = None) -> FloatArray:
+        """Loss of each row, summed over outputs, weights of the loss included: (rows,)."""
+        if self.value is None:
+            raise UnsupportedModelError(
+                f"objective {self.name!r} has a gradient only, so its loss is unknown."
+            )
+        target, m = self._arrays(y, margin)
+        terms = self._call(self.value, target, m, state, group)
+        terms = self._weigh(terms, target, None)
+        return terms.sum(axis=1) if terms.ndim == 2 else terms
+
+    def gradient(
+        self,
+        y: ArrayLike,
+        margin: ArrayLike,
+        *,
+        weight: ArrayLike | None = None,
+        state: Any = None,
+        group: Any = None,
+    ) -> FloatArray:
+        """Gradient of the loss in the margin: (rows, outputs).
+
+        Parameters
+        ----------
+        y
+            Target as `encode_target` returns it.
+        margin
+            Raw margin, (rows,) or (rows, outputs).
+        weight
+            Weights of the rows; the gradient comes back multiplied by them (and by the loss's own weights).
+        state
+            For scope "round": what `global_state` returned for all rows; None: computed from the rows given.
+        group
+            For scope "group": query of each row, (rows,).
+        """
+        target, m = self._arrays(y, margin)
+        w = None if weight is None else np.asarray(weight, np.float64).reshape(-1)
+        if w is not None and not self.multiplies_weights:
+            raise DataError(
+                f"{self.name}: weights do not simply multiply this loss; only unweighted rows are covered."
+            )
+        if self.scope == "round" and state is None:
+            state = self.global_state(y, margin, weight)
+        with np.errstate(over="ignore", invalid="ignore"):
+            if w is not None and self.weighted_slope is not None:
+                return self._finite(self.weighted_slope(target, m, w[:, None]), m)
+            result = self._call(self.slope, target, m, state, group)
+        return self._finite(self._weigh(result, target, w), m)
+
+    def hessian(
+        self, y: ArrayLike, margin: ArrayLike, *, state: Any = None, group: Any = None
+    ) -> FloatArray | None:
+        """Second derivative as the library uses it (XGBoost doubles softmax's): (rows, outputs), or None."""
+        if self.curvature is None:
+            return None
+        target, m = self._arrays(y, margin)
+        if self.scope == "round" and state is None:
+            state = self.global_state(y, margin)
+        with np.errstate(over="ignore"):
+            result = self._call(self.curvature, target, m, state, group)
+        return self._weigh(np.broadcast_to(result, m.shape).astype(np.float64), target, None)
+
+    def global_state(self, y: ArrayLike, margin: ArrayLike, weight: ArrayLike | None = None) -> FloatArray:
+        """Return the numbers that the gradients of a round share, from all rows; for scope "round" only."""
+        if self.state is None:
+            raise TypeError(f"objective {self.name!r} has scope {self.scope!r}: its rounds share no state.")
+        target, m = self._arrays(y, margin)
+        w = None if weight is None else np.asarray(weight, np.float64).reshape(-1)
+        return self.state(target, m, w)
+
+    def check_target(self, y: ArrayLike) -> None:
+        """Raise a DataError that names the first target outside the loss's domain."""
+        values = np.asarray(y, np.float64)
+        if self.target == "interval":
+            check_intervals(self.name, values)
+            return
+        good = self.domain.holds(values)
+        if not np.all(good):
+            where = tuple(int(i) for i in np.argwhere(~good)[0])
+            raise DataError(
+                f"{self.name}: y holds {values[where]:g} in row {where[0]} ({np.count_nonzero(~good)} such "
+                f"values), but it must be {self.domain.says}."
+            )
+
+    # -- inside ----------------------------------------------------------------------------------------------
+    def _call(
+        self, function: Callable[..., FloatArray], y: Any, m: FloatArray, state: Any, group: Any
+    ) -> Any:
+        if self.scope == "row":
+            return function(y, m)
+        if self.scope == "group":
+            if group is None:
+                raise DataError(
+                    f"{self.name}: the gradient of a row depends on the other rows of its query; "
+                    "pass the query of each row."
+                )
+            return function(y, m, np.asarray(group))
+        return function(y, m, state)
+
+    def _weigh(self, terms: FloatArray, y: Any, weight: FloatArray | None) -> FloatArray:
+        if self.row_weight is not None:
+            own = self.row_weight(y)
+            terms = terms * (own[:, None] if own.ndim < terms.ndim else own)
+        if weight is not None:
+            terms = terms * (weight[:, None] if terms.ndim == 2 else weight)
+        return terms
+
+    def _finite(self, gradient: FloatArray, margin: FloatArray) -> FloatArray:
+        if not np.all(np.isfinite(gradient)):
+            row, output = (int(i) for i in np.argwhere(~np.isfinite(gradient))[0])
+            raise DataError(
+                f"{self.name}: the gradient of row {row} is {gradient[row, output]} at margin "
+                f"{margin[row, output]:g}; check y, base_margin and the objective."
+            )
+        return gradient
+
+    def _arrays(self, y: ArrayLike, margin: ArrayLike) -> tuple[Any, FloatArray]:
+        m = np.asarray(margin, np.float64)
+        m = m[:, None] if m.ndim == 1 else m
+        target = np.asarray(y, None if self.target == "any" else np.float64)
+        if len(target) != len(m):
+            raise DataError(f"y has {len(target)} rows, but the margin has {len(m)}.")
+        if self.target == "any":
+            return target, m
+        if self.target == "class":
+            return target.reshape(-1).astype(np.int64), m
+        target = target[:, None] if target.ndim == 1 else target
+        needed = 2 if self.target == "interval" else 1 if self.shared_target else m.shape[1]
+        if target.shape[1] != needed:
+            raise DataError(
+                f"{self.name}: y has {target.shape[1]} columns, but {needed} were needed for "
+                f"{m.shape[1]} outputs."
+            )
+        return target, m
+
+
+def check_intervals(name: str, y: FloatArray) -> None:
+    """Raise unless y is (rows, 2) with 0 <= lower <= upper, lower finite and upper > 0."""
+    if y.ndim != 2 or y.shape[1] != 2:
+        raise DataError(
+            f"{name}: y has shape {y.shape}; pass two columns, label_lower_bound and label_upper_bound."
+        )
+    low, high = y[:, 0], y[:, 1]
+    good = (low >= 0) & np.isfinite(low) & (high >= low) & (high > 0)
+    if not np.all(good):
+        row = int(np.argmin(good))
+        raise DataError(
+            f"{name}: row {row} has the interval [{low[row]:g}, {high[row]:g}], but 0 <= lower <= upper was "
+            "needed, lower finite and upper above 0 (inf: right-censored)."
+        )

@@ -1,0 +1,377 @@
+"""Which loss a library means by which name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from treeinner.errors import UnknownParameterError, UnsupportedModelError
+from treeinner.objectives import classes, losses, ranking, rounds, survival
+from treeinner.objectives.base import FloatArray, Objective, integers_below
+
+__all__ = ["Params", "find", "known_names", "refusal", "split_name"]
+
+REQUIRED = object()
+
+
+@dataclass(frozen=True)
+class Params:
+    """What a loss may ask about the model it belongs to."""
+
+    name: str
+    values: Mapping[str, Any]
+    n_outputs: int = 1
+    version: tuple[int, ...] = ()  # of the library; () if unknown
+
+    def raw(self, *names: str, default: Any = REQUIRED) -> Any:
+        """Return the first parameter that is there; nested mappings (XGBoost's JSON) are searched too."""
+        places = [self.values, *(v for v in self.values.values() if isinstance(v, Mapping))]
+        for place in places:
+            for name in names:
+                if place.get(name) is not None:
+                    return place[name]
+        if default is REQUIRED:
+            raise UnknownParameterError(
+                f"{self.name}: the model does not say {names[0]}; pass "
+                f'objective="{self.name}:{names[0]}=...".'
+            )
+        return default
+
+    def number(self, *names: str, default: Any = REQUIRED) -> float:
+        """Return one number."""
+        value = self.numbers(*names, default=default)
+        if len(value) != 1:
+            raise UnknownParameterError(f"{self.name}: {names[0]}={list(value)}, but one number was needed.")
+        return value[0]
+
+    def numbers(self, *names: str, default: Any = REQUIRED) -> list[float]:
+        """Return one or more numbers, from a list, a number, or text such as "[0.1, 0.9]" or "0.1,0.9"."""
+        value = self.raw(*names, default=default)
+        if isinstance(value, str):
+            value = [part for part in re.split(r"[,\s]+", value.strip("[]() ")) if part]
+        try:
+            return [float(v) for v in np.atleast_1d(np.asarray(value)).tolist()]
+        except (TypeError, ValueError):
+            raise UnknownParameterError(f"{self.name}: {names[0]}={value!r} is not a number.") from None
+
+    def flag(self, *names: str) -> bool:
+        """Return a yes or no; absent means no."""
+        return str(self.raw(*names, default=False)).lower() in ("true", "1", "1.0", "yes")
+
+
+Factory = Callable[[Params], Objective]
+
+
+def _positive_weighted(build: Factory) -> Factory:
+    """Add XGBoost's scale_pos_weight."""
+
+    def factory(p: Params) -> Objective:
+        scale = p.number("scale_pos_weight", default=1.0)
+        return replace(build(p), row_weight=losses.positive_class_weight(scale))
+
+    return factory
+
+
+def _smooth_since_3_4(p: Params) -> bool:
+    """Whether this XGBoost trains MAE and quantiles by a smooth surrogate."""
+    if not p.version:
+        raise UnknownParameterError(
+            f"{p.name}: XGBoost changed this loss in 3.4, and the model does not say its version; pass "
+            'objective="absolute_error" or "quantile:alpha=..." (before 3.4), or "smooth_absolute_error" or '
+            '"smooth_quantile:alpha=..." (3.4 and later).'
+        )
+    return p.version >= (3, 4)
+
+
+def _xgboost_absolute(p: Params) -> Objective:
+    return rounds.smooth_absolute_error() if _smooth_since_3_4(p) else losses.absolute_error()
+
+
+def _xgboost_quantile(p: Params) -> Objective:
+    alpha = p.numbers("quantile_alpha", "alpha")
+    return rounds.smooth_quantile(alpha) if _smooth_since_3_4(p) else losses.quantile(alpha)
+
+
+def _xgboost_expectile(p: Params) -> Objective:
+    alpha = p.numbers("expectile_alpha", "alpha")
+    return losses.expectile(alpha[0]) if len(alpha) == 1 else losses.stacked_expectiles(alpha)
+
+
+XGBOOST: dict[str, Factory] = {
+    "reg:squarederror": _positive_weighted(lambda p: losses.squared_error()),
+    "reg:linear": _positive_weighted(lambda p: losses.squared_error()),
+    "reg:squaredlogerror": _positive_weighted(lambda p: losses.squared_log_error()),
+    "reg:logistic": _positive_weighted(lambda p: classes.logistic(domain=losses.ZERO_TO_ONE)),
+    "binary:logistic": _positive_weighted(lambda p: classes.logistic(domain=losses.ZERO_TO_ONE)),
+    "binary:logitraw": _positive_weighted(
+        lambda p: replace(classes.logistic(domain=losses.ZERO_TO_ONE), link=lambda m: m)
+    ),
+    "binary:hinge": lambda p: classes.hinge(),
+    "reg:pseudohubererror": lambda p: losses.pseudo_huber(p.number("huber_slope", default=1.0)),
+    "reg:absoluteerror": _xgboost_absolute,
+    "reg:quantileerror": _xgboost_quantile,
+    "reg:expectileerror": _xgboost_expectile,
+    "count:poisson": lambda p: losses.poisson(p.number("max_delta_step", default=0.7) or 0.7),
+    "reg:gamma": _positive_weighted(lambda p: losses.gamma()),
+    "reg:tweedie": lambda p: losses.tweedie(p.number("tweedie_variance_power")),
+    "multi:softmax": lambda p: classes.softmax(p.n_outputs, 2.0),
+    "multi:softprob": lambda p: classes.softmax(p.n_outputs, 2.0),
+    "survival:aft": lambda p: survival.aft(
+        str(p.raw("aft_loss_distribution")), p.number("aft_loss_distribution_scale", default=1.0)
+    ),
+    "survival:cox": lambda p: survival.cox(),
+}
+
+
+def _sqrt(build: Factory) -> Factory:
+    """Add LightGBM's reg_sqrt."""
+
+    def factory(p: Params) -> Objective:
+        objective = build(p)
+        return losses.on_square_root(objective) if p.flag("reg_sqrt", "sqrt") else objective
+
+    return factory
+
+
+def _lightgbm_binary(p: Params) -> Objective:
+    positive = p.number("scale_pos_weight", default=1.0)
+    weights = p.numbers("label_weights", default=[1.0, positive])
+    unbalanced = p.flag("is_unbalance") and p.raw("label_weights", default=None) is None
+    scale = p.number("sigmoid", default=1.0)
+    return classes.lightgbm_binary(scale, (weights[0], weights[1]), unbalanced=unbalanced)
+
+
+def _lightgbm_ova(p: Params) -> Objective:
+    if p.flag("is_unbalance"):
+        raise UnsupportedModelError(
+            "LightGBM multiclassova with is_unbalance: the training rows' class counts are not in the model; "
+            "pass objective=callable(y, margin) -> gradient, or train with weights instead."
+        )
+    positive = p.number("scale_pos_weight", default=1.0)
+    return classes.one_vs_all(p.n_outputs, p.number("sigmoid", default=1.0), positive)
+
+
+def _lambdarank(p: Params) -> Objective:
+    gain = p.raw("label_gain", default=None)
+    norm = p.raw("lambdarank_norm", default=True)
+    return ranking.lambdarank(
+        sigmoid=p.number("sigmoid", default=1.0),
+        norm=str(norm).lower() in ("true", "1", "1.0"),
+        truncation_level=int(p.number("lambdarank_truncation_level", default=30)),
+        label_gain=p.numbers("label_gain") if gain not in (None, "", []) else None,
+    )
+
+
+LIGHTGBM: dict[str, Factory] = {
+    "regression": _sqrt(lambda p: losses.squared_error()),
+    "regression_l1": _sqrt(lambda p: losses.absolute_error()),
+    "huber": lambda p: losses.huber(p.number("alpha")),
+    "fair": _sqrt(lambda p: losses.fair(p.number("fair_c"))),
+    "poisson": lambda p: losses.poisson(p.number("poisson_max_delta_step", default=0.7)),
+    "quantile": _sqrt(lambda p: losses.quantile(p.number("alpha"))),
+    "mape": _sqrt(lambda p: losses.mape()),
+    # LightGBM checks gamma's labels as Poisson's: 0 is allowed.
+    "gamma": lambda p: losses.gamma(losses.NOT_NEGATIVE),
+    "tweedie": lambda p: losses.tweedie(p.number("tweedie_variance_power")),
+    "binary": _lightgbm_binary,
+    "multiclass": lambda p: classes.softmax(p.n_outputs, p.n_outputs / max(p.n_outputs - 1.0, 1.0)),
+    "multiclassova": _lightgbm_ova,
+    "cross_entropy": lambda p: classes.logistic(domain=losses.ZERO_TO_ONE),
+    "cross_entropy_lambda": lambda p: classes.cross_entropy_lambda(),
+    "lambdarank": _lambdarank,
+}
+LIGHTGBM_ALIASES = {
+    "regression": "regression_l2 l2 mean_squared_error mse l2_root root_mean_squared_error rmse",
+    "regression_l1": "l1 mean_absolute_error mae",
+    "mape": "mean_absolute_percentage_error",
+    "multiclass": "softmax",
+    "multiclassova": "multiclass_ova ova ovr",
+    "cross_entropy": "xentropy",
+    "cross_entropy_lambda": "xentlambda",
+}
+LIGHTGBM |= {alias: LIGHTGBM[name] for name, aliases in LIGHTGBM_ALIASES.items() for alias in aliases.split()}
+
+
+def _class_weighted(build: Factory) -> Factory:
+    """Add CatBoost's class_weights (scale_pos_weight is short for [1, scale])."""
+
+    def factory(p: Params) -> Objective:
+        objective = build(p)
+        weights = p.raw("class_weights", default=None)
+        if isinstance(weights, Mapping):
+            weights = list(weights.values())
+        if not weights:
+            scale = p.number("scale_pos_weight", default=1.0)
+            weights = [1.0, scale] if scale != 1.0 else None
+        return classes.with_class_weights(objective, weights) if weights else objective
+
+    return factory
+
+
+def _catboost_huber(p: Params) -> Objective:
+    delta = p.number("delta")
+
+    def curvature(y: FloatArray, m: FloatArray) -> FloatArray:
+        return (np.abs(m - y) < delta).astype(np.float64)
+
+    return replace(losses.huber(delta), curvature=curvature)
+
+
+def _catboost_quantile(alpha: float | list[float], delta: float) -> Objective:
+    return losses.quantile(alpha, tie="above", dead_zone=delta)
+
+
+CATBOOST: dict[str, Factory] = {
+    "RMSE": lambda p: losses.squared_error(),
+    "MultiRMSE": lambda p: losses.squared_error(),
+    # CatBoost trains MAE as the 0.5-quantile: half the slope of |r|.
+    "MAE": lambda p: _catboost_quantile(0.5, 1e-6),
+    "Quantile": lambda p: _catboost_quantile(p.number("alpha", default=0.5), p.number("delta", default=1e-6)),
+    "MultiQuantile": lambda p: _catboost_quantile(p.numbers("alpha"), p.number("delta", default=1e-6)),
+    "LogLinQuantile": lambda p: losses.log_linear_quantile(p.number("alpha", default=0.5)),
+    "Expectile": lambda p: losses.expectile(p.number("alpha", default=0.5), 2.0),
+    "Poisson": lambda p: losses.poisson(),
+    "Tweedie": lambda p: losses.tweedie(p.number("variance_power")),
+    "MAPE": lambda p: losses.mape(tie=1.0),
+    "Lq": lambda p: losses.lq(p.number("q")),
+    "Huber": _catboost_huber,
+    "LogCosh": lambda p: losses.log_cosh(),
+    "Logloss": _class_weighted(lambda p: classes.logistic()),
+    "CrossEntropy": lambda p: classes.logistic(domain=losses.ZERO_TO_ONE),
+    "MultiLogloss": lambda p: classes.logistic(),
+    "MultiCrossEntropy": lambda p: classes.logistic(domain=losses.ZERO_TO_ONE),
+    "MultiClass": _class_weighted(lambda p: classes.softmax(p.n_outputs)),
+    "MultiClassOneVsAll": _class_weighted(lambda p: classes.one_vs_all(p.n_outputs)),
+    "Focal": lambda p: classes.focal(p.number("focal_alpha"), p.number("focal_gamma")),
+    "QueryRMSE": lambda p: ranking.query_rmse(),
+}
+
+
+def _log_loss(p: Params) -> Objective:
+    return classes.logistic() if p.n_outputs == 1 else classes.softmax(p.n_outputs)
+
+
+SKLEARN: dict[str, Factory] = {
+    "squared_error": lambda p: losses.squared_error(),
+    "ls": lambda p: losses.squared_error(),
+    "absolute_error": lambda p: losses.absolute_error(tie=-1.0),
+    "lad": lambda p: losses.absolute_error(tie=-1.0),
+    "quantile": lambda p: losses.quantile(p.number("quantile", "alpha"), tie="below"),
+    "huber": lambda p: rounds.quantile_huber(p.number("alpha", "quantile")),
+    "poisson": lambda p: losses.poisson(),
+    "gamma": lambda p: losses.gamma(),
+    "log_loss": _log_loss,
+    "deviance": _log_loss,
+    "exponential": lambda p: classes.exponential(),
+}
+
+# Names that belong to no library; for users who say the loss themselves.
+NEUTRAL: dict[str, Factory] = {
+    "squared_error": lambda p: losses.squared_error(),
+    "absolute_error": lambda p: losses.absolute_error(),
+    "quantile": lambda p: losses.quantile(p.numbers("alpha")),
+    "expectile": lambda p: losses.expectile(p.number("alpha")),
+    "huber": lambda p: losses.huber(p.number("delta", "alpha")),
+    "fair": lambda p: losses.fair(p.number("c", "fair_c")),
+    "pseudo_huber": lambda p: losses.pseudo_huber(p.number("slope", "huber_slope")),
+    "squared_log_error": lambda p: losses.squared_log_error(),
+    "mape": lambda p: losses.mape(),
+    "lq": lambda p: losses.lq(p.number("q")),
+    "log_cosh": lambda p: losses.log_cosh(),
+    "logistic": lambda p: classes.logistic(domain=losses.ZERO_TO_ONE),
+    "softmax": lambda p: classes.softmax(p.n_outputs),
+    "one_vs_all": lambda p: classes.one_vs_all(p.n_outputs),
+    "hinge": lambda p: classes.hinge(),
+    "exponential": lambda p: classes.exponential(),
+    "poisson": lambda p: losses.poisson(),
+    "gamma": lambda p: losses.gamma(),
+    "tweedie": lambda p: losses.tweedie(p.number("rho", "variance_power", "tweedie_variance_power")),
+    "smooth_absolute_error": lambda p: rounds.smooth_absolute_error(),
+    "smooth_quantile": lambda p: rounds.smooth_quantile(p.numbers("alpha")),
+}
+
+LIBRARIES = {"xgboost": XGBOOST, "lightgbm": LIGHTGBM, "catboost": CATBOOST, "sklearn": SKLEARN}
+
+# Criteria of scikit-learn's averaged forests and single trees; their gradient is -y whatever the criterion.
+FOREST_CRITERIA = {
+    "regression": ("squared_error", "absolute_error", "friedman_mse", "poisson", "mse", "mae"),
+    "classification": ("gini", "entropy", "log_loss"),
+}
+
+DO_INSTEAD = (
+    'pass objective=callable(y, margin) -> gradient, or use score="abs" or "permutation", which need none.'
+)
+PAIRS = "its pairs (sampled, or top-k with position bias) are not reproduced from the model"
+REFUSED = {
+    "rank:pairwise": PAIRS,
+    "rank:ndcg": PAIRS,
+    "rank:map": PAIRS,
+    "rank_xendcg": "its gradients are random",
+    "YetiRank": "its gradients are random",
+    "YetiRankPairwise": "its gradients are random",
+    "StochasticRank": "its gradients are random",
+    "StochasticFilter": "its gradients are random",
+    "PairLogit": "its gradients need the training pairs",
+    "PairLogitPairwise": "its gradients need the training pairs",
+    "QuerySoftMax": "its gradients need the weights of whole queries",
+    "QueryCrossEntropy": "its gradients need a scale fitted per query",
+    "LambdaMart": "its gradients need whole queries and the metric's settings",
+    "RMSEWithUncertainty": "its two outputs are coupled and trained by natural gradients",
+    "Cox": "CatBoost's Cox gradients need all rows in CatBoost's order",
+    "SurvivalAft": "CatBoost's survival loss differs from XGBoost's and is not covered",
+}
+
+
+def refusal(library: str, name: str) -> UnsupportedModelError:
+    """Return the error for a loss that cannot be had, with the reason where it is known."""
+    reason = REFUSED.get(name)
+    if reason:
+        return UnsupportedModelError(f"{library} {name}: {reason}; {DO_INSTEAD}")
+    return UnsupportedModelError(
+        f"{library or 'objective'} {name!r} is not a loss that treeinner knows; {DO_INSTEAD}"
+    )
+
+
+def known_names() -> list[str]:
+    """Every name that `find` knows."""
+    return sorted({name for table in (NEUTRAL, *LIBRARIES.values()) for name in table})
+
+
+def split_name(text: str) -> tuple[str, dict[str, str]]:
+    """Split "Quantile:alpha=0.9;delta=1e-6" or LightGBM's "binary sigmoid:1" into name and parameters."""
+    name, *words = text.split()
+    params = {k: v for k, _, v in (word.partition(":") for word in words)}
+    params = {k: v or "true" for k, v in params.items()}
+    head, colon, tail = name.rpartition(":")
+    if colon and "=" in tail:
+        name = head
+        params |= {k.strip(): v for k, _, v in (part.partition("=") for part in tail.split(";"))}
+    return name, params
+
+
+def find(params: Params, library: str = "", *, elsewhere: bool = True) -> Objective | None:
+    """Look a name up: in its library, then among the neutral names, then in the other libraries."""
+    tables = [LIBRARIES.get(library, {})]
+    if elsewhere:
+        tables += [NEUTRAL, *LIBRARIES.values()]
+    for table in tables:
+        if params.name in table:
+            return table[params.name](params).renamed(params.name)
+    return None
+
+
+def forest(name: str, n_outputs: int, *, many_targets: bool = False) -> Objective | None:
+    """Return what the trees of an averaged scikit-learn forest fit, or None if the criterion is not known."""
+    if name in FOREST_CRITERIA["classification"]:
+        if many_targets:  # y comes as the indicators of every target's classes, side by side
+            return replace(losses.forest(), name=name, domain=losses.ZERO_OR_ONE)
+        if n_outputs == 1:
+            return replace(losses.forest(), name=name, target="binary", domain=losses.ZERO_OR_ONE)
+        return replace(losses.forest(n_outputs), name=name, domain=integers_below(n_outputs))
+    if name in FOREST_CRITERIA["regression"]:
+        return losses.forest().renamed(name)
+    return None

@@ -1,0 +1,199 @@
+"""Losses of class labels and probabilities."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treeinner.objectives.base import Domain, FloatArray, Objective, integers_below, one_hot, sigmoid
+from treeinner.objectives.losses import SIGNED_BINARY, ZERO_OR_ONE, ZERO_TO_ONE
+
+
+def logistic(scale: float = 1.0, domain: Domain = ZERO_OR_ONE) -> Objective:
+    """Cross-entropy of y against sigmoid(scale * m)."""
+
+    def curvature(y: FloatArray, m: FloatArray) -> FloatArray:
+        q = sigmoid(scale * m)
+        return scale * scale * q * (1.0 - q)
+
+    return Objective(
+        "logistic",
+        lambda y, m: np.logaddexp(0.0, scale * m) - y * scale * m,
+        lambda y, m: scale * (sigmoid(scale * m) - y),
+        curvature,
+        link=lambda m: sigmoid(scale * m),
+        domain=domain,
+        target="binary",
+    )
+
+
+def lightgbm_binary(scale: float, weights: tuple[float, float], *, unbalanced: bool) -> Objective:
+    """LightGBM's `binary`: a label above 0 is positive; classes weighted by scale_pos_weight or is_unbalance.
+
+    `weights` are those of the negative and the positive class. With is_unbalance they come from the class
+    counts of the training rows; where the model does not give them away (`unbalanced`), they are taken from
+    the rows given: exact on the training rows, and of scope "round" although y alone decides.
+    """
+    inner = logistic(scale)
+    value, slope, curvature = inner.value, inner.slope, inner.curvature
+    assert value is not None
+    assert curvature is not None
+
+    def zero_one(y: FloatArray) -> FloatArray:
+        return (y > 0).astype(np.float64)
+
+    plain = replace(
+        inner,
+        value=lambda y, m: value(zero_one(y), m),
+        slope=lambda y, m: slope(zero_one(y), m),
+        curvature=lambda y, m: curvature(zero_one(y), m),
+        domain=SIGNED_BINARY,
+    )
+    if not unbalanced:
+        table = None if weights == (1.0, 1.0) else lambda y: np.where(y > 0, weights[1], weights[0])
+        return replace(plain, row_weight=table)
+
+    def counts(y: FloatArray, m: FloatArray, w: FloatArray | None) -> FloatArray:
+        n_positive = float(np.count_nonzero(y > 0))
+        n_negative = y.size - n_positive
+        if not n_positive or not n_negative:
+            return np.ones(2)
+        return np.array([max(n_positive / n_negative, 1.0), max(n_negative / n_positive, 1.0)])
+
+    def pick(y: FloatArray, s: FloatArray) -> FloatArray:
+        result: FloatArray = np.where(y > 0, s[1], s[0])
+        return result
+
+    return replace(
+        plain,
+        value=lambda y, m, s: value(zero_one(y), m) * pick(y, s),
+        slope=lambda y, m, s: slope(zero_one(y), m) * pick(y, s),
+        curvature=lambda y, m, s: curvature(zero_one(y), m) * pick(y, s),
+        scope="round",
+        state=counts,
+    )
+
+
+def softmax(n_classes: int, hessian_factor: float = 1.0) -> Objective:
+    """Multinomial cross-entropy; the libraries multiply the hessian's diagonal by different factors."""
+
+    def probability(m: FloatArray) -> FloatArray:
+        e = np.exp(m - m.max(axis=1, keepdims=True))
+        result: FloatArray = e / e.sum(axis=1, keepdims=True)
+        return result
+
+    def value(y: NDArray[Any], m: FloatArray) -> FloatArray:
+        top = m.max(axis=1)
+        log_sum = top + np.log(np.exp(m - top[:, None]).sum(axis=1))
+        result: FloatArray = log_sum - m[np.arange(len(m)), y]
+        return result
+
+    def curvature(y: NDArray[Any], m: FloatArray) -> FloatArray:
+        p = probability(m)
+        return hessian_factor * p * (1.0 - p)
+
+    return Objective(
+        "softmax",
+        value,
+        lambda y, m: probability(m) - one_hot(y, m.shape[1]),
+        curvature,
+        link=probability,
+        domain=integers_below(n_classes),
+        target="class",
+    )
+
+
+def one_vs_all(n_classes: int, scale: float = 1.0, positive: float = 1.0) -> Objective:
+    """Return a logistic loss per class; `positive` weighs a row in its own class's column."""
+    inner = logistic(scale)
+    value, slope, curvature = inner.value, inner.slope, inner.curvature
+    assert value is not None
+    assert curvature is not None
+
+    def weight(y: NDArray[Any]) -> FloatArray:
+        return np.where(one_hot(y, n_classes) > 0, positive, 1.0)
+
+    return Objective(
+        "one_vs_all",
+        lambda y, m: value(one_hot(y, n_classes), m),
+        lambda y, m: slope(one_hot(y, n_classes), m),
+        lambda y, m: curvature(one_hot(y, n_classes), m),
+        link=inner.link,
+        domain=integers_below(n_classes),
+        target="class",
+        row_weight=None if positive == 1.0 else weight,
+    )
+
+
+def cross_entropy_lambda() -> Objective:
+    """LightGBM's cross_entropy_lambda: p = 1 - exp(-w log(1 + e^m)), so a weight does not simply multiply."""
+
+    def slope(y: FloatArray, m: FloatArray, w: FloatArray) -> FloatArray:
+        p = -np.expm1(-w * np.logaddexp(0.0, m))
+        return (1.0 - y / p) * w * sigmoid(m)
+
+    return replace(
+        logistic(domain=ZERO_TO_ONE),
+        name="cross_entropy_lambda",
+        link=lambda m: np.logaddexp(0.0, m),
+        weighted_slope=slope,
+    )
+
+
+def hinge() -> Objective:
+    """max(0, 1 - y m) with labels 0, 1 read as -1, 1."""
+
+    def signed(y: FloatArray) -> FloatArray:
+        return 2.0 * y - 1.0
+
+    return Objective(
+        "hinge",
+        lambda y, m: np.maximum(0.0, 1.0 - signed(y) * m),
+        lambda y, m: np.where(signed(y) * m < 1.0, -signed(y), 0.0),
+        # XGBoost's value for rows beyond the margin: smallest normal float32, so that no leaf divides by 0.
+        lambda y, m: np.where(signed(y) * m < 1.0, 1.0, float(np.finfo(np.float32).tiny)),
+        link=lambda m: (m > 0).astype(np.float64),
+        domain=ZERO_OR_ONE,
+        target="binary",
+    )
+
+
+def exponential() -> Objective:
+    """AdaBoost's loss, e^-m for class 1 and e^m for class 0 (scikit-learn's GradientBoostingClassifier)."""
+    return Objective(
+        "exponential",
+        lambda y, m: y * np.exp(-m) + (1.0 - y) * np.exp(m),
+        lambda y, m: -y * np.exp(-m) + (1.0 - y) * np.exp(m),
+        lambda y, m: y * np.exp(-m) + (1.0 - y) * np.exp(m),
+        link=lambda m: sigmoid(2.0 * m),
+        domain=ZERO_OR_ONE,
+        target="binary",
+    )
+
+
+def focal(alpha: float, gamma: float) -> Objective:
+    """CatBoost's Focal loss: -a_t (1 - p_t)^gamma log p_t, p clamped to 1e-13 from 0 and 1."""
+
+    def parts(y: FloatArray, m: FloatArray) -> tuple[FloatArray, FloatArray]:
+        p = np.clip(sigmoid(m), 1e-13, 1.0 - 1e-13)
+        return np.where(y == 1, p, 1.0 - p), np.where(y == 1, alpha, 1.0 - alpha)
+
+    def value(y: FloatArray, m: FloatArray) -> FloatArray:
+        p, a = parts(y, m)
+        return -a * (1.0 - p) ** gamma * np.log(p)
+
+    def slope(y: FloatArray, m: FloatArray) -> FloatArray:
+        p, a = parts(y, m)
+        return a * (2.0 * y - 1.0) * (1.0 - p) ** gamma * (gamma * p * np.log(p) + p - 1.0)
+
+    return Objective("focal", value, slope, link=sigmoid, domain=ZERO_OR_ONE, target="binary")
+
+
+def with_class_weights(objective: Objective, weights: Sequence[float]) -> Objective:
+    """Weigh each row by its class's weight (CatBoost's class_weights), in the order of the classes."""
+    table = np.asarray(weights, np.float64)
+    return replace(objective, row_weight=lambda y: table[np.asarray(y).reshape(len(y)).astype(np.int64)])

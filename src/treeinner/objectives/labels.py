@@ -1,0 +1,196 @@
+"""Targets as the model saw them: class labels become codes, everything else becomes float64."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treeinner.errors import DataError
+
+if TYPE_CHECKING:
+    from treeinner.ensemble import Ensemble
+    from treeinner.objectives.base import Objective
+
+FloatArray = NDArray[np.float64]
+
+
+def encode_target(
+    ensemble: Ensemble, y: Any, *, objective: Objective | None = None, n_rows: int | None = None
+) -> FloatArray:
+    """Return y as the model's loss needs it.
+
+    Parameters
+    ----------
+    ensemble
+        The model. Its classes, if it knows them, are in `objective_params["classes"]` (or are its output
+        names).
+    y
+        Anything `numpy.asarray` takes: lists, arrays, pandas and polars series, one-column frames; two
+        columns for survival intervals; one column per output for several targets.
+    objective
+        The loss, if it is not the model's own.
+    n_rows
+        Rows of X, to be compared with.
+
+    Returns
+    -------
+    (rows,) float64, or (rows, columns) for several targets. Class labels are positions in the model's
+    classes.
+    """
+    if objective is None:
+        from treeinner.objectives import for_ensemble
+
+        objective = for_ensemble(ensemble)
+    values = _as_array(y, n_rows)
+    classes = known_classes(ensemble, objective)
+    border = ensemble.objective_params.get("target_border")
+    if is_nested(ensemble.objective_params.get("classes")) and ensemble.averaged:
+        encoded = _indicators(values, ensemble.objective_params["classes"])
+    elif classes is not None and values.ndim == 1:
+        encoded = _positions(values, classes)
+    elif border is not None and objective.target == "binary":  # CatBoost: above the border is class 1
+        encoded = (_numbers(values, objective.name) > border).astype(np.float64)
+    else:
+        encoded = _numbers(values, objective.name)
+    _check_columns(encoded, objective, ensemble.n_outputs)
+    if objective.target != "any":
+        objective.check_target(encoded)
+    return encoded
+
+
+def known_classes(ensemble: Ensemble, objective: Objective) -> Sequence[Any] | None:
+    """Return the class labels in the model's order; None where y is a number or they are not known."""
+    classes = ensemble.objective_params.get("classes")
+    if objective.target in ("class", "binary", "any") and classes is not None and len(classes) > 1:
+        if is_nested(classes):
+            return None
+        return list(classes)
+    if objective.target == "class":
+        return ensemble.output_names
+    return None
+
+
+def _as_array(y: Any, n_rows: int | None) -> NDArray[Any]:
+    if y is None:
+        raise DataError("y is missing; this score needs the target of every row.")
+    values = np.asarray(y)
+    if values.dtype.kind not in "biufOUST":
+        raise DataError(f"y has the type {values.dtype}; pass numbers or class labels.")
+    if values.ndim == 2 and values.shape[1] == 1:
+        values = values[:, 0]
+    if values.ndim not in (1, 2):
+        raise DataError(f"y has {values.ndim} dimensions; pass one value per row, or one column per target.")
+    if n_rows is not None and len(values) != n_rows:
+        raise DataError(f"y has {len(values)} rows, but X has {n_rows}; pass one target per row.")
+    return values
+
+
+def _numbers(values: NDArray[Any], name: str) -> FloatArray:
+    try:
+        numbers = values.astype(np.float64)
+    except (TypeError, ValueError):
+        bad = next(v for v in values.ravel().tolist() if not _is_number(v))
+        raise DataError(
+            f"{name}: y holds {bad!r}, which is not a number, and the model knows no class labels; pass the "
+            "numbers it was trained on."
+        ) from None
+    missing = np.isnan(numbers)
+    if np.any(missing):
+        raise DataError(
+            f"y is missing (NaN) in {np.count_nonzero(missing)} places, first in row "
+            f"{np.argwhere(missing)[0][0]}; drop those rows of X and y."
+        )
+    return numbers
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _positions(values: NDArray[Any], classes: Sequence[Any]) -> FloatArray:
+    """Position of each label among the classes."""
+    if values.dtype.kind in "biuf":
+        labels, codes = np.unique(values, return_inverse=True)
+        unique = labels.tolist()
+    else:
+        table: dict[Any, int] = {}
+        codes = np.array([table.setdefault(_hashable(v), len(table)) for v in values.tolist()], np.intp)
+        unique = list(table)
+    missing = [v for v in unique if _is_missing(v)]
+    if missing:
+        raise DataError(f"y is missing in some rows (found {missing[0]!r}); drop those rows of X and y.")
+    where = {key: k for k, c in reversed(list(enumerate(classes))) for key in _keys(c)}
+    found = [next((where[key] for key in _keys(v) if key in where), -1) for v in unique]
+    unknown = [v for v, k in zip(unique, found, strict=True) if k < 0]
+    if unknown:
+        raise DataError(
+            f"y holds classes that the model does not know: {_listed(unknown)}; it was trained on "
+            f"{_listed(classes)}."
+        )
+    return np.asarray(found, np.float64)[codes.reshape(len(values))] if len(values) else np.zeros(0)
+
+
+def is_nested(classes: Any) -> bool:
+    """Whether there is a list of classes per target (scikit-learn's forests of several targets)."""
+    return isinstance(classes, Sequence) and any(isinstance(part, (list, tuple)) for part in classes)
+
+
+def _indicators(values: NDArray[Any], classes: Sequence[Sequence[Any]]) -> FloatArray:
+    """Return the indicators of each target's classes side by side: (rows, sum of the numbers of classes)."""
+    if values.ndim != 2 or values.shape[1] != len(classes):
+        raise DataError(
+            f"y has shape {values.shape}, but one column for each of {len(classes)} targets was needed."
+        )
+    codes = [_positions(values[:, t], labels) for t, labels in enumerate(classes)]
+    blocks = [c[:, None] == np.arange(len(labels)) for c, labels in zip(codes, classes, strict=True)]
+    return np.concatenate(blocks, axis=1).astype(np.float64)
+
+
+def _keys(label: Any) -> list[Any]:
+    """Return what two spellings of one class share: 1, 1.0, True and the text "1" are the same class."""
+    keys: list[Any] = [str(label)]
+    if isinstance(label, bool) or _is_number(label):
+        keys.append(float(label))
+    return keys
+
+
+def _hashable(value: Any) -> Any:
+    try:
+        hash(value)
+    except TypeError:
+        raise DataError(f"y holds {value!r}, which is not a class label.") from None
+    return value
+
+
+def _is_missing(value: Any) -> bool:
+    if value is None:
+        return True
+    try:
+        return bool(value != value)  # noqa: PLR0124  # NaN and NaT differ from themselves
+    except (TypeError, ValueError):  # pandas.NA refuses to be true or false
+        return True
+
+
+def _listed(labels: Sequence[Any]) -> str:
+    shown = ", ".join(repr(v) for v in list(labels)[:10])
+    return shown + (f" and {len(labels) - 10} more" if len(labels) > 10 else "")
+
+
+def _check_columns(y: FloatArray, objective: Objective, n_outputs: int) -> None:
+    if objective.target == "any":
+        return
+    columns = 1 if y.ndim == 1 else y.shape[1]
+    single = objective.target == "class" or objective.shared_target
+    needed = 2 if objective.target == "interval" else 1 if single else n_outputs
+    if columns != needed:
+        raise DataError(
+            f"{objective.name}: y has {columns} column{'s' * (columns != 1)}, but {needed} were needed for a "
+            f"model of {n_outputs} output{'s' * (n_outputs != 1)}."
+        )

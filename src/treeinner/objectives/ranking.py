@@ -1,0 +1,118 @@
+"""Losses whose gradient needs the other rows of the query: LightGBM's lambdarank, CatBoost's QueryRMSE."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treeinner.errors import DataError
+from treeinner.objectives.base import FloatArray, Objective, integers_below
+
+# LightGBM looks its sigmoid up in a table of this many bins over +-25 / sigmoid.
+SIGMOID_BINS = 1024 * 1024
+MAX_LABEL = 31  # label_gain defaults to 2^label - 1 for labels 0 .. 30
+
+
+def queries(group: NDArray[Any]) -> Iterator[NDArray[np.intp]]:
+    """Yield the rows of each query, in their order; a query's rows need not be neighbours."""
+    _, codes = np.unique(group, return_inverse=True)
+    order = np.argsort(codes, kind="stable")
+    yield from np.split(order, np.flatnonzero(np.diff(codes[order])) + 1)
+
+
+def lambdarank(
+    *,
+    sigmoid: float = 1.0,
+    norm: bool = True,
+    truncation_level: int = 30,
+    label_gain: Sequence[float] | None = None,
+) -> Objective:
+    """LightGBM's lambdarank (NDCG), without position bias; y holds relevance labels 0, 1, 2, ..."""
+    gain = np.asarray(label_gain if label_gain else 2.0 ** np.arange(MAX_LABEL) - 1.0, np.float64)
+
+    def both(y: FloatArray, m: FloatArray, group: NDArray[Any]) -> tuple[FloatArray, FloatArray]:
+        if len(group) != len(m):
+            raise DataError(f"lambdarank: {len(group)} query ids for {len(m)} rows; pass one per row.")
+        lambdas, hessians = np.zeros_like(m), np.zeros_like(m)
+        labels = y[:, 0].astype(np.int64)
+        for rows in queries(group):
+            lambdas[rows, 0], hessians[rows, 0] = _lambdas(
+                labels[rows], m[rows, 0], gain, sigmoid=sigmoid, norm=norm, top=truncation_level
+            )
+        return lambdas, hessians
+
+    return Objective(
+        "lambdarank",
+        None,
+        lambda y, m, group: both(y, m, group)[0],
+        lambda y, m, group: both(y, m, group)[1],
+        domain=integers_below(len(gain)),
+        scope="group",
+    )
+
+
+def _lambdas(
+    label: NDArray[np.int64], score: FloatArray, gain: FloatArray, *, sigmoid: float, norm: bool, top: int
+) -> tuple[FloatArray, FloatArray]:
+    """Gradients and hessians of one query."""
+    n = len(label)
+    order = np.argsort(-score, kind="stable")
+    label, score = label[order], score[order]
+    discount = 1.0 / np.log2(np.arange(n) + 2.0)
+    best = (np.sort(gain[label])[::-1] * discount)[:top].sum()
+    i, j = np.triu_indices(n, 1)
+    keep = (i < top) & (label[i] != label[j])
+    i, j = i[keep], j[keep]
+    first_wins = label[i] > label[j]
+    high, low = np.where(first_wins, i, j), np.where(first_wins, j, i)
+    difference = score[high] - score[low]
+    change = (gain[label[high]] - gain[label[low]]) * np.abs(discount[high] - discount[low])
+    change = change * (1.0 / best if best > 0 else best)
+    if norm and n and score[0] != score[-1]:
+        change = change / (np.float64(np.float32(0.01)) + np.abs(difference))
+    p = _table_sigmoid(difference, sigmoid)
+    pull = -sigmoid * change * p
+    curve = sigmoid * sigmoid * change * p * (1.0 - p)
+    lambdas, hessians = np.zeros(n), np.zeros(n)
+    np.add.at(lambdas, high, pull)
+    np.add.at(lambdas, low, -pull)
+    np.add.at(hessians, high, curve)
+    np.add.at(hessians, low, curve)
+    total = -2.0 * pull.sum()
+    if norm and total > 0:
+        factor = np.log2(1.0 + total) / total
+        lambdas, hessians = lambdas * factor, hessians * factor
+    back = np.empty(n, np.intp)
+    back[order] = np.arange(n)
+    return lambdas[back], hessians[back]
+
+
+def _table_sigmoid(x: FloatArray, sigmoid: float) -> FloatArray:
+    """1 / (1 + e^(sigmoid x)) rounded down to LightGBM's table."""
+    low = -50.0 / sigmoid / 2.0
+    factor = SIGMOID_BINS / (-2.0 * low)
+    index = np.clip(np.floor((x - low) * factor), 0, SIGMOID_BINS - 1)
+    result: FloatArray = 1.0 / (1.0 + np.exp((index / factor + low) * sigmoid))
+    return result
+
+
+def query_rmse() -> Objective:
+    """CatBoost's QueryRMSE without weights: squared error after removing each query's mean residual."""
+
+    def residual(y: FloatArray, m: FloatArray, group: NDArray[Any]) -> FloatArray:
+        r = m - y
+        for rows in queries(group):
+            r[rows] -= r[rows].mean()
+        return r
+
+    return Objective(
+        "query_rmse",
+        lambda y, m, group: 0.5 * residual(y, m, group) ** 2,
+        residual,
+        lambda y, m, group: np.ones_like(m),
+        scope="group",
+        multiplies_weights=False,  # they enter the query's mean too
+    )

@@ -1,0 +1,197 @@
+"""Survival losses of XGBoost: accelerated failure time (per row) and Cox (all rows at once)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treeinner.errors import UnsupportedModelError
+from treeinner.objectives.base import Domain, FloatArray, Objective
+
+# XGBoost clips gradients and hessians of the AFT loss to these ranges; EPS guards its denominators.
+MAX_GRADIENT, MIN_HESSIAN, MAX_HESSIAN, EPS = 15.0, 1e-16, 15.0, 1e-12
+NONZERO = Domain(lambda y: np.isfinite(y) & (y != 0), "a time, negative if censored, and not 0")
+
+
+class Distribution(NamedTuple):
+    """Density of the noise, its derivatives and its distribution function, vectorised."""
+
+    pdf: Callable[[FloatArray], FloatArray]
+    cdf: Callable[[FloatArray], FloatArray]
+    pdf_slope: Callable[[FloatArray], FloatArray]
+    pdf_curvature: Callable[[FloatArray], FloatArray]
+    # Gradient and hessian where the ratio of densities is 0 / 0: (z > 0, z <= 0) of an uncensored row.
+    gradient_limit: Callable[[float], tuple[float, float]]
+    hessian_limit: Callable[[float], tuple[float, float]]
+
+
+def _erf(z: FloatArray) -> FloatArray:
+    return np.array([math.erf(v) for v in np.ravel(z)], np.float64).reshape(np.shape(z))
+
+
+def _normal_pdf(z: FloatArray) -> FloatArray:
+    result: FloatArray = np.exp(-z * z / 2.0) / math.sqrt(2.0 * math.pi)
+    return result
+
+
+def _logistic_pdf(z: FloatArray) -> FloatArray:
+    w = np.exp(-np.abs(z))  # symmetric, so that it never overflows
+    return w / (1.0 + w) ** 2
+
+
+def _extreme_pdf(z: FloatArray) -> FloatArray:
+    w = np.exp(np.minimum(z, 700.0))
+    result: FloatArray = w * np.exp(-w)
+    return result
+
+
+def _extreme_factor(z: FloatArray, order: int) -> FloatArray:
+    w = np.exp(np.minimum(z, 300.0))  # beyond, the density it multiplies is 0
+    return 1.0 - w if order == 1 else w * w - 3.0 * w + 1.0
+
+
+DISTRIBUTIONS = {
+    "normal": Distribution(
+        _normal_pdf,
+        lambda z: 0.5 * (1.0 + _erf(z / math.sqrt(2.0))),
+        lambda z: -z * _normal_pdf(z),
+        lambda z: (z * z - 1.0) * _normal_pdf(z),
+        lambda sigma: (-MAX_GRADIENT, MAX_GRADIENT),
+        lambda sigma: (1.0 / sigma**2, 1.0 / sigma**2),
+    ),
+    "logistic": Distribution(
+        _logistic_pdf,
+        lambda z: 0.5 * (1.0 + np.tanh(z / 2.0)),
+        lambda z: -_logistic_pdf(z) * np.tanh(z / 2.0),
+        lambda z: _logistic_pdf(z) * (1.0 - 6.0 * _logistic_pdf(z)),
+        lambda sigma: (-1.0 / sigma, 1.0 / sigma),
+        lambda sigma: (MIN_HESSIAN, MIN_HESSIAN),
+    ),
+    "extreme": Distribution(
+        _extreme_pdf,
+        lambda z: -np.expm1(-np.exp(np.minimum(z, 700.0))),
+        lambda z: _extreme_factor(z, 1) * _extreme_pdf(z),
+        lambda z: _extreme_factor(z, 2) * _extreme_pdf(z),
+        lambda sigma: (-MAX_GRADIENT, 1.0 / sigma),
+        lambda sigma: (MAX_HESSIAN, MIN_HESSIAN),
+    ),
+}
+
+
+class _Ends(NamedTuple):
+    """Standardised ends of each row's interval; an end that is not there has z = 0 and is masked by has_*."""
+
+    exact: NDArray[np.bool_]
+    has_low: NDArray[np.bool_]
+    has_high: NDArray[np.bool_]
+    z_low: FloatArray
+    z_high: FloatArray
+
+
+def _ends(y: FloatArray, m: FloatArray, sigma: float) -> _Ends:
+    low, high = y[:, :1], y[:, 1:]
+    has_low, has_high = low > 0, np.isfinite(high)
+    z_low = np.where(has_low, np.log(np.where(has_low, low, 1.0)) - m, 0.0) / sigma
+    z_high = np.where(has_high, np.log(np.where(has_high, high, 1.0)) - m, 0.0) / sigma
+    return _Ends(low == high, has_low, has_high, z_low, z_high)
+
+
+def aft(distribution: str, sigma: float) -> Objective:
+    """Accelerated failure time: -log likelihood of log T = m + sigma * noise; y = [lower, upper] of T."""
+    if distribution not in DISTRIBUTIONS:
+        raise UnsupportedModelError(
+            f"survival:aft with aft_loss_distribution={distribution!r}; known: {', '.join(DISTRIBUTIONS)}."
+        )
+    d = DISTRIBUTIONS[distribution]
+
+    def value(y: FloatArray, m: FloatArray) -> FloatArray:
+        e = _ends(y, m, sigma)
+        low = np.where(e.exact, y[:, :1], 1.0)
+        density = d.pdf(e.z_low) / (sigma * low)
+        mass = np.where(e.has_high, d.cdf(e.z_high), 1.0) - np.where(e.has_low, d.cdf(e.z_low), 0.0)
+        result: FloatArray = -np.log(np.maximum(np.where(e.exact, density, mass), EPS))
+        return result
+
+    def slope(y: FloatArray, m: FloatArray) -> FloatArray:
+        e = _ends(y, m, sigma)
+        top, mass = _differences(d, e)[:2]
+        above = np.where(e.exact, d.pdf_slope(e.z_low), top)
+        below = sigma * np.where(e.exact, d.pdf(e.z_low), mass)
+        limit = _limit(e, d.gradient_limit(sigma), 0.0)
+        return np.clip(_ratio(above, below, limit), -MAX_GRADIENT, MAX_GRADIENT)
+
+    def curvature(y: FloatArray, m: FloatArray) -> FloatArray:
+        e = _ends(y, m, sigma)
+        top, mass, grad = _differences(d, e)
+        pdf = d.pdf(e.z_low)
+        exact = -(pdf * d.pdf_curvature(e.z_low) - d.pdf_slope(e.z_low) ** 2)
+        above = np.where(e.exact, exact, -(mass * grad - top * top))
+        below = sigma**2 * np.where(e.exact, pdf, mass) ** 2
+        limit = _limit(e, d.hessian_limit(sigma), MIN_HESSIAN)
+        if distribution == "extreme":  # XGBoost gives left-censored rows the smallest hessian
+            limit = np.where(~e.has_low, MIN_HESSIAN, limit)
+        return np.clip(_ratio(above, below, limit), MIN_HESSIAN, MAX_HESSIAN)
+
+    return Objective("aft", value, slope, curvature, link=np.exp, target="interval")
+
+
+def _differences(d: Distribution, e: _Ends) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Upper end minus lower end: of the density, the distribution function, the density's slope."""
+    pdf = np.where(e.has_high, d.pdf(e.z_high), 0.0) - np.where(e.has_low, d.pdf(e.z_low), 0.0)
+    cdf = np.where(e.has_high, d.cdf(e.z_high), 1.0) - np.where(e.has_low, d.cdf(e.z_low), 0.0)
+    low = np.where(e.has_low, d.pdf_slope(e.z_low), 0.0)
+    return pdf, cdf, np.where(e.has_high, d.pdf_slope(e.z_high), 0.0) - low
+
+
+def _ratio(above: FloatArray, below: FloatArray, limit: FloatArray) -> FloatArray:
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        ratio = above / below
+    return np.where((below < EPS) & ~np.isfinite(ratio), limit, ratio)
+
+
+def _limit(e: _Ends, ends: tuple[float, float], none: float) -> FloatArray:
+    """Value at an infinite margin; a censored row feels nothing once it lies on the allowed side."""
+    right, left = e.has_low & ~e.has_high, ~e.has_low & e.has_high
+    positive = np.where(e.exact, e.z_low > 0, (e.z_high > 0) | (e.z_low > 0))
+    when_positive = np.where(left, none, ends[0])
+    return np.where(positive, when_positive, np.where(right, none, ends[1]))
+
+
+def cox() -> Objective:
+    """Cox's partial likelihood; |y| is the time, y < 0 means censored, ties as XGBoost handles them.
+
+    XGBoost keeps one risk set per distinct time (Breslow) but adds the events of a tie one after the other
+    in the order of the rows, so a tied row feels only the tied events before it. Followed here: the score
+    is about the model as it was trained.
+    """
+
+    def risks(y: FloatArray, m: FloatArray) -> tuple[NDArray[np.intp], FloatArray, FloatArray, FloatArray]:
+        time = np.abs(y[:, 0])
+        order = np.argsort(time, kind="stable")
+        hazard = np.exp(m[order, 0])
+        at_least = np.cumsum(hazard[::-1])[::-1]  # sum over this row and every later one
+        first = np.searchsorted(time[order], time[order], side="left")
+        return order, hazard, at_least[first], (y[order, 0] > 0).astype(np.float64)
+
+    def spread(order: NDArray[np.intp], values: FloatArray) -> FloatArray:
+        out = np.empty((len(order), 1))
+        out[order, 0] = values
+        return out
+
+    def value(y: FloatArray, m: FloatArray, state: Any = None) -> FloatArray:
+        order, hazard, risk, event = risks(y, m)
+        return spread(order, event * (np.log(risk) - np.log(hazard)))
+
+    def slope(y: FloatArray, m: FloatArray, state: Any = None) -> FloatArray:
+        order, hazard, risk, event = risks(y, m)
+        return spread(order, hazard * np.cumsum(event / risk) - event)
+
+    def curvature(y: FloatArray, m: FloatArray, state: Any = None) -> FloatArray:
+        order, hazard, risk, event = risks(y, m)
+        return spread(order, hazard * np.cumsum(event / risk) - hazard**2 * np.cumsum(event / risk**2))
+
+    return Objective("cox", value, slope, curvature, link=np.exp, domain=NONZERO, scope="data")

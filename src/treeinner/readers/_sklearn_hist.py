@@ -1,0 +1,396 @@
+"""scikit-learn's HistGradientBoosting: nodes as they are stored, with the roots repaired.
+
+What is stored (measured on 1.5 and 1.9): inner values without and leaf values with the learning rate, the
+gain of every split, no hessians. A root's value is always 0, and its gain lacks the root's own term G^2 /
+(H + l2). Both follow from the hessians of the root's two children, which the stored numbers determine:
+
+* hessians that are constant (squared error without sample weights) are the row counts;
+* else, at an inner node with children a, b and w = -G / (H + l2), the two equations "gradients add up"
+  and "the gain is the stored one" are linear in H_a and H_b;
+* a root's child that is a leaf follows from the root's own gain;
+* where monotonic constraints moved the values next to the root, all equations of the tree are solved at once.
+
+A lone stump with varying hessians leaves one equation for two unknowns: its root is NaN, and `needs` says
+so. Losses that renew their leaves (absolute error, quantile) keep gradient steps at the inner nodes, in
+other units than the leaves; their inner values are the mean of the leaves by row counts, as for other
+libraries.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treeinner.ensemble import Ensemble
+from treeinner.errors import UnsupportedModelError
+from treeinner.readers._sklearn_trees import class_labels, inner_by_depth, mean_of_leaves, names_of
+from treeinner.tables import Level, Schema
+
+__all__ = ["read_hist"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+RENEWED = ("absolute_error", "quantile")
+# The loss objects that `loss=` accepts besides names.
+LOSS_CLASSES = {
+    "HalfSquaredError": "squared_error",
+    "AbsoluteError": "absolute_error",
+    "PinballLoss": "quantile",
+    "HalfPoissonLoss": "poisson",
+    "HalfGammaLoss": "gamma",
+    "HalfBinomialLoss": "log_loss",
+    "HalfMultinomialLoss": "log_loss",
+}
+# Hessians and the root's stored gain must agree to this. Measured: 1e-7 or better where the equations hold; a
+# wrong assumption (weights, clipped values) misses by percents.
+AGREEMENT = 1e-4
+MAX_LEAVES = 256  # of a tree whose equations are solved all at once
+
+
+def read_hist(model: Any, learning_rate: float | None, reg_lambda: float | None) -> Ensemble:
+    """Read a fitted HistGradientBoostingRegressor or HistGradientBoostingClassifier."""
+    rate = float(model.learning_rate if learning_rate is None else learning_rate)
+    l2 = float(model.l2_regularization if reg_lambda is None else reg_lambda)
+    columns = _Columns(model)
+    predictors = [p for stage in model._predictors for p in stage]
+    nodes = _Nodes(predictors, columns)
+    objective = _objective(model)
+    node_value, gain, known = _node_values(model, nodes, rate, l2, objective in RENEWED)
+    category_set, set_start, set_codes = _category_sets(predictors, nodes, columns)
+    swap = category_set >= 0  # the stored set goes left, ours goes right
+    missing_left, schema = _missing(nodes, columns, category_set, set_start, set_codes)
+    n_trees, per_round = len(predictors), len(model._predictors[0])
+    classes = class_labels(model)
+    base = np.asarray(model._baseline_prediction, dtype=np.float64).reshape(-1)
+    arrays: dict[str, Any] = {
+        "tree_start": nodes.start,
+        "tree_output": np.arange(n_trees) % per_round,
+        "tree_round": np.arange(n_trees) // per_round,
+        "tree_weight": np.ones(n_trees),
+        "tree_rate": np.full(n_trees, rate),
+        "feature": nodes.feature,
+        "threshold": np.where(nodes.leaf | swap, np.nan, nodes.stored["num_threshold"]),
+        "left": np.where(swap, nodes.right, nodes.left),
+        "right": np.where(swap, nodes.left, nodes.right),
+        "missing_left": missing_left,
+        "category_set": category_set,
+        "value": np.where(nodes.leaf, nodes.stored["value"], 0.0)[:, None],
+        "node_value": node_value[:, None],
+        "cover": nodes.count,
+        "gain": gain,
+        "leaf_id": np.where(nodes.leaf, np.arange(len(nodes.leaf)) - nodes.offset, -1),
+        "set_start": set_start,
+        "set_codes": set_codes,
+        "base_score": base,
+    }
+    return Ensemble(
+        **arrays,
+        schema=schema,
+        library="sklearn",
+        objective=objective,
+        objective_params=_objective_params(model, objective, classes),
+        params={"learning_rate": rate, "reg_lambda": l2, "reg_alpha": 0.0},
+        output_names=tuple(map(str, classes)) if len(base) > 1 and classes is not None else None,
+        feature_names=schema.names,
+        needs=() if known.all() else ("training data",),
+        exactness=_exactness(model, objective, known),
+    )
+
+
+class _Columns:
+    """The user's columns: the order the trees see them in, and the levels of the categorical ones."""
+
+    def __init__(self, model: Any) -> None:
+        n = int(model.n_features_in_)
+        flags = model.is_categorical_
+        categorical = np.zeros(n, bool) if flags is None else np.asarray(flags, dtype=bool)
+        preprocessor = getattr(model, "_preprocessor", None)
+        # The preprocessor hands the trees the categorical columns first.
+        self.order = np.arange(n) if preprocessor is None else np.argsort(~categorical, kind="stable")
+        bins = model._bin_mapper.bin_thresholds_  # of a categorical column: the codes seen in training
+        self.codes = {int(c): np.asarray(bins[i]) for i, c in enumerate(self.order) if categorical[c]}
+        self.none_code: dict[int, int] = {}  # columns in which None was a level of its own
+        levels: list[tuple[Level, ...] | None] = [None] * n
+        if preprocessor is None:  # before 1.4 the numbers in X were the codes
+            for column, codes in self.codes.items():
+                levels[column] = tuple(codes.tolist())
+        else:
+            encoder = preprocessor.named_transformers_["encoder"]
+            for column, given in zip(self.codes, encoder.categories_, strict=True):
+                levels[column] = self._levels(column, list(given))
+        some = bool(categorical.any())
+        self.schema = Schema(
+            n_columns=n,
+            names=names_of(model),
+            categorical=tuple(categorical.tolist()) if some else None,
+            levels=tuple(levels) if some else None,
+            levels_for_arrays=True,
+            unseen="missing",
+            known_codes=tuple(None if v is None else len(v) for v in levels) if some else None,
+        )
+
+    def _levels(self, column: int, given: list[Any]) -> tuple[Level, ...]:
+        """Levels in the order of their codes, without the missing ones, which the encoder puts last."""
+        has_nan = bool(given) and given[-1] != given[-1]
+        given = given[: len(given) - has_nan]
+        if given and given[-1] is None:
+            if has_nan:
+                raise UnsupportedModelError(
+                    f"Column {column} was trained with both None and NaN: scikit-learn takes None for a "
+                    "level and NaN for missing, but tables do not tell them apart. Train with one of them."
+                )
+            given = given[:-1]
+            self.none_code[column] = len(given)
+        plain = tuple(level.item() if isinstance(level, np.generic) else level for level in given)
+        odd = next((level for level in plain if not isinstance(level, str | int | float | bool)), None)
+        if odd is not None:
+            raise UnsupportedModelError(
+                f"Column {column} has a category of type {type(odd).__name__} ({odd!r}); only strings, "
+                "numbers and booleans are read. Train with such labels, e.g. X[column].astype(str)."
+            )
+        return plain
+
+
+class _Nodes:
+    """The nodes of all trees, concatenated; columns in the user's order, children as stored."""
+
+    def __init__(self, predictors: list[Any], columns: _Columns) -> None:
+        self.stored = np.concatenate([p.nodes for p in predictors])
+        self.start = np.concatenate([[0], np.cumsum([len(p.nodes) for p in predictors])]).astype(np.int64)
+        self.roots = self.start[:-1]
+        self.offset = np.repeat(self.roots, np.diff(self.start))
+        self.leaf = self.stored["is_leaf"].astype(bool)
+        self.left = np.where(self.leaf, -1, self.stored["left"] + self.offset)
+        self.right = np.where(self.leaf, -1, self.stored["right"] + self.offset)
+        column = columns.order[np.where(self.leaf, 0, self.stored["feature_idx"]).astype(np.int64)]
+        self.feature = np.where(self.leaf, -1, column)
+        self.count = self.stored["count"].astype(np.float64)
+        # Leaves that could have been split carry the gain of the split that was not made.
+        self.gain = np.where(self.leaf, 0.0, self.stored["gain"])
+
+    def root_children(self) -> tuple[Bools, Ints]:
+        """Which roots split, and the two children of those: (n_trees,), (2, trees that split)."""
+        split = ~self.leaf[self.roots]
+        parent = self.roots[split]
+        return split, np.stack([self.left[parent], self.right[parent]])
+
+
+def _category_sets(predictors: list[Any], nodes: _Nodes, columns: _Columns) -> tuple[Ints, Ints, Ints]:
+    """Set of each categorical split, and the codes of the sets one after the other."""
+    split = ~nodes.leaf & nodes.stored["is_categorical"].astype(bool)
+    category_set = np.where(split, np.cumsum(split) - 1, -1)
+    tree = np.repeat(np.arange(len(predictors)), np.diff(nodes.start))
+    codes: list[Ints] = []
+    for node in np.flatnonzero(split):
+        bits = predictors[tree[node]].raw_left_cat_bitsets[nodes.stored["bitset_idx"][node]]
+        raw = np.flatnonzero(np.unpackbits(np.asarray(bits, "<u4").view(np.uint8), bitorder="little"))
+        known = columns.codes[int(nodes.feature[node])]
+        codes.append(
+            np.flatnonzero(np.isin(known, raw))
+        )  # position among the known codes = code of the level
+    set_start = np.concatenate([[0], np.cumsum([len(c) for c in codes])]).astype(np.int64)
+    return category_set, set_start, np.concatenate([*codes, np.zeros(0, np.int64)])
+
+
+def _missing(
+    nodes: _Nodes, columns: _Columns, category_set: Ints, set_start: Ints, set_codes: Ints
+) -> tuple[Bools, Schema]:
+    """Where missing values go, children swapped at categorical splits, and the schema that fits it.
+
+    Where None was a level (null in polars), missing values are that level and go where it goes. If that is
+    not where scikit-learn sends unseen levels, those cannot count as missing any more and are refused.
+    """
+    left = ~nodes.leaf & (nodes.stored["missing_go_to_left"].astype(bool) ^ (category_set >= 0))
+    unseen_left = left.copy()
+    for column, code in columns.none_code.items():
+        for node in np.flatnonzero(nodes.feature == column):
+            s = category_set[node]
+            left[node] = code not in set_codes[set_start[s] : set_start[s + 1]]
+    same = np.array_equal(left, unseen_left)
+    return left, columns.schema if same else replace(columns.schema, unseen="error")
+
+
+# -- node values ---------------------------------------------------------------------------------------------
+def _node_values(
+    model: Any, nodes: _Nodes, rate: float, l2: float, renewed: bool
+) -> tuple[Floats, Floats, Bools]:
+    """Value and gain of every node (n_nodes,), and whether a tree's values are known (n_trees,)."""
+    stored, leaf = nodes.stored["value"], nodes.leaf
+    gain = nodes.gain.copy()
+    if renewed:
+        weighted = bool(getattr(model, "_fitted_with_sw", False))
+        gain[nodes.roots] = np.nan if weighted else _renewed_root_gain(nodes, l2)
+        gain[leaf] = 0.0
+        value = np.where(leaf, stored, 0.0)[:, None]
+        mean = mean_of_leaves(value, nodes.count, nodes.left, nodes.right, nodes.roots)[:, 0]
+        return mean, gain, np.ones(len(nodes.roots), bool)
+    step = np.where(leaf, stored / rate, stored)
+    constant = bool(getattr(model._loss, "constant_hessian", False))
+    step[nodes.roots], gain[nodes.roots] = _roots(nodes, step, l2, _clipped(model, nodes, step), constant)
+    known = ~np.isnan(step[nodes.roots])
+    node_value = np.where(leaf, stored, rate * step)
+    node_value[np.repeat(~known, np.diff(nodes.start)) & ~leaf] = np.nan
+    return node_value, gain, known
+
+
+def _roots(nodes: _Nodes, step: Floats, l2: float, clipped: Bools, constant: bool) -> tuple[Floats, Floats]:
+    """Step -G / (H + l2) and true gain of every root, NaN where not known: two arrays (n_trees,)."""
+    split, child = nodes.root_children()
+    w, total = step[child], nodes.gain[nodes.roots[split]]
+    hessian = nodes.count[child]
+    agrees = _agree(hessian, w, l2, total)
+    if not (constant and agrees.all()):  # sample weights make constant hessians vary
+        hessian = _solved_hessians(nodes, step, child, l2, clipped)
+        for i in (0, 1):  # where one of the two is unknown, the root's gain sum (H + l2) w^2 gives it
+            with np.errstate(divide="ignore", invalid="ignore"):
+                rest = (total - (hessian[1 - i] + l2) * w[1 - i] ** 2) / w[i] ** 2 - l2
+            hessian[i] = np.where(np.isnan(hessian[i]), rest, hessian[i])
+        agrees = _agree(hessian, w, l2, total)
+    gradient = -((hessian + l2) * w).sum(axis=0)
+    whole = hessian.sum(axis=0) + l2
+    for j in np.flatnonzero(~agrees):
+        gradient[j], whole[j] = _root_sums(nodes, step, int(np.flatnonzero(split)[j]), l2, clipped)
+    agrees = whole > 0
+    root_step, root_gain = np.zeros(len(split)), np.zeros(len(split))
+    root_step[split] = np.where(agrees, -gradient / whole, np.nan)
+    root_gain[split] = np.where(agrees, total - gradient**2 / whole, np.nan)
+    return root_step, root_gain
+
+
+def _agree(hessian: Floats, w: Floats, l2: float, total: Floats) -> Bools:
+    """Are these hessians of the root's children what the root's stored gain says? NaN is not."""
+    missed = np.abs(((hessian + l2) * w**2).sum(axis=0) - total)
+    return np.asarray((hessian > 0).all(axis=0) & (missed <= AGREEMENT * total))
+
+
+def _solved_hessians(nodes: _Nodes, step: Floats, node: Ints, l2: float, clipped: Bools) -> Floats:
+    """Hessian sums of inner nodes by the two equations at each; NaN at leaves and above clipped children."""
+    hessian = np.full(node.shape, np.nan)
+    a, b = nodes.left[node], nodes.right[node]
+    can = (a >= 0) & ~clipped[a] & ~clipped[b]
+    wt, wa, wb = step[node[can]], step[a[can]], step[b[can]]
+    # gradients add up:  (wa - wt) Ha + (wb - wt) Hb = r1
+    # the stored gain:   (wa^2 - wt^2) Ha + (wb^2 - wt^2) Hb = r2
+    r1 = l2 * (wt - wa - wb)
+    r2 = nodes.gain[node[can]] - l2 * (wa**2 + wb**2 - wt**2)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        # The determinant is (wa - wt)(wb - wt)(wb - wa); one factor cancels from each solution.
+        ha = ((wb + wt) * r1 - r2) / ((wa - wt) * (wb - wa))
+        hb = (r2 - (wa + wt) * r1) / ((wb - wt) * (wb - wa))
+    hessian[can] = np.where((ha > 0) & (hb > 0), ha + hb, np.nan)
+    return hessian
+
+
+def _root_sums(nodes: _Nodes, step: Floats, tree: int, l2: float, clipped: Bools) -> tuple[float, float]:
+    """Gradient and hessian + l2 of a root by all equations of its tree at once; NaN if they leave them open.
+
+    Unknown are the hessian of every leaf and the gradient of the clipped ones; every gain is an equation, and
+    so is the value of every inner node that was not clipped.
+    """
+    lo, hi = nodes.start[tree : tree + 2]
+    leaves = np.flatnonzero(nodes.leaf[lo:hi])
+    if not 3 <= len(leaves) <= MAX_LEAVES:
+        return np.nan, np.nan
+    unit = np.sqrt(np.mean(step[lo + 1 : hi] ** 2))  # steps of size 1 make the rows comparable
+    w, gain, moved = step[lo:hi] / unit, nodes.gain[lo:hi] / unit**2, clipped[lo:hi]
+    # Rows: a node's hessian and gradient in terms of the unknowns and, last, of the number 1.
+    h, g = np.zeros((2, hi - lo, 2 * len(leaves) + 1))
+    for i, leaf in enumerate(leaves):
+        h[leaf, i] = 1.0
+        g[leaf, [i, len(leaves) + i, -1]] = (0.0, 1.0, 0.0) if moved[leaf] else (-w[leaf], 0.0, -l2 * w[leaf])
+    rows = []
+    for t in range(hi - lo - 1, -1, -1):
+        if nodes.leaf[lo + t]:
+            continue
+        a, b = nodes.left[lo + t] - lo, nodes.right[lo + t] - lo
+        h[t], g[t] = h[a] + h[b], g[a] + g[b]
+        rows.append(g[t] * w[t] - g[a] * w[a] - g[b] * w[b])  # w[0] is 0: the root's gain lacks its own term
+        rows[-1][-1] -= gain[t]
+        if t > 0 and not moved[t]:
+            rows.append(g[t] + w[t] * h[t])
+            rows[-1][-1] += l2 * w[t]
+    equations = np.array(rows)
+    sums = []
+    for wanted in (g[0], h[0]):
+        mix = np.linalg.lstsq(equations[:, :-1].T, wanted[:-1], rcond=1e-11)[0]
+        terms = mix * equations[:, -1]
+        # Open if no mix of the equations gives it, or only one that blows up their rounding errors.
+        left_over = np.abs(mix @ equations[:, :-1] - wanted[:-1]).max()
+        sure = left_over <= 1e-9 and np.abs(terms).sum() <= 1e6 * nodes.count[lo]
+        sums.append(wanted[-1] - terms.sum() if sure else np.nan)
+    return sums[0] * unit, sums[1] + l2
+
+
+def _clipped(model: Any, nodes: _Nodes, step: Floats) -> Bools:
+    """Nodes whose value a monotonic constraint may have moved: those that sit on a bound."""
+    clipped = np.zeros(len(step), bool)
+    given = model.monotonic_cst
+    if given is None:
+        return clipped
+    sign = np.array([given.get(n, 0) for n in names_of(model) or ()] if isinstance(given, dict) else given)
+    lower, upper = np.full(len(step), -np.inf), np.full(len(step), np.inf)  # of a node's children
+    for t in inner_by_depth(nodes.left, nodes.right, nodes.roots):
+        a, b = nodes.left[t], nodes.right[t]
+        middle, s = (step[a] + step[b]) / 2, sign[nodes.feature[t]]
+        for child, below, above in ((a, s < 0, s > 0), (b, s > 0, s < 0)):
+            # Leaves went through "times rate, divided by rate": equal up to rounding.
+            on_bound = [np.isclose(step[child], bound[t], rtol=1e-12, atol=0) for bound in (lower, upper)]
+            clipped[child] = on_bound[0] | on_bound[1]
+            lower[child] = np.where(below, middle, lower[t])
+            upper[child] = np.where(above, middle, upper[t])
+    return clipped
+
+
+def _renewed_root_gain(nodes: _Nodes, l2: float) -> Floats:
+    """Gain of the roots when the leaves' own steps were overwritten: (n_trees,), NaN where not known.
+
+    An inner child still has its step; that of a leaf follows from the root's stored gain up to the sign, and
+    a median or quantile of the residuals has the sign of the gradient step it replaced.
+    """
+    split, child = nodes.root_children()
+    total, stored = nodes.gain[nodes.roots[split]], nodes.stored["value"][child]
+    weight = nodes.count[child] + l2
+    w = np.where(nodes.leaf[child], np.nan, stored)
+    for i in (0, 1):
+        rest = np.maximum(total - weight[1 - i] * w[1 - i] ** 2, 0.0) / weight[i]
+        w[i] = np.where(np.isnan(w[i]), np.sign(stored[i]) * np.sqrt(rest), w[i])
+    gain = np.zeros(len(split))
+    true_gain = total - (weight * w).sum(axis=0) ** 2 / (weight.sum(axis=0) - l2)
+    gain[split] = np.where(_agree(weight - l2, w, l2, total), true_gain, np.nan)
+    return gain
+
+
+# -- the loss ------------------------------------------------------------------------------------------------
+def _objective(model: Any) -> str:
+    if isinstance(model.loss, str):
+        return str(model.loss)
+    kinds = [kind.__name__ for kind in type(model.loss).__mro__]
+    return next((LOSS_CLASSES[kind] for kind in kinds if kind in LOSS_CLASSES), "")
+
+
+def _objective_params(model: Any, objective: str, classes: list[Any] | None) -> dict[str, Any]:
+    params: dict[str, Any] = {} if classes is None else {"classes": classes}
+    if objective == "quantile":
+        given = model.quantile if isinstance(model.loss, str) else model.loss.closs.quantile
+        params["alpha"] = float(given)
+    return params
+
+
+def _exactness(model: Any, objective: str, known: Bools) -> str:
+    if objective in RENEWED:
+        return (
+            f"{objective} renews the leaves after the splits were chosen; the gain is not about these values."
+        )
+    if not known.all():
+        return f"{int((~known).sum())} trees are too small to tell the hessian of their root and its value."
+    if (
+        getattr(model, "do_early_stopping_", False)
+        and getattr(model, "validation_fraction", None) is not None
+    ):
+        return "Early stopping may have held out rows: equality holds on the rows the trees were grown on."
+    return "exact"

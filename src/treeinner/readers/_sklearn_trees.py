@@ -1,0 +1,352 @@
+"""scikit-learn's models made of `tree_` objects: single trees, forests and GradientBoosting.
+
+Single trees and forests predict the mean of their trees' values, and every node stores its value: the
+mean of y, or the fractions of the classes. That is p-hat.
+
+GradientBoosting stores at an inner node the mean of the negative gradient, and at a leaf what was written
+there afterwards. The value a node would have had as a leaf is
+
+* squared error: the stored mean itself;
+* log_loss and exponential: the Newton step `factor * R / H` with R the sum of the negative gradients and
+  H that of the hessians, factor (K - 1) / K for K > 2 classes. R is known at the inner nodes; a leaf's R
+  follows from its sibling's, or, where both are leaves, from the stored impurities up to a sign, which
+  must fit the leaf values. A leaf's H is then R / value, and an inner node's H the sum of its leaves'.
+  (The stored means are no choice: they are in other units than the leaves, four and more times smaller,
+  and would give every row's last split the credit for the change of units.)
+* absolute error, huber, quantile: a median of residuals, which nothing stored tells. As for the other
+  libraries that renew their leaves: the weighted mean of the leaves.
+
+A tree whose hessians cannot be told (a leaf of value 0, two signs that both fit and matter) has NaN at
+its inner nodes, and `needs` says so.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treeinner.ensemble import Ensemble
+from treeinner.errors import UnsupportedModelError
+from treeinner.tables import Schema
+
+__all__ = ["class_labels", "inner_by_depth", "mean_of_leaves", "names_of", "read_boosted", "read_forest"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+NEWTON = ("log_loss", "deviance", "exponential")
+# Gradients are known to rounding (1e-16) only, and the square root of a difference of variances to less.
+SLACK = 1e-9
+
+
+# -- shared with HistGradientBoosting ------------------------------------------------------------------------
+def names_of(model: Any) -> tuple[str, ...] | None:
+    """Training names of the columns, if the model was fitted on a data frame."""
+    names = getattr(model, "feature_names_in_", None)
+    return None if names is None else tuple(map(str, names))
+
+
+def class_labels(model: Any) -> list[Any] | None:
+    """Class labels as plain data: one list, or one per target; None for a regressor."""
+    classes = getattr(model, "classes_", None)
+    if classes is None:
+        return None
+    if isinstance(classes, list):
+        return [np.asarray(c).tolist() for c in classes]
+    labels: list[Any] = np.asarray(classes).tolist()
+    return labels
+
+
+def inner_by_depth(left: Ints, right: Ints, roots: Ints) -> list[Ints]:
+    """Inner nodes of all trees, level by level from the roots."""
+    levels = []
+    nodes = roots[left[roots] >= 0]
+    while len(nodes):
+        levels.append(nodes)
+        children = np.concatenate([left[nodes], right[nodes]])
+        nodes = children[left[children] >= 0]
+    return levels
+
+
+def mean_of_leaves(value: Floats, weight: Floats, left: Ints, right: Ints, roots: Ints) -> Floats:
+    """Mean of the leaves below each node, by their weights: (n_nodes, width)."""
+    mean = value.copy()
+    for t in reversed(inner_by_depth(left, right, roots)):
+        a, b = left[t], right[t]
+        total = weight[a] + weight[b]
+        share = np.where(total > 0, weight[a] / np.where(total > 0, total, 1.0), 0.5)[:, None]
+        mean[t] = share * mean[a] + (1 - share) * mean[b]
+    return mean
+
+
+# -- arrays of many tree_ objects ----------------------------------------------------------------------------
+class _Nodes:
+    """The nodes of some `tree_` objects, concatenated."""
+
+    def __init__(self, trees: list[Any]) -> None:
+        self.n_trees = len(trees)
+        self.start = np.concatenate([[0], np.cumsum([t.node_count for t in trees])]).astype(np.int64)
+        self.roots = self.start[:-1]
+        self.offset = np.repeat(self.roots, np.diff(self.start))
+        fields = [t.__getstate__()["nodes"] for t in trees]
+        nodes = np.concatenate(fields)
+        self.leaf = nodes["left_child"] < 0
+        self.left = np.where(self.leaf, -1, nodes["left_child"] + self.offset)
+        self.right = np.where(self.leaf, -1, nodes["right_child"] + self.offset)
+        self.feature = np.where(self.leaf, -1, nodes["feature"])
+        self.threshold = np.where(self.leaf, np.nan, nodes["threshold"])
+        missing = (
+            nodes["missing_go_to_left"]
+            if "missing_go_to_left" in (nodes.dtype.names or ())
+            else np.zeros(len(nodes))
+        )
+        self.missing_left = ~self.leaf & missing.astype(bool)
+        self.weight = nodes["weighted_n_node_samples"].astype(np.float64)
+        self.impurity = nodes["impurity"].astype(np.float64)
+        self.value = np.concatenate([t.value for t in trees])  # (n_nodes, targets, classes)
+
+    def gain(self) -> Floats:
+        """Impurity decrease of each split times its weight; 0 at leaves."""
+        risk = self.weight * self.impurity
+        return np.where(self.leaf, 0.0, risk - risk[self.left] - risk[self.right])
+
+    def ensemble(self, value: Floats, node_value: Floats, **other: Any) -> Ensemble:
+        """Put together what all kinds have in common."""
+        leaf = self.leaf[:, None]
+        return Ensemble(
+            tree_start=self.start,
+            feature=self.feature,
+            threshold=self.threshold,
+            left=self.left,
+            right=self.right,
+            missing_left=self.missing_left,
+            category_set=np.full(len(self.leaf), -1),
+            value=np.where(leaf, value, 0.0),
+            node_value=np.where(leaf, value, node_value),
+            cover=self.weight,
+            gain=self.gain(),
+            leaf_id=np.where(self.leaf, np.arange(len(self.leaf)) - self.offset, -1),
+            set_start=np.zeros(1, np.int64),
+            set_codes=np.zeros(0, np.int32),
+            library="sklearn",
+            float32_input=True,
+            **other,
+        )
+
+
+def _schema(model: Any) -> Schema:
+    return Schema(n_columns=int(model.n_features_in_), names=names_of(model), allow_infinite=False)
+
+
+# -- single trees and forests --------------------------------------------------------------------------------
+def read_forest(model: Any, trees: list[Any]) -> Ensemble:
+    """Read a tree or a forest; a classifier has one output per class (of each target): its fraction."""
+    nodes = _Nodes(trees)
+    classes = class_labels(model)
+    n_values = np.ones(model.n_outputs_, int) if classes is None else model.n_classes_
+    width = np.atleast_1d(np.asarray(n_values))
+    values = [nodes.value[:, target, : int(k)] for target, k in enumerate(width)]
+    if classes is not None and not np.allclose(
+        nodes.value.sum(axis=2), 1.0
+    ):  # counts until 1.3, fractions since
+        values = [v / v.sum(axis=1, keepdims=True) for v in values]
+    value = np.concatenate(values, axis=1) / nodes.n_trees
+    names: tuple[str, ...] | None = None
+    if classes is not None and len(width) == 1:
+        names = tuple(map(str, classes))
+    elif classes is not None:
+        names = tuple(f"target{t}={label}" for t, labels in enumerate(classes) for label in labels)
+    elif len(width) > 1:
+        names = tuple(f"target{t}" for t in range(len(width)))
+    return nodes.ensemble(
+        value,
+        value,
+        tree_output=np.zeros(nodes.n_trees),
+        tree_round=np.zeros(nodes.n_trees),
+        tree_weight=np.full(nodes.n_trees, 1 / nodes.n_trees),
+        tree_rate=np.ones(nodes.n_trees),
+        base_score=np.zeros(value.shape[1]),
+        schema=_schema(model),
+        objective=str(model.criterion),
+        objective_params={} if classes is None else {"classes": classes},
+        params={"reg_lambda": 0.0, "reg_alpha": 0.0},
+        averaged=True,
+        output_names=names if value.shape[1] > 1 else None,
+        feature_names=names_of(model),
+        exactness=_forest_exactness(model, len(width)),
+    )
+
+
+def _forest_exactness(model: Any, n_targets: int) -> str:
+    if model.criterion not in ("squared_error", "friedman_mse", "gini"):
+        return f"The gain of criterion={model.criterion!r} is not an inner product with the node values."
+    if getattr(model, "monotonic_cst", None) is not None:
+        return "Monotonic constraints moved node values away from the means that the gain is about."
+    if getattr(model, "bootstrap", False):
+        return "Bootstrap: equality holds tree by tree on its own sample, not on the training rows."
+    if n_targets > 1:
+        return f"The impurity is a mean over {n_targets} targets: TreeInner is {n_targets} times the gain."
+    return "exact"
+
+
+# -- GradientBoosting ----------------------------------------------------------------------------------------
+def read_boosted(model: Any, learning_rate: float | None) -> Ensemble:
+    """Read a fitted GradientBoostingRegressor or GradientBoostingClassifier."""
+    rate = float(model.learning_rate)  # predict() multiplies by it, whatever the trees were trained with
+    rounds, per_round = model.estimators_.shape
+    base = _initial_margin(model)
+    nodes = _Nodes([tree.tree_ for tree in model.estimators_.ravel()])
+    value = nodes.value[:, 0, 0]
+    known = np.ones(nodes.n_trees, bool)
+    if model.loss in NEWTON:
+        factor = (per_round - 1) / per_round if per_round > 1 else 1.0
+        hessian = _newton_hessian(nodes, factor, model.loss == "exponential")
+        if model.loss != "exponential":  # before the first round all rows have the same probabilities
+            first = int(nodes.start[per_round])
+            sizes = np.diff(nodes.start[: per_round + 1])
+            hessian[:first] = nodes.weight[:first] * np.repeat(_spread(base), sizes)
+        node_value = factor * value * nodes.weight / hessian
+        unknown = ~np.isfinite(node_value) & ~nodes.leaf
+        known = (
+            np.bincount(np.repeat(np.arange(nodes.n_trees), np.diff(nodes.start)), unknown, nodes.n_trees)
+            == 0
+        )
+        node_value[np.repeat(~known, np.diff(nodes.start))] = np.nan
+    elif model.loss == "squared_error":
+        node_value = value
+    else:
+        node_value = mean_of_leaves(value[:, None], nodes.weight, nodes.left, nodes.right, nodes.roots)[:, 0]
+    classes = class_labels(model)
+    params: dict[str, Any] = {} if classes is None else {"classes": classes}
+    if model.loss in ("huber", "quantile"):
+        params["alpha"] = float(model.alpha)
+    return nodes.ensemble(
+        rate * value[:, None],
+        rate * node_value[:, None],
+        tree_output=np.tile(np.arange(per_round), rounds),
+        tree_round=np.repeat(np.arange(rounds), per_round),
+        tree_weight=np.ones(nodes.n_trees),
+        tree_rate=np.full(nodes.n_trees, rate if learning_rate is None else learning_rate),
+        base_score=base,
+        schema=_schema(model),
+        objective=str(model.loss),
+        objective_params=params,
+        params={"learning_rate": rate, "reg_lambda": 0.0, "reg_alpha": 0.0},
+        output_names=tuple(map(str, classes)) if per_round > 1 and classes is not None else None,
+        feature_names=names_of(model),
+        needs=() if known.all() else ("training data",),
+        exactness=_boosted_exactness(model, known),
+    )
+
+
+def _initial_margin(model: Any) -> Floats:
+    """Margin before the first tree: (outputs,)."""
+    init = model.init_
+    kind = type(init).__name__
+    constant = isinstance(init, str) or kind == "DummyRegressor"
+    if not (constant or (kind == "DummyClassifier" and init.strategy != "stratified")):
+        raise UnsupportedModelError(
+            f"GradientBoosting with init={kind}: its first margin differs from row to row and is not made of "
+            "these trees. Fit with init=None or init='zero'; to build on another regressor, fit on "
+            "y - other.predict(X)."
+        )
+    margin = model._raw_predict_init(np.zeros((1, model.n_features_in_), np.float32))
+    return np.asarray(margin, np.float64).reshape(-1)
+
+
+def _spread(margin: Floats) -> Floats:
+    """Variance p (1 - p) of each class at a margin: (outputs,)."""
+    if len(margin) == 1:
+        p = 1 / (1 + np.exp(-margin))
+    else:
+        p = np.exp(margin - margin.max())
+        p /= p.sum()
+    return np.asarray(p * (1 - p))
+
+
+def _newton_hessian(nodes: _Nodes, factor: float, exponential: bool) -> Floats:
+    """Sum of the hessians in each node: (n_nodes,); NaN where it cannot be told."""
+    total = np.where(nodes.leaf, np.nan, nodes.weight * nodes.value[:, 0, 0])  # R, known at inner nodes
+    levels = inner_by_depth(nodes.left, nodes.right, nodes.roots)
+    parent = np.concatenate([*levels, np.zeros(0, np.int64)])
+    a, b = nodes.left[parent], nodes.right[parent]
+    for child, other in ((a, b), (b, a)):
+        lone = nodes.leaf[child] & ~nodes.leaf[other]
+        total[child[lone]] = total[parent[lone]] - total[other[lone]]
+    both = parent[nodes.leaf[a] & nodes.leaf[b]]
+    total[nodes.left[both]], total[nodes.right[both]] = _pair_sums(nodes, factor, exponential, both)
+    # A leaf's sum that rounding may have made is none to divide by.
+    rms = np.sqrt(np.maximum(nodes.impurity[parent], 0) + nodes.value[parent, 0, 0] ** 2)
+    for child in (a, b):
+        lost = nodes.leaf[child] & (np.abs(total[child]) <= SLACK * nodes.weight[parent] * rms)
+        total[child[lost]] = np.nan
+    with np.errstate(divide="ignore", invalid="ignore"):
+        hessian = np.where(nodes.leaf, factor * total / nodes.value[:, 0, 0], np.nan)
+    hessian[~(hessian > 0)] = np.nan
+    for t in reversed(levels):
+        hessian[t] = hessian[nodes.left[t]] + hessian[nodes.right[t]]
+    return hessian
+
+
+def _pair_sums(nodes: _Nodes, factor: float, exponential: bool, t: Ints) -> tuple[Floats, Floats]:
+    """Negative gradients summed in the two leaves below each t; NaN if their difference has no sign."""
+    a, b = nodes.left[t], nodes.right[t]
+    n, na, nb = nodes.weight[t], nodes.weight[a], nodes.weight[b]
+    mean = nodes.value[t, 0, 0]
+    # The squared difference of the two means; rounding may leave it below zero.
+    difference = np.sqrt(np.maximum(nodes.gain()[t], 0.0) * n / (na * nb))
+    sums, marks, whole = [], [], []
+    for sign in (1.0, -1.0):
+        pair = (na * (mean + sign * difference * nb / n), nb * (mean - sign * difference * na / n))
+        mark = [_plausible(nodes, factor, exponential, leaf, r) for leaf, r in zip((a, b), pair, strict=True)]
+        sums.append(pair)
+        marks.append(
+            np.minimum(*mark) * 3 + np.maximum(*mark)
+        )  # both leaves must fit; then the better one decides
+        with np.errstate(divide="ignore", invalid="ignore"):
+            whole.append(pair[0] / nodes.value[a, 0, 0] + pair[1] / nodes.value[b, 0, 0])  # hessian of t
+    plus, minus = marks
+    # Leaves of equal value, or means that differ by rounding only: the parent's hessian is the same.
+    same = np.abs(whole[0] - whole[1]) <= SLACK * np.abs(whole[0])
+    told = same | ((plus != minus) & (np.maximum(plus, minus) >= 4))
+    first, second = (np.where(told, np.where(plus > minus, sums[0][i], sums[1][i]), np.nan) for i in (0, 1))
+    return first, second
+
+
+def _plausible(nodes: _Nodes, factor: float, exponential: bool, leaf: Ints, total: Floats) -> Ints:
+    """Tell whether a leaf's negative gradients may add up to `total`: 0 no, 1 yes, 2 yes and of one sign.
+
+    The hessian h of a row is |r| for the exponential loss and |r| - r^2 for log_loss, r its negative
+    gradient. So the sum of the h, which the leaf value tells, gives sum |r|, which lies between |sum r| and
+    sqrt(n sum r^2). Where it meets |sum r| to the last digits all rows of the leaf are of one class: no
+    coincidence does that.
+    """
+    n = nodes.weight[leaf]
+    squares = n * nodes.impurity[leaf] + total**2 / n
+    with np.errstate(divide="ignore", invalid="ignore"):
+        hessian = factor * total / nodes.value[leaf, 0, 0]
+        absolute = hessian if exponential else hessian + squares
+        fits = (
+            (hessian > 0)
+            & (absolute >= np.abs(total) - SLACK * n)
+            & (absolute <= np.sqrt(n * squares) + SLACK * n)
+        )
+        one_sign = np.abs(absolute - np.abs(total)) <= 1e-12 * absolute
+    return np.where(fits, np.where(one_sign, 2, 1), 0)
+
+
+def _boosted_exactness(model: Any, known: Bools) -> str:
+    if not known.all():
+        return f"{int((~known).sum())} trees do not tell the hessians of their leaves."
+    if model.loss in NEWTON:
+        return f"scikit-learn's gain is the variance of the gradients, not the Newton gain of {model.loss}."
+    if model.loss != "squared_error":
+        return f"{model.loss} renews the leaves after the splits were chosen; the gain is not about them."
+    if model.subsample < 1:
+        return "subsample < 1: the gain is about the sampled rows of each tree, not about all training rows."
+    if model.n_iter_no_change is not None:
+        return "Early stopping held out rows: equality holds on the rows the trees were grown on."
+    return "exact"

@@ -1,0 +1,180 @@
+"""The parts of an XGBoost document (.json, .ubj, `save_raw`), checked; versions 1.7 to 3.4."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treeinner.errors import ModelError, UnsupportedModelError
+from treeinner.readers._xgboost_trees import Trees, array, read_trees
+
+__all__ = ["Parts", "best_iteration", "linear_model", "member", "read_parts"]
+
+FloatArray = NDArray[np.float64]
+LongArray = NDArray[np.int64]
+
+LOGIT = ("binary:logistic", "reg:logistic")
+LOG = ("count:poisson", "reg:gamma", "reg:tweedie", "survival:cox", "survival:aft")
+MAX_FEATURES = 2**27  # a damaged number must not become a huge allocation
+MAX_OUTPUTS = 2**20
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """What a document says about its model as a whole, and its trees."""
+
+    trees: Trees
+    tree_output: LongArray  # (n_trees,)
+    tree_round: LongArray  # (n_trees,)
+    weight_drop: FloatArray  # (n_trees,)  DART weights; 1 without DART
+    n_parallel: int
+    n_features: int
+    base_score: FloatArray  # (n_outputs,)  on the margin scale
+    objective: str
+    objective_params: dict[str, Any]
+    version: tuple[int, ...]  # of the XGBoost that wrote the document
+    learner: Mapping[str, Any]
+    model: Mapping[str, Any]
+
+
+def read_parts(document: Mapping[str, Any]) -> Parts:
+    """Find the parts where the document's version keeps them."""
+    learner = _checked_learner(document)
+    sizes = member(learner, "learner_model_param", dict)
+    model, drop = _booster_model(member(learner, "gradient_booster", dict))
+    objective = str(member(member(learner, "objective", dict), "name", str))
+    n_outputs = max(1, _whole(sizes, "num_class", 0), _whole(sizes, "num_target", 1))
+    n_features = _whole(sizes, "num_feature")
+    if not (0 <= n_features <= MAX_FEATURES and n_outputs <= MAX_OUTPUTS):
+        raise ModelError(f"The XGBoost model is damaged: {n_features} features, {n_outputs} outputs.")
+    trees = read_trees(member(model, "trees", list), n_features)
+    n_parallel = max(1, _whole(member(model, "gbtree_model_param", dict), "num_parallel_tree", 1))
+    output = array(member(model, "tree_info", (list, np.ndarray)), np.int64, "tree_info")
+    weight_drop = np.ones(trees.n_trees)
+    if drop is not None:  # float32 numbers; JSON writes them with as few digits as tell them apart
+        weight_drop = array(drop, np.float32, "weight_drop").astype(np.float64)
+    fits = len(output) == len(weight_drop) == trees.n_trees and n_parallel <= max(1, trees.n_trees)
+    if not fits or not np.all(np.isfinite(weight_drop)):
+        raise ModelError("The XGBoost model is damaged: tree_info or weight_drop does not fit its trees.")
+    trees_per_round = n_parallel * (n_outputs if trees.value.shape[1] == 1 else 1)
+    return Parts(
+        trees=trees,
+        tree_output=output,
+        tree_round=_rounds(model, trees.n_trees, trees_per_round),
+        weight_drop=weight_drop,
+        n_parallel=n_parallel,
+        n_features=n_features,
+        base_score=_base_margin(sizes, objective, n_outputs),
+        objective=objective,
+        objective_params=_objective_params(learner["objective"]),
+        version=tuple(int(v) for v in array(document.get("version", [0]), np.int64, "version")),
+        learner=learner,
+        model=model,
+    )
+
+
+def linear_model() -> UnsupportedModelError:
+    """Say why a linear booster is refused."""
+    return UnsupportedModelError(
+        "XGBoost booster='gblinear' is a linear model without trees; its coefficients are its attributions."
+    )
+
+
+def best_iteration(learner: Mapping[str, Any]) -> int | None:
+    """Round at which early stopping found the best score."""
+    attributes = learner.get("attributes")
+    if not isinstance(attributes, dict) or "best_iteration" not in attributes:
+        return None
+    return _whole(attributes, "best_iteration")
+
+
+def member(parent: Mapping[str, Any], name: str, kind: type | tuple[type, ...]) -> Any:
+    """Look up a member of an object, and check its type."""
+    found = parent.get(name)
+    if not isinstance(found, kind):
+        raise ModelError(
+            f"This is not a complete XGBoost model: {name} is {'damaged' if name in parent else 'missing'}."
+        )
+    return found
+
+
+def _whole(parent: Mapping[str, Any], name: str, default: int | None = None) -> int:
+    try:
+        return int(parent[name] if default is None else parent.get(name, default))
+    except (KeyError, TypeError, ValueError, OverflowError):
+        raise ModelError(
+            f"This is not a complete XGBoost model: {name} is missing or no whole number."
+        ) from None
+
+
+def _checked_learner(document: Mapping[str, Any]) -> dict[str, Any]:
+    learner: dict[str, Any] = member(document, "learner", dict)
+    booster = member(learner, "gradient_booster", dict)
+    if booster.get("name") == "gblinear":
+        raise linear_model()
+    if "generic_param" in learner or "learner_train_param" in learner:
+        raise ModelError(
+            "This is an XGBoost configuration (save_config), not a model; pass what save_model wrote."
+        )
+    if booster.get("name") not in ("gbtree", "dart"):
+        raise UnsupportedModelError(f"XGBoost booster={booster.get('name')!r}; gbtree and dart can be read.")
+    return learner
+
+
+def _booster_model(booster: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
+    """Find the `model` object, and the DART weights or None; 3.4 moved both."""
+    if booster["name"] == "dart":
+        model = member(member(booster, "gbtree", dict), "model", dict)
+        return model, member(booster, "weight_drop", (list, np.ndarray))
+    model = member(booster, "model", dict)
+    return model, model.get("weight_drop")
+
+
+def _rounds(model: Mapping[str, Any], n_trees: int, trees_per_round: int) -> NDArray[np.int64]:
+    """Boosting round of each tree."""
+    if "iteration_indptr" not in model:  # before 2.0
+        return np.arange(n_trees) // trees_per_round
+    ends = array(model["iteration_indptr"], np.int64, "iteration_indptr")
+    if len(ends) == 0 or ends[0] != 0 or ends[-1] != n_trees or np.any(np.diff(ends) < 0):
+        raise ModelError("The XGBoost model is damaged: iteration_indptr does not cut its trees into rounds.")
+    counts = np.diff(ends)
+    counts = counts[counts > 0]
+    return np.repeat(np.arange(len(counts)), counts)
+
+
+def _numbers(text: Any) -> Any:
+    """XGBoost writes every parameter as text: "0.5", "[1E-1,5E-1]", "reg:gamma"."""
+    try:
+        return [float(part) for part in text.strip("[]").split(",")] if text.startswith("[") else float(text)
+    except (AttributeError, ValueError):
+        return text
+
+
+def _base_margin(sizes: Mapping[str, Any], objective: str, n_outputs: int) -> NDArray[np.float64]:
+    """Put the base score on the margin scale: (n_outputs,)."""
+    stored = _numbers(member(sizes, "base_score", str))
+    score = np.atleast_1d(array(stored if isinstance(stored, list) else [stored], np.float64, "base_score"))
+    if len(score) not in (1, n_outputs):
+        raise ModelError(f"The XGBoost model is damaged: {len(score)} base scores for {n_outputs} outputs.")
+    # The score is stored as a prediction; attributions live on the margin.
+    with np.errstate(all="ignore"):
+        if objective in LOGIT:
+            score = np.log(score) - np.log1p(-score)
+        elif objective in LOG:
+            score = np.log(score)
+    return np.broadcast_to(score, (n_outputs,)).copy()
+
+
+def _objective_params(objective: Mapping[str, Any]) -> dict[str, Any]:
+    """Collect the numbers of the loss, in whichever *_param object its version keeps them."""
+    found: dict[str, Any] = {}
+    for group in objective.values():
+        if isinstance(group, dict):
+            found.update({str(name): _numbers(text) for name, text in group.items()})
+    if "num_class" in found:
+        found["num_class"] = _whole(found, "num_class")
+    return found

@@ -1,0 +1,232 @@
+"""The two equations that every split of an XGBoost tree obeys, and their least-squares fit.
+
+With w the stored weight of an inner node, and value / rate at a leaf, a split t with children L, R has
+
+    gain:     (H_L + lam) w_L² + (H_R + lam) w_R² - (H_t + lam) w_t² = loss_change
+    balance:  sum over L, R of (H_c + lam) w_c + alpha sign(w_c)     = (H_t + lam) w_t + alpha sign(w_t)
+
+Residuals are counted in units of what rounding to float32 alone would leave: about 1 where the laws hold.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treeinner.readers._xgboost_trees import Trees
+
+__all__ = ["Fit", "Splits", "descend", "fit_splits", "read_splits", "residuals", "start_x"]
+
+FloatArray = NDArray[np.float64]
+LongArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+
+ROUNDING = 6e-8  # half a unit in the last place of a float32, relative
+TINY_ALPHA = 1e-20  # as good as 0, but already without the balance of weights that alpha may hold at zero
+
+
+@dataclass(frozen=True, eq=False)
+class Splits:
+    """One entry per split; the axis of three is parent, left, right."""
+
+    tree: LongArray  # (n,)
+    hessian: FloatArray  # (n, 3)  per output
+    weight: FloatArray  # (n, 3, width)  at a leaf: its value
+    leaf: BoolArray  # (n, 3)
+    gain: FloatArray  # (n,)
+
+    def take(self, chosen: BoolArray) -> Splits:
+        return Splits(
+            self.tree[chosen], self.hessian[chosen], self.weight[chosen], self.leaf[chosen], self.gain[chosen]
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    lam: float
+    alpha: float
+    log_x: FloatArray  # (n_groups,)  logarithm of 1 / rate
+    rms: float
+    sd_lam: float
+    sd_alpha: float
+    sd_log_x: FloatArray  # (n_groups,)
+    spare: int  # equations minus unknowns
+
+
+def read_splits(trees: Trees, leaf_value: FloatArray) -> Splits:
+    parent = np.flatnonzero(~trees.leaf)
+    nodes = np.stack([parent, trees.left[parent], trees.right[parent]], axis=1)
+    found = Splits(
+        tree=trees.tree[parent],
+        hessian=trees.hessian[nodes] / trees.value.shape[1],  # vector leaves store the sum over outputs
+        weight=np.where(trees.leaf[:, None], leaf_value, trees.weight)[nodes],
+        leaf=trees.leaf[nodes],
+        gain=trees.gain[parent],
+    )
+    return found.take(np.isfinite(found.gain) & np.all(np.isfinite(found.hessian), axis=1))
+
+
+def residuals(
+    s: Splits, lam: float, alpha: float, x: FloatArray, *, with_balance: bool = True
+) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    """Residuals and their derivatives by lam, alpha and log x, in units of rounding: (n, 1 + width) each."""
+    w = np.where(s.leaf[:, :, None], s.weight * x[:, None, None], s.weight)
+    side = np.array([-1.0, 1.0, 1.0])
+    damped = s.hessian + lam
+    square = (w**2).sum(axis=2)
+    energy, force, sign = damped * square, damped[:, :, None] * w, np.sign(w)
+    # XGBoost takes alpha off a gradient that it holds in float32: the rounding is that of the larger number
+    blur = energy + 2 * alpha * np.sqrt(square)
+    unit = [(blur.sum(axis=1) + np.abs(s.gain))[:, None], (np.abs(force) + alpha).sum(axis=1)]
+    unit_all = ROUNDING * np.concatenate(unit, axis=1) + 1e-30
+    # alpha holds a weight at zero for a whole range of gradients: no balance there
+    kept = np.ones_like(unit_all)
+    if alpha > 0:
+        kept[:, 1:] = np.all(w != 0, axis=1)
+    if not with_balance:
+        kept[:, 1:] = 0.0
+
+    def both(gain: FloatArray, balance: FloatArray) -> FloatArray:
+        return np.concatenate([gain[:, None], balance], axis=1) * kept / unit_all
+
+    def balance(term: FloatArray) -> FloatArray:
+        return np.asarray(np.einsum("c,ncw->nw", side, term))
+
+    moves = s.leaf * side
+    return (
+        both(energy @ side - s.gain, balance(force + alpha * sign)),
+        both(square @ side, balance(w)),
+        both(np.zeros(len(s.gain)), balance(sign)),
+        both(2 * (energy * moves).sum(axis=1), np.einsum("nc,ncw->nw", moves, force)),
+    )
+
+
+def start_x(s: Splits, lam: float, group: LongArray, n_groups: int) -> FloatArray:
+    """Find log x of each group by the gain equation alone, in which x² is linear: (n_groups,)."""
+    energy = (s.hessian + lam) * (s.weight**2).sum(axis=2)
+    scaled = np.bincount(group, (energy * s.leaf).sum(axis=1), n_groups)
+    fixed = np.where(s.leaf, 0.0, energy) @ np.array([1.0, -1.0, -1.0])
+    square = np.bincount(group, s.gain + fixed, n_groups) / np.maximum(scaled, 1e-300)
+    return np.asarray(0.5 * np.log(np.clip(square, 1e-8, 1e16)))
+
+
+def _start_lam(s: Splits) -> list[float]:
+    """Values of lam to start from; splits with two inner children give it without the rate."""
+    starts = [1.0, 0.0, 10.0]
+    inner = ~s.leaf[:, 1] & ~s.leaf[:, 2]
+    if inner.any():
+        side = np.array([-1.0, 1.0, 1.0])
+        square = (s.weight[inner] ** 2).sum(axis=2)
+        energy = s.hessian[inner] * square
+        slope, rest = square @ side, s.gain[inner] - energy @ side
+        unit = energy.sum(axis=1) + 1e-30
+        lam = float(np.sum(slope * rest / unit**2) / max(float(np.sum((slope / unit) ** 2)), 1e-300))
+        if np.isfinite(lam):
+            starts.insert(0, max(lam, 0.0))
+    return starts
+
+
+def fit_splits(
+    s: Splits,
+    group: LongArray,
+    n_groups: int,
+    *,
+    lam: float | None = None,
+    alpha: float | None = None,
+    log_x: FloatArray | None = None,
+) -> Fit:
+    """Best of the Gauss-Newton descents from each start; what is not None is held fixed."""
+    best: Fit | None = None
+    for start in [lam] if lam is not None else _start_lam(s):
+        first_x = start_x(s, start, group, n_groups) if log_x is None else log_x
+        point = (start, alpha if alpha is not None else TINY_ALPHA, first_x)
+        free = (lam is None, alpha is None, log_x is None)
+        if alpha is None:
+            # the gain equation is free of alpha, and the balance is linear in it: a start close to the answer
+            plain = descend(s, group, point, (free[0], False, free[2]), with_balance=False)
+            residual, _, by_alpha, _ = residuals(s, plain.lam, TINY_ALPHA, np.exp(plain.log_x)[group])
+            guess = -float(np.sum(residual * by_alpha)) / max(float(np.sum(by_alpha**2)), 1e-300)
+            point = (plain.lam, max(guess, TINY_ALPHA), plain.log_x)
+        tried = descend(s, group, point, free)
+        if best is None or tried.rms < best.rms:
+            best = tried
+        if best.rms < 2.0:
+            break
+    assert best is not None
+    return best
+
+
+def descend(
+    s: Splits,
+    group: LongArray,
+    point: tuple[float, float, FloatArray],
+    free: tuple[bool, bool, bool],
+    *,
+    with_balance: bool = True,
+) -> Fit:
+    """Gauss-Newton; the rates of the groups are eliminated, so that a step costs one pass over the splits."""
+    lam, alpha, log_x = point
+    n_groups, shared = len(log_x), np.array(free[:2])
+    residual, by_lam, by_alpha, by_x = residuals(
+        s, lam, alpha, np.exp(log_x)[group], with_balance=with_balance
+    )
+    cost = float(np.sum(residual**2))
+    for _ in range(30):
+        by_shared = np.stack([by_lam, by_alpha])[shared]
+        step, step_x, _ = _newton_step(residual, by_shared, by_x * free[2], group, n_groups)
+        full = np.zeros(2)
+        full[shared] = step
+        scale, moved = 1.0, False
+        while scale > 1e-3 and not moved:
+            new = (
+                max(lam + scale * full[0], 0.0) if free[0] else lam,
+                max(alpha + scale * full[1], TINY_ALPHA) if free[1] else alpha,
+                log_x + np.clip(scale * step_x, -1.0, 1.0),
+            )
+            tried = residuals(s, new[0], new[1], np.exp(new[2])[group], with_balance=with_balance)
+            new_cost = float(np.sum(tried[0] ** 2))
+            moved = new_cost < cost
+            scale /= 4
+        if not moved:
+            break
+        # far from any solution there is no point in polishing
+        hopeless = new_cost > 1e6 * residual.size
+        done = cost - new_cost < (1e-2 if hopeless else 1e-9) * cost
+        (lam, alpha, log_x), (residual, by_lam, by_alpha, by_x), cost = new, tried, new_cost
+        if done:
+            break
+    by_shared = np.stack([by_lam, by_alpha])[shared]
+    _, _, (sd_shared, sd_x) = _newton_step(residual, by_shared, by_x * free[2], group, n_groups)
+    unknowns = int(shared.sum()) + (n_groups if free[2] else 0)
+    used = int(np.count_nonzero(by_lam) + np.count_nonzero((by_lam == 0) & (by_x != 0)))
+    rms = float(np.sqrt(cost / max(used, 1))) if np.isfinite(cost) else np.inf
+    sd_lam = float(sd_shared[0]) if free[0] else 0.0
+    sd_alpha = 1 / max(float(np.sqrt(np.sum(by_alpha**2))), 1e-30)
+    return Fit(lam, alpha, log_x, rms, sd_lam, sd_alpha, sd_x, used - unknowns)
+
+
+def _newton_step(
+    f: FloatArray, by_shared: FloatArray, by_x: FloatArray, group: LongArray, n_groups: int
+) -> tuple[FloatArray, FloatArray, tuple[FloatArray, FloatArray]]:
+    """Find the steps of the shared unknowns and of each group's, and the errors both have from rounding."""
+    p = len(by_shared)
+
+    def grouped(term: FloatArray) -> FloatArray:
+        return np.asarray(np.bincount(group, term.sum(axis=1), n_groups), dtype=np.float64)
+
+    curve = grouped(by_x**2)
+    inverse = np.where(curve > 0, 1 / np.where(curve > 0, curve, 1.0), 0.0)
+    mixed = np.stack([grouped(j * by_x) for j in by_shared]) if p else np.zeros((0, n_groups))
+    slope_x = grouped(f * by_x)
+    square = np.einsum("anw,bnw->ab", by_shared, by_shared) - (mixed * inverse) @ mixed.T
+    slope = np.einsum("anw,nw->a", by_shared, f) - mixed @ (inverse * slope_x)
+    if not (np.all(np.isfinite(square)) and np.all(np.isfinite(slope))):
+        return np.zeros(p), np.zeros(n_groups), (np.full(p, np.inf), np.full(n_groups, np.inf))
+    back = np.linalg.pinv(square, rcond=1e-14, hermitian=True) if p else np.zeros((0, 0))
+    step = -back @ slope
+    step_x = -inverse * (slope_x + mixed.T @ step)
+    spread = np.einsum("ag,ab,bg->g", mixed * inverse, back, mixed * inverse) if p else 0.0
+    sd_shared = np.where(np.diag(square) > 0, np.sqrt(np.maximum(np.diag(back), 0)), np.inf)
+    return step, step_x, (sd_shared, np.where(curve > 0, np.sqrt(inverse + spread), np.inf))

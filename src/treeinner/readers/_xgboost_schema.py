@@ -1,0 +1,86 @@
+"""What a table must look like for an XGBoost model: names, types, categories of data frame columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treeinner.errors import ModelError
+from treeinner.readers._xgboost_trees import array
+from treeinner.tables import Level, Schema
+
+__all__ = ["read_schema"]
+
+
+def read_schema(
+    learner: Mapping[str, Any],
+    model: Mapping[str, Any],
+    n_features: int,
+    split_as_category: NDArray[np.int64],
+    missing: float,
+) -> Schema:
+    """Collect names, types and levels of the columns."""
+    names, types = _texts(learner, "feature_names", n_features), _texts(learner, "feature_types", n_features)
+    categorical = np.array([kind == "c" for kind in types]) if types else np.zeros(n_features, bool)
+    categorical[split_as_category] = True
+    levels = _levels(model.get("cats"), n_features)
+    return Schema(
+        n_columns=n_features,
+        names=tuple(names) or None,
+        categorical=tuple(bool(c) for c in categorical) if categorical.any() else None,
+        levels=levels,
+        # XGBoost >= 3.3 refuses a level that training did not see; 3.1 and 3.2 take a neighbour's by mistake
+        unseen="error" if levels is not None else "other",
+        absent="missing",
+        missing=missing,
+    )
+
+
+def _texts(learner: Mapping[str, Any], name: str, n_features: int) -> list[str]:
+    """One text per feature, or none at all."""
+    found = learner.get(name)
+    texts = [str(text) for text in found] if isinstance(found, list) else []
+    if len(texts) not in (0, n_features):
+        raise ModelError(f"The XGBoost model is damaged: {len(texts)} {name} for {n_features} features.")
+    return texts
+
+
+def _levels(cats: Any, n_features: int) -> tuple[tuple[Level, ...] | None, ...] | None:
+    """Training categories of data frame columns (3.1 and later)."""
+    encodings = cats.get("enc") if isinstance(cats, dict) else None
+    if not isinstance(encodings, list) or not encodings:
+        return None
+    if len(encodings) != n_features or not all(
+        isinstance(one, dict) and "values" in one for one in encodings
+    ):
+        raise ModelError("The XGBoost model is damaged: cats does not describe every feature.")
+    levels = tuple(_column_levels(one) for one in encodings)
+    return levels if any(column is not None for column in levels) else None
+
+
+def _column_levels(encoding: Mapping[str, Any]) -> tuple[Level, ...] | None:
+    if "offsets" not in encoding:
+        numbers = np.asarray(encoding["values"])
+        if numbers.ndim != 1 or numbers.dtype.kind not in "iuf":
+            raise ModelError("The XGBoost model is damaged: the categories of a feature are not numbers.")
+        return tuple(numbers.tolist())
+    cuts = array(encoding["offsets"], np.int64, "offsets")
+    text = array(encoding["values"], np.int64, "values")
+    fits = len(cuts) == 0 or (cuts[0] == 0 and cuts[-1] <= len(text) and np.all(np.diff(cuts) >= 0))
+    if not fits or np.any((text < -128) | (text > 255)):
+        raise ModelError("The XGBoost model is damaged: the categories of a feature do not fit.")
+    raw = (text % 256).astype(np.uint8).tobytes()
+    parts = [raw[a:b] for a, b in pairwise(cuts.tolist())]
+    return tuple(_level(part, number) for number, part in enumerate(parts)) or None
+
+
+def _level(raw: bytes, number: int) -> str:
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        # 3.1 and 3.2 cut levels with letters outside ASCII; such a level matches none, and is refused
+        return f"{raw.decode(errors='backslashreplace')} (category {number}, damaged by XGBoost)"

@@ -1,0 +1,352 @@
+"""CatBoost models -> Ensemble, by way of the library's JSON format."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treeinner.ensemble import Ensemble
+from treeinner.errors import MissingDependencyError, ModelError, TreeInnerError, UnsupportedModelError
+from treeinner.readers import _catboost_ctr as ctr
+from treeinner.readers._catboost_trees import (
+    Features,
+    LeafOrder,
+    Trees,
+    node_values,
+    other_trees,
+    read_features,
+    refuse_features,
+    symmetric_trees,
+)
+from treeinner.tables import Schema, Table
+
+__all__ = ["make_table", "read", "read_path"]
+
+RANKING = ("Group", "LambdaMart", "Pair", "Query", "Stochastic", "YetiRank")
+UNIT_HESSIAN = {"RMSE", "MultiRMSE"}  # losses whose Newton step divides by the sum of weights
+
+
+# -- what the package calls ---------------------------------------------------------------------------------
+def read(
+    model: Any,
+    *,
+    learning_rate: float | None = None,
+    reg_lambda: float | None = None,
+    reg_alpha: float | None = None,
+    iteration_range: tuple[int, int] | None = None,
+) -> Ensemble:
+    """Read a fitted CatBoost, CatBoostRegressor, CatBoostClassifier or CatBoostRanker.
+
+    Parameters
+    ----------
+    learning_rate : float, optional
+        Overrides the stored one.
+    reg_lambda : float, optional
+        The l2 term as it enters a leaf: `l2_leaf_reg` times the mean weight of the training rows. Needed if
+        rows were weighted, for CatBoost stores neither the weights nor their number. Leaf weights that are
+        whole numbers, without class weights, are taken for unweighted rows.
+    reg_alpha : float, optional
+        CatBoost has no l1 term; only None and 0 are accepted.
+    iteration_range : (start, stop), optional
+        Trees to keep; None: all of them, as `predict` uses.
+    """
+    if not any(base.__module__.split(".")[0] == "catboost" for base in type(model).__mro__):
+        raise UnsupportedModelError(
+            f"A {type(model).__name__} is not a CatBoost model; pass a fitted CatBoost object."
+        )
+    given = _Given(learning_rate, reg_lambda, reg_alpha, iteration_range)
+    return _read_document(_to_json(model), lambda tree: ctr.leaf_order(model, tree), given)
+
+
+def read_path(
+    path: str | Path,
+    *,
+    learning_rate: float | None = None,
+    reg_lambda: float | None = None,
+    reg_alpha: float | None = None,
+    iteration_range: tuple[int, int] | None = None,
+) -> Ensemble:
+    """Read a file written by `save_model`: format="json" needs no CatBoost, format="cbm" does.
+
+    Leaves of non-symmetric trees are numbered as in the trained object; CatBoost itself renumbers them when
+    it loads JSON.
+    """
+    path = Path(path)
+    given = _Given(learning_rate, reg_lambda, reg_alpha, iteration_range)
+    if not _is_json(path):
+        model = _load(path, "cbm")
+        return _read_document(_to_json(model), lambda tree: ctr.leaf_order(model, tree), given)
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ModelError(f"{path} is not a whole JSON file ({error}); save the model again.") from error
+    return _read_document(document, lambda tree: None, given)
+
+
+def make_table(model: Any, X: Any, ensemble: Ensemble) -> Table | None:
+    """X as the columns of an ensemble with categorical features; None if the ensemble takes X itself.
+
+    `model` is the object, or the path of the file, that the ensemble was read from; X is whatever its
+    predict() takes.
+    """
+    if not ensemble.schema.external:
+        return None
+    if isinstance(model, str | Path):
+        model = _load(Path(model), "json" if _is_json(Path(model)) else "cbm")
+    return ctr.leaf_table(model, X, ensemble)
+
+
+# -- the library's files ------------------------------------------------------------------------------------
+def _is_json(path: Path) -> bool:
+    with path.open("rb") as file:
+        start = file.read(64).lstrip()
+    return path.suffix == ".json" or start.startswith(b"{")
+
+
+def _load(path: Path, format: str) -> Any:
+    try:
+        import catboost
+    except ImportError as error:
+        raise MissingDependencyError(
+            f"Reading {path} needs CatBoost: `pip install catboost`, or save the model with format='json'."
+        ) from error
+    try:
+        return catboost.CatBoost().load_model(str(path), format=format)
+    except catboost.CatBoostError as error:
+        raise ModelError(f"CatBoost cannot load {path}: {error}") from error
+
+
+def _to_json(model: Any) -> Any:
+    if not model.is_fitted():
+        raise ModelError(f"The {type(model).__name__} is not fitted; call fit() first.")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.json"
+        try:
+            model.save_model(str(path), format="json")
+        except Exception as error:
+            for kind in ("text", "embedding"):
+                if f"{kind} features" in str(error):
+                    raise refuse_features(kind) from error
+            raise
+        return json.loads(path.read_text(encoding="utf-8"))
+
+
+# -- the document -------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class _Given:
+    """What the user says; None: as the model says."""
+
+    learning_rate: float | None
+    reg_lambda: float | None
+    reg_alpha: float | None
+    iteration_range: tuple[int, int] | None
+
+
+def _read_document(document: Any, leaf_order: LeafOrder, given: _Given) -> Ensemble:
+    if given.reg_alpha:
+        raise ValueError(f"reg_alpha={given.reg_alpha} was given, but CatBoost has no l1 term; leave it out.")
+    try:
+        ensemble = _build(document, leaf_order, given)
+    except TreeInnerError:
+        raise
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
+        raise ModelError(
+            f"This is not a CatBoost model in JSON, or a damaged one ({type(error).__name__}: {error}); "
+            "save it again with save_model(path, format='json')."
+        ) from error
+    return ensemble if given.iteration_range is None else ensemble.slice_rounds(*given.iteration_range)
+
+
+def _build(document: Any, leaf_order: LeafOrder, given: _Given) -> Ensemble:
+    features = read_features(document["features_info"])
+    settings = _Settings.of(document.get("model_info") or {})
+    symmetric = "oblivious_trees" in document
+    if symmetric:
+        trees = symmetric_trees(document["oblivious_trees"], features)
+    else:
+        trees = other_trees(document["trees"], features, leaf_order)
+    columns = _columns(trees, features, symmetric)
+    # margin = scale * (sum of the trees) + bias
+    scale, bias = document["scale_and_bias"]
+    n_outputs = trees.value.shape[1]
+    value = trees.value * float(scale)
+    lam = _effective_lambda(settings, trees.weight, given.reg_lambda)
+    cover, node_value = node_values(trees, value, lam)
+    rate = (
+        settings.boosting.get("learning_rate", np.nan) if given.learning_rate is None else given.learning_rate
+    )
+    n_trees = len(trees.start) - 1
+    # The entry behind the last split serves the leaves, whose split is -1.
+    missing_left = np.array([*map(features.missing_left, trees.splits), True])
+    return Ensemble(
+        tree_start=trees.start,
+        tree_output=np.zeros(n_trees, np.int32),
+        tree_round=np.arange(n_trees, dtype=np.int32),
+        tree_weight=np.full(n_trees, float(scale)),
+        tree_rate=np.full(n_trees, float(rate)),
+        feature=columns.feature,
+        threshold=columns.threshold,
+        left=trees.left,
+        right=trees.right,
+        missing_left=missing_left[trees.split],
+        category_set=columns.category_set,
+        value=value,
+        node_value=node_value,
+        cover=cover,
+        gain=np.where(trees.split < 0, 0.0, np.nan),  # CatBoost stores no gain
+        leaf_id=trees.leaf_id,
+        set_start=np.arange(len(columns.set_codes) + 1),
+        set_codes=np.array(columns.set_codes, dtype=np.int32),
+        base_score=np.broadcast_to(np.asarray(bias, dtype=np.float64), (n_outputs,)),
+        library="catboost",
+        objective=settings.objective,
+        objective_params=settings.objective_params(),
+        params=settings.params(lam) | columns.params(features.names is not None),
+        right_if="greater",
+        float32_input=True,
+        output_names=settings.output_names(n_outputs),
+        needs=() if lam is not None else ("reg_lambda",),
+        exactness=settings.exactness(any(split.kind == 2 for split in trees.splits)),
+        **_names(features, columns),
+    )
+
+
+def _names(features: Features, columns: ctr.Columns) -> dict[str, Any]:
+    """Fields that say what columns a table has, and what features they stand for."""
+    external = columns.external
+    numbered = tuple(map(str, range(features.n_features)))  # CatBoost's own names for features without any
+    return {
+        "schema": Schema(
+            n_columns=columns.n_columns,
+            names=None if external else features.names,
+            categorical=columns.categorical,
+            external=external,
+        ),
+        "feature_names": features.names or (numbered if external else None),
+        "column_features": columns.column_features,
+    }
+
+
+def _columns(trees: Trees, features: Features, symmetric: bool) -> ctr.Columns:
+    if not features.categories:
+        return ctr.plain_columns(trees.splits, trees.split, features.n_features)
+    # Also if no split is on a category: a table of hashed strings is none of our business.
+    if symmetric:
+        return ctr.symmetric_columns(trees.splits, trees.split, trees.tree_splits)
+    return ctr.path_columns(trees.splits, trees.split, trees.right, trees.start)
+
+
+# -- how it was trained -------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class _Settings:
+    """Training parameters that the file keeps; empty for sums of models."""
+
+    loss: Mapping[str, Any]
+    boosting: Mapping[str, Any]
+    leaves: Mapping[str, Any]  # tree_learner_options
+    data: Mapping[str, Any]
+    classes: list[Any]
+    task: str
+
+    @classmethod
+    def of(cls, info: Mapping[str, Any]) -> _Settings:
+        params = info.get("params") or {}
+        loss = params.get("loss_function") or info.get("loss_function") or {}
+        return cls(
+            loss=loss if isinstance(loss, dict) else {"type": str(loss)},
+            boosting=params.get("boosting_options") or {},
+            leaves=params.get("tree_learner_options") or {},
+            data=params.get("data_processing_options") or {},
+            classes=list((info.get("class_params") or {}).get("class_names") or []),
+            task=str(params.get("task_type", "CPU")),
+        )
+
+    @property
+    def objective(self) -> str:
+        name = str(self.loss.get("type", ""))
+        return "" if name.startswith("PythonUserDefined") else name
+
+    def output_names(self, n_outputs: int) -> tuple[str, ...] | None:
+        named = self.objective.startswith("MultiClass") and len(self.classes) == n_outputs
+        return tuple(map(str, self.classes)) if named else None
+
+    @property
+    def class_weights(self) -> list[float]:
+        return [float(weight) for weight in self.data.get("class_weights") or []]
+
+    def objective_params(self) -> dict[str, Any]:
+        stored = (self.loss.get("params") or {}).items()
+        found = {name: _number(text) for name, text in stored if not name.startswith("__")}
+        if self.classes:
+            found["classes"] = self.classes
+        if any(weight != 1 for weight in self.class_weights):
+            found["class_weights"] = self.class_weights
+        if self.data.get("target_border") is not None:
+            found["target_border"] = float(self.data["target_border"])
+        return found
+
+    def params(self, lam: float | None) -> dict[str, Any]:
+        names = ("l2_leaf_reg", "leaf_estimation_method", "leaf_estimation_iterations", "grow_policy")
+        found = {name: self.leaves[name] for name in names if name in self.leaves}
+        return found | ({} if lam is None else {"reg_lambda": lam, "reg_alpha": 0.0})
+
+    def exactness(self, has_ctr: bool) -> str:
+        """Why the node values are not -rate * G / (H + lam) on the training rows; "exact" if they are."""
+        if not self.leaves:
+            return "The file does not say how the model was trained (a sum of models, for example)."
+        method, steps = (
+            self.leaves.get("leaf_estimation_method"),
+            self.leaves.get("leaf_estimation_iterations"),
+        )
+        reasons = []
+        if has_ctr:
+            reasons.append("training routes rows by ordered target statistics, prediction by the final ones")
+        if method not in ("Newton", "Gradient"):
+            reasons.append(f"leaves are estimated by the method {method}, not by a gradient step")
+        elif steps != 1:
+            reasons.append(f"a leaf is the sum of {steps} estimation steps (leaf_estimation_iterations)")
+        if method == "Newton" and self.objective not in UNIT_HESSIAN:
+            reasons.append(
+                "CatBoost stores no hessians, so inner nodes are computed with leaf weights in their place"
+            )
+        if self.objective.startswith(RANKING):
+            reasons.append("leaves of ranking losses have not been checked against their gradients")
+        if self.boosting.get("model_shrink_rate"):
+            reasons.append("model_shrink_rate scaled down earlier trees after they were fitted")
+        if self.boosting.get("langevin") or self.boosting.get("posterior_sampling"):
+            reasons.append("Langevin boosting adds noise to the gradients")
+        if self.leaves.get("monotone_constraints"):
+            reasons.append("monotone constraints change leaves after their estimation")
+        if self.task != "CPU":
+            reasons.append("the model was trained on a GPU, where the leaf formula has not been checked")
+        return "exact" if not reasons else f"Node values are approximate: {'; '.join(reasons)}."
+
+
+def _number(text: Any) -> Any:
+    """Turn a stored loss parameter into a number, or a list of numbers, if it is one."""
+    try:
+        numbers = [float(part) for part in str(text).split(",")]
+    except ValueError:
+        return text
+    return numbers[0] if len(numbers) == 1 else numbers
+
+
+def _effective_lambda(
+    settings: _Settings, weight: NDArray[np.float64], reg_lambda: float | None
+) -> float | None:
+    """Return the l2 term of a leaf, l2_leaf_reg times the mean weight of rows; None if it is not known."""
+    if reg_lambda is not None:
+        return float(reg_lambda)
+    l2 = settings.leaves.get("l2_leaf_reg")
+    if l2 is None:
+        return None
+    weighted = any(w != 1 for w in settings.class_weights) or not np.array_equal(weight, np.round(weight))
+    # CatBoost stores 1e-20 for l2_leaf_reg=0; no mean weight makes that matter.
+    return None if weighted and l2 > 1e-12 else float(l2)

@@ -1,0 +1,281 @@
+"""XGBoost models, live or from a file, as an Ensemble. Files are parsed without importing xgboost.
+
+Everything goes through one document: `save_raw("ubj")` of a live booster, a .ubj or a .json file.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from treeinner.ensemble import Ensemble
+from treeinner.errors import ModelError, UnsupportedModelError
+from treeinner.readers import _ubjson
+from treeinner.readers._xgboost_document import Parts, best_iteration, linear_model, member, read_parts
+from treeinner.readers._xgboost_schema import read_schema
+from treeinner.readers._xgboost_values import Given, NodeValues, find_node_values
+
+__all__ = ["is_xgboost", "read", "read_document", "read_path"]
+
+FOREIGN = {  # how files begin that are often taken for XGBoost models
+    b"binf": "XGBoost's old binary format; load it with XGBoost < 3.1 and save it as .ubj or .json",
+    b"bs64": "XGBoost's old binary format; load it with XGBoost < 3.1 and save it as .ubj or .json",
+    b"tree\n": "a LightGBM model; read it as one",
+    b"CBM1": "a CatBoost model; read it as one",
+    b"\x80": "a pickle; files are parsed here, never unpickled: load it yourself and pass the object",
+    b"PK": "a zip archive, not a model file",
+}
+
+
+def is_xgboost(model: Any) -> bool:
+    """Is this a Booster, a scikit-learn wrapper of one, or a subclass of either? xgboost is not imported."""
+    return _kind(model) is not None
+
+
+def read(
+    model: Any,
+    *,
+    learning_rate: float | Sequence[float] | None = None,
+    reg_lambda: float | None = None,
+    reg_alpha: float | None = None,
+    iteration_range: tuple[int, int] | None = None,
+) -> Ensemble:
+    """Read a Booster or a scikit-learn wrapper.
+
+    Parameters
+    ----------
+    learning_rate, reg_lambda, reg_alpha : float, optional
+        Override what the trees or the configuration say; `learning_rate` may be one number per round.
+    iteration_range : (start, stop), optional
+        Boosting rounds to keep. None: those that the object's own `predict` uses.
+    """
+    kind = _kind(model)
+    if kind is None:
+        raise UnsupportedModelError(
+            f"{type(model).__module__}.{type(model).__name__} is no XGBoost Booster or scikit-learn wrapper; "
+            "pass one of these, or for a Spark or Dask model its booster (`model.get_booster()`, "
+            "`output['booster']`)."
+        )
+    booster = _fitted_booster(model) if kind == "wrapper" else model
+    config = json.loads(booster.save_config())
+    if config.get("learner", {}).get("gradient_booster", {}).get("name") == "gblinear":
+        raise linear_model()
+    document = _ubjson.parse(bytes(booster.save_raw(raw_format="ubj")))
+    wrapper = model if kind == "wrapper" else None
+    if wrapper is not None and iteration_range is None:
+        best = best_iteration(member(document, "learner", dict))
+        iteration_range = (0, best + 1) if best is not None else None
+    given = Given(learning_rate, reg_lambda, reg_alpha, _tree_params(config))
+    missing = getattr(wrapper, "missing", None)
+    return _build(
+        document,
+        given,
+        iteration_range,
+        missing=float("nan") if missing is None else float(missing),
+        classes=_classes(wrapper),
+    )
+
+
+def read_document(
+    document: Mapping[str, Any],
+    *,
+    learning_rate: float | Sequence[float] | None = None,
+    reg_lambda: float | None = None,
+    reg_alpha: float | None = None,
+    iteration_range: tuple[int, int] | None = None,
+) -> Ensemble:
+    """Read a parsed .json or .ubj document; the parameters are those of `read`."""
+    config = None
+    if "Model" in document and "Config" in document:  # what pickles hold
+        config = _tree_params(member(document, "Config", dict))
+        document = member(document, "Model", dict)
+    return _build(document, Given(learning_rate, reg_lambda, reg_alpha, config), iteration_range)
+
+
+def read_path(
+    path: str | Path,
+    *,
+    learning_rate: float | Sequence[float] | None = None,
+    reg_lambda: float | None = None,
+    reg_alpha: float | None = None,
+    iteration_range: tuple[int, int] | None = None,
+) -> Ensemble:
+    """Read a file written by `save_model`, whatever its suffix; the parameters are those of `read`."""
+    return read_document(
+        _parse(Path(path).read_bytes(), str(path)),
+        learning_rate=learning_rate,
+        reg_lambda=reg_lambda,
+        reg_alpha=reg_alpha,
+        iteration_range=iteration_range,
+    )
+
+
+# -- objects and files --------------------------------------------------------------------------------
+def _kind(model: Any) -> str | None:
+    for cls in type(model).__mro__:
+        if cls.__module__.split(".")[0] == "xgboost":
+            if cls.__name__ == "Booster":
+                return "booster"
+            if cls.__name__ == "XGBModel":
+                return "wrapper"
+    return None
+
+
+def _fitted_booster(model: Any) -> Any:
+    try:
+        return model.get_booster()
+    except Exception as error:
+        # NotFittedError lives in scikit-learn, which need not be there
+        if type(error).__name__ != "NotFittedError":
+            raise
+        raise ModelError(f"This {type(model).__name__} is not fitted; call fit first.") from None
+
+
+def _classes(wrapper: Any) -> list[Any] | None:
+    """Class labels of a classifier."""
+    try:
+        return None if wrapper is None else list(np.asarray(wrapper.classes_).tolist())
+    except AttributeError:
+        return None
+
+
+def _tree_params(config: Any) -> Mapping[str, Any] | None:
+    """Find tree_train_param (train_param before 2.0) in a configuration, wherever its version keeps it."""
+    if not isinstance(config, dict):
+        return None
+    for name in ("tree_train_param", "train_param"):
+        found = config.get(name)
+        if isinstance(found, dict) and "learning_rate" in found:
+            return found
+    for inner in config.values():
+        parts = inner if isinstance(inner, list) else [inner]
+        for part in parts:
+            found = _tree_params(part)
+            if found is not None:
+                return found
+    return None
+
+
+def _parse(data: bytes, name: str) -> dict[str, Any]:
+    for start, what in FOREIGN.items():
+        if data.startswith(start):
+            raise UnsupportedModelError(f"{name} is {what}.")
+    text = data[:64].lstrip(b"\xef\xbb\xbf \t\r\n")  # JSON may have a byte order mark or blanks in front
+    if text[:1] != b"{":
+        dump = text[:1] == b"["
+        hint = (
+            "a text dump (get_dump), which lacks the values of inner nodes"
+            if dump
+            else "not an XGBoost model"
+        )
+        raise ModelError(
+            f"{name} is {hint}; pass a file written by save_model('model.ubj') or ('model.json')."
+        )
+    if data[:1] == b"{" and data[1:2] in (b"i", b"U", b"I", b"l", b"L"):  # a length, where JSON has a quote
+        return _ubjson.parse(data)
+    try:
+        document = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise ModelError(f"{name} is damaged, or not JSON: {error}.") from None
+    assert isinstance(document, dict)
+    return document
+
+
+def _build(
+    document: Mapping[str, Any],
+    given: Given,
+    iteration_range: tuple[int, int] | None,
+    *,
+    missing: float = float("nan"),
+    classes: list[Any] | None = None,
+) -> Ensemble:
+    parts = read_parts(document)
+    trees, objective = parts.trees, parts.objective
+    found = find_node_values(
+        trees, parts.tree_round, parts.n_parallel, objective=objective, version=parts.version, given=given
+    )
+    reasons = list(found.why_not_exact)
+    if np.any(parts.weight_drop != 1):
+        reasons.append("DART: the trees dropped in each round, and so its gradients, are not known")
+    scale = parts.weight_drop[trees.tree][:, None]
+    as_category = np.unique(trees.feature[trees.category_set >= 0])
+    schema = read_schema(parts.learner, parts.model, parts.n_features, as_category, missing)
+    objective_params = dict(parts.objective_params)
+    if classes is not None and len(parts.base_score) == 1:
+        objective_params["classes"] = classes
+    ensemble = Ensemble(
+        tree_start=trees.start,
+        tree_output=parts.tree_output.astype(np.int32),
+        tree_round=parts.tree_round.astype(np.int32),
+        tree_weight=parts.weight_drop / parts.n_parallel,
+        tree_rate=found.learning_rate,
+        feature=trees.feature.astype(np.int32),
+        threshold=trees.threshold,
+        left=trees.left.astype(np.int32),
+        right=trees.right.astype(np.int32),
+        missing_left=trees.missing_left,
+        category_set=trees.category_set.astype(np.int32),
+        value=trees.value * scale,
+        node_value=found.node_value * scale,
+        cover=trees.hessian,
+        gain=trees.gain,
+        leaf_id=trees.leaf_id.astype(np.int32),
+        set_start=trees.set_start,
+        set_codes=trees.set_codes.astype(np.int32),
+        base_score=parts.base_score,
+        schema=schema,
+        library="xgboost",
+        objective=objective,
+        objective_params=objective_params,
+        params=_params(parts, found, given),
+        right_if="greater_equal",
+        float32_input=True,
+        base_margin_rule="replace",
+        output_names=_output_names(parts, classes),
+        feature_names=schema.names,
+        needs=found.needs,
+        exactness="; ".join(reasons) or "exact",
+    )
+    return _cut(ensemble, iteration_range)
+
+
+def _cut(ensemble: Ensemble, iteration_range: tuple[int, int] | None) -> Ensemble:
+    if iteration_range is None or tuple(iteration_range) == (0, 0):  # (0, 0) is XGBoost's way to say "all"
+        return ensemble
+    part = ensemble.slice_rounds(int(iteration_range[0]), int(iteration_range[1]))
+    # what only the trees cut off needed is needed no more
+    return replace(part, needs=()) if part.needs and not np.isnan(part.node_value).any() else part
+
+
+def _params(parts: Parts, found: NodeValues, given: Given) -> dict[str, Any]:
+    """Collect what is known of the training parameters."""
+    known = {"reg_lambda": found.reg_lambda, "reg_alpha": found.reg_alpha}
+    if given.is_live(parts.objective):
+        known |= {name: given.says(name) for name in ("max_delta_step", "subsample")}
+    rates = np.unique(found.learning_rate)
+    known["learning_rate"] = float(rates[0]) if len(rates) == 1 else None
+    params: dict[str, Any] = {"version": list(parts.version), "num_parallel_tree": parts.n_parallel}
+    best = best_iteration(parts.learner)
+    if best is not None:
+        params["best_iteration"] = best
+    return params | {name: n for name, n in known.items() if n is not None and math.isfinite(n)}
+
+
+def _output_names(parts: Parts, classes: list[Any] | None) -> tuple[str, ...] | None:
+    n_outputs, alphas = len(parts.base_score), parts.objective_params.get("quantile_alpha")
+    if n_outputs == 1:
+        return None
+    if parts.objective.startswith("multi:"):  # XGBoost's labels are 0, 1, ...
+        labels: Sequence[Any] = (
+            classes if classes is not None and len(classes) == n_outputs else range(n_outputs)
+        )
+        return tuple(str(label) for label in labels)
+    if isinstance(alphas, list) and len(alphas) == n_outputs:
+        return tuple(f"quantile {alpha:g}" for alpha in alphas)
+    return None

@@ -1,0 +1,215 @@
+"""Row scores of one block of rows, on their way through the boosting rounds.
+
+The trees of a round were fitted to the gradients at the margin before it. So the rows carry their margin along: take
+the gradients, let the trees of the round give their attributions, add their leaf values, go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treeinner.errors import DataError, UnsupportedModelError
+from treeinner.kernels import aligned, fold_abs, padded_rows
+from treeinner.scores.setting import GRADIENT_BITS, Setting
+
+__all__ = ["Block", "run_rounds"]
+
+FloatArray = NDArray[np.float64]
+MAX_WHOLE = 2.0**62
+
+
+class Block:
+    """Consecutive rows, binned, with their margins and what they have scored so far."""
+
+    def __init__(
+        self,
+        setting: Setting,
+        rows: Any,
+        n_rows: int,
+        y: NDArray[Any] | None,
+        weight: FloatArray | None,
+        base: FloatArray,
+        in_tree: NDArray[np.bool_] | None = None,
+    ) -> None:
+        forest = setting.forest
+        self.setting, self.rows, self.n_rows, self.y, self.weight = setting, rows, n_rows, y, weight
+        self.in_tree = in_tree  # (trees, rows): only these rows count for a tree; None: all
+        self.codes = forest.bin(rows)
+        self.margin = aligned((forest.n_outputs, padded_rows(n_rows)))
+        self.margin[:, :n_rows] = base.T
+        self.push = aligned(self.margin.shape)  # minus the gradient of the round; 0 behind the last row
+        self.pushed = np.zeros((n_rows, forest.n_outputs))  # over all rounds
+        self.sums = forest.sums(n_rows)
+        self.extra = np.zeros((n_rows, setting.ensemble.n_features, forest.n_outputs))  # of a user's own attribution
+        self.by_round: list[FloatArray] = []
+        self.leaf_sums = np.zeros((len(forest.leaf_nodes), forest.width), np.int64) if setting.needs_leaves else None
+        self.largest_push = 0
+
+    def margins(self) -> FloatArray:
+        """Return the margins so far: (rows, outputs)."""
+        return self.margin[:, : self.n_rows].T
+
+    def score_round(self, first: int, n: int, gradient: FloatArray, hessian: FloatArray | None) -> None:
+        """Let the trees of one round score the rows, then move on."""
+        s, core = self.setting, self.setting.forest.core
+        self.push[:, : self.n_rows] = -gradient.T
+        self.pushed -= gradient
+        if s.score == "tree_inner":
+            before = self.row_scores() if s.rounds_by_rows else None
+            if s.needs_rows:
+                self._attribute(first, n)
+            if hessian is not None:
+                self._charge_penalty(first, n, hessian)
+            if self.leaf_sums is not None:
+                self._add_leaf_sums(first, n)
+            if before is not None:
+                self.by_round.append(self.row_scores() - before)
+        core.margins(self.codes, first, n, self.margin)
+
+    def _attribute(self, first: int, n: int) -> None:
+        """Add the attributions of trees first..first + n, times minus the gradient."""
+        s, core = self.setting, self.setting.forest.core
+        if self.in_tree is not None:
+            for tree in range(first, first + n):
+                push = aligned(self.push.shape)
+                push[:, : self.n_rows] = self.push[:, : self.n_rows] * self.in_tree[tree]
+                self._kernel(core, tree, 1, push)
+        elif callable(s.method):
+            for tree in range(first, first + n):
+                self.extra += self._own_attribution(tree) * self.push[:, None, : self.n_rows].T
+        else:
+            self._kernel(core, first, n, self.push)
+
+    def _kernel(self, core: Any, first: int, n: int, push: FloatArray | None) -> None:
+        if self.setting.steps is None:
+            core.shap(self.codes, first, n, self.setting.tree_scale, push, self.sums)
+        else:
+            core.path(self.codes, first, n, self.setting.steps, push, self.sums)
+
+    def _own_attribution(self, tree: int) -> FloatArray:
+        """Attribution of one tree by the user's function: (rows, features, outputs), in the tree's own units."""
+        s = self.setting
+        assert callable(s.method)
+        e = s.ensemble
+        values = np.asarray(s.method(e.slice_trees(tree, tree + 1), self.rows), np.float64)
+        shape = (self.n_rows, e.n_features, e.n_outputs)
+        if values.ndim == 2:
+            whole = np.zeros(shape)
+            if values.shape == shape[:2]:
+                whole[:, :, e.tree_output[tree]] = values
+                values = whole
+        if values.shape != shape:
+            raise DataError(
+                f"The attribution of a tree has shape {values.shape}, but {shape[:2]} (or {shape}) was needed: one "
+                "value per row and feature (and output)."
+            )
+        return values * s.tree_scale[tree]
+
+    def _charge_penalty(self, first: int, n: int, hessian: FloatArray) -> None:
+        """Charge each row its share of the l1 penalty: its share of the hessian that the tree was grown on."""
+        e, penalty = self.setting.ensemble, self.setting.penalty
+        assert penalty is not None
+        share = aligned(self.push.shape)
+        for tree in range(first, first + n):
+            cover = e.cover[e.tree_start[tree]]
+            players, cost = penalty[tree]
+            if cover <= 0 or len(players) == 0:
+                continue
+            output = e.tree_output[tree]
+            share[output, : self.n_rows] = hessian[:, output] / cover
+            blocks = share[output].reshape(-1, 1, 64)
+            self.sums[:, output, players, :] -= blocks * cost[None, :, None]
+
+    def _add_leaf_sums(self, first: int, n: int) -> None:
+        """Add the gradients to the leaves as whole numbers, which add exactly in any order."""
+        whole = np.rint(np.ldexp(self.push, GRADIENT_BITS - self.setting.scale_bits))
+        largest = float(np.abs(whole).max(initial=0.0))
+        if not largest < MAX_WHOLE:
+            raise DataError(
+                "A gradient is out of all proportion to the model's own values; check y, sample_weight and base_margin "
+                "for wrong units or outliers."
+            )
+        self.largest_push = max(self.largest_push, int(largest))
+        self.setting.forest.core.leaf_sums(self.codes, first, n, whole.astype(np.int64), self.leaf_sums)
+
+    def row_scores(self) -> FloatArray:
+        """Share of every row in the score: (rows, features, outputs)."""
+        s, forest = self.setting, self.setting.forest
+        out = np.zeros((self.n_rows, s.ensemble.n_features, forest.n_outputs))
+        forest.rows(self.sums, out)
+        out += self.extra
+        return out
+
+    # -- scores of the whole forest ------------------------------------------------------------------------------
+    def forest_inner(self, label: FloatArray | None) -> FloatArray:
+        """(sum of the attributions) times (sum of the residuals), or times the label."""
+        self._attribute_all()
+        return self.row_scores() * (self.pushed if label is None else label)[:, None, :]
+
+    def absolute(self) -> FloatArray:
+        """Sum over the trees of |attribution|, or |sum over the trees|."""
+        s, forest = self.setting, self.setting.forest
+        if s.level == "forest":
+            self._attribute_all()
+            out = np.abs(self.row_scores())
+        elif callable(s.method):
+            out = np.zeros_like(self.extra)
+            for tree in range(s.ensemble.n_trees):
+                out += np.abs(self._own_attribution(tree))
+        else:
+            part, total = forest.sums(self.n_rows), self.sums
+            for tree in range(s.ensemble.n_trees):
+                self.sums = part
+                self._kernel(forest.core, tree, 1, None)
+                here = slice(forest.first_split[tree], forest.first_split[tree + 1])
+                fold_abs(part, np.unique(forest.split_player[here]), total)
+            self.sums = total
+            out = self.row_scores()
+        return out if self.weight is None else out * self.weight[:, None, None]
+
+    def _attribute_all(self) -> None:
+        s = self.setting
+        if callable(s.method):
+            for tree in range(s.ensemble.n_trees):
+                self.extra += self._own_attribution(tree)
+        else:
+            self._kernel(s.forest.core, 0, s.ensemble.n_trees, None)
+
+
+def run_rounds(blocks: Sequence[Block], group: NDArray[Any] | None = None) -> None:
+    """Take blocks through all rounds together; several are needed only if the loss looks at more than one row."""
+    setting = blocks[0].setting
+    objective = setting.objective
+    assert objective is not None
+    y = blocks[0].y if len(blocks) == 1 else np.concatenate([np.asarray(b.y) for b in blocks])
+    weights = [b.weight for b in blocks if b.weight is not None]
+    weight = np.concatenate(weights) if weights else None
+    edges = np.cumsum([0] + [b.n_rows for b in blocks])
+    for first, n in setting.rounds:
+        margin = blocks[0].margins() if len(blocks) == 1 else np.concatenate([b.margins() for b in blocks])
+        assert y is not None
+        gradient = objective.gradient(y, margin, weight=weight, group=group)
+        hessian = _hessian(setting, y, margin, weight, group) if setting.penalty is not None else None
+        for block, start, stop in zip(blocks, edges[:-1], edges[1:], strict=True):
+            block.score_round(first, n, gradient[start:stop], None if hessian is None else hessian[start:stop])
+
+
+def _hessian(
+    setting: Setting, y: NDArray[Any], margin: FloatArray, weight: FloatArray | None, group: NDArray[Any] | None
+) -> FloatArray:
+    """What a row adds to the cover of a root: its hessian, or its weight where the library counts rows."""
+    e, objective = setting.ensemble, setting.objective
+    assert objective is not None
+    hessian: FloatArray | None = np.ones_like(margin)
+    if e.cover_is == "hessian":
+        hessian = objective.hessian(y, margin, group=group)
+    if hessian is None:
+        raise UnsupportedModelError(
+            f"objective {objective.name!r} has no hessian, which the score of an l1-regularised model needs; "
+            "pass reg_alpha=0 for the plain inner product."
+        )
+    return hessian if weight is None else hessian * weight[:, None]

@@ -1,0 +1,75 @@
+"""y, weights, clusters and the like: checked against the rows of X, one clear error each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treeinner.errors import DataError
+from treeinner.objectives import encode_target
+from treeinner.scores.setting import Setting
+
+__all__ = ["Inputs", "read_inputs"]
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Inputs:
+    """What comes with the rows of X."""
+
+    y: NDArray[Any] | None
+    weight: FloatArray | None
+    clusters: NDArray[Any] | None
+    group: NDArray[Any] | None
+    base: FloatArray  # (rows, outputs)
+
+
+def read_inputs(
+    setting: Setting,
+    n_rows: int,
+    y: Any,
+    sample_weight: Any,
+    clusters: Any,
+    base_margin: Any,
+    group: Any,
+) -> Inputs:
+    """Check and convert what the user gave with X."""
+    e = setting.ensemble
+    encoded = None
+    if setting.objective is not None:
+        if y is None:
+            raise DataError(f"score={setting.score!r} needs the target: pass y, one value per row of X.")
+        encoded = np.asarray(encode_target(e, y, objective=setting.objective, n_rows=n_rows))
+    return Inputs(
+        y=encoded,
+        weight=None if sample_weight is None else _weights(sample_weight, n_rows),
+        clusters=None if clusters is None else _labels(clusters, n_rows, "clusters"),
+        group=None if group is None else _labels(group, n_rows, "group"),
+        base=np.asarray(e.base_values(n_rows, base_margin)),
+    )
+
+
+def _weights(weight: Any, n_rows: int) -> FloatArray:
+    w = np.asarray(weight, np.float64).reshape(-1)
+    if len(w) != n_rows:
+        raise DataError(f"sample_weight has {len(w)} values, but X has {n_rows} rows; pass one weight per row.")
+    if not np.all(np.isfinite(w)) or np.any(w < 0):
+        bad = int(np.flatnonzero(~(np.isfinite(w) & (w >= 0)))[0])
+        raise DataError(f"sample_weight holds {w[bad]:g} in row {bad}; weights must be finite and not negative.")
+    if not np.any(w > 0):
+        raise DataError("sample_weight is zero in every row; at least one row must count.")
+    return w
+
+
+def _labels(labels: Any, n_rows: int, name: str) -> NDArray[Any]:
+    array = np.asarray(labels).reshape(-1)
+    if len(array) != n_rows:
+        raise DataError(f"{name} has {len(array)} labels, but X has {n_rows} rows; pass one label per row.")
+    missing = [i for i, label in enumerate(array.tolist()) if label is None or label != label]
+    if missing:
+        raise DataError(f"{name} has no label in row {missing[0]} ({len(missing)} such rows); give every row one.")
+    return array if array.dtype != object else array.astype(np.str_)

@@ -1,0 +1,114 @@
+"""Rows of a table -> a State, in tasks over threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treeinner.groups import Groups
+from treeinner.kernels import map_rows, task_rows
+from treeinner.objectives.base import one_hot
+from treeinner.scores.blocks import Block, run_rounds
+from treeinner.scores.inputs import Inputs
+from treeinner.scores.setting import Setting
+from treeinner.scores.state import State
+from treeinner.tables import Table
+
+__all__ = ["Rows", "add_rows"]
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """A table with what comes along with it."""
+
+    table: Table
+    inputs: Inputs
+    in_tree: NDArray[np.bool_] | None = None  # (trees, rows), for out-of-bag scores
+
+
+def add_rows(
+    state: State,
+    setting: Setting,
+    rows: Rows,
+    groups: Groups | None,
+    *,
+    n_jobs: int | None,
+    progress: Callable[[int, int], None] | None = None,
+) -> None:
+    """Add the scores of all rows of a table to the state."""
+    if setting.method == "treeshap":
+        setting.forest.prepare_shap()
+    step = task_rows(setting.forest, rows.table)
+    objective = setting.objective
+
+    if objective is None or objective.per_row:
+
+        def work(start: int, stop: int) -> State:
+            block = _block(setting, rows, start, stop)
+            if objective is not None:
+                run_rounds([block])
+            return _reduced(setting, block, rows.inputs, groups, start, stop)
+
+        for part in map_rows(rows.table.n_rows, step, work, n_jobs=n_jobs, progress=progress):
+            state += part
+        return
+
+    # The loss of a row looks at other rows: all of them go through the rounds together.
+    ranges = [(start, min(start + step, rows.table.n_rows)) for start in range(0, rows.table.n_rows, step)]
+    blocks = [_block(setting, rows, start, stop) for start, stop in ranges]
+    run_rounds(blocks, rows.inputs.group)
+    for block, (start, stop) in zip(blocks, ranges, strict=True):
+        state += _reduced(setting, block, rows.inputs, groups, start, stop)
+
+
+def _block(setting: Setting, rows: Rows, start: int, stop: int) -> Block:
+    i = rows.inputs
+    return Block(
+        setting,
+        rows.table.block(start, stop),
+        stop - start,
+        None if i.y is None else i.y[start:stop],
+        None if i.weight is None else i.weight[start:stop],
+        i.base[start:stop],
+        None if rows.in_tree is None else rows.in_tree[:, start:stop],
+    )
+
+
+def _reduced(
+    setting: Setting, block: Block, inputs: Inputs, groups: Groups | None, start: int, stop: int
+) -> State:
+    """Sum the scores of a block."""
+    clusters = None if inputs.clusters is None else inputs.clusters[start:stop]
+    part = State.empty(setting, groups, clustered=clusters is not None)
+    if setting.score == "forest_inner":
+        scores = block.forest_inner(_label(setting, block) if setting.target == "label" else None)
+    elif setting.score == "abs":
+        scores = block.absolute()
+    elif setting.needs_rows:
+        scores = block.row_scores()
+    else:
+        scores = None
+    if scores is not None:
+        part.add_rows(scores, block.weight, groups, clusters)
+    else:
+        part.count_rows(stop - start, block.weight)
+    if block.leaf_sums is not None:
+        part.add_leaves(block.leaf_sums, stop - start, block.largest_push)
+    part.add_rounds(block.by_round, groups)
+    return part
+
+
+def _label(setting: Setting, block: Block) -> Any:
+    """Label of every row and output, times its weight: (rows, outputs)."""
+    objective, n_outputs = setting.objective, setting.ensemble.n_outputs
+    assert objective is not None
+    y = np.asarray(block.y)
+    if objective.target == "class":
+        label = one_hot(y.reshape(-1).astype(np.int64), n_outputs)
+    else:
+        label = np.broadcast_to(y.reshape(len(y), -1).astype(np.float64), (len(y), n_outputs))
+    return label if block.weight is None else label * block.weight[:, None]

@@ -1,0 +1,208 @@
+"""The state of a run: sums over rows that add up exactly, whatever the batches, threads or order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treeinner import inference
+from treeinner.errors import DataError
+from treeinner.groups import Groups
+from treeinner.scores.exact import ExactSums
+from treeinner.scores.setting import GRADIENT_BITS, Setting
+
+__all__ = ["State"]
+
+FloatArray = NDArray[np.float64]
+MAX_TOTAL = 2**63 - 1
+
+
+@dataclass(eq=False)
+class State:
+    """Sums of row scores and of their squares; columns are (feature, output) pairs, then the total of each feature."""
+
+    n_features: int
+    n_outputs: int
+    sums: ExactSums
+    squares: ExactSums
+    n_rows: int = 0
+    n_units: int = 0  # rows of positive weight
+    weight: ExactSums = field(default_factory=lambda: ExactSums.zeros(1, 0))
+    leaf_sums: NDArray[np.int64] | None = None
+    leaf_bound: int = 0  # largest possible |leaf sum|, so that no sum can overflow unseen
+    rounds: ExactSums | None = None  # (round, feature) pairs, for methods without leaf sums
+    clusters: dict[Any, NDArray[np.int64]] | None = None
+
+    @classmethod
+    def empty(cls, setting: Setting, groups: Groups | None, *, clustered: bool) -> State:
+        """State of no rows."""
+        e = setting.ensemble
+        n = len(groups.names) if groups is not None else e.n_features
+        columns = n * (e.n_outputs + (e.n_outputs > 1))
+        return cls(
+            n_features=n,
+            n_outputs=e.n_outputs,
+            sums=ExactSums.zeros(columns, setting.exponent),
+            squares=ExactSums.zeros(columns, 2 * setting.exponent),
+            leaf_sums=np.zeros((len(setting.forest.leaf_nodes), e.width), np.int64) if setting.needs_leaves else None,
+            rounds=ExactSums.zeros(n * e.n_rounds, setting.exponent) if setting.rounds_by_rows else None,
+            clusters={} if clustered else None,
+        )
+
+    def add_rows(
+        self, scores: FloatArray, weight: FloatArray | None, groups: Groups | None, clusters: NDArray[Any] | None
+    ) -> None:
+        """Add the scores of some rows: (rows, features, outputs)."""
+        columns = self._columns(scores, groups)
+        self.sums.add(columns)
+        self.squares.add(columns, square=True)
+        if clusters is not None and self.clusters is not None:
+            order = np.argsort(clusters, kind="stable")
+            labels, starts = np.unique(clusters[order], return_index=True)
+            for label, rows in zip(labels.tolist(), np.split(order, starts[1:]), strict=True):
+                part = ExactSums.zeros(columns.shape[1], self.sums.exponent)
+                part.add(columns[rows])
+                known = self.clusters.get(label)
+                self.clusters[label] = part.limbs if known is None else known + part.limbs
+        self.count_rows(len(scores), weight)
+
+    def add_rounds(self, by_round: list[FloatArray], groups: Groups | None) -> None:
+        """Add the scores of some rows by round."""
+        if self.rounds is not None:
+            totals = [(s if groups is None else groups.add_up(s, axis=1)).sum(axis=2) for s in by_round]
+            self.rounds.add(np.concatenate(totals, axis=1))
+
+    def count_rows(self, n_rows: int, weight: FloatArray | None) -> None:
+        """Count rows and add up their weights."""
+        self.n_rows += n_rows
+        self.n_units += n_rows if weight is None else int(np.count_nonzero(weight))
+        self.weight.add(np.ones((n_rows, 1)) if weight is None else weight[:, None])
+
+    def add_leaves(self, leaf_sums: NDArray[np.int64], n_rows: int, largest: int) -> None:
+        """Add whole-number gradient sums of the leaves."""
+        self.leaf_bound += n_rows * largest
+        if self.leaf_bound > MAX_TOTAL:
+            raise DataError("The gradients of so many rows may overflow; check y and sample_weight for wrong units.")
+        assert self.leaf_sums is not None
+        self.leaf_sums += leaf_sums
+
+    def _columns(self, scores: FloatArray, groups: Groups | None) -> FloatArray:
+        if groups is not None:
+            scores = groups.add_up(scores, axis=1)
+        if self.n_outputs == 1:
+            return scores[:, :, 0]
+        flat = scores.reshape(len(scores), -1)
+        return np.concatenate([flat, scores.sum(axis=2)], axis=1)
+
+    def __iadd__(self, other: State) -> State:
+        self.sums += other.sums
+        self.squares += other.squares
+        self.weight += other.weight
+        self.n_rows += other.n_rows
+        self.n_units += other.n_units
+        if other.leaf_sums is not None:
+            self.add_leaves(other.leaf_sums, 1, other.leaf_bound)
+        if self.rounds is not None and other.rounds is not None:
+            self.rounds += other.rounds
+        if self.clusters is not None and other.clusters is not None:
+            for label, limbs in other.clusters.items():
+                known = self.clusters.get(label)
+                self.clusters[label] = limbs if known is None else known + limbs
+        return self
+
+    # -- what follows from the sums ------------------------------------------------------------------------------
+    def infer(self, level: float) -> tuple[inference.Inference, inference.Inference | None]:
+        """Statistics of the totals, and of every output where there are several."""
+        if self.clusters is not None:
+            labels = sorted(self.clusters, key=lambda label: (type(label).__name__, label))
+            exponent = self.sums.exponent
+            rows = np.array([ExactSums(self.clusters[label], exponent).totals() for label in labels])
+            whole = inference.from_clusters(self._shaped(rows, total=True), level=level)
+            if self.n_outputs == 1:
+                return whole, None
+            return whole, inference.from_clusters(self._shaped(rows, total=False), level=level)
+        sums, squares = self.sums.totals(), self.squares.totals()
+
+        def statistics(*, total: bool) -> inference.Inference:
+            return inference.from_sums(
+                self._shaped(sums, total=total), self._shaped(squares, total=total), self.n_units, level=level
+            )
+
+        return statistics(total=True), statistics(total=False) if self.n_outputs > 1 else None
+
+    def _shaped(self, columns: FloatArray, *, total: bool) -> FloatArray:
+        """Columns of the totals, (..., features), or of the outputs, (..., features, outputs)."""
+        cut = self.n_features * self.n_outputs if self.n_outputs > 1 else 0
+        if total:
+            return columns[..., cut:]
+        return columns[..., :cut].reshape(*columns.shape[:-1], self.n_features, self.n_outputs)
+
+    def from_leaves(self, setting: Setting, groups: Groups | None) -> FloatArray:
+        """Score by round and output from the gradient sums of the leaves: (rounds, features, outputs).
+
+        score = sum over edges of (value of the child - value of the node) * (sum of the gradients in the child).
+        """
+        e, forest = setting.ensemble, setting.forest
+        assert self.leaf_sums is not None
+        below = np.zeros((e.n_nodes, e.width), np.int64)
+        below[forest.leaf_nodes] = self.leaf_sums
+        for nodes in reversed(e.levels):
+            inner = nodes[e.feature[nodes] >= 0]
+            below[inner] = below[e.left[inner]] + below[e.right[inner]]
+        steps = setting.steps
+        assert steps is not None
+        nodes = forest.split_nodes
+        unit = 2.0 ** (setting.scale_bits - GRADIENT_BITS)
+        gains = steps[:, 0] * (below[e.left[nodes]] * unit) + steps[:, 1] * (below[e.right[nodes]] * unit)
+        tree = e.tree_of_node[nodes]
+        out = np.zeros((e.n_rounds, e.n_features, e.n_outputs))
+        for width in range(e.width):
+            for player, features in enumerate(forest.player_features):
+                here = forest.split_player == player
+                for feature in features:
+                    where = (e.tree_round[tree[here]], feature, e.tree_output[tree[here]] + width)
+                    np.add.at(out, where, gains[here, width] / len(features))
+        return out if groups is None else groups.add_up(out, axis=1)
+
+    # -- bytes ---------------------------------------------------------------------------------------------------
+    def to_arrays(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        """Arrays and plain data that `from_arrays` takes."""
+        arrays = {"sums": self.sums.limbs, "squares": self.squares.limbs, "weight": self.weight.limbs}
+        plain: dict[str, Any] = {
+            name: getattr(self, name) for name in ("n_features", "n_outputs", "n_rows", "n_units", "leaf_bound")
+        }
+        plain["exponent"] = self.sums.exponent
+        if self.leaf_sums is not None:
+            arrays["leaf_sums"] = self.leaf_sums
+        if self.rounds is not None:
+            arrays["rounds"] = self.rounds.limbs
+        if self.clusters is not None:
+            labels = sorted(self.clusters, key=lambda label: (type(label).__name__, label))
+            plain["clusters"] = labels
+            shape = (len(labels), *self.sums.limbs.shape)
+            arrays["clusters"] = np.array([self.clusters[label] for label in labels], np.int64).reshape(shape)
+        return arrays, plain
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, NDArray[Any]], plain: dict[str, Any]) -> State:
+        """Inverse of `to_arrays`."""
+        exponent = plain["exponent"]
+        clusters = None
+        if "clusters" in plain:
+            clusters = dict(zip(plain["clusters"], arrays["clusters"], strict=True))
+        return cls(
+            n_features=plain["n_features"],
+            n_outputs=plain["n_outputs"],
+            sums=ExactSums(arrays["sums"], exponent),
+            squares=ExactSums(arrays["squares"], 2 * exponent),
+            n_rows=plain["n_rows"],
+            n_units=plain["n_units"],
+            weight=ExactSums(arrays["weight"], 0),
+            leaf_sums=arrays.get("leaf_sums"),
+            leaf_bound=plain["leaf_bound"],
+            rounds=ExactSums(arrays["rounds"], exponent) if "rounds" in arrays else None,
+            clusters=clusters,
+        )

@@ -1,0 +1,128 @@
+"""The house rules that a reader of the code may rely on: who imports whom, what an import costs, what is public."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import treeinner
+
+SOURCE = Path(treeinner.__file__).parent
+
+# A module may import modules of rows above its own, and of its own package. See docs/decisions/0001.
+LAYERS = [
+    {"errors"},
+    {"storage", "binning", "validation", "tables", "_frames", "_columns", "_sparse", "groups", "output", "inference"},
+    {"kernels"},
+    {"ensemble"},
+    {"readers", "objectives"},
+    {"attribution"},
+    {"scores"},
+    {"files"},
+    {"__init__"},
+]
+# tables.py is one room of four files.
+SAME_ROOM = [{"tables", "_frames", "_columns", "_sparse"}]
+LAYER = {name: i for i, names in enumerate(LAYERS) for name in names}
+
+# Where an optional library may be imported at all.
+OPTIONAL = {
+    "xgboost": {"readers/xgboost.py"},
+    "lightgbm": {"readers/lightgbm.py"},
+    "catboost": {"readers/catboost.py", "readers/_catboost_ctr.py"},
+    "sklearn": {"readers/sklearn.py", "readers/_sklearn_hist.py", "readers/_sklearn_trees.py"},
+    "shap": {"attribution.py"},
+    "pandas": set(),
+    "polars": set(),
+    "pyarrow": set(),
+    "scipy": set(),
+    "matplotlib": set(),
+}
+RUNTIME = {"numpy", "narwhals"}
+
+
+def modules():
+    return sorted(p.relative_to(SOURCE).as_posix() for p in SOURCE.rglob("*.py"))
+
+
+def imports(path, *, at_import_time_only):
+    """(module, name) pairs that a file imports; blocks under TYPE_CHECKING do not count."""
+
+    def visit(node):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+            return
+        if at_import_time_only and isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            return
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, "") for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute"
+            yield from ((node.module, alias.name) for alias in node.names)
+        for child in ast.iter_child_nodes(node):
+            yield from visit(child)
+
+    return list(visit(ast.parse((SOURCE / path).read_text())))
+
+
+def room(dotted):
+    return dotted.split(".")[1] if "." in dotted else "__init__"
+
+
+@pytest.mark.parametrize("path", modules())
+def test_imports_go_downwards(path):
+    own = path.split("/")[0].removesuffix(".py")
+    assert own in LAYER, f"{own} has no place in LAYERS"
+    for module, name in imports(path, at_import_time_only=False):
+        if module.split(".")[0] != "treeinner":
+            continue
+        dotted = f"treeinner.{name}" if module == "treeinner" else module
+        other = room(dotted)
+        if other in {own, "_core"} or any({own, other} <= same for same in SAME_ROOM):
+            continue
+        assert LAYER[other] < LAYER[own], f"{path} imports {dotted}"
+
+
+def test_only_kernels_touches_the_compiled_core():
+    for path in modules():
+        names = {name for module, name in imports(path, at_import_time_only=False) if module == "treeinner"}
+        assert path == "kernels.py" or "_core" not in names, path
+
+
+@pytest.mark.parametrize("path", modules())
+def test_third_party_imports(path):
+    for module, _ in imports(path, at_import_time_only=False):
+        top = module.split(".")[0]
+        if top in OPTIONAL:
+            assert path in OPTIONAL[top], f"{path} imports {top}"
+        elif top != "treeinner":
+            assert top in sys.stdlib_module_names or top in RUNTIME, f"{path} imports {top}"
+    for module, _ in imports(path, at_import_time_only=True):
+        assert module.split(".")[0] not in OPTIONAL, f"{path} imports {module} when it is imported"
+
+
+def test_importing_treeinner_loads_no_optional_library():
+    code = "import sys, treeinner; print(*sorted(set(sys.modules) & set(sys.argv[1:])))"
+    loaded = subprocess.run([sys.executable, "-c", code, *OPTIONAL], capture_output=True, text=True, check=True)
+    assert loaded.stdout.split() == []
+
+
+def test_all_is_the_public_surface():
+    for name in treeinner.__all__:
+        assert getattr(treeinner, name) is not None
+    assert sorted(treeinner.__all__) == treeinner.__all__
+    public = {name for name in vars(treeinner) if not name.startswith("_")}
+    rooms = {name for names in LAYERS for name in names}
+    assert public - rooms == set(treeinner.__all__) - rooms
+
+
+@pytest.mark.parametrize("path", modules())
+def test_all_of_every_module_exists(path):
+    if path == "__init__.py":
+        return
+    module = sys.modules.get("treeinner." + path.removesuffix(".py").removesuffix("/__init__").replace("/", "."))
+    if module is None:
+        return
+    for name in getattr(module, "__all__", ()):
+        assert hasattr(module, name), f"{path} promises {name}"

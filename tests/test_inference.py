@@ -1,0 +1,173 @@
+"""Standard errors, intervals, p and q values: against scipy, brute force and the definition."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from scipy import stats
+
+from treeinner.errors import DataError
+from treeinner.inference import (
+    benjamini_hochberg,
+    difference,
+    from_clusters,
+    from_sums,
+    t_quantile,
+    t_tail,
+)
+
+SHARES = hnp.arrays(
+    np.float64, st.tuples(st.integers(2, 12), st.integers(1, 4)), elements=st.floats(-100, 100)
+)
+
+
+def sums(s):
+    return s.sum(axis=0), (s * s).sum(axis=0), len(s)
+
+
+@settings(max_examples=100, deadline=None)
+@given(SHARES)
+def test_standard_error_is_that_of_a_sum_of_independent_rows(s):
+    result = from_sums(*sums(s))
+    expected = np.sqrt(len(s)) * s.std(axis=0, ddof=1)
+    # The sums cancel to about eps * sum of squares; its root is what the standard error may be off by.
+    slack = 1e-7 * np.sqrt((s * s).sum(axis=0))
+    assert np.all(np.abs(result.std_error - expected) <= slack + 1e-9 * expected)
+    for part in (result.ci_low, result.ci_high, result.z, result.p_value, result.q_value):
+        assert part.shape == result.score.shape
+        assert not np.any(np.isnan(part))
+
+
+def test_one_sample_t_test():
+    rng = np.random.default_rng(0)
+    s = rng.normal(0.3, 1.0, (25, 6))
+    result = from_sums(*sums(s), level=0.9)
+    test = stats.ttest_1samp(s, 0, alternative="greater")
+    interval = stats.ttest_1samp(s, 0).confidence_interval(0.9)
+    # Cancellation in the sums costs a few eps; the incomplete beta function is good to 1e-12.
+    np.testing.assert_allclose(result.z, test.statistic, rtol=1e-11)
+    np.testing.assert_allclose(result.p_value, test.pvalue, rtol=1e-10)
+    np.testing.assert_allclose(result.ci_low / 25, interval.low, rtol=1e-10)
+    np.testing.assert_allclose(result.ci_high / 25, interval.high, rtol=1e-10)
+
+
+@pytest.mark.parametrize("df", [1, 2, 3.5, 10, 150, 1999, 2000, 1e4, 1e6])
+def test_student_t_against_scipy(df):
+    t = np.linspace(-8, 8, 161)
+    # From 2000 degrees of freedom on, a normal approximation: off by 3e-9, or 2e-5 relatively at 1e-12.
+    exact = df < 2000
+    np.testing.assert_allclose(t_tail(t, df), stats.t.sf(t, df), rtol=1e-11 if exact else 2e-5, atol=1e-300)
+    np.testing.assert_allclose(t_tail(t, df), stats.t.sf(t, df), atol=1e-12 if exact else 4e-9)
+    for p in (0.6, 0.9, 0.975, 0.9999):
+        assert t_quantile(p, df) == pytest.approx(stats.t.ppf(p, df), rel=1e-11 if exact else 1e-7)
+
+
+@settings(max_examples=200, deadline=None)
+@given(hnp.arrays(np.float64, st.integers(1, 30), elements=st.floats(0, 1)))
+def test_benjamini_hochberg_against_scipy(p):
+    np.testing.assert_allclose(benjamini_hochberg(p), stats.false_discovery_control(p), rtol=1e-14)
+
+
+def test_benjamini_hochberg_takes_each_output_as_a_family():
+    p = np.random.default_rng(0).random((9, 3))
+    expected = np.column_stack([stats.false_discovery_control(column) for column in p.T])
+    np.testing.assert_allclose(benjamini_hochberg(p), expected, rtol=1e-14)
+    assert benjamini_hochberg(np.zeros(0)).shape == (0,)
+
+
+@settings(max_examples=50, deadline=None)
+@given(SHARES, st.integers(1, 4))
+def test_clusters_of_copies_say_what_the_rows_said(s, copies):
+    alone = from_sums(*sums(s))
+    repeated = np.repeat(s, copies, axis=0)
+    cluster = np.repeat(np.arange(len(s)), copies)
+    grouped = np.zeros_like(s)
+    np.add.at(grouped, cluster, repeated)
+    result = from_clusters(grouped)
+    assert result.n_units == len(s)
+    slack = copies * 1e-7 * np.sqrt((s * s).sum(axis=0))  # cancellation in from_sums, as above
+    assert np.all(np.abs(result.std_error - copies * alone.std_error) <= slack)
+    exact = np.sqrt(len(s) * grouped.var(axis=0, ddof=1))
+    assert np.all(np.abs(result.std_error - exact) <= 1e-12 * np.abs(grouped).max(initial=1.0))
+
+
+def test_dependent_rows_need_clusters():
+    """Rows in equal blocks: taken singly, the error is too small by the root of the block's size."""
+    rng = np.random.default_rng(1)
+    s = rng.normal(size=(400, 1))
+    rows = from_sums(*sums(np.repeat(s, 9, axis=0)))
+    blocks = from_clusters(9 * s)
+    assert blocks.std_error / rows.std_error == pytest.approx(3, rel=2e-3)  # (n - 1) / n of 400 against 3600
+
+
+def test_weights_are_part_of_the_shares():
+    """Standard error of a weighted total against its spread over samples drawn anew."""
+    rng = np.random.default_rng(2)
+    s, w = (
+        rng.normal(0.2, 1.0, (200, 2000)),
+        rng.gamma(0.5, 2.0, (200, 2000)),
+    )  # each column is a sample of 200
+    result = from_sums(*sums(s * w))
+    spread = result.score.std()
+    mean_error = np.sqrt(np.mean(result.std_error**2))
+    # 2000 draws know a standard deviation to 1 / sqrt(4000) = 1.6 %; heavy tails double that.
+    assert mean_error == pytest.approx(spread, rel=0.07)
+
+
+def test_p_values_of_useless_features_are_uniform():
+    rng = np.random.default_rng(3)
+    s = rng.standard_t(5, size=(30, 20000))  # thirty rows, twenty thousand useless features
+    p = from_sums(*sums(s)).p_value
+    # Monte Carlo error of a share of 20000: 0.0035 at 0.5; heavy tails make the t slightly conservative.
+    for level in (0.05, 0.2, 0.5, 0.9):
+        assert np.mean(p <= level) == pytest.approx(level, abs=0.012)
+
+
+def test_corners():
+    used = np.array([[1.0, 0.0, -1.0, 2.0], [1.0, 0.0, -1.0, 3.0]])
+    result = from_sums(*sums(used))
+    assert result.std_error[1] == 0
+    assert result.z[1] == 0
+    assert list(result.p_value[1:3]) == [1.0, pytest.approx(1.0)]  # never used; harmful in every row
+    assert result.p_value[0] < 1e-6  # helps in every row by the same amount
+    assert np.all(np.isfinite(result.z))
+    for n in (0, 1):  # nothing can be said
+        result = from_sums(np.full(3, 2.0 * n), np.full(3, 4.0 * n), n)
+        assert np.all(np.isinf(result.std_error))
+        assert np.all(result.p_value == 1)
+        assert np.all(result.ci_low == -np.inf)
+    assert np.all(from_clusters(np.ones((1, 2))).p_value == 1)
+    assert from_sums(np.zeros((5, 3)), np.zeros((5, 3)), 10).q_value.shape == (5, 3)
+
+
+def test_variance_is_never_negative():
+    s = np.full((1000, 1), 1e8) + np.random.default_rng(4).normal(size=(1000, 1)) * 1e-6
+    result = from_sums(*sums(s))  # the spread drowns in the rounding of the squares
+    assert result.std_error[0] > 0
+    assert np.isfinite(result.z[0])
+
+
+def test_gap_is_welchs_test():
+    rng = np.random.default_rng(5)
+    a, b = rng.normal(1, 1, (40, 3)), rng.normal(0, 3, (15, 3))
+    gap = difference(from_sums(*sums(a)), from_sums(*sums(b)))
+    test = stats.ttest_ind(a, b, equal_var=False, alternative="greater")
+    interval = stats.ttest_ind(a, b, equal_var=False).confidence_interval()
+    np.testing.assert_allclose(gap.z, test.statistic, rtol=1e-11)  # cancellation and beta function, as above
+    np.testing.assert_allclose(gap.p_value, test.pvalue, rtol=1e-10)
+    np.testing.assert_allclose(gap.ci_low, interval.low, rtol=1e-9)
+    np.testing.assert_allclose(gap.ci_high, interval.high, rtol=1e-9)
+    unused = from_sums(np.zeros(2), np.zeros(2), 20)
+    assert np.all(difference(unused, unused).p_value == 1)
+    single = from_sums(np.ones(2), np.ones(2), 1)
+    assert np.all(difference(single, unused).p_value == 1)
+
+
+def test_bad_input():
+    with pytest.raises(DataError, match="shape"):
+        from_sums(np.zeros(2), np.zeros(3), 5)
+    with pytest.raises(DataError, match="level"):
+        from_sums(np.zeros(2), np.zeros(2), 5, level=95)
+    with pytest.raises(DataError, match="dimensions"):
+        from_clusters(np.zeros(3))
