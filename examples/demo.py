@@ -1,4 +1,4 @@
-"""What `make demo` shows: a model trained on real data with noise columns added, and where its predictions come from."""
+"""What `make demo` shows: a model trained on real data with noise columns, and where its predictions come from."""
 
 import numpy as np
 import xgboost as xgb

@@ -3,7 +3,7 @@
 X is a 2-D float64 array in the model's column order; NaN is missing. Categorical columns hold codes.
 """
 
-from itertools import combinations
+from itertools import combinations, pairwise
 from math import factorial
 
 import numpy as np
@@ -61,7 +61,7 @@ def path_attribution(e, node_value, X):
         for tree in range(e.n_trees):
             outputs = slice(e.tree_output[tree], e.tree_output[tree] + e.width)
             nodes = path(e, tree, row)
-            for parent, child in zip(nodes, nodes[1:], strict=False):
+            for parent, child in pairwise(nodes):
                 out[i, e.feature[parent], outputs] += node_value[child] - node_value[parent]
     return out
 

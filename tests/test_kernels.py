@@ -180,7 +180,8 @@ def test_many_thresholds_on_a_feature(n_thresholds, code_bytes):
 
     e = chain(n_thresholds, n_columns=1)
     assert plan(e).code_bytes == code_bytes
-    X = np.concatenate([[-2, 2, 0, np.nan, np.inf, -np.inf], e.threshold[[0, 2, 4]], e.threshold[~np.isnan(e.threshold)][-3:]])
+    last = e.threshold[~np.isnan(e.threshold)][-3:]
+    X = np.concatenate([[-2, 2, 0, np.nan, np.inf, -np.inf], e.threshold[[0, 2, 4]], last])
     X = np.concatenate([X, np.nextafter(X, np.inf), np.nextafter(X, -np.inf)])[:, None]
     assert np.array_equal(e.apply(X), oracle.apply(e, X))
 

@@ -352,6 +352,33 @@ def test_xgboost_trains_the_same_model_with_our_gradients(name, kind, params):
     np.testing.assert_allclose(custom, built_in, rtol=2e-5, atol=2e-5)
 
 
+@pytest.mark.parametrize(
+    ("name", "params"),
+    [
+        ("rank:ndcg", {}),
+        ("rank:ndcg", {"ndcg_exp_gain": False, "lambdarank_num_pair_per_sample": 4}),
+        ("rank:ndcg", {"lambdarank_normalization": False, "lambdarank_score_normalization": False}),
+        ("rank:pairwise", {}),
+        ("rank:map", {"lambdarank_num_pair_per_sample": 6}),
+    ],
+)
+def test_xgboost_ranks_the_same_with_our_gradients(name, params):
+    xgb = pytest.importorskip("xgboost", minversion="3.0")
+    X, y = make("bit" if name == "rank:map" else "rank")
+    query = np.repeat(np.arange(20), 15)
+    objective = get(name, version=xgb.__version__, **params)
+    data = xgb.DMatrix(X, y, qid=query)
+    settings = {"objective": name, "max_depth": 3, "eta": 0.5, "nthread": 1, "base_score": 0.5, **params}
+
+    def ours(margin, d):
+        return objective.gradient(y, margin, group=query), objective.hessian(y, margin, group=query)
+
+    built_in = xgb.train(settings, data, 3).predict(data, output_margin=True)
+    custom = xgb.train(settings, data, 3, obj=ours).predict(data, output_margin=True)
+    assert np.ptp(built_in) > 0.1
+    np.testing.assert_allclose(custom, built_in, rtol=2e-5, atol=2e-5)  # float32 gradients, as above
+
+
 @pytest.mark.parametrize("distribution", ["normal", "logistic", "extreme"])
 def test_xgboost_aft_trains_the_same_model_with_our_gradients(distribution):
     xgb = pytest.importorskip("xgboost")
@@ -648,7 +675,12 @@ def test_own_losses():
 @pytest.mark.parametrize(
     ("ensemble", "spec", "error", "says"),
     [
-        (model(objective="rank:ndcg"), "auto", UnsupportedModelError, "rank:ndcg"),
+        (
+            model(objective="rank:ndcg", params={"version": "2.1.4"}),
+            "auto",
+            UnsupportedModelError,
+            "before 3.0",
+        ),
         (model("lightgbm", "rank_xendcg"), "auto", UnsupportedModelError, "random"),
         (model("catboost", "YetiRank"), "auto", UnsupportedModelError, "objective=callable"),
         (model(objective=""), "auto", UnsupportedModelError, "custom objective"),

@@ -195,6 +195,7 @@ def test_random_forest_wrapper_and_classifier(data):
     np.testing.assert_allclose(predict(e, X[:ROWS]), margin, **MARGIN)
     assert (e.n_rounds, e.n_trees, e.output_names) == (1, 21, ("0", "1", "2"))
     assert "sampling" in e.exactness
+    np.testing.assert_allclose(e.tree_rate, 1.0, rtol=1e-6)  # a forest's trees share one step of 1
     binary = xgb.XGBClassifier(n_estimators=2, n_jobs=1).fit(X, labels("binary", y).astype(int))
     assert reader.read(binary).objective_params["classes"] == [0, 1]
 
@@ -497,6 +498,20 @@ def test_levels_of_data_frames(data):
     np.testing.assert_allclose(
         predict(e, coded)[:, 0], model.predict(frame[:ROWS], output_margin=True), **MARGIN
     )
+
+
+@pytest.mark.skipif(VERSION < (3, 1), reason="training categories are stored since 3.1")
+def test_levels_that_xgboost_cut_wrong_match_nothing(data):
+    pd = pytest.importorskip("pandas")
+    X, y = data
+    names = np.array(["ä", "b", "c"])  # 3.2 stores the bytes of "ä" as two levels, and "b" as the third
+    frame = pd.DataFrame(
+        {"a": X[:, 0], "text": pd.Categorical(names[X[:, 4].astype(int) % 3], categories=names)}
+    )
+    model = xgb.XGBRegressor(n_estimators=2, n_jobs=1, enable_categorical=True).fit(frame, y)
+    levels = reader.read(model).schema.levels[1]
+    assert len(levels) == 3
+    assert levels == tuple(names) if VERSION >= (3, 4) else not set(levels) & set(names)
 
 
 # -- files -----------------------------------------------------------------------------------------

@@ -90,6 +90,11 @@ def collect(frame: Frame, schema: Schema) -> nw.DataFrame[Any]:
     return frame.select(list(schema.names)).collect() if schema.names is not None else frame.collect()
 
 
+def as_stored(names: Sequence[str], schema: Schema) -> tuple[str, ...]:
+    """Names as the model's library keeps them."""
+    return tuple("_".join(name.split(" ")) for name in names) if schema.blank_is_underscore else tuple(names)
+
+
 def check_names(names: Sequence[str], schema: Schema) -> None:
     """Names that do not fit the model's are an error that lists them."""
     if schema.names is None:
@@ -108,7 +113,7 @@ def check_names(names: Sequence[str], schema: Schema) -> None:
 
 def frame_columns(frame: nw.DataFrame[Any], schema: Schema) -> list[NDArray[Any]]:
     """Columns in the model's order and a dtype of the kernels; the frame's own memory where possible."""
-    names = column_names(frame)
+    names = as_stored(column_names(frame), schema)
     check_names(names, schema)
     place = {name: j for j, name in enumerate(names if schema.names is None else schema.names)}
     columns: list[NDArray[Any]] = [np.empty(0)] * len(names)

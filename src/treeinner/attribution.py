@@ -80,9 +80,9 @@ def attribute(
     e = opened.ensemble
     if method == "treeshap" and e.schema.external == "catboost-path":
         raise UnsupportedModelError(
-            "treeshap on a non-symmetric CatBoost model with CTR splits: the library tells only the leaf a row reaches, "
-            "and TreeSHAP needs the splits beside its path. Use method='predecomp' or 'saabas', or CatBoost's own "
-            "get_feature_importance(type='ShapValues')."
+            "treeshap on a non-symmetric CatBoost model with CTR splits: the library tells only the leaf a row "
+            "reaches, and TreeSHAP needs the splits beside its path. Use method='predecomp' or 'saabas', or "
+            "CatBoost's own get_feature_importance(type='ShapValues')."
         )
     node_value = node_values(e, method)  # asks for what is unknown before X is touched
     seen = opened.seen(X)
@@ -107,12 +107,25 @@ def attribute(
 def node_values(e: Ensemble, method: str) -> FloatArray:
     """Value of every node whose changes along a path are the attribution: (n_nodes, width)."""
     if method != "predecomp":
+        if np.isnan(e.cover).any():
+            raise UnsupportedModelError(
+                f"method={method!r} weighs the children of a node by the training rows in them, which this {e.library} "
+                "model does not store (XGBoost before 3.2 with vector leaves). Use method='predecomp', or train with a "
+                "newer version."
+            )
         return e.mean_value
     if np.isnan(e.node_value).any():
+        if "training data" in e.needs:
+            raise UnsupportedModelError(
+                f"PreDecomp of this {e.library} model would need its training data: what its inner nodes would have "
+                "predicted as leaves is not stored and cannot be worked out from the rest. Use method='saabas' or "
+                "'treeshap'."
+            )
         wanted = " and ".join(e.needs) or "the training parameters"
         raise UnknownParameterError(
-            f"PreDecomp needs {wanted}, which this {e.library} model does not store and which could not be inferred from "
-            f"its nodes; pass {', '.join(f'{n}=...' for n in e.needs) or 'them'}, or use method='saabas' or 'treeshap'."
+            f"PreDecomp needs {wanted}, which this {e.library} model does not store and which could not be inferred "
+            f"from its nodes; pass {', '.join(f'{n}=...' for n in e.needs) or 'them'}, or use method='saabas' or "
+            "'treeshap'."
         )
     return e.node_value
 

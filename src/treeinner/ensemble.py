@@ -112,13 +112,13 @@ class Ensemble:
     averaged: bool = False  # a forest: one round, every tree fits y itself
     output_names: tuple[str, ...] | None = None  # classes or targets
     feature_names: tuple[str, ...] | None = None  # what attributions are reported for
-    column_features: tuple[tuple[int, ...], ...] | None = None  # features that share a column's credit; None: column = feature
+    column_features: tuple[tuple[int, ...], ...] | None = None  # who shares a column's credit; None: the feature itself
     needs: tuple[str, ...] = ()  # parameters the user must give before node values are known
     exactness: str = "exact"  # "exact", or why in-sample TreeInner(PreDecomp) is not the library's total gain
 
     def __post_init__(self) -> None:
-        for name in ARRAYS:
-            object.__setattr__(self, name, frozen(getattr(self, name), ARRAYS[name], name))
+        for name, dtype in ARRAYS.items():
+            object.__setattr__(self, name, frozen(getattr(self, name), dtype, name))
         validate(self)
 
     # -- sizes ---------------------------------------------------------------------------------------------------
@@ -145,7 +145,7 @@ class Ensemble:
     @property
     def width(self) -> int:
         """Number of values in a leaf."""
-        return self.value.shape[1]
+        return int(self.value.shape[1])
 
     @property
     def n_features(self) -> int:
@@ -233,7 +233,6 @@ class Ensemble:
             return self
         trees, lo, hi = slice(first, last), int(self.tree_start[first]), int(self.tree_start[last])
         nodes = slice(lo, hi)
-        shift = lambda child: np.where(child[nodes] >= 0, child[nodes] - lo, -1).astype(np.int32)  # noqa: E731
         return replace(
             self,
             tree_start=self.tree_start[first : last + 1] - lo,
@@ -241,8 +240,8 @@ class Ensemble:
             tree_round=self.tree_round[trees] - self.tree_round[first],
             tree_weight=self.tree_weight[trees],
             tree_rate=self.tree_rate[trees],
-            left=shift(self.left),
-            right=shift(self.right),
+            left=np.where(self.left[nodes] >= 0, self.left[nodes] - lo, -1),
+            right=np.where(self.right[nodes] >= 0, self.right[nodes] - lo, -1),
             **{
                 name: getattr(self, name)[nodes]
                 for name in PER_NODE
@@ -267,4 +266,5 @@ class Ensemble:
             plain[name] = None if plain[name] is None else tuple(plain[name])
         if plain["column_features"] is not None:
             plain["column_features"] = tuple(tuple(features) for features in plain["column_features"])
-        return cls(**arrays, **plain)
+        every: dict[str, Any] = {**arrays, **plain}
+        return cls(**every)

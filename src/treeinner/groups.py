@@ -64,7 +64,8 @@ def _position(member: Any, position: Mapping[str, int], n: int, group: str) -> i
     if isinstance(member, str):
         if member in position:
             return position[member]
-        raise ValueError(f"Group {group!r} names {member!r}, which is not a feature; features: {_some(list(position))}.")
+        known = _some(list(position))
+        raise ValueError(f"Group {group!r} names {member!r}, which is not a feature; features: {known}.")
     index = int(member)
     if not 0 <= index < n:
         raise ValueError(f"Group {group!r} names feature {index}, but features are numbered 0..{n - 1}.")

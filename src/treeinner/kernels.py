@@ -196,7 +196,7 @@ def _players(e: Ensemble) -> tuple[list[tuple[int, ...]], NDArray[np.int32]]:
     return players, of_column[e.feature]
 
 
-# -- threads -------------------------------------------------------------------------------------------------------------
+# -- threads ----------------------------------------------------------------------------------------------------
 
 
 def n_threads(n_jobs: int | None) -> int:
@@ -244,7 +244,7 @@ def task_rows(forest: Forest, table: Table) -> int:
     return forest.task_rows if table.block_rows is None else max(1, min(forest.task_rows, table.block_rows))
 
 
-# -- what is done to rows ------------------------------------------------------------------------------------------------
+# -- what is done to rows --------------------------------------------------------------------------------------
 
 
 def predict(forest: Forest, table: Table, *, n_jobs: int | None = -1) -> NDArray[np.float64]:

@@ -28,7 +28,8 @@ def make_frame(columns: Mapping[str, Any], *, like: Any = None, library: str = "
             importlib.import_module(name)
         except (ImportError, ValueError):  # not installed; an empty name
             continue
-        return nw.from_dict(dict(columns), backend=name).to_native()
+        backend: Any = name
+        return nw.from_dict(dict(columns), backend=backend).to_native()
     raise MissingDependencyError("A data frame needs pandas, polars or pyarrow; install one: pip install pandas")
 
 

@@ -56,6 +56,7 @@ class Schema:
 
     n_columns: int
     names: tuple[str, ...] | None = None  # training names; None: the model knows none, columns go by position
+    blank_is_underscore: bool = False  # the library keeps "my col" as "my_col" (LightGBM)
     categorical: tuple[bool, ...] | None = None  # columns that hold categories; None: no column does
     levels: tuple[tuple[Level, ...] | None, ...] | None = (
         None  # code of a level = its position; None: numbers are codes
@@ -210,7 +211,7 @@ def _from_frame(frame: Any, schema: Schema) -> ColumnTable:
     if isinstance(frame, nw.Series):
         raise _one_dimensional(frame.shape)
     names = _frames.column_names(frame)
-    _frames.check_names(names, schema)
+    _frames.check_names(_frames.as_stored(names, schema), schema)
     _check_shape(1, len(names), schema)
     rows = _frames.collect(frame, schema)
     _check_shape(rows.shape[0], len(names), schema)

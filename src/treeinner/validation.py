@@ -20,7 +20,7 @@ MAX_CODE = 2**24  # XGBoost's own limit; larger codes are not exact in float32
 def frozen(array: Any, dtype: type, name: str) -> NDArray[Any]:
     """Contiguous read-only array of `dtype`; a value that does not survive the conversion is an error."""
     given = np.asarray(array)
-    held = np.ascontiguousarray(given, dtype=dtype)
+    held: NDArray[Any] = np.ascontiguousarray(given, dtype=dtype)
     if np.issubdtype(dtype, np.integer) and not np.array_equal(held, given):
         raise ModelError(f"{name} holds numbers that are not whole or do not fit {np.dtype(dtype).name}.")
     if held is given and held.flags.writeable:
@@ -55,7 +55,10 @@ def _check_shapes(e: Ensemble) -> None:
     _require(e.value.shape == e.node_value.shape, "value and node_value differ in shape")
     starts = e.tree_start
     _require(
-        starts.shape == (n_trees + 1,) and starts[0] == 0 and starts[-1] == n_nodes and bool(np.all(np.diff(starts) > 0)),
+        starts.shape == (n_trees + 1,)
+        and starts[0] == 0
+        and starts[-1] == n_nodes
+        and bool(np.all(np.diff(starts) > 0)),
         "tree_start does not cut the nodes into non-empty trees",
     )
     _require(len(e.base_score) >= 1, "there is no output")
@@ -73,7 +76,8 @@ def _check_shapes(e: Ensemble) -> None:
 
 def _check_links(e: Ensemble, inner: NDArray[np.bool_]) -> None:
     """Every child lies behind its parent in the same tree and has exactly one parent: so each tree is a tree."""
-    _require(bool(np.all((e.left >= 0) == inner) and np.all((e.right >= 0) == inner)), "a split lacks a child, or a leaf has one")
+    both = (e.left >= 0) == inner, (e.right >= 0) == inner
+    _require(bool(np.all(both)), "a split lacks a child, or a leaf has one")
     parent = np.flatnonzero(inner)
     left, right = e.left[parent].astype(np.int64), e.right[parent].astype(np.int64)
     end = np.repeat(e.tree_start[1:], np.diff(e.tree_start))[parent]
@@ -86,7 +90,8 @@ def _check_links(e: Ensemble, inner: NDArray[np.bool_]) -> None:
 
 
 def _check_splits(e: Ensemble, inner: NDArray[np.bool_]) -> None:
-    _require(bool(np.all(e.feature < e.schema.n_columns)), f"a split tests a column outside 0..{e.schema.n_columns - 1}")
+    last = e.schema.n_columns - 1
+    _require(bool(np.all(e.feature <= last)), f"a split tests a column outside 0..{last}")
     _require(bool(np.all(e.feature >= -1)), "a column number is negative")
     categorical = e.category_set >= 0
     n_sets = len(e.set_start) - 1
@@ -94,10 +99,14 @@ def _check_splits(e: Ensemble, inner: NDArray[np.bool_]) -> None:
     _require(not bool(np.any(categorical & ~inner)), "a leaf has a category set")
     _require(not bool(np.any(np.isnan(e.threshold[inner & ~categorical]))), "a threshold is NaN")
     _require(
-        n_sets >= 0 and e.set_start[0] == 0 and e.set_start[-1] == len(e.set_codes) and bool(np.all(np.diff(e.set_start) >= 0)),
+        n_sets >= 0
+        and e.set_start[0] == 0
+        and e.set_start[-1] == len(e.set_codes)
+        and bool(np.all(np.diff(e.set_start) >= 0)),
         "set_start does not cut set_codes into sets",
     )
-    _require(bool(np.all((e.set_codes >= 0) & (e.set_codes < MAX_CODE))), f"a category code is outside 0..{MAX_CODE - 1}")
+    in_range = (e.set_codes >= 0) & (e.set_codes < MAX_CODE)
+    _require(bool(np.all(in_range)), f"a category code is outside 0..{MAX_CODE - 1}")
     numeric = np.unique(e.feature[inner & ~categorical])
     mixed = np.intersect1d(numeric, np.unique(e.feature[categorical]))
     _require(len(mixed) == 0, f"columns {mixed.tolist()} are split both as numbers and as categories")
@@ -120,4 +129,5 @@ def _check_values(e: Ensemble, inner: NDArray[np.bool_]) -> None:
     _require(bool(np.array_equal(e.node_value[leaf], e.value[leaf])), "node_value differs from value at a leaf")
     _require(bool(np.all(np.isfinite(e.node_value[inner]) | np.isnan(e.node_value[inner]))), "a node value is infinite")
     _require(not bool(np.any(e.cover < 0)), "a cover is negative")
-    _require(bool(np.all(e.leaf_id[leaf] >= 0) and np.all(e.leaf_id[inner] == -1)), "leaf_id does not number the leaves")
+    numbered = np.where(leaf, e.leaf_id >= 0, e.leaf_id == -1)
+    _require(bool(np.all(numbered)), "leaf_id does not number the leaves")

@@ -7,9 +7,9 @@
 `objective.scope` says what the gradient of a row needs: the "row" itself; a number shared by the "round",
 which `global_state` computes from all rows first; the other rows of its "group" (query); or all the "data".
 
-Weights that are part of the loss (scale_pos_weight, is_unbalance, CatBoost's class_weights) are in the gradient.
-`class_weight` of LightGBM's and scikit-learn's estimators is not: it only makes sample weights when fitting, so pass
-`sample_weight` if you want it.
+Weights that are part of the loss (scale_pos_weight, is_unbalance, CatBoost's class_weights) are in the
+gradient. `class_weight` of LightGBM's and scikit-learn's estimators is not: it only makes sample weights
+when fitting, so pass `sample_weight` if you want it.
 """
 
 from __future__ import annotations

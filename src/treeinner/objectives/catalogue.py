@@ -2,65 +2,22 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 
 from treeinner.errors import UnknownParameterError, UnsupportedModelError
 from treeinner.objectives import classes, losses, ranking, rounds, survival
 from treeinner.objectives.base import FloatArray, Objective, integers_below
+from treeinner.objectives.params import Params
 
 __all__ = ["Params", "find", "known_names", "refusal", "split_name"]
 
-REQUIRED = object()
-
-
-@dataclass(frozen=True)
-class Params:
-    """What a loss may ask about the model it belongs to."""
-
-    name: str
-    values: Mapping[str, Any]
-    n_outputs: int = 1
-    version: tuple[int, ...] = ()  # of the library; () if unknown
-
-    def raw(self, *names: str, default: Any = REQUIRED) -> Any:
-        """Return the first parameter that is there; nested mappings (XGBoost's JSON) are searched too."""
-        places = [self.values, *(v for v in self.values.values() if isinstance(v, Mapping))]
-        for place in places:
-            for name in names:
-                if place.get(name) is not None:
-                    return place[name]
-        if default is REQUIRED:
-            raise UnknownParameterError(
-                f"{self.name}: the model does not say {names[0]}; pass "
-                f'objective="{self.name}:{names[0]}=...".'
-            )
-        return default
-
-    def number(self, *names: str, default: Any = REQUIRED) -> float:
-        """Return one number."""
-        value = self.numbers(*names, default=default)
-        if len(value) != 1:
-            raise UnknownParameterError(f"{self.name}: {names[0]}={list(value)}, but one number was needed.")
-        return value[0]
-
-    def numbers(self, *names: str, default: Any = REQUIRED) -> list[float]:
-        """Return one or more numbers, from a list, a number, or text such as "[0.1, 0.9]" or "0.1,0.9"."""
-        value = self.raw(*names, default=default)
-        if isinstance(value, str):
-            value = [part for part in re.split(r"[,\s]+", value.strip("[]() ")) if part]
-        try:
-            return [float(v) for v in np.atleast_1d(np.asarray(value)).tolist()]
-        except (TypeError, ValueError):
-            raise UnknownParameterError(f"{self.name}: {names[0]}={value!r} is not a number.") from None
-
-    def flag(self, *names: str) -> bool:
-        """Return a yes or no; absent means no."""
-        return str(self.raw(*names, default=False)).lower() in ("true", "1", "1.0", "yes")
+UNSET_PAIRS = 2**32 - 1  # what XGBoost writes for lambdarank_num_pair_per_sample if it was not given
+DO_INSTEAD = (
+    'pass objective=callable(y, margin) -> gradient, or use score="abs" or "permutation", which need none.'
+)
 
 
 Factory = Callable[[Params], Objective]
@@ -101,6 +58,32 @@ def _xgboost_expectile(p: Params) -> Objective:
     return losses.expectile(alpha[0]) if len(alpha) == 1 else losses.stacked_expectiles(alpha)
 
 
+def _xgboost_rank(metric: str) -> Factory:
+    def factory(p: Params) -> Objective:
+        if p.version < (3, 0):
+            raise UnsupportedModelError(
+                f"{p.name} of XGBoost before 3.0 (or of unknown version) pairs rows differently; {DO_INSTEAD}"
+            )
+        if str(p.raw("lambdarank_pair_method", default="topk")) != "topk":
+            raise UnsupportedModelError(
+                f'{p.name} with lambdarank_pair_method="mean" draws its pairs; {DO_INSTEAD}'
+            )
+        if p.flag("lambdarank_unbiased"):
+            raise UnsupportedModelError(
+                f"{p.name} with lambdarank_unbiased learns position biases; {DO_INSTEAD}"
+            )
+        pairs = p.number("lambdarank_num_pair_per_sample", default=UNSET_PAIRS)
+        return ranking.xgboost_rank(
+            metric,
+            top=32 if pairs >= UNSET_PAIRS else int(pairs),
+            norm=p.flag("lambdarank_normalization", default=True),
+            score_norm=p.flag("lambdarank_score_normalization", default=True),
+            exp_gain=p.flag("ndcg_exp_gain", default=True),
+        )
+
+    return factory
+
+
 XGBOOST: dict[str, Factory] = {
     "reg:squarederror": _positive_weighted(lambda p: losses.squared_error()),
     "reg:linear": _positive_weighted(lambda p: losses.squared_error()),
@@ -124,6 +107,9 @@ XGBOOST: dict[str, Factory] = {
         str(p.raw("aft_loss_distribution")), p.number("aft_loss_distribution_scale", default=1.0)
     ),
     "survival:cox": lambda p: survival.cox(),
+    "rank:ndcg": _xgboost_rank("ndcg"),
+    "rank:map": _xgboost_rank("map"),
+    "rank:pairwise": _xgboost_rank("pairwise"),
 }
 
 
@@ -157,10 +143,9 @@ def _lightgbm_ova(p: Params) -> Objective:
 
 def _lambdarank(p: Params) -> Objective:
     gain = p.raw("label_gain", default=None)
-    norm = p.raw("lambdarank_norm", default=True)
     return ranking.lambdarank(
         sigmoid=p.number("sigmoid", default=1.0),
-        norm=str(norm).lower() in ("true", "1", "1.0"),
+        norm=p.flag("lambdarank_norm", default=True),
         truncation_level=int(p.number("lambdarank_truncation_level", default=30)),
         label_gain=p.numbers("label_gain") if gain not in (None, "", []) else None,
     )
@@ -302,14 +287,7 @@ FOREST_CRITERIA = {
     "classification": ("gini", "entropy", "log_loss"),
 }
 
-DO_INSTEAD = (
-    'pass objective=callable(y, margin) -> gradient, or use score="abs" or "permutation", which need none.'
-)
-PAIRS = "its pairs (sampled, or top-k with position bias) are not reproduced from the model"
 REFUSED = {
-    "rank:pairwise": PAIRS,
-    "rank:ndcg": PAIRS,
-    "rank:map": PAIRS,
     "rank_xendcg": "its gradients are random",
     "YetiRank": "its gradients are random",
     "YetiRankPairwise": "its gradients are random",

@@ -1,4 +1,4 @@
-"""Losses whose gradient needs the other rows of the query: LightGBM's lambdarank, CatBoost's QueryRMSE."""
+"""Losses whose gradient needs the other rows of the query: lambdarank, rank:*, QueryRMSE."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 from treeinner.errors import DataError
 from treeinner.objectives.base import FloatArray, Objective, integers_below
+from treeinner.objectives.base import sigmoid as logistic
+from treeinner.objectives.losses import NOT_NEGATIVE, ZERO_OR_ONE
 
 # LightGBM looks its sigmoid up in a table of this many bins over +-25 / sigmoid.
 SIGMOID_BINS = 1024 * 1024
@@ -63,11 +65,7 @@ def _lambdas(
     label, score = label[order], score[order]
     discount = 1.0 / np.log2(np.arange(n) + 2.0)
     best = (np.sort(gain[label])[::-1] * discount)[:top].sum()
-    i, j = np.triu_indices(n, 1)
-    keep = (i < top) & (label[i] != label[j])
-    i, j = i[keep], j[keep]
-    first_wins = label[i] > label[j]
-    high, low = np.where(first_wins, i, j), np.where(first_wins, j, i)
+    high, low = _ranked_pairs(label, top)
     difference = score[high] - score[low]
     change = (gain[label[high]] - gain[label[low]]) * np.abs(discount[high] - discount[low])
     change = change * (1.0 / best if best > 0 else best)
@@ -76,15 +74,7 @@ def _lambdas(
     p = _table_sigmoid(difference, sigmoid)
     pull = -sigmoid * change * p
     curve = sigmoid * sigmoid * change * p * (1.0 - p)
-    lambdas, hessians = np.zeros(n), np.zeros(n)
-    np.add.at(lambdas, high, pull)
-    np.add.at(lambdas, low, -pull)
-    np.add.at(hessians, high, curve)
-    np.add.at(hessians, low, curve)
-    total = -2.0 * pull.sum()
-    if norm and total > 0:
-        factor = np.log2(1.0 + total) / total
-        lambdas, hessians = lambdas * factor, hessians * factor
+    lambdas, hessians = _add_pairs(high, low, pull, curve, n=n, norm=norm)
     back = np.empty(n, np.intp)
     back[order] = np.arange(n)
     return lambdas[back], hessians[back]
@@ -97,6 +87,93 @@ def _table_sigmoid(x: FloatArray, sigmoid: float) -> FloatArray:
     index = np.clip(np.floor((x - low) * factor), 0, SIGMOID_BINS - 1)
     result: FloatArray = 1.0 / (1.0 + np.exp((index / factor + low) * sigmoid))
     return result
+
+
+def xgboost_rank(
+    metric: str, *, top: int = 32, norm: bool = True, score_norm: bool = True, exp_gain: bool = True
+) -> Objective:
+    """XGBoost's rank:ndcg, rank:map, rank:pairwise; pairs by the "topk" method, no position bias."""
+
+    def both(y: FloatArray, m: FloatArray, group: NDArray[Any]) -> tuple[FloatArray, FloatArray]:
+        gradient, hessian = np.zeros_like(m), np.zeros_like(m)
+        score = m[:, 0].astype(np.float32).astype(np.float64)  # XGBoost ranks in float32
+        for rows in queries(group):
+            order = rows[np.argsort(-score[rows], kind="stable")]
+            pairs = _xgboost_pairs(
+                metric, y[order, 0], score[order], top=top, score_norm=score_norm, exp_gain=exp_gain
+            )
+            gradient[order, 0], hessian[order, 0] = _add_pairs(*pairs, n=len(order), norm=norm)
+        return gradient, hessian
+
+    return Objective(
+        f"rank:{metric}",
+        None,
+        lambda y, m, group: both(y, m, group)[0],
+        lambda y, m, group: both(y, m, group)[1],
+        domain=ZERO_OR_ONE
+        if metric == "map"
+        else integers_below(MAX_LABEL + 1)
+        if exp_gain
+        else NOT_NEGATIVE,
+        scope="group",
+        multiplies_weights=False,  # XGBoost's weights are per query and normalised
+    )
+
+
+def _ranked_pairs(label: NDArray[Any], top: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Positions (better label, worse label) of all pairs with one row among the first `top`."""
+    i, j = np.triu_indices(len(label), 1)
+    keep = (i < top) & (label[i] != label[j])
+    i, j = i[keep], j[keep]
+    first_wins = label[i] > label[j]
+    return np.where(first_wins, i, j), np.where(first_wins, j, i)
+
+
+def _xgboost_pairs(
+    metric: str, label: FloatArray, score: FloatArray, *, top: int, score_norm: bool, exp_gain: bool
+) -> tuple[NDArray[np.intp], NDArray[np.intp], FloatArray, FloatArray]:
+    """Better and worse row of each pair of a ranked query, with the pair's gradient and hessian."""
+    high, low = _ranked_pairs(label, top)
+    if metric == "ndcg":
+        gain = 2.0**label - 1.0 if exp_gain else label
+        discount = 1.0 / np.log2(np.arange(len(label)) + 2.0)
+        best = (np.sort(gain)[::-1] * discount)[:top].sum()
+        change = np.abs((gain[high] - gain[low]) * (discount[high] - discount[low])) / (best or 1.0)
+    elif metric == "map":
+        change = np.abs(_change_of_map(label, high, low))
+    else:
+        change = np.ones(len(high))
+    difference = score[high] - score[low]
+    if score_norm and len(score) and score[0] != score[-1]:
+        change = change / (np.abs(difference) + 0.01)
+    p = logistic(difference)
+    return high, low, (p - 1.0) * change, np.maximum(p * (1.0 - p), 1e-16) * change * 2.0
+
+
+def _change_of_map(label: FloatArray, high: NDArray[np.intp], low: NDArray[np.intp]) -> FloatArray:
+    """Change of the average precision when two rows swap places."""
+    relevant, rank = np.cumsum(label), np.arange(len(label)) + 1.0
+    precision = np.cumsum(label / rank)
+    first, last = np.minimum(high, low), np.maximum(high, low)
+    between = precision[last - 1] - precision[first]
+    up = relevant[last] / rank[last] - (relevant[first] + 1.0) / rank[first] - between
+    down = relevant[first] / rank[first] - relevant[last] / rank[last] + between
+    result: FloatArray = np.where(label[first] < label[last], up, down) / max(relevant[-1], 1.0)
+    return result
+
+
+def _add_pairs(
+    high: NDArray[np.intp], low: NDArray[np.intp], pull: FloatArray, curve: FloatArray, *, n: int, norm: bool
+) -> tuple[FloatArray, FloatArray]:
+    """Gradients and hessians of the rows from those of the pairs."""
+    gradient, hessian = np.zeros(n), np.zeros(n)
+    np.add.at(gradient, high, pull)
+    np.add.at(gradient, low, -pull)
+    np.add.at(hessian, high, curve)
+    np.add.at(hessian, low, curve)
+    total = -2.0 * pull.sum()
+    factor = np.log2(1.0 + total) / total if norm and total > 0 else 1.0
+    return gradient * factor, hessian * factor
 
 
 def query_rmse() -> Objective:

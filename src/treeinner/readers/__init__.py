@@ -152,8 +152,8 @@ def out_of_bag_rows(opened: Opened, n_rows: int) -> NDArray[np.bool_]:
     """Which training rows each tree of a random forest did not see: (trees, rows)."""
     if opened.ensemble.library != "sklearn" or not opened.ensemble.averaged:
         raise UnsupportedModelError(
-            f"oob=True needs a scikit-learn forest trained with bootstrap=True; this is a {opened.ensemble.library} model. "
-            "Use held-out rows instead."
+            "oob=True needs a scikit-learn forest trained with bootstrap=True; this is another "
+            f"{opened.ensemble.library} model. Use held-out rows instead."
         )
     return cast("NDArray[np.bool_]", _reader("sklearn").out_of_bag(opened.model, n_rows))
 

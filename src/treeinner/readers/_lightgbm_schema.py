@@ -37,6 +37,7 @@ def read_schema(model: ModelText, split_as_category: set[int]) -> Schema:
     return Schema(
         n_columns=n_columns,
         names=names,
+        blank_is_underscore=True,
         categorical=tuple(j in categorical for j in range(n_columns)) if categorical else None,
         levels=levels,
         unseen="missing",

@@ -166,6 +166,9 @@ def _base_margin(sizes: Mapping[str, Any], objective: str, n_outputs: int) -> ND
             score = np.log(score) - np.log1p(-score)
         elif objective in LOG:
             score = np.log(score)
+        elif objective == "reg:expectileerror" and len(score) > 1:
+            # Several expectiles: the first margin, then softplus increments, so that they never cross.
+            score = np.concatenate([score[:1], np.log(np.expm1(np.diff(score)))])
     return np.broadcast_to(score, (n_outputs,)).copy()
 
 

@@ -21,13 +21,15 @@ def read_schema(
     model: Mapping[str, Any],
     n_features: int,
     split_as_category: NDArray[np.int64],
+    *,
     missing: float,
+    version: tuple[int, ...],
 ) -> Schema:
     """Collect names, types and levels of the columns."""
     names, types = _texts(learner, "feature_names", n_features), _texts(learner, "feature_types", n_features)
     categorical = np.array([kind == "c" for kind in types]) if types else np.zeros(n_features, bool)
     categorical[split_as_category] = True
-    levels = _levels(model.get("cats"), n_features)
+    levels = _levels(model.get("cats"), n_features, version)
     return Schema(
         n_columns=n_features,
         names=tuple(names) or None,
@@ -49,7 +51,9 @@ def _texts(learner: Mapping[str, Any], name: str, n_features: int) -> list[str]:
     return texts
 
 
-def _levels(cats: Any, n_features: int) -> tuple[tuple[Level, ...] | None, ...] | None:
+def _levels(
+    cats: Any, n_features: int, version: tuple[int, ...]
+) -> tuple[tuple[Level, ...] | None, ...] | None:
     """Training categories of data frame columns (3.1 and later)."""
     encodings = cats.get("enc") if isinstance(cats, dict) else None
     if not isinstance(encodings, list) or not encodings:
@@ -58,11 +62,11 @@ def _levels(cats: Any, n_features: int) -> tuple[tuple[Level, ...] | None, ...] 
         isinstance(one, dict) and "values" in one for one in encodings
     ):
         raise ModelError("The XGBoost model is damaged: cats does not describe every feature.")
-    levels = tuple(_column_levels(one) for one in encodings)
+    levels = tuple(_column_levels(one, version) for one in encodings)
     return levels if any(column is not None for column in levels) else None
 
 
-def _column_levels(encoding: Mapping[str, Any]) -> tuple[Level, ...] | None:
+def _column_levels(encoding: Mapping[str, Any], version: tuple[int, ...]) -> tuple[Level, ...] | None:
     if "offsets" not in encoding:
         numbers = np.asarray(encoding["values"])
         if numbers.ndim != 1 or numbers.dtype.kind not in "iuf":
@@ -75,12 +79,13 @@ def _column_levels(encoding: Mapping[str, Any]) -> tuple[Level, ...] | None:
         raise ModelError("The XGBoost model is damaged: the categories of a feature do not fit.")
     raw = (text % 256).astype(np.uint8).tobytes()
     parts = [raw[a:b] for a, b in pairwise(cuts.tolist())]
-    return tuple(_level(part, number) for number, part in enumerate(parts)) or None
-
-
-def _level(raw: bytes, number: int) -> str:
     try:
-        return raw.decode()
+        levels = [part.decode() for part in parts]
+        cut_wrong = not raw.isascii() and version < (3, 4)
     except UnicodeDecodeError:
-        # 3.1 and 3.2 cut levels with letters outside ASCII; such a level matches none, and is refused
-        return f"{raw.decode(errors='backslashreplace')} (category {number}, damaged by XGBoost)"
+        levels, cut_wrong = [part.decode(errors="backslashreplace") for part in parts], True
+    if cut_wrong:
+        # 3.1 and 3.2 count letters where they cut bytes, so that every level behind one with a letter outside
+        # ASCII is shifted, perhaps onto another one's name; these names match nothing, and so are refused
+        levels = [f"{level} (category {code}, cut wrong by XGBoost)" for code, level in enumerate(levels)]
+    return tuple(levels) or None

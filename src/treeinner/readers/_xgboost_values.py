@@ -52,7 +52,8 @@ class Given:
     def says(self, name: str) -> float | None:
         """Look up a number of the configuration."""
         try:
-            return float(self.config[name]) if self.config is not None else None
+            # parameters are float32, shown with nine digits: 0.170000002 is what a user wrote as 0.17
+            return float(str(np.float32(self.config[name]))) if self.config is not None else None
         except (KeyError, TypeError, ValueError):
             return None
 
@@ -241,7 +242,7 @@ def _fill(
     else:
         # nothing to check by: vector leaves of losses with a hessian per output, trees without splits
         enough = live or len(certain) == 1
-    return np.where(open_ & (confirmed | enough), candidate, rate)
+    return np.where(open_ & enough, candidate, rate)
 
 
 def _reasons(trees: Trees, plain: bool, objective: str, given: Given) -> tuple[str, ...]:

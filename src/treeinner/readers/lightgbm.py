@@ -51,7 +51,7 @@ LOSS_PARAMS = {
     "fair": ("fair_c",),
     "poisson": ("poisson_max_delta_step",),
     "tweedie": ("tweedie_variance_power",),
-    "lambdarank": ("sigmoid", "lambdarank_truncation_level", "lambdarank_norm"),
+    "lambdarank": ("sigmoid", "lambdarank_truncation_level", "lambdarank_norm", "label_gain"),
 }
 
 
@@ -310,7 +310,11 @@ def _objective_params(
     if "num_class" in found:
         found["num_class"] = int(found["num_class"])
     for key in LOSS_PARAMS.get(training.objective, ()):
-        if key in (model.params or {}):
+        if key == "label_gain":
+            gains = (model.params or {}).get(key, "")
+            if gains:
+                found[key] = [float(gain) for gain in gains.split(",")]
+        elif key in (model.params or {}):
             number = model.number(key, np.nan)
             found[key] = bool(number) if key in ("is_unbalance", "lambdarank_norm") else number
     if start.label_weights is not None:

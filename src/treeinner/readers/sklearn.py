@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from treeinner.ensemble import Ensemble
-from treeinner.errors import ModelError, UnsupportedModelError
+from treeinner.errors import DataError, ModelError, UnsupportedModelError
 from treeinner.readers._sklearn_hist import read_hist
 from treeinner.readers._sklearn_trees import read_boosted, read_forest
 
-__all__ = ["read"]
+__all__ = ["out_of_bag", "read"]
 
 HIST = {"HistGradientBoostingRegressor", "HistGradientBoostingClassifier"}
 BOOSTED = {"GradientBoostingRegressor", "GradientBoostingClassifier"}
@@ -107,3 +110,21 @@ def _refuse_foreign(
             )
     if kinds & (FOREST | TREE) and learning_rate not in (None, 1, 1.0):
         raise ValueError(f"learning_rate={learning_rate} was given, but a forest has none; leave it out.")
+
+
+def out_of_bag(model: Any, n_rows: int) -> NDArray[np.bool_]:
+    """Which training rows each tree of a bootstrapped forest did not see: (trees, rows)."""
+    if not getattr(model, "bootstrap", False):
+        raise UnsupportedModelError(
+            f"oob=True: this {type(model).__name__} was trained with bootstrap=False, so every tree saw every row; "
+            "use held-out rows instead."
+        )
+    out = np.ones((len(model.estimators_), n_rows), bool)
+    for tree, seen in enumerate(model.estimators_samples_):
+        if len(seen) and seen.max() >= n_rows:
+            raise DataError(
+                f"oob=True: the forest was trained on more rows ({int(seen.max()) + 1} or more) than X has ({n_rows}); "
+                "pass the training rows in training order."
+            )
+        out[tree, seen] = False
+    return out

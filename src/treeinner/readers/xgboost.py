@@ -70,7 +70,8 @@ def read(
     wrapper = model if kind == "wrapper" else None
     if wrapper is not None and iteration_range is None:
         best = best_iteration(member(document, "learner", dict))
-        iteration_range = (0, best + 1) if best is not None else None
+        if best is not None:
+            iteration_range = (0, min(best + 1, int(booster.num_boosted_rounds())))
     given = Given(learning_rate, reg_lambda, reg_alpha, _tree_params(config))
     missing = getattr(wrapper, "missing", None)
     return _build(
@@ -205,7 +206,9 @@ def _build(
         reasons.append("DART: the trees dropped in each round, and so its gradients, are not known")
     scale = parts.weight_drop[trees.tree][:, None]
     as_category = np.unique(trees.feature[trees.category_set >= 0])
-    schema = read_schema(parts.learner, parts.model, parts.n_features, as_category, missing)
+    schema = read_schema(
+        parts.learner, parts.model, parts.n_features, as_category, missing=missing, version=parts.version
+    )
     objective_params = dict(parts.objective_params)
     if classes is not None and len(parts.base_score) == 1:
         objective_params["classes"] = classes
@@ -235,6 +238,7 @@ def _build(
         objective_params=objective_params,
         params=_params(parts, found, given),
         right_if="greater_equal",
+        cover_is="hessian",
         float32_input=True,
         base_margin_rule="replace",
         output_names=_output_names(parts, classes),

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from treeinner import objectives, storage
 from treeinner.ensemble import ARRAYS
@@ -16,7 +17,7 @@ from treeinner.errors import DataError, ModelError, UnsupportedModelError
 from treeinner.groups import GroupSpec, resolve_groups
 from treeinner.inference import from_sums
 from treeinner.readers import Opened, open_model, out_of_bag_rows
-from treeinner.scores.inputs import read_inputs
+from treeinner.scores.inputs import NO_WEIGHT, read_inputs
 from treeinner.scores.result import Importance
 from treeinner.scores.run import Rows, add_rows
 from treeinner.scores.setting import Setting, TreeAttribution, make_setting
@@ -31,8 +32,9 @@ FORMAT_VERSION = 1
 class ImportanceAccumulator:
     """Scores of rows that come in batches; memory does not grow with the number of rows.
 
-    Batches, threads, processes and files may cut the rows in any way: the sums are exact, so the result is the same to the
-    last bit. `merge` adds two accumulators of the same model and settings; `to_bytes` and `from_bytes` send them about.
+    Batches, threads, processes and files may cut the rows in any way: the sums are exact, so the result is the same
+    to the last bit. `merge` adds two accumulators of the same model and settings; `to_bytes` and `from_bytes` send
+    them about.
 
     Parameters are those of `importance`. With `clusters`, memory grows with the number of clusters.
     """
@@ -81,6 +83,7 @@ class ImportanceAccumulator:
             std_errors=std_errors,
             by_round=by_round,
         )
+        self._asked_objective = objective if isinstance(objective, str) else ""  # the loss's parameters are in it
         self._score, self._group_spec, self._confidence, self._n_jobs = score, groups, confidence, n_jobs
         names = self._opened.names(None)
         self._names: tuple[str, ...] = names or tuple(f"f{i}" for i in range(ensemble.n_features))
@@ -121,7 +124,7 @@ class ImportanceAccumulator:
         base_margin: Any,
         group: Any,
         progress: Callable[[int, int], None] | None,
-        in_tree: Any = None,
+        oob: bool = False,
     ) -> None:
         if (clusters is not None) != self._clustered:
             raise DataError(
@@ -134,18 +137,28 @@ class ImportanceAccumulator:
         self._learn_names(X)
         self._frame_library = getattr(table, "frame_library", "") or self._frame_library
         inputs = read_inputs(self._setting, table.n_rows, y, sample_weight, clusters, base_margin, group)
-        part = self._empty()
-        add_rows(
-            part, self._setting, Rows(table, inputs, in_tree), self._groups, n_jobs=self._n_jobs, progress=progress
-        )
+        if self._setting.objective is not None and not self._setting.objective.per_row:
+            inputs.require_weight()
+        share = self._out_of_bag_share(table.n_rows, inputs.weight) if oob else None
+        part, rows = self._empty(), Rows(table, inputs, share)
+        add_rows(part, self._setting, rows, self._groups, n_jobs=self._n_jobs, progress=progress)
         if self._state is None:
             self._state = part
         else:
             self._state += part
 
-    def out_of_bag(self, X: Any) -> Any:
-        """Which rows of X, the training rows, each tree of a random forest did not see: (trees, rows)."""
-        return out_of_bag_rows(self._opened, self._opened.table(X).n_rows)
+    def _out_of_bag_share(self, n_rows: int, weight: NDArray[np.float64] | None) -> NDArray[np.float64]:
+        """What each training row counts for in each tree of a random forest: (trees, rows).
+
+        0 if the tree saw it, else all rows / out-of-bag rows of the tree, so that score / rows is MDI-oob.
+        """
+        if self._setting.score != "tree_inner":
+            raise ValueError(f"oob=True goes with score='tree_inner', but score={self._score!r} was asked for.")
+        unseen: NDArray[np.float64] = out_of_bag_rows(self._opened, n_rows).astype(np.float64)
+        counted = np.ones(n_rows) if weight is None else weight
+        total = unseen @ counted
+        unseen *= np.divide(counted.sum(), total, out=np.zeros_like(total), where=total > 0)[:, None]
+        return unseen
 
     def _learn_names(self, X: Any) -> None:
         """Use the names of the first data frame, if the model itself knows none."""
@@ -173,7 +186,9 @@ class ImportanceAccumulator:
         if other._state is not None:
             merged._state = other._copied_state() if merged._state is None else merged._state.__iadd__(other._state)
         if other._named and not self._named:
-            merged._names, merged._named, merged._groups = other._names, True, other._groups
+            merged._names, merged._named = other._names, True
+        if self._groups is None or merged._names is other._names:
+            merged._groups = other._groups
         merged._frame_library = self._frame_library or other._frame_library
         return merged
 
@@ -187,9 +202,10 @@ class ImportanceAccumulator:
         for name in ARRAYS:
             digest.update(getattr(e, name).tobytes())
         method = s.method if isinstance(s.method, str) else getattr(s.method, "__qualname__", "callable")
-        objective = "" if s.objective is None else s.objective.name
+        objective = "" if s.objective is None else (s.objective.name, self._asked_objective)
         words = (self._score, method, objective, s.target, s.level, s.std_errors, s.by_round, self._group_spec)
-        digest.update(repr((words, e.library, e.schema.n_columns, self._clustered, dict(e.params))).encode())
+        model = (e.library, e.schema.n_columns, dict(e.params), dict(e.objective_params), e.right_if, e.column_features)
+        digest.update(repr((words, model, self._clustered)).encode())
         return digest.hexdigest()
 
     def to_bytes(self) -> bytes:
@@ -207,13 +223,14 @@ class ImportanceAccumulator:
         arrays, plain = storage.read_from(io.BytesIO(data), FORMAT, FORMAT_VERSION, "the bytes")
         if plain["fingerprint"] != self.fingerprint():
             raise ModelError(
-                "The bytes belong to another model or other settings; make the accumulator from the same model with the "
-                "same arguments."
+                "The bytes belong to another model or other settings; make the accumulator from the same model with "
+                "the same arguments."
             )
         out = copy.copy(self)
-        out._state = State.from_arrays(arrays, plain)
+        out._state = State.from_arrays(arrays, plain) if plain["n_rows"] else None
         if plain["names"] is not None and not self._named:
             out._names, out._named = tuple(plain["names"]), True
+        if out._state is not None:
             out._groups = resolve_groups(self._group_spec, out._names)
         return out
 
@@ -222,9 +239,9 @@ class ImportanceAccumulator:
         """Scores of all rows so far."""
         state, setting = self._state, self._setting
         if state is None or state.n_rows == 0:
-            raise DataError("No rows were given yet; call update(X, y) with at least one row.")
+            raise DataError("There are no rows to score; pass at least one row of X and y.")
         if state.n_units == 0:
-            raise DataError("sample_weight is zero in every row; at least one row must count.")
+            raise DataError(NO_WEIGHT)
         rounds = None
         if setting.needs_leaves and setting.penalty is None:
             by_round = state.from_leaves(setting, self._groups)

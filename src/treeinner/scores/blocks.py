@@ -6,17 +6,18 @@ the gradients, let the trees of the round give their attributions, add their lea
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from treeinner.errors import DataError, UnsupportedModelError
+from treeinner.groups import Groups
 from treeinner.kernels import aligned, fold_abs, padded_rows
 from treeinner.scores.setting import GRADIENT_BITS, Setting
 
-__all__ = ["Block", "run_rounds"]
+__all__ = ["Block", "run_block", "run_rounds"]
 
 FloatArray = NDArray[np.float64]
 MAX_WHOLE = 2.0**62
@@ -33,11 +34,11 @@ class Block:
         y: NDArray[Any] | None,
         weight: FloatArray | None,
         base: FloatArray,
-        in_tree: NDArray[np.bool_] | None = None,
+        tree_share: FloatArray | None = None,
     ) -> None:
         forest = setting.forest
         self.setting, self.rows, self.n_rows, self.y, self.weight = setting, rows, n_rows, y, weight
-        self.in_tree = in_tree  # (trees, rows): only these rows count for a tree; None: all
+        self.tree_share = tree_share  # (trees, rows): what a row counts for in a tree; None: 1
         self.codes = forest.bin(rows)
         self.margin = aligned((forest.n_outputs, padded_rows(n_rows)))
         self.margin[:, :n_rows] = base.T
@@ -47,11 +48,16 @@ class Block:
         self.extra = np.zeros((n_rows, setting.ensemble.n_features, forest.n_outputs))  # of a user's own attribution
         self.by_round: list[FloatArray] = []
         self.leaf_sums = np.zeros((len(forest.leaf_nodes), forest.width), np.int64) if setting.needs_leaves else None
-        self.largest_push = 0
+        self.largest_push = np.zeros(padded_rows(n_rows))  # of each row over all rounds, as a whole number
 
     def margins(self) -> FloatArray:
         """Return the margins so far: (rows, outputs)."""
         return self.margin[:, : self.n_rows].T
+
+    def padded_margins(self) -> FloatArray:
+        """Return the margins so far with the last row repeated up to whole blocks: (padded rows, outputs)."""
+        self.margin[:, self.n_rows :] = self.margin[:, self.n_rows - 1 : self.n_rows]
+        return self.margin.T
 
     def score_round(self, first: int, n: int, gradient: FloatArray, hessian: FloatArray | None) -> None:
         """Let the trees of one round score the rows, then move on."""
@@ -73,16 +79,22 @@ class Block:
     def _attribute(self, first: int, n: int) -> None:
         """Add the attributions of trees first..first + n, times minus the gradient."""
         s, core = self.setting, self.setting.forest.core
-        if self.in_tree is not None:
-            for tree in range(first, first + n):
-                push = aligned(self.push.shape)
-                push[:, : self.n_rows] = self.push[:, : self.n_rows] * self.in_tree[tree]
-                self._kernel(core, tree, 1, push)
-        elif callable(s.method):
-            for tree in range(first, first + n):
-                self.extra += self._own_attribution(tree) * self.push[:, None, : self.n_rows].T
-        else:
-            self._kernel(core, first, n, self.push)
+        for start, count, push in self._pushes(first, n):
+            if callable(s.method):
+                for tree in range(start, start + count):
+                    self.extra += self._own_attribution(tree) * push[:, None, : self.n_rows].T
+            else:
+                self._kernel(core, start, count, push)
+
+    def _pushes(self, first: int, n: int) -> Iterator[tuple[int, int, FloatArray]]:
+        """Trees of a round that share their gradients: (first, number, minus the gradient)."""
+        if self.tree_share is None:
+            yield first, n, self.push
+            return
+        for tree in range(first, first + n):
+            push = aligned(self.push.shape)
+            push[:, : self.n_rows] = self.push[:, : self.n_rows] * self.tree_share[tree]
+            yield tree, 1, push
 
     def _kernel(self, core: Any, first: int, n: int, push: FloatArray | None) -> None:
         if self.setting.steps is None:
@@ -107,7 +119,7 @@ class Block:
                 f"The attribution of a tree has shape {values.shape}, but {shape[:2]} (or {shape}) was needed: one "
                 "value per row and feature (and output)."
             )
-        return values * s.tree_scale[tree]
+        return np.asarray(values * s.tree_scale[tree])
 
     def _charge_penalty(self, first: int, n: int, hessian: FloatArray) -> None:
         """Charge each row its share of the l1 penalty: its share of the hessian that the tree was grown on."""
@@ -126,15 +138,17 @@ class Block:
 
     def _add_leaf_sums(self, first: int, n: int) -> None:
         """Add the gradients to the leaves as whole numbers, which add exactly in any order."""
-        whole = np.rint(np.ldexp(self.push, GRADIENT_BITS - self.setting.scale_bits))
-        largest = float(np.abs(whole).max(initial=0.0))
-        if not largest < MAX_WHOLE:
-            raise DataError(
-                "A gradient is out of all proportion to the model's own values; check y, sample_weight and base_margin "
-                "for wrong units or outliers."
-            )
-        self.largest_push = max(self.largest_push, int(largest))
-        self.setting.forest.core.leaf_sums(self.codes, first, n, whole.astype(np.int64), self.leaf_sums)
+        assert self.leaf_sums is not None
+        for start, count, push in self._pushes(first, n):
+            whole = np.rint(np.ldexp(push, GRADIENT_BITS - self.setting.scale_bits))
+            np.maximum(self.largest_push, np.abs(whole).max(axis=0), out=self.largest_push)
+            if not float(self.largest_push.max()) < MAX_WHOLE:
+                raise DataError(
+                    "A gradient is out of all proportion to the model's own values; check y, sample_weight and "
+                    "base_margin for wrong units or outliers."
+                )
+            assert self.leaf_sums is not None
+        self.setting.forest.core.leaf_sums(self.codes, start, count, whole.astype(np.int64), self.leaf_sums)
 
     def row_scores(self) -> FloatArray:
         """Share of every row in the score: (rows, features, outputs)."""
@@ -150,16 +164,16 @@ class Block:
         self._attribute_all()
         return self.row_scores() * (self.pushed if label is None else label)[:, None, :]
 
-    def absolute(self) -> FloatArray:
-        """Sum over the trees of |attribution|, or |sum over the trees|."""
+    def absolute(self, groups: Groups | None) -> FloatArray:
+        """Sum over the trees of |attribution|, or |sum over the trees|; a group's attribution is its members' sum."""
         s, forest = self.setting, self.setting.forest
         if s.level == "forest":
             self._attribute_all()
-            out = np.abs(self.row_scores())
-        elif callable(s.method):
-            out = np.zeros_like(self.extra)
+            out = np.abs(_grouped(self.row_scores(), groups))
+        elif callable(s.method) or groups is not None:
+            out = np.abs(_grouped(self.extra, groups))  # zeros
             for tree in range(s.ensemble.n_trees):
-                out += np.abs(self._own_attribution(tree))
+                out += np.abs(_grouped(self._tree_attribution(tree), groups))
         else:
             part, total = forest.sums(self.n_rows), self.sums
             for tree in range(s.ensemble.n_trees):
@@ -171,6 +185,14 @@ class Block:
             out = self.row_scores()
         return out if self.weight is None else out * self.weight[:, None, None]
 
+    def _tree_attribution(self, tree: int) -> FloatArray:
+        """Attribution of one tree: (rows, features, outputs)."""
+        if callable(self.setting.method):
+            return self._own_attribution(tree)
+        self.sums[:] = 0.0
+        self._kernel(self.setting.forest.core, tree, 1, None)
+        return self.row_scores()
+
     def _attribute_all(self) -> None:
         s = self.setting
         if callable(s.method):
@@ -180,18 +202,38 @@ class Block:
             self._kernel(s.forest.core, 0, s.ensemble.n_trees, None)
 
 
+def _grouped(values: FloatArray, groups: Groups | None) -> FloatArray:
+    return values if groups is None else groups.add_up(values, axis=1)
+
+
+def run_block(block: Block) -> None:
+    """Take one block through all rounds; the loss looks at one row at a time."""
+    setting, objective = block.setting, block.setting.objective
+    assert objective is not None
+    assert block.y is not None
+    # numpy adds the outputs of a single row in another order than those of many rows. Whole blocks, the last row
+    # repeated, make the gradient of a row the same bits wherever the row stands.
+    repeated = np.minimum(np.arange(padded_rows(block.n_rows)), block.n_rows - 1)
+    y = block.y[repeated]
+    weight = None if block.weight is None else block.weight[repeated]
+    for first, n in setting.rounds:
+        margin = block.padded_margins()
+        gradient = objective.gradient(y, margin, weight=weight)
+        hessian = _hessian(setting, y, margin, weight, None) if setting.penalty is not None else None
+        block.score_round(first, n, gradient[: block.n_rows], None if hessian is None else hessian[: block.n_rows])
+
+
 def run_rounds(blocks: Sequence[Block], group: NDArray[Any] | None = None) -> None:
-    """Take blocks through all rounds together; several are needed only if the loss looks at more than one row."""
+    """Take blocks through all rounds together: the loss of a row looks at other rows too."""
     setting = blocks[0].setting
     objective = setting.objective
     assert objective is not None
-    y = blocks[0].y if len(blocks) == 1 else np.concatenate([np.asarray(b.y) for b in blocks])
+    y = np.concatenate([np.asarray(b.y) for b in blocks])
     weights = [b.weight for b in blocks if b.weight is not None]
     weight = np.concatenate(weights) if weights else None
     edges = np.cumsum([0] + [b.n_rows for b in blocks])
     for first, n in setting.rounds:
-        margin = blocks[0].margins() if len(blocks) == 1 else np.concatenate([b.margins() for b in blocks])
-        assert y is not None
+        margin = np.concatenate([b.margins() for b in blocks])
         gradient = objective.gradient(y, margin, weight=weight, group=group)
         hessian = _hessian(setting, y, margin, weight, group) if setting.penalty is not None else None
         for block, start, stop in zip(blocks, edges[:-1], edges[1:], strict=True):

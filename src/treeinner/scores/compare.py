@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,11 @@ COMPARED: dict[str, dict[str, Any]] = {
 
 # Relative to the largest gain: rounding of XGBoost's float32 gains is far below, other rows are far above.
 SAME_ROWS = 1e-4
+
+
+PERMUTATION_TAKES = (
+    "objective", "groups", "iteration_range", "n_jobs", "confidence", "sample_weight", "clusters", "base_margin",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,6 +85,12 @@ def compare(
     *,
     sample_weight_train: Any = None,
     sample_weight_valid: Any = None,
+    clusters_train: Any = None,
+    clusters_valid: Any = None,
+    base_margin_train: Any = None,
+    base_margin_valid: Any = None,
+    group_train: Any = None,
+    group_valid: Any = None,
     **options: Any,
 ) -> Comparison:
     """Every score on training and held-out rows.
@@ -90,54 +101,78 @@ def compare(
         As for `importance`.
     X_train, y_train, X_valid, y_valid
         The rows the model was fitted to, and rows that it has not seen.
-    sample_weight_train, sample_weight_valid : array, optional
-        Weights of the rows.
+    sample_weight_train, clusters_train, base_margin_train, group_train, and the same with _valid : array, optional
+        What comes with the rows of each side, as for `importance`.
     **options
         Passed on to `importance`: objective, learning_rate, groups, iteration_range, n_jobs, ...
 
     Warns
     -----
     UserWarning
-        If the held-out rows are the training rows: on them TreeInner equals the total gain that the model stores.
+        If the held-out rows are the training rows: on them TreeInner equals the total gain that the model stores,
+        or the two sides are equal to the last bit.
     """
+    sides = (
+        (X_train, y_train, _given(sample_weight_train, clusters_train, base_margin_train, group_train)),
+        (X_valid, y_valid, _given(sample_weight_valid, clusters_valid, base_margin_valid, group_valid)),
+    )
     train: dict[str, Importance] = {}
     valid: dict[str, Importance] = {}
     left_out: dict[str, str] = {}
     for name, asked in COMPARED.items():
         try:
-            sides = [
-                importance(model, X, y, sample_weight=w, **_fitting(asked, options))
-                for X, y, w in ((X_train, y_train, sample_weight_train), (X_valid, y_valid, sample_weight_valid))
-            ]
+            scores = [importance(model, X, y, **_fitting(asked, {**options, **extra})) for X, y, extra in sides]
         except TreeInnerError as error:
             if name == "tree_inner":
                 raise
             left_out[name] = str(error)
             continue
-        train[name], valid[name] = sides
+        train[name], valid[name] = scores
     a, b = train["tree_inner"], valid["tree_inner"]
     kept = {k: v for k, v in options.items() if k in ("groups", "iteration_range")}
     try:
         gain: FloatArray | None = importance(model, score="total_gain", **kept).scores
     except TreeInnerError:
         gain = None
-    if gain is not None and gain.max(initial=0.0) > 0:
-        off = np.abs(b.scores - gain).max() / gain.max()
-        if off < SAME_ROWS:
-            warnings.warn(
-                "The held-out rows are the rows this model was trained on: TreeInner on them equals the total gain that the "
-                f"model stores (to {off:.0e}). Pass rows that the model has not seen.",
-                UserWarning,
-                stacklevel=2,
-            )
-    gap = inference.difference(a.statistics, b.statistics)
+    why = _why_same_rows(a, b, gain)
+    if why:
+        warnings.warn(
+            f"The held-out rows are the rows this model was trained on: {why}. Pass rows that the model has not seen.",
+            UserWarning,
+            stacklevel=2,
+        )
+    gap = inference.difference(_per_weight(a), _per_weight(b), level=b.statistics.level)
     return Comparison(train, valid, left_out, gain, gap, b.feature_names, b.frame_library)
+
+
+def _given(sample_weight: Any, clusters: Any, base_margin: Any, group: Any) -> dict[str, Any]:
+    extra = {"sample_weight": sample_weight, "clusters": clusters, "base_margin": base_margin, "group": group}
+    return {name: array for name, array in extra.items() if array is not None}
+
+
+def _why_same_rows(train: Importance, valid: Importance, gain: FloatArray | None) -> str:
+    """Say what gives the training rows away; "" if nothing does."""
+    # Sums are exact, so the same rows in any order give the same bits, and other rows do not.
+    if train.n_rows == valid.n_rows and np.array_equal(train.scores, valid.scores) and np.any(valid.scores != 0):
+        return "TreeInner is the same on both sides to the last bit"
+    if gain is not None and gain.max(initial=0.0) > 0:
+        off = np.abs(valid.scores - gain).max() / gain.max()
+        if off < SAME_ROWS:
+            return f"TreeInner on them equals the total gain that the model stores (to {off:.0e})"
+    return ""
+
+
+def _per_weight(side: Importance) -> inference.Inference:
+    """Scale the statistics so that a mean per unit is a mean per unit of weight, as `Importance.per_row` is."""
+    s = side.statistics
+    factor = s.n_units / side.sum_of_weights
+    return replace(s, score=s.score * factor, std_error=s.std_error * factor)
 
 
 def _fitting(asked: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
     """Join the options; permutation takes fewer."""
     if asked["score"] == "permutation":
-        options = {k: v for k, v in options.items() if k in ("objective", "groups", "iteration_range", "n_jobs")}
+        options = {k: v for k, v in options.items() if k in PERMUTATION_TAKES}
     return {**options, **asked}
 
 

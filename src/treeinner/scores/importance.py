@@ -57,15 +57,16 @@ def importance(
     model : fitted model, path or Ensemble
         As for `attribute`.
     X, y : table and target
-        Held-out rows: not used for training, early stopping or tuning. `score="total_gain"` without X and y takes the gains
-        that the model stores.
+        Held-out rows: not used for training, early stopping or tuning. `score="total_gain"` without X and y takes the
+        gains that the model stores.
     score : {"tree_inner", "forest_inner", "abs", "total_gain", "permutation"}
-        TreeInner: tree by tree, attribution times negative gradient. ForestInner: sum of the attributions times sum of the
-        residuals (`target="label"`: times the label). abs: sum of |attribution|, per tree or of the whole forest (`level`).
-        total_gain: stored, or on the given rows by Proposition 3. permutation: rise of the loss when a column is shuffled.
+        TreeInner: tree by tree, attribution times negative gradient. ForestInner: sum of the attributions times sum of
+        the residuals (`target="label"`: times the label). abs: sum of |attribution|, per tree or of the whole forest
+        (`level`). total_gain: stored, or on the given rows by Proposition 3. permutation: rise of the loss when a
+        column is shuffled.
     method : {"predecomp", "saabas", "treeshap"} or callable
-        The attribution; a function gets one tree (an Ensemble) and rows (as `Table.block` gives them) and returns (rows,
-        features).
+        The attribution; a function gets one tree (an Ensemble) and rows (as `Table.block` gives them) and returns
+        (rows, features).
     objective : "auto", name, Objective or callable
         The loss; a function (y, margin) -> gradient for models trained with a loss of your own.
     learning_rate, reg_lambda, reg_alpha : float, optional
@@ -85,7 +86,10 @@ def importance(
     target, level : str
         Variants of forest_inner and abs, see `score`.
     oob : bool
-        Random forests, X and y being the training rows: score every tree on its out-of-bag rows (MDI-oob).
+        Random forests, X and y being the training rows: score every tree on its out-of-bag rows. Each of
+        them counts rows / (out-of-bag rows of the tree) times, so that `per_row` is MDI-oob (Li et al. 2019): the
+        mean over the trees of the mean over their out-of-bag rows of attribution times y (for classes: times the
+        indicator of each class, summed).
     n_repeats, random_state
         Of permutation.
     std_errors : bool
@@ -101,6 +105,10 @@ def importance(
     """
     if score not in SCORES:
         raise ValueError(f"score={score!r} is not known; choose one of {', '.join(map(repr, SCORES))}.")
+    if not 0.0 < confidence < 1.0:
+        raise ValueError(f"confidence={confidence} is not a coverage; pass a number between 0 and 1, such as 0.95.")
+    if oob and (X is None or score == "permutation"):
+        raise ValueError("oob=True goes with score='tree_inner' and the training rows as X and y.")
     if X is None:
         if score != "total_gain" or y is not None:
             raise DataError(f"score={score!r} is computed on rows; pass X and y (held-out rows).")
@@ -130,8 +138,7 @@ def importance(
         confidence=confidence,
         n_jobs=n_jobs,
     )
-    in_tree = accumulator.out_of_bag(X) if oob else None
-    accumulator._update(X, y, sample_weight, clusters, base_margin, group, progress, in_tree)
+    accumulator._update(X, y, sample_weight, clusters, base_margin, group, progress, oob)
     return accumulator.result()
 
 
@@ -196,6 +203,7 @@ def _permutation(
     table = opened.table(X)
     names, groups = _names(opened, X, spec)
     inputs = read_inputs(setting, table.n_rows, y, sample_weight, clusters, base_margin, None)
+    inputs.require_weight()
     statistics = permutation_scores(
         setting, table, inputs, groups,
         n_repeats=n_repeats, random_state=random_state, confidence=confidence, n_jobs=n_jobs, progress=progress,

@@ -12,9 +12,10 @@ from treeinner.errors import DataError
 from treeinner.objectives import encode_target
 from treeinner.scores.setting import Setting
 
-__all__ = ["Inputs", "read_inputs"]
+__all__ = ["NO_WEIGHT", "Inputs", "read_inputs"]
 
 FloatArray = NDArray[np.float64]
+NO_WEIGHT = "sample_weight is zero in every row; at least one row must count."
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,6 +27,11 @@ class Inputs:
     clusters: NDArray[Any] | None
     group: NDArray[Any] | None
     base: FloatArray  # (rows, outputs)
+
+    def require_weight(self) -> None:
+        """Raise if no row counts. Of a batch among others none needs to."""
+        if self.weight is not None and not np.any(self.weight > 0):
+            raise DataError(NO_WEIGHT)
 
 
 def read_inputs(
@@ -60,8 +66,6 @@ def _weights(weight: Any, n_rows: int) -> FloatArray:
     if not np.all(np.isfinite(w)) or np.any(w < 0):
         bad = int(np.flatnonzero(~(np.isfinite(w) & (w >= 0)))[0])
         raise DataError(f"sample_weight holds {w[bad]:g} in row {bad}; weights must be finite and not negative.")
-    if not np.any(w > 0):
-        raise DataError("sample_weight is zero in every row; at least one row must count.")
     return w
 
 
@@ -69,7 +73,14 @@ def _labels(labels: Any, n_rows: int, name: str) -> NDArray[Any]:
     array = np.asarray(labels).reshape(-1)
     if len(array) != n_rows:
         raise DataError(f"{name} has {len(array)} labels, but X has {n_rows} rows; pass one label per row.")
-    missing = [i for i, label in enumerate(array.tolist()) if label is None or label != label]
+    missing = [i for i, label in enumerate(array.tolist()) if _is_missing(label)]
     if missing:
         raise DataError(f"{name} has no label in row {missing[0]} ({len(missing)} such rows); give every row one.")
     return array if array.dtype != object else array.astype(np.str_)
+
+
+def _is_missing(label: Any) -> bool:
+    try:
+        return label is None or bool(label != label)  # noqa: PLR0124  # NaN and NaT differ from themselves
+    except TypeError:  # pandas.NA refuses to be true or false
+        return True

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeinner import inference
-from treeinner.errors import UnsupportedModelError
+from treeinner.errors import DataError, UnsupportedModelError
 from treeinner.groups import Groups
 from treeinner.kernels import aligned, map_rows, padded_rows, task_rows
 from treeinner.scores.inputs import Inputs
@@ -38,8 +38,8 @@ def permutation_scores(
 ) -> inference.Inference:
     """Rise of the summed loss when a feature is shuffled, mean over the repeats, with its statistics.
 
-    The shuffles are those of scikit-learn's `permutation_importance` for the same random_state: one order of the rows per
-    repeat, the same for every feature. A group is shuffled as one.
+    The shuffles are those of scikit-learn's `permutation_importance` for the same random_state: one order of the rows
+    per repeat, the same for every feature. A group is shuffled as one.
     """
     e, objective = setting.ensemble, setting.objective
     assert objective is not None
@@ -48,6 +48,15 @@ def permutation_scores(
             f"objective {objective.name!r} has a gradient only; permutation importance needs the loss itself. Pass the "
             "name of a built-in loss, or an Objective with `value`."
         )
+    if not objective.per_row:
+        raise UnsupportedModelError(
+            f"objective {objective.name!r}: the loss of a row depends on other rows, so the rise of the loss has no "
+            "share of each row. Use score='tree_inner', or scikit-learn's permutation_importance."
+        )
+    if n_repeats < 1:
+        raise ValueError(f"n_repeats={n_repeats}, but at least one shuffle is needed.")
+    if table.n_rows == 0:
+        raise DataError("There are no rows to score; pass at least one row of X and y.")
     if e.schema.external:
         raise UnsupportedModelError(
             "Permutation importance of a CatBoost model with CTR splits: CatBoost computes those columns itself from "
@@ -65,9 +74,10 @@ def permutation_scores(
     parts = map_rows(table.n_rows, task_rows(setting.forest, table), work, n_jobs=n_jobs, progress=progress)
     rises = np.concatenate(list(parts))
     if inputs.clusters is not None:
-        labels, of_row = np.unique(inputs.clusters, return_inverse=True)
+        here = slice(None) if inputs.weight is None else np.flatnonzero(inputs.weight)
+        labels, of_row = np.unique(inputs.clusters[here], return_inverse=True)
         summed = np.zeros((len(labels), rises.shape[1]))
-        np.add.at(summed, of_row.reshape(-1), rises)
+        np.add.at(summed, of_row.reshape(-1), rises[here])
         return inference.from_clusters(summed, level=confidence)
     n = len(rises) if inputs.weight is None else int(np.count_nonzero(inputs.weight))
     return inference.from_sums(rises.sum(axis=0), (rises * rises).sum(axis=0), n, level=confidence)
@@ -78,14 +88,14 @@ def _orders(n_rows: int, n_repeats: int, random_state: Any) -> list[NDArray[np.i
     # scikit-learn shuffles with the legacy generator; the same orders let results be compared number by number.
     state = random_state
     if not isinstance(state, np.random.RandomState):
-        state = np.random.RandomState(random_state)  # noqa: NPY002
-    seeded = np.random.RandomState(state.randint(np.iinfo(np.int32).max + 1))  # noqa: NPY002
-    order = np.arange(n_rows)
-    orders = []
+        state = np.random.RandomState(random_state)
+    seeded = np.random.RandomState(state.randint(np.iinfo(np.int32).max + 1))
+    step = np.arange(n_rows)
+    orders = [np.arange(n_rows)]
     for _ in range(n_repeats):
-        seeded.shuffle(order)
-        orders.append(order.copy())
-    return orders
+        seeded.shuffle(step)
+        orders.append(orders[-1][step])  # scikit-learn shuffles the column that it has shuffled before
+    return orders[1:]
 
 
 def _used(setting: Setting) -> set[int]:

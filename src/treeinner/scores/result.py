@@ -140,8 +140,8 @@ class Importance:
         width = max([7, *(len(name) for name in self.feature_names)])
         lines = [title, f"{'feature':<{width}} {'score':>12} {'std error':>12} {'p value':>9} {'q value':>9}"]
         for k in self.order[:20]:
-            numbers = f"{self.scores[k]:12.5g} {self.std_errors[k]:12.3g} {self.p_values[k]:9.3g} {self.q_values[k]:9.3g}"
-            lines.append(f"{self.feature_names[k]:<{width}} {numbers}")
+            sizes = f"{self.scores[k]:12.5g} {self.std_errors[k]:12.3g}"
+            lines.append(f"{self.feature_names[k]:<{width}} {sizes} {self.p_values[k]:9.3g} {self.q_values[k]:9.3g}")
         if len(self.scores) > 20:
             lines.append(f"... and {len(self.scores) - 20} more")
         return "\n".join(lines)

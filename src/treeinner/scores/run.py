@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from treeinner.groups import Groups
 from treeinner.kernels import map_rows, task_rows
 from treeinner.objectives.base import one_hot
-from treeinner.scores.blocks import Block, run_rounds
+from treeinner.scores.blocks import Block, run_block, run_rounds
 from treeinner.scores.inputs import Inputs
 from treeinner.scores.setting import Setting
 from treeinner.scores.state import State
@@ -27,7 +27,7 @@ class Rows:
 
     table: Table
     inputs: Inputs
-    in_tree: NDArray[np.bool_] | None = None  # (trees, rows), for out-of-bag scores
+    tree_share: NDArray[np.float64] | None = None  # (trees, rows), for out-of-bag scores
 
 
 def add_rows(
@@ -50,7 +50,7 @@ def add_rows(
         def work(start: int, stop: int) -> State:
             block = _block(setting, rows, start, stop)
             if objective is not None:
-                run_rounds([block])
+                run_block(block)
             return _reduced(setting, block, rows.inputs, groups, start, stop)
 
         for part in map_rows(rows.table.n_rows, step, work, n_jobs=n_jobs, progress=progress):
@@ -74,30 +74,28 @@ def _block(setting: Setting, rows: Rows, start: int, stop: int) -> Block:
         None if i.y is None else i.y[start:stop],
         None if i.weight is None else i.weight[start:stop],
         i.base[start:stop],
-        None if rows.in_tree is None else rows.in_tree[:, start:stop],
+        None if rows.tree_share is None else rows.tree_share[:, start:stop],
     )
 
 
-def _reduced(
-    setting: Setting, block: Block, inputs: Inputs, groups: Groups | None, start: int, stop: int
-) -> State:
+def _reduced(setting: Setting, block: Block, inputs: Inputs, groups: Groups | None, start: int, stop: int) -> State:
     """Sum the scores of a block."""
     clusters = None if inputs.clusters is None else inputs.clusters[start:stop]
     part = State.empty(setting, groups, clustered=clusters is not None)
     if setting.score == "forest_inner":
         scores = block.forest_inner(_label(setting, block) if setting.target == "label" else None)
     elif setting.score == "abs":
-        scores = block.absolute()
+        scores = block.absolute(groups)
     elif setting.needs_rows:
         scores = block.row_scores()
     else:
         scores = None
     if scores is not None:
-        part.add_rows(scores, block.weight, groups, clusters)
+        part.add_rows(scores, block.weight, None if setting.score == "abs" else groups, clusters)
     else:
         part.count_rows(stop - start, block.weight)
     if block.leaf_sums is not None:
-        part.add_leaves(block.leaf_sums, stop - start, block.largest_push)
+        part.add_leaves(block.leaf_sums, sum(block.largest_push.astype(np.int64).tolist()))
     part.add_rounds(block.by_round, groups)
     return part
 

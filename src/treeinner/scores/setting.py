@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -96,7 +97,7 @@ class Setting:
     def rounds(self) -> list[tuple[int, int]]:
         """First tree and number of trees of each round."""
         edges = np.searchsorted(self.ensemble.tree_round, np.arange(self.ensemble.n_rounds + 1))
-        return [(int(a), int(b - a)) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+        return [(int(a), int(b - a)) for a, b in pairwise(edges)]
 
     @cached_property
     def scale_bits(self) -> int:
@@ -112,7 +113,7 @@ class Setting:
         return -self.scale_bits * (1 if self.score == "abs" else 2)
 
     @cached_property
-    def penalty(self) -> list[tuple[NDArray[np.int64], FloatArray]] | None:
+    def penalty(self) -> list[tuple[NDArray[np.int32], FloatArray]] | None:
         """With l1, what every tree's splits cost their players: reg_alpha (|w_left| + |w_right| - |w|), in whole.
 
         The gain of a node is -(w G + reg_alpha |w|), so the inner product falls short of the gain by this.
@@ -129,7 +130,7 @@ class Setting:
             here = slice(self.forest.first_split[tree], self.forest.first_split[tree + 1])
             totals = np.bincount(self.forest.split_player[here], cost[here], minlength=self.forest.n_players)
             players = np.unique(self.forest.split_player[here])
-            out.append((players, totals[players]))
+            out.append((players, np.asarray(totals[players], np.float64)))
         return out
 
 
@@ -162,8 +163,8 @@ def make_setting(
         score, method = "tree_inner", "predecomp"
     if method == "treeshap" and ensemble.schema.external == "catboost-path":
         raise UnsupportedModelError(
-            "treeshap on a non-symmetric CatBoost model with CTR splits: TreeSHAP needs the splits beside a row's path, "
-            "and the library tells only its leaf. Use method='predecomp' or 'saabas'."
+            "treeshap on a non-symmetric CatBoost model with CTR splits: TreeSHAP needs the splits beside a row's "
+            "path, and the library tells only its leaf. Use method='predecomp' or 'saabas'."
         )
     setting = Setting(ensemble, objective, score, method, target, level, std_errors, by_round)
     if setting.by_path:

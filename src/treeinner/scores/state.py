@@ -60,9 +60,12 @@ class State:
         self.sums.add(columns)
         self.squares.add(columns, square=True)
         if clusters is not None and self.clusters is not None:
-            order = np.argsort(clusters, kind="stable")
+            # A row of weight 0 is a row that is not there; neither is a cluster of such rows.
+            here = np.arange(len(scores)) if weight is None else np.flatnonzero(weight)
+            order = here[np.argsort(clusters[here], kind="stable")]
             labels, starts = np.unique(clusters[order], return_index=True)
-            for label, rows in zip(labels.tolist(), np.split(order, starts[1:]), strict=True):
+            parts = np.split(order, starts[1:]) if len(labels) else []
+            for label, rows in zip(labels.tolist(), parts, strict=True):
                 part = ExactSums.zeros(columns.shape[1], self.sums.exponent)
                 part.add(columns[rows])
                 known = self.clusters.get(label)
@@ -81,9 +84,9 @@ class State:
         self.n_units += n_rows if weight is None else int(np.count_nonzero(weight))
         self.weight.add(np.ones((n_rows, 1)) if weight is None else weight[:, None])
 
-    def add_leaves(self, leaf_sums: NDArray[np.int64], n_rows: int, largest: int) -> None:
-        """Add whole-number gradient sums of the leaves."""
-        self.leaf_bound += n_rows * largest
+    def add_leaves(self, leaf_sums: NDArray[np.int64], bound: int) -> None:
+        """Add whole-number gradient sums of the leaves; none of them is above `bound`."""
+        self.leaf_bound += bound
         if self.leaf_bound > MAX_TOTAL:
             raise DataError("The gradients of so many rows may overflow; check y and sample_weight for wrong units.")
         assert self.leaf_sums is not None
@@ -104,7 +107,7 @@ class State:
         self.n_rows += other.n_rows
         self.n_units += other.n_units
         if other.leaf_sums is not None:
-            self.add_leaves(other.leaf_sums, 1, other.leaf_bound)
+            self.add_leaves(other.leaf_sums, other.leaf_bound)
         if self.rounds is not None and other.rounds is not None:
             self.rounds += other.rounds
         if self.clusters is not None and other.clusters is not None:
@@ -154,10 +157,10 @@ class State:
             below[inner] = below[e.left[inner]] + below[e.right[inner]]
         steps = setting.steps
         assert steps is not None
-        nodes = forest.split_nodes
+        splits = forest.split_nodes
         unit = 2.0 ** (setting.scale_bits - GRADIENT_BITS)
-        gains = steps[:, 0] * (below[e.left[nodes]] * unit) + steps[:, 1] * (below[e.right[nodes]] * unit)
-        tree = e.tree_of_node[nodes]
+        gains = steps[:, 0] * (below[e.left[splits]] * unit) + steps[:, 1] * (below[e.right[splits]] * unit)
+        tree = e.tree_of_node[splits]
         out = np.zeros((e.n_rounds, e.n_features, e.n_outputs))
         for width in range(e.width):
             for player, features in enumerate(forest.player_features):

@@ -1,0 +1,96 @@
+from typing import Any
+
+from numpy.typing import NDArray
+
+SHAP_EDGE_BYTES: int
+
+def levels() -> list[str]: ...
+def use_level(name: str, /) -> str: ...
+def preorder(
+    tree_start: NDArray[Any],
+    left: NDArray[Any],
+    right: NDArray[Any],
+    order: NDArray[Any],
+    end: NDArray[Any],
+    depth: NDArray[Any],
+    /,
+) -> None: ...
+def shap_edges(
+    tree_start: NDArray[Any],
+    left: NDArray[Any],
+    right: NDArray[Any],
+    cover: NDArray[Any],
+    order: NDArray[Any],
+    depth: NDArray[Any],
+    number: NDArray[Any],
+    player: NDArray[Any],
+    n_players: int,
+    edges: NDArray[Any],
+    distinct: NDArray[Any],
+    /,
+) -> None: ...
+def unblock(sums: NDArray[Any], n_rows: int, feature_of_player: NDArray[Any], out: NDArray[Any], /) -> None: ...
+def add_exact(values: NDArray[Any], scale: float, square: bool, limbs: NDArray[Any], /) -> bool: ...
+def fold_abs(part: NDArray[Any], players: NDArray[Any], total: NDArray[Any], /) -> None: ...
+
+class Codes:
+    n_rows: int
+
+class CoreForest:
+    def __init__(
+        self,
+        splits: NDArray[Any],
+        first_split: NDArray[Any],
+        first_leaf: NDArray[Any],
+        tree_output: NDArray[Any],
+        leaf_value: NDArray[Any],
+        leaf_id: NDArray[Any],
+        sets: NDArray[Any],
+        n_outputs: int,
+        n_planes: int,
+        n_players: int,
+        code_bytes: int,
+        max_depth: int,
+        /,
+    ) -> None: ...
+    def set_binning(
+        self,
+        columns: NDArray[Any],
+        planes: NDArray[Any],
+        thresholds: NDArray[Any],
+        thresholds32: NDArray[Any],
+        codes_of_category: NDArray[Any],
+        other_code: NDArray[Any],
+        greater_equal: bool,
+        float32_input: bool,
+        truncate: bool,
+        /,
+    ) -> None: ...
+    def set_shap(
+        self,
+        edges: NDArray[Any],
+        first_edge: NDArray[Any],
+        n_points: NDArray[Any],
+        first_point: NDArray[Any],
+        u: NDArray[Any],
+        w: NDArray[Any],
+        /,
+    ) -> None: ...
+    def bin(self, addresses: NDArray[Any], strides: NDArray[Any], dtypes: NDArray[Any], n_rows: int, /) -> Codes: ...
+    def rebin(self, codes: Codes, column: int, address: int, stride: int, dtype: int, /) -> None: ...
+    def leaves(self, codes: Codes, out: NDArray[Any], /) -> None: ...
+    def margins(self, codes: Codes, tree: int, n: int, out: NDArray[Any], /) -> None: ...
+    def leaf_sums(self, codes: Codes, tree: int, n: int, weight: NDArray[Any], sums: NDArray[Any], /) -> None: ...
+    def path(
+        self, codes: Codes, tree: int, n: int, steps: NDArray[Any], weight: NDArray[Any] | None, sums: NDArray[Any], /
+    ) -> None: ...
+    def shap(
+        self,
+        codes: Codes,
+        tree: int,
+        n: int,
+        tree_scale: NDArray[Any] | None,
+        weight: NDArray[Any] | None,
+        sums: NDArray[Any],
+        /,
+    ) -> None: ...

@@ -1,0 +1,355 @@
+// Every instruction set of this machine against the baseline, bit for bit, and the baseline against plain loops.
+//
+// No Python: on arm64 it runs under an emulator (`make test-neon`), on x86-64 under the sanitizers
+// (`make test-core-sanitized`). Random models from fixed seeds; prints "N passed, 0 failed".
+#include <cstdio>
+#include <initializer_list>
+
+#include "forest.h"
+#include "oracle.h"
+#include "primitives.h"
+#include "random_forest.h"
+
+namespace treeinner {
+namespace {
+
+constexpr int kRows = 64, kLanes = 8;
+
+int64_t n_passed = 0, n_failed = 0;
+
+void check(bool right, const char* level, const char* what) {
+  ++(right ? n_passed : n_failed);
+  if (!right && n_failed <= 20) std::fprintf(stderr, "%s: %s differs\n", level, what);
+}
+
+template <class A, class B>
+bool same_bits(const A& a, const B& b) {
+  return a.size() == b.size() && (a.empty() || !std::memcmp(a.data(), b.data(), a.size() * sizeof(*a.data())));
+}
+
+// -- primitives against plain loops
+// ---------------------------------------------------------------------------------------
+
+template <class Code>
+void check_compare(Random& random, const Primitives& p) {
+  constexpr int kLargest = std::numeric_limits<Code>::max();
+  Array<Code> codes(kRows);
+  const int cut = random.chance(0.2) ? kLargest : random.below(kLargest + 1);
+  // Codes around the cut, where a wrong compare shows, and anywhere.
+  for (Code& c : codes)
+    c = static_cast<Code>(random.chance(0.5) ? random.below(kLargest + 1)
+                                             : std::min(kLargest, std::max(0, cut + random.below(5) - 2)));
+  std::vector<uint64_t> set((kLargest + 1) / 64);
+  for (uint64_t& word : set) word = random.bits();
+  uint64_t expected = 0, expected_in = 0;
+  for (int r = 0; r < kRows; ++r) {
+    const uint64_t code = codes[static_cast<size_t>(r)];
+    expected |= uint64_t{code >= static_cast<uint64_t>(cut)} << r;
+    expected_in |= (set[code / 64] >> code % 64 & 1) << r;
+  }
+  const uint16_t c = static_cast<uint16_t>(cut);
+  if constexpr (sizeof(Code) == 1) {
+    check(p.at_least_8(codes.data(), c) == expected, p.name, "at_least, 1 byte");
+    check(p.in_set_8(codes.data(), set.data()) == expected_in, p.name, "in_set, 1 byte");
+  } else {
+    check(p.at_least_16(codes.data(), c) == expected, p.name, "at_least, 2 bytes");
+    check(p.in_set_16(codes.data(), set.data()) == expected_in, p.name, "in_set, 2 bytes");
+  }
+}
+
+// Each code alone among its opposites, so that a bit in the wrong place shows.
+template <class Code>
+void check_positions(const Primitives& p) {
+  for (int r = 0; r < kRows; ++r) {
+    Array<Code> codes(kRows, 9);
+    codes[static_cast<size_t>(r)] = 10;
+    uint64_t found;
+    if constexpr (sizeof(Code) == 1)
+      found = p.at_least_8(codes.data(), 10);
+    else
+      found = p.at_least_16(codes.data(), 10);
+    check(found == uint64_t{1} << r, p.name, "at_least, one row");
+  }
+}
+
+void check_put(Random& random, const Primitives& p) {
+  Array<uint8_t> bytes(kRows), expected;
+  for (uint8_t& b : bytes) b = static_cast<uint8_t>(random.bits());
+  expected = bytes;
+  const uint64_t where = random.chance(0.1) ? 0 : random.chance(0.1) ? ~uint64_t{0} : random.bits() & random.bits();
+  const uint8_t value = static_cast<uint8_t>(random.bits());
+  for (int r = 0; r < kRows; ++r)
+    if (where >> r & 1) expected[static_cast<size_t>(r)] = value;
+  p.put(bytes.data(), where, value);
+  check(same_bits(bytes, expected), p.name, "put");
+  for (int g = 0; g < kRows / kLanes; ++g) check(p.mask_of(where, g) == (where >> (8 * g) & 255), p.name, "mask_of");
+}
+
+// No NaN: which of two NaNs an addition returns is the compiler's choice. No -0.0 where add_where adds to: levels may
+// add 0.0 to the lanes left out, and a sum that starts at 0.0 never becomes -0.0.
+double lane(Random& random) {
+  constexpr double kSpecial[] = {0.0, 1e308, 5e-324, -5e-324, 1e-200};
+  return random.chance(0.2) ? kSpecial[random.below(5)] : random.number();
+}
+
+void check_lanes(Random& random, const Primitives& p) {
+  Array<double> a(kLanes), b(kLanes), out(kLanes), expected(kLanes);
+  for (double& x : a) x = lane(random);
+  for (double& x : b) x = random.chance(0.1) ? -0.0 : lane(random);
+  const double yes = lane(random), no = lane(random);
+  const uint8_t mask = static_cast<uint8_t>(random.bits());
+  auto compare = [&](const char* what, auto lane_of) {
+    for (size_t l = 0; l < kLanes; ++l) expected[l] = lane_of(l, (mask >> l & 1) != 0);
+    check(same_bits(out, expected), p.name, what);
+  };
+  p.all(yes, out.data());
+  compare("all", [&](size_t, bool) { return yes; });
+  p.add(a.data(), b.data(), out.data());
+  compare("+", [&](size_t l, bool) { return a[l] + b[l]; });
+  p.multiply(a.data(), b.data(), out.data());
+  compare("*", [&](size_t l, bool) { return a[l] * b[l]; });
+  p.choose_number(mask, yes, no, out.data());
+  compare("choose, numbers", [&](size_t, bool m) { return m ? yes : no; });
+  p.choose_lanes(mask, yes, b.data(), out.data());
+  compare("choose, lanes", [&](size_t l, bool m) { return m ? yes : b[l]; });
+  p.add_where(mask, a.data(), b.data(), out.data());
+  compare("add_where", [&](size_t l, bool m) { return m ? a[l] + b[l] : a[l]; });
+}
+
+void check_primitives(const Primitives& p) {
+  Random random(1);
+  check_positions<uint8_t>(p);
+  check_positions<uint16_t>(p);
+  for (int i = 0; i < 2000; ++i) {
+    check_compare<uint8_t>(random, p);
+    if (i % 20 == 0) check_compare<uint16_t>(random, p);  // its set is 8 KiB of random bits
+    check_put(random, p);
+    check_lanes(random, p);
+  }
+}
+
+// -- kernels
+// ---------------------------------------------------------------------------------------------------------------
+
+// One model and one table, and everything that a level makes of them.
+struct Case {
+  Shape shape;
+  Columns columns;
+  Model model;
+  Table table;
+  int n_rows, padded;
+  Array<double> weight, scale;
+  Array<int64_t> whole_weight;
+};
+
+struct Results {
+  Array<char> codes;
+  Array<int32_t> leaves;
+  Array<double> margins, path, weighted_path, shap, weighted_shap;
+  Array<int64_t> leaf_sums;
+};
+
+Case random_case(uint64_t seed, const Shape& shape, int n_rows) {
+  Random random(seed);
+  Columns columns = random_columns(random, shape);
+  Model model = random_model(random, shape, columns);
+  Table table = random_table(random, columns, n_rows);
+  Case c{shape,
+         std::move(columns),
+         std::move(model),
+         std::move(table),
+         n_rows,
+         (n_rows + kRows - 1) / kRows * kRows,
+         {},
+         {},
+         {}};
+  for (int i = 0; i < shape.n_outputs * c.padded; ++i) {
+    c.weight.push_back(random.number());
+    c.whole_weight.push_back(static_cast<int64_t>(random.bits()) >> 20);
+  }
+  for (int i = 0; i < shape.n_trees; ++i) c.scale.push_back(random.number());
+  return c;
+}
+
+Results results(const Case& c, const Kernels& k) {
+  const Forest& f = c.model.forest;
+  const size_t rows = static_cast<size_t>(c.padded), outputs = static_cast<size_t>(f.n_outputs);
+  const size_t sums = rows * outputs * static_cast<size_t>(f.n_players), levels = static_cast<size_t>(f.max_depth) + 1;
+  Results out;
+  out.codes.resize(rows * static_cast<size_t>(f.n_planes * f.code_bytes));
+  out.leaves.resize(static_cast<size_t>(c.n_rows * f.n_trees));
+  out.margins.resize(rows * outputs);
+  for (Array<double>* a : {&out.path, &out.weighted_path, &out.shap, &out.weighted_shap}) a->resize(sums);
+  out.leaf_sums.resize(c.model.leaf_value.size());
+  Array<uint64_t> reach(static_cast<size_t>(f.max_splits)), satisfied(levels);
+  Array<int64_t> open(levels);
+  Array<double> stack(levels * 2 * 4 * kRows), constants(static_cast<size_t>(c.model.max_edges) * 5 * 4);
+  const ShapScratch scratch{reach.data(), satisfied.data(), open.data(), stack.data(), constants.data()};
+
+  const void* codes = out.codes.data();
+  k.bin(c.columns.binning, 0, c.shape.n_columns, c.table.values.data(), f.code_bytes, f.n_planes, c.n_rows,
+        out.codes.data());
+  k.leaves(f, 0, f.n_trees, codes, c.n_rows, reach.data(), out.leaves.data());
+  k.margins(f, 0, f.n_trees, codes, c.n_rows, reach.data(), out.margins.data());
+  k.leaf_sums(f, 0, f.n_trees, codes, c.n_rows, c.whole_weight.data(), reach.data(), out.leaf_sums.data());
+  k.path(f, 0, f.n_trees, c.model.steps.data(), codes, c.n_rows, nullptr, reach.data(), out.path.data());
+  k.path(f, 0, f.n_trees, c.model.steps.data(), codes, c.n_rows, c.weight.data(), reach.data(),
+         out.weighted_path.data());
+  k.shap(f, 0, f.n_trees, c.model.shap, codes, c.n_rows, nullptr, nullptr, scratch, out.shap.data());
+  k.shap(f, 0, f.n_trees, c.model.shap, codes, c.n_rows, c.scale.data(), c.weight.data(), scratch,
+         out.weighted_shap.data());
+  return out;
+}
+
+void check_same(const Results& a, const Results& b, const char* level) {
+  check(same_bits(a.codes, b.codes), level, "bin");
+  check(same_bits(a.leaves, b.leaves), level, "leaves");
+  check(same_bits(a.margins, b.margins), level, "margins");
+  check(same_bits(a.leaf_sums, b.leaf_sums), level, "leaf_sums");
+  check(same_bits(a.path, b.path), level, "path");
+  check(same_bits(a.weighted_path, b.weighted_path), level, "path with weights");
+  check(same_bits(a.shap, b.shap), level, "shap");
+  check(same_bits(a.weighted_shap, b.weighted_shap), level, "shap with weights");
+}
+
+// -- the baseline against the oracle
+// -----------------------------------------------------------------------------------------
+
+void check_codes(const Case& c, const Results& got, const char* level) {
+  bool right = true;
+  for (int plane = 0; plane < c.model.forest.n_planes; ++plane) {
+    const Values& v = c.table.values[static_cast<size_t>(c.columns.planes[static_cast<size_t>(plane)].column)];
+    for (int row = 0; row < c.n_rows; ++row)
+      right &= oracle::code_at(c.model.forest, got.codes.data(), plane, row) ==
+               oracle::code(c.columns.binning, plane, v, row);
+  }
+  check(right, level, "bin against the oracle");
+}
+
+// Position of a row's sum for a player in [block][output][player][64].
+size_t sum_at(const Forest& f, int output, int player, int row) {
+  return static_cast<size_t>(((row / kRows * f.n_outputs + output) * f.n_players + player) * kRows + row % kRows);
+}
+
+void check_routing(const Case& c, const Results& got, const char* level) {
+  const Forest& f = c.model.forest;
+  Results want;
+  want.leaves.resize(got.leaves.size());
+  want.margins.resize(got.margins.size());
+  want.path.resize(got.path.size());
+  want.weighted_path.resize(got.path.size());
+  want.leaf_sums.resize(got.leaf_sums.size());
+  for (int row = 0; row < c.n_rows; ++row)
+    for (int tree = 0; tree < f.n_trees; ++tree) {
+      auto at = [&](int k) { return static_cast<size_t>((f.tree_output[tree] + k) * c.padded + row); };
+      const int64_t leaf = oracle::descend(f, tree, got.codes.data(), row, [&](int64_t split, bool right) {
+        for (int k = 0; k < f.width; ++k) {
+          const double step = c.model.steps[static_cast<size_t>((2 * split + right) * f.width + k)];
+          const size_t to = sum_at(f, f.tree_output[tree] + k, f.splits[split].player, row);
+          want.path[to] += step;
+          want.weighted_path[to] += step * c.weight[at(k)];
+        }
+      });
+      want.leaves[static_cast<size_t>(row * f.n_trees + tree)] = f.leaf_id[leaf];
+      for (int k = 0; k < f.width; ++k) {
+        want.margins[at(k)] += f.leaf_value[leaf * f.width + k];
+        want.leaf_sums[static_cast<size_t>(leaf * f.width + k)] += c.whole_weight[at(k)];
+      }
+    }
+  check(same_bits(got.leaves, want.leaves), level, "leaves against the oracle");
+  check(same_bits(got.margins, want.margins), level, "margins against the oracle");
+  check(same_bits(got.leaf_sums, want.leaf_sums), level, "leaf_sums against the oracle");
+  check(same_bits(got.path, want.path), level, "path against the oracle");
+  check(same_bits(got.weighted_path, want.weighted_path), level, "path with weights against the oracle");
+}
+
+// Rounding only: values of size 1 in fewer than 1000 leaves, each off by some hundred units of 1e-16.
+constexpr double kClose = 1e-10;
+
+void check_shap(const Case& c, const Results& got, const char* level) {
+  const Forest& f = c.model.forest;
+  bool adds_up = true, defined = true;
+  for (int output = 0; output < f.n_outputs; ++output) {
+    const double mean = oracle::expected(c.model, output, 0, got.codes.data(), 0);
+    for (int row = 0; row < c.n_rows; ++row) {
+      double sum = mean - got.margins[static_cast<size_t>(output * c.padded + row)];
+      for (int player = 0; player < f.n_players; ++player) sum += got.shap[sum_at(f, output, player, row)];
+      adds_up &= std::fabs(sum) < kClose;
+    }
+    if (f.n_players > 8) continue;
+    for (int row = 0; row < c.n_rows; row += 17) {
+      const std::vector<double> phi = oracle::shapley(c.model, output, got.codes.data(), row);
+      for (int player = 0; player < f.n_players; ++player)
+        defined &= std::fabs(got.shap[sum_at(f, output, player, row)] - phi[static_cast<size_t>(player)]) < kClose;
+    }
+  }
+  check(adds_up, level, "shap does not add up to the margin: it");
+  check(defined, level, "shap against the definition");
+}
+
+// -- all of it
+// ---------------------------------------------------------------------------------------------------------------
+
+struct Level {
+  const Kernels* kernels;
+  const Primitives* primitives;
+};
+
+std::vector<Level> levels() {
+  std::vector<Level> all{{&kBaseline, &kBaselinePrimitives}};
+#if defined(__aarch64__)
+  all.push_back({&kNeon, &kNeonPrimitives});
+#elif defined(__x86_64__)
+  __builtin_cpu_init();
+  const bool bmi = __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
+  if (bmi && __builtin_cpu_supports("avx2"))
+    all.push_back({&kAvx2, &kAvx2Primitives});
+  else
+    std::puts("avx2: not on this machine, left out");
+  if (bmi && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+    all.push_back({&kAvx512, &kAvx512Primitives});
+  else
+    std::puts("avx512: not on this machine, left out");
+#endif
+  return all;
+}
+
+void check_kernels(const std::vector<Level>& all) {
+  // code bytes, trees, outputs, width, columns, thresholds of column 0, depth of the chain,
+  // greater_equal, float32_input, truncate. 300 thresholds need two planes of one byte.
+  const Shape shapes[] = {
+      {1, 9, 1, 1, 6, 5, 6, true, true, true},         {1, 12, 2, 1, 8, 300, 9, false, false, false},
+      {1, 10, 3, 3, 20, 60, 40, true, false, true},    {2, 10, 1, 1, 6, 3000, 12, false, true, false},
+      {2, 12, 3, 1, 20, 40000, 40, true, false, true}, {2, 9, 2, 2, 8, 300, 9, false, false, false},
+  };
+  bool sweeps[5] = {};  // how many points were left for the last sweep, and [4]: whether some tree had a full one
+  uint64_t seed = 100;
+  for (const Shape& shape : shapes)
+    for (const int n_rows : {1, 63, 64, 65, 700}) {  // one row, around a block, more than the 8 blocks of a super block
+      const Case c = random_case(++seed, shape, n_rows);
+      for (const int n : c.model.n_points) sweeps[n % 4] = true, sweeps[4] |= n >= 4;
+      const Results baseline = results(c, kBaseline);
+      check_codes(c, baseline, kBaseline.name);
+      check_routing(c, baseline, kBaseline.name);
+      check_shap(c, baseline, kBaseline.name);
+      for (const Level& level : all)
+        if (level.kernels != &kBaseline) check_same(results(c, *level.kernels), baseline, level.kernels->name);
+    }
+  check(sweeps[0] && sweeps[1] && sweeps[2] && sweeps[3] && sweeps[4], "coverage", "number of sweeps of TreeSHAP");
+}
+
+}  // namespace
+}  // namespace treeinner
+
+int main() {
+  using namespace treeinner;
+  const std::vector<Level> all = levels();
+  std::printf("levels:");
+  for (const Level& level : all) std::printf(" %s", level.kernels->name);
+  std::puts("");
+  for (const Level& level : all) check_primitives(*level.primitives);
+  check_kernels(all);
+  std::printf("%lld passed, %lld failed\n", static_cast<long long>(n_passed), static_cast<long long>(n_failed));
+  return n_failed != 0;
+}

@@ -1,0 +1,42 @@
+// Compiled once per level, as src/core/kernels.cpp is. Nothing from the C++ library here, for the reason word.h gives.
+#include "primitives.h"
+
+#include "word.h"
+
+#if defined(TREEINNER_LEVEL_AVX512)
+#define TREEINNER_PRIMITIVES kAvx512Primitives
+#elif defined(TREEINNER_LEVEL_AVX2)
+#define TREEINNER_PRIMITIVES kAvx2Primitives
+#elif defined(TREEINNER_LEVEL_NEON)
+#define TREEINNER_PRIMITIVES kNeonPrimitives
+#else
+#define TREEINNER_PRIMITIVES kBaselinePrimitives
+#endif
+#define TREEINNER_STRING_(x) #x
+#define TREEINNER_STRING(x) TREEINNER_STRING_(x)
+
+namespace treeinner {
+
+namespace level = TREEINNER_NS;
+
+const Primitives TREEINNER_PRIMITIVES = {
+    TREEINNER_STRING(TREEINNER_NS),
+    [](const uint8_t* codes, uint16_t cut) -> uint64_t { return level::at_least(codes, cut); },
+    [](const uint16_t* codes, uint16_t cut) -> uint64_t { return level::at_least(codes, cut); },
+    [](const uint8_t* codes, const uint64_t* set) -> uint64_t { return level::in_set(codes, set); },
+    [](const uint16_t* codes, const uint64_t* set) -> uint64_t { return level::in_set(codes, set); },
+    [](uint8_t* bytes, uint64_t where, uint8_t value) { level::put(bytes, where, value); },
+    [](uint64_t word, int group) -> uint8_t { return level::mask_of(word, group); },
+    [](double x, double* out) { level::store(out, level::all(x)); },
+    [](const double* a, const double* b, double* out) { level::store(out, level::load(a) + level::load(b)); },
+    [](const double* a, const double* b, double* out) { level::store(out, level::load(a) * level::load(b)); },
+    [](uint8_t mask, double yes, double no, double* out) { level::store(out, level::choose(mask, yes, no)); },
+    [](uint8_t mask, double yes, const double* no, double* out) {
+      level::store(out, level::choose(mask, yes, level::load(no)));
+    },
+    [](uint8_t mask, const double* a, const double* b, double* out) {
+      level::store(out, level::add_where(mask, level::load(a), level::load(b)));
+    },
+};
+
+}  // namespace treeinner

@@ -1,0 +1,28 @@
+// The vector primitives of word.h as a table, so that one program can hold those of several instruction sets.
+#pragma once
+
+#include <cstdint>
+
+namespace treeinner {
+
+// Arrays of doubles have 8 entries and are 64-byte aligned, blocks of codes have 64 entries and are aligned too.
+struct Primitives {
+  const char* name;
+  uint64_t (*at_least_8)(const uint8_t* codes, uint16_t cut);
+  uint64_t (*at_least_16)(const uint16_t* codes, uint16_t cut);
+  uint64_t (*in_set_8)(const uint8_t* codes, const uint64_t* set);
+  uint64_t (*in_set_16)(const uint16_t* codes, const uint64_t* set);
+  void (*put)(uint8_t* bytes, uint64_t where, uint8_t value);
+  uint8_t (*mask_of)(uint64_t word, int group);
+  void (*all)(double x, double* out);
+  void (*add)(const double* a, const double* b, double* out);
+  void (*multiply)(const double* a, const double* b, double* out);
+  void (*choose_number)(uint8_t mask, double yes, double no, double* out);
+  void (*choose_lanes)(uint8_t mask, double yes, const double* no, double* out);
+  void (*add_where)(uint8_t mask, const double* a, const double* b, double* out);
+};
+
+// Only the levels of this architecture are linked in.
+extern const Primitives kBaselinePrimitives, kAvx2Primitives, kAvx512Primitives, kNeonPrimitives;
+
+}  // namespace treeinner

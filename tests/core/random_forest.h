@@ -1,0 +1,148 @@
+// Random trees over random columns: what treeinner/kernels.py hands to the core, in miniature.
+#pragma once
+
+#include "layout.h"
+#include "random_table.h"
+
+namespace treeinner {
+
+struct Model {
+  std::vector<int64_t> tree_start{0}, first_split{0}, first_leaf{0}, first_edge{0}, first_point;
+  std::vector<int32_t> left, right, player, number, order, end, depth, tree_output, leaf_id, n_points;
+  std::vector<Split> splits;
+  std::vector<double> cover, leaf_value, steps, u, w;
+  std::vector<uint64_t> sets;
+  std::vector<ShapEdge> edges;
+  int64_t max_edges = 0;
+  Forest forest{};
+  ShapForest shap{};
+};
+
+inline Split random_split(Random& random, const Shape& shape, const Columns& c, Model& m) {
+  const int plane = random.below(static_cast<int>(c.planes.size()));
+  const Plane& p = c.planes[static_cast<size_t>(plane)];
+  Split s{};
+  s.plane = static_cast<uint32_t>(plane);
+  s.player = p.column;
+  s.set = -1;
+  s.cut = 2 + random.below(p.n);
+  if (c.columns[static_cast<size_t>(p.column)].categorical) {
+    s.cut = 0;
+    s.set = static_cast<int32_t>(m.sets.size());
+    const int words = shape.code_bytes == 1 ? 4 : (p.n + 2 + 63) / 64;
+    for (int i = 0; i < words; ++i) m.sets.push_back(random.bits());
+  }
+  return s;
+}
+
+// Nodes come in pre-order; a chain has a leaf at every split. Returns the node's number.
+inline int32_t grow(Random& random, const Shape& shape, const Columns& c, int depth, bool chain, bool leaf, Model& m) {
+  const int32_t node = static_cast<int32_t>(m.left.size());
+  const int tree_splits = static_cast<int>(m.splits.size() - static_cast<size_t>(m.first_split.back()));
+  m.left.push_back(-1);
+  m.right.push_back(-1);
+  m.player.push_back(0);
+  m.cover.push_back(random.chance(0.05) ? 0.0 : random.uniform() * 100);
+  if (leaf || depth == 0) {
+    m.number.push_back(static_cast<int32_t>(m.leaf_id.size() - static_cast<size_t>(m.first_leaf.back())));
+    m.leaf_id.push_back(static_cast<int32_t>(random.bits() >> 33));
+    for (int k = 0; k < shape.width; ++k) m.leaf_value.push_back(random.number());
+    return node;
+  }
+  const Split split = random_split(random, shape, c, m);
+  m.number.push_back(tree_splits);
+  m.player[static_cast<size_t>(node)] = split.player;
+  m.splits.push_back(split);
+  for (int k = 0; k < 2 * shape.width; ++k) m.steps.push_back(random.number());
+  const bool chain_left = random.chance(0.5);
+  const int32_t left = grow(random, shape, c, depth - 1, chain, chain ? !chain_left : random.chance(0.2), m);
+  const int32_t right = grow(random, shape, c, depth - 1, chain, chain ? chain_left : random.chance(0.2), m);
+  m.left[static_cast<size_t>(node)] = left;
+  m.right[static_cast<size_t>(node)] = right;
+  return node;
+}
+
+// Children and subtree ends of the splits, from the node arrays.
+inline void link_splits(Model& m) {
+  const size_t n = m.left.size();
+  m.order.resize(n), m.end.resize(n), m.depth.resize(n);
+  const int64_t n_trees = static_cast<int64_t>(m.tree_start.size()) - 1;
+  preorder(m.tree_start.data(), n_trees, m.left.data(), m.right.data(), m.order.data(), m.end.data(), m.depth.data());
+  auto field = [&](int32_t child) {
+    const size_t i = static_cast<size_t>(child);
+    return m.left[i] >= 0 ? m.number[i] : ~m.number[i];
+  };
+  size_t next = 0;
+  for (int64_t tree = 0; tree < n_trees; ++tree)
+    for (int64_t p = m.tree_start[static_cast<size_t>(tree)]; p < m.tree_start[static_cast<size_t>(tree) + 1]; ++p) {
+      const size_t node = static_cast<size_t>(m.order[static_cast<size_t>(p)]);
+      if (m.left[node] < 0) continue;
+      Split& s = m.splits[next++];
+      s.left = field(m.left[node]);
+      s.right = field(m.right[node]);
+      s.skip = m.number[node];
+      for (int32_t q = static_cast<int32_t>(p); q < m.end[static_cast<size_t>(p)]; ++q)
+        s.skip += m.left[static_cast<size_t>(m.order[static_cast<size_t>(q)])] >= 0;
+    }
+}
+
+// Points and weights of the Gauss-Legendre rule on [0, 1], by Newton's method.
+inline void gauss_legendre(int n, std::vector<double>& u, std::vector<double>& w) {
+  for (int i = 0; i < n; ++i) {
+    double x = std::cos(std::acos(-1.0) * (i + 0.75) / (n + 0.5)), slope = 0;
+    for (int step = 0; step < 30; ++step) {
+      double p = 1, before = 0;
+      for (int k = 1; k <= n; ++k) {
+        const double next = ((2 * k - 1) * x * p - (k - 1) * before) / k;
+        before = p;
+        p = next;
+      }
+      slope = n * (x * p - before) / (x * x - 1);
+      x -= p / slope;
+    }
+    u.push_back((x + 1) / 2);
+    w.push_back(1 / ((1 - x * x) * slope * slope));
+  }
+}
+
+inline void add_shap_tables(const Shape& shape, Model& m) {
+  std::vector<int32_t> distinct(static_cast<size_t>(shape.n_trees));
+  m.edges.resize(m.left.size() - static_cast<size_t>(shape.n_trees));
+  shap_edges(m.tree_start.data(), shape.n_trees, m.left.data(), m.right.data(), m.cover.data(), m.order.data(),
+             m.depth.data(), m.number.data(), m.player.data(), shape.n_columns, m.edges.data(), distinct.data());
+  for (int tree = 0; tree < shape.n_trees; ++tree) {
+    const size_t t = static_cast<size_t>(tree);
+    m.first_edge.push_back(m.tree_start[t + 1] - tree - 1);
+    m.max_edges = std::max(m.max_edges, m.first_edge[t + 1] - m.first_edge[t]);
+    m.n_points.push_back((distinct[t] + 1) / 2);
+    m.first_point.push_back(static_cast<int64_t>(m.u.size()));
+    gauss_legendre(m.n_points[t], m.u, m.w);
+  }
+  m.shap = {m.edges.data(), m.first_edge.data(), m.n_points.data(), m.first_point.data(), m.u.data(), m.w.data()};
+}
+
+// The first tree is a single leaf, the second a chain of the largest depth, the others bushes of growing depth.
+inline Model random_model(Random& random, const Shape& shape, const Columns& c) {
+  Model m;
+  int32_t max_splits = 0;
+  for (int tree = 0; tree < shape.n_trees; ++tree) {
+    const int depth = tree == 0 ? 0 : tree == 1 ? shape.max_depth : 1 + (tree - 2) % 7;
+    grow(random, shape, c, depth, tree == 1, false, m);
+    m.tree_start.push_back(static_cast<int64_t>(m.left.size()));
+    m.first_split.push_back(static_cast<int64_t>(m.splits.size()));
+    m.first_leaf.push_back(static_cast<int64_t>(m.leaf_id.size()));
+    m.tree_output.push_back(shape.width == 1 ? tree % shape.n_outputs : 0);
+    const size_t t = static_cast<size_t>(tree);
+    max_splits = std::max(max_splits, static_cast<int32_t>(m.first_split[t + 1] - m.first_split[t]));
+  }
+  link_splits(m);
+  add_shap_tables(shape, m);
+  m.forest = {
+      shape.n_trees,       shape.n_outputs,      shape.width,         static_cast<int32_t>(c.planes.size()),
+      shape.n_columns,     shape.code_bytes,     max_splits,          *std::max_element(m.depth.begin(), m.depth.end()),
+      m.splits.data(),     m.first_split.data(), m.first_leaf.data(), m.tree_output.data(),
+      m.leaf_value.data(), m.leaf_id.data(),     m.sets.data()};
+  return m;
+}
+
+}  // namespace treeinner
