@@ -105,3 +105,58 @@ def shapley(e, X):
                         with_it = conditional(e, root, row, {*coalition, player})
                         out[i, player, outputs] += weight * (with_it - conditional(e, root, row, set(coalition)))
     return out
+
+
+# -- scores: the definition on the full trees x rows x features tensor -----------------------------------------------
+def tensor(e, X, method):
+    """Attribution of every tree on its own, in the units of the margin: (trees, rows, columns, outputs)."""
+    parts = []
+    for tree in range(e.n_trees):
+        one = e.slice_trees(tree, tree + 1)
+        if method == "treeshap":
+            parts.append(shapley(one, X))
+        else:
+            means = np.array([mean_value(one, node) for node in range(one.n_nodes)])
+            parts.append(path_attribution(one, one.node_value if method == "predecomp" else means, X))
+    return np.array(parts)
+
+
+def tree_values(e, X):
+    """What every tree adds to the margin: (trees, rows, outputs)."""
+    out = np.zeros((e.n_trees, len(X), e.n_outputs))
+    for tree in range(e.n_trees):
+        outputs = slice(e.tree_output[tree], e.tree_output[tree] + e.width)
+        for i, row in enumerate(X):
+            out[tree, i, outputs] = e.value[path(e, tree, row)[-1]]
+    return out
+
+
+def residuals(e, X, gradient, weight=None, base=None):
+    """Minus the gradient at the margin before each round, times the weight: (rounds, rows, outputs)."""
+    base = np.tile(e.base_score, (len(X), 1)) if base is None else base
+    weight = np.ones(len(X)) if weight is None else weight
+    values = tree_values(e, X)
+    out = []
+    for r in range(e.n_rounds):
+        margin = base + values[e.tree_round < r].sum(axis=0)
+        out.append(-gradient(margin) * weight[:, None])
+    return np.array(out)
+
+
+def own_units(e):
+    """One over what turned a tree's own values into what it adds to the margin; a forest's is a mean: (trees,)."""
+    return 1 / e.tree_rate if e.averaged else 1 / (e.tree_rate * e.tree_weight)
+
+
+def tree_inner(e, r, push):
+    """Share of every round and row in TreeInner, of `tensor` and `residuals`: (rounds, rows, columns, outputs)."""
+    out = np.zeros((e.n_rounds, *r.shape[1:]))
+    for tree in range(e.n_trees):
+        k = e.tree_round[tree]
+        out[k] += own_units(e)[tree] * r[tree] * push[k][:, None, :]
+    return out
+
+
+def forest_inner(e, r, push):
+    """Share of every row in ForestInner, push being the residuals or the label: (rows, columns, outputs)."""
+    return np.einsum("t,tijk->ijk", own_units(e), r) * push[:, None, :]

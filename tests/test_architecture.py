@@ -20,6 +20,8 @@ LAYERS = [
     {"readers", "objectives"},
     {"attribution"},
     {"scores"},
+    {"plots", "explainer", "page"},
+    {"cli"},
     {"files"},
     {"__init__"},
 ]
@@ -38,7 +40,7 @@ OPTIONAL = {
     "polars": set(),
     "pyarrow": set(),
     "scipy": set(),
-    "matplotlib": set(),
+    "matplotlib": {"plots/_style.py"},
 }
 RUNTIME = {"numpy", "narwhals"}
 

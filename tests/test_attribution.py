@@ -1,4 +1,4 @@
-"""PreDecomp against its definition: p-hat(t) from the gradients and hessians of a node's training rows, and the paper."""
+"""PreDecomp against its definition: p-hat(t) from gradients and hessians of a node's training rows, and the paper."""
 
 from fractions import Fraction
 

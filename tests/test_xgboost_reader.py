@@ -247,7 +247,8 @@ def test_node_values_are_newton_steps(data, task, penalty, route, tmp_path):
         "regression": lambda m: (m - y, np.ones(N)),
         "binary": lambda m: (q(m) - y, q(m) * (1 - q(m))),
     }[task]
-    assert e.exactness == "exact"
+    sampling_unknown = task == "binary" and route == "file"
+    assert (e.exactness == "exact") != sampling_unknown
     assert e.params["reg_lambda"] == pytest.approx(lam, abs=1e-3)
     assert e.params["reg_alpha"] == pytest.approx(alpha, abs=1e-3)
     assert_node_values_are_newton_steps(e, X, [*base, *before], gradient, eta=0.25, lam=lam, alpha=alpha)

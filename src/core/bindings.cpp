@@ -69,7 +69,7 @@ std::vector<const Kernels*> supported() {
   __builtin_cpu_init();
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2"))
     levels.push_back(&kAvx2);
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+  if (levels.size() == 2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
       __builtin_cpu_supports("avx512vl"))
     levels.push_back(&kAvx512);
 #elif defined(TREEINNER_ARM)
@@ -98,6 +98,15 @@ std::string use_level(const std::string& name) {
 struct Codes {
   int64_t n_rows;
   Buffer data;
+};
+
+// -- a path attribution ------------------------------------------------------------------------------------------------
+
+constexpr int64_t kSmallTree = 256;  // route.h: kSmall
+
+struct CorePath {
+  std::vector<double> node_value;
+  PathEntries entries;
 };
 
 // -- the compiled ensemble ---------------------------------------------------------------------------------------------
@@ -192,8 +201,8 @@ class CoreForest {
             "out is (rows, trees)");
     int32_t* to = out.data();
     nb::gil_scoped_release release;
-    Buffer reach(reach_bytes());
-    active->leaves(forest_, 0, forest_.n_trees, codes.data.get(), codes.n_rows, word(reach), to);
+    Buffer words(words_bytes());
+    active->leaves(forest_, 0, forest_.n_trees, codes.data.get(), codes.n_rows, word(words), to);
   }
 
   void margins(const Codes& codes, int tree, int n, Out<double, 2> out) const {
@@ -201,8 +210,8 @@ class CoreForest {
     require(is_row_array(out, codes), "margins are (outputs, padded rows)");
     double* to = out.data();
     nb::gil_scoped_release release;
-    Buffer reach(reach_bytes());
-    active->margins(forest_, tree, n, codes.data.get(), codes.n_rows, word(reach), to);
+    Buffer words(words_bytes());
+    active->margins(forest_, tree, n, codes.data.get(), codes.n_rows, word(words), to);
   }
 
   void leaf_sums(const Codes& codes, int tree, int n, In<int64_t, 2> weight, Out<int64_t, 2> sums) const {
@@ -213,21 +222,73 @@ class CoreForest {
     const int64_t* from = weight.data();
     int64_t* to = sums.data();
     nb::gil_scoped_release release;
-    Buffer reach(reach_bytes());
-    active->leaf_sums(forest_, tree, n, codes.data.get(), codes.n_rows, from, word(reach), to);
+    Buffer words(words_bytes());
+    active->leaf_sums(forest_, tree, n, codes.data.get(), codes.n_rows, from, word(words), to);
   }
 
-  void path(const Codes& codes, int tree, int n, In<double, 3> steps, nb::object weight, Out<double, 4> sums) const {
+  std::unique_ptr<CorePath> path_table(In<double, 2> node_value) const {
+    require(node_value.shape(0) == splits_.size() + leaf_id_.size() &&
+                node_value.shape(1) == static_cast<size_t>(forest_.width),
+            "node values are (nodes, width)");
+    const double* value = node_value.data();
+    auto out = std::make_unique<CorePath>();
+    out->node_value.assign(value, value + node_value.size());
+    out->entries = path_entries(forest_, value, kSmallTree);
+    return out;
+  }
+
+  void path(const Codes& codes, int tree, int n, const CorePath& table, nb::object weight, Out<double, 3> sums) const {
     check(codes, tree, n);
-    require(steps.shape(0) == splits_.size() && steps.shape(1) == 2 &&
-                steps.shape(2) == static_cast<size_t>(forest_.width),
-            "steps are (splits, 2, width)");
+    require(static_cast<int64_t>(sums.shape(0)) == codes.n_rows &&
+                static_cast<int32_t>(sums.shape(1)) == forest_.n_outputs &&
+                static_cast<int32_t>(sums.shape(2)) == forest_.n_players,
+            "sums are (rows, outputs, players)");
     const double* from = weights(weight, codes);
-    double* to = checked_sums(sums, codes);
-    const double* step = steps.data();
+    double* to = sums.data();
+    const PathTable view = view_of(table);
     nb::gil_scoped_release release;
-    Buffer reach(reach_bytes());
-    active->path(forest_, tree, n, step, codes.data.get(), codes.n_rows, from, word(reach), to);
+    Buffer words(words_bytes());
+    active->path(forest_, tree, n, view, codes.data.get(), codes.n_rows, from, word(words), to);
+  }
+
+  // margin: (outputs, padded rows), moved on; y: (1 or outputs, rows).
+  void boost(const Codes& codes, int loss, double loss_scale, In<int32_t> first_tree, In<double, 2> y, nb::object weight,
+               Out<double, 2> margin, double whole_scale, Out<int64_t, 2> leaf_sums, Out<double> largest,
+             const CorePath* paths, Out<double, 3> sums) const {
+    check(codes);
+    const int64_t n_rows = codes.n_rows;
+    require(is_row_array(margin, codes), "margins are (outputs, padded rows)");
+    require((y.shape(0) == 1 || static_cast<int32_t>(y.shape(0)) == forest_.n_outputs) &&
+                static_cast<int64_t>(y.shape(1)) == n_rows,
+            "y is (1 or outputs, rows)");
+    require(static_cast<int64_t>(largest.size()) >= n_rows, "largest is (rows,)");
+    require(loss >= Loss::kSquared && loss <= Loss::kSoftmax, "no such loss");
+    require(first_tree.size() >= 1 && first_tree.data()[0] == 0, "rounds begin at tree 0");
+    for (size_t i = 1; i < first_tree.size(); ++i)
+      require(first_tree.data()[i] >= first_tree.data()[i - 1] && first_tree.data()[i] <= forest_.n_trees,
+              "rounds are runs of trees");
+    require(leaf_sums.shape(0) == leaf_id_.size() && leaf_sums.shape(1) == static_cast<size_t>(forest_.width),
+            "leaf sums are (leaves, width)");
+    require(!paths || (static_cast<int64_t>(sums.shape(0)) == n_rows &&
+                       static_cast<int32_t>(sums.shape(1)) == forest_.n_outputs &&
+                       static_cast<int32_t>(sums.shape(2)) == forest_.n_players),
+            "sums are (rows, outputs, players)");
+    const double* w = nullptr;
+    if (!weight.is_none()) {
+      const auto array = nb::cast<In<double>>(weight);
+      require(static_cast<int64_t>(array.size()) == n_rows, "weights are (rows,)");
+      w = array.data();
+    }
+    const BoostInput in{{loss, loss_scale}, static_cast<int32_t>(first_tree.size()) - 1, first_tree.data(), y.data(),
+                        y.shape(0) == 1 ? 0 : n_rows, w, margin.data(), static_cast<int64_t>(margin.shape(1)), whole_scale,
+                        leaf_sums.data(), largest.data(), paths ? sums.data() : nullptr};
+    PathTable view{};
+    if (paths) view = view_of(*paths);
+    nb::gil_scoped_release release;
+    const size_t run = 2 * static_cast<size_t>(kBlock) * (static_cast<size_t>(forest_.n_outputs) + 2);
+    Buffer words(words_bytes()), push(run * sizeof(double)), whole(run * sizeof(int64_t));
+    active->boost(forest_, in, paths ? &view : nullptr, codes.data.get(), n_rows, word(words),
+                         static_cast<double*>(push.get()), static_cast<int64_t*>(whole.get()));
   }
 
   void shap(const Codes& codes, int tree, int n, nb::object tree_scale, nb::object weight, Out<double, 4> sums) const {
@@ -243,7 +304,7 @@ class CoreForest {
     double* to = checked_sums(sums, codes);
     nb::gil_scoped_release release;
     const size_t levels = static_cast<size_t>(forest_.max_depth) + 1;
-    Buffer right(reach_bytes()), satisfied(levels * 8), open(levels * 8), stack(levels * 2 * 4 * kBlock * 8);
+    Buffer right(words_bytes()), satisfied(levels * 8), open(levels * 8), stack(levels * 2 * 4 * kBlock * 8);
     Buffer constants(static_cast<size_t>(max_edges_) * 5 * 4 * 8);
     const ShapScratch scratch{word(right), word(satisfied), static_cast<int64_t*>(open.get()),
                               static_cast<double*>(stack.get()), static_cast<double*>(constants.get())};
@@ -251,7 +312,13 @@ class CoreForest {
   }
 
  private:
-  size_t reach_bytes() const { return 8 * (static_cast<size_t>(forest_.max_splits) + 1); }
+  PathTable view_of(const CorePath& table) const {
+    require(table.entries.first_entry.size() == leaf_id_.size() + 1, "a path table of another forest");
+    const PathEntries& e = table.entries;
+    return {table.node_value.data(), e.first_entry.data(), e.entries.data(), e.player.data(), e.step.data()};
+  }
+
+  size_t words_bytes() const { return 8 * (2 * static_cast<size_t>(forest_.max_splits) + 2); }  // a word per node
   static uint64_t* word(const Buffer& b) { return static_cast<uint64_t*>(b.get()); }
 
   void check(const Codes& codes, int tree = 0, int n = 0) const {
@@ -328,28 +395,6 @@ void shap_edges_of(In<int64_t> tree_start, In<int32_t> left, In<int32_t> right, 
              distinct.data());
 }
 
-// [block][output][player][64] -> (rows, features, outputs): added to the features that the players stand for.
-void unblock(In<double, 4> sums, int64_t n_rows, In<int32_t> feature_of_player, Out<double, 3> out) {
-  const int64_t n_outputs = static_cast<int64_t>(sums.shape(1)), n_players = static_cast<int64_t>(sums.shape(2));
-  const int64_t n_features = static_cast<int64_t>(out.shape(1));
-  require(static_cast<int64_t>(sums.shape(0)) == blocks_of(n_rows) && sums.shape(3) == kBlock, "sums do not fit the rows");
-  require(static_cast<int64_t>(out.shape(0)) == n_rows && static_cast<int64_t>(out.shape(2)) == n_outputs &&
-              static_cast<int64_t>(feature_of_player.size()) == n_players,
-          "out is (rows, features, outputs)");
-  for (int64_t p = 0; p < n_players; ++p)
-    require(feature_of_player.data()[p] >= 0 && feature_of_player.data()[p] < n_features, "feature out of range");
-  const double* from = sums.data();
-  const int32_t* feature = feature_of_player.data();
-  double* to = out.data();
-  nb::gil_scoped_release release;
-  for (int64_t row = 0; row < n_rows; ++row) {
-    const double* block = from + row / kBlock * n_outputs * n_players * kBlock + row % kBlock;
-    for (int64_t p = 0; p < n_players; ++p)
-      for (int64_t k = 0; k < n_outputs; ++k)
-        to[(row * n_features + feature[p]) * n_outputs + k] = block[(k * n_players + p) * kBlock];
-  }
-}
-
 bool add_exact(In<double, 2> values, double scale, bool square, Out<int64_t, 2> limbs) {
   require(limbs.shape(0) == values.shape(1) && limbs.shape(1) == kLimbs, "limbs are (columns, 5)");
   const double* from = values.data();
@@ -357,26 +402,6 @@ bool add_exact(In<double, 2> values, double scale, bool square, Out<int64_t, 2> 
   const int64_t n_rows = static_cast<int64_t>(values.shape(0)), n_columns = static_cast<int64_t>(values.shape(1));
   nb::gil_scoped_release release;
   return add_exactly(from, n_rows, n_columns, scale, square, to);
-}
-
-// total += |part| and part = 0 for some players: the absolute attribution of one tree, folded into that of the forest.
-void fold_abs(Out<double, 4> part, In<int32_t> players, Out<double, 4> total) {
-  const int64_t n_blocks = static_cast<int64_t>(part.shape(0) * part.shape(1)), n_players = static_cast<int64_t>(part.shape(2));
-  require(part.size() == total.size() && part.shape(3) == kBlock, "sums differ in shape");
-  for (size_t i = 0; i < players.size(); ++i)
-    require(players.data()[i] >= 0 && players.data()[i] < n_players, "player out of range");
-  double *from = part.data(), *to = total.data();
-  const int32_t* player = players.data();
-  const size_t n = players.size();
-  nb::gil_scoped_release release;
-  for (int64_t block = 0; block < n_blocks; ++block)
-    for (size_t i = 0; i < n; ++i) {
-      const int64_t at = (block * n_players + player[i]) * kBlock;
-      for (int64_t r = at; r < at + kBlock; ++r) {
-        to[r] += std::fabs(from[r]);
-        from[r] = 0;
-      }
-    }
 }
 
 }  // namespace
@@ -388,10 +413,9 @@ NB_MODULE(_core, m) {
   m.def("use_level", &use_level, "Choose a level; an unknown name changes nothing. Returns the one in use.");
   m.def("preorder", &preorder_of);
   m.def("shap_edges", &shap_edges_of);
-  m.def("unblock", &unblock);
   m.def("add_exact", &add_exact);
-  m.def("fold_abs", &fold_abs);
   m.attr("SHAP_EDGE_BYTES") = sizeof(ShapEdge);
+  nb::class_<CorePath>(m, "PathTable");
   nb::class_<Codes>(m, "Codes").def_ro("n_rows", &Codes::n_rows);
   nb::class_<CoreForest>(m, "CoreForest")
       .def(nb::init<In<int32_t, 2>, In<int64_t>, In<int64_t>, In<int32_t>, In<double, 2>, In<int32_t>, In<uint64_t>, int,
@@ -403,7 +427,10 @@ NB_MODULE(_core, m) {
       .def("leaves", &CoreForest::leaves)
       .def("margins", &CoreForest::margins)
       .def("leaf_sums", &CoreForest::leaf_sums)
+      .def("path_table", &CoreForest::path_table)
       .def("path", &CoreForest::path, nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg().none(), nb::arg())
+      .def("boost", &CoreForest::boost, nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg().none(),
+           nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg().none(), nb::arg())
       .def("shap", &CoreForest::shap, nb::arg(), nb::arg(), nb::arg(), nb::arg().none(), nb::arg().none(), nb::arg());
 }
 

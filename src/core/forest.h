@@ -5,16 +5,26 @@
 
 namespace treeinner {
 
-// One inner node. Splits of a tree lie in pre-order, so a subtree is a contiguous run [i, skip).
+// One inner node. Nodes are numbered within their tree: its n splits in pre-order, so that a subtree is a contiguous run
+// [i, skip), then its leaves in pre-order from n on.
 struct Split {
-  uint32_t plane;   // column of codes it tests
-  int32_t cut;      // numeric: right if code >= cut
-  int32_t set;      // categorical: first word of the bit set of codes that go right; -1: numeric
-  int32_t left;     // >= 0: split of the same tree, counted from its first; < 0: ~leaf, likewise
+  uint32_t plane;  // column of codes it tests
+  int32_t cut;     // numeric: right if code >= cut
+  int32_t set;     // categorical: first word of the bit set of codes that go right; -1: numeric
+  int32_t left;    // number of the child
   int32_t right;
-  int32_t skip;     // first split behind the subtree
-  int32_t player;   // what gets the credit
+  int32_t skip;    // first split behind the subtree
+  int32_t player;  // what gets the credit
   int32_t pad;
+};
+
+// A path attribution: what the nodes are worth, and for the leaves of small trees what the path to them gives each player.
+struct PathTable {
+  const double* node_value;     // (nodes, width), each tree's in the order of their numbers
+  const int64_t* first_entry;   // (leaves + 1,)  none for the leaves of large trees
+  const int32_t* entries;       // (trees,)  entries of every leaf, where all leaves of the tree have as many; else 0
+  const int32_t* player;        // (entries,)
+  const double* step;           // (entries, width)
 };
 
 struct Forest {
@@ -97,17 +107,42 @@ struct ShapScratch {
   double* constants;    // (max_edges, 5, 4)
 };
 
+// A loss whose gradient needs its own row alone (loss.h).
+struct Loss {
+  enum Kind : int32_t { kSquared = 0, kLogistic = 1, kPoisson = 2, kSoftmax = 3 };
+  int32_t kind;
+  double scale;  // of the margin, for kLogistic
+};
+
+// Rows on their way through the boosting rounds (boost.h). Row arrays are (outputs, rows) with a stride.
+struct BoostInput {
+  Loss loss;
+  int32_t n_rounds;
+  const int32_t* first_tree;  // (rounds + 1,)
+  const double* y;
+  int64_t y_stride;           // 0: every output has the same target
+  const double* weight;       // (rows,) or null
+  double* margin;             // before the first round; after the last one on return
+  int64_t stride;             // of the margin
+  double whole_scale;         // gradients are summed in the leaves as whole numbers of 1 / whole_scale
+  int64_t* leaf_sums;         // (leaves, width), added to
+  double* largest;            // (rows,) size of each row's largest gradient as a whole number, so far
+  double* sums;               // (rows, outputs, players) row scores, added to; or null
+};
+
 // What the compiled levels offer; see the headers named for what each does.
 struct Kernels {
   const char* name;
   void (*bin)(const Binning&, int32_t first_column, int32_t n_columns, const Values*, int32_t code_bytes,
               int32_t n_planes, int64_t n_rows, void* codes);
-  void (*leaves)(const Forest&, int32_t tree, int32_t n, const void* codes, int64_t n_rows, uint64_t* reach, int32_t* out);
-  void (*margins)(const Forest&, int32_t tree, int32_t n, const void* codes, int64_t n_rows, uint64_t* reach, double* out);
+  void (*leaves)(const Forest&, int32_t tree, int32_t n, const void* codes, int64_t n_rows, uint64_t* words, int32_t* out);
+  void (*margins)(const Forest&, int32_t tree, int32_t n, const void* codes, int64_t n_rows, uint64_t* words, double* out);
   void (*leaf_sums)(const Forest&, int32_t tree, int32_t n, const void* codes, int64_t n_rows, const int64_t* weight,
-                    uint64_t* reach, int64_t* sums);
-  void (*path)(const Forest&, int32_t tree, int32_t n, const double* steps, const void* codes, int64_t n_rows,
-               const double* weight, uint64_t* reach, double* sums);
+                    uint64_t* words, int64_t* sums);
+  void (*path)(const Forest&, int32_t tree, int32_t n, const PathTable&, const void* codes, int64_t n_rows,
+               const double* weight, uint64_t* words, double* sums);
+  void (*boost)(const Forest&, const BoostInput&, const PathTable*, const void* codes, int64_t n_rows,
+                  uint64_t* words, double* push, int64_t* whole);
   void (*shap)(const Forest&, int32_t tree, int32_t n, const ShapForest&, const void* codes, int64_t n_rows,
                const double* tree_scale, const double* weight, const ShapScratch&, double* sums);
 };

@@ -1,5 +1,6 @@
 // One source for every instruction set: CMake compiles this file once per level, with TREEINNER_LEVEL_* and its flags.
 #include "bin.h"
+#include "boost.h"
 #include "path.h"
 #include "route.h"
 #include "shap.h"
@@ -23,27 +24,32 @@ void bin(const Binning& b, int32_t first, int32_t n, const Values* values, int32
     bin_rows(b, first, first + n, values, n_planes, n_rows, static_cast<uint16_t*>(codes));
 }
 
-void leaves(const Forest& f, int32_t tree, int32_t n, const void* codes, int64_t n_rows, uint64_t* reach, int32_t* out) {
-  with_codes(f.code_bytes, codes, [&](auto* c) { leaf_numbers(f, tree, n, c, n_rows, reach, out); });
+void leaves(const Forest& f, int32_t tree, int32_t n, const void* codes, int64_t n_rows, uint64_t* words, int32_t* out) {
+  with_codes(f.code_bytes, codes, [&](auto* c) { leaf_numbers(f, tree, n, c, n_rows, words, out); });
 }
 
-void margins(const Forest& f, int32_t tree, int32_t n, const void* codes, int64_t n_rows, uint64_t* reach, double* out) {
-  with_codes(f.code_bytes, codes, [&](auto* c) { add_margins(f, tree, n, c, n_rows, reach, out); });
+void margins(const Forest& f, int32_t tree, int32_t n, const void* codes, int64_t n_rows, uint64_t* words, double* out) {
+  with_codes(f.code_bytes, codes, [&](auto* c) { add_margins(f, tree, n, c, n_rows, words, out); });
 }
 
 void leaf_sums(const Forest& f, int32_t tree, int32_t n, const void* codes, int64_t n_rows, const int64_t* weight,
-               uint64_t* reach, int64_t* sums) {
-  with_codes(f.code_bytes, codes, [&](auto* c) { add_leaf_sums(f, tree, n, c, n_rows, weight, reach, sums); });
+               uint64_t* words, int64_t* sums) {
+  with_codes(f.code_bytes, codes, [&](auto* c) { add_leaf_sums(f, tree, n, c, n_rows, weight, words, sums); });
 }
 
-void path(const Forest& f, int32_t tree, int32_t n, const double* steps, const void* codes, int64_t n_rows,
-          const double* weight, uint64_t* reach, double* sums) {
+void path(const Forest& f, int32_t tree, int32_t n, const PathTable& table, const void* codes, int64_t n_rows,
+          const double* weight, uint64_t* words, double* sums) {
   with_codes(f.code_bytes, codes, [&](auto* c) {
     if (weight)
-      add_path<true>(f, tree, n, steps, c, n_rows, weight, reach, sums);
+      add_path<true>(f, tree, n, table, c, n_rows, weight, words, sums);
     else
-      add_path<false>(f, tree, n, steps, c, n_rows, weight, reach, sums);
+      add_path<false>(f, tree, n, table, c, n_rows, weight, words, sums);
   });
+}
+
+void boost(const Forest& f, const BoostInput& in, const PathTable* paths, const void* codes, int64_t n_rows,
+             uint64_t* words, double* push, int64_t* whole) {
+  with_codes(f.code_bytes, codes, [&](auto* c) { boost(f, in, paths, c, n_rows, words, push, whole); });
 }
 
 void shap(const Forest& f, int32_t tree, int32_t n, const ShapForest& shap, const void* codes, int64_t n_rows,
@@ -68,7 +74,7 @@ void shap(const Forest& f, int32_t tree, int32_t n, const ShapForest& shap, cons
 
 const Kernels TREEINNER_TABLE = {
     TREEINNER_STRING(TREEINNER_NS), TREEINNER_NS::bin,       TREEINNER_NS::leaves, TREEINNER_NS::margins,
-    TREEINNER_NS::leaf_sums,        TREEINNER_NS::path, TREEINNER_NS::shap,
+    TREEINNER_NS::leaf_sums, TREEINNER_NS::path, TREEINNER_NS::boost, TREEINNER_NS::shap,
 };
 
 }  // namespace treeinner

@@ -1,6 +1,7 @@
 // Node arrays of an Ensemble -> the order the kernels want. Runs once per model; plain C++, no vector code.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -34,6 +35,90 @@ inline void preorder(const int64_t* tree_start, int64_t n_trees, const int32_t* 
       while (end[p] < stop && depth[end[p]] > depth[p]) end[p] = end[end[p]];
     }
   }
+}
+
+// The entries of a PathTable (forest.h), for trees of at most `small` leaves. node_value: as in PathTable.
+struct PathEntries {
+  std::vector<int64_t> first_entry;
+  std::vector<int32_t> entries;  // per tree, where all its leaves have as many
+  std::vector<int32_t> player;
+  std::vector<double> step;
+};
+
+// If the paths of a tree are short, give all its leaves the same number of entries: steps of 0 cost less than a loop
+// whose length no processor can foresee.
+inline void pad_entries(PathEntries& out, size_t first_leaf, size_t begin, size_t longest, size_t width) {
+  constexpr size_t kShort = 8;
+  if (longest > kShort || longest == 0) return;
+  out.entries.back() = static_cast<int32_t>(longest);
+  const size_t n_leaves = out.first_entry.size() - first_leaf;
+  const std::vector<int32_t> player(out.player.begin() + static_cast<int64_t>(begin), out.player.end());
+  const std::vector<double> step(out.step.begin() + static_cast<int64_t>(begin * width), out.step.end());
+  const std::vector<int64_t> ends(out.first_entry.begin() + static_cast<int64_t>(first_leaf), out.first_entry.end());
+  out.player.resize(begin);
+  out.step.resize(begin * width);
+  std::vector<int32_t> idle;
+  for (size_t i = 0; i < player.size() && idle.size() < longest; ++i)
+    if (std::find(idle.begin(), idle.end(), player[i]) == idle.end()) idle.push_back(player[i]);
+  size_t from = begin;
+  for (size_t leaf = 0; leaf < n_leaves; ++leaf) {
+    const size_t count = static_cast<size_t>(ends[leaf]) - from;
+    for (size_t i = 0; i < longest; ++i) {
+      // Steps of 0 go to different players, so that no addition waits for the one before it.
+      out.player.push_back(i < count ? player[from - begin + i] : idle[i]);
+      for (size_t k = 0; k < width; ++k) out.step.push_back(i < count ? step[(from - begin + i) * width + k] : 0.0);
+    }
+    from += count;
+    out.first_entry[first_leaf + leaf] = static_cast<int64_t>(out.player.size());
+  }
+}
+
+inline PathEntries path_entries(const Forest& f, const double* node_value, int64_t small) {
+  PathEntries out;
+  out.first_entry.push_back(0);
+  std::vector<int32_t> parent, players;
+  std::vector<double> steps;
+  const size_t width = static_cast<size_t>(f.width);
+  for (int32_t tree = 0; tree < f.n_trees; ++tree) {
+    const Split* splits = f.splits + f.first_split[tree];
+    const int64_t n = f.first_split[tree + 1] - f.first_split[tree];
+    const int64_t n_leaves = f.first_leaf[tree + 1] - f.first_leaf[tree];
+    out.entries.push_back(0);
+    if (n_leaves > small) {
+      out.first_entry.insert(out.first_entry.end(), static_cast<size_t>(n_leaves), out.first_entry.back());
+      continue;
+    }
+    const double* value = node_value + (f.first_split[tree] + f.first_leaf[tree]) * f.width;
+    parent.assign(static_cast<size_t>(n + n_leaves), -1);
+    for (int64_t i = 0; i < n; ++i) {
+      parent[static_cast<size_t>(splits[i].left)] = static_cast<int32_t>(i);
+      parent[static_cast<size_t>(splits[i].right)] = static_cast<int32_t>(i);
+    }
+    const size_t tree_begin = out.player.size(), first_leaf = out.first_entry.size();
+    size_t longest = 0;
+    for (int64_t leaf = 0; leaf < n_leaves; ++leaf) {
+      players.clear();
+      steps.clear();
+      for (int32_t node = static_cast<int32_t>(n + leaf); parent[static_cast<size_t>(node)] >= 0;) {
+        const int32_t above = parent[static_cast<size_t>(node)];
+        size_t at = 0;
+        while (at < players.size() && players[at] != splits[above].player) ++at;
+        if (at == players.size()) {
+          players.push_back(splits[above].player);
+          steps.insert(steps.end(), width, 0.0);
+        }
+        for (size_t k = 0; k < width; ++k)
+          steps[at * width + k] += value[static_cast<size_t>(node) * width + k] - value[static_cast<size_t>(above) * width + k];
+        node = above;
+      }
+      out.player.insert(out.player.end(), players.begin(), players.end());
+      out.step.insert(out.step.end(), steps.begin(), steps.end());
+      out.first_entry.push_back(static_cast<int64_t>(out.player.size()));
+      longest = players.size() > longest ? players.size() : longest;
+    }
+    pad_entries(out, first_leaf, tree_begin, longest, width);
+  }
+  return out;
 }
 
 // Edges of every tree for TreeSHAP; returns through `distinct` the largest number of distinct players on a path.

@@ -65,7 +65,7 @@ struct Sweep {
     const double* above = product(e.depth - 1);
     double *p = product(e.depth), *s = returned(e.depth);
     for (int q = 0; q < Points; ++q)
-      for (int g = 0; g < kGroups; ++g) {
+      TREEINNER_UNROLL for (int g = 0; g < kGroups; ++g) {
         const int64_t at = q * kRows + g * kLanes;
         const Lanes gone = choose(mask_of(was, g), c.factor_leaves[q], c.factor_away[q]);
         const Lanes here = load(above + at) * choose(mask_of(now, g), c.factor_stays[q], gone);
@@ -83,7 +83,7 @@ struct Sweep {
     const Word now = satisfied[e.depth], was = before(e);
     double* above = returned(e.depth - 1);
     const double* s = returned(e.depth);
-    for (int g = 0; g < kGroups; ++g) {
+    TREEINNER_UNROLL for (int g = 0; g < kGroups; ++g) {
       Lanes credit = load(sum + g * kLanes);
       for (int q = 0; q < Points; ++q) {
         const int64_t at = q * kRows + g * kLanes;

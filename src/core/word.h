@@ -30,6 +30,9 @@ constexpr int kRows = 64;   // rows of a block
 constexpr int kLanes = 8;   // rows of a Lanes
 constexpr int kGroups = 8;  // Lanes of a block
 
+// The loops over the groups keep a Lanes per group in registers; compilers do not always unroll them by themselves.
+#define TREEINNER_UNROLL _Pragma("GCC unroll 8")
+
 // -- which codes are at least `cut` ------------------------------------------------------------------------------------
 
 #if defined(TREEINNER_LEVEL_AVX512)
@@ -147,33 +150,52 @@ inline Word in_set(const uint8_t* codes, const uint64_t* set) { return in_set_on
 
 #endif
 
-// -- write a byte where a bit is set -----------------------------------------------------------------------------------
+// -- a byte per row, in registers where there are any ---------------------------------------------------------------------
 
 #if defined(TREEINNER_LEVEL_AVX512)
 
-inline void put(uint8_t* bytes, Word where, uint8_t value) {
-  _mm512_mask_storeu_epi8(bytes, where, _mm512_set1_epi8(static_cast<char>(value)));
+struct Bytes {
+  __m512i v;
+};
+inline Bytes no_bytes() { return {_mm512_setzero_si512()}; }
+inline void put(Bytes& bytes, Word where, uint8_t value) {
+  bytes.v = _mm512_mask_mov_epi8(bytes.v, where, _mm512_set1_epi8(static_cast<char>(value)));
 }
+inline void store(uint8_t* to, const Bytes& bytes) { _mm512_store_si512(to, bytes.v); }
 
 #elif defined(TREEINNER_LEVEL_AVX2)
 
-inline void put(uint8_t* bytes, Word where, uint8_t value) {
-  const __m256i spread =
+struct Bytes {
+  __m256i low, high;
+};
+inline Bytes no_bytes() { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
+inline __m256i spread32(uint32_t where) {  // bit r -> byte r all ones
+  const __m256i byte_of =
       _mm256_setr_epi64x(0, 0x0101010101010101ll, 0x0202020202020202ll, 0x0303030303030303ll);
   const __m256i bit = _mm256_set1_epi64x(static_cast<long long>(0x8040201008040201ull));
-  for (int half = 0; half < 2; ++half) {
-    const __m256i word = _mm256_set1_epi32(static_cast<int>(where >> (32 * half)));
-    const __m256i mask = _mm256_cmpeq_epi8(_mm256_and_si256(_mm256_shuffle_epi8(word, spread), bit), bit);
-    __m256i* to = reinterpret_cast<__m256i*>(bytes + 32 * half);
-    _mm256_storeu_si256(to, _mm256_blendv_epi8(_mm256_loadu_si256(to), _mm256_set1_epi8(static_cast<char>(value)), mask));
-  }
+  const __m256i word = _mm256_shuffle_epi8(_mm256_set1_epi32(static_cast<int>(where)), byte_of);
+  return _mm256_cmpeq_epi8(_mm256_and_si256(word, bit), bit);
+}
+inline void put(Bytes& bytes, Word where, uint8_t value) {
+  const __m256i v = _mm256_set1_epi8(static_cast<char>(value));
+  bytes.low = _mm256_blendv_epi8(bytes.low, v, spread32(static_cast<uint32_t>(where)));
+  bytes.high = _mm256_blendv_epi8(bytes.high, v, spread32(static_cast<uint32_t>(where >> 32)));
+}
+inline void store(uint8_t* to, const Bytes& bytes) {
+  _mm256_store_si256(reinterpret_cast<__m256i*>(to), bytes.low);
+  _mm256_store_si256(reinterpret_cast<__m256i*>(to + 32), bytes.high);
 }
 
 #else
 
-inline void put(uint8_t* bytes, Word where, uint8_t value) {
-  for (; where; where &= where - 1) bytes[__builtin_ctzll(where)] = value;
+struct Bytes {
+  uint8_t v[kRows];
+};
+inline Bytes no_bytes() { return {}; }
+inline void put(Bytes& bytes, Word where, uint8_t value) {
+  for (; where; where &= where - 1) bytes.v[__builtin_ctzll(where)] = value;
 }
+inline void store(uint8_t* to, const Bytes& bytes) { std::memcpy(to, bytes.v, kRows); }
 
 #endif
 

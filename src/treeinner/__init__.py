@@ -2,7 +2,7 @@
 
 from importlib.metadata import version as _version
 
-from treeinner import objectives
+from treeinner import objectives, plots
 from treeinner.attribution import Attribution, attribute
 from treeinner.ensemble import Ensemble
 from treeinner.errors import (
@@ -13,8 +13,10 @@ from treeinner.errors import (
     UnknownParameterError,
     UnsupportedModelError,
 )
+from treeinner.explainer import TreeExplainer
 from treeinner.files import load
 from treeinner.kernels import instruction_set
+from treeinner.page import report
 from treeinner.readers import read_model
 from treeinner.scores import Comparison, Importance, ImportanceAccumulator, compare, importance
 
@@ -27,6 +29,7 @@ __all__ = [
     "ImportanceAccumulator",
     "MissingDependencyError",
     "ModelError",
+    "TreeExplainer",
     "TreeInnerError",
     "UnknownParameterError",
     "UnsupportedModelError",
@@ -36,7 +39,9 @@ __all__ = [
     "instruction_set",
     "load",
     "objectives",
+    "plots",
     "read_model",
+    "report",
 ]
 
 __version__ = _version("treeinner")

@@ -29,12 +29,12 @@ def shap_edges(
     distinct: NDArray[Any],
     /,
 ) -> None: ...
-def unblock(sums: NDArray[Any], n_rows: int, feature_of_player: NDArray[Any], out: NDArray[Any], /) -> None: ...
 def add_exact(values: NDArray[Any], scale: float, square: bool, limbs: NDArray[Any], /) -> bool: ...
-def fold_abs(part: NDArray[Any], players: NDArray[Any], total: NDArray[Any], /) -> None: ...
 
 class Codes:
     n_rows: int
+
+class PathTable: ...
 
 class CoreForest:
     def __init__(
@@ -81,8 +81,25 @@ class CoreForest:
     def leaves(self, codes: Codes, out: NDArray[Any], /) -> None: ...
     def margins(self, codes: Codes, tree: int, n: int, out: NDArray[Any], /) -> None: ...
     def leaf_sums(self, codes: Codes, tree: int, n: int, weight: NDArray[Any], sums: NDArray[Any], /) -> None: ...
+    def path_table(self, node_value: NDArray[Any], /) -> PathTable: ...
     def path(
-        self, codes: Codes, tree: int, n: int, steps: NDArray[Any], weight: NDArray[Any] | None, sums: NDArray[Any], /
+        self, codes: Codes, tree: int, n: int, table: PathTable, weight: NDArray[Any] | None, sums: NDArray[Any], /
+    ) -> None: ...
+    def boost(
+        self,
+        codes: Codes,
+        loss: int,
+        loss_scale: float,
+        first_tree: NDArray[Any],
+        y: NDArray[Any],
+        weight: NDArray[Any] | None,
+        margin: NDArray[Any],
+        whole_scale: float,
+        leaf_sums: NDArray[Any],
+        largest: NDArray[Any],
+        paths: PathTable | None,
+        sums: NDArray[Any],
+        /,
     ) -> None: ...
     def shap(
         self,

@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeinner import kernels, output, storage
+from treeinner._frames import as_frame, frame_library_of, row_labels_of
 from treeinner.ensemble import Ensemble
-from treeinner.errors import MissingDependencyError, UnknownParameterError, UnsupportedModelError
+from treeinner.errors import MissingDependencyError, ModelError, UnknownParameterError, UnsupportedModelError
 from treeinner.groups import GroupSpec, resolve_groups
 from treeinner.readers import open_model
 
@@ -87,8 +88,8 @@ def attribute(
     node_value = node_values(e, method)  # asks for what is unknown before X is touched
     seen = opened.seen(X)
     table = opened.table(X, seen)
-    steps = None if method == "treeshap" else e.forest.steps(e, node_value)
-    values = kernels.attribute(e.forest, table, e.n_features, steps, n_jobs=n_jobs, progress=progress)
+    paths = None if method == "treeshap" else e.forest.path_table(node_value)
+    values = kernels.attribute(e.forest, table, e.n_features, paths, n_jobs=n_jobs, progress=progress)
     names = opened.names(X) or tuple(f"f{i}" for i in range(e.n_features))
     grouped = resolve_groups(groups, names)
     if grouped is not None:
@@ -101,6 +102,8 @@ def attribute(
         feature_names=tuple(names),
         output_names=e.output_names,
         method=method,
+        row_labels=row_labels_of(X),
+        frame_library=frame_library_of(X),
     )
 
 
@@ -151,6 +154,8 @@ class Attribution:
     feature_names: tuple[str, ...]
     output_names: tuple[str, ...] | None
     method: str
+    row_labels: Any = None  # index of the pandas frame that X was
+    frame_library: str = ""  # "pandas", "polars", ...: what X was a frame of
 
     def __repr__(self) -> str:
         rows, features = self.values.shape[:2]
@@ -179,7 +184,7 @@ class Attribution:
                 for k, output in enumerate(outputs)
                 for j, name in enumerate(self.feature_names)
             }
-        return output.make_frame(columns, like=self.data)
+        return output.make_frame(columns, library=self.frame_library, row_labels=self.row_labels)
 
     def to_shap(self) -> Any:
         """Make a `shap.Explanation`, for shap's own plots."""
@@ -187,20 +192,27 @@ class Attribution:
             import shap
         except ImportError as error:
             raise MissingDependencyError("to_shap() needs shap; install it with: pip install shap") from error
-        data = None if self.data is None else output.to_array(self.data, self.feature_names)
         return shap.Explanation(
             values=self.values,
             base_values=self.base_values,
-            data=data,
+            data=self._shown(),
             feature_names=list(self.feature_names),
             output_names=None if self.output_names is None else list(self.output_names),
         )
 
+    def _shown(self) -> NDArray[Any] | None:
+        """Return the data as an array in the order of the features; None if it does not show its numbers."""
+        if self.data is None:
+            return None
+        frame = as_frame(self.data)
+        array = output.to_array(self.data if frame is None else frame, self.feature_names)
+        return array if array.ndim == 2 else None  # a catboost.Pool, for one
+
     def save(self, path: str | Path) -> None:
         """Write to one file (docs/format.md); the data are kept as numbers or text, not as the original object."""
         arrays: dict[str, NDArray[Any]] = {"values": self.values, "base_values": self.base_values}
-        if self.data is not None:
-            data = output.to_array(self.data, self.feature_names)
+        data = self._shown()
+        if data is not None:
             arrays["data"] = data.astype(np.str_) if data.dtype == object else data
         plain = {"feature_names": self.feature_names, "output_names": self.output_names, "method": self.method}
         storage.write(path, FORMAT, FORMAT_VERSION, arrays, plain)
@@ -209,12 +221,15 @@ class Attribution:
     def load(cls, path: str | Path) -> Attribution:
         """Read what `save` wrote."""
         arrays, plain = storage.read(path, FORMAT, FORMAT_VERSION)
-        outputs = plain["output_names"]
-        return cls(
-            values=arrays["values"],
-            base_values=arrays["base_values"],
-            data=arrays.get("data"),
-            feature_names=tuple(plain["feature_names"]),
-            output_names=None if outputs is None else tuple(outputs),
-            method=plain["method"],
-        )
+        try:
+            outputs = plain["output_names"]
+            return cls(
+                values=arrays["values"],
+                base_values=arrays["base_values"],
+                data=arrays.get("data"),
+                feature_names=tuple(plain["feature_names"]),
+                output_names=None if outputs is None else tuple(outputs),
+                method=plain["method"],
+            )
+        except KeyError as error:
+            raise ModelError(f"{path} is not a complete saved Attribution: it lacks {error}.") from error

@@ -208,12 +208,13 @@ class Ensemble:
         if base_margin is None:
             return base
         given = np.asarray(base_margin, dtype=np.float64)
-        if given.size != n_rows * self.n_outputs:
+        if self.n_outputs == 1 and given.ndim == 1:
+            given = given[:, None]
+        if given.shape != (n_rows, self.n_outputs):
+            needed = f"({n_rows},)" if self.n_outputs == 1 else f"({n_rows}, {self.n_outputs})"
             raise DataError(
-                f"base_margin has shape {given.shape}, but {n_rows} rows x {self.n_outputs} outputs were needed; "
-                "pass one margin per row (and output)."
+                f"base_margin has shape {given.shape}, but {needed} was needed: one margin per row (and output)."
             )
-        given = given.reshape(n_rows, self.n_outputs)
         return given if self.base_margin_rule == "replace" else base + given
 
     # -- parts and files -----------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -66,7 +67,10 @@ def _position(member: Any, position: Mapping[str, int], n: int, group: str) -> i
             return position[member]
         known = _some(list(position))
         raise ValueError(f"Group {group!r} names {member!r}, which is not a feature; features: {known}.")
-    index = int(member)
+    try:
+        index = operator.index(member)
+    except TypeError:
+        raise TypeError(f"Group {group!r} holds {member!r}, but a feature's name or position was needed.") from None
     if not 0 <= index < n:
         raise ValueError(f"Group {group!r} names feature {index}, but features are numbered 0..{n - 1}.")
     return index

@@ -22,12 +22,13 @@ if TYPE_CHECKING:
     from treeinner.tables import Table
 
 __all__ = [
+    "LOSSES",
     "Forest",
+    "Sums",
     "add_exact",
     "aligned",
     "apply",
     "attribute",
-    "fold_abs",
     "instruction_set",
     "map_rows",
     "n_threads",
@@ -45,8 +46,10 @@ TASK_ROWS = 4096  # rows of one task at most
 TASK_BYTES = 1 << 23  # of sums that one task holds at most
 ENVIRONMENT_VARIABLE = "TREEINNER_ISA"
 
+# Losses whose gradients the core computes, by their number in core/forest.h.
+LOSSES = {"squared": 0, "logistic": 1, "poisson": 2, "softmax": 3}
+
 add_exact = _core.add_exact  # (values, scale, square, limbs) -> whether every number fitted; see core/exact.h
-fold_abs = _core.fold_abs  # (part, players, total): total += |part|, part = 0
 
 Progress = Callable[[int, int], None]
 T = TypeVar("T")
@@ -100,13 +103,17 @@ class Forest:
         splits[:, 0] = layout.node_plane[split_nodes]
         splits[:, 1] = layout.node_cut[split_nodes]
         splits[:, 2] = layout.node_set[split_nodes]
+        n_splits = np.diff(self.first_split)[tree[split_nodes]]
         for field, child in ((3, e.left[split_nodes]), (4, e.right[split_nodes])):
-            splits[:, field] = np.where(e.feature[child] >= 0, number[child], ~number[child])
+            splits[:, field] = np.where(e.feature[child] >= 0, number[child], n_splits + number[child])
         splits[:, 5] = (splits_before[end] - self.first_split[tree])[inner]
         splits[:, 6] = node_player[split_nodes]
 
         self.split_nodes, self.leaf_nodes = split_nodes, leaf_nodes
         self.split_player = node_player[split_nodes]
+        # The core numbers the nodes of a tree: its splits in pre-order, then its leaves.
+        self.numbered = np.empty(e.n_nodes, np.int32)
+        self.numbered[e.tree_start[tree] + np.where(inner, split_number, leaf_number + np.diff(self.first_split)[tree])] = order
         self.n_trees, self.n_outputs, self.width = e.n_trees, e.n_outputs, e.width
         self.n_players = len(self.player_features)
         self.core = _core.CoreForest(
@@ -144,11 +151,9 @@ class Forest:
         self.core.set_shap(edges, first_edge, n_points.astype(np.int32), first_point, u, w)
         self._shap_inputs = None
 
-    def steps(self, e: Ensemble, node_value: NDArray[np.float64]) -> NDArray[np.float64]:
-        """What the left and the right child of each split add to a path attribution: (splits, 2, width)."""
-        here = node_value[self.split_nodes]
-        left, right = node_value[e.left[self.split_nodes]], node_value[e.right[self.split_nodes]]
-        return np.ascontiguousarray(np.stack([left - here, right - here], axis=1))
+    def path_table(self, node_value: NDArray[np.float64]) -> Any:
+        """Path attribution by these node values, (n_nodes, width), in its compiled form."""
+        return self.core.path_table(np.ascontiguousarray(node_value[self.numbered]))
 
     def bin(self, block: NDArray[Any] | Sequence[NDArray[Any]]) -> Any:
         """Codes of a block of rows; `block` as `Table.block` gives it."""
@@ -164,25 +169,79 @@ class Forest:
             dtypes = np.array([_DTYPE_CODE[column.dtype] for column in block], np.int32)
         return self.core.bin(addresses.astype(np.uint64), strides, dtypes, n_rows)
 
-    def sums(self, n_rows: int) -> NDArray[np.float64]:
-        """Zeros for the core to add attributions to: [block][output][player][64]."""
-        return aligned((padded_rows(n_rows) // BLOCK, self.n_outputs, self.n_players, BLOCK))
+    def sums(self, n_rows: int) -> Sums:
+        """Empty sums for so many rows."""
+        return Sums(self, n_rows)
 
-    def rows(self, sums: NDArray[np.float64], out: NDArray[np.float64]) -> None:
-        """Write the sums of the players into `out`, (rows, features, outputs), which holds zeros."""
+    def boost(
+        self,
+        codes: Any,
+        loss: int,
+        loss_scale: float,
+        first_trees: NDArray[np.int32],
+        y: NDArray[np.float64],
+        weight: NDArray[np.float64] | None,
+        margin: NDArray[np.float64],
+        whole_scale: float,
+        leaf_sums: NDArray[np.int64],
+        largest: NDArray[np.float64],
+        paths: Any,
+        sums: Sums,
+    ) -> None:
+        """Take rows through all rounds (core/boost.h, BoostInput)."""
+        self.core.boost(
+            codes, loss, loss_scale, first_trees, y, weight, margin, whole_scale, leaf_sums, largest, paths, sums.by_row
+        )
+
+    def by_feature(self, sums: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+        """Add sums of the players, (rows, outputs, players), to those of the features, (rows, features, outputs)."""
+        by_player = sums.transpose(0, 2, 1)
         if all(len(features) == 1 for features in self.player_features):
-            _core.unblock(sums, len(out), np.array(self.player_features, np.int32).reshape(-1), out)
+            out[:, np.array(self.player_features, np.intp).reshape(-1)] += by_player
             return
         # Features that share a split share its credit equally.
-        players = np.zeros((len(out), self.n_players, self.n_outputs))
-        _core.unblock(sums, len(out), np.arange(self.n_players, dtype=np.int32), players)
         for player, features in enumerate(self.player_features):
             for feature in features:
-                out[:, feature] += players[:, player] / len(features)
+                out[:, feature] += by_player[:, player] / len(features)
 
     def rebin(self, codes: Any, column: int, values: NDArray[Any]) -> None:
         """Replace the codes of one column by those of other values, in place."""
         self.core.rebin(codes, column, values.ctypes.data, values.strides[0], _DTYPE_CODE[values.dtype])
+
+
+class Sums:
+    """Attributions that add up tree by tree: by path row by row, by TreeSHAP in blocks, as the kernels like it."""
+
+    def __init__(self, forest: Forest, n_rows: int) -> None:
+        self.forest, self.n_rows = forest, n_rows
+        self.by_row = np.zeros((n_rows, forest.n_outputs, forest.n_players))
+        self._blocks: NDArray[np.float64] | None = None
+
+    def add_path(self, codes: Any, first: int, n: int, table: Any, weight: NDArray[np.float64] | None = None) -> None:
+        """Add the path attributions by trees first..first + n, times a weight per row and output."""
+        self.forest.core.path(codes, first, n, table, weight, self.by_row)
+
+    def add_shap(
+        self,
+        codes: Any,
+        first: int,
+        n: int,
+        tree_scale: NDArray[np.float64] | None = None,
+        weight: NDArray[np.float64] | None = None,
+    ) -> None:
+        """Add the TreeSHAP values of trees first..first + n, times a factor per tree and a weight."""
+        if self._blocks is None:
+            shape = (padded_rows(self.n_rows) // BLOCK, self.forest.n_outputs, self.forest.n_players, BLOCK)
+            self._blocks = aligned(shape)
+        self.forest.core.shap(codes, first, n, tree_scale, weight, self._blocks)
+
+    def players(self) -> NDArray[np.float64]:
+        """Return the sums of the players: (rows, outputs, players)."""
+        if self._blocks is None:
+            return self.by_row
+        shape = (padded_rows(self.n_rows), self.forest.n_outputs, self.forest.n_players)
+        blocks = self._blocks.transpose(0, 3, 1, 2).reshape(shape)
+        return self.by_row + blocks[: self.n_rows]
 
 
 def _players(e: Ensemble) -> tuple[list[tuple[int, ...]], NDArray[np.int32]]:
@@ -278,24 +337,24 @@ def attribute(
     forest: Forest,
     table: Table,
     n_features: int,
-    steps: NDArray[np.float64] | None,
+    table_of_paths: Any,
     *,
     n_jobs: int | None = -1,
     progress: Progress | None = None,
 ) -> NDArray[np.float64]:
-    """Attribution of every row, by path with `steps`, else by TreeSHAP: (rows, features, outputs)."""
-    if steps is None:
+    """Attribution of every row, by path with a `Forest.path_table`, else by TreeSHAP: (rows, features, outputs)."""
+    if table_of_paths is None:
         forest.prepare_shap()
     out = np.zeros((table.n_rows, n_features, forest.n_outputs))
 
     def work(start: int, stop: int) -> None:
         codes = forest.bin(table.block(start, stop))
         sums = forest.sums(stop - start)
-        if steps is None:
-            forest.core.shap(codes, 0, forest.n_trees, None, None, sums)
+        if table_of_paths is None:
+            sums.add_shap(codes, 0, forest.n_trees)
         else:
-            forest.core.path(codes, 0, forest.n_trees, steps, None, sums)
-        forest.rows(sums, out[start:stop])
+            sums.add_path(codes, 0, forest.n_trees, table_of_paths)
+        forest.by_feature(sums.players(), out[start:stop])
 
     for _ in map_rows(table.n_rows, task_rows(forest, table), work, n_jobs=n_jobs, progress=progress):
         pass

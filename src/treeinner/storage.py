@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
+import threading
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -21,7 +21,8 @@ __all__ = ["format_of", "read", "read_from", "write", "write_to"]
 META = "meta.json"
 
 # What a truncated, overwritten or foreign file may raise while it is read.
-DAMAGE = (zipfile.BadZipFile, zlib.error, ValueError, KeyError, TypeError, EOFError, OSError, NotImplementedError)
+# A flipped bit can call a member encrypted (RuntimeError) or packed in an unknown way (NotImplementedError, its child).
+DAMAGE = (zipfile.BadZipFile, zlib.error, ValueError, KeyError, TypeError, EOFError, OSError, RuntimeError)
 
 
 def write(
@@ -29,13 +30,13 @@ def write(
 ) -> None:
     """Write arrays and plain data to `path`; the file appears whole or not at all."""
     path = Path(path)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
     try:
-        with os.fdopen(handle, "wb") as file:
+        with temporary.open("xb") as file:
             write_to(file, kind, version, arrays, plain)
-        Path(temporary).replace(path)
+        temporary.replace(path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 

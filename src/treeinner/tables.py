@@ -45,7 +45,7 @@ REFUSED = {
     ("lightgbm", "Dataset"): "pass the array or data frame that it was made from",
     ("catboost", "Pool"): (
         "pass the array or data frame that it was made from "
-        "(a Pool is taken only together with the CatBoost model object itself)"
+        "(a Pool is taken only for a CatBoost model with categorical features, which CatBoost itself must route)"
     ),
 }
 

@@ -61,17 +61,19 @@ inline bool goes_right(const Forest& f, const Split& s, const void* codes, int r
   return s.set < 0 ? code >= s.cut : f.sets[s.set + code / 64] >> code % 64 & 1;
 }
 
-// Calls on_split(split number in the forest, went right) from the root down; returns the leaf's number in the forest.
+// Calls on_split(split, its number and that of the child taken) from the root down; returns the leaf's number in the
+// forest.
 template <class OnSplit>
 int64_t descend(const Forest& f, int tree, const void* codes, int row, OnSplit on_split) {
-  int next = f.first_split[tree] == f.first_split[tree + 1] ? ~0 : 0;
-  while (next >= 0) {
+  const int n_splits = static_cast<int>(f.first_split[tree + 1] - f.first_split[tree]);
+  int next = 0;  // splits first, then leaves
+  while (next < n_splits) {
     const Split& s = f.splits[f.first_split[tree] + next];
-    const bool right = goes_right(f, s, codes, row);
-    on_split(f.first_split[tree] + next, right);
-    next = right ? s.right : s.left;
+    const int child = goes_right(f, s, codes, row) ? s.right : s.left;
+    on_split(s, next, child);
+    next = child;
   }
-  return f.first_leaf[tree] + ~next;
+  return f.first_leaf[tree] + next - n_splits;
 }
 
 // -- Shapley values by their definition

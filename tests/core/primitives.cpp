@@ -25,7 +25,11 @@ const Primitives TREEINNER_PRIMITIVES = {
     [](const uint16_t* codes, uint16_t cut) -> uint64_t { return level::at_least(codes, cut); },
     [](const uint8_t* codes, const uint64_t* set) -> uint64_t { return level::in_set(codes, set); },
     [](const uint16_t* codes, const uint64_t* set) -> uint64_t { return level::in_set(codes, set); },
-    [](uint8_t* bytes, uint64_t where, uint8_t value) { level::put(bytes, where, value); },
+    [](const uint64_t* where, const uint8_t* value, int n, uint8_t* out) {
+      level::Bytes bytes = level::no_bytes();
+      for (int i = 0; i < n; ++i) level::put(bytes, where[i], value[i]);
+      level::store(out, bytes);
+    },
     [](uint64_t word, int group) -> uint8_t { return level::mask_of(word, group); },
     [](double x, double* out) { level::store(out, level::all(x)); },
     [](const double* a, const double* b, double* out) { level::store(out, level::load(a) + level::load(b)); },

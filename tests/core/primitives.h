@@ -12,7 +12,7 @@ struct Primitives {
   uint64_t (*at_least_16)(const uint16_t* codes, uint16_t cut);
   uint64_t (*in_set_8)(const uint8_t* codes, const uint64_t* set);
   uint64_t (*in_set_16)(const uint16_t* codes, const uint64_t* set);
-  void (*put)(uint8_t* bytes, uint64_t where, uint8_t value);
+  void (*put)(const uint64_t* where, const uint8_t* value, int n, uint8_t* out);  // n times into zeros, then stored
   uint8_t (*mask_of)(uint64_t word, int group);
   void (*all)(double x, double* out);
   void (*add)(const double* a, const double* b, double* out);

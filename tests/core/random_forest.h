@@ -10,11 +10,13 @@ struct Model {
   std::vector<int64_t> tree_start{0}, first_split{0}, first_leaf{0}, first_edge{0}, first_point;
   std::vector<int32_t> left, right, player, number, order, end, depth, tree_output, leaf_id, n_points;
   std::vector<Split> splits;
-  std::vector<double> cover, leaf_value, steps, u, w;
+  std::vector<double> cover, leaf_value, node_value, u, w;
   std::vector<uint64_t> sets;
+  PathEntries entries;
   std::vector<ShapEdge> edges;
-  int64_t max_edges = 0;
+  int64_t max_edges = 0, max_nodes = 0;
   Forest forest{};
+  PathTable path{};
   ShapForest shap{};
 };
 
@@ -35,8 +37,11 @@ inline Split random_split(Random& random, const Shape& shape, const Columns& c, 
   return s;
 }
 
-// Nodes come in pre-order; a chain has a leaf at every split. Returns the node's number.
-inline int32_t grow(Random& random, const Shape& shape, const Columns& c, int depth, bool chain, bool leaf, Model& m) {
+enum class Kind { kChain, kBush, kFull };
+
+// Nodes come in pre-order; a chain has a leaf at every split, a full tree only at the bottom. Returns the node's
+// number.
+inline int32_t grow(Random& random, const Shape& shape, const Columns& c, int depth, Kind kind, bool leaf, Model& m) {
   const int32_t node = static_cast<int32_t>(m.left.size());
   const int tree_splits = static_cast<int>(m.splits.size() - static_cast<size_t>(m.first_split.back()));
   m.left.push_back(-1);
@@ -53,10 +58,11 @@ inline int32_t grow(Random& random, const Shape& shape, const Columns& c, int de
   m.number.push_back(tree_splits);
   m.player[static_cast<size_t>(node)] = split.player;
   m.splits.push_back(split);
-  for (int k = 0; k < 2 * shape.width; ++k) m.steps.push_back(random.number());
-  const bool chain_left = random.chance(0.5);
-  const int32_t left = grow(random, shape, c, depth - 1, chain, chain ? !chain_left : random.chance(0.2), m);
-  const int32_t right = grow(random, shape, c, depth - 1, chain, chain ? chain_left : random.chance(0.2), m);
+  bool left_is_leaf = kind == Kind::kBush && random.chance(0.2),
+       right_is_leaf = kind == Kind::kBush && random.chance(0.2);
+  if (kind == Kind::kChain) left_is_leaf = !(right_is_leaf = random.chance(0.5));
+  const int32_t left = grow(random, shape, c, depth - 1, kind, left_is_leaf, m);
+  const int32_t right = grow(random, shape, c, depth - 1, kind, right_is_leaf, m);
   m.left[static_cast<size_t>(node)] = left;
   m.right[static_cast<size_t>(node)] = right;
   return node;
@@ -68,22 +74,24 @@ inline void link_splits(Model& m) {
   m.order.resize(n), m.end.resize(n), m.depth.resize(n);
   const int64_t n_trees = static_cast<int64_t>(m.tree_start.size()) - 1;
   preorder(m.tree_start.data(), n_trees, m.left.data(), m.right.data(), m.order.data(), m.end.data(), m.depth.data());
-  auto field = [&](int32_t child) {
-    const size_t i = static_cast<size_t>(child);
-    return m.left[i] >= 0 ? m.number[i] : ~m.number[i];
-  };
   size_t next = 0;
-  for (int64_t tree = 0; tree < n_trees; ++tree)
-    for (int64_t p = m.tree_start[static_cast<size_t>(tree)]; p < m.tree_start[static_cast<size_t>(tree) + 1]; ++p) {
+  for (size_t tree = 0; tree + 1 < m.tree_start.size(); ++tree) {
+    const int32_t n_splits = static_cast<int32_t>(m.first_split[tree + 1] - m.first_split[tree]);
+    auto number_of = [&](int32_t child) {
+      const size_t i = static_cast<size_t>(child);
+      return m.number[i] + (m.left[i] < 0 ? n_splits : 0);
+    };
+    for (int64_t p = m.tree_start[tree]; p < m.tree_start[tree + 1]; ++p) {
       const size_t node = static_cast<size_t>(m.order[static_cast<size_t>(p)]);
       if (m.left[node] < 0) continue;
       Split& s = m.splits[next++];
-      s.left = field(m.left[node]);
-      s.right = field(m.right[node]);
+      s.left = number_of(m.left[node]);
+      s.right = number_of(m.right[node]);
       s.skip = m.number[node];
       for (int32_t q = static_cast<int32_t>(p); q < m.end[static_cast<size_t>(p)]; ++q)
         s.skip += m.left[static_cast<size_t>(m.order[static_cast<size_t>(q)])] >= 0;
     }
+  }
 }
 
 // Points and weights of the Gauss-Legendre rule on [0, 1], by Newton's method.
@@ -121,27 +129,43 @@ inline void add_shap_tables(const Shape& shape, Model& m) {
   m.shap = {m.edges.data(), m.first_edge.data(), m.n_points.data(), m.first_point.data(), m.u.data(), m.w.data()};
 }
 
-// The first tree is a single leaf, the second a chain of the largest depth, the others bushes of growing depth.
+// A single leaf, a chain of the largest depth, full trees of 256 and of 512 leaves, then bushes of growing depth.
 inline Model random_model(Random& random, const Shape& shape, const Columns& c) {
   Model m;
-  int32_t max_splits = 0;
+  int64_t max_splits = 0;
   for (int tree = 0; tree < shape.n_trees; ++tree) {
-    const int depth = tree == 0 ? 0 : tree == 1 ? shape.max_depth : 1 + (tree - 2) % 7;
-    grow(random, shape, c, depth, tree == 1, false, m);
+    const int depth = tree == 0 ? 0 : tree == 1 ? shape.max_depth : tree < 4 ? 6 + tree : 1 + (tree - 4) % 7;
+    grow(random, shape, c, depth, tree == 1 ? Kind::kChain : tree < 4 ? Kind::kFull : Kind::kBush, false, m);
     m.tree_start.push_back(static_cast<int64_t>(m.left.size()));
     m.first_split.push_back(static_cast<int64_t>(m.splits.size()));
     m.first_leaf.push_back(static_cast<int64_t>(m.leaf_id.size()));
     m.tree_output.push_back(shape.width == 1 ? tree % shape.n_outputs : 0);
     const size_t t = static_cast<size_t>(tree);
-    max_splits = std::max(max_splits, static_cast<int32_t>(m.first_split[t + 1] - m.first_split[t]));
+    max_splits = std::max(max_splits, m.first_split[t + 1] - m.first_split[t]);
+    m.max_nodes = std::max(m.max_nodes, m.tree_start[t + 1] - m.tree_start[t]);
   }
   link_splits(m);
   add_shap_tables(shape, m);
-  m.forest = {
-      shape.n_trees,       shape.n_outputs,      shape.width,         static_cast<int32_t>(c.planes.size()),
-      shape.n_columns,     shape.code_bytes,     max_splits,          *std::max_element(m.depth.begin(), m.depth.end()),
-      m.splits.data(),     m.first_split.data(), m.first_leaf.data(), m.tree_output.data(),
-      m.leaf_value.data(), m.leaf_id.data(),     m.sets.data()};
+  Forest& f = m.forest;
+  f.n_trees = shape.n_trees;
+  f.n_outputs = shape.n_outputs;
+  f.width = shape.width;
+  f.n_planes = static_cast<int32_t>(c.planes.size());
+  f.n_players = shape.n_columns;
+  f.code_bytes = shape.code_bytes;
+  f.max_splits = static_cast<int32_t>(max_splits);
+  f.max_depth = *std::max_element(m.depth.begin(), m.depth.end());
+  f.splits = m.splits.data();
+  f.first_split = m.first_split.data();
+  f.first_leaf = m.first_leaf.data();
+  f.tree_output = m.tree_output.data();
+  f.leaf_value = m.leaf_value.data();
+  f.leaf_id = m.leaf_id.data();
+  f.sets = m.sets.data();
+  for (size_t i = 0; i < m.left.size() * static_cast<size_t>(shape.width); ++i) m.node_value.push_back(random.number());
+  m.entries = path_entries(f, m.node_value.data(), 256);
+  m.path = {m.node_value.data(), m.entries.first_entry.data(), m.entries.entries.data(), m.entries.player.data(),
+            m.entries.step.data()};
   return m;
 }
 

@@ -65,6 +65,15 @@ def identity(margin: FloatArray) -> FloatArray:
 
 
 @dataclass(frozen=True, eq=False)
+class Compiled:
+    """A loss that core/loss.h knows."""
+
+    kind: Literal["squared", "logistic", "poisson", "softmax"]
+    slope: Callable[..., FloatArray]  # the function it stands for
+    scale: float = 1.0  # of the margin
+
+
+@dataclass(frozen=True, eq=False)
 class Objective:
     """A loss: its value, gradient and hessian per row, its link, and the targets it is defined for.
 
@@ -87,11 +96,17 @@ class Objective:
     row_weight: Callable[[NDArray[Any]], FloatArray] | None = None  # weight that the loss itself gives a row
     multiplies_weights: bool = True  # False: weights enter in another way, and are refused
     weighted_slope: Callable[[FloatArray, FloatArray, FloatArray], FloatArray] | None = None
+    compiled: Compiled | None = None  # the same slope in the core
 
     @property
     def per_row(self) -> bool:
         """Whether the gradient of a row needs that row alone, so that sums over rows can be streamed."""
         return self.scope == "row"
+
+    def core_loss(self) -> Compiled | None:
+        """The slope as the compiled core has it; None where it has not, or where another slope took its place."""
+        own = self.compiled is not None and self.compiled.slope is self.slope
+        return self.compiled if own and self.per_row and self.weighted_slope is None else None
 
     def renamed(self, name: str) -> Objective:
         """Return the same loss under a library's name."""
@@ -181,6 +196,13 @@ class Objective:
                 f"{self.name}: y holds {values[where]:g} in row {where[0]} ({np.count_nonzero(~good)} such "
                 f"values), but it must be {self.domain.says}."
             )
+
+    def total_weight(self, y: ArrayLike, weight: FloatArray | None) -> FloatArray | None:
+        """Weight of each row, the loss's own included: (rows,); None: 1."""
+        if self.row_weight is None:
+            return weight
+        own = np.asarray(self.row_weight(self._arrays(y, np.zeros(len(np.asarray(y))))[0]), np.float64).reshape(-1)
+        return own if weight is None else own * weight
 
     # -- inside ----------------------------------------------------------------------------------------------
     def _call(

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treeinner.objectives.base import Domain, FloatArray, Objective, integers_below, one_hot, sigmoid
+from treeinner.objectives.base import Compiled, Domain, FloatArray, Objective, integers_below, one_hot, sigmoid
 from treeinner.objectives.losses import SIGNED_BINARY, ZERO_OR_ONE, ZERO_TO_ONE
 
 
@@ -20,14 +20,18 @@ def logistic(scale: float = 1.0, domain: Domain = ZERO_OR_ONE) -> Objective:
         q = sigmoid(scale * m)
         return scale * scale * q * (1.0 - q)
 
+    def slope(y: FloatArray, m: FloatArray) -> FloatArray:
+        return scale * (sigmoid(scale * m) - y)
+
     return Objective(
         "logistic",
         lambda y, m: np.logaddexp(0.0, scale * m) - y * scale * m,
-        lambda y, m: scale * (sigmoid(scale * m) - y),
+        slope,
         curvature,
         link=lambda m: sigmoid(scale * m),
         domain=domain,
         target="binary",
+        compiled=Compiled("logistic", slope, scale),
     )
 
 
@@ -96,14 +100,18 @@ def softmax(n_classes: int, hessian_factor: float = 1.0) -> Objective:
         p = probability(m)
         return hessian_factor * p * (1.0 - p)
 
+    def slope(y: NDArray[Any], m: FloatArray) -> FloatArray:
+        return probability(m) - one_hot(y, m.shape[1])
+
     return Objective(
         "softmax",
         value,
-        lambda y, m: probability(m) - one_hot(y, m.shape[1]),
+        slope,
         curvature,
         link=probability,
         domain=integers_below(n_classes),
         target="class",
+        compiled=Compiled("softmax", slope),
     )
 
 

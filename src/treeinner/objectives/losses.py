@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treeinner.objectives.base import ANY, Domain, FloatArray, Objective, between, one_hot, sigmoid
+from treeinner.objectives.base import ANY, Compiled, Domain, FloatArray, Objective, between, one_hot, sigmoid
 
 ZERO_TO_ONE = between(0.0, 1.0, "between 0 and 1")
 NOT_NEGATIVE = between(0.0, np.inf, "zero or above")
@@ -31,8 +31,16 @@ def positive_class_weight(scale: float) -> Callable[[NDArray[Any]], FloatArray] 
 # -- around the residual -----------------------------------------------------------------------------------
 def squared_error() -> Objective:
     """r^2 / 2."""
+
+    def slope(y: FloatArray, m: FloatArray) -> FloatArray:
+        return m - y
+
     return Objective(
-        "squared_error", lambda y, m: 0.5 * (m - y) ** 2, lambda y, m: m - y, lambda y, m: np.ones_like(m)
+        "squared_error",
+        lambda y, m: 0.5 * (m - y) ** 2,
+        slope,
+        lambda y, m: np.ones_like(m),
+        compiled=Compiled("squared", slope),
     )
 
 
@@ -247,13 +255,19 @@ def on_square_root(inner: Objective) -> Objective:
 # -- log link ----------------------------------------------------------------------------------------------
 def poisson(max_delta_step: float = 0.0) -> Objective:
     """e^m - y m; XGBoost's and LightGBM's hessian is e^(m + max_delta_step)."""
+
+    def slope(y: FloatArray, m: FloatArray) -> FloatArray:
+        result: FloatArray = np.exp(m) - y
+        return result
+
     return Objective(
         "poisson",
         lambda y, m: np.exp(m) - y * m,
-        lambda y, m: np.exp(m) - y,
+        slope,
         lambda y, m: np.exp(m + max_delta_step),
         link=np.exp,
         domain=NOT_NEGATIVE,
+        compiled=Compiled("poisson", slope),
     )
 
 

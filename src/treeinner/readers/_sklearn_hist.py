@@ -282,7 +282,7 @@ def _solved_hessians(nodes: _Nodes, step: Floats, node: Ints, l2: float, clipped
         # The determinant is (wa - wt)(wb - wt)(wb - wa); one factor cancels from each solution.
         ha = ((wb + wt) * r1 - r2) / ((wa - wt) * (wb - wa))
         hb = (r2 - (wa + wt) * r1) / ((wb - wt) * (wb - wa))
-    hessian[can] = np.where((ha > 0) & (hb > 0), ha + hb, np.nan)
+        hessian[can] = np.where((ha > 0) & (hb > 0), ha + hb, np.nan)
     return hessian
 
 

@@ -245,6 +245,20 @@ def _fill(
     return np.where(open_ & enough, candidate, rate)
 
 
+def is_custom(trees: Trees, objective: str, given: Given) -> bool:
+    """Whether a live model that says squared error was trained with a custom objective.
+
+    XGBoost files every custom objective under its default, reg:squarederror, whose hessian is 1 for every row. Roots
+    whose hessians change from tree to tree, without row sampling, are not its own. (Continued training on other rows
+    changes them once.)
+    """
+    roots = trees.hessian[trees.start[:-1]]
+    if objective not in CONSTANT_HESSIAN or len(roots) < 2 or not given.is_live(objective):
+        return False
+    changes = np.abs(np.diff(roots)) > 1e-5 * np.max(roots)
+    return (given.says("subsample") or 1.0) == 1.0 and bool(np.mean(changes) > 0.5)
+
+
 def _reasons(trees: Trees, plain: bool, objective: str, given: Given) -> tuple[str, ...]:
     """Why the gain of these trees is not the inner product of node values and gradients."""
     reasons = []
@@ -253,10 +267,12 @@ def _reasons(trees: Trees, plain: bool, objective: str, given: Given) -> tuple[s
     roots = trees.hessian[trees.start[:-1]]
     if live and subsample is not None and subsample < 1:
         reasons.append("row sampling (subsample < 1): gains were summed over rows that are not known")
-    elif not live and objective in CONSTANT_HESSIAN and len(roots) and np.ptp(roots) > 1e-5 * np.max(roots):
+    elif objective in CONSTANT_HESSIAN and len(roots) and np.ptp(roots) > 1e-5 * np.max(roots):
         reasons.append(
             "the hessians of the roots differ: rows were sampled, or the objective is a custom one"
         )
+    elif not live and objective not in CONSTANT_HESSIAN:
+        reasons.append("a saved model does not tell whether rows were sampled (subsample < 1); exact if they were not")
     if not plain and trees.value.shape[1] == 1 and np.any(~trees.leaf):
         step = given.says("max_delta_step")
         if live and given.monotone:

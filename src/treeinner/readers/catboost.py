@@ -135,7 +135,10 @@ def _to_json(model: Any) -> Any:
                 if f"{kind} features" in str(error):
                     raise refuse_features(kind) from error
             raise
-        return json.loads(path.read_text(encoding="utf-8"))
+        try:
+            return json.loads(path.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise ModelError(f"CatBoost's own description of this model is damaged: {error}") from error
 
 
 # -- the document -------------------------------------------------------------------------------------------

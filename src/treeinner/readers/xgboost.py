@@ -19,7 +19,7 @@ from treeinner.errors import ModelError, UnsupportedModelError
 from treeinner.readers import _ubjson
 from treeinner.readers._xgboost_document import Parts, best_iteration, linear_model, member, read_parts
 from treeinner.readers._xgboost_schema import read_schema
-from treeinner.readers._xgboost_values import Given, NodeValues, find_node_values
+from treeinner.readers._xgboost_values import Given, NodeValues, find_node_values, is_custom
 
 __all__ = ["is_xgboost", "read", "read_document", "read_path"]
 
@@ -234,7 +234,7 @@ def _build(
         base_score=parts.base_score,
         schema=schema,
         library="xgboost",
-        objective=objective,
+        objective="" if is_custom(trees, objective, given) else objective,
         objective_params=objective_params,
         params=_params(parts, found, given),
         right_if="greater_equal",

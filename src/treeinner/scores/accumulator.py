@@ -17,7 +17,7 @@ from treeinner.errors import DataError, ModelError, UnsupportedModelError
 from treeinner.groups import GroupSpec, resolve_groups
 from treeinner.inference import from_sums
 from treeinner.readers import Opened, open_model, out_of_bag_rows
-from treeinner.scores.inputs import NO_WEIGHT, read_inputs
+from treeinner.scores.inputs import NO_WEIGHT, check_confidence, read_inputs
 from treeinner.scores.result import Importance
 from treeinner.scores.run import Rows, add_rows
 from treeinner.scores.setting import Setting, TreeAttribution, make_setting
@@ -59,6 +59,7 @@ class ImportanceAccumulator:
         confidence: float = 0.95,
         n_jobs: int | None = -1,
     ) -> None:
+        check_confidence(confidence)
         if score == "permutation":
             raise UnsupportedModelError(
                 "Permutation importance shuffles a column over all rows, so it cannot be added up over batches; "
@@ -242,6 +243,7 @@ class ImportanceAccumulator:
             raise DataError("There are no rows to score; pass at least one row of X and y.")
         if state.n_units == 0:
             raise DataError(NO_WEIGHT)
+        _check_resolution(setting, state)
         rounds = None
         if setting.needs_leaves and setting.penalty is None:
             by_round = state.from_leaves(setting, self._groups)
@@ -268,6 +270,18 @@ class ImportanceAccumulator:
             has_std_errors=setting.std_errors,
             rounds=rounds,
             frame_library=self._frame_library,
+        )
+
+
+def _check_resolution(setting: Setting, state: State) -> None:
+    """Raise if weights are so small that the units of the sums, which follow the model's values, are too coarse."""
+    mean = float(state.weight.totals()[0]) / state.n_units
+    # Row scores are held to 2^-88, leaf sums to 2^-32, where the roundings of many rows average out.
+    too_small = mean < 1e-8 if setting.needs_rows else mean * state.n_units**0.5 < 1e-4
+    if too_small:
+        raise DataError(
+            f"sample_weight is {mean:.2g} on average, too small to be summed exactly; divide it by its mean, which "
+            "changes no test and no score per row."
         )
 
 

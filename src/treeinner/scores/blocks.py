@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from treeinner.errors import DataError, UnsupportedModelError
 from treeinner.groups import Groups
-from treeinner.kernels import aligned, fold_abs, padded_rows
+from treeinner.kernels import LOSSES, Sums, aligned, padded_rows
+from treeinner.objectives import Objective
 from treeinner.scores.setting import GRADIENT_BITS, Setting
 
 __all__ = ["Block", "run_block", "run_rounds"]
@@ -78,13 +79,13 @@ class Block:
 
     def _attribute(self, first: int, n: int) -> None:
         """Add the attributions of trees first..first + n, times minus the gradient."""
-        s, core = self.setting, self.setting.forest.core
+        s = self.setting
         for start, count, push in self._pushes(first, n):
             if callable(s.method):
                 for tree in range(start, start + count):
                     self.extra += self._own_attribution(tree) * push[:, None, : self.n_rows].T
             else:
-                self._kernel(core, start, count, push)
+                self._add(self.sums, start, count, push)
 
     def _pushes(self, first: int, n: int) -> Iterator[tuple[int, int, FloatArray]]:
         """Trees of a round that share their gradients: (first, number, minus the gradient)."""
@@ -96,11 +97,11 @@ class Block:
             push[:, : self.n_rows] = self.push[:, : self.n_rows] * self.tree_share[tree]
             yield tree, 1, push
 
-    def _kernel(self, core: Any, first: int, n: int, push: FloatArray | None) -> None:
-        if self.setting.steps is None:
-            core.shap(self.codes, first, n, self.setting.tree_scale, push, self.sums)
+    def _add(self, sums: Sums, first: int, n: int, push: FloatArray | None) -> None:
+        if self.setting.paths is None:
+            sums.add_shap(self.codes, first, n, self.setting.tree_scale, push)
         else:
-            core.path(self.codes, first, n, self.setting.steps, push, self.sums)
+            sums.add_path(self.codes, first, n, self.setting.paths, push)
 
     def _own_attribution(self, tree: int) -> FloatArray:
         """Attribution of one tree by the user's function: (rows, features, outputs), in the tree's own units."""
@@ -125,16 +126,13 @@ class Block:
         """Charge each row its share of the l1 penalty: its share of the hessian that the tree was grown on."""
         e, penalty = self.setting.ensemble, self.setting.penalty
         assert penalty is not None
-        share = aligned(self.push.shape)
         for tree in range(first, first + n):
             cover = e.cover[e.tree_start[tree]]
             players, cost = penalty[tree]
             if cover <= 0 or len(players) == 0:
                 continue
             output = e.tree_output[tree]
-            share[output, : self.n_rows] = hessian[:, output] / cover
-            blocks = share[output].reshape(-1, 1, 64)
-            self.sums[:, output, players, :] -= blocks * cost[None, :, None]
+            self.sums.by_row[:, output, players] -= (hessian[:, output] / cover)[:, None] * cost
 
     def _add_leaf_sums(self, first: int, n: int) -> None:
         """Add the gradients to the leaves as whole numbers, which add exactly in any order."""
@@ -142,19 +140,41 @@ class Block:
         for start, count, push in self._pushes(first, n):
             whole = np.rint(np.ldexp(push, GRADIENT_BITS - self.setting.scale_bits))
             np.maximum(self.largest_push, np.abs(whole).max(axis=0), out=self.largest_push)
-            if not float(self.largest_push.max()) < MAX_WHOLE:
-                raise DataError(
-                    "A gradient is out of all proportion to the model's own values; check y, sample_weight and "
-                    "base_margin for wrong units or outliers."
-                )
-            assert self.leaf_sums is not None
-        self.setting.forest.core.leaf_sums(self.codes, start, count, whole.astype(np.int64), self.leaf_sums)
+            _check_size(float(self.largest_push.max()))
+            self.setting.forest.core.leaf_sums(self.codes, start, count, whole.astype(np.int64), self.leaf_sums)
+
+    def boost(self, objective: Objective) -> bool:
+        """Take the rows through all rounds inside the core, where it knows the loss; else return False."""
+        s, forest, loss = self.setting, self.setting.forest, objective.core_loss()
+        plain = s.score == "tree_inner" and s.by_path and self.tree_share is None and s.penalty is None
+        if loss is None or not plain:
+            return False
+        if objective.row_weight is not None and forest.n_outputs > 1 and objective.target != "class":
+            return False  # a weight per target, which the core does not know
+        assert self.leaf_sums is not None
+        y = np.asarray(self.y, np.float64).reshape(self.n_rows, -1)
+        forest.boost(
+            self.codes,
+            LOSSES[loss.kind],
+            loss.scale,
+            s.first_trees,
+            np.ascontiguousarray(y.T),
+            objective.total_weight(y, self.weight),
+            self.margin,
+            2.0 ** (GRADIENT_BITS - s.scale_bits),
+            self.leaf_sums,
+            self.largest_push,
+            s.paths if s.needs_rows else None,
+            self.sums,
+        )
+        _check_size(float(self.largest_push.max()))
+        return True
 
     def row_scores(self) -> FloatArray:
         """Share of every row in the score: (rows, features, outputs)."""
         s, forest = self.setting, self.setting.forest
         out = np.zeros((self.n_rows, s.ensemble.n_features, forest.n_outputs))
-        forest.rows(self.sums, out)
+        forest.by_feature(self.sums.players(), out)
         out += self.extra
         return out
 
@@ -166,31 +186,22 @@ class Block:
 
     def absolute(self, groups: Groups | None) -> FloatArray:
         """Sum over the trees of |attribution|, or |sum over the trees|; a group's attribution is its members' sum."""
-        s, forest = self.setting, self.setting.forest
+        s = self.setting
         if s.level == "forest":
             self._attribute_all()
             out = np.abs(_grouped(self.row_scores(), groups))
-        elif callable(s.method) or groups is not None:
+        else:
             out = np.abs(_grouped(self.extra, groups))  # zeros
             for tree in range(s.ensemble.n_trees):
                 out += np.abs(_grouped(self._tree_attribution(tree), groups))
-        else:
-            part, total = forest.sums(self.n_rows), self.sums
-            for tree in range(s.ensemble.n_trees):
-                self.sums = part
-                self._kernel(forest.core, tree, 1, None)
-                here = slice(forest.first_split[tree], forest.first_split[tree + 1])
-                fold_abs(part, np.unique(forest.split_player[here]), total)
-            self.sums = total
-            out = self.row_scores()
         return out if self.weight is None else out * self.weight[:, None, None]
 
     def _tree_attribution(self, tree: int) -> FloatArray:
         """Attribution of one tree: (rows, features, outputs)."""
         if callable(self.setting.method):
             return self._own_attribution(tree)
-        self.sums[:] = 0.0
-        self._kernel(self.setting.forest.core, tree, 1, None)
+        self.sums = self.setting.forest.sums(self.n_rows)
+        self._add(self.sums, tree, 1, None)
         return self.row_scores()
 
     def _attribute_all(self) -> None:
@@ -199,7 +210,15 @@ class Block:
             for tree in range(s.ensemble.n_trees):
                 self.extra += self._own_attribution(tree)
         else:
-            self._kernel(s.forest.core, 0, s.ensemble.n_trees, None)
+            self._add(self.sums, 0, s.ensemble.n_trees, None)
+
+
+def _check_size(largest: float) -> None:
+    if not largest < MAX_WHOLE:
+        raise DataError(
+            "A gradient is out of all proportion to the model's own values; check y, sample_weight and base_margin for "
+            "wrong units or outliers."
+        )
 
 
 def _grouped(values: FloatArray, groups: Groups | None) -> FloatArray:
@@ -211,6 +230,8 @@ def run_block(block: Block) -> None:
     setting, objective = block.setting, block.setting.objective
     assert objective is not None
     assert block.y is not None
+    if block.boost(objective):
+        return
     # numpy adds the outputs of a single row in another order than those of many rows. Whole blocks, the last row
     # repeated, make the gradient of a row the same bits wherever the row stands.
     repeated = np.minimum(np.arange(padded_rows(block.n_rows)), block.n_rows - 1)

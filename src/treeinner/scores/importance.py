@@ -14,7 +14,7 @@ from treeinner.groups import Groups, GroupSpec, resolve_groups
 from treeinner.inference import from_sums
 from treeinner.readers import Opened, open_model
 from treeinner.scores.accumulator import ImportanceAccumulator
-from treeinner.scores.inputs import read_inputs
+from treeinner.scores.inputs import check_confidence, read_inputs
 from treeinner.scores.permutation import permutation_scores
 from treeinner.scores.result import Importance
 from treeinner.scores.setting import SCORES, TreeAttribution, make_setting
@@ -105,8 +105,7 @@ def importance(
     """
     if score not in SCORES:
         raise ValueError(f"score={score!r} is not known; choose one of {', '.join(map(repr, SCORES))}.")
-    if not 0.0 < confidence < 1.0:
-        raise ValueError(f"confidence={confidence} is not a coverage; pass a number between 0 and 1, such as 0.95.")
+    check_confidence(confidence)
     if oob and (X is None or score == "permutation"):
         raise ValueError("oob=True goes with score='tree_inner' and the training rows as X and y.")
     if X is None:

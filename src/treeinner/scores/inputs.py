@@ -12,7 +12,7 @@ from treeinner.errors import DataError
 from treeinner.objectives import encode_target
 from treeinner.scores.setting import Setting
 
-__all__ = ["NO_WEIGHT", "Inputs", "read_inputs"]
+__all__ = ["NO_WEIGHT", "Inputs", "check_confidence", "read_inputs"]
 
 FloatArray = NDArray[np.float64]
 NO_WEIGHT = "sample_weight is zero in every row; at least one row must count."
@@ -32,6 +32,12 @@ class Inputs:
         """Raise if no row counts. Of a batch among others none needs to."""
         if self.weight is not None and not np.any(self.weight > 0):
             raise DataError(NO_WEIGHT)
+
+
+def check_confidence(confidence: float) -> None:
+    """Raise before the work is done, not after."""
+    if not 0.0 < confidence < 1.0:
+        raise ValueError(f"confidence={confidence} is not a coverage; pass a number between 0 and 1, such as 0.95.")
 
 
 def read_inputs(
@@ -76,7 +82,13 @@ def _labels(labels: Any, n_rows: int, name: str) -> NDArray[Any]:
     missing = [i for i, label in enumerate(array.tolist()) if _is_missing(label)]
     if missing:
         raise DataError(f"{name} has no label in row {missing[0]} ({len(missing)} such rows); give every row one.")
-    return array if array.dtype != object else array.astype(np.str_)
+    if array.dtype.kind in "mM":
+        return array.astype(np.str_)
+    if array.dtype != object:
+        return array
+    # Nullable whole numbers come as objects in one batch and as numbers in another: they are the same labels.
+    whole = all(isinstance(label, int) for label in array.tolist())
+    return array.astype(np.int64 if whole else np.str_)
 
 
 def _is_missing(label: Any) -> bool:

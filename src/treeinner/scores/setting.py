@@ -89,15 +89,20 @@ class Setting:
         return np.asarray(node_values(self.ensemble, self.method) * scale[:, None])
 
     @cached_property
-    def steps(self) -> FloatArray | None:
-        """What a path attribution adds at each split; None for other methods."""
-        return self.forest.steps(self.ensemble, self.node_value) if self.by_path else None
+    def paths(self) -> Any:
+        """The path attribution in its compiled form; None for other methods."""
+        return self.forest.path_table(self.node_value) if self.by_path else None
 
     @cached_property
     def rounds(self) -> list[tuple[int, int]]:
         """First tree and number of trees of each round."""
-        edges = np.searchsorted(self.ensemble.tree_round, np.arange(self.ensemble.n_rounds + 1))
-        return [(int(a), int(b - a)) for a, b in pairwise(edges)]
+        return [(int(a), int(b - a)) for a, b in pairwise(self.first_trees)]
+
+    @cached_property
+    def first_trees(self) -> NDArray[np.int32]:
+        """First tree of each round, then the number of trees: (rounds + 1,)."""
+        e = self.ensemble
+        return np.searchsorted(e.tree_round, np.arange(e.n_rounds + 1)).astype(np.int32)
 
     @cached_property
     def scale_bits(self) -> int:

@@ -88,7 +88,10 @@ class State:
         """Add whole-number gradient sums of the leaves; none of them is above `bound`."""
         self.leaf_bound += bound
         if self.leaf_bound > MAX_TOTAL:
-            raise DataError("The gradients of so many rows may overflow; check y and sample_weight for wrong units.")
+            raise DataError(
+                "The gradients of so many rows may overflow; check y for wrong units, or divide sample_weight by its "
+                "mean."
+            )
         assert self.leaf_sums is not None
         self.leaf_sums += leaf_sums
 
@@ -155,19 +158,18 @@ class State:
         for nodes in reversed(e.levels):
             inner = nodes[e.feature[nodes] >= 0]
             below[inner] = below[e.left[inner]] + below[e.right[inner]]
-        steps = setting.steps
-        assert steps is not None
-        splits = forest.split_nodes
-        unit = 2.0 ** (setting.scale_bits - GRADIENT_BITS)
-        gains = steps[:, 0] * (below[e.left[splits]] * unit) + steps[:, 1] * (below[e.right[splits]] * unit)
-        tree = e.tree_of_node[splits]
+        here, left, right = forest.split_nodes, e.left[forest.split_nodes], e.right[forest.split_nodes]
+        value, unit = setting.node_value, 2.0 ** (setting.scale_bits - GRADIENT_BITS)
+        gains = (value[left] - value[here]) * (below[left] * unit)
+        gains += (value[right] - value[here]) * (below[right] * unit)
+        tree = e.tree_of_node[here]
         out = np.zeros((e.n_rounds, e.n_features, e.n_outputs))
         for width in range(e.width):
+            by_player = np.zeros((e.n_rounds, forest.n_players, e.n_outputs))
+            where = (e.tree_round[tree], forest.split_player, e.tree_output[tree] + width)
+            np.add.at(by_player, where, gains[:, width])
             for player, features in enumerate(forest.player_features):
-                here = forest.split_player == player
-                for feature in features:
-                    where = (e.tree_round[tree[here]], feature, e.tree_output[tree[here]] + width)
-                    np.add.at(out, where, gains[here, width] / len(features))
+                out[:, list(features)] += by_player[:, player : player + 1] / len(features)
         return out if groups is None else groups.add_up(out, axis=1)
 
     # -- bytes ---------------------------------------------------------------------------------------------------

@@ -1,0 +1,116 @@
+"""Cost over three decades of rows, of trees, and of nodes reached: is it linear? `python benchmarks/scaling.py`.
+
+Rows: W1 with 1,000 to 1,000,000 rows. Trees: the first 1 to 1000 trees of W6's model, 10,000 rows. Nodes: 50 trees of
+2 to 16384 leaves, 10,000 rows; counted are the nodes that at least one of 64 neighbouring rows reaches, which is what a
+block of rows has to visit, however large the trees.
+"""
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+METHODS = ("scores", "errors", "predecomp", "treeshap")
+ROWS = (1_000, 10_000, 100_000, 1_000_000)
+TREES = (1, 10, 100, 1000)
+LEAVES = (2, 8, 64, 512, 4096, 16384)
+BLOCKS = 8  # blocks of 64 rows that the nodes reached are counted on
+
+
+def nodes_reached(e, X):
+    """Nodes of all trees together that a block of 64 rows reaches, on average."""
+    parent = np.full(e.n_nodes, -1)
+    inner = np.flatnonzero(e.feature >= 0)
+    parent[e.left[inner]] = parent[e.right[inner]] = inner
+    node_of_leaf = {}
+    for node in np.flatnonzero(e.feature < 0).tolist():
+        node_of_leaf[int(e.tree_of_node[node]), int(e.leaf_id[node])] = node
+    leaves, counts = e.apply(X[: 64 * BLOCKS], n_jobs=1), []
+    for start in range(0, len(leaves), 64):
+        block = leaves[start : start + 64]
+        reached = np.zeros(e.n_nodes, bool)
+        here = np.array([node_of_leaf[t, leaf] for t in range(e.n_trees) for leaf in np.unique(block[:, t]).tolist()])
+        while len(here):
+            reached[here] = True
+            here = np.unique(parent[here])
+            here = here[here >= 0]
+        counts.append(int(reached.sum()))
+    return float(np.mean(counts))
+
+
+def _seconds(call):
+    call()
+    times = []
+    while len(times) < 5 and (not times or sum(times) < 3):
+        start = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - start)
+    return statistics.median(times)
+
+
+def _time(e, X, y):
+    import treeinner
+
+    calls = {
+        "scores": lambda: treeinner.importance(e, X, y, std_errors=False, n_jobs=1),
+        "errors": lambda: treeinner.importance(e, X, y, n_jobs=1),
+        "predecomp": lambda: treeinner.attribute(e, X, n_jobs=1),
+        "treeshap": lambda: treeinner.attribute(e, X, method="treeshap", n_jobs=1),
+    }
+    return {method: _seconds(calls[method]) for method in METHODS}
+
+
+def measure(axis, scale):
+    """Return points of one axis: [{"x": ..., "seconds": {method: ...}}]."""
+    from workloads import Model, rows_of, workload
+
+    points = []
+    if axis == "nodes":
+        for leaves in LEAVES:
+            w = workload(f"nodes{leaves}", scale)
+            e, (X, y) = Model(w, 1).ensemble(), rows_of(w)
+            points.append({"x": nodes_reached(e, X), "leaves": leaves, "seconds": _time(e, X, y)})
+        return points
+    w = workload(axis, scale)
+    e, (X, y) = Model(w, 1).ensemble(), rows_of(w)
+    if axis == "rows":
+        sizes = sorted({max(64, round(n * len(X) / ROWS[-1])) for n in ROWS})
+        return [{"x": n, "seconds": _time(e, X[:n], y[:n])} for n in sizes]
+    sizes = [n for n in TREES if n <= e.n_trees]
+    return [{"x": n, "seconds": _time(e.slice_trees(0, n), X, y)} for n in sizes]
+
+
+def run(scale=1.0):
+    from workloads import model_path, workload
+
+    for name in ("rows", "trees", *(f"nodes{n}" for n in LEAVES)):
+        model_path(workload(name, scale))
+    results = []
+    for axis in ("rows", "trees", "nodes"):
+        command = [sys.executable, __file__, "--worker", json.dumps([axis, scale])]
+        ran = subprocess.run(command, capture_output=True, text=True, check=False)
+        if ran.returncode:
+            last = (ran.stderr.strip().splitlines() or [f"exit {ran.returncode}"])[-1]
+            results.append({"axis": axis, "failed": last[:300]})
+        else:
+            results.append({"axis": axis, "points": json.loads(ran.stdout.splitlines()[-1])})
+        print(f"scaling over {axis}: {results[-1].get('failed', 'done')}", flush=True)
+    return results
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--scale", type=float, default=1.0)
+    parser.add_argument("--worker", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.worker:
+        print(json.dumps(measure(*json.loads(arguments.worker))))
+    else:
+        run(arguments.scale)

@@ -1,0 +1,188 @@
+"""docs/benchmark.md out of docs/benchmark/*.json: `python benchmarks/tables.py`; with a JSON file, to the terminal."""
+
+import argparse
+import json
+from math import log
+from pathlib import Path
+
+DOCS = Path(__file__).parent.parent / "docs"
+INTRODUCTION = """# Benchmark
+
+Made by `make bench`; this page is its output. Every job runs in a process of its own, pinned to its processors; it is
+warmed up once, then the median of up to seven repeats counts; our job and the peer's run one after the other, several
+times over, and the ratio is the median over these passes. Binning of the rows counts for us; reading the model does
+not, and neither does what a peer wants its rows turned into (DMatrix, Pool, data frame). "First n rows" says that a
+slow peer ran on so many rows only and that its time was scaled up. Results are compared while they are timed; the last
+column has the largest difference, and what it may be.
+
+W1: 100,000 x 50 float32, 400 trees of depth 6, squared error. W2: the same, logistic. W3: depths 2, 4, 8, 10. W4:
+LightGBM, 500 trees of 31 and 255 leaves, 5 % missing. W5: scikit-learn's HistGradientBoosting, 300 trees. W6:
+1,000,000 x 100, 1000 trees. W7: 5,000 x 5,000, 200 trees. W8: W1's model, one row at a time. WC: CatBoost, 400
+symmetric trees of depth 6, 100,000 x 50. Models are trained on other rows than those scored.
+"""
+
+
+def ratio(x):
+    """0.27 x, or 1/25 where that says more."""
+    return "" if x is None else f"{x:.2f} x" if x > 0.15 else f"1/{1 / x:.1f}"
+
+
+def seconds(t):
+    return f"{t:.2f} s" if t >= 1 else f"{1e3 * t:.1f} ms" if t >= 1e-3 else f"{1e6 * t:.0f} µs"
+
+
+def met(value):
+    return {True: "yes", False: "**no**", None: ""}[value]
+
+
+def claim_row(c):
+    peer = c["peer"].replace("treeinner.", "our own ")
+    if c["threads"] is not None:
+        peer = "one thread"
+    what = f"{c['what']}, {c['workload']}"
+    if "failed" in c:
+        return f"| {what} | {peer} | {ratio(c['at_most'])} | not measured: {c['failed']} | | | | |"
+    if c["peer_rows"]:
+        peer += f" (first {c['peer_rows']:,} rows)"
+    times = f"{seconds(c['ours_seconds'])} / {seconds(c['peer_seconds'])}"
+    agrees = f"{c['error']:.0e} of {c['allowed']:.0e}" if c["agrees"] else f"**differs: {c['error']:.1e}**"
+    avx2 = ratio(c.get("avx2_ratio")) + (f" ({met(c['avx2_met'])})" if c.get("avx2_met") is not None else "")
+    spread = f"{ratio(min(c['ratios']))} to {ratio(max(c['ratios']))}"
+    cells = [what, peer, ratio(c["at_most"]), f"{ratio(c['ratio'])} ({spread})", met(c.get("met")), avx2, times, agrees]
+    return f"| {' | '.join(cells)} |"
+
+
+def heading(report):
+    versions = ", ".join(f"{name} {number}" for name, number in report["versions"].items())
+    cores = f"{report['cores']} processors"
+    cores += ", some of them threads of one core" if report["shared_cores"] else ""
+    scale = (
+        "" if report["scale"] == 1.0 else f" **On data of {report['scale']} of the size: the numbers mean nothing.**"
+    )
+    return (
+        f"{report['date']}, {report['cpu']} ({cores}), {report['system']}, Python {report['python']}, instruction set "
+        f"{report['isa']}, {report['threads']} thread{'s' * (report['threads'] > 1)} unless said.{scale}\n\n{versions}."
+    )
+
+
+def claims_part(report):
+    names = ["what", "against", "at most", "measured (passes)", "met?", "AVX2 alone (at most twice)", "ours / theirs"]
+    head = f"| {' | '.join(names)} | difference |"
+    bounded = [c for c in report["claims"] if c["at_most"] is not None]
+    others = [c for c in report["claims"] if c["at_most"] is None]
+    lines = []
+    for title, rows in (("What was promised", bounded), ("Measured without a promise", others)):
+        if rows:
+            lines += [f"### {title}", "", head, "|---" * 8 + "|", *map(claim_row, rows), ""]
+    reasons = sorted({c["allowed_because"] for c in report["claims"] if "allowed_because" in c})
+    if reasons:
+        lines.append(f"Differences may be what they may be because: {'; '.join(reasons)}.")
+    absent = dict.fromkeys(report["missing"], "not installed") | report.get("failed", {})
+    lines += [
+        "",
+        "Peers that could not be measured: " + ("; ".join(f"{k} ({v})" for k, v in absent.items()) or "none") + ".",
+    ]
+    return lines
+
+
+def memory_part(report):
+    if not report["memory"]:
+        return []
+    lines = [
+        "",
+        "### Peak memory beyond inputs and outputs, W6",
+        "",
+        "| what | threads | at most | measured | met? |",
+        "|---" * 5 + "|",
+    ]
+    for m in report["memory"]:
+        if "failed" in m:
+            lines.append(f"| {m['case']} | {m['threads']} | | not measured: {m['failed']} | |")
+        else:
+            lines.append(
+                f"| {m['case']} | {m['threads']} | {m['at_most_mb']} MB | {m['mb']:.0f} MB | {met(m['met'])} |"
+            )
+    return lines
+
+
+def exponent(points, method):
+    """Slope of log(seconds) over log(x) towards the largest size, from one that is at least three times smaller."""
+    b = points[-1]
+    smaller = [p for p in points if 3 * p["x"] <= b["x"]]
+    if not smaller:
+        return float("nan")
+    a = smaller[-1]
+    return log(b["seconds"][method] / a["seconds"][method]) / log(b["x"] / a["x"])
+
+
+def scaling_part(report, plot):
+    axes = [s for s in report["scaling"] if "points" in s]
+    lines = [f"\nCost over {s['axis']}: not measured: {s['failed']}" for s in report["scaling"] if "failed" in s]
+    if not axes:
+        return lines
+    methods = list(axes[0]["points"][0]["seconds"])
+    lines += ["", "### Cost over rows, trees and nodes", ""]
+    if plot is not None:
+        draw(axes, methods, plot)
+        lines += [f"![Cost over rows, trees and nodes reached](benchmark/{plot.name})", ""]
+    lines += [
+        "Slope of log(cost) over log(size) at the large end; 1 is linear, below it a fixed part is still seen.",
+        "",
+    ]
+    lines += [f"| | {' | '.join(methods)} |", "|---" * (len(methods) + 1) + "|"]
+    for s in axes:
+        slopes = " | ".join(f"{exponent(s['points'], m):.2f}" for m in methods)
+        lines.append(f"| {s['axis']}, {s['points'][0]['x']:,.0f} to {s['points'][-1]['x']:,.0f} | {slopes} |")
+    return lines
+
+
+LABEL = {"rows": "rows (W1)", "trees": "trees (10,000 rows)", "nodes": "nodes reached by 64 rows (10,000 rows)"}
+NAME = {"scores": "TreeInner", "errors": "TreeInner, standard errors", "predecomp": "PreDecomp", "treeshap": "TreeSHAP"}
+
+
+def draw(axes, methods, path):
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    mpl.rcParams["svg.hashsalt"] = "treeinner"  # the same numbers give the same file
+    import matplotlib.pyplot as plt
+
+    figure, panels = plt.subplots(1, len(axes), figsize=(4 * len(axes), 3.6), layout="constrained", squeeze=False)
+    for panel, s in zip(panels[0], axes, strict=True):
+        x = [p["x"] for p in s["points"]]
+        for method in methods:
+            panel.loglog(x, [p["seconds"][method] for p in s["points"]], "o-", label=NAME.get(method, method))
+        last = min(s["points"][-1]["seconds"].values())
+        panel.loglog([x[0], x[-1]], [last * x[0] / x[-1] / 2, last / 2], "k:", linewidth=1, label="linear")
+        panel.set(xlabel=LABEL.get(s["axis"], s["axis"]), ylabel="seconds")
+    panels[0][0].legend(frameon=False, fontsize=8)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, metadata={"Date": None})
+
+
+def part(report, plot=None):
+    return "\n".join([
+        heading(report), "", *claims_part(report), *memory_part(report), *scaling_part(report, plot), ""
+    ])  # fmt: skip
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("report", nargs="?", type=Path, help="a JSON file of run.py to print; default: write the page")
+    arguments = parser.parse_args()
+    if arguments.report:
+        print(part(json.loads(arguments.report.read_text())))
+        return
+    newest = sorted((DOCS / "benchmark").glob("xgboost-*.json"), reverse=True)
+    if not newest:
+        raise SystemExit("docs/benchmark holds no results; run `make bench` first.")
+    pages = [INTRODUCTION]
+    for path in newest:
+        report = json.loads(path.read_text())
+        pages.append(f"## With XGBoost {report['versions'].get('xgboost')}\n\n{part(report, path.with_suffix('.svg'))}")
+    (DOCS / "benchmark.md").write_text("\n".join(pages))
+    print(f"wrote {DOCS / 'benchmark.md'}")
+
+
+if __name__ == "__main__":
+    main()

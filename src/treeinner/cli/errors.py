@@ -1,0 +1,103 @@
+"""From exceptions to one sentence and an exit code."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, ParamSpec
+
+import typer
+
+from treeinner.cli import screen
+from treeinner.errors import DataError, TreeInnerError
+
+__all__ = ["guarded", "refusing"]
+
+P = ParamSpec("P")
+
+STOPPED = 130  # 128 + SIGINT, as a shell reports it
+
+# Errors of the library speak Python; here the same options have dashes.
+NAMES = "learning_rate|reg_lambda|reg_alpha|iteration_range|method|score|objective"
+OPTION = re.compile(rf"\b({NAMES})=(\.\.\.|'[^']*'|\w[\w.]*\w|\w)")
+PYTHON_ONLY = {
+    "load it yourself and pass the object": (
+        "load it in Python and save it with treeinner.read_model(model).save('model.ti')"
+    ),
+    "pass objective=callable(y, margin) -> gradient, or": "pass",
+}
+
+
+def guarded(command: Callable[P, None]) -> Callable[P, None]:
+    """Give a command its exit codes: 1 for our errors, 130 for Ctrl-C, 0 if the reader of a pipe had enough."""
+
+    @functools.wraps(command)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            with _warnings_as_notes():
+                command(*args, **kwargs)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            _forget_stdout()
+        except KeyboardInterrupt:
+            screen.note("Stopped.")
+            raise typer.Exit(STOPPED) from None
+        except MemoryError:
+            screen.error("the memory does not suffice; use fewer rows: --rows 10000.")
+            raise typer.Exit(1) from None
+        except (TreeInnerError, OSError) as error:
+            screen.error(_sentence(error))
+            raise typer.Exit(1) from error
+
+    return run
+
+
+@contextmanager
+def refusing(*kinds: type[Exception]) -> Iterator[None]:
+    """Turn the built-in exceptions by which a call refuses what the user typed into an error of ours."""
+    try:
+        yield
+    except TreeInnerError:
+        raise
+    except kinds as error:
+        raise DataError(str(error)) from error
+
+
+def _sentence(error: Exception) -> str:
+    """Say it in the words of the command line, on one line."""
+    if isinstance(error, OSError) and error.strerror and error.filename is not None:
+        return f"{error.filename}: {error.strerror}."
+    text = " ".join(str(error).split())
+    for python, here in PYTHON_ONLY.items():
+        text = text.replace(python, here)
+    text = OPTION.sub(_as_option, text)
+    return text if text.endswith((".", "?", "!")) else f"{text}."
+
+
+def _as_option(match: re.Match[str]) -> str:
+    value = "VALUE" if match[2] == "..." else match[2].strip("'")
+    return f"--{match[1].replace('_', '-')} {value}"
+
+
+@contextmanager
+def _warnings_as_notes() -> Iterator[None]:
+    """Show a warning without the line of code it came from."""
+
+    def show(message: Warning | str, *_: Any, **__: Any) -> None:
+        screen.note(f"Warning: {' '.join(str(message).split())}")
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("default", UserWarning)
+        warnings.showwarning = show
+        yield
+
+
+def _forget_stdout() -> None:
+    """Nobody reads any more: what is still buffered must not raise again when Python ends."""
+    with suppress(OSError, ValueError, AttributeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,185 @@
+"""Results as files: CSV, Parquet, JSON or Markdown, by the ending of -o."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import IO, Any
+
+import narwhals as nw
+import numpy as np
+import typer
+
+__all__ = ["Destination", "Format", "as_columns", "destination", "write"]
+
+CHUNK = 10_000  # rows turned into Python objects at a time
+
+Columns = Mapping[str, Any]  # name -> array or list, all of one length
+
+
+class Format(StrEnum):
+    """Formats of results."""
+
+    csv = "csv"
+    parquet = "parquet"
+    json = "json"
+    markdown = "markdown"
+
+
+ENDINGS = {
+    ".csv": Format.csv,
+    ".parquet": Format.parquet,
+    ".pq": Format.parquet,
+    ".json": Format.json,
+    ".md": Format.markdown,
+    ".markdown": Format.markdown,
+}
+
+
+@dataclass(frozen=True)
+class Destination:
+    """Where a result goes."""
+
+    path: Path | None  # None: stdout
+    format: Format
+
+
+def destination(output: str | None, format: Format | None) -> Destination | None:
+    """Check -o and --format before any work is done; None: a table on the screen."""
+    if output is None:
+        return None if format is None else Destination(None, format)
+    if output == "-":
+        return Destination(None, format or Format.csv)
+    path = Path(output)
+    found = format or ENDINGS.get(path.suffix.lower())
+    if found is None:
+        raise typer.BadParameter(
+            f"{output} has no ending that says what to write; use {', '.join(ENDINGS)}, or add --format.",
+            param_hint="-o",
+        )
+    check_folder(path)
+    return Destination(path, found)
+
+
+def check_folder(path: Path) -> None:
+    """Refuse a path that cannot be written to before any work is done."""
+    if path.is_dir():
+        raise typer.BadParameter(f"{path} is a folder; name a file in it.", param_hint="-o")
+    if not path.parent.is_dir():
+        raise typer.BadParameter(f"the folder {path.parent} does not exist; make it first.", param_hint="-o")
+
+
+def as_columns(frame: Any) -> dict[str, Any]:
+    """Columns of a data frame of any library."""
+    seen = nw.from_native(frame, eager_only=True)
+    return {name: seen[name].to_numpy() for name in seen.columns}
+
+
+def write(columns: Columns, to: Destination) -> None:
+    """Write a table; a file appears whole or not at all."""
+    if to.path is None:
+        _write_stdout(columns, to.format)
+    elif to.path.exists() and not to.path.is_file():  # a pipe or a device
+        with to.path.open("wb") as file:
+            _write_bytes(columns, to.format, file)
+    else:
+        handle, temporary = tempfile.mkstemp(dir=to.path.parent, prefix=f".{to.path.name}")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                _write_bytes(columns, to.format, file)
+            mask = os.umask(0)
+            os.umask(mask)
+            Path(temporary).chmod(0o666 & ~mask)  # mkstemp lets only the owner read
+            Path(temporary).replace(to.path)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+
+
+def _write_stdout(columns: Columns, format: Format) -> None:
+    if format is not Format.parquet:
+        WRITERS[format](columns, sys.stdout)
+    elif sys.stdout.isatty():
+        raise typer.BadParameter("Parquet is not for the eyes; write it to a file.", param_hint="-o")
+    else:
+        _parquet(columns, sys.stdout.buffer)
+    sys.stdout.flush()
+
+
+def _write_bytes(columns: Columns, format: Format, file: IO[bytes]) -> None:
+    if format is Format.parquet:
+        _parquet(columns, file)
+        return
+    text = io.TextIOWrapper(file, encoding="utf-8", newline="")
+    WRITERS[format](columns, text)
+    text.flush()
+    text.detach()
+
+
+def _parquet(columns: Columns, file: IO[bytes]) -> None:
+    import pyarrow
+    import pyarrow.parquet
+
+    pyarrow.parquet.write_table(pyarrow.table({name: pyarrow.array(values) for name, values in columns.items()}), file)
+
+
+def _csv(columns: Columns, file: IO[str]) -> None:
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(columns)
+    for row in _rows(columns):
+        writer.writerow(["" if _is_nan(cell) else cell for cell in row])  # floats in full: reading gives the same bits
+
+
+def _json(columns: Columns, file: IO[str]) -> None:
+    names = list(columns)
+    separator = "[\n"
+    for row in _rows(columns):
+        record = {name: None if _is_nan(cell) else cell for name, cell in zip(names, row, strict=True)}
+        file.write(separator + json.dumps(record, ensure_ascii=False))
+        separator = ",\n"
+    file.write("\n]\n" if separator == ",\n" else "[]\n")
+
+
+def _markdown(columns: Columns, file: IO[str]) -> None:
+    text = {name: isinstance(next(iter(values), None), str) for name, values in columns.items()}
+    lines: list[Sequence[str]] = [list(map(_escaped, columns)), ["---" if text[name] else "--:" for name in columns]]
+    for line in lines:
+        file.write(f"| {' | '.join(line)} |\n")
+    for row in _rows(columns):
+        file.write(f"| {' | '.join(map(_markdown_cell, row))} |\n")
+
+
+def _markdown_cell(cell: Any) -> str:
+    if isinstance(cell, float):
+        return "" if math.isnan(cell) else f"{cell:.6g}"
+    return _escaped(str(cell))
+
+
+def _escaped(text: str) -> str:
+    return " ".join(text.replace("\\", "\\\\").replace("|", "\\|").split())
+
+
+def _rows(columns: Columns) -> Iterator[tuple[Any, ...]]:
+    arrays = [np.asarray(values) for values in columns.values()]
+    for start in range(0, len(arrays[0]), CHUNK):
+        yield from zip(*(array[start : start + CHUNK].tolist() for array in arrays), strict=True)
+
+
+def _is_nan(cell: Any) -> bool:
+    return isinstance(cell, float) and math.isnan(cell)
+
+
+WRITERS: dict[Format, Callable[[Columns, IO[str]], None]] = {
+    Format.csv: _csv,
+    Format.json: _json,
+    Format.markdown: _markdown,
+}

@@ -1,0 +1,190 @@
+"""What the page shows, as plain data: every number comes from the public functions, and is only rounded here."""
+
+from __future__ import annotations
+
+import os
+import platform
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treeinner.page.numbers import packed, short, shorts
+from treeinner.page.rows import explore
+from treeinner.page.subject import Side, Subject
+from treeinner.scores import Importance
+from treeinner.scores.compare import SAME_ROWS
+
+__all__ = ["Q_LEVEL", "collect"]
+
+FloatArray = NDArray[np.float64]
+
+Q_LEVEL = 0.05  # a feature with a q value below this is called better than noise
+MOST_POINTS = 60  # of a curve: it is drawn 200 pixels wide
+MOST_CURVES = 500
+MOST_OUTPUT_SCORES = 10_000  # features x outputs whose scores are shown per output
+LIBRARIES = {"xgboost": "XGBoost", "lightgbm": "LightGBM", "catboost": "CatBoost", "sklearn": "scikit-learn"}
+
+
+def collect(subject: Subject, held_out: Side, training: Side | None, *, rows: int, seed: int) -> dict[str, Any]:
+    """Everything on the page but its title."""
+    valid = subject.scores(held_out)
+    train = None if training is None else subject.scores(training)
+    gain = subject.stored_gain(held_out.X)
+    ranking = _ranking(valid)
+    return {
+        "facts": _facts(subject, valid, train, held_out),
+        "written": _now().strftime("%Y-%m-%d %H:%M UTC"),
+        "versions": _versions(subject),
+        "q_level": Q_LEVEL,
+        "confidence": valid.statistics.level,
+        "same_rows": _same_rows(valid, gain),
+        "features": list(valid.feature_names),
+        "ranking": ranking,
+        "used": _used(subject, held_out.X),
+        "outputs": _outputs(valid),
+        "gain": None if gain is None else shorts(gain),
+        "gap": None if train is None else _gap(train, valid),
+        "rounds": _rounds(valid, train),
+        "explorer": explore(subject, held_out, valid, rows=rows, seed=seed) if rows else None,
+    }
+
+
+def _ranking(i: Importance) -> dict[str, Any]:
+    """Scores per row, in the order of the features; sorting is the page's job."""
+    per_row = {"score": i.scores, "std_error": i.std_errors, "ci_low": i.ci_low, "ci_high": i.ci_high}
+    columns = {name: shorts(values / i.sum_of_weights) for name, values in per_row.items()}
+    return {**columns, "q": shorts(i.q_values, 4)}
+
+
+def _outputs(i: Importance) -> dict[str, Any] | None:
+    """Scores of each class or target by itself."""
+    if i.outputs is None:
+        return None
+    n = i.outputs.score.shape[1]
+    names = list(i.output_names or (str(k) for k in range(n)))
+    if n * len(i.scores) > MOST_OUTPUT_SCORES:
+        return {"names": names, "rankings": None}
+    return {"names": names, "rankings": [_ranking(i.for_output(k)) for k in range(n)]}
+
+
+def _used(subject: Subject, X: Any) -> list[int]:
+    """Number of splits on each feature."""
+    e = subject.opened.ensemble
+    by_column = np.bincount(e.feature[e.feature >= 0], minlength=e.schema.n_columns)
+    splits = np.zeros(e.n_features)
+    for column, count in enumerate(by_column.tolist()):
+        for feature in (column,) if e.column_features is None else e.column_features[column]:
+            splits[feature] += count
+    grouped = subject.grouping(X)
+    return [int(n) for n in (splits if grouped is None else grouped.add_up(splits, axis=0)).tolist()]
+
+
+def _gap(train: Importance, valid: Importance) -> dict[str, Any]:
+    """Optimism: score per unit of weight on the training rows minus held-out; the two samples are independent."""
+    error = np.hypot(train.std_errors / train.sum_of_weights, valid.std_errors / valid.sum_of_weights)
+    return {
+        "train": shorts(train.per_row),
+        "gap": shorts(train.per_row - valid.per_row),
+        "std_error": shorts(error),
+    }
+
+
+def _rounds(valid: Importance, train: Importance | None) -> dict[str, Any] | None:
+    """Cumulative scores per row by round, thinned for drawing; peak and fall come from every round."""
+    if valid.rounds is None or len(valid.rounds) < 2:
+        return None
+    curve = _cumulative(valid)
+    n = len(curve) - 1
+    at = np.unique(np.linspace(0, n, min(n, MOST_POINTS) + 1).round().astype(int))
+    shown = np.sort(valid.order[:MOST_CURVES])
+    peak = curve.argmax(axis=0)
+    best = curve.max(axis=0)
+    out: dict[str, Any] = {
+        "n": n,
+        "at": at.tolist(),
+        "features": shown.tolist(),
+        "peak": peak[shown].tolist(),
+        "best": shorts(best[shown]),
+        "fall": shorts((best - curve[-1])[shown]),
+    }
+    out["valid"], out["valid_unit"] = packed(np.ascontiguousarray(curve[at][:, shown].T))
+    if train is not None and train.rounds is not None:
+        out["train"], out["train_unit"] = packed(np.ascontiguousarray(_cumulative(train)[at][:, shown].T))
+    return out
+
+
+def _cumulative(i: Importance) -> FloatArray:
+    assert i.rounds is not None
+    curve = np.zeros((len(i.rounds) + 1, i.rounds.shape[1]))
+    np.cumsum(i.rounds / i.sum_of_weights, axis=0, out=curve[1:])
+    return curve
+
+
+def _same_rows(valid: Importance, gain: FloatArray | None) -> bool:
+    """On the training rows TreeInner is the stored total gain; on any other rows it is far from it."""
+    if gain is None or not gain.max(initial=0.0) > 0:
+        return False
+    return bool(np.abs(valid.scores - gain).max() / gain.max() < SAME_ROWS)
+
+
+def _facts(subject: Subject, valid: Importance, train: Importance | None, held_out: Side) -> list[list[str]]:
+    """What the model and the data are: pairs of label and text."""
+    e = subject.opened.ensemble
+    library = LIBRARIES.get(e.library, e.library)
+    kind = "averaged trees" if e.averaged else "boosted trees"
+    rows = f"{valid.n_rows:,}"
+    if held_out.sample_weight is not None:
+        rows += f", weighted (sum of weights {valid.sum_of_weights:,.6g})"
+    if held_out.clusters is not None:
+        rows += f", in {valid.statistics.n_units:,} independent clusters"
+    trees = f"{e.n_trees:,} {kind}" + ("" if e.averaged else f" in {e.n_rounds:,} round{'s' * (e.n_rounds != 1)}")
+    facts = [
+        ["Model", f"{library}, {trees}"],
+        ["Loss", subject.loss.name],
+        ["Held-out rows", rows],
+        ["Training rows", "not given" if train is None else f"{train.n_rows:,}"],
+        ["Features", f"{len(valid.feature_names):,}"],
+    ]
+    if subject.groups is not None:
+        facts[-1][1] += f" (from {e.n_features:,} columns, some of them grouped)"
+    if e.n_outputs > 1:
+        facts.append(["Outputs", f"{e.n_outputs:,}"])
+    if settings := _settings(subject):
+        facts.append(["Settings", settings])
+    if e.exactness != "exact":
+        facts.append(["Total gain", e.exactness])
+    return facts
+
+
+def _settings(subject: Subject) -> str:
+    e = subject.opened.ensemble
+    rates = np.unique(e.tree_rate[np.isfinite(e.tree_rate)])
+    parts = []
+    if len(rates) and not e.averaged:
+        span = f"{rates[0]:.4g}" if rates[0] == rates[-1] else f"{rates[0]:.4g} to {rates[-1]:.4g}"
+        parts.append(f"learning rate = {span}")
+    for name, words in (("reg_lambda", "l2"), ("reg_alpha", "l1")):
+        number = e.params.get(name)
+        if isinstance(number, int | float) and np.isfinite(number):
+            parts.append(f"{words} = {short(float(number), 4)}")
+    return ", ".join(parts)
+
+
+def _versions(subject: Subject) -> list[list[str]]:
+    e = subject.opened.ensemble
+    out = [["treeinner", version("treeinner")], ["Python", platform.python_version()], ["numpy", np.__version__]]
+    stored = e.params.get("version")
+    if isinstance(stored, str) and stored:
+        out.append([f"{LIBRARIES.get(e.library, e.library)} (model)", stored])
+    elif isinstance(stored, list | tuple) and stored:
+        out.append([f"{LIBRARIES.get(e.library, e.library)} (model)", ".".join(map(str, stored))])
+    return out
+
+
+def _now() -> datetime:
+    """The time of writing; SOURCE_DATE_EPOCH fixes it for builds that must come out the same."""
+    epoch = os.environ.get("SOURCE_DATE_EPOCH")
+    return datetime.fromtimestamp(int(epoch), UTC) if epoch else datetime.now(UTC)

@@ -1,0 +1,81 @@
+"""Data into the page, and the page into a file."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+import re
+import secrets
+from collections.abc import Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+__all__ = ["as_json", "call_text", "render", "write"]
+
+# What report() does when it is not told otherwise; the call on the page leaves these out.
+DEFAULTS: dict[str, Any] = {"rows": 2000, "seed": 0, "objective": "auto"}
+
+
+def render(data: Mapping[str, Any]) -> str:
+    """Fill the template. Names reach the page only as JSON, and the DOM only as text."""
+    style, script = _file("style.css"), _file("page.js")
+    parts = {
+        "title": html.escape(str(data["title"])).encode("ascii", "xmlcharrefreplace").decode("ascii"),
+        "policy": _policy(style, script),
+        "style": style,
+        "script": script,
+        "data": as_json(data),
+    }
+    # One pass over the template: a title that looks like a placeholder stays a title.
+    return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], _file("template.html"))
+
+
+def as_json(data: Any) -> str:
+    """JSON that cannot end the script block it stands in, nor begin a comment there."""
+    text = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def write(path: Path, text: str) -> None:
+    """Write the file whole or not at all, with the permissions that any new file gets."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        with temporary.open("x", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def call_text(path: Path, *, arrays: Mapping[str, Any], plain: Mapping[str, Any]) -> str:
+    """Python that writes this page again; tables go by the names of their arguments."""
+    said = [f"{name}={name}" for name, array in arrays.items() if array is not None]
+    said.append(f"path={path.name!r}")
+    for name, given in plain.items():
+        value = given.item() if hasattr(given, "item") else given  # a numpy number
+        if value is not None and value != DEFAULTS.get(name):
+            known = isinstance(value, str | int | float | tuple | list | dict)
+            own_name = getattr(value, "__name__", "")
+            said.append(f"{name}={repr(value) if known else own_name if own_name.isidentifier() else name}")
+    lines = "".join(f"    {argument},\n" for argument in said)
+    return f"import treeinner as ti\n\nti.report(\n    model, X, y,\n{lines})\n"
+
+
+def _policy(style: str, script: str) -> str:
+    """Nothing may be loaded from anywhere, and no other script or style may run."""
+    return (
+        f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def _file(name: str) -> str:
+    return files("treeinner.page").joinpath(name).read_text(encoding="utf-8")

@@ -1,0 +1,157 @@
+"""The rows that the reader can look at one by one: a sample, its predictions and their largest parts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+from numpy.typing import NDArray
+
+from treeinner import output
+from treeinner.attribution import attribute
+from treeinner.objectives import encode_target
+from treeinner.page.numbers import decimals_for, rounded, short, shorts, value_text
+from treeinner.page.subject import Side, Subject
+from treeinner.scores import Importance
+from treeinner.tables import names_of, row_labels_of
+
+__all__ = ["explore", "take"]
+
+FloatArray = NDArray[np.float64]
+
+# About 7 characters a number, so the explorer stays below 2.6 MB whatever the model.
+MOST_NUMBERS = 360_000
+FEWEST_PARTS = 12  # a waterfall shows at least so many features
+MOST_OUTPUTS = 4  # of one row: the likeliest classes, and the true one
+CHUNK = 10_000_000  # attributions held at a time
+
+
+def explore(subject: Subject, held_out: Side, scores: Importance, *, rows: int, seed: int) -> dict[str, Any]:
+    """Sampled rows with their predictions; of each the features that moved it most, with their values."""
+    e = subject.opened.ensemble
+    n = len(np.asarray(held_out.y))
+    kept = min(e.n_outputs, MOST_OUTPUTS)
+    n_features = len(scores.feature_names)
+    fewest = min(FEWEST_PARTS, n_features)
+    wanted = min(rows, n, max(1, MOST_NUMBERS // (fewest * (2 + kept))))
+    parts = min(n_features, max(fewest, MOST_NUMBERS // (wanted * (2 + kept))))
+    number = np.sort(np.random.default_rng(seed).choice(n, wanted, replace=False))
+    actual = np.asarray(held_out.y)[number]
+    code = _class_codes(subject, actual)
+
+    step = max(1, CHUNK // (n_features * e.n_outputs))
+    pieces = [
+        _attributed(subject, held_out, number[i : i + step], None if code is None else code[i : i + step], parts)
+        for i in range(0, wanted, step)
+    ]
+    contribution, rest, base = (np.concatenate([p[k] for p in pieces]) for k in ("contribution", "rest", "base"))
+    margin = np.concatenate([p["margin"] for p in pieces])
+    chosen = np.concatenate([p["outputs"] for p in pieces])
+    link = subject.loss.link(margin)
+    decimals = decimals_for(contribution)
+    labels = row_labels_of(held_out.X)
+    values = [row for p in pieces for row in p["value"]]
+    return {
+        "n": n,
+        "number": number.tolist(),
+        "label": None if labels is None or _is_range(labels) else [value_text(labels[i]) for i in number.tolist()],
+        "actual": [_actual(y) for y in actual.tolist()],
+        "loss": _losses(subject, actual, margin),
+        "outputs": None if e.n_outputs == 1 else chosen.tolist(),
+        "margin": shorts(np.take_along_axis(margin, chosen, axis=1)),
+        "prediction": None if link is margin else shorts(np.take_along_axis(link, chosen, axis=1)),
+        "base": shorts(base),
+        "decimals": decimals,
+        "feature": np.concatenate([p["feature"] for p in pieces]).tolist(),
+        "contribution": rounded(contribution, decimals),
+        "rest": rounded(rest, decimals),
+        "value": values if len(values) == wanted else None,
+    }
+
+
+def _attributed(
+    subject: Subject, side: Side, number: NDArray[np.intp], code: NDArray[np.intp] | None, parts: int
+) -> dict[str, Any]:
+    """Some rows: margin of every output, and the largest parts of the outputs that are shown."""
+    model, reading = subject.again
+    base_margin = None if side.base_margin is None else np.asarray(side.base_margin)[number]
+    a = attribute(
+        model, take(side.X, number), base_margin=base_margin, groups=subject.groups, n_jobs=subject.n_jobs, **reading
+    )
+    values = a.values if a.values.ndim == 3 else a.values[:, :, None]
+    base = a.base_values if a.base_values.ndim == 2 else a.base_values[:, None]
+    margin = base + values.sum(axis=1)
+    chosen = _outputs_shown(margin, code)
+    values = np.take_along_axis(values, chosen[:, None, :], axis=2)  # (rows, features, outputs shown)
+    order = np.argsort(-np.abs(values).max(axis=2), axis=1, kind="stable")[:, :parts]
+    largest = np.take_along_axis(values, order[:, :, None], axis=1)
+    return {
+        "margin": margin,
+        "outputs": chosen,
+        "base": np.take_along_axis(base, chosen, axis=1),
+        "feature": order,
+        "contribution": np.swapaxes(largest, 1, 2),  # (rows, outputs shown, parts)
+        "rest": values.sum(axis=1) - largest.sum(axis=1),
+        "value": _values(a.data, a.feature_names, order),
+    }
+
+
+def _outputs_shown(margin: FloatArray, code: NDArray[np.intp] | None) -> NDArray[np.intp]:
+    """All outputs if they are few; else those with the largest margins, and the row's own class: (rows, shown)."""
+    n = margin.shape[1]
+    if n <= MOST_OUTPUTS:
+        return np.broadcast_to(np.arange(n), margin.shape)
+    first = np.argsort(-margin, axis=1, kind="stable")[:, :MOST_OUTPUTS]
+    if code is not None:
+        absent = ~(first == code[:, None]).any(axis=1)
+        first[absent, -1] = code[absent]
+    return first
+
+
+def _class_codes(subject: Subject, actual: NDArray[Any]) -> NDArray[np.intp] | None:
+    if subject.loss.target != "class":
+        return None
+    return encode_target(subject.opened.ensemble, actual, objective=subject.loss).astype(np.intp)
+
+
+def _losses(subject: Subject, actual: NDArray[Any], margin: FloatArray) -> list[Any] | None:
+    """Loss of each row, so that the worst predicted can be found; None where a row has no loss of its own."""
+    if subject.loss.value is None or not subject.loss.per_row:
+        return None
+    y = encode_target(subject.opened.ensemble, actual, objective=subject.loss)
+    return shorts(subject.loss.loss(y, margin), 4)
+
+
+def _values(data: Any, names: tuple[str, ...], order: NDArray[np.intp]) -> list[list[Any]]:
+    """Values of the features shown, in their order; nothing where a feature is not a column of the data."""
+    if data is None or type(data).__name__ == "Pool":
+        return []
+    table = output.to_array(data, names)
+    if table.ndim != 2 or table.shape[1] != len(names):
+        return []
+    return [[value_text(table[i, k]) for k in picked] for i, picked in enumerate(order.tolist())]
+
+
+def _actual(y: Any) -> Any:
+    if isinstance(y, list | tuple):
+        return ", ".join(str(short(v, 6)) if isinstance(v, float) else str(v) for v in y)
+    return value_text(y)
+
+
+def _is_range(labels: Any) -> bool:
+    """Labels 0, 1, 2, ... say no more than the number of the row."""
+    return bool(getattr(labels, "start", None) == 0 and getattr(labels, "step", None) == 1)
+
+
+def take(X: Any, rows: NDArray[np.intp]) -> Any:
+    """Some rows of a table, in the container it came in."""
+    if hasattr(X, "tocsr"):
+        return X.tocsr()[rows]
+    if type(X).__name__ == "Pool":
+        return X.slice(rows.tolist())
+    if names_of(X) is None:
+        return np.asarray(X)[rows]
+    frame = nw.from_native(X)
+    whole = frame.collect() if isinstance(frame, nw.LazyFrame) else frame
+    return whole[rows.tolist()].to_native()

@@ -1,0 +1,121 @@
+"""What a plot takes out of an Attribution: one output, one feature, one column of the user's data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+from numpy.typing import NDArray
+
+from treeinner.attribution import Attribution
+
+__all__ = ["Column", "column", "one_output", "position_of", "spread_rows"]
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Column:
+    """Values of a feature: numbers, or positions in a list of categories; NaN where missing."""
+
+    numbers: FloatArray
+    categories: tuple[str, ...] | None = None
+
+    def text(self, row: int) -> str:
+        """One value as it is shown to people."""
+        number = self.numbers[row]
+        if np.isnan(number):
+            return "missing"
+        return f"{number:.4g}" if self.categories is None else self.categories[int(number)]
+
+
+def one_output(attribution: Attribution, output: int | str | None) -> tuple[FloatArray, FloatArray, str]:
+    """Values (rows, features) and base values (rows,) of one output, and its name ("" if there is one only)."""
+    if attribution.values.ndim == 2:
+        if output not in (None, 0):
+            raise ValueError(f"output={output!r}: the model has one output; leave it out.")
+        return attribution.values, attribution.base_values, ""
+    names = attribution.output_names or tuple(str(k) for k in range(attribution.values.shape[2]))
+    if output is None or (isinstance(output, str) and output not in names):
+        came = "The model has several outputs" if output is None else f"{output!r} is not an output"
+        raise ValueError(f"{came}; pass output= with one of {', '.join(map(repr, names))}, or its position.")
+    k = names.index(output) if isinstance(output, str) else _in_range(output, len(names), "output")
+    return attribution.values[:, :, k], attribution.base_values[:, k], names[k]
+
+
+def position_of(feature: str | int, names: Sequence[str]) -> int:
+    """Position of a feature given by name or position."""
+    if isinstance(feature, str):
+        if feature not in names:
+            raise ValueError(f"{feature!r} is not a feature; there are {', '.join(map(repr, names[:5]))}, ...")
+        return list(names).index(feature)
+    return _in_range(feature, len(names), "feature")
+
+
+def _in_range(position: int, n: int, what: str) -> int:
+    if not -n <= position < n:
+        raise ValueError(f"{what} {position} does not exist; there are {n}, counted from 0.")
+    return range(n)[position]
+
+
+def spread_rows(n_rows: int, max_rows: int) -> NDArray[np.intp]:
+    """At most `max_rows` rows, evenly spread over all, so that a plot is the same each time."""
+    if n_rows <= max_rows:
+        return np.arange(n_rows)
+    return np.linspace(0, n_rows - 1, max_rows).astype(np.intp)
+
+
+def column(attribution: Attribution, k: int, rows: NDArray[np.intp] | None = None) -> Column | None:
+    """Values of a feature in these rows (all); None if the attribution holds no data (grouped features)."""
+    data = attribution.data
+    if data is None:
+        return None
+    rows = np.arange(len(attribution)) if rows is None else rows
+    if hasattr(data, "tocsc"):  # scipy sparse
+        return Column(np.asarray(data.tocsc()[:, [k]].toarray(), np.float64).ravel()[rows])
+    frame = nw.from_native(data, eager_only=True, pass_through=True)
+    if not isinstance(frame, nw.DataFrame):
+        values = np.asarray(data)
+        return _from_values(values[:, k][rows]) if values.ndim == 2 else None
+    names = {str(name): name for name in frame.columns}
+    # As the table was read: by name if the names are there, else by position.
+    by_name = set(attribution.feature_names) <= names.keys()
+    series = frame[names[attribution.feature_names[k]] if by_name else frame.columns[k]]
+    values = np.asarray(series.to_numpy())[rows]
+    labelled = isinstance(series.dtype, (nw.Categorical, nw.Enum, nw.String))
+    return _from_labels(values) if labelled else _from_values(values)
+
+
+def _from_values(values: NDArray[Any]) -> Column:
+    if values.dtype.kind in "biuf":
+        return Column(values.astype(np.float64))
+    if values.dtype.kind == "U":  # a loaded Attribution holds mixed data as text
+        values = np.where(values == "None", "nan", values)
+    elif any(isinstance(v, str) for v in values):  # "1" in a column of labels is a label
+        return _from_labels(values)
+    try:
+        return Column(values.astype(np.float64))
+    except (TypeError, ValueError):
+        return _from_labels(values)
+
+
+def _from_labels(values: NDArray[Any]) -> Column:
+    labels = ["" if _is_missing(v) else str(v) for v in values]
+    categories = sorted({label for label, v in zip(labels, values, strict=True) if not _is_missing(v)}, key=_by_number)
+    position = {label: float(i) for i, label in enumerate(categories)}
+    numbers = [np.nan if _is_missing(v) else position[label] for label, v in zip(labels, values, strict=True)]
+    return Column(np.array(numbers, np.float64), tuple(categories))
+
+
+def _by_number(label: str) -> tuple[float, str]:
+    try:
+        return float(label), label
+    except ValueError:
+        return np.inf, label
+
+
+def _is_missing(value: Any) -> bool:
+    return value is None or value != value or str(value) in {"<NA>", "NaT", "nan"}  # noqa: PLR0124 - NaN differs from itself

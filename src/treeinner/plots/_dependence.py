@@ -1,0 +1,189 @@
+"""dependence(): attribution of a feature against its value."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treeinner.attribution import Attribution
+from treeinner.errors import DataError
+from treeinner.plots import _style as style
+from treeinner.plots._data import Column, column, one_output, position_of, spread_rows
+from treeinner.plots._units import attribution_label
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["dependence"]
+
+FloatArray = NDArray[np.float64]
+MOST_COLORS = len(style.OKABE_ITO)
+MOST_CATEGORIES = 30  # that get a name on the axis
+
+
+def dependence(
+    attribution: Attribution,
+    feature: str | int,
+    color: str | int | None = None,
+    *,
+    output: int | str | None = None,
+    max_rows: int = 5000,
+    unit: str | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Attribution of one feature against its value, a dot per row; rows where it is missing stand apart, in grey.
+
+    Parameters
+    ----------
+    attribution : Attribution
+        What `ti.attribute` returned.
+    feature : str or int
+        The feature, by name or position.
+    color : str or int, optional
+        Another feature whose value colours the dots.
+    output : int or str, optional
+        Class or target, if the model has several.
+    max_rows : int
+        Of more rows, this many are drawn, evenly spread.
+    unit : str, optional
+        Unit of the margin, as `margin_unit(model)` tells it.
+    ax : Axes, optional
+        Where to draw.
+    """
+    values, _, output_name = one_output(attribution, output)
+    names = attribution.feature_names
+    k = position_of(feature, names)
+    rows = spread_rows(len(values), max_rows)
+    x = column(attribution, k, rows)
+    if x is None:
+        raise DataError("This attribution holds no data (its features are grouped); attribute without groups=.")
+    made = ax is None
+    ax = style.axes_for(ax, height=3.8, width=5.6 + (0.9 if color is not None else 0.0))
+    places = _places(ax, x, made=made)
+    y = values[rows, k]
+    dots: dict[str, Any] = {
+        "s": 18.0 if len(rows) <= 1000 else 7.0,
+        "linewidths": 0,
+        "rasterized": len(rows) > 1000,
+        "alpha": 0.85,
+    }
+    missing = np.isnan(x.numbers)
+    if color is None:
+        ax.scatter(places, y, c=np.where(missing, style.GREY, style.BLUE), **dots)
+    else:
+        shades = column(attribution, c := position_of(color, names), rows)
+        assert shades is not None
+        _color_by(ax, places, y, shades, names[c], dots)
+    style.zero_line(ax, "y")
+    label = style.shorten([names[k]], style.axes_points(ax)[0], style.font_points("axes.labelsize"))[0]
+    style.plain(ax.set_xlabel(label))
+    style.plain(ax.set_ylabel(attribution_label(attribution, unit, output_name)))
+    ax.spines[["top", "right"]].set_visible(False)
+    return ax
+
+
+def _places(ax: Axes, x: Column, *, made: bool) -> FloatArray:
+    """Where the dots stand; missing values get a place of their own at the right."""
+    missing = np.isnan(x.numbers)
+    if x.categories is not None:
+        n = len(x.categories)
+        stands: FloatArray = np.where(missing, float(n), x.numbers) + _jitter(len(missing))
+        _name_categories(ax, [*x.categories, *["missing"] * bool(missing.any())], made=made)
+        return stands
+    if not missing.any():
+        return x.numbers
+    known = x.numbers[~missing]
+    low, high = (float(known.min()), float(known.max())) if len(known) else (0.0, 1.0)
+    span = (high - low) or 1.0
+    apart = high + 0.14 * span
+    ax.axvline(high + 0.07 * span, color=style.GREY, linewidth=0.8, linestyle=":")
+    locate = style.matplotlib().ticker.MaxNLocator(6, steps=[1, 2, 5, 10])
+    # No number where the word "missing" stands.
+    near = apart - 0.14 * span * max(1.0, 300 / style.axes_points(ax)[0])
+    ticks = [tick for tick in locate.tick_values(low, high) if low <= tick <= near]
+    ax.set_xticks([*ticks, apart], [*(style.typographic(f"{tick:g}") for tick in ticks), "missing"])
+    return np.where(missing, apart + 0.08 * span * _jitter(len(missing)), x.numbers)
+
+
+def _jitter(n: int) -> FloatArray:
+    """Within +-0.3, evenly spread and the same each time: multiples of the golden ratio."""
+    golden = np.arange(n, dtype=np.float64) * 0.6180339887498949
+    return 0.6 * (golden - np.floor(golden) - 0.5)
+
+
+def _name_categories(ax: Axes, names: list[str], *, made: bool) -> None:
+    n = len(names)
+    ax.set_xlim(-0.6, n - 0.4)
+    if n > MOST_CATEGORIES:
+        ax.set_xticks([])
+        ax.annotate(f"{n} categories", (0.99, 0.01), xycoords="axes fraction", ha="right", fontsize="small", alpha=0.75)
+        return
+    width, height = style.axes_points(ax)
+    size = style.font_points("xtick.labelsize")
+    upright = style.needed_points(names, size) * 1.15 > width / n
+    if upright:
+        size = max(style.SMALLEST_FONT, min(size, width / n / style.LINE))
+    labels = style.shorten(names, min(0.5 * height, 110.0) if upright else width / n, size)
+    if upright and made:
+        ax.figure.set_figheight(ax.figure.get_figheight() + style.needed_points(labels, size) / 72)  # type: ignore[union-attr]
+    ax.set_xticks(range(n), labels, rotation=90 if upright else 0, fontsize=size)
+    for label in ax.get_xticklabels():
+        style.plain(label)
+
+
+def _color_by(ax: Axes, x: FloatArray, y: FloatArray, shades: Column, name: str, dots: dict[str, Any]) -> None:
+    mpl = style.matplotlib()
+    known = np.isfinite(shades.numbers)
+    ax.scatter(x[~known], y[~known], color=style.GREY, **dots)
+    height = style.axes_points(ax)[1]
+    label = style.shorten([name], height, style.font_points("axes.labelsize"))[0]
+    line = mpl.lines.Line2D
+    grey = [
+        line(
+            [],
+            [],
+            marker="o",
+            linestyle="",
+            color=style.GREY,
+            label="colour: missing" if shades.categories is None else "missing",
+        )
+    ]
+    if shades.categories is None:
+        numbers = shades.numbers[known]
+        low, high = np.percentile(numbers, [5, 95]) if len(numbers) else (0.0, 1.0)
+        painted = ax.scatter(x[known], y[known], c=numbers, cmap=style.colormap(), vmin=low, vmax=high, **dots)
+        figure: Any = ax.get_figure()
+        bar = figure.colorbar(painted, ax=ax, aspect=30, pad=0.02, extend="both")
+        bar.outline.set_visible(False)
+        bar.solids.set_alpha(1)
+        style.plain(bar.ax.yaxis.label)
+        bar.set_label(label)
+        if not known.all():
+            # Below are the names of categories; above is room.
+            style.legend(ax, grey, loc="lower right", bbox_to_anchor=(1.0, 1.0), bbox_transform=ax.transAxes)
+        return
+    counts = np.bincount(shades.numbers[known].astype(np.intp), minlength=len(shades.categories))
+    many = len(counts) > MOST_COLORS
+    own = np.sort(np.argsort(-counts, kind="stable")[: MOST_COLORS - many])
+    handles = []
+    for i, category in enumerate(own):
+        here = shades.numbers == category
+        ax.scatter(x[here], y[here], color=style.OKABE_ITO[i], **dots)
+        text = style.shorten([shades.categories[category]], 140, style.font_points())[0]
+        handles.append(line([], [], marker="o", linestyle="", color=style.OKABE_ITO[i], label=text))
+    if many:
+        here = known & ~np.isin(shades.numbers, own)
+        ax.scatter(x[here], y[here], color=style.OKABE_ITO[-1], **dots)
+        handles.append(
+            line([], [], marker="o", linestyle="", color=style.OKABE_ITO[-1], label=f"{len(counts) - len(own)} others")
+        )
+    beside: dict[str, Any] = {
+        "title": label,
+        "loc": "upper left",
+        "bbox_to_anchor": (1.01, 1.0),
+        "bbox_transform": ax.transAxes,
+    }
+    beside |= {"frameon": False, "ncols": 1}
+    style.legend(ax, handles + ([] if known.all() else grey), **beside)

@@ -1,0 +1,72 @@
+"""gap(): training against held-out rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from treeinner.plots import _style as style
+from treeinner.plots._bar import better_than_noise
+from treeinner.plots._units import score_label
+from treeinner.scores import Comparison
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["gap"]
+
+
+def gap(comparison: Comparison, *, top: int = 20, fdr: float = 0.05, ax: Axes | None = None) -> Axes:
+    """Score per row on the training rows (ring) and on held-out rows (dot with its interval), best held-out on top.
+
+    What falls from its ring to zero was learnt by heart: on the training rows TreeInner is the total gain.
+
+    Parameters
+    ----------
+    comparison : Comparison
+        What `ti.compare` returned.
+    top : int
+        How many features to show: those with the largest score on either side.
+    fdr : float
+        Features with a q value above it on the held-out rows are grey.
+    ax : Axes, optional
+        Where to draw.
+    """
+    train, valid = comparison.train["tree_inner"], comparison.valid["tree_inner"]
+    a, b = train.per_row, valid.per_row
+    shown, rest = style.more(len(b), top)
+    largest = np.argsort(-np.maximum(np.abs(a), np.abs(b)), kind="stable")[:shown]
+    first = largest[np.argsort(-b[largest], kind="stable")]
+    names = [comparison.feature_names[k] for k in first]
+    made = ax is None
+    ax = style.axes_for(ax, names, height=style.rows_height(shown + bool(rest)))
+
+    y = np.arange(shown)
+    better = better_than_noise(valid, fdr)
+    colors = np.where(better, style.BLUE, style.GREY)[first]
+    ax.hlines(y, np.minimum(a, b)[first], np.maximum(a, b)[first], color=colors, linewidth=6, alpha=0.3, zorder=1)
+    low, high = valid.ci_low / valid.sum_of_weights, valid.ci_high / valid.sum_of_weights
+    known = np.isfinite(low[first]) & np.isfinite(high[first])
+    ax.hlines(y[known], low[first[known]], high[first[known]], color=style.text_color(), linewidth=1.2, zorder=2)
+    ax.scatter(a[first], y, s=42, facecolors=ax.get_facecolor(), edgecolors=style.VERMILLION, linewidths=1.6, zorder=3)
+    ax.scatter(b[first], y, s=42, color=colors, zorder=4)
+    style.zero_line(ax)
+    style.label_rows(ax, names, made=made, rest=rest)
+    ax.set_xlabel(score_label(valid, per_row=True))
+    _legend(ax, bool(better[first].any()), bool(better[first].all()), valid.statistics.level)
+    return ax
+
+
+def _legend(ax: Axes, some: bool, all_better: bool, level: float) -> None:
+    line = style.matplotlib().lines.Line2D
+    ring = {"marker": "o", "linestyle": "", "markerfacecolor": ax.get_facecolor(), "markeredgewidth": 1.6}
+    handles = [line([], [], label="training rows", markeredgecolor=style.VERMILLION, **ring)]
+    interval = f"held-out rows, {level:.0%} interval"
+    dot = {"marker": "o", "linestyle": "-", "linewidth": 1.2}
+    if some:
+        handles.append(line([], [], color=style.BLUE, label=interval, **dot))
+    if not all_better:
+        words = "the same, not better than noise" if some else f"{interval}; not better than noise"
+        handles.append(line([], [], color=style.GREY, label=words, **dot))
+    style.legend(ax, handles)

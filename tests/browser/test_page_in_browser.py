@@ -1,0 +1,278 @@
+"""The page in a real browser: it works by mouse and keyboard, the console is silent, and nobody is asked for anything.
+
+Needs Chromium (Debian: apt-get install chromium); without it these tests are skipped.
+"""
+
+import numpy as np
+import pandas as pd
+import pytest
+import xgboost as xgb
+
+from tests.browser.chromium import Browser, find
+from treeinner.page import report
+
+PROGRAM = find()
+pytestmark = pytest.mark.skipif(PROGRAM is None, reason="Chromium is not installed (Debian: apt-get install chromium)")
+
+NASTY = [
+    "</script><b>bold</b>",
+    "<img src=x onerror=alert(1)>",
+    "\"'&amp;",
+    "\u202ertl \u05e9\u05dc\u05d5\u05dd",
+    "emoji \U0001f9ea",
+]
+P = 40
+
+
+@pytest.fixture(scope="module")
+def browser():
+    b = Browser(PROGRAM)
+    yield b
+    b.close()
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """Page of a classifier of three classes with hostile names: (path, model, X, y)."""
+    rng = np.random.default_rng(0)
+    names = NASTY + [f"column {i}" for i in range(P - len(NASTY))]
+    X = pd.DataFrame(rng.normal(size=(600, P)), columns=names)
+    score = 2 * X["column 1"] + X[NASTY[0]] + 0.5 * rng.normal(size=600)
+    labels = np.digitize(score, [-1, 1])
+    model = xgb.XGBClassifier(n_estimators=30, max_depth=3, n_jobs=1).fit(X.to_numpy()[:300], labels[:300])
+    groups = {name: [k] for k, name in enumerate(names)}  # XGBoost itself refuses such names
+    path = tmp_path_factory.mktemp("page") / "page.html"
+    report(
+        model, X[300:].to_numpy(), labels[300:], X_train=X[:300].to_numpy(), y_train=labels[:300],
+        groups=groups, path=path, title="<b>Title</b>",
+    )  # fmt: skip
+    return path
+
+
+@pytest.fixture
+def page(browser, written):
+    p = browser.open(written.as_uri())
+    yield p
+    assert p.complaints() == []
+    assert p.requests() == [written.as_uri()]
+    p.close()
+
+
+def column(page, section, n):
+    """Text of a column of the rows that are shown."""
+    return page.evaluate(
+        f"[...document.querySelectorAll('#{section}-table tbody tr:not(.folded)')].map(r => r.children[{n}].innerText)"
+    )
+
+
+def sorts(page):
+    sorted_headers = "[...document.querySelectorAll('#ranking-table th[aria-sort]')]"
+    return page.evaluate(f"{sorted_headers}.map(h => [h.innerText, h.getAttribute('aria-sort')])")
+
+
+def numbers(texts):
+    return [float(t.replace("\u2212", "-").replace(",", "").replace("<", "")) for t in texts]
+
+
+def header_button(label):
+    return f"[...document.querySelectorAll('#ranking-table th button')].find(b => b.textContent === '{label}')"
+
+
+def test_sorting(page):
+    assert sorts(page)[0][1] == "descending"
+    scores = numbers(column(page, "ranking", 3))
+    assert len(scores) == 25
+    assert scores == sorted(scores, reverse=True)
+    page.evaluate(f"{header_button('q value')}.click()")
+    q = numbers(column(page, "ranking", 5))
+    assert q == sorted(q)
+    page.evaluate(f"{header_button('q value')}.click()")
+    q = numbers(column(page, "ranking", 5))
+    assert q == sorted(q, reverse=True)
+    assert sorts(page)[0][1] == "descending"
+    page.evaluate(f"{header_button('Feature')}.click()")
+    assert sorts(page)[0][1] == "ascending"
+
+
+def test_show_all(page):
+    page.evaluate("document.querySelector('#ranking-table .more').click()")
+    assert len(column(page, "ranking", 1)) == P
+
+
+def test_searching(page):
+    page.evaluate("document.getElementById('ranking-search').focus()")
+    page.type("COLUMN 3")
+    found = column(page, "ranking", 1)
+    assert len(found) == 6  # 3 and 30 to 34
+    assert all("column 3" in name for name in found)
+    assert page.evaluate("document.getElementById('ranking-count').textContent") == f"6 features of {P}"
+    assert page.evaluate("document.getElementById('ranking-count').getAttribute('aria-live')") == "polite"
+
+
+def test_one_class_of_the_ranking(page):
+    together = column(page, "ranking", 3)
+    page.choose("ranking-output", "2")
+    assert column(page, "ranking", 3) != together
+
+
+def test_picking_a_row(page):
+    title = "document.getElementById('row-title').textContent"
+    first = page.evaluate(title)
+    page.evaluate("document.getElementById('row-next').click()")
+    assert page.evaluate(title) != first
+    page.evaluate("document.getElementById('row-previous').click()")
+    assert page.evaluate(title) == first
+    page.choose("row-number", "123")
+    assert page.evaluate(title) == "Row 123"
+    assert page.evaluate("document.getElementById('row-list').selectedOptions[0].textContent").startswith("123 · ")
+    steps = page.evaluate("[...document.querySelectorAll('#row-waterfall tbody td.number')].map(c => c.textContent)")
+    values = numbers(t.replace("+", "") for t in steps)
+    assert len(values) == 15  # base value, twelve steps, the other features, margin
+    assert abs(sum(values[:-1]) - values[-1]) < 0.0005 * 15  # each is rounded to three decimals
+
+
+def test_other_class_of_a_row(page):
+    get = "document.querySelector('#row-waterfall tbody tr:last-child .number').textContent"
+    before = page.evaluate(get)
+    picked = page.evaluate("document.getElementById('row-output').selectedIndex")
+    page.choose("row-output", str((picked + 1) % 3))
+    assert page.evaluate(get) != before
+
+
+def test_row_search_and_order(page):
+    page.evaluate("document.getElementById('row-search').focus()")
+    page.type("29")
+    listed = page.evaluate("[...document.getElementById('row-list').options].map(o => o.textContent)")
+    assert listed
+    assert all("29" in text.split(" · ")[0] for text in listed)
+    assert page.evaluate("document.getElementById('row-title').textContent") == "Row 29"
+    page.evaluate("document.getElementById('row-search').value = ''")
+    page.choose("row-order", "loss")
+    loss = "Number([...document.querySelectorAll('#row-facts dd')].pop().textContent)"
+    worst = page.evaluate(loss)
+    page.evaluate("document.getElementById('row-next').click()")
+    assert worst >= page.evaluate(loss) > 0
+
+
+def test_curves(page):
+    shown = "document.querySelectorAll('#rounds-panels figure').length"
+    assert page.evaluate(shown) == 12
+    page.evaluate("document.getElementById('rounds-more').click()")
+    assert page.evaluate(shown) == 24
+    page.evaluate("document.getElementById('rounds-search').focus()")
+    page.type("emoji")
+    assert page.evaluate(shown) == 1
+    assert page.evaluate("document.querySelectorAll('#rounds-panels path').length") == 2  # training and held-out
+
+
+def test_keyboard(page):
+    page.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    page.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "main"
+    seen = []
+    for _ in range(20):
+        page.press("Tab")
+        seen.append(page.evaluate("document.activeElement.innerText || document.activeElement.id"))
+        if seen[-1] == "Std. error":
+            break
+    assert seen[0] == "ranking-search"
+    outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+    assert outline == "solid"
+    page.press("Enter")
+    assert sorts(page)[0][1] == "descending"
+    assert sorts(page)[0][0].startswith("Std. error")
+    assert page.evaluate("document.activeElement.innerText").startswith("Std. error")  # focus stays after sorting
+    page.press(" ")
+    assert sorts(page)[0][1] == "ascending"
+    page.evaluate("document.getElementById('row-list').focus()")
+    page.press("ArrowDown")
+    assert page.evaluate("document.getElementById('row-title').textContent") == "Row 1"
+
+
+def test_names_are_text(page):
+    shown = page.evaluate("[...document.querySelectorAll('#ranking-table tbody bdi')].map(b => b.textContent)")
+    assert set(NASTY) <= set(shown)
+    assert page.evaluate("document.title") == "<b>Title</b>"
+    assert page.evaluate("document.querySelectorAll('b, img').length") == 0
+
+
+def test_policy_stops_everything_else(browser, written):
+    p = browser.open(written.as_uri())
+    p.evaluate("s = document.createElement('script'); s.textContent = 'window.intruder = 1'; document.head.append(s)")
+    assert p.evaluate("window.intruder === undefined")
+    assert p.evaluate("fetch('http://127.0.0.1:9/').then(() => 'went out', () => 'stopped')") == "stopped"
+    assert any("Content Security Policy" in text for text in p.complaints())
+    p.close()
+
+
+def test_headings_and_drawings_speak(page):
+    assert page.evaluate("document.querySelectorAll('h1').length") == 1
+    assert page.evaluate("[...document.querySelectorAll('table')].every(t => t.caption && t.caption.textContent)")
+    drawn = "[...document.querySelectorAll('svg:not([aria-hidden])')]"
+    assert page.evaluate(
+        f"{drawn}.length > 0 && {drawn}.every(s => s.querySelector('title') && s.querySelector('desc'))"
+    )
+    unlabelled = "[...document.querySelectorAll('input, select')].filter(i => !i.labels.length).length"
+    assert page.evaluate(unlabelled) == 0
+    tree = page.call("Accessibility.getFullAXTree")["nodes"]
+    roles = {n["role"]["value"] for n in tree if not n["ignored"]}
+    assert {"table", "columnheader", "rowheader", "navigation", "main", "heading"} <= roles
+
+
+@pytest.mark.parametrize("width", [320, 390, 768, 1280])
+def test_no_sideways_scrolling(browser, written, width):
+    p = browser.open(written.as_uri(), width=width)
+    assert p.evaluate("document.documentElement.scrollWidth") <= width
+    if width < 600:  # tables stay tables for a screen reader when they are laid out as cards
+        roles = [n["role"]["value"] for n in p.call("Accessibility.getFullAXTree")["nodes"] if not n["ignored"]]
+        assert roles.count("row") > P
+    p.close()
+
+
+def test_dark_and_still(browser, written):
+    background = "getComputedStyle(document.body).backgroundColor"
+    light, dark = browser.open(written.as_uri()), browser.open(written.as_uri(), dark=True, reduced_motion=True)
+    assert light.evaluate(background) != dark.evaluate(background)
+    assert light.evaluate("getComputedStyle(document.documentElement).scrollBehavior") == "smooth"
+    assert dark.evaluate("getComputedStyle(document.documentElement).scrollBehavior") == "auto"
+    light.close()
+    dark.close()
+
+
+def test_print(page):
+    page.call("Emulation.setEmulatedMedia", media="print")
+    display = "(id) => getComputedStyle(document.getElementById(id)).display"
+    assert page.evaluate(f"({display})('rows')") == "none"
+    rows = "[...document.querySelectorAll('#ranking-table tbody tr')]"
+    assert page.evaluate(f"{rows}.every(r => getComputedStyle(r).display === 'table-row')")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.evaluate("[...document.querySelectorAll('details')].every(d => d.open)")
+
+
+def test_pages_without_some_parts(browser, tmp_path):
+    X = np.random.default_rng(0).normal(size=(200, 3))
+    y = X[:, 0]
+    model = xgb.XGBRegressor(n_estimators=1, max_depth=2, n_jobs=1).fit(X[:100], y[:100])
+    path = report(model, X[100:], y[100:], path=tmp_path / "bare.html", rows=0)
+    p = browser.open(path.as_uri())
+    for part in ("optimism", "rounds", "rows"):
+        assert p.evaluate(f"document.getElementById('{part}-body').hidden"), part
+        assert not p.evaluate(f"document.getElementById('{part}-none').hidden"), part
+    assert p.complaints() == []
+    p.close()
+
+
+def test_500_features_are_quick(browser, tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.random(size=(4000, 500), dtype=np.float32)
+    model = xgb.XGBRegressor(n_estimators=20, max_depth=3, max_bin=16, n_jobs=1).fit(X[:500], X[:500, 0])
+    path = report(model, X[500:], X[500:, 0], path=tmp_path / "wide.html")
+    p = browser.open(path.as_uri())
+    assert p.complaints() == []
+    p.evaluate("document.querySelector('#ranking-table .more').click()")
+    assert len(column(p, "ranking", 1)) == 500
+    sort = "document.querySelector('#ranking-table th button').click(); document.body.offsetHeight"
+    took = p.evaluate(f"(() => {{ const t = performance.now(); {sort}; return performance.now() - t; }})()")
+    assert took < 2000  # milliseconds; about 50 on an idle machine, the bound only catches a table that is built anew
+    p.close()

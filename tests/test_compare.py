@@ -1,0 +1,170 @@
+"""compare(): both sides as importance() gives them, the optimism gap, and the warning when nothing was held out."""
+
+import warnings
+
+import lightgbm as lgb
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import xgboost as xgb
+from scipy import stats
+from sklearn.ensemble import RandomForestRegressor
+
+import treeinner as ti
+from treeinner.errors import DataError
+
+N, K = 240, 8
+ASKED = {
+    "tree_inner": {},
+    "tree_inner_treeshap": {"method": "treeshap"},
+    "forest_inner": {"score": "forest_inner"},
+    "abs_treeshap": {"score": "abs", "method": "treeshap", "level": "forest"},
+    "permutation": {"score": "permutation", "n_repeats": 1, "random_state": 0},
+}
+
+
+def data(classes=0, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(2 * N, K)).astype(np.float32)
+    y = X[:, 0] + np.sin(X[:, 1]) + rng.normal(size=2 * N)
+    if classes:
+        y = np.digitize(y, np.quantile(y, np.arange(1, classes) / classes))
+    return X[:N], y[:N], X[N:], y[N:]
+
+
+def model_of(X, y, **params):
+    kind = xgb.XGBClassifier if np.issubdtype(y.dtype, np.integer) else xgb.XGBRegressor
+    return kind(n_estimators=20, max_depth=4, n_jobs=1, **params).fit(X, y)
+
+
+@pytest.mark.parametrize("classes", [0, 3])
+def test_both_sides_are_importances(classes):
+    X, y, X_valid, y_valid = data(classes)
+    model = model_of(X, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # held-out rows: no warning
+        c = ti.compare(model, X, y, X_valid, y_valid, n_jobs=1)
+    assert set(c.train) == set(c.valid) == set(ASKED)
+    assert c.left_out == {}
+    for name, options in ASKED.items():
+        for side, rows in ((c.train, (X, y)), (c.valid, (X_valid, y_valid))):
+            assert np.array_equal(side[name].scores, ti.importance(model, *rows, **options).scores)
+    assert np.array_equal(c.total_gain, ti.importance(model, score="total_gain").scores)
+    # Noise is useful in sample and not outside of it: the gap is the optimism of the gain.
+    assert np.all(c.gap.score[2:] > 0)
+    assert c.gap.z[2:].min() > 2
+
+
+def test_the_gap_is_welchs():
+    X, y, X_valid, y_valid = data()
+    X_valid, y_valid = X_valid[:50], y_valid[:50]
+    model = model_of(X, y)
+    c = ti.compare(model, X, y, X_valid, y_valid)
+    np.testing.assert_allclose(c.gap.score, c.train["tree_inner"].per_row - c.valid["tree_inner"].per_row, rtol=1e-13)
+    e = ti.read_model(model)  # row shares, one row at a time
+    shares = [
+        np.array([ti.importance(e, A[i : i + 1], b[i : i + 1], n_jobs=1).scores for i in range(len(A))])
+        for A, b in ((X[:N], y[:N]), (X_valid, y_valid))
+    ]
+    test = stats.ttest_ind(*shares, equal_var=False, alternative="greater")
+    # Sums of squares cancel a little.
+    np.testing.assert_allclose(c.gap.z, test.statistic, rtol=1e-9)
+    np.testing.assert_allclose(c.gap.p_value, test.pvalue, rtol=1e-7)
+    np.testing.assert_allclose(c.gap.std_error, np.sqrt(sum(s.var(axis=0, ddof=1) / len(s) for s in shares)), rtol=1e-9)
+
+
+def test_the_scale_of_the_weights_changes_no_gap():
+    X, y, X_valid, y_valid = data()
+    model = model_of(X, y)
+    rng = np.random.default_rng(0)
+    w, v = rng.gamma(2.0, size=N), rng.gamma(2.0, size=N)
+    a = ti.compare(model, X, y, X_valid, y_valid, sample_weight_train=w, sample_weight_valid=v)
+    b = ti.compare(model, X, y, X_valid, y_valid, sample_weight_train=w * 100, sample_weight_valid=v / 10)
+    np.testing.assert_allclose(a.gap.score, a.train["tree_inner"].per_row - a.valid["tree_inner"].per_row, rtol=1e-12)
+    np.testing.assert_allclose(b.gap.score, a.gap.score, rtol=1e-10)
+    np.testing.assert_allclose(b.gap.std_error, a.gap.std_error, rtol=1e-7)
+    assert np.array_equal(
+        a.valid["permutation"].scores,
+        ti.importance(model, X_valid, y_valid, sample_weight=v, **ASKED["permutation"]).scores,
+    )
+
+
+def test_clusters_of_each_side():
+    X, y, X_valid, y_valid = data()
+    model = model_of(X, y)
+    clusters = np.arange(N) % 30
+    c = ti.compare(model, X, y, X_valid, y_valid, clusters_valid=clusters)
+    assert c.valid["tree_inner"].statistics.n_units == 30
+    assert c.train["tree_inner"].statistics.n_units == N
+    np.testing.assert_allclose(c.gap.score, c.train["tree_inner"].per_row - c.valid["tree_inner"].per_row, rtol=1e-12)
+    a, b = c.train["tree_inner"], c.valid["tree_inner"]
+    np.testing.assert_allclose(c.gap.std_error, np.hypot(a.std_errors / N, b.std_errors / N), rtol=1e-12)
+
+
+@pytest.mark.parametrize("shuffled", [False, True])
+def test_training_rows_given_as_held_out_rows_are_noticed(shuffled):
+    X, y, *_ = data()
+    model = model_of(X, y)
+    rows = np.random.default_rng(0).permutation(N) if shuffled else np.arange(N)
+    with pytest.warns(UserWarning, match="held-out rows are the rows this model was trained on"):
+        ti.compare(model, X, y, X[rows], y[rows])
+
+
+def test_they_are_noticed_by_the_stored_gain_alone():
+    """The training side is something else; the held-out side has exactly the gain that the model stores."""
+    X, y, X_valid, y_valid = data()
+    params = {"num_leaves": 6, "num_threads": 1, "verbose": -1}
+    for model in (model_of(X, y), lgb.train(params, lgb.Dataset(X, y), 10)):
+        with pytest.warns(UserWarning, match="equals the total gain"):
+            ti.compare(model, X_valid, y_valid, X, y)
+
+
+def test_they_are_noticed_by_equal_bits_where_the_identity_does_not_hold():
+    X, y, X_valid, y_valid = data()
+    forest = RandomForestRegressor(5, max_depth=4, random_state=0).fit(X, y)
+    for model in (forest, model_of(X, y, subsample=0.5)):
+        with pytest.warns(UserWarning, match="same on both sides"):
+            ti.compare(model, X, y, X[::-1], y[::-1])
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            ti.compare(model, X, y, X_valid, y_valid)
+
+
+def test_what_a_model_cannot_have_is_left_out_by_name():
+    X, y, X_valid, y_valid = data()
+    booster = xgb.train({"nthread": 1, "eta": 0.3}, xgb.DMatrix(X, y), 5, obj=lambda p, d: (p - y, np.ones(N)))
+    c = ti.compare(booster, X, y, X_valid, y_valid, objective=lambda y, m: m - y)
+    assert set(c.left_out) == {"permutation"}
+    assert "gradient only" in c.left_out["permutation"]
+    assert "permutation" not in c.valid
+    assert not any("permutation" in column for column in c.to_frame().columns)
+    # What TreeInner itself lacks is an error, as in importance().
+    with pytest.raises(DataError, match="y has"):
+        ti.compare(booster, X, y, X_valid, y_valid[:-1], objective=lambda y, m: m - y)
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_frame(library):
+    X, y, X_valid, y_valid = data()
+    names = [f"x{k}" for k in range(K)]
+    model = model_of(pd.DataFrame(X, columns=names), y)
+    make = (
+        (lambda a: pd.DataFrame(a, columns=names)) if library == "pandas" else (lambda a: pl.DataFrame(a, schema=names))
+    )
+    c = ti.compare(model, make(X), y, make(X_valid), y_valid, groups={"noise": names[4:]})
+    frame = c.to_frame()
+    assert isinstance(frame, pd.DataFrame if library == "pandas" else pl.DataFrame)
+    assert sorted(frame["feature"]) == ["noise", *names[:4]]
+    valid = c.valid["tree_inner"]
+    assert list(frame["tree_inner_valid"]) == sorted(valid.per_row.tolist(), reverse=True)
+    assert list(frame["tree_inner_valid_rank"]) == [1, 2, 3, 4, 5]
+    for name in ASKED:
+        for side in ("train", "valid"):
+            scores = np.array(frame[f"{name}_{side}"])
+            ranks = np.array(frame[f"{name}_{side}_rank"])
+            assert ranks.tolist() == stats.rankdata(-scores, method="ordinal").tolist()
+    np.testing.assert_allclose(frame["gap"], np.array(frame["tree_inner_train"]) - np.array(frame["tree_inner_valid"]))
+    assert list(frame["valid_q_value"]) == valid.q_values[valid.order].tolist()
+    text = repr(c).splitlines()
+    assert [line.split()[0] for line in text[2:]] == list(frame["feature"])

@@ -1,0 +1,647 @@
+"""Global scores against their definitions on the trees x rows x features tensor, the libraries' gains, and shap."""
+
+from dataclasses import replace
+from itertools import pairwise
+
+import lightgbm as lgb
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import shap
+import xgboost as xgb
+from scipy import stats
+from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestClassifier, RandomForestRegressor
+from threadpoolctl import threadpool_limits
+
+import treeinner as ti
+from treeinner.errors import DataError, UnsupportedModelError
+
+from . import oracle
+from .forests import Recipe, make_ensemble, make_rows
+
+N = 37  # rows of the small cases: less than a block of 64, and odd
+METHODS = ("predecomp", "saabas", "treeshap")
+
+
+def squared(y):
+    return lambda margin: margin - y.reshape(len(y), -1)
+
+
+def softmax(y):
+    def gradient(margin):
+        e = np.exp(margin - margin.max(axis=1, keepdims=True))
+        return e / e.sum(axis=1, keepdims=True) - np.eye(margin.shape[1])[y]
+
+    return gradient
+
+
+def logistic(y):
+    return lambda margin: 1 / (1 + np.exp(-margin)) - y[:, None]
+
+
+class Case:
+    """A random ensemble with rows, targets, weights, and the tensor of its definition."""
+
+    def __init__(self, recipe, objective, seed, *, trees_per_round=1, weighted=True, rate=0.3, tree_weight=1.0):
+        rng = np.random.default_rng(seed)
+        e = make_ensemble(recipe, seed)
+        rounds = np.arange(e.n_trees) // (trees_per_round * (1 if recipe.vector else e.n_outputs))
+        self.e = e = replace(
+            e, tree_round=rounds, tree_rate=np.full(e.n_trees, rate), tree_weight=np.full(e.n_trees, tree_weight)
+        )
+        self.X = make_rows(e, N, seed + 1)
+        self.objective = objective
+        if objective == "softmax":
+            self.y = rng.integers(0, e.n_outputs, N)
+            self.gradient = softmax(self.y)
+        elif objective == "logistic":
+            self.y = rng.integers(0, 2, N).astype(float)
+            self.gradient = logistic(self.y)
+        else:
+            self.y = rng.normal(size=(N, e.n_outputs)) if e.n_outputs > 1 else rng.normal(size=N)
+            self.gradient = squared(self.y)
+        self.weight = rng.choice([0.0, 0.5, 1.0, 2.5], N) if weighted else None
+        self.push = oracle.residuals(e, self.X, self.gradient, self.weight)
+
+    def importance(self, **options):
+        defaults = {"objective": self.objective, "sample_weight": self.weight, "n_jobs": 1}
+        return ti.importance(self.e, self.X, self.y, **{**defaults, **options})
+
+    def leaf_bound(self, r):
+        """Leaf sums hold a gradient to 2^-32 of the largest leaf: what that may change in each feature's score."""
+        unit = oracle.own_units(self.e)
+        largest = np.abs(self.e.value * unit[self.e.tree_of_node][:, None]).max()
+        resolution = 2.0 ** (np.frexp(largest)[1] - 32) / 2
+        return resolution * np.einsum("t,tijk->j", unit, np.abs(r)) + 1e-12 * np.abs(r).sum()
+
+
+CASES = {
+    "one output": (Recipe(n_trees=4, depth=4, n_columns=4), "squared_error", {}),
+    "unweighted": (Recipe(n_trees=3, depth=3, n_columns=3), "squared_error", {"weighted": False}),
+    "logistic": (Recipe(n_trees=4, depth=3, n_columns=4), "logistic", {"tree_weight": 0.7}),
+    "three classes": (Recipe(n_trees=9, depth=3, n_columns=4, n_outputs=3), "softmax", {}),
+    "two trees a round": (Recipe(n_trees=12, depth=3, n_columns=4, n_outputs=3), "softmax", {"trees_per_round": 2}),
+    "vector leaves": (Recipe(n_trees=4, depth=4, n_columns=4, n_outputs=3, vector=True), "squared_error", {}),
+    "categories": (Recipe(n_trees=4, depth=4, n_columns=4, n_categorical=2), "squared_error", {}),
+    "forest in one round": (Recipe(n_trees=5, depth=3, n_columns=4), "squared_error", {"trees_per_round": 5}),
+    "a column never used": (Recipe(n_trees=1, depth=1, n_columns=5, grow=1.0), "squared_error", {}),
+}
+
+
+@pytest.fixture(scope="module", params=CASES)
+def case(request):
+    recipe, objective, options = CASES[request.param]
+    return Case(recipe, objective, seed=sorted(CASES).index(request.param), **options)
+
+
+def check(imp, shares, n_units, *, slack=1e-12):
+    """Scores and standard errors of an Importance against the share of every row: (rows, features, outputs)."""
+    total = shares.sum(axis=2)
+    size = np.abs(shares).sum() + 1e-300
+    # Both add the same few thousand terms, in another order.
+    np.testing.assert_allclose(imp.scores, total.sum(axis=0), rtol=0, atol=slack * size)
+    spread = (total**2).sum(axis=0) - total.sum(axis=0) ** 2 / n_units
+    error = np.sqrt(np.maximum(spread, 0) * n_units / (n_units - 1))
+    # Sums of squares cancel to 1e-16 of their size at worst, so their root to 1e-8; here they hardly cancel.
+    np.testing.assert_allclose(imp.std_errors, error, rtol=1e-9, atol=1e-7 * size)
+    if shares.shape[2] > 1:
+        np.testing.assert_allclose(imp.outputs.score, shares.sum(axis=0), rtol=0, atol=slack * size)
+        for k in range(shares.shape[2]):
+            np.testing.assert_allclose(imp.for_output(k).scores, shares[:, :, k].sum(axis=0), rtol=0, atol=slack * size)
+    else:
+        assert imp.outputs is None
+
+
+def units(case):
+    return N if case.weight is None else np.count_nonzero(case.weight)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_tree_inner_is_its_definition(case, method):
+    r = oracle.tensor(case.e, case.X, method)
+    shares = oracle.tree_inner(case.e, r, case.push)
+    imp = case.importance(method=method, by_round=True)
+    check(imp, shares.sum(axis=0), units(case))
+    assert imp.n_rows == N
+    assert imp.sum_of_weights == pytest.approx(N if case.weight is None else case.weight.sum(), rel=1e-15)
+    slack = case.leaf_bound(r)
+    by_round = shares.sum(axis=(1, 3))
+    assert imp.by_round().shape == by_round.shape
+    assert np.all(np.abs(imp.by_round() - by_round) <= slack)
+    assert np.all(np.abs(imp.by_round().sum(axis=0) - imp.scores) <= slack)
+
+
+def test_a_users_attribution_gets_one_tree_and_rows(case):
+    def own(tree, rows):
+        assert tree.n_trees == 1
+        values = oracle.path_attribution(tree, tree.node_value, np.asarray(rows))
+        # A scalar tree may be answered by (rows, features).
+        return values if tree.width > 1 else values[:, :, tree.tree_output[0]]
+
+    for score, level in (("tree_inner", "tree"), ("forest_inner", "tree"), ("abs", "tree"), ("abs", "forest")):
+        options = {"score": score, "level": level}
+        a, b = case.importance(method=own, **options), case.importance(method="predecomp", **options)
+        assert a.method == "callable"
+        size = np.abs(b.scores).sum() + 1.0
+        np.testing.assert_allclose(a.scores, b.scores, rtol=0, atol=1e-11 * size)
+        np.testing.assert_allclose(a.std_errors, b.std_errors, rtol=1e-7, atol=1e-9 * size)
+
+
+def test_a_users_attribution_of_another_shape_is_an_error():
+    case = Case(*CASES["one output"][:2], seed=0)
+    with pytest.raises(DataError, match=r"shape \(37, 3\)"):
+        case.importance(method=lambda tree, rows: np.zeros((len(rows), 3)))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_forest_inner_is_its_definition(case, method):
+    r = oracle.tensor(case.e, case.X, method)
+    check(
+        case.importance(score="forest_inner", method=method),
+        oracle.forest_inner(case.e, r, case.push.sum(axis=0)),
+        units(case),
+    )
+    label = np.eye(case.e.n_outputs)[case.y] if case.objective == "softmax" else case.y.reshape(N, -1)
+    weighted = label * (1.0 if case.weight is None else case.weight[:, None])
+    check(
+        case.importance(score="forest_inner", method=method, target="label"),
+        oracle.forest_inner(case.e, r, weighted),
+        units(case),
+    )
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("level", ["tree", "forest"])
+def test_abs_is_its_definition(case, method, level):
+    r = oracle.tensor(case.e, case.X, method)
+    shares = np.abs(r).sum(axis=0) if level == "tree" else np.abs(r.sum(axis=0))
+    weight = np.ones(N) if case.weight is None else case.weight
+    imp = ti.importance(case.e, case.X, score="abs", method=method, level=level, sample_weight=case.weight)
+    check(imp, shares * weight[:, None, None], units(case))
+    assert np.all(np.isnan(imp.p_values))  # a size is never below 0, so there is nothing to test
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_group_is_scored_as_one_feature(case, method):
+    """The members' signed attributions are added up in every row, whatever the score does with them afterwards."""
+    r = oracle.tensor(case.e, case.X, method)
+    last = case.e.n_features - 1
+    groups = {"ends": [0, last]}
+    together = np.concatenate([r[:, :, [0]] + r[:, :, [last]], r[:, :, 1:last]], axis=2)
+    weight = np.ones(N) if case.weight is None else case.weight
+    options = {"method": method, "groups": groups}
+    imp = case.importance(by_round=True, **options)
+    assert imp.feature_names == ("ends", *(f"f{i}" for i in range(1, last)))
+    shares = oracle.tree_inner(case.e, together, case.push)
+    check(imp, shares.sum(axis=0), units(case))
+    assert np.all(
+        np.abs(imp.by_round() - shares.sum(axis=(1, 3))) <= case.leaf_bound(together) + case.leaf_bound(r).max()
+    )
+    check(
+        case.importance(score="forest_inner", **options),
+        oracle.forest_inner(case.e, together, case.push.sum(axis=0)),
+        units(case),
+    )
+    for level, size in (("tree", np.abs(together).sum(axis=0)), ("forest", np.abs(together.sum(axis=0)))):
+        check(case.importance(score="abs", level=level, **options), size * weight[:, None, None], units(case))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_without_standard_errors_the_scores_are_the_same(case, method):
+    with_errors, without = case.importance(method=method), case.importance(method=method, std_errors=False)
+    slack = case.leaf_bound(oracle.tensor(case.e, case.X, method))
+    assert np.all(np.abs(with_errors.scores - without.scores) <= slack)
+    if case.e.n_outputs > 1:
+        assert np.all(np.abs(with_errors.outputs.score - without.outputs.score) <= slack[:, None])
+    for unknown in (without.std_errors, without.z, without.p_values, without.q_values, without.ci_low, without.ci_high):
+        assert np.all(np.isnan(unknown))
+    assert without.sum_of_weights == with_errors.sum_of_weights
+
+
+def test_a_base_margin_moves_the_gradients():
+    case = Case(*CASES["one output"][:2], seed=3)
+    margin = np.random.default_rng(4).normal(size=N)
+    push = oracle.residuals(case.e, case.X, case.gradient, case.weight, base=case.e.base_score + margin[:, None])
+    shares = oracle.tree_inner(case.e, oracle.tensor(case.e, case.X, "predecomp"), push)
+    check(case.importance(base_margin=margin), shares.sum(axis=0), units(case))
+
+
+def test_iteration_range_scores_these_rounds_at_the_margin_of_a_model_that_starts_with_them():
+    case = Case(*CASES["one output"][:2], seed=3)
+    part = case.e.slice_rounds(1, 3)
+    whole, alone = (
+        case.importance(iteration_range=(1, 3)),
+        ti.importance(part, case.X, case.y, objective="squared_error", sample_weight=case.weight),
+    )
+    assert np.array_equal(whole.scores, alone.scores)
+
+
+# -- statistics ------------------------------------------------------------------------------------------------------
+def shares_of(case):
+    shares = oracle.tree_inner(case.e, oracle.tensor(case.e, case.X, "predecomp"), case.push)
+    return shares.sum(axis=(0, 3))
+
+
+def test_statistics_are_a_one_sample_t_test_of_the_row_shares():
+    case = Case(*CASES["one output"][:2], seed=11, weighted=False)
+    imp = case.importance(confidence=0.8)
+    shares = shares_of(case)
+    test = stats.ttest_1samp(shares, 0, alternative="greater")
+    interval = stats.ttest_1samp(shares, 0).confidence_interval(0.8)
+    # Cancellation of the sums of squares costs a few digits of 16.
+    np.testing.assert_allclose(imp.z, test.statistic, rtol=1e-9)
+    np.testing.assert_allclose(imp.p_values, test.pvalue, rtol=1e-8)
+    np.testing.assert_allclose(imp.ci_low, interval.low * N, rtol=1e-8)
+    np.testing.assert_allclose(imp.ci_high, interval.high * N, rtol=1e-8)
+    np.testing.assert_allclose(imp.q_values, stats.false_discovery_control(imp.p_values), rtol=1e-14)
+    np.testing.assert_allclose(imp.per_row, shares.mean(axis=0), rtol=1e-11)
+    assert list(imp.order) == sorted(range(4), key=lambda k: -imp.scores[k])
+    assert [list(imp.order).index(k) + 1 for k in range(4)] == imp.ranks.tolist()
+
+
+def test_a_cluster_per_row_is_no_clusters():
+    case = Case(*CASES["three classes"][:2], seed=12)
+    plain, single = case.importance(), case.importance(clusters=np.arange(N))
+    np.testing.assert_allclose(single.scores, plain.scores, rtol=1e-13)
+    np.testing.assert_allclose(single.std_errors, plain.std_errors, rtol=1e-9)
+    np.testing.assert_allclose(single.outputs.std_error, plain.outputs.std_error, rtol=1e-9)
+    assert single.statistics.n_units == plain.statistics.n_units == np.count_nonzero(case.weight)
+
+
+def test_copies_of_rows_in_clusters_know_no_more_than_the_rows():
+    case = Case(*CASES["one output"][:2], seed=13, weighted=False)
+    plain = case.importance()
+    which = np.tile(np.arange(N), 3)
+    copies = ti.importance(
+        case.e, case.X[which], case.y[which], objective="squared_error", clusters=[f"patient {i}" for i in which]
+    )
+    np.testing.assert_allclose(copies.scores, 3 * plain.scores, rtol=1e-13)
+    np.testing.assert_allclose(copies.std_errors, 3 * plain.std_errors, rtol=1e-9)
+    np.testing.assert_allclose(copies.p_values, plain.p_values, rtol=1e-8)
+
+
+def test_clusters_equal_brute_force():
+    case = Case(*CASES["one output"][:2], seed=14)
+    clusters = np.random.default_rng(0).integers(0, 6, N)
+    shares, alive = shares_of(case), case.weight > 0
+    sums = np.array([shares[alive & (clusters == c)].sum(axis=0) for c in np.unique(clusters[alive])])
+    error = np.sqrt(len(sums)) * sums.std(axis=0, ddof=1)
+    imp = case.importance(clusters=clusters)
+    np.testing.assert_allclose(imp.std_errors, error, rtol=1e-11)
+    assert imp.statistics.n_units == len(sums)
+
+
+def test_a_row_of_weight_zero_is_a_row_that_is_not_there():
+    case = Case(*CASES["one output"][:2], seed=15)
+    alive = case.weight > 0
+    clusters = np.where(alive, np.arange(N) % 5, 99)  # a cluster of such rows only
+    for options in ({}, {"clusters": clusters}):
+        kept = {k: v[alive] for k, v in options.items()}
+        a = case.importance(**options)
+        b = ti.importance(
+            case.e, case.X[alive], case.y[alive], objective="squared_error", sample_weight=case.weight[alive], **kept
+        )
+        assert np.array_equal(a.scores, b.scores)
+        assert np.array_equal(a.std_errors, b.std_errors)
+        assert np.array_equal(a.p_values, b.p_values)
+
+
+def test_one_row_has_no_standard_error():
+    case = Case(*CASES["one output"][:2], seed=16, weighted=False)
+    imp = ti.importance(case.e, case.X[:1], case.y[:1], objective="squared_error")
+    assert np.all(np.isinf(imp.std_errors))
+    assert np.all(imp.p_values == 1)
+
+
+def test_the_scale_of_the_weights_changes_no_test():
+    case = Case(*CASES["one output"][:2], seed=17)
+    a, b = case.importance(), case.importance(sample_weight=case.weight * 8)
+    np.testing.assert_allclose(b.z, a.z, rtol=1e-10)
+    np.testing.assert_allclose(b.per_row, a.per_row, rtol=1e-13)
+
+
+# -- real models -----------------------------------------------------------------------------------------------------
+def data(n=400, n_columns=6, seed=0, classes=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, n_columns)).astype(np.float32)
+    signal = X[:, 0] + np.sin(2 * X[:, 1]) + 0.5 * X[:, 2] * X[:, 3]
+    noisy = signal + rng.normal(size=n)
+    if classes == 0:
+        return X, noisy.astype(np.float32)
+    return X, np.searchsorted(np.quantile(noisy, np.arange(1, classes) / classes), noisy).astype(int)
+
+
+def xgb_model(X, y, rounds=15, **params):
+    defaults = {"nthread": 1, "max_depth": 3, "eta": 0.3, "objective": "reg:squarederror", "base_score": 0.5}
+    return xgb.train({**defaults, **params}, xgb.DMatrix(X, y), rounds)
+
+
+def xgb_gain(booster, n_columns):
+    gains = booster.get_score(importance_type="total_gain")
+    return np.array([gains.get(f"f{k}", 0.0) for k in range(n_columns)])
+
+
+def same_gain(a, b):
+    """Largest difference of the normalised gains."""
+    return np.abs(a / a.sum() - b / b.sum()).max()
+
+
+LOSSES = {
+    "squared": (0, {}),
+    "logistic": (2, {"objective": "binary:logistic", "scale_pos_weight": 2.0}),
+    "softmax": (3, {"objective": "multi:softprob", "num_class": 3}),
+    "parallel trees": (0, {"num_parallel_tree": 3, "colsample_bynode": 0.6, "seed": 1}),
+}
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_total_gain_of_xgboost_stored_and_on_the_training_rows(loss):
+    classes, params = LOSSES[loss]
+    X, y = data(classes=classes)
+    model = xgb_model(X, y, **params)
+    own = xgb_gain(model, X.shape[1])
+    stored = ti.importance(model, score="total_gain")
+    # get_score adds float32 gains, printed with the digits of a float32.
+    np.testing.assert_allclose(stored.scores, own, rtol=2e-6)
+    assert np.all(np.isnan(stored.std_errors))
+    # Proposition 3. XGBoost keeps gains, leaves and margins in float32: the paper's 5e-7 of the normalised gain.
+    on_rows = ti.importance(model, X, y, score="total_gain")
+    assert same_gain(on_rows.scores, own) < 5e-7
+    assert on_rows.scores.sum() == pytest.approx(own.sum(), rel=2e-6)
+    tree_inner = ti.importance(model, X, y)
+    assert np.array_equal(on_rows.scores, tree_inner.scores)
+    assert np.array_equal(on_rows.std_errors, tree_inner.std_errors)
+    # Total gain is about node values; no other attribution gives it.
+    assert np.array_equal(ti.importance(model, X, y, score="total_gain", method="treeshap").scores, on_rows.scores)
+
+
+@pytest.mark.parametrize("reg_alpha", [5.0, 20.0])
+@pytest.mark.parametrize("loss", ["squared", "logistic", "softmax"])
+def test_total_gain_with_an_l1_penalty(reg_alpha, loss):
+    """Beyond the paper: the gain of a node is -(w G + reg_alpha |w|), so the penalty's share must be charged."""
+    classes, params = LOSSES[loss]
+    X, y = data(classes=classes)
+    model = xgb_model(X, y, reg_alpha=reg_alpha, **params)
+    if loss != "squared" and ti.read_model(model).cover_is != "hessian":
+        pytest.skip("the reader does not say yet that XGBoost's cover is the sum of hessians")
+    own = xgb_gain(model, X.shape[1])
+    imp = ti.importance(model, X, y, by_round=True)
+    assert same_gain(imp.scores, own) < 1e-6  # float32 margins, as above; l1 cancels part of the inner product
+    np.testing.assert_allclose(imp.by_round().sum(axis=0), imp.scores, rtol=0, atol=1e-12 * np.abs(imp.scores).sum())
+    plain = ti.importance(model, X, y, method="saabas")
+    assert same_gain(plain.scores, own) > 1e-3  # without it the inner product is something else
+
+
+def test_total_gain_of_lightgbm_stored_and_on_the_training_rows():
+    X, y = data()
+    params = {"num_leaves": 8, "num_threads": 1, "verbose": -1, "learning_rate": 0.2, "lambda_l2": 1.0}
+    model = lgb.train(params, lgb.Dataset(X, y), 15)
+    own = model.feature_importance("gain")
+    # feature_importance adds the float32 gains of the splits.
+    np.testing.assert_allclose(ti.importance(model, score="total_gain").scores, own, rtol=1e-6)
+    assert same_gain(ti.importance(model, X, y, score="total_gain").scores, own) < 5e-7
+
+
+def test_total_gain_of_hist_gradient_boosting_on_the_training_rows():
+    X, y = data()
+    with threadpool_limits(1):  # a thread per core would wait for the others
+        model = HistGradientBoostingRegressor(max_iter=10, max_leaf_nodes=7, early_stopping=False).fit(X, y)
+    stored = ti.importance(model, score="total_gain").scores
+    on_rows = ti.importance(model, X, y).scores
+    assert same_gain(on_rows, stored) < 5e-7
+    assert on_rows.sum() == pytest.approx(stored.sum(), rel=1e-5)
+
+
+def test_total_gain_of_groups_is_the_sum_of_their_members():
+    X, y = data()
+    model = xgb_model(X, y)
+    single, grouped = (
+        ti.importance(model, score="total_gain", groups=g).scores for g in (None, {"pair": ["f4", "f1"]})
+    )
+    np.testing.assert_allclose(grouped, [single[0], single[1] + single[4], *single[[2, 3, 5]]], rtol=1e-14)
+
+
+def test_noise_sinks_out_of_sample_and_shines_in_sample():
+    X, y = data(n=600, n_columns=20, seed=5)
+    model = xgb_model(X[:300], y[:300], rounds=60, max_depth=5)
+    gain = ti.importance(model, score="total_gain").scores
+    held_out = ti.importance(model, X[300:], y[300:])
+    noise = np.arange(20) > 3
+    assert np.all(gain[noise] > 0)
+    # Sixteen noise columns: a mean z of Monte Carlo error 1/4, never significantly useful together.
+    assert held_out.z[noise].mean() < 0.75
+    assert held_out.p_values[[0, 1]].max() < 1e-6
+    assert held_out.q_values[noise].min() > 0.05
+
+
+@pytest.mark.parametrize("loss", ["squared", "softmax"])
+def test_abs_of_the_forest_is_shaps_mean_absolute_value(loss):
+    classes, params = LOSSES[loss]
+    X, y = data(n=80, classes=classes)
+    model = xgb_model(X, y, rounds=5, **params)
+    values = np.asarray(shap.TreeExplainer(model).shap_values(X))
+    values = values.reshape(len(X), X.shape[1], -1)
+    imp = ti.importance(model, X, score="abs", method="treeshap", level="forest")
+    # shap adds float32 leaves in its own order and precision.
+    np.testing.assert_allclose(imp.per_row, np.abs(values).mean(axis=0).sum(axis=1), rtol=1e-4, atol=1e-6)
+
+
+def test_saabas_is_xgboosts_approximate_contributions():
+    X, y = data(n=60)
+    model = xgb_model(X, y, rounds=5)
+    contribs = model.predict(xgb.DMatrix(X), pred_contribs=True, approx_contribs=True)[:, :-1]
+    imp = ti.importance(model, X, score="abs", method="saabas", level="forest")
+    np.testing.assert_allclose(imp.scores, np.abs(contribs).sum(axis=0), rtol=1e-4, atol=1e-5)  # float32 contributions
+
+
+# -- Remark 1 --------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+def test_without_l2_the_attributions_of_a_tree_sum_to_zero_over_the_training_rows(loss):
+    """Remark 1, for every feature k on its own: sum_i H_i f_mk(x_i) = 0 in sample; H is 1 for squared error."""
+    classes = 2 if loss == "logistic" else 0
+    params = {"objective": "binary:logistic"} if classes else {}
+    X, y = data(classes=classes)
+    for reg_lambda, holds in ((0.0, True), (10.0, False)):
+        model = xgb_model(X, y, rounds=4, reg_lambda=reg_lambda, **params)
+        e = ti.read_model(model)
+        worst = 0.0
+        for m in range(e.n_trees):
+            before = ti.read_model(model).slice_rounds(0, m).predict(X) if m else np.full(len(X), e.base_score[0])
+            p = 1 / (1 + np.exp(-before))
+            hessian = p * (1 - p) if classes else np.ones(len(X))
+            f = ti.attribute(e.slice_rounds(m, m + 1), X).values
+            worst = max(worst, np.abs((hessian[:, None] * f).sum(axis=0)).max() / np.abs(hessian[:, None] * f).sum())
+        # float32 leaves and hessians of 400 rows; with l2 the sums are a sizeable part of the whole.
+        assert (worst < 2e-6) if holds else (worst > 1e-3)
+
+
+def test_without_l2_the_score_is_a_covariance():
+    """So a constant added to every gradient's opponent changes nothing: TreeInner = N cov(f_mk, -G) in sample."""
+    X, y = data()
+    model = xgb_model(X, y, rounds=1, reg_lambda=0.0)
+    f = ti.attribute(model, X).values
+    push = y - 0.5
+    covariance = ((f - f.mean(axis=0)) * (push - push.mean())[:, None]).sum(axis=0) / 0.3
+    imp = ti.importance(model, X, y)
+    np.testing.assert_allclose(imp.scores, covariance, rtol=0, atol=1e-5 * imp.scores.max())  # float32 leaves
+
+
+# -- forests ---------------------------------------------------------------------------------------------------------
+def mdi_oob(forest, X, target):
+    """Li et al. (2019): mean over trees of (1 / |oob_m|) sum over its out-of-bag rows of f_mk(x_i) y_i."""
+    total = np.zeros(X.shape[1])
+    for tree, seen in zip(forest.estimators_, forest.estimators_samples_, strict=True):
+        t = tree.tree_
+        value = (
+            t.value[:, 0, :] if target.shape[1] == 1 else t.value[:, 0, :] / t.value[:, 0, :].sum(axis=1, keepdims=True)
+        )
+        out = np.setdiff1d(np.arange(len(X)), seen)
+        paths = tree.decision_path(X[out])
+        for row, i in enumerate(out):
+            nodes = paths.indices[paths.indptr[row] : paths.indptr[row + 1]]
+            for parent, child in pairwise(nodes):
+                total[t.feature[parent]] += (value[child] - value[parent]) @ target[i] / len(out)
+    return total / len(forest.estimators_)
+
+
+@pytest.mark.parametrize("classes", [0, 2, 3])
+@pytest.mark.parametrize("share", [None, 0.4])
+def test_out_of_bag_scores_are_mdi_oob(classes, share):
+    X, y = data(n=120, classes=classes)
+    kind = RandomForestClassifier if classes else RandomForestRegressor
+    forest = kind(8, max_depth=4, random_state=0, max_samples=share).fit(X, y)
+    expected = mdi_oob(forest, X, np.eye(classes)[y] if classes else y[:, None].astype(float))
+    imp = ti.importance(forest, X, y, oob=True)
+    size = np.abs(expected).sum()
+    np.testing.assert_allclose(imp.per_row, expected, rtol=0, atol=1e-12 * size)  # the same terms in another order
+    # From the leaves: gradients to 2^-32 of the largest value, times rows / out-of-bag rows.
+    fast = ti.importance(forest, X, y, oob=True, std_errors=False)
+    np.testing.assert_allclose(fast.per_row, expected, rtol=0, atol=1e-8 * size)
+    np.testing.assert_allclose(imp.by_round().sum(axis=0), imp.scores, rtol=0, atol=1e-8 * size * len(X))
+    own = ti.importance(
+        forest,
+        X,
+        y,
+        oob=True,
+        method=lambda tree, rows: oracle.path_attribution(tree, tree.node_value, np.asarray(rows)),
+    )
+    np.testing.assert_allclose(own.per_row, expected, rtol=0, atol=1e-12 * size)
+
+
+def test_in_sample_a_forest_without_bootstrap_gives_mdi():
+    for kind, classes in ((RandomForestRegressor, 0), (RandomForestClassifier, 3)):
+        X, y = data(n=150, classes=classes)
+        forest = kind(6, max_depth=4, bootstrap=False, max_features=2, random_state=0).fit(X, y)
+        mdi = np.mean([t.tree_.compute_feature_importances(normalize=False) for t in forest.estimators_], axis=0)
+        # The gain of squared error and Gini is the inner product exactly; scikit-learn keeps both in float64.
+        np.testing.assert_allclose(ti.importance(forest, X, y).per_row, mdi, rtol=0, atol=1e-10 * mdi.sum())
+
+
+def test_out_of_bag_scores_with_weights_are_weighted_means():
+    X, y = data(n=90)
+    forest = RandomForestRegressor(5, max_depth=3, random_state=0).fit(X, y)
+    # Rows of weight 0 and 1 are rows left out and rows.
+    weight = (np.arange(90) % 3 > 0).astype(float)
+    imp = ti.importance(forest, X, y, oob=True, sample_weight=weight)
+    e, total = ti.read_model(forest), np.zeros(X.shape[1])
+    r = oracle.tensor(e, X.astype(float), "predecomp")[:, :, :, 0] * e.n_trees
+    for m, seen in enumerate(forest.estimators_samples_):
+        w = weight.copy()
+        w[seen] = 0
+        total += (w[:, None] * r[m] * y[:, None]).sum(axis=0) / w.sum() / e.n_trees
+    np.testing.assert_allclose(imp.per_row, total, rtol=0, atol=1e-12 * np.abs(total).sum())
+
+
+def test_out_of_bag_is_refused_where_it_has_no_meaning():
+    X, y = data(n=60)
+    forest = RandomForestRegressor(3, max_depth=2, random_state=0).fit(X, y)
+    for score in ("forest_inner", "abs", "permutation"):
+        with pytest.raises(ValueError, match="oob=True"):
+            ti.importance(forest, X, y, score=score, oob=True)
+    with pytest.raises(UnsupportedModelError, match="bootstrap=False"):
+        ti.importance(RandomForestRegressor(3, bootstrap=False).fit(X, y), X, y, oob=True)
+    with pytest.raises(UnsupportedModelError, match="oob=True"):
+        ti.importance(xgb_model(X, y, rounds=2), X, y, oob=True)
+
+
+# -- what comes back -------------------------------------------------------------------------------------------------
+NAMES = ["age", "income", "height", "weight", "noise 1", "noise 2"]
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_frames_in_give_frames_out(library):
+    X, y = data(n=100)
+    frame = pd.DataFrame(X, columns=NAMES) if library == "pandas" else pl.DataFrame(X, schema=NAMES)
+    target = pd.Series(y) if library == "pandas" else pl.Series(y)
+    model = xgb.XGBRegressor(n_estimators=5, n_jobs=1).fit(pd.DataFrame(X, columns=NAMES), y)
+    for options in ({}, {"score": "permutation", "random_state": 0}, {"score": "abs"}):
+        imp = ti.importance(model, frame, target, **options)
+        assert imp.feature_names == tuple(NAMES)
+        out = imp.to_frame()
+        assert isinstance(out, pd.DataFrame if library == "pandas" else pl.DataFrame)
+        assert list(out.columns) == ["feature", "score", "std_error", "ci_low", "ci_high", "z", "p_value", "q_value"]
+        assert list(out["feature"]) == [NAMES[k] for k in imp.order]
+        assert list(out["score"]) == sorted(imp.scores.tolist(), reverse=True)
+    bare = ti.importance(model, X, y)  # an array of the model's columns
+    assert np.array_equal(bare.scores, ti.importance(model, frame, target).scores)
+
+
+def test_names_of_the_frame_serve_a_model_without_names():
+    X, y = data(n=60)
+    model = xgb_model(X, y, rounds=3)
+    assert ti.importance(model, X, y).feature_names == tuple(f"f{i}" for i in range(6))
+    imp = ti.importance(ti.read_model(model), pd.DataFrame(X, columns=NAMES), y, groups={"noise": NAMES[4:]})
+    assert imp.feature_names == (*NAMES[:4], "noise")
+
+
+def test_repr_names_the_best_features():
+    X, y = data(n=100)
+    imp = ti.importance(xgb_model(X, y), X, y)
+    lines = repr(imp).splitlines()
+    assert lines[0] == "tree_inner(predecomp) on 100 rows"
+    assert [line.split()[0] for line in lines[2:]] == [imp.feature_names[k] for k in imp.order]
+    wide = ti.importance(
+        make_ensemble(Recipe(n_columns=30), 0), np.zeros((2, 30)), [0.0, 1.0], objective="squared_error"
+    )
+    assert repr(wide).endswith("... and 10 more")
+
+
+def test_outputs_by_name_and_number():
+    X, y = data(n=150, classes=3)
+    model = xgb.XGBClassifier(n_estimators=4, n_jobs=1).fit(X, y)
+    imp = ti.importance(model, X, y)
+    assert imp.output_names == ("0", "1", "2")
+    assert np.array_equal(imp.for_output("2").scores, imp.for_output(2).scores)
+    assert np.array_equal(imp.for_output(-1).scores, imp.for_output(2).scores)
+    total = sum(imp.for_output(k).scores for k in range(3))
+    np.testing.assert_allclose(imp.scores, total, rtol=1e-13)
+    with pytest.raises(ValueError, match="'3' is not an output"):
+        imp.for_output("3")
+    with pytest.raises(ValueError, match="one output"):
+        imp.for_output(0).for_output(0)
+
+
+def test_by_round_must_be_asked_for_where_it_costs():
+    case = Case(*CASES["one output"][:2], seed=0)
+    for options in ({"method": "treeshap"}, {"score": "abs"}, {"score": "forest_inner"}):
+        with pytest.raises(ValueError, match="by round were not kept"):
+            case.importance(**options).by_round()
+
+
+def test_threads_change_no_bit_and_progress_is_told():
+    e = make_ensemble(Recipe(n_trees=6, n_outputs=2), 1)
+    e.forest.task_rows = 64  # many tasks, so that threads have something to mix up
+    X = make_rows(e, 500, 2)
+    y = np.random.default_rng(0).integers(0, 2, 500)
+    for options in ({}, {"method": "treeshap"}, {"score": "abs"}, {"score": "permutation", "random_state": 1}):
+        done = []  # (rows done, rows) of all runs
+        runs = [
+            ti.importance(e, X, y, objective="softmax", n_jobs=n, progress=lambda *a, d=done: d.append(a), **options)
+            for n in (1, 2, 7, None, -1)
+        ]
+        for run in runs[1:]:
+            assert np.array_equal(run.scores, runs[0].scores)
+            assert np.array_equal(run.std_errors, runs[0].std_errors)
+        assert done[-1] == (500, 500)
+        assert len(done) == 5 * 8
