@@ -5,9 +5,10 @@ NEW_PYTHON ?= $(firstword $(wildcard $(HOME)/.pyenv/versions/3.13*/bin/python) $
 VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := $(shell find src/core -type f) CMakeLists.txt
+CXX_FILES := $(wildcard src/core/*.h src/core/*.cpp tests/core/*.h tests/core/*.cpp)
 PYTEST_FLAGS ?= -n 2 --dist worksteal -q
 
-.PHONY: demo test test-new check format clean
+.PHONY: demo test test-new test-browser check format clean bench bench-old instructions
 
 $(VENV)/.made:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "treeinner needs Python >= 3.11; say PYTHON=/path/to/python3.11")'
@@ -36,16 +37,87 @@ test-new:
 	@test -n "$(NEW_PYTHON)" || { echo "make test-new needs Python 3.12 or 3.13; say NEW_PYTHON=/path/to/python3.13"; exit 1; }
 	$(MAKE) test VENV=.venv-new PYTHON=$(NEW_PYTHON)
 
+# The page in a real browser. Needs Chromium (Debian: apt-get install chromium); skipped without it.
+test-browser: $(VENV)/.test
+	$(BIN)/python -m pytest tests/browser -q
+
 check: $(VENV)/.check
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/clang-format --dry-run --Werror src/core/*.h src/core/*.cpp
+	$(BIN)/clang-format --dry-run --Werror $(CXX_FILES)
 	$(BIN)/mypy
 
 format: $(VENV)/.check
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
-	$(BIN)/clang-format -i src/core/*.h src/core/*.cpp
+	$(BIN)/clang-format -i $(CXX_FILES)
 
 clean:
-	rm -rf $(VENV) .venv-new build dist demo
+	rm -rf $(VENV) .venv-new .venv-bench .venv-bench-old build dist demo
+
+# The C++ core without Python: every instruction set against the baseline, bit for bit (tests/core/neon_check.cpp).
+CORE_FLAGS := -std=c++17 -ffp-contract=off -Wall -Wextra -Isrc/core -Itests/core
+CORE_SOURCES := $(wildcard src/core/*) $(wildcard tests/core/*)
+LEVEL_baseline := -DTREEINNER_LEVEL_BASELINE
+LEVEL_neon := -DTREEINNER_LEVEL_NEON
+LEVEL_avx2 := -DTREEINNER_LEVEL_AVX2 -mavx2 -mbmi -mbmi2
+LEVEL_avx512 := -DTREEINNER_LEVEL_AVX512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mbmi -mbmi2 -mprefer-vector-width=512
+NATIVE_LEVELS := baseline $(if $(filter x86_64 amd64,$(shell uname -m)),avx2 avx512)$(if $(filter aarch64 arm64,$(shell uname -m)),neon)
+SANITIZE := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all
+NEON_CXX ?= aarch64-linux-gnu-g++
+QEMU ?= qemu-aarch64
+NEON_ROOT ?= /usr/aarch64-linux-gnu
+
+# $(call core_check,compiler and flags,levels): kernels and primitives once per level, linked with the program.
+define core_check
+mkdir -p $(@D)
+set -e; $(foreach level,$(2),$(foreach part,src/core/kernels tests/core/primitives,$(1) $(CORE_FLAGS) $(LEVEL_$(level)) -c $(part).cpp -o $(@D)/$(notdir $(part))_$(level).o;))
+$(1) $(CORE_FLAGS) tests/core/neon_check.cpp $(foreach level,$(2),$(@D)/kernels_$(level).o $(@D)/primitives_$(level).o) -o $@
+endef
+
+.PHONY: test-neon test-core-sanitized need-neon
+
+# The NEON level on any Linux machine: cross-compiled, run in an emulator.
+test-neon: need-neon build/neon/check
+	$(QEMU) -L $(NEON_ROOT) build/neon/check
+
+need-neon:
+	@for tool in $(NEON_CXX) $(QEMU); do command -v $$tool >/dev/null || { echo "make test-neon needs $$tool, which is not here. On Debian or Ubuntu: apt-get install g++-aarch64-linux-gnu qemu-user"; exit 1; }; done
+
+build/neon/check: $(CORE_SOURCES) | need-neon
+	$(call core_check,$(NEON_CXX) -O3,baseline neon)
+
+# This machine's levels under the address and undefined-behaviour sanitizers.
+test-core-sanitized: build/sanitized/check
+	build/sanitized/check
+
+build/sanitized/check: $(CORE_SOURCES)
+	$(call core_check,$(CXX) $(SANITIZE),$(NATIVE_LEVELS))
+
+# Times us against the other libraries (about an hour; the machine should do nothing else) and writes docs/benchmark.md.
+# BENCH_FLAGS="--scale 0.01 --passes 1" tries the harness in a few minutes and leaves docs alone.
+BENCH_VENV ?= .venv-bench
+BENCH_FLAGS ?=
+
+# Not editable: what is timed is what a user installs.
+$(BENCH_VENV)/.bench: pyproject.toml $(SOURCES) $(shell find src/treeinner -name '*.py')
+	@test -n "$(NEW_PYTHON)" || { echo "make bench needs Python 3.12 or 3.13 for XGBoost 3.4; say NEW_PYTHON=/path/to/python3.13"; exit 1; }
+	test -x $(BENCH_VENV)/bin/python || $(NEW_PYTHON) -m venv $(BENCH_VENV)
+	$(BENCH_VENV)/bin/python -m pip install -q --upgrade "pip>=25.1"
+	$(BENCH_VENV)/bin/python -m pip install -q --group bench
+	# A peer that may not build, and that wants an old version of what shap wants a new one of.
+	-$(BENCH_VENV)/bin/python -m pip install -q --no-deps fasttreeshap llvmlite numba psutil
+	$(BENCH_VENV)/bin/python -m pip install -q --no-deps --force-reinstall .
+	touch $@
+
+bench: $(BENCH_VENV)/.bench
+	$(BENCH_VENV)/bin/python benchmarks/run.py $(BENCH_FLAGS)
+	test ! -d docs/benchmark || $(BENCH_VENV)/bin/python benchmarks/tables.py
+
+# The same with XGBoost 3.2, the newest for Python 3.11; its part goes below the other one on the page.
+bench-old:
+	$(MAKE) bench BENCH_VENV=.venv-bench-old NEW_PYTHON=$(PYTHON)
+
+# Instructions that the core executes (needs valgrind); tests/test_instructions.py holds it to them.
+instructions: $(VENV)/.test
+	$(BIN)/python benchmarks/callgrind.py --update

@@ -27,9 +27,9 @@ def _status(field):
 
 def measure(case, threads, scale):
     import numpy as np
-    from workloads import Model, rows_of, workload
 
     import treeinner
+    from workloads import Model, rows_of, workload
 
     w = workload("W6", scale)
     X, y = rows_of(w)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+
 from workloads import LEARNING_RATE, Model, Workload, rows_of
 
 SHOWN_ROWS = 256  # of a result by rows that are kept for comparison

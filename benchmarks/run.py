@@ -41,6 +41,7 @@ THREAD_VARIABLES = (
 def measure(task):
     """Prepare a job, warm it up, time it; write what it returned."""
     import numpy as np
+
     from peers import JOBS, Case, quiet
     from workloads import workload
 
@@ -223,10 +224,9 @@ def main():
         worker(json.loads(arguments.worker))
         return
     import machine
+    import treeinner
     from claims import CLAIMS
     from peers import JOBS
-
-    import treeinner
 
     best = treeinner.instruction_set()
     arguments.with_avx2 = arguments.isa == "best" and best == "avx512" and "avx2" not in arguments.skip

@@ -121,6 +121,28 @@ def tensor(e, X, method):
     return np.array(parts)
 
 
+def centred_values(e, X, node_value, weight=None):
+    """Node values with each inner node at the mean of its leaves over the rows; `node_value` where no row comes by."""
+    total, leaves = np.zeros((e.n_nodes, 1)), np.zeros((e.n_nodes, e.width))
+    for i, row in enumerate(X):
+        for tree in range(e.n_trees):
+            nodes = path(e, tree, row)
+            total[nodes] += 1.0 if weight is None else weight[i]
+            leaves[nodes] += e.value[nodes[-1]] * (1.0 if weight is None else weight[i])
+    return np.where(total > 0, leaves / np.where(total > 0, total, 1.0), node_value)
+
+
+def centred_tensor(e, X, method, weight=None):
+    """`tensor` of the centred path attribution."""
+    parts = []
+    for tree in range(e.n_trees):
+        one = e.slice_trees(tree, tree + 1)
+        means = np.array([mean_value(one, node) for node in range(one.n_nodes)])
+        values = centred_values(one, X, one.node_value if method == "predecomp" else means, weight)
+        parts.append(path_attribution(one, values, X))
+    return np.array(parts)
+
+
 def tree_values(e, X):
     """What every tree adds to the margin: (trees, rows, outputs)."""
     out = np.zeros((e.n_trees, len(X), e.n_outputs))

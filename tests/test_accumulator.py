@@ -3,6 +3,7 @@
 import functools
 import math
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pandas as pd
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 import treeinner as ti
 from treeinner.errors import DataError, ModelError, UnsupportedModelError
-from treeinner.scores.exact import ExactSums
+from treeinner.scores.exact import ExactSums, FourthPowers
 
 from .forests import Recipe, make_ensemble, make_rows
 
@@ -84,6 +85,7 @@ def same_bits(a, b):
     if a.outputs is not None:
         assert np.array_equal(a.outputs.score, b.outputs.score)
         assert np.array_equal(a.outputs.std_error, b.outputs.std_error)
+        assert np.array_equal(a.outputs.p_value, b.outputs.p_value)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -131,7 +133,7 @@ def test_importance_gives_the_accumulators_bits(kind):
 
 # Every bit of these is above the lowest unit of the sums, 2^-88.
 NUMBERS = st.builds(
-    lambda x, k: float(np.ldexp(x, k)), st.floats(-1, 1).filter(lambda x: abs(x) > 0.1), st.integers(-30, 70)
+    lambda x, k: float(np.ldexp(x, k)), st.floats(-1, 1).filter(lambda x: abs(x) > 0.1), st.integers(-30, 69)
 )
 
 
@@ -147,6 +149,28 @@ def test_exact_sums_are_correctly_rounded(numbers, exponent):
     squares.add(small, square=True)
     unit = 2.0 ** (-88 - 2 * exponent)
     assert squares.totals()[0] == pytest.approx(math.fsum(small[:, 0] ** 2), rel=1e-15, abs=len(numbers) * unit)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(NUMBERS, min_size=1, max_size=40), st.integers(-400, 400), st.permutations(range(40)))
+def test_effective_rows_of_every_number_whose_square_fits(numbers, exponent, order):
+    """Against whole numbers of any length; the parts may come in any order."""
+    scaled = np.ldexp(np.array(numbers), -30)  # 2^-60 to 2^39
+    order = [i for i in order if i < len(scaled)]
+    values = np.ldexp(scaled, -exponent)[:, None]
+    whole, parts, squares = FourthPowers.zeros(1, exponent), FourthPowers.zeros(1, exponent), ExactSums.zeros(1, 0)
+    whole.add(values)
+    for i in order:
+        part = FourthPowers.zeros(1, exponent)
+        part.add(values[i : i + 1])
+        parts += FourthPowers.from_limbs(part.limbs(), exponent)
+    assert np.array_equal(whole.limbs(), parts.limbs())
+    squares.add(scaled[:, None], square=True)
+    second, fourth = (sum(Fraction(x) ** power for x in scaled) for power in (2, 4))
+    if np.abs(scaled).max() > 2.0**-30:  # smaller numbers are near the lowest units, 2^-88 of squares
+        # A number just above 2^5 is in the coarse part, whose fourth powers are held to 2^-8.
+        expected = float(second**2 / fourth)
+        assert whole.effective_rows(squares)[0] == pytest.approx(expected, rel=len(numbers) * 2.0**-27)
 
 
 def test_numbers_out_of_all_proportion_are_refused():

@@ -11,6 +11,7 @@ from treeinner.errors import DataError
 from treeinner.inference import (
     benjamini_hochberg,
     difference,
+    effective_units,
     from_clusters,
     from_sums,
     t_quantile,
@@ -50,6 +51,51 @@ def test_one_sample_t_test():
     np.testing.assert_allclose(result.p_value, test.pvalue, rtol=1e-10)
     np.testing.assert_allclose(result.ci_low / 25, interval.low, rtol=1e-10)
     np.testing.assert_allclose(result.ci_high / 25, interval.high, rtol=1e-10)
+
+
+@settings(max_examples=100, deadline=None)
+@given(SHARES)
+def test_degrees_of_freedom_are_those_of_the_effective_units(s):
+    squares = (s / np.maximum(np.abs(s).max(axis=0), 1e-300)) ** 2
+    rows = from_sums(*sums(s), effective=effective_units(squares))
+    clusters = from_clusters(s)
+    plain = from_sums(*sums(s))
+    for column, share in enumerate(s.T):
+        unit = np.abs(share).max()
+        kish = np.sum((share / unit) ** 2) ** 2 / np.sum((share / unit) ** 4) if unit > 0 else len(s)
+        expected = min(max(kish - 1, 1), len(s) - 1)
+        assert rows.df[column] == pytest.approx(expected, rel=1e-12)
+        assert clusters.df[column] == pytest.approx(expected, rel=1e-12)
+    used = rows.std_error > 0
+    np.testing.assert_allclose(rows.p_value[used], stats.t.sf(rows.z[used], rows.df[used]), rtol=1e-10)
+    half = stats.t.ppf(0.975, rows.df) * rows.std_error
+    np.testing.assert_allclose(rows.ci_high - rows.ci_low, 2 * half, rtol=1e-6, atol=1e-10)  # a difference cancels
+    # Fewer degrees of freedom, heavier tails.
+    assert np.all(np.abs(rows.p_value - 0.5) <= np.abs(plain.p_value - 0.5) + 1e-12)
+
+
+def test_few_rows_that_carry_a_score_are_few_rows():
+    """Three rows of equal score in a thousand, all positive: that comes up with chance 1/8."""
+    s = np.zeros((1000, 1))
+    s[:3] = 1.0
+    assert effective_units(s * s)[0] == pytest.approx(3)
+    assert from_sums(*sums(s)).p_value[0] < 0.05
+    assert from_sums(*sums(s), effective=effective_units(s * s)).p_value[0] > 0.1
+    unknown = from_sums(*sums(s), effective=[np.nan])
+    assert unknown.df[0] == 999
+
+
+def test_a_centred_score_is_tested_with_the_standard_error_of_the_score():
+    s = np.random.default_rng(6).normal(0.3, 1.0, (50, 4))
+    shift = np.array([0.0, -5.0, 20.0, -40.0])
+    for make in (lambda **how: from_sums(*sums(s), **how), lambda **how: from_clusters(s, **how)):
+        plain, centred = make(), make(centring=shift)
+        for same in ("score", "std_error", "ci_low", "ci_high", "df"):
+            assert np.array_equal(getattr(plain, same), getattr(centred, same))
+        np.testing.assert_allclose(centred.test_score, plain.score + shift, rtol=1e-15)
+        np.testing.assert_allclose(centred.z, centred.test_score / centred.std_error, rtol=1e-15)
+        np.testing.assert_allclose(centred.p_value, stats.t.sf(centred.z, centred.df), rtol=1e-10)
+        np.testing.assert_allclose(centred.q_value, stats.false_discovery_control(centred.p_value), rtol=1e-14)
 
 
 @pytest.mark.parametrize("df", [1, 2, 3.5, 10, 150, 1999, 2000, 1e4, 1e6])

@@ -272,6 +272,21 @@ def test_p_values_of_noise_are_on_the_safe_side(calibration):
     assert tally.share(tally.below_05)[0] > 0.02  # and not so safe as to be useless
 
 
+@pytest.mark.parametrize("library", ["XGBoost", "LightGBM"])
+def test_p_values_of_noise_are_on_the_safe_side_where_the_signal_is_strong(calibration, library):
+    tally = calibration.Tally()
+    for seed in calibration.seeds("strong", 40):
+        data, noise = calibration.friedman(np.random.default_rng(seed), 2000)
+        model = calibration.TRAINERS[library](data.rows(0, 1000), sampled=False)
+        calibration.ask(tally, model, data.rows(1000, 2000), noise)
+    for counts, level in ((tally.below_05, 0.05), (tally.below_01, 0.01)):
+        share, error = tally.share(counts)
+        assert share <= level + 3 * error
+    share, error = tally.fdr()
+    assert share <= 0.1 + 3 * error
+    assert tally.share(tally.below_05)[0] > 0.005  # and not so safe as to be useless
+
+
 def test_repeated_rows_need_clusters(calibration):
     right, wrong = calibration.Tally(), calibration.Tally()
     for seed in calibration.seeds("test", 10):

@@ -1,8 +1,8 @@
 // Values -> codes. Every library's comparison rule is settled here; behind it there are only small integers.
 //
 // A value's rank is how many thresholds of its column send it right. A plane holds rank + 1 for a run of at most
-// (largest code - 2) thresholds; a missing value gets the plane's missing code: 0 goes left at every split of the plane,
-// the largest code goes right. A column whose splits send missing values both ways has two planes, so the
+// (largest code - 2) thresholds; a missing value gets the plane's missing code: 0 goes left at every split of the
+// plane, the largest code goes right. A column whose splits send missing values both ways has two planes, so the
 // kernels never ask whether a value is missing. In a categorical plane every category has a code and the split's bit
 // set decides, for the missing code too.
 #pragma once

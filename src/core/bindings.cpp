@@ -5,8 +5,8 @@
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
-#include <cstring>
 #include <algorithm>
+#include <cstring>
 #include <memory>
 #include <new>
 #include <stdexcept>
@@ -61,7 +61,8 @@ class Buffer {
   std::unique_ptr<void, Free> data_;
 };
 
-// -- which level runs --------------------------------------------------------------------------------------------------
+// -- which level runs
+// --------------------------------------------------------------------------------------------------
 
 std::vector<const Kernels*> supported() {
   std::vector<const Kernels*> levels{&kBaseline};
@@ -69,8 +70,8 @@ std::vector<const Kernels*> supported() {
   __builtin_cpu_init();
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2"))
     levels.push_back(&kAvx2);
-  if (levels.size() == 2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-      __builtin_cpu_supports("avx512vl"))
+  if (levels.size() == 2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
     levels.push_back(&kAvx512);
 #elif defined(TREEINNER_ARM)
   levels.push_back(&kNeon);
@@ -93,29 +94,33 @@ std::string use_level(const std::string& name) {
   return active->name;
 }
 
-// -- a block of rows, binned -------------------------------------------------------------------------------------------
+// -- a block of rows, binned
+// -------------------------------------------------------------------------------------------
 
 struct Codes {
   int64_t n_rows;
   Buffer data;
 };
 
-// -- a path attribution ------------------------------------------------------------------------------------------------
+// -- a path attribution
+// ------------------------------------------------------------------------------------------------
 
 constexpr int64_t kSmallTree = 256;  // route.h: kSmall
+constexpr size_t kRunBlocks = 4;     // path.h: kPathBlocks
 
 struct CorePath {
   std::vector<double> node_value;
   PathEntries entries;
 };
 
-// -- the compiled ensemble ---------------------------------------------------------------------------------------------
+// -- the compiled ensemble
+// ---------------------------------------------------------------------------------------------
 
 class CoreForest {
  public:
   CoreForest(In<int32_t, 2> splits, In<int64_t> first_split, In<int64_t> first_leaf, In<int32_t> tree_output,
-             In<double, 2> leaf_value, In<int32_t> leaf_id, In<uint64_t> sets, int n_outputs, int n_planes, int n_players,
-             int code_bytes, int max_depth)
+             In<double, 2> leaf_value, In<int32_t> leaf_id, In<uint64_t> sets, int n_outputs, int n_planes,
+             int n_players, int code_bytes, int max_depth)
       : splits_(copied<Split>(splits)),
         first_split_(copied<int64_t>(first_split)),
         first_leaf_(copied<int64_t>(first_leaf)),
@@ -130,11 +135,24 @@ class CoreForest {
     require(first_leaf_.back() == static_cast<int64_t>(leaf_id_.size()), "first_leaf does not end at the last leaf");
     require(leaf_value.shape(0) == leaf_id_.size(), "leaf_value has one row per leaf");
     require(code_bytes == 1 || code_bytes == 2, "codes have 1 or 2 bytes");
-    forest_ = {static_cast<int32_t>(tree_output_.size()), n_outputs, static_cast<int32_t>(leaf_value.shape(1)), n_planes,
-               n_players, code_bytes, 0, max_depth, splits_.data(), first_split_.data(), first_leaf_.data(),
-               tree_output_.data(), leaf_value_.data(), leaf_id_.data(), sets_.data()};
+    forest_ = {static_cast<int32_t>(tree_output_.size()),
+               n_outputs,
+               static_cast<int32_t>(leaf_value.shape(1)),
+               n_planes,
+               n_players,
+               code_bytes,
+               0,
+               max_depth,
+               splits_.data(),
+               first_split_.data(),
+               first_leaf_.data(),
+               tree_output_.data(),
+               leaf_value_.data(),
+               leaf_id_.data(),
+               sets_.data()};
     for (size_t tree = 0; tree < tree_output_.size(); ++tree)
-      forest_.max_splits = std::max(forest_.max_splits, static_cast<int32_t>(first_split_[tree + 1] - first_split_[tree]));
+      forest_.max_splits =
+          std::max(forest_.max_splits, static_cast<int32_t>(first_split_[tree + 1] - first_split_[tree]));
   }
 
   void set_binning(In<int64_t, 2> columns, In<int32_t, 2> planes, In<double> thresholds, In<float> thresholds32,
@@ -153,8 +171,16 @@ class CoreForest {
     thresholds32_ = copied<float>(thresholds32);
     codes_of_category_ = copied<uint16_t>(codes_of_category);
     other_code_ = copied<int32_t>(other_code);
-    binning_ = {static_cast<int32_t>(columns_.size()), greater_equal, float32_input, truncate, columns_.data(),
-                planes_.data(), thresholds_.data(), thresholds32_.data(), codes_of_category_.data(), other_code_.data()};
+    binning_ = {static_cast<int32_t>(columns_.size()),
+                greater_equal,
+                float32_input,
+                truncate,
+                columns_.data(),
+                planes_.data(),
+                thresholds_.data(),
+                thresholds32_.data(),
+                codes_of_category_.data(),
+                other_code_.data()};
   }
 
   void set_shap(In<uint8_t> edges, In<int64_t> first_edge, In<int32_t> n_points, In<int64_t> first_point, In<double> u,
@@ -165,7 +191,8 @@ class CoreForest {
     first_point_ = copied<int64_t>(first_point);
     u_ = copied<double>(u);
     w_ = copied<double>(w);
-    require(n_points_.size() == tree_output_.size() && first_edge_.size() == tree_output_.size() + 1, "one rule per tree");
+    require(n_points_.size() == tree_output_.size() && first_edge_.size() == tree_output_.size() + 1,
+            "one rule per tree");
     shap_ = {edges_.data(), first_edge_.data(), n_points_.data(), first_point_.data(), u_.data(), w_.data()};
     max_edges_ = 0;
     for (size_t tree = 0; tree < tree_output_.size(); ++tree)
@@ -182,7 +209,8 @@ class CoreForest {
     const size_t bytes = static_cast<size_t>(blocks_of(n_rows) * forest_.n_planes * kBlock * forest_.code_bytes);
     auto codes = std::unique_ptr<Codes>(new Codes{n_rows, Buffer(bytes)});
     nb::gil_scoped_release release;
-    active->bin(binning_, 0, static_cast<int32_t>(n), values.data(), forest_.code_bytes, forest_.n_planes, n_rows, codes->data.get());
+    active->bin(binning_, 0, static_cast<int32_t>(n), values.data(), forest_.code_bytes, forest_.n_planes, n_rows,
+                codes->data.get());
     return codes;
   }
 
@@ -252,9 +280,9 @@ class CoreForest {
   }
 
   // margin: (outputs, padded rows), moved on; y: (1 or outputs, rows).
-  void boost(const Codes& codes, int loss, double loss_scale, In<int32_t> first_tree, In<double, 2> y, nb::object weight,
-               Out<double, 2> margin, double whole_scale, Out<int64_t, 2> leaf_sums, Out<double> largest,
-             const CorePath* paths, Out<double, 3> sums) const {
+  void boost(const Codes& codes, int loss, double loss_scale, In<int32_t> first_tree, In<double, 2> y,
+             nb::object weight, Out<double, 2> margin, double whole_scale, Out<int64_t, 2> leaf_sums,
+             Out<double> largest, const CorePath* paths, Out<double, 3> sums) const {
     check(codes);
     const int64_t n_rows = codes.n_rows;
     require(is_row_array(margin, codes), "margins are (outputs, padded rows)");
@@ -279,16 +307,25 @@ class CoreForest {
       require(static_cast<int64_t>(array.size()) == n_rows, "weights are (rows,)");
       w = array.data();
     }
-    const BoostInput in{{loss, loss_scale}, static_cast<int32_t>(first_tree.size()) - 1, first_tree.data(), y.data(),
-                        y.shape(0) == 1 ? 0 : n_rows, w, margin.data(), static_cast<int64_t>(margin.shape(1)), whole_scale,
-                        leaf_sums.data(), largest.data(), paths ? sums.data() : nullptr};
+    const BoostInput in{{loss, loss_scale},
+                        static_cast<int32_t>(first_tree.size()) - 1,
+                        first_tree.data(),
+                        y.data(),
+                        y.shape(0) == 1 ? 0 : n_rows,
+                        w,
+                        margin.data(),
+                        static_cast<int64_t>(margin.shape(1)),
+                        whole_scale,
+                        leaf_sums.data(),
+                        largest.data(),
+                        paths ? sums.data() : nullptr};
     PathTable view{};
     if (paths) view = view_of(*paths);
     nb::gil_scoped_release release;
-    const size_t run = 2 * static_cast<size_t>(kBlock) * (static_cast<size_t>(forest_.n_outputs) + 2);
+    const size_t run = kRunBlocks * static_cast<size_t>(kBlock) * (static_cast<size_t>(forest_.n_outputs) + 2);
     Buffer words(words_bytes()), push(run * sizeof(double)), whole(run * sizeof(int64_t));
     active->boost(forest_, in, paths ? &view : nullptr, codes.data.get(), n_rows, word(words),
-                         static_cast<double*>(push.get()), static_cast<int64_t*>(whole.get()));
+                  static_cast<double*>(push.get()), static_cast<int64_t*>(whole.get()));
   }
 
   void shap(const Codes& codes, int tree, int n, nb::object tree_scale, nb::object weight, Out<double, 4> sums) const {
@@ -386,7 +423,8 @@ void shap_edges_of(In<int64_t> tree_start, In<int32_t> left, In<int32_t> right, 
                    In<int32_t> depth, In<int32_t> number, In<int32_t> player, int n_players, Out<uint8_t> edges,
                    Out<int32_t> distinct) {
   const size_t n = left.size(), n_trees = tree_start.size() - 1;
-  require(edges.size() == (n - n_trees) * sizeof(ShapEdge) && distinct.size() == n_trees, "one edge per node but the roots");
+  require(edges.size() == (n - n_trees) * sizeof(ShapEdge) && distinct.size() == n_trees,
+          "one edge per node but the roots");
   require(right.size() == n && cover.size() == n && order.size() == n && depth.size() == n && number.size() == n &&
               player.size() == n,
           "one entry per node");
@@ -418,8 +456,8 @@ NB_MODULE(_core, m) {
   nb::class_<CorePath>(m, "PathTable");
   nb::class_<Codes>(m, "Codes").def_ro("n_rows", &Codes::n_rows);
   nb::class_<CoreForest>(m, "CoreForest")
-      .def(nb::init<In<int32_t, 2>, In<int64_t>, In<int64_t>, In<int32_t>, In<double, 2>, In<int32_t>, In<uint64_t>, int,
-                    int, int, int, int>())
+      .def(nb::init<In<int32_t, 2>, In<int64_t>, In<int64_t>, In<int32_t>, In<double, 2>, In<int32_t>, In<uint64_t>,
+                    int, int, int, int, int>())
       .def("set_binning", &CoreForest::set_binning)
       .def("set_shap", &CoreForest::set_shap)
       .def("bin", &CoreForest::bin)

@@ -1,7 +1,8 @@
-// Rows through all boosting rounds in one go: gradients at the margin before a round, what the round's trees make of them,
-// leaf values added, and on.
+// Rows through all boosting rounds in one go: gradients at the margin before a round, what the round's trees make of
+// them, leaf values added, and on.
 //
-// One visit of a tree gives a row everything: its leaf value, its gradient's place in the leaf's sum, and its row scores.
+// One visit of a tree gives a row everything: its leaf value, its gradient's place in the leaf's sum, and its row
+// scores.
 #pragma once
 
 #include "loss.h"
@@ -20,7 +21,8 @@ struct Run {
 
 // Minus the gradients of a run, weighted; and as whole numbers, which add exactly.
 inline void take_gradients(const Forest& f, const BoostInput& in, const Run& run) {
-  add_gradient(in.loss, f.n_outputs, run.n, in.y + run.row, in.y_stride, in.margin + run.row, in.stride, run.push, kRun);
+  add_gradient(in.loss, f.n_outputs, run.n, in.y + run.row, in.y_stride, in.margin + run.row, in.stride, run.push,
+               kRun);
   double* largest = in.largest + run.row;
   for (int k = 0; k < f.n_outputs; ++k) {
     double* push = run.push + k * kRun;
@@ -41,16 +43,19 @@ inline void take_leaves(const Forest& f, const BoostInput& in, const Tree& t, in
   for (int k = 0; k < f.width; ++k) {
     double* margin = in.margin + (output + k) * in.stride + run.row + at;
     const double* value = f.leaf_value + t.first_leaf * f.width + k;
-    for (int r = 0; r < n; ++r) margin[r] += value[static_cast<int64_t>(landing.leaf[landing.slot[r]]) * f.width];
     int64_t* sums = in.leaf_sums + t.first_leaf * f.width + k;
     const int64_t* whole = run.whole + (output + k) * kRun + at;
-    for (int r = 0; r < n; ++r) sums[static_cast<int64_t>(landing.leaf[landing.slot[r]]) * f.width] += whole[r];
+    for (int r = 0; r < n; ++r) {
+      const int64_t leaf = static_cast<int64_t>(landing.leaf[landing.slot[r]]) * f.width;
+      margin[r] += value[leaf];
+      sums[leaf] += whole[r];
+    }
   }
 }
 
 template <class Code>
 inline void boost(const Forest& f, const BoostInput& in, const PathTable* paths, const Code* codes, int64_t n_rows,
-                    Word* words, double* push, int64_t* whole) {
+                  Word* words, double* push, int64_t* whole) {
   const int64_t block_codes = static_cast<int64_t>(f.n_planes) * kRows;
   const int64_t row_stride = static_cast<int64_t>(f.n_outputs) * f.n_players;
   Landing small, large;

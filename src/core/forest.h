@@ -5,8 +5,8 @@
 
 namespace treeinner {
 
-// One inner node. Nodes are numbered within their tree: its n splits in pre-order, so that a subtree is a contiguous run
-// [i, skip), then its leaves in pre-order from n on.
+// One inner node. Nodes are numbered within their tree: its n splits in pre-order, so that a subtree is a contiguous
+// run [i, skip), then its leaves in pre-order from n on.
 struct Split {
   uint32_t plane;  // column of codes it tests
   int32_t cut;     // numeric: right if code >= cut
@@ -18,19 +18,20 @@ struct Split {
   int32_t pad;
 };
 
-// A path attribution: what the nodes are worth, and for the leaves of small trees what the path to them gives each player.
+// A path attribution: what the nodes are worth, and for the leaves of small trees what the path to them gives each
+// player.
 struct PathTable {
-  const double* node_value;     // (nodes, width), each tree's in the order of their numbers
-  const int64_t* first_entry;   // (leaves + 1,)  none for the leaves of large trees
-  const int32_t* entries;       // (trees,)  entries of every leaf, where all leaves of the tree have as many; else 0
-  const int32_t* player;        // (entries,)
-  const double* step;           // (entries, width)
+  const double* node_value;    // (nodes, width), each tree's in the order of their numbers
+  const int64_t* first_entry;  // (leaves + 1,)  none for the leaves of large trees
+  const int32_t* entries;      // (trees,)  entries of every leaf, where all leaves of the tree have as many; else 0
+  const int32_t* player;       // (entries,)
+  const double* step;          // (entries, width)
 };
 
 struct Forest {
   int32_t n_trees, n_outputs, width, n_planes, n_players;
-  int32_t code_bytes;          // 1 or 2
-  int32_t max_splits;          // of one tree
+  int32_t code_bytes;  // 1 or 2
+  int32_t max_splits;  // of one tree
   int32_t max_depth;
   const Split* splits;
   const int64_t* first_split;  // (n_trees + 1,)
@@ -54,21 +55,21 @@ struct Column {
   int32_t first_plane, n_planes;  // n_planes 0: the model does not use it
   int32_t categorical;
   int32_t zero_is_missing;
-  int64_t first;                  // in thresholds (numeric), in codes_of_category (categorical)
-  int64_t n;                      // thresholds padded to 2^k - 1, or number of categories
+  int64_t first;  // in thresholds (numeric), in codes_of_category (categorical)
+  int64_t n;      // thresholds padded to 2^k - 1, or number of categories
 };
 
 struct Binning {
   int32_t n_columns;
-  int32_t greater_equal;          // right if x >= threshold, else right if x > threshold
+  int32_t greater_equal;  // right if x >= threshold, else right if x > threshold
   int32_t float32_input;
-  int32_t truncate;               // category = trunc(x), else floor(x)
+  int32_t truncate;  // category = trunc(x), else floor(x)
   const Column* columns;
   const Plane* planes;
-  const double* thresholds;       // padded with NaN, which nothing exceeds
-  const float* thresholds32;      // the same, rounded so that every float32 compares the same
+  const double* thresholds;   // padded with NaN, which nothing exceeds
+  const float* thresholds32;  // the same, rounded so that every float32 compares the same
   const uint16_t* codes_of_category;
-  const int32_t* other_code;      // (n_columns,) code of a category outside the table
+  const int32_t* other_code;  // (n_columns,) code of a category outside the table
 };
 
 // The values of one column of a table, anywhere in memory.
@@ -120,14 +121,14 @@ struct BoostInput {
   int32_t n_rounds;
   const int32_t* first_tree;  // (rounds + 1,)
   const double* y;
-  int64_t y_stride;           // 0: every output has the same target
-  const double* weight;       // (rows,) or null
-  double* margin;             // before the first round; after the last one on return
-  int64_t stride;             // of the margin
-  double whole_scale;         // gradients are summed in the leaves as whole numbers of 1 / whole_scale
-  int64_t* leaf_sums;         // (leaves, width), added to
-  double* largest;            // (rows,) size of each row's largest gradient as a whole number, so far
-  double* sums;               // (rows, outputs, players) row scores, added to; or null
+  int64_t y_stride;      // 0: every output has the same target
+  const double* weight;  // (rows,) or null
+  double* margin;        // before the first round; after the last one on return
+  int64_t stride;        // of the margin
+  double whole_scale;    // gradients are summed in the leaves as whole numbers of 1 / whole_scale
+  int64_t* leaf_sums;    // (leaves, width), added to
+  double* largest;       // (rows,) size of each row's largest gradient as a whole number, so far
+  double* sums;          // (rows, outputs, players) row scores, added to; or null
 };
 
 // What the compiled levels offer; see the headers named for what each does.
@@ -135,14 +136,16 @@ struct Kernels {
   const char* name;
   void (*bin)(const Binning&, int32_t first_column, int32_t n_columns, const Values*, int32_t code_bytes,
               int32_t n_planes, int64_t n_rows, void* codes);
-  void (*leaves)(const Forest&, int32_t tree, int32_t n, const void* codes, int64_t n_rows, uint64_t* words, int32_t* out);
-  void (*margins)(const Forest&, int32_t tree, int32_t n, const void* codes, int64_t n_rows, uint64_t* words, double* out);
+  void (*leaves)(const Forest&, int32_t tree, int32_t n, const void* codes, int64_t n_rows, uint64_t* words,
+                 int32_t* out);
+  void (*margins)(const Forest&, int32_t tree, int32_t n, const void* codes, int64_t n_rows, uint64_t* words,
+                  double* out);
   void (*leaf_sums)(const Forest&, int32_t tree, int32_t n, const void* codes, int64_t n_rows, const int64_t* weight,
                     uint64_t* words, int64_t* sums);
   void (*path)(const Forest&, int32_t tree, int32_t n, const PathTable&, const void* codes, int64_t n_rows,
                const double* weight, uint64_t* words, double* sums);
-  void (*boost)(const Forest&, const BoostInput&, const PathTable*, const void* codes, int64_t n_rows,
-                  uint64_t* words, double* push, int64_t* whole);
+  void (*boost)(const Forest&, const BoostInput&, const PathTable*, const void* codes, int64_t n_rows, uint64_t* words,
+                double* push, int64_t* whole);
   void (*shap)(const Forest&, int32_t tree, int32_t n, const ShapForest&, const void* codes, int64_t n_rows,
                const double* tree_scale, const double* weight, const ShapScratch&, double* sums);
 };

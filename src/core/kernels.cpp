@@ -24,11 +24,13 @@ void bin(const Binning& b, int32_t first, int32_t n, const Values* values, int32
     bin_rows(b, first, first + n, values, n_planes, n_rows, static_cast<uint16_t*>(codes));
 }
 
-void leaves(const Forest& f, int32_t tree, int32_t n, const void* codes, int64_t n_rows, uint64_t* words, int32_t* out) {
+void leaves(const Forest& f, int32_t tree, int32_t n, const void* codes, int64_t n_rows, uint64_t* words,
+            int32_t* out) {
   with_codes(f.code_bytes, codes, [&](auto* c) { leaf_numbers(f, tree, n, c, n_rows, words, out); });
 }
 
-void margins(const Forest& f, int32_t tree, int32_t n, const void* codes, int64_t n_rows, uint64_t* words, double* out) {
+void margins(const Forest& f, int32_t tree, int32_t n, const void* codes, int64_t n_rows, uint64_t* words,
+             double* out) {
   with_codes(f.code_bytes, codes, [&](auto* c) { add_margins(f, tree, n, c, n_rows, words, out); });
 }
 
@@ -48,7 +50,7 @@ void path(const Forest& f, int32_t tree, int32_t n, const PathTable& table, cons
 }
 
 void boost(const Forest& f, const BoostInput& in, const PathTable* paths, const void* codes, int64_t n_rows,
-             uint64_t* words, double* push, int64_t* whole) {
+           uint64_t* words, double* push, int64_t* whole) {
   with_codes(f.code_bytes, codes, [&](auto* c) { boost(f, in, paths, c, n_rows, words, push, whole); });
 }
 
@@ -73,8 +75,8 @@ void shap(const Forest& f, int32_t tree, int32_t n, const ShapForest& shap, cons
 #endif
 
 const Kernels TREEINNER_TABLE = {
-    TREEINNER_STRING(TREEINNER_NS), TREEINNER_NS::bin,       TREEINNER_NS::leaves, TREEINNER_NS::margins,
-    TREEINNER_NS::leaf_sums, TREEINNER_NS::path, TREEINNER_NS::boost, TREEINNER_NS::shap,
+    TREEINNER_STRING(TREEINNER_NS), TREEINNER_NS::bin,  TREEINNER_NS::leaves, TREEINNER_NS::margins,
+    TREEINNER_NS::leaf_sums,        TREEINNER_NS::path, TREEINNER_NS::boost,  TREEINNER_NS::shap,
 };
 
 }  // namespace treeinner

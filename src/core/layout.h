@@ -9,7 +9,8 @@
 
 namespace treeinner {
 
-// order[p]: node at pre-order position p (left child first); end[p]: position behind p's subtree; depth[p]: 0 at a root.
+// order[p]: node at pre-order position p (left child first); end[p]: position behind p's subtree; depth[p]: 0 at a
+// root.
 inline void preorder(const int64_t* tree_start, int64_t n_trees, const int32_t* left, const int32_t* right,
                      int32_t* order, int32_t* end, int32_t* depth) {
   struct Item {
@@ -108,7 +109,8 @@ inline PathEntries path_entries(const Forest& f, const double* node_value, int64
           steps.insert(steps.end(), width, 0.0);
         }
         for (size_t k = 0; k < width; ++k)
-          steps[at * width + k] += value[static_cast<size_t>(node) * width + k] - value[static_cast<size_t>(above) * width + k];
+          steps[at * width + k] +=
+              value[static_cast<size_t>(node) * width + k] - value[static_cast<size_t>(above) * width + k];
         node = above;
       }
       out.player.insert(out.player.end(), players.begin(), players.end());
@@ -122,7 +124,8 @@ inline PathEntries path_entries(const Forest& f, const double* node_value, int64
 }
 
 // Edges of every tree for TreeSHAP; returns through `distinct` the largest number of distinct players on a path.
-// order, depth: from preorder. position_split: split number of an inner node, leaf number of a leaf, both in their tree.
+// order, depth: from preorder. position_split: split number of an inner node, leaf number of a leaf, both in their
+// tree.
 inline void shap_edges(const int64_t* tree_start, int64_t n_trees, const int32_t* left, const int32_t* right,
                        const double* cover, const int32_t* order, const int32_t* depth, const int32_t* number,
                        const int32_t* player_of_node, int32_t n_players, ShapEdge* edges, int32_t* distinct) {

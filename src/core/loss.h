@@ -1,5 +1,5 @@
-// Gradients of the commonest losses for a run of rows. Plain loops without branches, which the compiler turns into vectors;
-// the same bits at every level. Losses that are not here take the way through numpy (treeinner/objectives).
+// Gradients of the commonest losses for a run of rows. Plain loops without branches, which the compiler turns into
+// vectors; the same bits at every level. Losses that are not here take the way through numpy (treeinner/objectives).
 #pragma once
 
 #include "forest.h"
@@ -37,8 +37,8 @@ inline double exponential(double x) {
 }
 
 // push = minus the gradient. y: (n,) or (outputs, n) with the stride; margin and push: (outputs, n) with their strides.
-inline void add_gradient(const Loss& loss, int n_outputs, int n, const double* y, int64_t y_stride, const double* margin,
-                         int64_t margin_stride, double* push, int64_t push_stride) {
+inline void add_gradient(const Loss& loss, int n_outputs, int n, const double* y, int64_t y_stride,
+                         const double* margin, int64_t margin_stride, double* push, int64_t push_stride) {
   if (loss.kind == Loss::kSoftmax) {
     double* total = push + n_outputs * push_stride;  // one row more than there are outputs
     double* top = total + push_stride;               // and another
@@ -54,7 +54,8 @@ inline void add_gradient(const Loss& loss, int n_outputs, int n, const double* y
         total[r] += push[k * push_stride + r];
       }
     for (int k = 0; k < n_outputs; ++k)
-      for (int r = 0; r < n; ++r) push[k * push_stride + r] = (y[r] == k ? 1.0 : 0.0) - push[k * push_stride + r] / total[r];
+      for (int r = 0; r < n; ++r)
+        push[k * push_stride + r] = (y[r] == k ? 1.0 : 0.0) - push[k * push_stride + r] / total[r];
     return;
   }
   for (int k = 0; k < n_outputs; ++k) {

@@ -1,17 +1,17 @@
-// Attribution by path: going from a node to its child adds (value of the child - value of the node) to the feature that the
-// node tests.
+// Attribution by path: going from a node to its child adds (value of the child - value of the node) to the feature that
+// the node tests.
 //
-// It depends on a row through its leaf alone. So a small tree has a table: what the path to each leaf gives each player on
-// it; a row takes a handful of additions per tree. In a large tree the path itself is cheaper than its table.
-// With a weight per row and output the steps are multiplied by it: that is a row's share of a TreeInner score.
-// sums: (rows, outputs, players), added to.
+// It depends on a row through its leaf alone. So a small tree has a table: what the path to each leaf gives each player
+// on it; a row takes a handful of additions per tree. In a large tree the path itself is cheaper than its table. With a
+// weight per row and output the steps are multiplied by it: that is a row's share of a TreeInner score. sums: (rows,
+// outputs, players), added to.
 #pragma once
 
 #include "route.h"
 
 namespace treeinner::TREEINNER_NS {
 
-constexpr int kPathBlocks = 2;  // blocks that share a tree's table while it is in L1; their sums want room there too
+constexpr int kPathBlocks = 4;  // blocks that share a tree's table while it is in L1
 
 // Small tree: the entries of each row's leaf, `Entries` of them, or as many as the leaf has (0).
 template <bool Weighted, int Entries>
@@ -33,7 +33,7 @@ inline void add_entries(const PathTable& table, const int64_t* first_entry, cons
 }
 
 template <bool Weighted, class... Args>
-inline void add_entries(int entries, Args... args) {
+inline void add_entries(int entries, const Args&... args) {
   switch (entries) {
     case 1: return add_entries<Weighted, 1>(args...);
     case 2: return add_entries<Weighted, 2>(args...);
@@ -89,7 +89,8 @@ inline void add_path(const Forest& f, int first, int n_trees, const PathTable& t
         if (t.n_leaves <= kSmall) {
           spread(f, t, block_of_codes, rows, words);
           land_small(t, words, landing);
-          add_entries<Weighted>(table.entries[tree], table, table.first_entry + t.first_leaf, landing, n, f.width, f.n_players, w, stride, row_stride, out);
+          add_entries<Weighted>(table.entries[tree], table, table.first_entry + t.first_leaf, landing, n, f.width,
+                                f.n_players, w, stride, row_stride, out);
         } else {
           const double* node_value = table.node_value + (f.first_split[tree] + t.first_leaf) * f.width;
           add_steps<Weighted>(f, t, node_value, block_of_codes, rows, w, stride, row_stride, words, out);

@@ -1,7 +1,7 @@
 // Codes -> leaves. 64 rows go down a tree together: a word says which of them reach a node.
 //
-// A small tree is spread whole, without a branch: every split is one compare and every node gets its word. A large tree is
-// walked, and empty subtrees are skipped.
+// A small tree is spread whole, without a branch: every split is one compare and every node gets its word. A large tree
+// is walked, and empty subtrees are skipped.
 #pragma once
 
 #include "forest.h"
@@ -72,8 +72,8 @@ inline void walk(const Forest& f, const Tree& t, const Code* block, Word rows, W
   }
 }
 
-// The leaf of each row of a block, as a byte. In a large tree the byte is a place in a short list: 64 rows reach at most
-// 64 leaves.
+// The leaf of each row of a block, as a byte. In a large tree the byte is a place in a short list: 64 rows reach at
+// most 64 leaves.
 struct Landing {
   alignas(64) uint8_t slot[kRows];
   int32_t leaf[kSmall];
@@ -136,9 +136,8 @@ inline void for_each_leaf(const Forest& f, int first, int n_trees, const Code* c
 template <class Code>
 inline void leaf_numbers(const Forest& f, int first, int n_trees, const Code* codes, int64_t n_rows, Word* words,
                          int32_t* out) {
-  for_each_leaf(f, first, n_trees, codes, n_rows, words, [&](int tree, int64_t row, int64_t leaf) {
-    out[row * n_trees + tree - first] = f.leaf_id[leaf];
-  });
+  for_each_leaf(f, first, n_trees, codes, n_rows, words,
+                [&](int tree, int64_t row, int64_t leaf) { out[row * n_trees + tree - first] = f.leaf_id[leaf]; });
 }
 
 // out: (outputs, padded rows); the leaf values are added in the order of the trees.

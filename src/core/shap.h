@@ -1,10 +1,10 @@
 // Path-dependent TreeSHAP, exact, for 64 rows at a time.
 //
-// For a leaf with value v and path features j let z_j be the product of the cover shares of its splits on j, and o_j = 1
-// if the row satisfies all of them, else 0. The leaf gives feature j
+// For a leaf with value v and path features j let z_j be the product of the cover shares of its splits on j, and o_j =
+// 1 if the row satisfies all of them, else 0. The leaf gives feature j
 //     v * integral over u in [0, 1] of (o_j - z_j) * product over i != j of (z_i (1 - u) + o_i u),
-// a polynomial of degree d - 1, so ceil(d / 2) Gauss-Legendre points integrate it exactly. With F_j = z_j (1 - u) + o_j u:
-// going down, keep P = product of F at every point (a feature met again multiplies by new F / old F); a leaf returns
+// a polynomial of degree d - 1, so ceil(d / 2) Gauss-Legendre points integrate it exactly. With F_j = z_j (1 - u) + o_j
+// u: going down, keep P = product of F at every point (a feature met again multiplies by new F / old F); a leaf returns
 // v * P; a node returns the sum of its children; the edge into a node adds to phi_j the sum over the points of
 // (coefficient new - old) * returned, with coefficient = weight of the point * (o_j - z_j) / F_j.
 //
@@ -64,8 +64,7 @@ struct Sweep {
     satisfied[e.depth] = now;
     const double* above = product(e.depth - 1);
     double *p = product(e.depth), *s = returned(e.depth);
-    for (int q = 0; q < Points; ++q)
-      TREEINNER_UNROLL for (int g = 0; g < kGroups; ++g) {
+    for (int q = 0; q < Points; ++q) TREEINNER_UNROLL for (int g = 0; g < kGroups; ++g) {
         const int64_t at = q * kRows + g * kLanes;
         const Lanes gone = choose(mask_of(was, g), c.factor_leaves[q], c.factor_away[q]);
         const Lanes here = load(above + at) * choose(mask_of(now, g), c.factor_stays[q], gone);
@@ -97,8 +96,8 @@ struct Sweep {
   }
 
   // Edges come in pre-order: before an edge is entered, every open edge as deep or deeper is left.
-  void run(const ShapEdge* edges, int64_t n, const EdgeConstants<Points>* constants, const double* leaf_value, int width,
-           double scale, double* sums) const {
+  void run(const ShapEdge* edges, int64_t n, const EdgeConstants<Points>* constants, const double* leaf_value,
+           int width, double scale, double* sums) const {
     for (int64_t i = 0; i < kFrame / 2; ++i) product(0)[i] = scale;
     int depth = 0;
     auto close_to = [&](int until) {
@@ -142,8 +141,8 @@ inline void sweep_tree(const Forest& f, int tree, const ShapForest& shap, int q,
   }
 }
 
-// sums: [block][output][player][64], added to; weight: (outputs, padded rows) or null, as in path.h; tree_scale: a factor per
-// tree, or null.
+// sums: [block][output][player][64], added to; weight: (outputs, padded rows) or null, as in path.h; tree_scale: a
+// factor per tree, or null.
 template <class Code>
 inline void add_shap(const Forest& f, int first, int n_trees, const ShapForest& shap, const Code* codes, int64_t n_rows,
                      const double* tree_scale, const double* weight, const ShapScratch& scratch, double* sums) {

@@ -33,7 +33,8 @@ constexpr int kGroups = 8;  // Lanes of a block
 // The loops over the groups keep a Lanes per group in registers; compilers do not always unroll them by themselves.
 #define TREEINNER_UNROLL _Pragma("GCC unroll 8")
 
-// -- which codes are at least `cut` ------------------------------------------------------------------------------------
+// -- which codes are at least `cut`
+// ------------------------------------------------------------------------------------
 
 #if defined(TREEINNER_LEVEL_AVX512)
 
@@ -57,8 +58,8 @@ inline Word at_least(const uint8_t* codes, uint16_t cut) {
   // There is no unsigned compare: x >= c exactly if max(x, c) == x.
   const __m256i a = _mm256_load_si256(reinterpret_cast<const __m256i*>(codes));
   const __m256i b = _mm256_load_si256(reinterpret_cast<const __m256i*>(codes + 32));
-  return byte_mask(_mm256_cmpeq_epi8(_mm256_max_epu8(a, c), a)) |
-         byte_mask(_mm256_cmpeq_epi8(_mm256_max_epu8(b, c), b)) << 32;
+  return byte_mask(_mm256_cmpeq_epi8(_mm256_max_epu8(a, c), a)) | byte_mask(_mm256_cmpeq_epi8(_mm256_max_epu8(b, c), b))
+                                                                      << 32;
 }
 
 inline Word at_least(const uint16_t* codes, uint16_t cut) {
@@ -89,8 +90,8 @@ inline Word byte_mask(uint8x16_t a, uint8x16_t b, uint8x16_t c, uint8x16_t d) {
 
 inline Word at_least(const uint8_t* codes, uint16_t cut) {
   const uint8x16_t c = vdupq_n_u8(static_cast<uint8_t>(cut));
-  return byte_mask(vcgeq_u8(vld1q_u8(codes), c), vcgeq_u8(vld1q_u8(codes + 16), c),
-                   vcgeq_u8(vld1q_u8(codes + 32), c), vcgeq_u8(vld1q_u8(codes + 48), c));
+  return byte_mask(vcgeq_u8(vld1q_u8(codes), c), vcgeq_u8(vld1q_u8(codes + 16), c), vcgeq_u8(vld1q_u8(codes + 32), c),
+                   vcgeq_u8(vld1q_u8(codes + 48), c));
 }
 
 inline Word at_least(const uint16_t* codes, uint16_t cut) {
@@ -113,7 +114,8 @@ inline Word at_least(const Code* codes, uint16_t cut) {
 
 #endif
 
-// -- which codes are in a set (a bit per code) -------------------------------------------------------------------------
+// -- which codes are in a set (a bit per code)
+// -------------------------------------------------------------------------
 
 template <class Code>
 inline Word in_set_one_by_one(const Code* codes, const uint64_t* set) {
@@ -150,7 +152,8 @@ inline Word in_set(const uint8_t* codes, const uint64_t* set) { return in_set_on
 
 #endif
 
-// -- a byte per row, in registers where there are any ---------------------------------------------------------------------
+// -- a byte per row, in registers where there are any
+// ---------------------------------------------------------------------
 
 #if defined(TREEINNER_LEVEL_AVX512)
 
@@ -170,8 +173,7 @@ struct Bytes {
 };
 inline Bytes no_bytes() { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
 inline __m256i spread32(uint32_t where) {  // bit r -> byte r all ones
-  const __m256i byte_of =
-      _mm256_setr_epi64x(0, 0x0101010101010101ll, 0x0202020202020202ll, 0x0303030303030303ll);
+  const __m256i byte_of = _mm256_setr_epi64x(0, 0x0101010101010101ll, 0x0202020202020202ll, 0x0303030303030303ll);
   const __m256i bit = _mm256_set1_epi64x(static_cast<long long>(0x8040201008040201ull));
   const __m256i word = _mm256_shuffle_epi8(_mm256_set1_epi32(static_cast<int>(where)), byte_of);
   return _mm256_cmpeq_epi8(_mm256_and_si256(word, bit), bit);
@@ -199,7 +201,8 @@ inline void store(uint8_t* to, const Bytes& bytes) { std::memcpy(to, bytes.v, kR
 
 #endif
 
-// -- eight doubles -----------------------------------------------------------------------------------------------------
+// -- eight doubles
+// -----------------------------------------------------------------------------------------------------
 
 using Mask = uint8_t;  // bit l: lane l
 

@@ -1,7 +1,8 @@
 """From sums over rows to statistics: standard error, interval, z, p value, q value.
 
 A score is a sum over rows, score_k = sum_i s_ik, where s_ik is the share of row i (its weight already in
-it). So one pass that keeps the sum and the sum of squares of the shares gives everything here.
+it). So one pass that keeps the sums of the shares, of their squares and of their fourth powers gives
+everything here.
 
 What the numbers mean. The fitted model is held fixed and the rows are taken as independent draws from the
 population that new rows will come from (with clusters: the clusters are the independent draws, and the
@@ -15,9 +16,15 @@ variance: right for survey and importance weights, whatever the scale of the wei
 repeated rows are another thing: repeat the rows, or pass them as clusters. A row of weight 0 is a row that
 is not there: `n` counts the others.
 
-Reference distribution. Student's t with (independent units - 1) degrees of freedom: it is the normal for
-many rows and stays honest for few clusters. The p value is one-sided, for H0: on new rows the feature does
-not help (E s <= 0).
+Reference distribution. Student's t with (effective units - 1) degrees of freedom, where the effective units
+are (sum s^2)^2 / sum s^4: all of them if the shares are of one size, few if few rows carry the score. It is
+the normal for many rows and stays honest for few clusters and for rare nodes. It serves the interval too.
+
+What is tested. The p value is one-sided, for H0: on new rows the feature does not help. TreeInner by path
+is tested centred: with every inner node's value replaced by the mean of its leaves over the rows at hand
+(docs/theory.md, section 6), because a feature that knows nothing of the target then expects no score above
+0, and without it may do so in a given model. `test_score` is that score, z = test_score / std_error; score,
+std_error and the interval are those of the score itself. Other scores are tested as they are.
 """
 
 from __future__ import annotations
@@ -25,14 +32,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from treeinner.errors import DataError
 
-__all__ = ["Inference", "benjamini_hochberg", "difference", "from_clusters", "from_sums"]
+__all__ = ["Inference", "benjamini_hochberg", "difference", "effective_units", "from_clusters", "from_sums"]
 
 FloatArray = NDArray[np.float64]
 
@@ -43,6 +49,9 @@ WALLACE_FROM = 2000
 @dataclass(frozen=True, eq=False)
 class Inference:
     """Statistics of scores; every array has the shape of the scores, (features,) or (features, outputs).
+
+    z, p_value and q_value belong to `test_score`: the score itself, or the centred one where it is centred, so
+    that z is not score / std_error there. p_value is the upper tail at z of Student's t with `df`.
 
     No entry is NaN. With fewer than two independent units nothing can be said: the standard error is
     infinite, z is 0 and p is 1. A feature whose share is zero in every row (the model never uses it) has
@@ -58,9 +67,19 @@ class Inference:
     q_value: FloatArray
     n_units: int  # independent rows or clusters
     level: float  # of the interval
+    test_score: FloatArray  # score + what centring adds to it
+    df: FloatArray  # degrees of freedom
 
 
-def from_sums(total: ArrayLike, total_sq: ArrayLike, n: int, *, level: float = 0.95) -> Inference:
+def from_sums(
+    total: ArrayLike,
+    total_sq: ArrayLike,
+    n: int,
+    *,
+    effective: ArrayLike | None = None,
+    centring: ArrayLike | None = None,
+    level: float = 0.95,
+) -> Inference:
     """Statistics from column sums over independent units.
 
     Parameters
@@ -70,6 +89,10 @@ def from_sums(total: ArrayLike, total_sq: ArrayLike, n: int, *, level: float = 0
         outputs).
     n
         Number of independent units: rows of positive weight, or clusters.
+    effective
+        Effective number of units, see `effective_units`; n where it is not given or NaN.
+    centring
+        What centring adds to the score that is tested; 0 if not given.
     level
         Coverage of the two-sided interval.
 
@@ -82,9 +105,7 @@ def from_sums(total: ArrayLike, total_sq: ArrayLike, n: int, *, level: float = 0
     """
     total, total_sq = np.asarray(total, np.float64), np.asarray(total_sq, np.float64)
     if total.shape != total_sq.shape:
-        raise DataError(
-            f"sums have shape {total.shape} but sums of squares {total_sq.shape}; they must be the same."
-        )
+        raise DataError(f"sums have shape {total.shape} but sums of squares {total_sq.shape}; they must be the same.")
     if not 0.0 < level < 1.0:
         raise DataError(f"level={level} is not a coverage; pass a number between 0 and 1, such as 0.95.")
     if n < 2:
@@ -92,10 +113,10 @@ def from_sums(total: ArrayLike, total_sq: ArrayLike, n: int, *, level: float = 0
     spread = total_sq - total * total / n
     spread = np.maximum(spread, 4.0 * np.finfo(np.float64).eps * total_sq)
     std_error = np.sqrt(spread * (n / (n - 1)))
-    return _statistics(total, std_error, n, n - 1.0, level)
+    return _statistics(total, std_error, n, _degrees_of_freedom(effective, total, n), level, centring)
 
 
-def from_clusters(sums: ArrayLike, *, level: float = 0.95) -> Inference:
+def from_clusters(sums: ArrayLike, *, centring: ArrayLike | None = None, level: float = 0.95) -> Inference:
     """Statistics when only clusters are independent.
 
     Parameters
@@ -103,7 +124,9 @@ def from_clusters(sums: ArrayLike, *, level: float = 0.95) -> Inference:
     sums
         Shares summed within each cluster: (clusters, features) or (clusters, features, outputs). The
         variance of the score is C / (C - 1) * sum_c (S_c - mean S)^2; here the mean is subtracted first, so
-        nothing cancels.
+        nothing cancels. The effective units are those of the cluster sums.
+    centring
+        What centring adds to the score that is tested; 0 if not given.
     level
         Coverage of the two-sided interval.
     """
@@ -118,13 +141,26 @@ def from_clusters(sums: ArrayLike, *, level: float = 0.95) -> Inference:
     # A share that is the same in every cluster leaves only the rounding of its mean, which is not a spread.
     spread = (deviation * deviation).sum(axis=0)
     spread = np.maximum(spread, 4.0 * np.finfo(np.float64).eps ** 2 * (sums * sums).sum(axis=0))
-    return _statistics(total, np.sqrt(spread * (n / (n - 1))), n, n - 1.0, level)
+    df = _degrees_of_freedom(effective_units(_squares(sums)), total, n)
+    return _statistics(total, np.sqrt(spread * (n / (n - 1))), n, df, level, centring)
+
+
+def effective_units(squares: FloatArray) -> FloatArray:
+    """(sum s^2)^2 / sum s^4 of each column, from the squares s^2 of all units; NaN where all are 0.
+
+    It is the number of units if all shares have one size, and m if m of them have and the others are 0.
+    """
+    fourth = (squares * squares).sum(axis=0)
+    out = np.full(fourth.shape, np.nan)
+    np.divide(squares.sum(axis=0) ** 2, fourth, out=out, where=fourth > 0)
+    return out
 
 
 def difference(a: Inference, b: Inference, *, level: float = 0.95) -> Inference:
     """Difference of the means per unit, a minus b, of two independent samples (Welch).
 
-    With `a` from the training rows and `b` from held-out rows this is the optimism gap per row.
+    With `a` from the training rows and `b` from held-out rows this is the optimism gap per row: of the scores
+    themselves, not centred.
     """
     mean_a, error_a = _per_unit(a)
     mean_b, error_b = _per_unit(b)
@@ -134,7 +170,7 @@ def difference(a: Inference, b: Inference, *, level: float = 0.95) -> Inference:
     var_a, var_b = error_a**2, error_b**2
     std_error = np.sqrt(var_a + var_b)
     weight = np.divide(var_a, var_a + var_b, out=np.zeros_like(var_a), where=std_error > 0)
-    df = 1.0 / (weight**2 / (a.n_units - 1) + (1.0 - weight) ** 2 / (b.n_units - 1))
+    df = 1.0 / (weight**2 / a.df + (1.0 - weight) ** 2 / b.df)
     return _statistics(mean_a - mean_b, std_error, n, df, level)
 
 
@@ -157,20 +193,42 @@ def benjamini_hochberg(p_value: ArrayLike) -> FloatArray:
     return q
 
 
-def _statistics(score: FloatArray, std_error: FloatArray, n: int, df: Any, level: float) -> Inference:
+def _statistics(
+    score: FloatArray, std_error: FloatArray, n: int, df: FloatArray, level: float, centring: ArrayLike | None = None
+) -> Inference:
     """Fill in what follows from score, standard error and degrees of freedom."""
-    z = np.divide(score, std_error, out=np.zeros_like(score), where=std_error > 0)
-    p_value = np.where(std_error > 0, t_tail(z, df), 1.0)
-    half = t_quantile(0.5 + level / 2, df) * std_error
-    return Inference(
-        score, std_error, score - half, score + half, z, p_value, benjamini_hochberg(p_value), n, level
-    )
+    test_score = score if centring is None else score + np.asarray(centring, np.float64)
+    known = std_error > 0  # else the feature is not used
+    z = np.divide(test_score, std_error, out=np.zeros_like(score), where=known)
+    p_value, half = np.ones_like(score), np.zeros_like(score)
+    p_value[known] = t_tail(z[known], df[known])
+    half[known] = t_quantile(0.5 + level / 2, df[known]) * std_error[known]
+    q_value = benjamini_hochberg(p_value)
+    return Inference(score, std_error, score - half, score + half, z, p_value, q_value, n, level, test_score, df)
+
+
+def _degrees_of_freedom(effective: ArrayLike | None, total: FloatArray, n: int) -> FloatArray:
+    """Effective units less one, at least 1 and at most n - 1."""
+    df = np.full(total.shape, n - 1.0)
+    if effective is not None:
+        units = np.asarray(effective, np.float64)
+        np.copyto(df, np.clip(units - 1.0, 1.0, n - 1.0), where=~np.isnan(units))
+    return df
+
+
+def _squares(sums: FloatArray) -> FloatArray:
+    """Squares of the sums in units of the largest of each column, so that their own squares do not underflow."""
+    largest = np.abs(sums).max(axis=0, keepdims=True)
+    relative = np.zeros_like(sums)
+    np.divide(sums, largest, out=relative, where=largest > 0)
+    return relative * relative
 
 
 def _unknown(score: FloatArray, n: int, level: float) -> Inference:
     """One unit has no spread: say nothing rather than something."""
     infinite, one = np.full_like(score, np.inf), np.ones_like(score)
-    return Inference(score, infinite, -infinite, infinite, np.zeros_like(score), one, one.copy(), n, level)
+    z, df = np.zeros_like(score), np.zeros_like(score)
+    return Inference(score, infinite, -infinite, infinite, z, one, one.copy(), n, level, score, df)
 
 
 def _per_unit(part: Inference) -> tuple[FloatArray, FloatArray]:

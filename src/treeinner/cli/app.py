@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from contextlib import suppress
 from importlib.metadata import version
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -108,9 +110,20 @@ def make_app(*, rich: bool) -> typer.Typer:
 
 
 def run() -> None:
-    """Run the command line on sys.argv."""
+    """Run the command line on sys.argv, and end the process with its exit code."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # a name that the terminal cannot show is no reason to stop
     rich = screen.is_terminal(sys.stdout) and screen.is_terminal(sys.stderr)
-    make_app(rich=rich)(prog_name="treeinner")
+    try:
+        make_app(rich=rich)(prog_name="treeinner")
+    except SystemExit as end:
+        _leave(end.code if isinstance(end.code, int) else int(end.code is not None))
+
+
+def _leave(code: int) -> NoReturn:
+    """End at once: Arrow's thread pools sometimes abort the process while they are torn down (apache/arrow#34314)."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):  # nobody reads any more
+            stream.flush()
+    os._exit(code)

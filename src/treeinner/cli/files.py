@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from csv import reader as header_reader
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -143,8 +144,7 @@ def _csv(path: Path) -> DataFile:
         head = bytes(stream.read(1 << 16))
     first = head.split(b"\n", 1)[0].decode("utf-8-sig")
     parse = csv.ParseOptions(delimiter=max(DELIMITERS, key=first.count), newlines_in_values=True)
-    header = csv.read_csv(pyarrow.BufferReader(first.encode() + b"\n"), parse_options=parse)
-    names = tuple(header.column_names)
+    names = tuple(next(header_reader([first.rstrip("\r")], delimiter=parse.delimiter)))
     if any(_is_fraction(name) for name in names):
         raise DataError(
             f"The first line of {path} holds numbers ({first.strip()[:40]}); put a line of column names first."

@@ -141,7 +141,7 @@ class ImportanceAccumulator:
         if self._setting.objective is not None and not self._setting.objective.per_row:
             inputs.require_weight()
         share = self._out_of_bag_share(table.n_rows, inputs.weight) if oob else None
-        part, rows = self._empty(), Rows(table, inputs, share)
+        part, rows = self._empty(oob=oob), Rows(table, inputs, share)
         add_rows(part, self._setting, rows, self._groups, n_jobs=self._n_jobs, progress=progress)
         if self._state is None:
             self._state = part
@@ -169,8 +169,10 @@ class ImportanceAccumulator:
                 self._names, self._named = names, True
             self._groups = resolve_groups(self._group_spec, self._names)
 
-    def _empty(self) -> State:
-        return State.empty(self._setting, self._groups, clustered=self._clustered)
+    def _empty(self, *, oob: bool = False) -> State:
+        # Out of bag, every tree has rows of its own, and its node values stay as they are.
+        centred = self._setting.centred and not oob
+        return State.empty(self._setting, self._groups, clustered=self._clustered, centred=centred)
 
     # -- together ------------------------------------------------------------------------------------------------
     def merge(self, other: ImportanceAccumulator) -> ImportanceAccumulator:
@@ -246,12 +248,12 @@ class ImportanceAccumulator:
         _check_resolution(setting, state)
         rounds = None
         if setting.needs_leaves and setting.penalty is None:
-            by_round = state.from_leaves(setting, self._groups)
+            by_round = state.from_leaves(setting, self._groups, setting.node_value)
             rounds = by_round.sum(axis=2)
         elif state.rounds is not None:
             rounds = state.rounds.totals().reshape(setting.ensemble.n_rounds, state.n_features)
         if setting.needs_rows:
-            whole, outputs = state.infer(self._confidence)
+            whole, outputs = state.infer(setting, self._groups, self._confidence)
         else:
             total = by_round.sum(axis=0)
             whole = _without_errors(total.sum(axis=1))
@@ -277,7 +279,7 @@ def _check_resolution(setting: Setting, state: State) -> None:
     """Raise if weights are so small that the units of the sums, which follow the model's values, are too coarse."""
     mean = float(state.weight.totals()[0]) / state.n_units
     # Row scores are held to 2^-88, leaf sums to 2^-32, where the roundings of many rows average out.
-    too_small = mean < 1e-8 if setting.needs_rows else mean * state.n_units**0.5 < 1e-4
+    too_small = mean * state.n_units**0.5 < 1e-4 if setting.needs_leaves else mean < 1e-8
     if too_small:
         raise DataError(
             f"sample_weight is {mean:.2g} on average, too small to be summed exactly; divide it by its mean, which "

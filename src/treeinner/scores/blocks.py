@@ -16,7 +16,7 @@ from treeinner.errors import DataError, UnsupportedModelError
 from treeinner.groups import Groups
 from treeinner.kernels import LOSSES, Sums, aligned, padded_rows
 from treeinner.objectives import Objective
-from treeinner.scores.setting import GRADIENT_BITS, Setting
+from treeinner.scores.setting import GRADIENT_BITS, WEIGHT_BITS, Setting
 
 __all__ = ["Block", "run_block", "run_rounds"]
 
@@ -49,7 +49,7 @@ class Block:
         self.extra = np.zeros((n_rows, setting.ensemble.n_features, forest.n_outputs))  # of a user's own attribution
         self.by_round: list[FloatArray] = []
         self.leaf_sums = np.zeros((len(forest.leaf_nodes), forest.width), np.int64) if setting.needs_leaves else None
-        self.largest_push = np.zeros(padded_rows(n_rows))  # of each row over all rounds, as a whole number
+        self.largest_push = np.zeros(padded_rows(n_rows))  # largest whole number that each row adds to a leaf
 
     def margins(self) -> FloatArray:
         """Return the margins so far: (rows, outputs)."""
@@ -142,6 +142,17 @@ class Block:
             np.maximum(self.largest_push, np.abs(whole).max(axis=0), out=self.largest_push)
             _check_size(float(self.largest_push.max()))
             self.setting.forest.core.leaf_sums(self.codes, start, count, whole.astype(np.int64), self.leaf_sums)
+
+    def leaf_weights(self) -> NDArray[np.int64]:
+        """Sum of the weights of the rows in each leaf, as whole numbers: (leaves, width)."""
+        forest = self.setting.forest
+        whole = np.zeros(self.margin.shape)
+        whole[:, : self.n_rows] = 2.0**WEIGHT_BITS if self.weight is None else np.rint(self.weight * 2.0**WEIGHT_BITS)
+        np.maximum(self.largest_push, whole[0], out=self.largest_push)
+        _check_size(float(self.largest_push.max()))
+        sums = np.zeros((len(forest.leaf_nodes), forest.width), np.int64)
+        forest.core.leaf_sums(self.codes, 0, forest.n_trees, whole.astype(np.int64), sums)
+        return sums
 
     def boost(self, objective: Objective) -> bool:
         """Take the rows through all rounds inside the core, where it knows the loss; else return False."""

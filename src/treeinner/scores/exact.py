@@ -10,10 +10,13 @@ from numpy.typing import NDArray
 from treeinner import kernels
 from treeinner.errors import DataError
 
-__all__ = ["ExactSums"]
+__all__ = ["ExactSums", "FourthPowers"]
 
 LIMBS = 5
 LOWEST_UNIT = 88  # the last limb counts units of 2^-88
+# Fourth powers span twice the range of the squares, so they are held in two parts: of numbers below 2^5, times 2^60, and
+# of the others up to 2^40, times 2^-80. At the border 28 bits are left.
+SMALL_BELOW, SMALL_EXPONENT, LARGE_EXPONENT = 2.0**5, 60, -80
 FloatArray = NDArray[np.float64]
 
 
@@ -55,4 +58,52 @@ class ExactSums:
             for limb in limbs:
                 whole = (whole << 32) + limb
             out[column] = whole * up / one  # Python divides whole numbers with correct rounding
+        return out
+
+
+@dataclass(eq=False)
+class FourthPowers:
+    """Column sums of fourth powers, as exact as `ExactSums`, for every number whose square an ExactSums can hold."""
+
+    small: ExactSums  # of numbers below SMALL_BELOW, after scaling
+    large: ExactSums  # of the others
+    exponent: int  # numbers are scaled by 2^exponent, so that a typical one is near 1
+
+    @classmethod
+    def zeros(cls, n_columns: int, exponent: int) -> FourthPowers:
+        """Sums of nothing."""
+        small, large = (ExactSums.zeros(n_columns, part) for part in (SMALL_EXPONENT, LARGE_EXPONENT))
+        return cls(small, large, exponent)
+
+    @classmethod
+    def from_limbs(cls, limbs: NDArray[np.int64], exponent: int) -> FourthPowers:
+        """Inverse of `limbs`."""
+        small, large = limbs
+        return cls(ExactSums(small, SMALL_EXPONENT), ExactSums(large, LARGE_EXPONENT), exponent)
+
+    def limbs(self) -> NDArray[np.int64]:
+        """Both parts: (2, columns, 5)."""
+        return np.stack([self.small.limbs, self.large.limbs])
+
+    def add(self, values: FloatArray) -> None:
+        """Add the fourth powers of the columns of `values`, (rows, columns)."""
+        squares = np.ldexp(values, self.exponent)
+        squares *= squares
+        large = squares >= SMALL_BELOW**2
+        if large.any():
+            self.large.add(np.where(large, squares, 0.0), square=True)
+            squares[large] = 0.0
+        self.small.add(squares, square=True)
+
+    def __iadd__(self, other: FourthPowers) -> FourthPowers:
+        self.small += other.small
+        self.large += other.large
+        return self
+
+    def effective_rows(self, squares: ExactSums) -> FloatArray:
+        """(sum of squares)^2 / (sum of fourth powers): (columns,); NaN where the latter is 0."""
+        fourth = self.small.totals() + self.large.totals()
+        second = ExactSums(squares.limbs, 0).totals()  # as they are held, scaled
+        out = np.full(len(fourth), np.nan)
+        np.divide(second * second, fourth, out=out, where=fourth > 0)
         return out

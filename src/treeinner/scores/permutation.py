@@ -80,7 +80,9 @@ def permutation_scores(
         np.add.at(summed, of_row.reshape(-1), rises[here])
         return inference.from_clusters(summed, level=confidence)
     n = len(rises) if inputs.weight is None else int(np.count_nonzero(inputs.weight))
-    return inference.from_sums(rises.sum(axis=0), (rises * rises).sum(axis=0), n, level=confidence)
+    squares = rises * rises
+    effective = inference.effective_units(squares)
+    return inference.from_sums(rises.sum(axis=0), squares.sum(axis=0), n, effective=effective, level=confidence)
 
 
 def _orders(n_rows: int, n_repeats: int, random_state: Any) -> list[NDArray[np.int64]]:

@@ -59,13 +59,22 @@ class Importance:
         return self._known(self.statistics.ci_high)
 
     @property
+    def test_scores(self) -> FloatArray:
+        """What z and the p value are of: TreeInner by path centred, other scores as they are (`Inference`)."""
+        return self._known(self.statistics.test_score)
+
+    @property
     def z(self) -> FloatArray:
-        """Score over its standard error."""
+        """Tested score over the standard error; for TreeInner by path that is not score / std_error."""
         return self._known(self.statistics.z)
 
     @property
     def p_values(self) -> FloatArray:
-        """One-sided p value of H0: on new rows the feature does not help; NaN for scores that test nothing."""
+        """One-sided p value of H0: on new rows the feature does not help; NaN for scores that test nothing.
+
+        For TreeInner by path, "help" is the centred score above 0: the steps of the feature's splits and the negative
+        gradients of the rows in the node go together. A feature unrelated to the target passes only by chance.
+        """
         return self._known(self.statistics.p_value) if self.tested else np.full(len(self.scores), np.nan)
 
     @property
@@ -115,7 +124,7 @@ class Importance:
             o,
             **{
                 name: getattr(o, name)[:, k]
-                for name in ("score", "std_error", "ci_low", "ci_high", "z", "p_value", "q_value")
+                for name in ("score", "std_error", "ci_low", "ci_high", "z", "p_value", "q_value", "test_score", "df")
             },
         )
         return replace(self, statistics=one, outputs=None, output_names=(names[k],), rounds=None)

@@ -81,7 +81,8 @@ def _block(setting: Setting, rows: Rows, start: int, stop: int) -> Block:
 def _reduced(setting: Setting, block: Block, inputs: Inputs, groups: Groups | None, start: int, stop: int) -> State:
     """Sum the scores of a block."""
     clusters = None if inputs.clusters is None else inputs.clusters[start:stop]
-    part = State.empty(setting, groups, clustered=clusters is not None)
+    centred = setting.centred and block.tree_share is None
+    part = State.empty(setting, groups, clustered=clusters is not None, centred=centred)
     if setting.score == "forest_inner":
         scores = block.forest_inner(_label(setting, block) if setting.target == "label" else None)
     elif setting.score == "abs":
@@ -95,7 +96,8 @@ def _reduced(setting: Setting, block: Block, inputs: Inputs, groups: Groups | No
     else:
         part.count_rows(stop - start, block.weight)
     if block.leaf_sums is not None:
-        part.add_leaves(block.leaf_sums, sum(block.largest_push.astype(np.int64).tolist()))
+        weights = block.leaf_weights() if centred else None
+        part.add_leaves(block.leaf_sums, weights, sum(block.largest_push.astype(np.int64).tolist()))
     part.add_rounds(block.by_round, groups)
     return part
 

@@ -21,6 +21,7 @@ __all__ = ["SCORES", "Setting", "make_setting"]
 
 SCORES = ("tree_inner", "forest_inner", "abs", "total_gain", "permutation")
 GRADIENT_BITS = 32  # a typical gradient is held as a whole number of 2^-32 of the model's scale
+WEIGHT_BITS = 32  # the weight of a row, as a whole number of 2^-32
 
 FloatArray = NDArray[np.float64]
 TreeAttribution = Callable[[Ensemble, Any], Any]  # (one tree, rows) -> (rows, features[, outputs])
@@ -58,6 +59,11 @@ class Setting:
     def needs_leaves(self) -> bool:
         """Whether the sums of the gradients in the leaves are needed: for the curve by round, or the score itself."""
         return self.by_path and self.score == "tree_inner"
+
+    @property
+    def centred(self) -> bool:
+        """Whether the test is of the centred score, for which the weights of the rows in the leaves are summed too."""
+        return self.std_errors and self.needs_leaves
 
     @property
     def rounds_by_rows(self) -> bool:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from treeinner import inference
 from treeinner.errors import DataError
 from treeinner.groups import Groups
-from treeinner.scores.exact import ExactSums
+from treeinner.scores.exact import ExactSums, FourthPowers
 from treeinner.scores.setting import GRADIENT_BITS, Setting
 
 __all__ = ["State"]
@@ -22,24 +22,30 @@ MAX_TOTAL = 2**63 - 1
 
 @dataclass(eq=False)
 class State:
-    """Sums of row scores and of their squares; columns are (feature, output) pairs, then the total of each feature."""
+    """Sums of row scores, their squares and fourth powers, and of what reaches the leaves.
+
+    Columns are (feature, output) pairs, then the total of each feature.
+    """
 
     n_features: int
     n_outputs: int
     sums: ExactSums
     squares: ExactSums
+    fourths: FourthPowers
     n_rows: int = 0
     n_units: int = 0  # rows of positive weight
     weight: ExactSums = field(default_factory=lambda: ExactSums.zeros(1, 0))
-    leaf_sums: NDArray[np.int64] | None = None
-    leaf_bound: int = 0  # largest possible |leaf sum|, so that no sum can overflow unseen
+    leaf_sums: NDArray[np.int64] | None = None  # of minus the gradients
+    leaf_weights: NDArray[np.int64] | None = None  # of the weights, for the centred test
+    leaf_bound: int = 0  # largest possible |leaf sum| of either, so that no sum can overflow unseen
     rounds: ExactSums | None = None  # (round, feature) pairs, for methods without leaf sums
     clusters: dict[Any, NDArray[np.int64]] | None = None
 
     @classmethod
-    def empty(cls, setting: Setting, groups: Groups | None, *, clustered: bool) -> State:
+    def empty(cls, setting: Setting, groups: Groups | None, *, clustered: bool, centred: bool) -> State:
         """State of no rows."""
         e = setting.ensemble
+        leaves = (len(setting.forest.leaf_nodes), e.width)
         n = len(groups.names) if groups is not None else e.n_features
         columns = n * (e.n_outputs + (e.n_outputs > 1))
         return cls(
@@ -47,7 +53,9 @@ class State:
             n_outputs=e.n_outputs,
             sums=ExactSums.zeros(columns, setting.exponent),
             squares=ExactSums.zeros(columns, 2 * setting.exponent),
-            leaf_sums=np.zeros((len(setting.forest.leaf_nodes), e.width), np.int64) if setting.needs_leaves else None,
+            fourths=FourthPowers.zeros(columns, setting.exponent),
+            leaf_sums=np.zeros(leaves, np.int64) if setting.needs_leaves else None,
+            leaf_weights=np.zeros(leaves, np.int64) if centred else None,
             rounds=ExactSums.zeros(n * e.n_rounds, setting.exponent) if setting.rounds_by_rows else None,
             clusters={} if clustered else None,
         )
@@ -59,6 +67,8 @@ class State:
         columns = self._columns(scores, groups)
         self.sums.add(columns)
         self.squares.add(columns, square=True)
+        if self.clusters is None:
+            self.fourths.add(columns)  # clusters are kept, and theirs follow from them
         if clusters is not None and self.clusters is not None:
             # A row of weight 0 is a row that is not there; neither is a cluster of such rows.
             here = np.arange(len(scores)) if weight is None else np.flatnonzero(weight)
@@ -84,8 +94,8 @@ class State:
         self.n_units += n_rows if weight is None else int(np.count_nonzero(weight))
         self.weight.add(np.ones((n_rows, 1)) if weight is None else weight[:, None])
 
-    def add_leaves(self, leaf_sums: NDArray[np.int64], bound: int) -> None:
-        """Add whole-number gradient sums of the leaves; none of them is above `bound`."""
+    def add_leaves(self, leaf_sums: NDArray[np.int64], leaf_weights: NDArray[np.int64] | None, bound: int) -> None:
+        """Add whole-number sums of the gradients and of the weights in the leaves; none of them is above `bound`."""
         self.leaf_bound += bound
         if self.leaf_bound > MAX_TOTAL:
             raise DataError(
@@ -94,6 +104,9 @@ class State:
             )
         assert self.leaf_sums is not None
         self.leaf_sums += leaf_sums
+        if leaf_weights is not None:
+            assert self.leaf_weights is not None
+            self.leaf_weights += leaf_weights
 
     def _columns(self, scores: FloatArray, groups: Groups | None) -> FloatArray:
         if groups is not None:
@@ -106,11 +119,12 @@ class State:
     def __iadd__(self, other: State) -> State:
         self.sums += other.sums
         self.squares += other.squares
+        self.fourths += other.fourths
         self.weight += other.weight
         self.n_rows += other.n_rows
         self.n_units += other.n_units
         if other.leaf_sums is not None:
-            self.add_leaves(other.leaf_sums, other.leaf_bound)
+            self.add_leaves(other.leaf_sums, other.leaf_weights, other.leaf_bound)
         if self.rounds is not None and other.rounds is not None:
             self.rounds += other.rounds
         if self.clusters is not None and other.clusters is not None:
@@ -120,24 +134,37 @@ class State:
         return self
 
     # -- what follows from the sums ------------------------------------------------------------------------------
-    def infer(self, level: float) -> tuple[inference.Inference, inference.Inference | None]:
+    def infer(
+        self, setting: Setting, groups: Groups | None, level: float
+    ) -> tuple[inference.Inference, inference.Inference | None]:
         """Statistics of the totals, and of every output where there are several."""
+        shift = self._centring(setting, groups)
+        parts = [(True, None if shift is None else shift.sum(axis=1))]
+        if self.n_outputs > 1:
+            parts.append((False, shift))
         if self.clusters is not None:
             labels = sorted(self.clusters, key=lambda label: (type(label).__name__, label))
             exponent = self.sums.exponent
             rows = np.array([ExactSums(self.clusters[label], exponent).totals() for label in labels])
-            whole = inference.from_clusters(self._shaped(rows, total=True), level=level)
-            if self.n_outputs == 1:
-                return whole, None
-            return whole, inference.from_clusters(self._shaped(rows, total=False), level=level)
-        sums, squares = self.sums.totals(), self.squares.totals()
-
-        def statistics(*, total: bool) -> inference.Inference:
-            return inference.from_sums(
-                self._shaped(sums, total=total), self._shaped(squares, total=total), self.n_units, level=level
-            )
-
-        return statistics(total=True), statistics(total=False) if self.n_outputs > 1 else None
+            found = [
+                inference.from_clusters(self._shaped(rows, total=total), centring=part, level=level)
+                for total, part in parts
+            ]
+        else:
+            sums, squares = self.sums.totals(), self.squares.totals()
+            effective = self.fourths.effective_rows(self.squares)
+            found = [
+                inference.from_sums(
+                    self._shaped(sums, total=total),
+                    self._shaped(squares, total=total),
+                    self.n_units,
+                    effective=self._shaped(effective, total=total),
+                    centring=part,
+                    level=level,
+                )
+                for total, part in parts
+            ]
+        return found[0], found[1] if len(found) > 1 else None
 
     def _shaped(self, columns: FloatArray, *, total: bool) -> FloatArray:
         """Columns of the totals, (..., features), or of the outputs, (..., features, outputs)."""
@@ -146,20 +173,40 @@ class State:
             return columns[..., cut:]
         return columns[..., :cut].reshape(*columns.shape[:-1], self.n_features, self.n_outputs)
 
-    def from_leaves(self, setting: Setting, groups: Groups | None) -> FloatArray:
+    def _centring(self, setting: Setting, groups: Groups | None) -> FloatArray | None:
+        """What centring adds to the scores: (features, outputs); None where it is not done.
+
+        The score is linear in the node values, so it is the score of (centred value - value).
+        """
+        if self.leaf_weights is None:
+            return None
+        change = self.centred_values(setting) - setting.node_value
+        return np.asarray(self.from_leaves(setting, groups, change).sum(axis=0))
+
+    def centred_values(self, setting: Setting) -> FloatArray:
+        """Node values with every inner node at the weighted mean of its leaves over the rows: (n_nodes, width)."""
+        e = setting.ensemble
+        assert self.leaf_weights is not None
+        weight = _sum_below(setting, self.leaf_weights).astype(np.float64)
+        value = setting.node_value.copy()
+        for nodes in reversed(e.levels):
+            inner = nodes[e.feature[nodes] >= 0]
+            left, right = e.left[inner], e.right[inner]
+            total = weight[left] * value[left] + weight[right] * value[right]
+            # A node that no row has reached keeps its value; it counts for nothing.
+            value[inner] = np.divide(total, weight[inner], out=value[inner], where=weight[inner] > 0)
+        return value
+
+    def from_leaves(self, setting: Setting, groups: Groups | None, value: FloatArray) -> FloatArray:
         """Score by round and output from the gradient sums of the leaves: (rounds, features, outputs).
 
-        score = sum over edges of (value of the child - value of the node) * (sum of the gradients in the child).
+        score = sum over edges of (value of the child - value of the node) * (sum of the gradients in the child), by
+        node values `value`, (n_nodes, width).
         """
         e, forest = setting.ensemble, setting.forest
         assert self.leaf_sums is not None
-        below = np.zeros((e.n_nodes, e.width), np.int64)
-        below[forest.leaf_nodes] = self.leaf_sums
-        for nodes in reversed(e.levels):
-            inner = nodes[e.feature[nodes] >= 0]
-            below[inner] = below[e.left[inner]] + below[e.right[inner]]
+        below, unit = _sum_below(setting, self.leaf_sums), 2.0 ** (setting.scale_bits - GRADIENT_BITS)
         here, left, right = forest.split_nodes, e.left[forest.split_nodes], e.right[forest.split_nodes]
-        value, unit = setting.node_value, 2.0 ** (setting.scale_bits - GRADIENT_BITS)
         gains = (value[left] - value[here]) * (below[left] * unit)
         gains += (value[right] - value[here]) * (below[right] * unit)
         tree = e.tree_of_node[here]
@@ -175,13 +222,20 @@ class State:
     # -- bytes ---------------------------------------------------------------------------------------------------
     def to_arrays(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         """Arrays and plain data that `from_arrays` takes."""
-        arrays = {"sums": self.sums.limbs, "squares": self.squares.limbs, "weight": self.weight.limbs}
+        arrays = {
+            "sums": self.sums.limbs,
+            "squares": self.squares.limbs,
+            "fourths": self.fourths.limbs(),
+            "weight": self.weight.limbs,
+        }
         plain: dict[str, Any] = {
             name: getattr(self, name) for name in ("n_features", "n_outputs", "n_rows", "n_units", "leaf_bound")
         }
         plain["exponent"] = self.sums.exponent
         if self.leaf_sums is not None:
             arrays["leaf_sums"] = self.leaf_sums
+        if self.leaf_weights is not None:
+            arrays["leaf_weights"] = self.leaf_weights
         if self.rounds is not None:
             arrays["rounds"] = self.rounds.limbs
         if self.clusters is not None:
@@ -203,11 +257,24 @@ class State:
             n_outputs=plain["n_outputs"],
             sums=ExactSums(arrays["sums"], exponent),
             squares=ExactSums(arrays["squares"], 2 * exponent),
+            fourths=FourthPowers.from_limbs(arrays["fourths"], exponent),
             n_rows=plain["n_rows"],
             n_units=plain["n_units"],
             weight=ExactSums(arrays["weight"], 0),
             leaf_sums=arrays.get("leaf_sums"),
+            leaf_weights=arrays.get("leaf_weights"),
             leaf_bound=plain["leaf_bound"],
             rounds=ExactSums(arrays["rounds"], exponent) if "rounds" in arrays else None,
             clusters=clusters,
         )
+
+
+def _sum_below(setting: Setting, leaves: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Sums of the leaves below every node: (n_nodes, width)."""
+    e = setting.ensemble
+    below = np.zeros((e.n_nodes, e.width), np.int64)
+    below[setting.forest.leaf_nodes] = leaves
+    for nodes in reversed(e.levels):
+        inner = nodes[e.feature[nodes] >= 0]
+        below[inner] = below[e.left[inner]] + below[e.right[inner]]
+    return below
