@@ -80,6 +80,12 @@ def interaction(rng, n):
     return Sample(X, y), np.arange(30) >= 2
 
 
+def graded(rng, n):
+    """Five relevant features, from weak to weaker: together 10 % of the variance."""
+    X = rng.random((n, 40))
+    return Sample(X, X[:, :5] @ [0.8, 0.6, 0.4, 0.3, 0.2] + rng.normal(size=n)), np.arange(40) >= 5
+
+
 def weighted(rng, n):
     X = rng.random((n, 40))
     weight = np.exp(rng.normal(size=n))
@@ -372,9 +378,32 @@ def false_finds(replications):
     return head, lines
 
 
+def power(replications, sizes=(200, 1000)):
+    """What centring and effective rows cost: relevant features found at q <= 0.1, beside the plain test."""
+    lines = []
+    problems = {name: PROBLEMS[name] for name in ("Simulated classification", "Friedman + 35 noise")}
+    for name, draw in {"weak signals": graded, **problems}.items():
+        for library, train in TRAINERS.items():
+            found = {(size, way): [] for size in sizes for way in ("as it is", "plain")}
+            for seed in seeds(f"power {name}", replications):
+                data, noise = draw(np.random.default_rng(seed), N_TRAIN + max(sizes))
+                model = train(data.rows(0, N_TRAIN), sampled=False)
+                for size in sizes:
+                    valid = data.rows(N_TRAIN, N_TRAIN + size)
+                    q_values = ti.importance(model, valid.X, valid.y, n_jobs=1).q_values
+                    found[size, "as it is"].append((q_values <= 0.1)[~noise].mean())
+                    q_values = benjamini_hochberg(p_value(row_scores(model, valid)))
+                    found[size, "plain"].append((q_values <= 0.1)[~noise].mean())
+            for (size, way), shares in found.items():
+                cell = f"{np.mean(shares):.3f} ± {np.std(shares, ddof=1) / np.sqrt(len(shares)):.3f}"
+                lines.append([name, library, str(size), way, cell])
+    return ["problem", "library", "held-out rows", "p value", "relevant features with q <= 0.1"], lines
+
+
 STUDIES = {
     "held_out": held_out,
     "why": why,
+    "power": power,
     "false_finds": false_finds,
     "dependent_rows": dependent_rows,
     "unclean_rows": unclean_rows,

@@ -1,7 +1,7 @@
 """What `make demo` shows: which features carry signal, on rows that the model has not seen.
 
-Trains an XGBoost model on real data to which noise columns were added, ranks the features by total gain, by mean |SHAP| and by
-TreeInner, explains three predictions, and writes plots and a page to share into demo/.
+Trains an XGBoost model on real data to which noise columns were added, ranks the features by total gain, by mean
+|SHAP| and by TreeInner, explains three predictions, and writes plots and a page to share into demo/.
 """
 
 from pathlib import Path
@@ -53,7 +53,8 @@ def show_predictions(model, X_valid):
         parts = "  ".join(f"{a.feature_names[k]} {a.values[i, k]:+.1f}" for k in largest)
         rest = a.values[i].sum() - a.values[i, largest].sum()
         total = a.base_values[i] + a.values[i].sum()
-        print(f"  average {a.base_values[i]:.1f}  {parts}  the rest {rest:+.1f}  = {total:.2f}  (model: {margin[i]:.2f})")
+        sum_of_all = f"= {total:.2f}  (the model itself: {margin[i]:.2f})"
+        print(f"  average {a.base_values[i]:.1f}  {parts}  the rest {rest:+.1f}  {sum_of_all}")
     worst = np.abs(a.base_values + a.values.sum(axis=1) - margin).max()
     print(f"  largest difference to the model's own margin over {len(margin)} rows: {worst:.1e}\n")
     return a
@@ -83,7 +84,8 @@ def main():
     attribution = show_predictions(model, X_valid)
     comparison = ti.compare(model, X_train, y_train, X_valid, y_valid)
     write_pictures(model, gain, inner, comparison, attribution)
-    page = ti.report(model, X_valid, y_valid, X_train=X_train, y_train=y_train, path=OUT / "page.html", title="Diabetes")
+    path = OUT / "page.html"
+    page = ti.report(model, X_valid, y_valid, X_train=X_train, y_train=y_train, path=path, title="Diabetes")
     print(f"Look at {page} in a browser: ranking, training against held-out rows, every row explained.")
     print(f"Pictures: {', '.join(str(p) for p in sorted(OUT.glob('*.png')))}")
 

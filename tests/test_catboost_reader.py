@@ -47,9 +47,7 @@ def mixed(seed=0):
             "many": rng.choice(list("klmnopqrst"), N),
         }
     )
-    signal = (
-        X.a + 2 * (X.few == "x") + 0.3 * X.code + 2 * ((X.many < "n") & (X.few == "y")) + X.b * (X.code > 4)
-    )
+    signal = X.a + 2 * (X.few == "x") + 0.3 * X.code + 2 * ((X.many < "n") & (X.few == "y")) + X.b * (X.code > 4)
     return X, signal.to_numpy()
 
 
@@ -105,11 +103,7 @@ def same(one, other):
 
 # -- predictions --------------------------------------------------------------------------------------------
 NUMERIC_CASES = [
-    *(
-        (task, policy)
-        for task in ("RMSE", "Logloss", "MultiClass", "MultiClassOneVsAll")
-        for policy in POLICIES
-    ),
+    *((task, policy) for task in ("RMSE", "Logloss", "MultiClass", "MultiClassOneVsAll") for policy in POLICIES),
     *((task, "SymmetricTree") for task in ("MultiRMSE", "RMSEWithUncertainty", "MultiLogloss")),
     ("Quantile:alpha=0.9", "Lossguide"),
 ]
@@ -163,9 +157,7 @@ def test_categorical_models_predict_as_catboost(one_hot, task, policy):
 
 def test_combined_target_statistics_share_their_credit():
     X, signal = mixed()
-    model = fit(
-        X, signal, cat=["few", "code", "many"], one_hot_max_size=2, max_ctr_complexity=3, iterations=30
-    )
+    model = fit(X, signal, cat=["few", "code", "many"], one_hot_max_size=2, max_ctr_complexity=3, iterations=30)
     ensemble = check(model, X)
     place = {"cat": [1, 3, 4], "float": [0, 2]}  # CatBoost numbers features of each kind on their own
     expected = [
@@ -219,9 +211,7 @@ def test_early_stopping_and_iteration_range():
     assert ensemble.n_rounds == model.tree_count_ < 60
     model = fit(X, signal)
     part = reader.read(model, iteration_range=(1, 4))
-    assert np.array_equal(
-        oracle.apply(part, X[:9]), model.calc_leaf_indexes(X[:9], ntree_start=1, ntree_end=4)
-    )
+    assert np.array_equal(oracle.apply(part, X[:9]), model.calc_leaf_indexes(X[:9], ntree_start=1, ntree_end=4))
     with pytest.raises(ValueError, match="iteration_range"):
         reader.read(model, iteration_range=(0, 7))
 
@@ -352,9 +342,7 @@ def test_weighted_rows_need_reg_lambda():
         lam,
     )
     assert error < 1e-6  # float32 weights and targets
-    np.testing.assert_allclose(
-        ensemble.cover[ensemble.tree_start[:-1]], weight.sum(), rtol=1e-6
-    )  # float32 weights
+    np.testing.assert_allclose(ensemble.cover[ensemble.tree_start[:-1]], weight.sum(), rtol=1e-6)  # float32 weights
 
 
 def test_class_weights_need_reg_lambda_unless_there_is_no_l2():
@@ -409,9 +397,7 @@ def test_names_objective_and_classes():
     assert set(ensemble.tree_rate) == {0.25}
     assert set(reader.read(fit(X, signal), learning_rate=0.5).tree_rate) == {0.5}
     assert reader.read(fit(X, signal, "Quantile:alpha=0.9")).objective_params == {"alpha": 0.9}
-    assert reader.read(fit(X, signal, "MultiQuantile:alpha=0.1,0.9")).objective_params == {
-        "alpha": [0.1, 0.9]
-    }
+    assert reader.read(fit(X, signal, "MultiQuantile:alpha=0.1,0.9")).objective_params == {"alpha": [0.1, 0.9]}
     binary = reader.read(cb.CatBoostClassifier(**FAST).fit(X, (signal > 0).astype(int)))
     assert (binary.output_names, binary.objective_params) == (None, {"classes": [0, 1]})
 
@@ -434,9 +420,7 @@ def test_ranker_and_users_subclass():
     check(Mine(**FAST).fit(X, signal), X)
     groups = np.repeat(np.arange(N // 10), 10)
     for loss in ("QueryRMSE", "YetiRank", "PairLogit"):
-        model = cb.CatBoostRanker(loss_function=loss, **FAST).fit(
-            X, (signal > 0.5).astype(int), group_id=groups
-        )
+        model = cb.CatBoostRanker(loss_function=loss, **FAST).fit(X, (signal > 0.5).astype(int), group_id=groups)
         assert "ranking" in check(model, X).exactness
 
 
@@ -489,9 +473,7 @@ def damage(change):
         lambda d: d["oblivious_trees"][0]["leaf_weights"].__setitem__(0, -1),
         lambda d: d["oblivious_trees"][0]["leaf_values"].__setitem__(0, float("nan")),
         lambda d: d["oblivious_trees"][0]["leaf_values"].__setitem__(0, "x"),
-        lambda d: d["oblivious_trees"][1].__setitem__(
-            "leaf_values", d["oblivious_trees"][1]["leaf_values"] * 2
-        ),
+        lambda d: d["oblivious_trees"][1].__setitem__("leaf_values", d["oblivious_trees"][1]["leaf_values"] * 2),
         lambda d: d["oblivious_trees"][0]["splits"][0].update(split_index=10**6, split_type="OnlineCtr"),
         lambda d: d["oblivious_trees"][0]["splits"][0].update(
             split_type="FloatFeature", float_feature_index=-1, border=0.0
@@ -528,9 +510,7 @@ def test_broken_cbm_is_a_model_error(tmp_path):
 # -- refusals -----------------------------------------------------------------------------------------------
 def test_what_is_refused_is_named(tmp_path):
     X, signal = numbers()
-    text = pd.DataFrame(
-        {"a": X[:, 0], "t": np.random.default_rng(0).choice(["foo bar", "bar baz", "qux"], N)}
-    )
+    text = pd.DataFrame({"a": X[:, 0], "t": np.random.default_rng(0).choice(["foo bar", "bar baz", "qux"], N)})
     model = cb.CatBoostClassifier(**FAST).fit(text, signal > 0, text_features=["t"])
     with pytest.raises(UnsupportedModelError, match="text features"):
         reader.read(model)
@@ -604,9 +584,7 @@ def test_shapley_values_of_one_hot_models_are_catboosts(tmp_path):
     ensemble = reader.read_path(tmp_path / "m.json")
     assert np.all(ensemble.cover > 0)
     table = codes(reader.make_table(model, X[:6], reader.read(model)))
-    np.testing.assert_allclose(
-        oracle.predict(ensemble, table), margins(model, X[:6]), rtol=1e-12
-    )  # order of sums
+    np.testing.assert_allclose(oracle.predict(ensemble, table), margins(model, X[:6]), rtol=1e-12)  # order of sums
     values = oracle.shapley(ensemble, table)[:, :, 0]
     by_feature = np.zeros((6, 5))
     for column, (feature,) in enumerate(ensemble.column_features):

@@ -1,5 +1,7 @@
 """Every cell of the exactness table says the truth, in both directions, and the printed page is that table."""
 
+from importlib.metadata import version
+
 import pytest
 
 from tests import exactness
@@ -38,6 +40,8 @@ def test_what_happens_to_hold_holds_and_is_not_promised(cell: Cell):
 
 def test_the_committed_page_has_these_cells():
     page = exactness.PAGE.read_text()
+    if f"xgboost {version('xgboost')}" not in page:
+        pytest.skip("the page was measured with another XGBoost, which renews other leaves")
     cells = [line.split(" | ")[:4] for line in page.splitlines() if line.startswith("| ") and "verdict" not in line]
     expected = [[f"| {c.library}", c.setting, c.task, exactness.verdict(c)] for c in CELLS]
     assert cells == expected, "docs/exactness.md is stale: python -m tests.exactness > docs/exactness.md"

@@ -51,9 +51,7 @@ FILES = {
     **{f"catboost-{version}": CATBOOST for version in ("1.2.2", "1.2.10")},
 }
 CASES = [f"{folder}/{name}" for folder, names in FILES.items() for name in sorted(names)]
-TEXT = [
-    case for case in CASES if "/ctr." in case or "/onehot." in case
-]  # CatBoost hashes text, so only it can route
+TEXT = [case for case in CASES if "/ctr." in case or "/onehot." in case]  # CatBoost hashes text, so only it can route
 NUMERIC = [case for case in CASES if case not in TEXT]  # X is an array of numbers
 
 
@@ -123,9 +121,7 @@ def margin_tolerance(case):
         # It adds its trees up one by one in float32: half a unit in the last place of the partial sum for
         # each of them, and partial sums overshoot the margin by less than a factor of two.
         return (ensemble(case).n_trees + 1) * 2.0**-24 * 2 * scale
-    return (
-        1e-14 * scale * ensemble(case).n_trees
-    )  # float64 sums; CatBoost's JSON loses the last bit of a leaf
+    return 1e-14 * scale * ensemble(case).n_trees  # float64 sums; CatBoost's JSON loses the last bit of a leaf
 
 
 # -- the files -----------------------------------------------------------------------------------------------
@@ -206,11 +202,7 @@ def test_rows_with_text_need_the_library_and_the_error_says_so(case):
 def test_rows_with_text_go_where_the_library_sends_them(case):
     table = make_table(GOLDEN / case, words(data()["X"]), ensemble(case))
     block = table.block(0, table.n_rows)
-    X = (
-        np.asarray(block, dtype=np.float64)
-        if isinstance(block, np.ndarray)
-        else np.column_stack(block).astype(float)
-    )
+    X = np.asarray(block, dtype=np.float64) if isinstance(block, np.ndarray) else np.column_stack(block).astype(float)
     np.testing.assert_array_equal(oracle.apply(ensemble(case), X), answer(case, "leaf"))
     found = oracle.predict(ensemble(case), X)[:, 0]
     np.testing.assert_allclose(found, answer(case, "margin"), rtol=0, atol=margin_tolerance(case))

@@ -66,9 +66,7 @@ def train(task, params, kind="plain", categorical=(), *, weight=None, rounds=ROU
     objective["multiclassova"] = {"objective": "multiclassova", "num_class": 3}
     settings = {"num_leaves": 8, "min_data_in_leaf": 5, "min_data_per_group": 5, "cat_smooth": 1, **QUIET}
     settings |= objective.get(task, {"objective": task}) | params
-    data = lgb.Dataset(
-        X, y, weight=weight, categorical_feature=list(categorical), init_score=options.pop("init", None)
-    )
+    data = lgb.Dataset(X, y, weight=weight, categorical_feature=list(categorical), init_score=options.pop("init", None))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return lgb.train(settings, data, rounds, **options), X, y
@@ -200,9 +198,7 @@ def inner_scores(ensemble, G):
     """TreeInner(PreDecomp) of each column, from the gradient sums of the nodes."""
     parent = np.flatnonzero(ensemble.feature >= 0)
     p, rate = ensemble.node_value[:, 0], ensemble.tree_rate[ensemble.tree_of_node[parent]]
-    score = sum(
-        -(p[child] - p[parent]) * G[child] / rate for child in (ensemble.left[parent], ensemble.right[parent])
-    )
+    score = sum(-(p[child] - p[parent]) * G[child] / rate for child in (ensemble.left[parent], ensemble.right[parent]))
     return np.bincount(ensemble.feature[parent], score, minlength=ensemble.schema.n_columns)
 
 
@@ -226,17 +222,13 @@ def cat_l2_of_nodes(ensemble, many, cat_l2=10.0):
 
 
 @pytest.mark.parametrize("setting", VALUE_SETTINGS)
-@pytest.mark.parametrize(
-    "task", ["regression", "binary", "multiclass", "multiclassova", "poisson", "gamma", "tweedie"]
-)
+@pytest.mark.parametrize("task", ["regression", "binary", "multiclass", "multiclassova", "poisson", "gamma", "tweedie"])
 def test_node_values_are_newton_steps(task, setting):
     options = {"params": {}, **VALUE_SETTINGS[setting]}
     booster, X, y = train(task, rounds=3, **options)
     weight = options.get("weight", np.ones(N))
     ensemble = read(booster)
-    start = start_by_formula(
-        task, y.astype(np.float32).astype(float), weight.astype(np.float32), ensemble.n_outputs
-    )
+    start = start_by_formula(task, y.astype(np.float32).astype(float), weight.astype(np.float32), ensemble.n_outputs)
     # LightGBM holds gradients in float32: sums of 400 of them agree to about 1e-6 of the steps' size.
     np.testing.assert_allclose(ensemble.base_score, start, atol=2e-7 * max(1, np.abs(start).max()))
     extra = cat_l2_of_nodes(ensemble, [4] if setting == "categorical" else [])
@@ -299,9 +291,7 @@ def test_class_weights_do_not_spoil_the_intercept(task, params, lam):
     assert ("label_weights" in ensemble.objective_params) == ("is_unbalance" in params)
 
 
-@pytest.mark.parametrize(
-    "task", ["regression_l1", "quantile", "mape", "huber", "fair", "cross_entropy_lambda"]
-)
+@pytest.mark.parametrize("task", ["regression_l1", "quantile", "mape", "huber", "fair", "cross_entropy_lambda"])
 def test_start_is_estimated_where_no_law_gives_it(task):
     X = rows()
     y = targets(X, "positive") + 5 if task != "cross_entropy_lambda" else targets(X, "binary")
@@ -348,14 +338,10 @@ def test_renewed_leaves_get_their_hessian_weighted_mean():
 )
 def test_bent_values_are_the_stored_ones(params):
     X = rows()
-    settings = (
-        {"objective": "regression", "num_leaves": 8, "min_data_in_leaf": 5, "lambda_l2": 1.0} | QUIET | params
-    )
+    settings = {"objective": "regression", "num_leaves": 8, "min_data_in_leaf": 5, "lambda_l2": 1.0} | QUIET | params
     booster = lgb.train(settings, lgb.Dataset(X, targets(X, "regression")), 4, keep_training_booster=True)
     ensemble = read(booster)
-    for tree, info in enumerate(
-        booster.dump_model()["tree_info"]
-    ):  # 17 digits while the training booster lives
+    for tree, info in enumerate(booster.dump_model()["tree_info"]):  # 17 digits while the training booster lives
         base = ensemble.base_score[0] if tree == 0 else 0.0
         pending = [info["tree_structure"]]
         while pending:
@@ -406,15 +392,11 @@ def test_dart_weights_and_intercept():
     ensemble = read(booster)
     written = np.array([float(t["shrinkage"]) for t in booster.dump_model()["tree_info"]])
     assert written[0] < 1  # the first tree was dropped, and its intercept shrank with it
-    np.testing.assert_allclose(
-        ensemble.base_score, y.mean() * written[0], rtol=1e-5
-    )  # shrinkage has six digits
+    np.testing.assert_allclose(ensemble.base_score, y.mean() * written[0], rtol=1e-5)  # shrinkage has six digits
     np.testing.assert_allclose((ensemble.tree_rate * ensemble.tree_weight)[1:], written[1:], rtol=1e-12)
     np.testing.assert_allclose(ensemble.tree_rate, 0.1)
     assert_same_prediction(ensemble, booster, strange_rows(X))
-    booster, X, y = train(
-        "regression", {"boosting": "dart", "skip_drop": 0.0, "boost_from_average": False}, rounds=12
-    )
+    booster, X, y = train("regression", {"boosting": "dart", "skip_drop": 0.0, "boost_from_average": False}, rounds=12)
     assert read(booster).base_score[0] == 0
 
 
@@ -452,9 +434,7 @@ def test_a_rate_of_one_hides_an_init_score():
 
 
 @pytest.mark.parametrize("share", [0.5, 0.2, 0.01])
-@pytest.mark.parametrize(
-    "params", [{"is_unbalance": True}, {"scale_pos_weight": 50.0}, {"scale_pos_weight": 0.02}]
-)
+@pytest.mark.parametrize("params", [{"is_unbalance": True}, {"scale_pos_weight": 50.0}, {"scale_pos_weight": 0.02}])
 def test_extreme_class_weights_are_right_or_said_to_be_estimated(share, params):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(2000, 3))
@@ -464,16 +444,12 @@ def test_extreme_class_weights_are_right_or_said_to_be_estimated(share, params):
     for lam in (0.0, 1.0):
         for rate in (0.1, 0.5, 1.0):
             settings = (
-                {"objective": "binary", "num_leaves": 8, "lambda_l2": lam, "learning_rate": rate}
-                | params
-                | QUIET
+                {"objective": "binary", "num_leaves": 8, "lambda_l2": lam, "learning_rate": rate} | params | QUIET
             )
             ensemble = read(lgb.train(settings, lgb.Dataset(X, y), 2))
             assert "trained with init_score" not in ensemble.exactness
             if ensemble.exactness == "exact":
-                assert ensemble.base_score[0] == pytest.approx(
-                    start, abs=1e-5
-                )  # float32 gradients, a flat equation
+                assert ensemble.base_score[0] == pytest.approx(start, abs=1e-5)  # float32 gradients, a flat equation
             assert abs(ensemble.base_score[0] - start) < 1e-3
 
 
@@ -567,9 +543,7 @@ def test_custom_objective():
         return margin - data.get_label(), np.ones(len(margin))
 
     X = rows()
-    booster = lgb.train(
-        {"objective": squared, "num_leaves": 8} | QUIET, lgb.Dataset(X, targets(X, "regression")), 4
-    )
+    booster = lgb.train({"objective": squared, "num_leaves": 8} | QUIET, lgb.Dataset(X, targets(X, "regression")), 4)
     ensemble = read(booster)
     assert ensemble.objective == ""
     assert ensemble.base_score[0] == 0
@@ -579,9 +553,7 @@ def test_custom_objective():
 def test_ranker():
     X = rows()
     relevance = targets(X, "multiclass").astype(int)
-    model = lgb.LGBMRanker(n_estimators=4, num_leaves=6, n_jobs=1, verbosity=-1).fit(
-        X, relevance, group=[20] * 20
-    )
+    model = lgb.LGBMRanker(n_estimators=4, num_leaves=6, n_jobs=1, verbosity=-1).fit(X, relevance, group=[20] * 20)
     ensemble = read(model)
     assert ensemble.objective == "lambdarank"
     assert_same_prediction(ensemble, model.booster_, strange_rows(X))
@@ -675,9 +647,7 @@ def test_cover_and_gain_are_lightgbms():
         np.testing.assert_array_equal(ensemble.cover[at], part["count"])
         if column:
             np.testing.assert_allclose(ensemble.gain[at], part[column], rtol=1e-5)  # six digits
-    total = np.bincount(
-        ensemble.feature[ensemble.feature >= 0], ensemble.gain[ensemble.feature >= 0], minlength=5
-    )
+    total = np.bincount(ensemble.feature[ensemble.feature >= 0], ensemble.gain[ensemble.feature >= 0], minlength=5)
     np.testing.assert_allclose(total, booster.feature_importance("gain"), rtol=1e-5)
 
 
@@ -802,9 +772,7 @@ def test_mixed_meanings_of_zero_are_refused():
 def test_a_thousand_trees_are_read_quickly():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(2000, 10))
-    booster = lgb.train(
-        {"objective": "regression", "num_leaves": 31} | QUIET, lgb.Dataset(X, X[:, 0] ** 2), 20
-    )
+    booster = lgb.train({"objective": "regression", "num_leaves": 31} | QUIET, lgb.Dataset(X, X[:, 0] ** 2), 20)
     text = booster.model_to_string()
     head, body = text.split("\nTree=0\n", 1)
     trees, tail = body.split("\nend of trees", 1)

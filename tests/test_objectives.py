@@ -139,9 +139,7 @@ EXACT_HESSIAN = [
 ]
 
 
-@pytest.mark.parametrize(
-    "case", [c for c in ELEMENTWISE if c[1] in EXACT_HESSIAN and "is_unbalance" not in c[2]]
-)
+@pytest.mark.parametrize("case", [c for c in ELEMENTWISE if c[1] in EXACT_HESSIAN and "is_unbalance" not in c[2]])
 def test_hessian_is_the_slope_of_the_gradient(case):
     rng = np.random.default_rng(3)
     library, name, params, _, _ = case
@@ -174,9 +172,7 @@ def test_softmax_gradient(library, name, data):
     np.testing.assert_allclose(objective.link(m).sum(axis=1), 1, rtol=1e-15)
 
 
-@pytest.mark.parametrize(
-    ("library", "name"), [("lightgbm", "multiclassova"), ("catboost", "MultiClassOneVsAll")]
-)
+@pytest.mark.parametrize(("library", "name"), [("lightgbm", "multiclassova"), ("catboost", "MultiClassOneVsAll")])
 def test_one_vs_all_gradient(library, name):
     rng = np.random.default_rng(0)
     objective = get(name, library=library, n_outputs=4)
@@ -280,9 +276,7 @@ def test_scale_pos_weight_hits_every_label_equal_to_one_whatever_the_loss():
 
 def test_round_state_is_weighted():
     y, m, w = np.zeros(3), np.array([1.0, 4.0, 9.0]), np.array([1.0, 2.0, 0.0])
-    assert get("smooth_absolute_error").global_state(y, m, w) == pytest.approx(
-        ((1 + 2 * 2) / 3) ** 2, rel=1e-15
-    )
+    assert get("smooth_absolute_error").global_state(y, m, w) == pytest.approx(((1 + 2 * 2) / 3) ** 2, rel=1e-15)
     assert get("huber", library="sklearn", alpha=0.5).global_state(y, m, w) == 4.0
     with pytest.raises(TypeError, match="share no state"):
         get("squared_error").global_state(y, m)
@@ -520,9 +514,7 @@ def test_catboost_leaves_are_means_of_our_gradients(name, kind, params):
         rows = leaf == number
         step = -rate * gradient[rows].sum(axis=0) / (rows.sum() + l2)
         # CatBoost holds targets in float32 and approximates exp to about 1e-8.
-        np.testing.assert_allclose(
-            after[rows] - margin[rows], np.tile(step, (rows.sum(), 1)), rtol=1e-5, atol=1e-6
-        )
+        np.testing.assert_allclose(after[rows] - margin[rows], np.tile(step, (rows.sum(), 1)), rtol=1e-5, atol=1e-6)
 
 
 def test_scikit_learn_losses():
@@ -546,9 +538,7 @@ def test_scikit_learn_losses():
         np.testing.assert_allclose(ours, expected, rtol=1e-13, atol=1e-15, err_msg=name)  # same formulas
     y, m = make("class", 200)[1], rng.normal(size=(200, 3))
     expected = loss.HalfMultinomialLoss(n_classes=3).gradient(y_true=y, raw_prediction=m)
-    np.testing.assert_allclose(
-        get("log_loss", library="sklearn", n_outputs=3).gradient(y, m), expected, atol=1e-15
-    )
+    np.testing.assert_allclose(get("log_loss", library="sklearn", n_outputs=3).gradient(y, m), expected, atol=1e-15)
 
 
 def test_scikit_learn_huber_has_one_delta_per_round():

@@ -67,18 +67,14 @@ WRAPPED = {
     "pipeline": make_pipeline(StandardScaler(), forest()),
     "passthrough": Pipeline([("a", "passthrough"), ("b", None), ("c", StandardScaler()), ("m", forest())]),
     "pipeline in pipeline": make_pipeline(StandardScaler(), make_pipeline(PolynomialFeatures(2), forest())),
-    "transformers in a pipeline": make_pipeline(
-        make_pipeline(StandardScaler(), PolynomialFeatures(2)), forest()
-    ),
+    "transformers in a pipeline": make_pipeline(make_pipeline(StandardScaler(), PolynomialFeatures(2)), forest()),
     "grid": GridSearchCV(forest(), {"max_depth": [2, 3]}, cv=2),
     "random": RandomizedSearchCV(forest(), {"max_depth": [2, 3]}, n_iter=1, cv=2, random_state=0),
     "halving": HalvingGridSearchCV(forest(), {"max_depth": [2, 3]}, cv=2, random_state=0),
     "grid of pipeline": GridSearchCV(make_pipeline(StandardScaler(), forest()), {}, cv=2),
     "pipeline of grid": make_pipeline(StandardScaler(), GridSearchCV(forest(), {}, cv=2)),
     "everything": GridSearchCV(
-        make_pipeline(
-            StandardScaler(), TransformedTargetRegressor(make_pipeline(PolynomialFeatures(2), forest()))
-        ),
+        make_pipeline(StandardScaler(), TransformedTargetRegressor(make_pipeline(PolynomialFeatures(2), forest()))),
         {},
         cv=2,
     ),
@@ -203,9 +199,7 @@ COMBINERS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("model", "y", "message"), COMBINERS, ids=[type(m).__name__ for m, _, _ in COMBINERS]
-)
+@pytest.mark.parametrize(("model", "y", "message"), COMBINERS, ids=[type(m).__name__ for m, _, _ in COMBINERS])
 def test_combinations_of_models_are_refused_with_what_to_do(model, y, message):
     name = type(model).__name__
     for wrapped in (model, make_pipeline(StandardScaler(), model)):
@@ -352,9 +346,7 @@ MIXED = pd.DataFrame(
     }
 )
 MIXED.loc[::9, "word"] = None
-MIXED_Y = (
-    np.nan_to_num(MIXED["x"]) + MIXED["word"].cat.codes * (MIXED["whole"] % 3) + MIXED["level"].astype(float)
-)
+MIXED_Y = np.nan_to_num(MIXED["x"]) + MIXED["word"].cat.codes * (MIXED["whole"] % 3) + MIXED["level"].astype(float)
 TURNED = MIXED.assign(  # the same table, other columns first and other categories first
     word=MIXED["word"].cat.reorder_categories(["s", "q", "p", "r"]),
     level=MIXED["level"].cat.reorder_categories([20, 30, 10]),
@@ -406,9 +398,7 @@ def test_missing_number_of_xgboost():
     holes = np.where(RNG.random(X.shape) < 0.3, -999.99, X)
     model = xgboost.XGBRegressor(n_estimators=5, n_jobs=1, missing=-999.99).fit(holes, Y)
     for data in (holes, holes.astype(np.float32), pd.DataFrame(holes), pl.DataFrame(holes)):
-        np.testing.assert_allclose(
-            read_model(model).predict(data), model.predict(holes), rtol=1e-6
-        )  # float32
+        np.testing.assert_allclose(read_model(model).predict(data), model.predict(holes), rtol=1e-6)  # float32
 
 
 def test_catboost_routes_encoded_categories_itself(tmp_path):
@@ -422,9 +412,7 @@ def test_catboost_routes_encoded_categories_itself(tmp_path):
         for rows in (data, catboost.Pool(data, cat_features=["word"])):
             table = opened.table(rows)
             block = np.asarray(table.block(0, table.n_rows), np.float64)
-            np.testing.assert_allclose(
-                oracle.predict(opened.ensemble, block)[:, 0], model.predict(data), rtol=1e-12
-            )
+            np.testing.assert_allclose(oracle.predict(opened.ensemble, block)[:, 0], model.predict(data), rtol=1e-12)
         with pytest.raises(DataError, match="only the CatBoost model object itself"):
             opened.ensemble.predict(data)
 
@@ -440,9 +428,7 @@ def files(tmp_path_factory):
     config = {"num_leaves": 3, "num_threads": 1, "verbose": -1, "min_data_in_leaf": 5}
     light = lightgbm.train(config, lightgbm.Dataset(X, Y), 2)
     light.save_model(folder / "lightgbm_text")
-    cat = catboost.CatBoostRegressor(
-        iterations=2, depth=2, verbose=False, thread_count=1, allow_writing_files=False
-    )
+    cat = catboost.CatBoostRegressor(iterations=2, depth=2, verbose=False, thread_count=1, allow_writing_files=False)
     cat.fit(X, Y)
     for form in ("json", "cbm"):
         cat.save_model(str(folder / f"catboost_{form}"), format=form)

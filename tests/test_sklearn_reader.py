@@ -224,9 +224,7 @@ def test_hist_renewed_root_gain_is_the_gradients(max_leaf_nodes):
         score = g**2 / e.cover[root : e.tree_start[tree + 1]]
         left, right = e.left[root], e.right[root]
         truth = score[left - root] + score[right - root] - score[0]
-        assert e.gain[root] == pytest.approx(
-            truth, rel=1e-10
-        )  # whole numbers of signs, rounded once or twice
+        assert e.gain[root] == pytest.approx(truth, rel=1e-10)  # whole numbers of signs, rounded once or twice
         margin[:, 0] += e.value[root + leaves[:, tree], 0]
 
 
@@ -238,9 +236,7 @@ def test_hist_stumps_with_varying_hessians_do_not_tell_their_root():
     assert not np.isnan(e.node_value[~inner]).any()
     assert e.needs == ("training data",)
     assert e.exactness != "exact"
-    np.testing.assert_allclose(
-        oracle.predict(e, X[:ROWS])[:, 0], model.decision_function(X[:ROWS]), rtol=1e-13
-    )
+    np.testing.assert_allclose(oracle.predict(e, X[:ROWS])[:, 0], model.decision_function(X[:ROWS]), rtol=1e-13)
 
 
 def test_hist_levels_come_from_the_estimator_in_the_users_order():
@@ -391,15 +387,11 @@ def test_boosted_nodes_are_what_they_would_be_as_leaves(name):
         inner = np.flatnonzero(e.feature[nodes] >= 0)
         for child in (e.left[nodes][inner], e.right[nodes][inner]):
             step = e.node_value[child, 0] - e.node_value[nodes, 0][inner]
-            np.add.at(
-                scores, e.feature[nodes][inner], step * total[child - nodes.start] / model.learning_rate
-            )
+            np.add.at(scores, e.feature[nodes][inner], step * total[child - nodes.start] / model.learning_rate)
         margin[:, output] += e.value[nodes.start + leaves[:, tree], 0]
     if e.exactness == "exact":
         own = np.bincount(e.feature[e.feature >= 0], e.gain[e.feature >= 0], 5)
-        np.testing.assert_allclose(
-            scores, own, rtol=1e-10
-        )  # sums of squares on one side, products on the other
+        np.testing.assert_allclose(scores, own, rtol=1e-10)  # sums of squares on one side, products on the other
         np.testing.assert_allclose(own / own.sum(), model.feature_importances_, rtol=1e-10)
 
 
@@ -485,9 +477,7 @@ def y_scale(y):
     return 1.0 if y.dtype.kind in "iuU" else np.abs(y).max()
 
 
-@pytest.mark.parametrize(
-    "name", ["tree", "tree pruned", "extra tree", "extra", "extra classes", "tree targets"]
-)
+@pytest.mark.parametrize("name", ["tree", "tree pruned", "extra tree", "extra", "extra classes", "tree targets"])
 def test_averaged_gain_is_an_inner_product_with_y(name):
     model, data, y = fit_averaged(name)
     e, leaves = read(model), model.apply(data).reshape(N, -1)
@@ -586,9 +576,7 @@ class MyForest(ske.RandomForestRegressor):
 
 def test_subclasses_are_read():
     for kind in (MyBoosting, MyForest):
-        model = kind(random_state=0).set_params(
-            **({"max_iter": 3} if kind is MyBoosting else {"n_estimators": 3})
-        )
+        model = kind(random_state=0).set_params(**({"max_iter": 3} if kind is MyBoosting else {"n_estimators": 3}))
         model.fit(X, Y["regression"])
         np.testing.assert_allclose(
             oracle.predict(read(model), X[:9])[:, 0], model.predict(X[:9]), rtol=1e-13, atol=1e-14

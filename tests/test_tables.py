@@ -67,11 +67,7 @@ def arrays(draw):
     big = np.array(numbers, dtype).reshape(2 * rows, 2 * columns)
     if draw(st.booleans()):
         big = np.asfortranarray(big)
-    kind = draw(
-        st.sampled_from(
-            ["every other", "backwards", "slice", "transposed", "repeated row", "repeated column"]
-        )
-    )
+    kind = draw(st.sampled_from(["every other", "backwards", "slice", "transposed", "repeated row", "repeated column"]))
     view = {
         "every other": lambda: big[::2, ::2],
         "backwards": lambda: big[::-1, ::-1][:rows, :columns],
@@ -170,9 +166,7 @@ def test_what_is_no_table_of_numbers_is_refused(X, message):
         read_table(X, Schema(n_columns=2))
 
 
-@pytest.mark.skipif(
-    sp.coo_array(np.ones(2)).ndim != 1, reason="this scipy has no sparse arrays of one dimension"
-)
+@pytest.mark.skipif(sp.coo_array(np.ones(2)).ndim != 1, reason="this scipy has no sparse arrays of one dimension")
 def test_sparse_array_of_one_dimension():
     with pytest.raises(DataError, match=r"shape \(2,\).*reshape"):
         read_table(sp.coo_array(np.ones(2)), Schema(n_columns=2))
@@ -258,9 +252,7 @@ def test_pandas_nullable_columns(dtype, backend):
     np.testing.assert_array_equal(matrix(read(frame)), [[1, 1], [NAN, 1], [0, 0]])
 
 
-@pytest.mark.parametrize(
-    "dtype", [pl.Int8, pl.UInt64, pl.Int128, pl.Float32, pl.Boolean, pl.Decimal(10, 2), pl.Null]
-)
+@pytest.mark.parametrize("dtype", [pl.Int8, pl.UInt64, pl.Int128, pl.Float32, pl.Boolean, pl.Decimal(10, 2), pl.Null])
 def test_polars_nulls(dtype):
     values = [None] * 3 if dtype == pl.Null else [True, None, False] if dtype == pl.Boolean else [1, None, 0]
     frame = pl.DataFrame({"a": pl.Series(values).cast(dtype)})
@@ -295,9 +287,7 @@ def test_row_labels_come_from_pandas_alone():
 
 def test_names_that_do_not_fit():
     schema = Schema(n_columns=3, names=("a", "b", "1"))
-    np.testing.assert_array_equal(
-        matrix(read_table(pd.DataFrame({1: [3], "b": [2], "a": [1]}), schema)), [[1, 2, 3]]
-    )
+    np.testing.assert_array_equal(matrix(read_table(pd.DataFrame({1: [3], "b": [2], "a": [1]}), schema)), [[1, 2, 3]])
     for make in (pd.DataFrame, pl.DataFrame, pa.table, pl.LazyFrame):
         with pytest.raises(DataError, match=r"lacks 'b', '1' and has 'c' besides.*by name; their order"):
             read_table(make({"a": [1], "c": [1]}), schema)
@@ -342,9 +332,7 @@ def test_columns_that_hold_no_numbers_are_refused_by_name():
         pa.table(words),
         pd.DataFrame(words, dtype="category"),
     ):
-        with pytest.raises(
-            DataError, match=r"Column 'w' holds (the string 'red', but|categories, but the model was)"
-        ):
+        with pytest.raises(DataError, match=r"Column 'w' holds (the string 'red', but|categories, but the model was)"):
             read(frame, n_columns=1)
     with pytest.raises(DataError, match="Column 'w' holds the string 'red'"):
         read(pd.DataFrame({"w": [1, "red"]}, dtype=object))
@@ -395,9 +383,7 @@ def word_columns(words, order):
     yield pa.table({"c": words})
     yield pa.table({"c": pa.array(words).dictionary_encode()})
     halves = words[: len(words) // 2], words[len(words) // 2 :]  # each with a dictionary of its own
-    yield pa.table(
-        {"c": pa.chunked_array([pa.array(half, pa.string()).dictionary_encode() for half in halves])}
-    )
+    yield pa.table({"c": pa.chunked_array([pa.array(half, pa.string()).dictionary_encode() for half in halves])})
     yield np.array(words, dtype=object)[:, None]
 
 
@@ -473,9 +459,7 @@ def test_other_columns_stay_views_beside_categories():
 def test_numbers_in_a_frame_where_the_model_knows_words_are_refused():
     # XGBoost 3.2 and LightGBM refuse this too: the numbers could be codes or levels.
     for frame in (pd.DataFrame({"c": [0, 1]}), pl.DataFrame({"c": [0.0, 1.0]})):
-        with pytest.raises(
-            DataError, match=r"Column 'c' holds .* numbers, but the model was trained on categories"
-        ):
+        with pytest.raises(DataError, match=r"Column 'c' holds .* numbers, but the model was trained on categories"):
             read_table(frame, categorical())
 
 
@@ -514,9 +498,7 @@ def sparse(draw):
 
 def with_duplicates(coo, form):
     """CSR or CSC of the entries as they are: neither sorted nor added up."""
-    by, other, n = (
-        (coo.row, coo.col, coo.shape[0]) if form is sp.csr_matrix else (coo.col, coo.row, coo.shape[1])
-    )
+    by, other, n = (coo.row, coo.col, coo.shape[0]) if form is sp.csr_matrix else (coo.col, coo.row, coo.shape[1])
     order = np.argsort(by, kind="stable")
     start = np.concatenate([[0], np.cumsum(np.bincount(by, minlength=n))])
     return form((coo.data[order], other[order], start), shape=coo.shape)

@@ -320,9 +320,7 @@ def test_refresh_without_leaves_uses_the_leaves(data):
     inner = np.flatnonzero(e.feature >= 0)
     H, p = e.cover + 2.0, e.node_value[:, 0]
     left, right = e.left[inner], e.right[inner]
-    np.testing.assert_allclose(
-        p[inner], (H[left] * p[left] + H[right] * p[right]) / H[inner], rtol=1e-9, atol=1e-12
-    )
+    np.testing.assert_allclose(p[inner], (H[left] * p[left] + H[right] * p[right]) / H[inner], rtol=1e-9, atol=1e-12)
     # refresh_leaf=1 keeps everything consistent
     again = xgb.train(refresh | {"refresh_leaf": 1, "eta": 0.1}, other, 6, xgb_model=booster)
     e = check_rows(again, D, X)
@@ -430,9 +428,7 @@ def test_clipped_weights_fail_the_certificate(data, params):
     assert unknown.exactness != "exact"
     assert np.isnan(unknown.tree_rate).any()
     hidden = np.isnan(unknown.node_value[:, 0])
-    assert np.array_equal(
-        np.unique(unknown.tree_of_node[hidden]), np.flatnonzero(np.isnan(unknown.tree_rate))
-    )
+    assert np.array_equal(np.unique(unknown.tree_of_node[hidden]), np.flatnonzero(np.isnan(unknown.tree_rate)))
     assert "reg_lambda" not in unknown.params
     # told by the user, or by a live configuration that single splits confirm
     told, live = from_file(booster, learning_rate=0.17), reader.read(booster)
@@ -488,17 +484,13 @@ def test_levels_of_data_frames(data):
             "number": pd.Categorical(code * 10, categories=np.arange(9) * 10),
         }
     )
-    model = xgb.XGBRegressor(n_estimators=4, n_jobs=1, enable_categorical=True, max_cat_to_onehot=2).fit(
-        frame, y
-    )
+    model = xgb.XGBRegressor(n_estimators=4, n_jobs=1, enable_categorical=True, max_cat_to_onehot=2).fit(frame, y)
     e = reader.read(model)
     assert e.feature_names == e.schema.names == ("a", "text", "number")
     assert e.schema.levels == (None, tuple("zyxwvutsr"), tuple(range(0, 90, 10)))
     assert (e.schema.unseen, e.schema.absent) == ("error", "missing")
     coded = np.c_[X[:, 0], code, code][:ROWS]
-    np.testing.assert_allclose(
-        predict(e, coded)[:, 0], model.predict(frame[:ROWS], output_margin=True), **MARGIN
-    )
+    np.testing.assert_allclose(predict(e, coded)[:, 0], model.predict(frame[:ROWS], output_margin=True), **MARGIN)
 
 
 @pytest.mark.skipif(VERSION < (3, 1), reason="training categories are stored since 3.1")
@@ -506,9 +498,7 @@ def test_levels_that_xgboost_cut_wrong_match_nothing(data):
     pd = pytest.importorskip("pandas")
     X, y = data
     names = np.array(["ä", "b", "c"])  # 3.2 stores the bytes of "ä" as two levels, and "b" as the third
-    frame = pd.DataFrame(
-        {"a": X[:, 0], "text": pd.Categorical(names[X[:, 4].astype(int) % 3], categories=names)}
-    )
+    frame = pd.DataFrame({"a": X[:, 0], "text": pd.Categorical(names[X[:, 4].astype(int) % 3], categories=names)})
     model = xgb.XGBRegressor(n_estimators=2, n_jobs=1, enable_categorical=True).fit(frame, y)
     levels = reader.read(model).schema.levels[1]
     assert len(levels) == 3
@@ -578,9 +568,7 @@ def test_damaged_files_are_errors_and_never_crashes(saved, tmp_path):
     assert refused > 25
 
 
-@pytest.mark.parametrize(
-    "junk", [None, -1, 2**40, 1e40, float("nan"), "x", [], {}, [None], [[1]], ["a"]], ids=str
-)
+@pytest.mark.parametrize("junk", [None, -1, 2**40, 1e40, float("nan"), "x", [], {}, [None], [[1]], ["a"]], ids=str)
 def test_damaged_documents_are_model_errors(saved, junk):
     text = (saved[1] / "model.json").read_text()
 

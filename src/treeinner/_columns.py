@@ -64,9 +64,7 @@ def numbers(values: NDArray[Any], where: str) -> NDArray[Any]:
         return _numbers_from_objects(values, where)
     if values.dtype.kind in "US":
         raise _not_a_number(values[0], where)
-    raise DataError(
-        f"{where} holds {_kind_name(values.dtype)}, but the model needs numbers; {_advice(values.dtype)}."
-    )
+    raise DataError(f"{where} holds {_kind_name(values.dtype)}, but the model needs numbers; {_advice(values.dtype)}.")
 
 
 def _numbers_from_objects(values: NDArray[Any], where: str) -> FloatArray:
@@ -147,11 +145,7 @@ def codes_by_dictionary(
 
 def codes_by_number(values: NDArray[Any], levels: Sequence[Any], unseen: Unseen, where: str) -> FloatArray:
     """Code of each number among `levels`; NaN is missing."""
-    known = [
-        (float(level), i)
-        for i, level in enumerate(levels)
-        if _is_number(type(level)) and not _is_missing(level)
-    ]
+    known = [(float(level), i) for i, level in enumerate(levels) if _is_number(type(level)) and not _is_missing(level)]
     known.sort()
     level = np.array([number for number, _ in known])
     code = np.array([float(i) for _, i in known])
@@ -178,9 +172,7 @@ def codes_by_object(values: NDArray[Any], levels: Sequence[Any], unseen: Unseen,
 
 
 def _is_missing(item: Any) -> bool:
-    return type(item).__name__ in MISSING_TYPES or (
-        isinstance(item, (float, np.floating)) and bool(np.isnan(item))
-    )
+    return type(item).__name__ in MISSING_TYPES or (isinstance(item, (float, np.floating)) and bool(np.isnan(item)))
 
 
 def _refuse_unseen(unseen: list[Any], levels: Sequence[Any], where: str) -> None:

@@ -62,9 +62,7 @@ def column_names(frame: Frame) -> tuple[str, ...]:
 def _duplicates(X: Any) -> DataError:
     names = X if isinstance(X, list) else getattr(X, "column_names", getattr(X, "columns", []))
     repeated = [name for name, times in Counter(str(name) for name in names).items() if times > 1]
-    return DataError(
-        f"X has several columns of one name: {listing(repeated)}; rename or drop all but one of each."
-    )
+    return DataError(f"X has several columns of one name: {listing(repeated)}; rename or drop all but one of each.")
 
 
 def frame_library_of(X: Any) -> str:
@@ -186,9 +184,7 @@ def _dictionary(series: nw.Series[Any]) -> tuple[NDArray[Any], list[Any]]:
         if isinstance(series.dtype, nw.String):
             native = native.dictionary_encode()
         chunks = native.unify_dictionaries().chunks
-        keys = [
-            chunk.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64) for chunk in chunks
-        ]
+        keys = [chunk.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64) for chunk in chunks]
         return np.concatenate(keys), chunks[0].dictionary.to_pylist()
     if hasattr(native, "cat"):
         return native.cat.codes.to_numpy().astype(np.int64, copy=False), native.cat.categories.tolist()

@@ -41,9 +41,7 @@ class SparseTable:
     fill: float  # what an absent entry is
     dtype: np.dtype[Any]  # of the blocks
     missing: float = float("nan")
-    edges: NDArray[np.int64] = field(
-        default_factory=lambda: np.zeros((0, 0), np.int64)
-    )  # CSC: see _row_edges
+    edges: NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 0), np.int64))  # CSC: see _row_edges
     edge_rows: int = 1
     row_labels: Any = None
     frame_library: str = ""

@@ -243,10 +243,7 @@ class Ensemble:
             tree_rate=self.tree_rate[trees],
             left=np.where(self.left[nodes] >= 0, self.left[nodes] - lo, -1),
             right=np.where(self.right[nodes] >= 0, self.right[nodes] - lo, -1),
-            **{
-                name: getattr(self, name)[nodes]
-                for name in PER_NODE
-            },
+            **{name: getattr(self, name)[nodes] for name in PER_NODE},
         )
 
     def save(self, path: str | Path) -> None:

@@ -113,7 +113,8 @@ class Forest:
         self.split_player = node_player[split_nodes]
         # The core numbers the nodes of a tree: its splits in pre-order, then its leaves.
         self.numbered = np.empty(e.n_nodes, np.int32)
-        self.numbered[e.tree_start[tree] + np.where(inner, split_number, leaf_number + np.diff(self.first_split)[tree])] = order
+        within = np.where(inner, split_number, leaf_number + np.diff(self.first_split)[tree])
+        self.numbered[e.tree_start[tree] + within] = order
         self.n_trees, self.n_outputs, self.width = e.n_trees, e.n_outputs, e.width
         self.n_players = len(self.player_features)
         self.core = _core.CoreForest(

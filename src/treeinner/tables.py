@@ -61,19 +61,13 @@ class Schema:
     levels: tuple[tuple[Level, ...] | None, ...] | None = (
         None  # code of a level = its position; None: numbers are codes
     )
-    levels_for_arrays: bool = (
-        False  # numpy columns hold levels too (scikit-learn), not codes (XGBoost, LightGBM)
-    )
+    levels_for_arrays: bool = False  # numpy columns hold levels too (scikit-learn), not codes (XGBoost, LightGBM)
     unseen: Literal["missing", "other", "error"] = "other"  # what a level outside `levels` is
-    known_codes: tuple[int | None, ...] | None = (
-        None  # a code outside 0..known-1 is missing; None: it is "other"
-    )
+    known_codes: tuple[int | None, ...] | None = None  # a code outside 0..known-1 is missing; None: it is "other"
     absent: Literal["missing", "zero"] = "zero"  # what an absent entry of a sparse matrix is
     missing: float = float("nan")  # a number that means missing besides NaN (XGBoost's `missing=`)
     allow_infinite: bool = True
-    external: str = (
-        ""  # not empty: only the model object can make this table; the text says what to call instead
-    )
+    external: str = ""  # not empty: only the model object can make this table; the text says what to call instead
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for `storage`."""
@@ -185,9 +179,7 @@ def _refuse_by_name(X: Any) -> None:
         if advice:
             raise DataError(f"X is a {kind.__module__.split('.')[0]}.{kind.__name__}; {advice}.")
     if isinstance(X, (str, bytes, dict)) and not is_sparse(X):  # a dok_matrix is a dict
-        raise DataError(
-            f"X is a {type(X).__name__}, but a table was needed; pass a 2-D array or a data frame."
-        )
+        raise DataError(f"X is a {type(X).__name__}, but a table was needed; pass a 2-D array or a data frame.")
 
 
 def _check_shape(n_rows: int, n_columns: int, schema: Schema) -> None:
@@ -240,9 +232,7 @@ def _as_array(X: Any) -> NDArray[Any]:
             return np.ma.filled(X.astype(np.float64), np.nan)
         values = np.asarray(X)
         if values.dtype.kind in "US" and not isinstance(X, np.ndarray):
-            values = np.array(
-                X, dtype=object
-            )  # a list of lists: one string must not turn every number into one
+            values = np.array(X, dtype=object)  # a list of lists: one string must not turn every number into one
     except (TypeError, ValueError) as error:
         raise DataError(
             f"X is a {type(X).__name__} that does not make a table of numbers ({error}); "
@@ -275,10 +265,7 @@ def _from_array(values: NDArray[Any], schema: Schema) -> DenseTable | ColumnTabl
     wanted = kernel_dtype(values.dtype)
     if wanted is None or any(levels is not None for levels in by_level):
         return ColumnTable(
-            [
-                _array_column(values[:, j], levels, schema, _where(j, schema))
-                for j, levels in enumerate(by_level)
-            ],
+            [_array_column(values[:, j], levels, schema, _where(j, schema)) for j, levels in enumerate(by_level)],
             missing=schema.missing,
         )
     lazy = wanted != values.dtype or not np.isnan(schema.missing)
@@ -286,9 +273,7 @@ def _from_array(values: NDArray[Any], schema: Schema) -> DenseTable | ColumnTabl
     return DenseTable(values, block_rows=rows, missing=schema.missing)
 
 
-def _array_column(
-    column: NDArray[Any], levels: tuple[Level, ...] | None, schema: Schema, where: str
-) -> NDArray[Any]:
+def _array_column(column: NDArray[Any], levels: tuple[Level, ...] | None, schema: Schema, where: str) -> NDArray[Any]:
     if levels is None:
         return numbers(column, where)
     if column.dtype.kind in "OUST" and any(isinstance(item, str) for item in column.tolist()):

@@ -286,9 +286,7 @@ def make_catboost(folder, data):
             model.save_model(str(path), format=ending, pool=train)
             again = CatBoost().load_model(str(path), format=ending)
             # CatBoost's JSON loses the last bit of some leaf values.
-            check_same(
-                path.name, kept[name], ask(again, categorical), atol=1e-14 if ending == "json" else 0.0
-            )
+            check_same(path.name, kept[name], ask(again, categorical), atol=1e-14 if ending == "json" else 0.0)
         kept[name].update(settings(base, "learning_rate", "l2_leaf_reg", "none"))
     return kept
 

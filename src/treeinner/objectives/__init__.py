@@ -137,9 +137,7 @@ def from_callable(function: Gradient, name: str = "") -> Objective:
             result = result[0]
         gradient = np.asarray(result, np.float64)
         if gradient.shape != m.shape and gradient.shape != m.shape[: 1 if m.shape[1] == 1 else 2]:
-            raise DataError(
-                f"objective {name!r} returned a gradient of shape {gradient.shape}; {m.shape} was needed."
-            )
+            raise DataError(f"objective {name!r} returned a gradient of shape {gradient.shape}; {m.shape} was needed.")
         return gradient.reshape(m.shape)
 
     return Objective(name, None, slope, target="any")

@@ -84,9 +84,7 @@ class Objective:
     name: str
     value: Callable[..., FloatArray] | None
     slope: Callable[..., FloatArray]  # d value / d margin: (rows, outputs)
-    curvature: Callable[..., FloatArray] | None = (
-        None  # what the library adds up as hessian; not always exact
-    )
+    curvature: Callable[..., FloatArray] | None = None  # what the library adds up as hessian; not always exact
     link: Callable[[FloatArray], FloatArray] = identity  # margin -> prediction
     domain: Domain = ANY
     target: Target = "real"
@@ -116,9 +114,7 @@ class Objective:
     def loss(self, y: ArrayLike, margin: ArrayLike, *, state: Any = None, group: Any = None) -> FloatArray:
         """Loss of each row, summed over outputs, weights of the loss included: (rows,)."""
         if self.value is None:
-            raise UnsupportedModelError(
-                f"objective {self.name!r} has a gradient only, so its loss is unknown."
-            )
+            raise UnsupportedModelError(f"objective {self.name!r} has a gradient only, so its loss is unknown.")
         target, m = self._arrays(y, margin)
         terms = self._call(self.value, target, m, state, group)
         terms = self._weigh(terms, target, None)
@@ -151,9 +147,7 @@ class Objective:
         target, m = self._arrays(y, margin)
         w = None if weight is None else np.asarray(weight, np.float64).reshape(-1)
         if w is not None and not self.multiplies_weights:
-            raise DataError(
-                f"{self.name}: weights do not simply multiply this loss; only unweighted rows are covered."
-            )
+            raise DataError(f"{self.name}: weights do not simply multiply this loss; only unweighted rows are covered.")
         if self.scope == "round" and state is None:
             state = self.global_state(y, margin, weight)
         with np.errstate(over="ignore", invalid="ignore"):
@@ -162,9 +156,7 @@ class Objective:
             result = self._call(self.slope, target, m, state, group)
         return self._finite(self._weigh(result, target, w), m)
 
-    def hessian(
-        self, y: ArrayLike, margin: ArrayLike, *, state: Any = None, group: Any = None
-    ) -> FloatArray | None:
+    def hessian(self, y: ArrayLike, margin: ArrayLike, *, state: Any = None, group: Any = None) -> FloatArray | None:
         """Second derivative as the library uses it (XGBoost doubles softmax's): (rows, outputs), or None."""
         if self.curvature is None:
             return None
@@ -205,9 +197,7 @@ class Objective:
         return own if weight is None else own * weight
 
     # -- inside ----------------------------------------------------------------------------------------------
-    def _call(
-        self, function: Callable[..., FloatArray], y: Any, m: FloatArray, state: Any, group: Any
-    ) -> Any:
+    def _call(self, function: Callable[..., FloatArray], y: Any, m: FloatArray, state: Any, group: Any) -> Any:
         if self.scope == "row":
             return function(y, m)
         if self.scope == "group":
@@ -250,8 +240,7 @@ class Objective:
         needed = 2 if self.target == "interval" else 1 if self.shared_target else m.shape[1]
         if target.shape[1] != needed:
             raise DataError(
-                f"{self.name}: y has {target.shape[1]} columns, but {needed} were needed for "
-                f"{m.shape[1]} outputs."
+                f"{self.name}: y has {target.shape[1]} columns, but {needed} were needed for {m.shape[1]} outputs."
             )
         return target, m
 
@@ -259,9 +248,7 @@ class Objective:
 def check_intervals(name: str, y: FloatArray) -> None:
     """Raise unless y is (rows, 2) with 0 <= lower <= upper, lower finite and upper > 0."""
     if y.ndim != 2 or y.shape[1] != 2:
-        raise DataError(
-            f"{name}: y has shape {y.shape}; pass two columns, label_lower_bound and label_upper_bound."
-        )
+        raise DataError(f"{name}: y has shape {y.shape}; pass two columns, label_lower_bound and label_upper_bound.")
     low, high = y[:, 0], y[:, 1]
     good = (low >= 0) & np.isfinite(low) & (high >= low) & (high > 0)
     if not np.all(good):

@@ -15,9 +15,7 @@ from treeinner.objectives.params import Params
 __all__ = ["Params", "find", "known_names", "refusal", "split_name"]
 
 UNSET_PAIRS = 2**32 - 1  # what XGBoost writes for lambdarank_num_pair_per_sample if it was not given
-DO_INSTEAD = (
-    'pass objective=callable(y, margin) -> gradient, or use score="abs" or "permutation", which need none.'
-)
+DO_INSTEAD = 'pass objective=callable(y, margin) -> gradient, or use score="abs" or "permutation", which need none.'
 
 
 Factory = Callable[[Params], Objective]
@@ -65,13 +63,9 @@ def _xgboost_rank(metric: str) -> Factory:
                 f"{p.name} of XGBoost before 3.0 (or of unknown version) pairs rows differently; {DO_INSTEAD}"
             )
         if str(p.raw("lambdarank_pair_method", default="topk")) != "topk":
-            raise UnsupportedModelError(
-                f'{p.name} with lambdarank_pair_method="mean" draws its pairs; {DO_INSTEAD}'
-            )
+            raise UnsupportedModelError(f'{p.name} with lambdarank_pair_method="mean" draws its pairs; {DO_INSTEAD}')
         if p.flag("lambdarank_unbiased"):
-            raise UnsupportedModelError(
-                f"{p.name} with lambdarank_unbiased learns position biases; {DO_INSTEAD}"
-            )
+            raise UnsupportedModelError(f"{p.name} with lambdarank_unbiased learns position biases; {DO_INSTEAD}")
         pairs = p.number("lambdarank_num_pair_per_sample", default=UNSET_PAIRS)
         return ranking.xgboost_rank(
             metric,
@@ -309,9 +303,7 @@ def refusal(library: str, name: str) -> UnsupportedModelError:
     reason = REFUSED.get(name)
     if reason:
         return UnsupportedModelError(f"{library} {name}: {reason}; {DO_INSTEAD}")
-    return UnsupportedModelError(
-        f"{library or 'objective'} {name!r} is not a loss that treeinner knows; {DO_INSTEAD}"
-    )
+    return UnsupportedModelError(f"{library or 'objective'} {name!r} is not a loss that treeinner knows; {DO_INSTEAD}")
 
 
 def known_names() -> list[str]:

@@ -131,8 +131,7 @@ def _positions(values: NDArray[Any], classes: Sequence[Any]) -> FloatArray:
     unknown = [v for v, k in zip(unique, found, strict=True) if k < 0]
     if unknown:
         raise DataError(
-            f"y holds classes that the model does not know: {_listed(unknown)}; it was trained on "
-            f"{_listed(classes)}."
+            f"y holds classes that the model does not know: {_listed(unknown)}; it was trained on {_listed(classes)}."
         )
     return np.asarray(found, np.float64)[codes.reshape(len(values))] if len(values) else np.zeros(0)
 
@@ -145,9 +144,7 @@ def is_nested(classes: Any) -> bool:
 def _indicators(values: NDArray[Any], classes: Sequence[Sequence[Any]]) -> FloatArray:
     """Return the indicators of each target's classes side by side: (rows, sum of the numbers of classes)."""
     if values.ndim != 2 or values.shape[1] != len(classes):
-        raise DataError(
-            f"y has shape {values.shape}, but one column for each of {len(classes)} targets was needed."
-        )
+        raise DataError(f"y has shape {values.shape}, but one column for each of {len(classes)} targets was needed.")
     codes = [_positions(values[:, t], labels) for t, labels in enumerate(classes)]
     blocks = [c[:, None] == np.arange(len(labels)) for c, labels in zip(codes, classes, strict=True)]
     return np.concatenate(blocks, axis=1).astype(np.float64)

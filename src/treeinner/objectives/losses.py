@@ -50,9 +50,7 @@ def absolute_error(tie: float = 0.0, scale: float = 1.0) -> Objective:
     def slope(y: FloatArray, m: FloatArray) -> FloatArray:
         return scale * np.where(m == y, tie, np.sign(m - y))
 
-    return Objective(
-        "absolute_error", lambda y, m: scale * np.abs(m - y), slope, lambda y, m: np.ones_like(m)
-    )
+    return Objective("absolute_error", lambda y, m: scale * np.abs(m - y), slope, lambda y, m: np.ones_like(m))
 
 
 def quantile(alpha: float | Sequence[float], *, tie: str = "above", dead_zone: float = 0.0) -> Objective:

@@ -32,8 +32,7 @@ class Params:
                     return place[name]
         if default is REQUIRED:
             raise UnknownParameterError(
-                f"{self.name}: the model does not say {names[0]}; pass "
-                f'objective="{self.name}:{names[0]}=...".'
+                f'{self.name}: the model does not say {names[0]}; pass objective="{self.name}:{names[0]}=...".'
             )
         return default
 

@@ -99,9 +99,7 @@ def xgboost_rank(
         score = m[:, 0].astype(np.float32).astype(np.float64)  # XGBoost ranks in float32
         for rows in queries(group):
             order = rows[np.argsort(-score[rows], kind="stable")]
-            pairs = _xgboost_pairs(
-                metric, y[order, 0], score[order], top=top, score_norm=score_norm, exp_gain=exp_gain
-            )
+            pairs = _xgboost_pairs(metric, y[order, 0], score[order], top=top, score_norm=score_norm, exp_gain=exp_gain)
             gradient[order, 0], hessian[order, 0] = _add_pairs(*pairs, n=len(order), norm=norm)
         return gradient, hessian
 
@@ -110,11 +108,7 @@ def xgboost_rank(
         None,
         lambda y, m, group: both(y, m, group)[0],
         lambda y, m, group: both(y, m, group)[1],
-        domain=ZERO_OR_ONE
-        if metric == "map"
-        else integers_below(MAX_LABEL + 1)
-        if exp_gain
-        else NOT_NEGATIVE,
+        domain=ZERO_OR_ONE if metric == "map" else integers_below(MAX_LABEL + 1) if exp_gain else NOT_NEGATIVE,
         scope="group",
         multiplies_weights=False,  # XGBoost's weights are per query and normalised
     )

@@ -49,13 +49,9 @@ class Opened:
     """A model that was read, and the way that X takes to it."""
 
     ensemble: Ensemble
-    model: Any = (
-        None  # the object of its library without wrappers, or the path of its file; None: an Ensemble
-    )
+    model: Any = None  # the object of its library without wrappers, or the path of its file; None: an Ensemble
     transformers: tuple[Any, ...] = ()  # steps of a pipeline before it
-    feature_names: tuple[str, ...] | None = (
-        None  # what attributions are reported for, as far as the model tells
-    )
+    feature_names: tuple[str, ...] | None = None  # what attributions are reported for, as far as the model tells
 
     def seen(self, X: Any) -> Any:
         """X as the model itself sees it, behind the pipeline's transformers."""

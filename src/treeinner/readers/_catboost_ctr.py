@@ -77,9 +77,7 @@ def plain_columns(splits: Sequence[Split], split: IntArray, n_features: int) -> 
     return Columns(column[split], border[split], np.full(len(split), -1, np.int32), n_columns=n_features)
 
 
-def symmetric_columns(
-    splits: Sequence[Split], split: IntArray, tree_splits: Sequence[Sequence[int]]
-) -> Columns:
+def symmetric_columns(splits: Sequence[Split], split: IntArray, tree_splits: Sequence[Sequence[int]]) -> Columns:
     """Columns of a model of symmetric trees; `tree_splits` lists the split of each bit of each tree."""
     found: dict[int, list[int]] = {}
     for tree, numbers in enumerate(tree_splits):
@@ -117,9 +115,7 @@ def symmetric_columns(
     )
 
 
-def path_columns(
-    splits: Sequence[Split], split: IntArray, right: IntArray, tree_start: NDArray[np.int64]
-) -> Columns:
+def path_columns(splits: Sequence[Split], split: IntArray, right: IntArray, tree_start: NDArray[np.int64]) -> Columns:
     """Columns of a model of other trees, in depth-first order: its leaves come from left to right."""
     leaf = split < 0
     before: NDArray[np.int64] = np.cumsum(leaf) - leaf  # leaves in front of a node
@@ -177,9 +173,7 @@ def leaf_table(model: Any, X: Any, ensemble: Ensemble) -> LeafTable | PathTable:
         for tree in trees:
             order = leaf_order(model, tree)
             if order is None:
-                raise DataError(
-                    "This CatBoost does not tell how it numbers the leaves of a tree; version 1.2 does."
-                )
+                raise DataError("This CatBoost does not tell how it numbers the leaves of a tree; version 1.2 does.")
             ranks[tree] = np.argsort(order).astype(np.int32)
         columns = {column: plan[column] for column in used}
         return PathTable(model, rows, n_rows, block_rows, ensemble.schema.n_columns, columns, ranks)
@@ -245,9 +239,7 @@ def _leaves(model: Any, rows: Any, trees: Sequence[int]) -> tuple[int, NDArray[n
     except Exception as error:
         if type(error).__name__ != "CatBoostError":
             raise
-        raise DataError(
-            f"CatBoost cannot apply this model to X: {error}; pass X as its predict() takes it."
-        ) from error
+        raise DataError(f"CatBoost cannot apply this model to X: {error}; pass X as its predict() takes it.") from error
     return first, np.ascontiguousarray(np.asarray(leaves, dtype=np.uint32).T)
 
 

@@ -59,15 +59,11 @@ class Features:
         if kind == "OnlineCtr":
             number, border = self.ctr_of[data["split_index"]]
             if border != data["border"]:
-                raise ModelError(
-                    f"The model is malformed: CTR split {data['split_index']} does not have its border."
-                )
+                raise ModelError(f"The model is malformed: CTR split {data['split_index']} does not have its border.")
             return Split(2, number, border, self.ctrs[number])
         if kind == "EstimatedFeature":
             raise refuse_features("text or embedding")
-        raise UnsupportedModelError(
-            f"CatBoost splits of type {kind} are not read; train without such features."
-        )
+        raise UnsupportedModelError(f"CatBoost splits of type {kind} are not read; train without such features.")
 
     def missing_left(self, split: Split) -> bool:
         """NaN > border is false, so missing goes left unless CatBoost says "AsTrue" (nan_mode="Max")."""
@@ -87,16 +83,12 @@ def read_features(info: Mapping[str, Any]) -> Features:
     named = any(name not in ("", str(i)) for i, name in names.items())
     float_of = {f["feature_index"]: (f["flat_feature_index"], f["nan_value_treatment"]) for f in floats}
     category_of = {f["feature_index"]: f["flat_feature_index"] for f in categories}
-    first = sum(len(f.get("borders") or []) for f in floats) + sum(
-        len(f.get("values") or []) for f in categories
-    )
+    first = sum(len(f.get("borders") or []) for f in floats) + sum(len(f.get("values") or []) for f in categories)
     ctrs: list[tuple[int, ...]] = []
     ctr_of: dict[int, tuple[int, float]] = {}
     for number, data in enumerate(info.get("ctrs") or []):
         members = {
-            float_of[e["float_feature_index"]][0]
-            if "float_feature_index" in e
-            else category_of[e["cat_feature_index"]]
+            float_of[e["float_feature_index"]][0] if "float_feature_index" in e else category_of[e["cat_feature_index"]]
             for e in data["elements"]
         }
         ctrs.append(tuple(sorted(members)))
@@ -260,9 +252,7 @@ def _concatenate(trees: list[_Tree], splits: list[Split], tree_splits: list[list
     if len({tree.value.shape[1] for tree in trees}) > 1:
         raise ModelError("The model is malformed: leaves differ in the number of their values.")
     start = np.concatenate([[0], np.cumsum([len(tree.split) for tree in trees])])
-    split, left, right, leaf_id, value, weight = (
-        np.concatenate(arrays) for arrays in zip(*trees, strict=True)
-    )
+    split, left, right, leaf_id, value, weight = (np.concatenate(arrays) for arrays in zip(*trees, strict=True))
     shift = np.repeat(start[:-1], np.diff(start))
     left, right = (np.where(child >= 0, child + shift, -1).astype(np.int32) for child in (left, right))
     if not (np.all(np.isfinite(weight)) and np.all(weight >= 0)):

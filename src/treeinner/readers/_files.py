@@ -34,9 +34,7 @@ def kind_of_file(path: str | os.PathLike[str]) -> Kind:
     """Library that wrote the model file, or "treeinner" for a saved Ensemble."""
     text = os.fspath(path)
     if "\n" in text:
-        raise ModelError(
-            "The model is given as a text of several lines; write it to a file and pass its path."
-        )
+        raise ModelError("The model is given as a text of several lines; write it to a file and pass its path.")
     file = Path(text)
     if file.is_dir():
         raise ModelError(f"{file} is a directory; pass the path of one model file.")
@@ -53,16 +51,13 @@ def kind_of_file(path: str | os.PathLike[str]) -> Kind:
         return "catboost"
     if re.match(rb"tree\r?\n", head):
         return "lightgbm"
-    if re.match(
-        rb"\{[iUIlL$#]", head
-    ):  # UBJSON: a length follows the brace; in JSON it is a quote or a space
+    if re.match(rb"\{[iUIlL$#]", head):  # UBJSON: a length follows the brace; in JSON it is a quote or a space
         return "xgboost"
     if re.match(rb"(\xef\xbb\xbf)?\s*[{\[]", head):
         return _kind_of_json(file, head)
     if head.startswith((b"binf", b"bs64")):
         raise UnsupportedModelError(
-            f"{file} is in XGBoost's old binary format; "
-            "load it with the XGBoost that wrote it and save it as .ubj."
+            f"{file} is in XGBoost's old binary format; load it with the XGBoost that wrote it and save it as .ubj."
         )
     raise ModelError(f"{file} is no model file that treeinner knows; {SAVE_AS}.")
 

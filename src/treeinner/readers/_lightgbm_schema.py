@@ -23,14 +23,10 @@ def read_schema(model: ModelText, split_as_category: set[int]) -> Schema:
     n_columns = len(infos)
     names: tuple[str, ...] | None = tuple(model.header.get("feature_names", "").split(" "))
     if names is None or len(names) != n_columns:
-        raise ModelError(
-            f"The LightGBM model has {n_columns} features, but {len(names or ())} feature names."
-        )
+        raise ModelError(f"The LightGBM model has {n_columns} features, but {len(names or ())} feature names.")
     if names == tuple(f"Column_{i}" for i in range(n_columns)):
         names = None  # LightGBM made them up
-    categorical = (
-        {j for j, info in enumerate(infos) if n_bins(info)} | split_as_category | _declared(model, n_columns)
-    )
+    categorical = {j for j, info in enumerate(infos) if n_bins(info)} | split_as_category | _declared(model, n_columns)
     levels, external = _levels(model, infos, categorical)
     if levels is not None:  # ordered categories are split as numbers, but a table holds categories there
         categorical |= {j for j, known in enumerate(levels) if known is not None}

@@ -44,9 +44,7 @@ class ModelText:
     left_child: IntArray
     right_child: IntArray
     internal_value: FloatArray | None  # six digits
-    internal_weight: (
-        FloatArray | None
-    )  # six digits; 0 at the root in LightGBM 3, which has no root value either
+    internal_weight: FloatArray | None  # six digits; 0 at the root in LightGBM 3, which has no root value either
     internal_count: FloatArray | None
     leaf_value: FloatArray  # (leaves,)
     leaf_weight: FloatArray | None  # hessian sums; 0 in a tree of one leaf
@@ -85,8 +83,7 @@ def parse(text: str) -> ModelText:
     announced = header.get("tree_sizes")
     if announced is not None and len(announced.split()) != len(blocks):
         raise ModelError(
-            f"The LightGBM model announces {len(announced.split())} trees, but has {len(blocks)}; "
-            "save it again."
+            f"The LightGBM model announces {len(announced.split())} trees, but has {len(blocks)}; save it again."
         )
     trees = [_fields(block) for block in blocks]
     n_leaves = _scalars(trees, "num_leaves", int)
@@ -169,18 +166,13 @@ def _column(
     rows = [tree[key].split() for tree in trees]
     for row, length in zip(rows, lengths.tolist(), strict=True):
         if len(row) != length:
-            raise ModelError(
-                f"The LightGBM model is malformed: {key} has {len(row)} entries where {length} belong."
-            )
+            raise ModelError(f"The LightGBM model is malformed: {key} has {len(row)} entries where {length} belong.")
     return _numbers(chain.from_iterable(rows), kind, key)
 
 
 def _leaf_column(trees: list[dict[str, str]], n_leaves: IntArray, key: str) -> Any:
     """As `_column`; a tree of one leaf may leave the field out or empty, and then counts 0."""
-    filled = [
-        {key: tree.get(key) or "0"} if n == 1 else tree
-        for tree, n in zip(trees, n_leaves.tolist(), strict=True)
-    ]
+    filled = [{key: tree.get(key) or "0"} if n == 1 else tree for tree, n in zip(trees, n_leaves.tolist(), strict=True)]
     return _column(filled, n_leaves, key, float)
 
 
@@ -192,16 +184,9 @@ def _category_sets(trees: list[dict[str, str]], n_sets: IntArray) -> tuple[IntAr
     bounds = [_numbers(trees[i].get("cat_boundaries", "").split(), int, "cat_boundaries") for i in having]
     words = [_numbers(trees[i].get("cat_threshold", "").split(), int, "cat_threshold") for i in having]
     for i, bound, word in zip(having, bounds, words, strict=True):
-        good = (
-            len(bound) == n_sets[i] + 1
-            and bound[0] == 0
-            and bound[-1] == len(word)
-            and np.all(np.diff(bound) >= 0)
-        )
+        good = len(bound) == n_sets[i] + 1 and bound[0] == 0 and bound[-1] == len(word) and np.all(np.diff(bound) >= 0)
         if not good or np.any((word < 0) | (word >= 2**32)):
-            raise ModelError(
-                f"The LightGBM model is malformed: the category sets of tree {i} do not fit together."
-            )
+            raise ModelError(f"The LightGBM model is malformed: the category sets of tree {i} do not fit together.")
     sizes = np.concatenate([np.diff(bound) for bound in bounds])  # words of each set
     starts = np.cumsum(sizes) - sizes
     bits = np.unpackbits(np.concatenate(words).astype("<u4").view(np.uint8), bitorder="little")
@@ -219,9 +204,7 @@ def _parameters(tail: str) -> dict[str, str] | None:
     block, found, _ = block.partition("\nend of parameters")
     if not found:
         raise ModelError("The LightGBM model is cut off inside its parameters block; save it again.")
-    lines = (
-        line[1:-1].partition(":") for line in block.split("\n") if line.startswith("[") and line.endswith("]")
-    )
+    lines = (line[1:-1].partition(":") for line in block.split("\n") if line.startswith("[") and line.endswith("]"))
     return {key: value.strip() for key, _, value in lines}
 
 
@@ -232,11 +215,7 @@ def _pandas_categorical(tail: str) -> list[list[Any]] | None:
     try:
         levels = json.loads(line.partition("\n")[0])
     except ValueError:
-        raise ModelError(
-            "The LightGBM model is cut off inside its pandas_categorical line; save it again."
-        ) from None
-    if levels is not None and not (
-        isinstance(levels, list) and all(isinstance(item, list) for item in levels)
-    ):
+        raise ModelError("The LightGBM model is cut off inside its pandas_categorical line; save it again.") from None
+    if levels is not None and not (isinstance(levels, list) and all(isinstance(item, list) for item in levels)):
         raise ModelError("The LightGBM model is malformed: pandas_categorical is not a list of lists.")
     return levels or None

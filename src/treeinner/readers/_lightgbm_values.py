@@ -128,9 +128,7 @@ def lay_out(model: ModelText) -> Layout:
     for child, links in ((model.left_child, left), (model.right_child, right)):
         good = np.where(child >= 0, (child > number) & (child < size - 1), ~child < size)
         if not np.all(good):
-            raise ModelError(
-                "The LightGBM model is malformed: a child is out of range, or a tree has a cycle."
-            )
+            raise ModelError("The LightGBM model is malformed: a child is out of range, or a tree has a cycle.")
         links[inner] = start[tree_of_inner] + np.where(child >= 0, child, size - 1 + ~child)
     reached = np.bincount(np.concatenate([left[inner], right[inner]]), minlength=start[-1])
     reached[start[:-1]] += 1
@@ -201,9 +199,7 @@ def sum_leaves(model: ModelText, layout: Layout, training: Training, many_vs_man
     if model.internal_weight is not None:
         first = np.searchsorted(layout.tree_of_inner, np.flatnonzero(model.n_leaves > 1))
         plain_root[layout.tree_of_inner[first]] = model.internal_weight[first] != 0
-    return Sums(
-        hessian, extra, lam, layout.add_up(at_leaf * model.leaf_value), layout.add_up(at_leaf), plain_root
-    )
+    return Sums(hessian, extra, lam, layout.add_up(at_leaf * model.leaf_value), layout.add_up(at_leaf), plain_root)
 
 
 def half_unit(stored: FloatArray) -> FloatArray:
@@ -270,9 +266,7 @@ def _checked(
     changed = bad & _trees_where(unlike, tree, model.n_trees)
     notes = []
     if np.any(bad & ~changed):
-        notes.append(
-            "trees of an earlier training call have another lambda_l2 (their node values have 6 digits)"
-        )
+        notes.append("trees of an earlier training call have another lambda_l2 (their node values have 6 digits)")
     if np.any(changed):
         notes.append(
             "the leaves of some trees do not fit their inner values (refit, or an earlier training call with "
@@ -295,9 +289,7 @@ def _stored_values(
     """Six digits without the intercept; LightGBM 3 stores no root value, so that one is computed."""
     stored: Any = model.internal_value
     is_root = layout.inner == layout.start[layout.tree_of_inner]
-    return np.where(
-        is_root & ~sums.plain_root[layout.tree_of_inner], newton, stored - intercept[layout.tree_of_inner]
-    )
+    return np.where(is_root & ~sums.plain_root[layout.tree_of_inner], newton, stored - intercept[layout.tree_of_inner])
 
 
 def _mean_of_leaves(model: ModelText, layout: Layout, sums: Sums, intercept: FloatArray) -> FloatArray:
@@ -312,9 +304,7 @@ def _mean_of_leaves(model: ModelText, layout: Layout, sums: Sums, intercept: Flo
 def _leaf_spread(model: ModelText, layout: Layout) -> FloatArray:
     """Largest minus smallest leaf of each tree: (trees,)."""
     first = layout.start[:-1] - np.concatenate([[0], np.cumsum(model.n_leaves - 1)])[:-1]
-    return np.asarray(
-        np.maximum.reduceat(model.leaf_value, first) - np.minimum.reduceat(model.leaf_value, first)
-    )
+    return np.asarray(np.maximum.reduceat(model.leaf_value, first) - np.minimum.reduceat(model.leaf_value, first))
 
 
 def _trees_where(bad: BoolArray, tree: IntArray, n_trees: int) -> BoolArray:

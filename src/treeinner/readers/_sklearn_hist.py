@@ -190,9 +190,7 @@ def _category_sets(predictors: list[Any], nodes: _Nodes, columns: _Columns) -> t
         bits = predictors[tree[node]].raw_left_cat_bitsets[nodes.stored["bitset_idx"][node]]
         raw = np.flatnonzero(np.unpackbits(np.asarray(bits, "<u4").view(np.uint8), bitorder="little"))
         known = columns.codes[int(nodes.feature[node])]
-        codes.append(
-            np.flatnonzero(np.isin(known, raw))
-        )  # position among the known codes = code of the level
+        codes.append(np.flatnonzero(np.isin(known, raw)))  # position among the known codes = code of the level
     set_start = np.concatenate([[0], np.cumsum([len(c) for c in codes])]).astype(np.int64)
     return category_set, set_start, np.concatenate([*codes, np.zeros(0, np.int64)])
 
@@ -216,9 +214,7 @@ def _missing(
 
 
 # -- node values ---------------------------------------------------------------------------------------------
-def _node_values(
-    model: Any, nodes: _Nodes, rate: float, l2: float, renewed: bool
-) -> tuple[Floats, Floats, Bools]:
+def _node_values(model: Any, nodes: _Nodes, rate: float, l2: float, renewed: bool) -> tuple[Floats, Floats, Bools]:
     """Value and gain of every node (n_nodes,), and whether a tree's values are known (n_trees,)."""
     stored, leaf = nodes.stored["value"], nodes.leaf
     gain = nodes.gain.copy()
@@ -383,14 +379,9 @@ def _objective_params(model: Any, objective: str, classes: list[Any] | None) -> 
 
 def _exactness(model: Any, objective: str, known: Bools) -> str:
     if objective in RENEWED:
-        return (
-            f"{objective} renews the leaves after the splits were chosen; the gain is not about these values."
-        )
+        return f"{objective} renews the leaves after the splits were chosen; the gain is not about these values."
     if not known.all():
         return f"{int((~known).sum())} trees are too small to tell the hessian of their root and its value."
-    if (
-        getattr(model, "do_early_stopping_", False)
-        and getattr(model, "validation_fraction", None) is not None
-    ):
+    if getattr(model, "do_early_stopping_", False) and getattr(model, "validation_fraction", None) is not None:
         return "Early stopping may have held out rows: equality holds on the rows the trees were grown on."
     return "exact"

@@ -99,9 +99,7 @@ class _Nodes:
         self.feature = np.where(self.leaf, -1, nodes["feature"])
         self.threshold = np.where(self.leaf, np.nan, nodes["threshold"])
         missing = (
-            nodes["missing_go_to_left"]
-            if "missing_go_to_left" in (nodes.dtype.names or ())
-            else np.zeros(len(nodes))
+            nodes["missing_go_to_left"] if "missing_go_to_left" in (nodes.dtype.names or ()) else np.zeros(len(nodes))
         )
         self.missing_left = ~self.leaf & missing.astype(bool)
         self.weight = nodes["weighted_n_node_samples"].astype(np.float64)
@@ -149,9 +147,7 @@ def read_forest(model: Any, trees: list[Any]) -> Ensemble:
     n_values = np.ones(model.n_outputs_, int) if classes is None else model.n_classes_
     width = np.atleast_1d(np.asarray(n_values))
     values = [nodes.value[:, target, : int(k)] for target, k in enumerate(width)]
-    if classes is not None and not np.allclose(
-        nodes.value.sum(axis=2), 1.0
-    ):  # counts until 1.3, fractions since
+    if classes is not None and not np.allclose(nodes.value.sum(axis=2), 1.0):  # counts until 1.3, fractions since
         values = [v / v.sum(axis=1, keepdims=True) for v in values]
     value = np.concatenate(values, axis=1) / nodes.n_trees
     names: tuple[str, ...] | None = None
@@ -210,10 +206,7 @@ def read_boosted(model: Any, learning_rate: float | None) -> Ensemble:
             hessian[:first] = nodes.weight[:first] * np.repeat(_spread(base), sizes)
         node_value = factor * value * nodes.weight / hessian
         unknown = ~np.isfinite(node_value) & ~nodes.leaf
-        known = (
-            np.bincount(np.repeat(np.arange(nodes.n_trees), np.diff(nodes.start)), unknown, nodes.n_trees)
-            == 0
-        )
+        known = np.bincount(np.repeat(np.arange(nodes.n_trees), np.diff(nodes.start)), unknown, nodes.n_trees) == 0
         node_value[np.repeat(~known, np.diff(nodes.start))] = np.nan
     elif model.loss == "squared_error":
         node_value = value
@@ -303,9 +296,7 @@ def _pair_sums(nodes: _Nodes, factor: float, exponential: bool, t: Ints) -> tupl
         pair = (na * (mean + sign * difference * nb / n), nb * (mean - sign * difference * na / n))
         mark = [_plausible(nodes, factor, exponential, leaf, r) for leaf, r in zip((a, b), pair, strict=True)]
         sums.append(pair)
-        marks.append(
-            np.minimum(*mark) * 3 + np.maximum(*mark)
-        )  # both leaves must fit; then the better one decides
+        marks.append(np.minimum(*mark) * 3 + np.maximum(*mark))  # both leaves must fit; then the better one decides
         with np.errstate(divide="ignore", invalid="ignore"):
             whole.append(pair[0] / nodes.value[a, 0, 0] + pair[1] / nodes.value[b, 0, 0])  # hessian of t
     plus, minus = marks
@@ -329,11 +320,7 @@ def _plausible(nodes: _Nodes, factor: float, exponential: bool, leaf: Ints, tota
     with np.errstate(divide="ignore", invalid="ignore"):
         hessian = factor * total / nodes.value[leaf, 0, 0]
         absolute = hessian if exponential else hessian + squares
-        fits = (
-            (hessian > 0)
-            & (absolute >= np.abs(total) - SLACK * n)
-            & (absolute <= np.sqrt(n * squares) + SLACK * n)
-        )
+        fits = (hessian > 0) & (absolute >= np.abs(total) - SLACK * n) & (absolute <= np.sqrt(n * squares) + SLACK * n)
         one_sign = np.abs(absolute - np.abs(total)) <= 1e-12 * absolute
     return np.where(fits, np.where(one_sign, 2, 1), 0)
 

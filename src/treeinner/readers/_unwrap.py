@@ -58,9 +58,7 @@ def package_of(model: Any) -> str:
     for kind in type(model).__mro__:
         package = kind.__module__.split(".")[0]
         if package in LIBRARIES:
-            base_only = kind.__module__.startswith(
-                ("sklearn.base", "sklearn.utils")
-            )  # a user's own estimator
+            base_only = kind.__module__.startswith(("sklearn.base", "sklearn.utils"))  # a user's own estimator
             return "" if base_only else package
     return ""
 
@@ -93,9 +91,7 @@ def unwrap(model: Any) -> Unwrapped:
             break
     for name in names:
         if name in COMBINERS:
-            raise UnsupportedModelError(
-                f"{type(model).__name__} is not one ensemble of trees: {COMBINERS[name]}."
-            )
+            raise UnsupportedModelError(f"{type(model).__name__} is not one ensemble of trees: {COMBINERS[name]}.")
     return Unwrapped(model, tuple(transformers))
 
 
@@ -136,8 +132,7 @@ def transform(transformers: tuple[Any, ...], X: Any) -> Any:
             X = step.transform(X)
         elif not hasattr(step, "fit_resample"):  # imblearn's samplers work in fit alone
             raise UnsupportedModelError(
-                f"The pipeline step {type(step).__name__} cannot transform X; "
-                "pass the model behind it and its own X."
+                f"The pipeline step {type(step).__name__} cannot transform X; pass the model behind it and its own X."
             )
     return X
 

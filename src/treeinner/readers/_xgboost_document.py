@@ -106,9 +106,7 @@ def _whole(parent: Mapping[str, Any], name: str, default: int | None = None) -> 
     try:
         return int(parent[name] if default is None else parent.get(name, default))
     except (KeyError, TypeError, ValueError, OverflowError):
-        raise ModelError(
-            f"This is not a complete XGBoost model: {name} is missing or no whole number."
-        ) from None
+        raise ModelError(f"This is not a complete XGBoost model: {name} is missing or no whole number.") from None
 
 
 def _checked_learner(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -117,9 +115,7 @@ def _checked_learner(document: Mapping[str, Any]) -> dict[str, Any]:
     if booster.get("name") == "gblinear":
         raise linear_model()
     if "generic_param" in learner or "learner_train_param" in learner:
-        raise ModelError(
-            "This is an XGBoost configuration (save_config), not a model; pass what save_model wrote."
-        )
+        raise ModelError("This is an XGBoost configuration (save_config), not a model; pass what save_model wrote.")
     if booster.get("name") not in ("gbtree", "dart"):
         raise UnsupportedModelError(f"XGBoost booster={booster.get('name')!r}; gbtree and dart can be read.")
     return learner

@@ -169,9 +169,7 @@ def descend(
     """Gauss-Newton; the rates of the groups are eliminated, so that a step costs one pass over the splits."""
     lam, alpha, log_x = point
     n_groups, shared = len(log_x), np.array(free[:2])
-    residual, by_lam, by_alpha, by_x = residuals(
-        s, lam, alpha, np.exp(log_x)[group], with_balance=with_balance
-    )
+    residual, by_lam, by_alpha, by_x = residuals(s, lam, alpha, np.exp(log_x)[group], with_balance=with_balance)
     cost = float(np.sum(residual**2))
     for _ in range(30):
         by_shared = np.stack([by_lam, by_alpha])[shared]

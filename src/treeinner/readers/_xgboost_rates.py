@@ -127,9 +127,7 @@ def confirmed_trees(
         clipped = trees.leaf & (np.abs(np.abs(trees.value[:, 0]) / (rate * max_delta_step) - 1) < 1e-6)
         hits |= np.bincount(trees.tree, clipped, trees.n_trees) > 0
     checkable = np.bincount(s.tree, telling.any(axis=1), trees.n_trees) > 0
-    if (
-        trees.value.shape[1] > 1
-    ):  # only the sum of the outputs' hessians is stored, so disagreement says nothing
+    if trees.value.shape[1] > 1:  # only the sum of the outputs' hessians is stored, so disagreement says nothing
         checkable[:] = False
     return hits, checkable
 
@@ -212,9 +210,7 @@ def _whole(
     elif common:
         all_rates = np.full(n_trees, found_rate[0])
     else:
-        each = descend(
-            s, s.tree, (fit.lam, fit.alpha, start_x(s, fit.lam, s.tree, n_trees)), (False, False, True)
-        )
+        each = descend(s, s.tree, (fit.lam, fit.alpha, start_x(s, fit.lam, s.tree, n_trees)), (False, False, True))
         all_rates = np.where(each.sd_log_x <= 1e-3, _rounded(each)[2], np.nan)
     with_splits = np.bincount(s.tree, minlength=n_trees) > 0
     rms = _tree_rms(s, n_trees, fit.lam, fit.alpha, np.where(np.isnan(all_rates), 1.0, 1 / all_rates))
@@ -255,9 +251,7 @@ def _blocks(s: Splits, trees: Trees, tree_round: LongArray, lam: float | None, a
     return Rates(rate, one_lam, one_alpha, certified, uniform=len(lams) <= 1 and len(alphas) <= 1)
 
 
-def _first_block(
-    s: Splits, rounds: LongArray, at: int, *, lam: float | None, alpha: float | None
-) -> Fit | None:
+def _first_block(s: Splits, rounds: LongArray, at: int, *, lam: float | None, alpha: float | None) -> Fit | None:
     """Fit as few rounds from `at` on as will do; None if no fit is believed."""
     for length in (1, 3, 8):
         some = s.take((rounds >= at) & (rounds < at + length))

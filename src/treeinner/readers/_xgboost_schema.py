@@ -51,16 +51,12 @@ def _texts(learner: Mapping[str, Any], name: str, n_features: int) -> list[str]:
     return texts
 
 
-def _levels(
-    cats: Any, n_features: int, version: tuple[int, ...]
-) -> tuple[tuple[Level, ...] | None, ...] | None:
+def _levels(cats: Any, n_features: int, version: tuple[int, ...]) -> tuple[tuple[Level, ...] | None, ...] | None:
     """Training categories of data frame columns (3.1 and later)."""
     encodings = cats.get("enc") if isinstance(cats, dict) else None
     if not isinstance(encodings, list) or not encodings:
         return None
-    if len(encodings) != n_features or not all(
-        isinstance(one, dict) and "values" in one for one in encodings
-    ):
+    if len(encodings) != n_features or not all(isinstance(one, dict) and "values" in one for one in encodings):
         raise ModelError("The XGBoost model is damaged: cats does not describe every feature.")
     levels = tuple(_column_levels(one, version) for one in encodings)
     return levels if any(column is not None for column in levels) else None

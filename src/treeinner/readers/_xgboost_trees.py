@@ -17,9 +17,7 @@ FloatArray = NDArray[np.float64]
 LongArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 
-MAX_CODE = (
-    2**24
-)  # a float32 counts exactly up to here; XGBoost sends larger codes left, so no set need hold them
+MAX_CODE = 2**24  # a float32 counts exactly up to here; XGBoost sends larger codes left, so no set need hold them
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,9 +112,7 @@ def read_trees(trees: list[Any], n_features: int) -> Trees:
             value=value,
             weight=weight,
             hessian=_optional(join, trees, "sum_hessian", np.float32, np.nan).astype(np.float64),
-            gain=np.where(
-                leaf, 0.0, _optional(join, trees, "loss_changes", np.float32, np.nan).astype(np.float64)
-            ),
+            gain=np.where(leaf, 0.0, _optional(join, trees, "loss_changes", np.float32, np.nan).astype(np.float64)),
             leaf_id=np.where(leaf, np.arange(len(left)) - offset, -1),
             level=level,
             set_start=set_start,
@@ -143,9 +139,7 @@ def _joiner(trees: list[dict[str, Any]]) -> Join:
         try:
             joined: NDArray[Any] = np.concatenate(parts) if parts else np.empty(0, dtype)
         except (TypeError, ValueError) as error:
-            raise ModelError(
-                f"The XGBoost model is damaged: {name} does not hold numbers ({error})."
-            ) from None
+            raise ModelError(f"The XGBoost model is damaged: {name} does not hold numbers ({error}).") from None
         return array(joined, dtype, name)
 
     return join
@@ -180,9 +174,7 @@ def _width(trees: list[dict[str, Any]]) -> int:
         try:
             widths.add(max(1, int(param["size_leaf_vector"])) if isinstance(param, dict) else 1)
         except (KeyError, TypeError, ValueError, OverflowError):
-            raise ModelError(
-                "The XGBoost model is damaged: size_leaf_vector is missing or no number."
-            ) from None
+            raise ModelError("The XGBoost model is damaged: size_leaf_vector is missing or no number.") from None
     if len(widths) > 1:
         raise UnsupportedModelError(
             "The XGBoost model mixes trees with scalar and with vector leaves; slice the booster "
@@ -249,9 +241,7 @@ def _category_sets(trees: list[dict[str, Any]], start: LongArray) -> tuple[LongA
         fits = len(nodes) == len(first) == len(count) and np.all((first >= 0) & (count >= 0))
         if not fits or np.any((first > len(codes)) | (count > len(codes) - first)):
             raise ModelError(f"The XGBoost model is damaged: the category sets of tree {number} do not fit.")
-        if np.any((nodes < 0) | (nodes >= start[number + 1] - start[number])) or len(np.unique(nodes)) != len(
-            nodes
-        ):
+        if np.any((nodes < 0) | (nodes >= start[number + 1] - start[number])) or len(np.unique(nodes)) != len(nodes):
             raise ModelError(f"The XGBoost model is damaged: a category set of tree {number} has no node.")
         category_set[start[number] + nodes] = len(sets) + np.arange(len(nodes))
         sets.extend(np.unique(codes[a : a + n]) for a, n in zip(first, count, strict=True))

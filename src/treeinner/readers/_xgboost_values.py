@@ -116,9 +116,7 @@ def find_node_values(
                 return refreshed
         rate = np.where(np.isfinite(direct), direct, found.rate)
         rate = _fill(trees, rate, found, n_parallel, objective=objective, given=given)
-    value = np.where(
-        trees.weight == 0, 0.0, rate[trees.tree][:, None] * trees.weight
-    )  # 0 whatever the rate is
+    value = np.where(trees.weight == 0, 0.0, rate[trees.tree][:, None] * trees.weight)  # 0 whatever the rate is
     value = np.where(trees.leaf[:, None], trees.value, value)
     unknown = bool(np.isnan(value).any())
     if unknown:  # what holds for some trees only is no fact about the model
@@ -167,14 +165,10 @@ def _first(*numbers: float | None) -> float | None:
     return next((number for number in numbers if number is not None), None)
 
 
-def _renewed(
-    trees: Trees, tree_round: LongArray, n_parallel: int, rate: FloatArray | None, given: Given
-) -> NodeValues:
+def _renewed(trees: Trees, tree_round: LongArray, n_parallel: int, rate: FloatArray | None, given: Given) -> NodeValues:
     """Leaves were replaced by medians or quantiles: the mean of the leaves is all that is consistent."""
     # the weights of the leaves are those from before, so the equations still tell the learning rate
-    found = infer_rates(
-        trees, tree_round, trees.weight, reg_lambda=given.reg_lambda, reg_alpha=given.reg_alpha
-    )
+    found = infer_rates(trees, tree_round, trees.weight, reg_lambda=given.reg_lambda, reg_alpha=given.reg_alpha)
     if rate is None:
         # a factor of 1 only says that this tree method stores weights of leaves without the learning rate
         rate = np.where(np.abs(found.rate - 1) < 1e-4, np.nan, found.rate)
@@ -212,9 +206,7 @@ def _refreshed(trees: Trees, tree_round: LongArray, given: Given) -> NodeValues 
     )
 
 
-def _fill(
-    trees: Trees, rate: FloatArray, found: Rates, n_parallel: int, *, objective: str, given: Given
-) -> FloatArray:
+def _fill(trees: Trees, rate: FloatArray, found: Rates, n_parallel: int, *, objective: str, given: Given) -> FloatArray:
     """Rates that the equations as a whole did not give: a candidate counts where single splits confirm it."""
     open_ = np.isnan(rate)
     if not open_.any():
@@ -268,9 +260,7 @@ def _reasons(trees: Trees, plain: bool, objective: str, given: Given) -> tuple[s
     if live and subsample is not None and subsample < 1:
         reasons.append("row sampling (subsample < 1): gains were summed over rows that are not known")
     elif objective in CONSTANT_HESSIAN and len(roots) and np.ptp(roots) > 1e-5 * np.max(roots):
-        reasons.append(
-            "the hessians of the roots differ: rows were sampled, or the objective is a custom one"
-        )
+        reasons.append("the hessians of the roots differ: rows were sampled, or the objective is a custom one")
     elif not live and objective not in CONSTANT_HESSIAN:
         reasons.append("a saved model does not tell whether rows were sampled (subsample < 1); exact if they were not")
     if not plain and trees.value.shape[1] == 1 and np.any(~trees.leaf):
@@ -280,7 +270,5 @@ def _reasons(trees: Trees, plain: bool, objective: str, given: Given) -> tuple[s
         elif step is not None and step > 0:
             reasons.append("max_delta_step: weights of nodes were clipped")
         else:
-            reasons.append(
-                "the gains are not those of the node values (max_delta_step, monotone constraints, ...)"
-            )
+            reasons.append("the gains are not those of the node values (max_delta_step, monotone constraints, ...)")
     return tuple(reasons)

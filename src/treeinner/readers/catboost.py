@@ -58,9 +58,7 @@ def read(
         Trees to keep; None: all of them, as `predict` uses.
     """
     if not any(base.__module__.split(".")[0] == "catboost" for base in type(model).__mro__):
-        raise UnsupportedModelError(
-            f"A {type(model).__name__} is not a CatBoost model; pass a fitted CatBoost object."
-        )
+        raise UnsupportedModelError(f"A {type(model).__name__} is not a CatBoost model; pass a fitted CatBoost object.")
     given = _Given(learning_rate, reg_lambda, reg_alpha, iteration_range)
     return _read_document(_to_json(model), lambda tree: ctr.leaf_order(model, tree), given)
 
@@ -182,9 +180,7 @@ def _build(document: Any, leaf_order: LeafOrder, given: _Given) -> Ensemble:
     value = trees.value * float(scale)
     lam = _effective_lambda(settings, trees.weight, given.reg_lambda)
     cover, node_value = node_values(trees, value, lam)
-    rate = (
-        settings.boosting.get("learning_rate", np.nan) if given.learning_rate is None else given.learning_rate
-    )
+    rate = settings.boosting.get("learning_rate", np.nan) if given.learning_rate is None else given.learning_rate
     n_trees = len(trees.start) - 1
     # The entry behind the last split serves the leaves, whose split is -1.
     missing_left = np.array([*map(features.missing_left, trees.splits), True])
@@ -316,9 +312,7 @@ class _Settings:
         elif steps != 1:
             reasons.append(f"a leaf is the sum of {steps} estimation steps (leaf_estimation_iterations)")
         if method == "Newton" and self.objective not in UNIT_HESSIAN:
-            reasons.append(
-                "CatBoost stores no hessians, so inner nodes are computed with leaf weights in their place"
-            )
+            reasons.append("CatBoost stores no hessians, so inner nodes are computed with leaf weights in their place")
         if self.objective.startswith(RANKING):
             reasons.append("leaves of ranking losses have not been checked against their gradients")
         if self.boosting.get("model_shrink_rate"):
@@ -341,9 +335,7 @@ def _number(text: Any) -> Any:
     return numbers[0] if len(numbers) == 1 else numbers
 
 
-def _effective_lambda(
-    settings: _Settings, weight: NDArray[np.float64], reg_lambda: float | None
-) -> float | None:
+def _effective_lambda(settings: _Settings, weight: NDArray[np.float64], reg_lambda: float | None) -> float | None:
     """Return the l2 term of a leaf, l2_leaf_reg times the mean weight of rows; None if it is not known."""
     if reg_lambda is not None:
         return float(reg_lambda)

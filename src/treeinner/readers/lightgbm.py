@@ -134,8 +134,7 @@ def _booster(model: Any) -> tuple[Any, list[Any] | None]:
     if "Booster" in kinds:
         return model, None
     raise UnsupportedModelError(
-        f"{type(model).__name__} is not a LightGBM model; pass a Booster, LGBMRegressor, LGBMClassifier or "
-        "LGBMRanker."
+        f"{type(model).__name__} is not a LightGBM model; pass a Booster, LGBMRegressor, LGBMClassifier or LGBMRanker."
     )
 
 
@@ -209,9 +208,7 @@ def _count(model: ModelText, key: str, default: int) -> int:
 def _many_vs_many(model: ModelText, training: Training, n_columns: int) -> BoolArray:
     """Mark splits on columns with too many categories for one-against-the-rest: those get cat_l2."""
     if np.any(model.split_feature >= n_columns):
-        raise ModelError(
-            f"The LightGBM model is malformed: a split tests a column outside 0..{n_columns - 1}."
-        )
+        raise ModelError(f"The LightGBM model is malformed: a split tests a column outside 0..{n_columns - 1}.")
     bins = np.array([n_bins(info) for info in model.header["feature_infos"].split()])
     return np.asarray(bins[model.split_feature] > training.max_cat_to_onehot)
 
@@ -262,9 +259,7 @@ def _zero_as_missing(model: ModelText, categorical: BoolArray) -> tuple[int, ...
     return tuple(zero.tolist())
 
 
-def _values(
-    model: ModelText, layout: Layout, start: Start, inner: FloatArray, forest: bool
-) -> dict[str, Any]:
+def _values(model: ModelText, layout: Layout, start: Start, inner: FloatArray, forest: bool) -> dict[str, Any]:
     """Per-node arrays of what the nodes hold."""
     n = layout.n_nodes
     value, node_value, cover, gain = np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n)
@@ -299,9 +294,7 @@ def _as_forest(ensemble: Ensemble, intercept: FloatArray, rounds: tuple[int, int
     )
 
 
-def _objective_params(
-    model: ModelText, training: Training, start: Start, classes: list[Any] | None
-) -> dict[str, Any]:
+def _objective_params(model: ModelText, training: Training, start: Start, classes: list[Any] | None) -> dict[str, Any]:
     """Collect what the loss needs besides margin and target."""
     found: dict[str, Any] = {}
     for word in model.header.get("objective", "").split()[1:]:
@@ -354,8 +347,7 @@ def _setting_notes(training: Training, many_vs_many: bool) -> list[str]:
     reasons = {
         "no parameters block, so that node values are the stored ones (6 digits)": not training.known,
         "a random forest's trees see bagged rows": training.boosting == "rf",
-        "DART: the margin before each tree is not the sum of the trees before it": training.boosting
-        == "dart",
+        "DART: the margin before each tree is not the sum of the trees before it": training.boosting == "dart",
         "rows were sampled (bagging or GOSS), and the gain is of the sampled rows": training.sampled,
         "gradients were quantized": training.quantized,
         "leaf values were renewed after the tree was grown": training.renewed,
@@ -363,8 +355,7 @@ def _setting_notes(training: Training, many_vs_many: bool) -> list[str]:
         "max_delta_step clips node values": training.max_delta_step > 0,
         "path_smooth pulls node values to their parents": training.path_smooth > 0,
         "monotone constraints clip node values": training.monotone,
-        "cat_l2: a many-vs-many split's gain counts more l2 for the children": many_vs_many
-        and training.cat_l2 > 0,
+        "cat_l2: a many-vs-many split's gain counts more l2 for the children": many_vs_many and training.cat_l2 > 0,
         "feature_contri or cegb_* change the gain": training.gain_altered,
     }
     return [text for text, holds in reasons.items() if holds]

@@ -170,14 +170,8 @@ def _parse(data: bytes, name: str) -> dict[str, Any]:
     text = data[:64].lstrip(b"\xef\xbb\xbf \t\r\n")  # JSON may have a byte order mark or blanks in front
     if text[:1] != b"{":
         dump = text[:1] == b"["
-        hint = (
-            "a text dump (get_dump), which lacks the values of inner nodes"
-            if dump
-            else "not an XGBoost model"
-        )
-        raise ModelError(
-            f"{name} is {hint}; pass a file written by save_model('model.ubj') or ('model.json')."
-        )
+        hint = "a text dump (get_dump), which lacks the values of inner nodes" if dump else "not an XGBoost model"
+        raise ModelError(f"{name} is {hint}; pass a file written by save_model('model.ubj') or ('model.json').")
     if data[:1] == b"{" and data[1:2] in (b"i", b"U", b"I", b"l", b"L"):  # a length, where JSON has a quote
         return _ubjson.parse(data)
     try:
@@ -276,9 +270,7 @@ def _output_names(parts: Parts, classes: list[Any] | None) -> tuple[str, ...] | 
     if n_outputs == 1:
         return None
     if parts.objective.startswith("multi:"):  # XGBoost's labels are 0, 1, ...
-        labels: Sequence[Any] = (
-            classes if classes is not None and len(classes) == n_outputs else range(n_outputs)
-        )
+        labels: Sequence[Any] = classes if classes is not None and len(classes) == n_outputs else range(n_outputs)
         return tuple(str(label) for label in labels)
     if isinstance(alphas, list) and len(alphas) == n_outputs:
         return tuple(f"quantile {alpha:g}" for alpha in alphas)

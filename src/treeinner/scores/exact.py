@@ -14,8 +14,8 @@ __all__ = ["ExactSums", "FourthPowers"]
 
 LIMBS = 5
 LOWEST_UNIT = 88  # the last limb counts units of 2^-88
-# Fourth powers span twice the range of the squares, so they are held in two parts: of numbers below 2^5, times 2^60, and
-# of the others up to 2^40, times 2^-80. At the border 28 bits are left.
+# Fourth powers span twice the range of the squares, so they are held in two parts: of numbers below 2^5, times 2^60,
+# and of the others up to 2^40, times 2^-80. At the border 28 bits are left.
 SMALL_BELOW, SMALL_EXPONENT, LARGE_EXPONENT = 2.0**5, 60, -80
 FloatArray = NDArray[np.float64]
 

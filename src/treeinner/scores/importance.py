@@ -89,7 +89,7 @@ def importance(
         Random forests, X and y being the training rows: score every tree on its out-of-bag rows. Each of
         them counts rows / (out-of-bag rows of the tree) times, so that `per_row` is MDI-oob (Li et al. 2019): the
         mean over the trees of the mean over their out-of-bag rows of attribution times y (for classes: times the
-        indicator of each class, summed).
+        indicator of each class, summed). Tested as it is, not centred.
     n_repeats, random_state
         Of permutation.
     std_errors : bool
@@ -102,6 +102,13 @@ def importance(
         Threads; -1 for all cores. The result does not depend on it.
     progress : callable, optional
         Called with (rows done, rows).
+
+    Notes
+    -----
+    z, p and q values of tree_inner by predecomp or saabas are those of the centred score, in which every inner node's
+    value is the mean of its leaves over these rows: a feature that knows nothing of the target passes only by chance.
+    Score, standard error and interval are not centred, so z is not score / std_error (`Importance.test_scores`;
+    docs/theory.md, section 6).
     """
     if score not in SCORES:
         raise ValueError(f"score={score!r} is not known; choose one of {', '.join(map(repr, SCORES))}.")

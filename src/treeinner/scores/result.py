@@ -22,7 +22,8 @@ class Importance:
 
     A negative score says that on these rows the feature's splits made the predictions worse; it is never clipped.
     The statistics hold for this fitted model and for rows that played no part in its training, early stopping and
-    tuning included.
+    tuning included. z, p and q values of TreeInner by path belong to the centred score, `test_scores`; score, standard
+    error and interval to the score itself (docs/theory.md, section 6).
     """
 
     score: str
