@@ -59,58 +59,82 @@ struct Sweep {
   double* returned(int depth) const { return stack + depth * kFrame + kFrame / 2; }
   Word before(const ShapEdge& e) const { return e.previous ? satisfied[e.previous] : ~Word{0}; }
 
-  void enter(const ShapEdge& e, const EdgeConstants<Points>& c, double value) const {
+  // What the rows of a group multiply by and are credited with at one point of an edge.
+  static Lanes factor(const EdgeConstants<Points>& c, int q, Mask now, Mask was) {
+    return choose(now, c.factor_stays[q], choose(was, c.factor_leaves[q], c.factor_away[q]));
+  }
+  static Lanes credit(const EdgeConstants<Points>& c, int q, Mask now, Mask was) {
+    return choose(now, c.credit_stays[q], choose(was, c.credit_leaves[q], 0.0));
+  }
+
+  // Go down an edge to a split.
+  void enter(const ShapEdge& e, const EdgeConstants<Points>& c) const {
     const Word was = before(e), now = was & (e.goes_right ? right[e.split] : ~right[e.split]);
     satisfied[e.depth] = now;
     const double* above = product(e.depth - 1);
     double *p = product(e.depth), *s = returned(e.depth);
     for (int q = 0; q < Points; ++q) TREEINNER_UNROLL for (int g = 0; g < kGroups; ++g) {
         const int64_t at = q * kRows + g * kLanes;
-        const Lanes gone = choose(mask_of(was, g), c.factor_leaves[q], c.factor_away[q]);
-        const Lanes here = load(above + at) * choose(mask_of(now, g), c.factor_stays[q], gone);
-        if (e.leaf < 0) {
-          store(p + at, here);
-          store(s + at, all(0.0));
-        } else {
-          const Lanes v = all(value);
-          store(s + at, here * (weight ? v * load(weight + g * kLanes) : v));
-        }
+        store(p + at, load(above + at) * factor(c, q, mask_of(now, g), mask_of(was, g)));
+        store(s + at, all(0.0));
       }
   }
 
+  // Come back up it.
   void leave(const ShapEdge& e, const EdgeConstants<Points>& c, double* sum) const {
     const Word now = satisfied[e.depth], was = before(e);
     double* above = returned(e.depth - 1);
     const double* s = returned(e.depth);
     TREEINNER_UNROLL for (int g = 0; g < kGroups; ++g) {
-      Lanes credit = load(sum + g * kLanes);
+      Lanes total = load(sum + g * kLanes);
       for (int q = 0; q < Points; ++q) {
         const int64_t at = q * kRows + g * kLanes;
         const Lanes here = load(s + at);
         store(above + at, load(above + at) + here);
-        const Lanes gone = choose(mask_of(was, g), c.credit_leaves[q], 0.0);
-        credit = credit + here * choose(mask_of(now, g), c.credit_stays[q], gone);
+        total = total + here * credit(c, q, mask_of(now, g), mask_of(was, g));
       }
-      store(sum + g * kLanes, credit);
+      store(sum + g * kLanes, total);
+    }
+  }
+
+  // Down an edge to a leaf and back up at once: half of all edges, and nothing of them is kept.
+  void visit_leaf(const ShapEdge& e, const EdgeConstants<Points>& c, double value, double* sum) const {
+    const Word was = before(e), now = was & (e.goes_right ? right[e.split] : ~right[e.split]);
+    const double* p = product(e.depth - 1);
+    double* above = returned(e.depth - 1);
+    const Lanes v = all(value);
+    TREEINNER_UNROLL for (int g = 0; g < kGroups; ++g) {
+      const Mask now_g = mask_of(now, g), was_g = mask_of(was, g);
+      Lanes total = load(sum + g * kLanes);
+      for (int q = 0; q < Points; ++q) {
+        const int64_t at = q * kRows + g * kLanes;
+        const Lanes here = load(p + at) * factor(c, q, now_g, was_g) * v;
+        store(above + at, load(above + at) + here);
+        total = total + here * credit(c, q, now_g, was_g);
+      }
+      store(sum + g * kLanes, total);
     }
   }
 
   // Edges come in pre-order: before an edge is entered, every open edge as deep or deeper is left.
   void run(const ShapEdge* edges, int64_t n, const EdgeConstants<Points>* constants, const double* leaf_value,
            int width, double scale, double* sums) const {
-    for (int64_t i = 0; i < kFrame / 2; ++i) product(0)[i] = scale;
+    for (int q = 0; q < Points; ++q)
+      for (int r = 0; r < kRows; ++r) product(0)[q * kRows + r] = weight ? scale * weight[r] : scale;
     int depth = 0;
+    auto sum_of = [&](const ShapEdge& e) { return sums + static_cast<int64_t>(e.player) * kRows; };
     auto close_to = [&](int until) {
-      for (; depth >= until; --depth) {
-        const int64_t i = open[depth];
-        leave(edges[i], constants[i], sums + static_cast<int64_t>(edges[i].player) * kRows);
-      }
+      for (; depth >= until; --depth) leave(edges[open[depth]], constants[open[depth]], sum_of(edges[open[depth]]));
     };
     for (int64_t i = 0; i < n; ++i) {
       const ShapEdge& e = edges[i];
       close_to(e.depth);
-      enter(e, constants[i], e.leaf < 0 ? 0.0 : leaf_value[static_cast<int64_t>(e.leaf) * width]);
-      open[depth = e.depth] = i;
+      if (e.leaf >= 0) {
+        visit_leaf(e, constants[i], leaf_value[static_cast<int64_t>(e.leaf) * width], sum_of(e));
+      } else {
+        enter(e, constants[i]);
+        open[depth = e.depth] = i;
+      }
     }
     close_to(1);
   }
