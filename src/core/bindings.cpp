@@ -13,7 +13,6 @@
 #include <string>
 #include <vector>
 
-#include "exact.h"
 #include "forest.h"
 #include "layout.h"
 
@@ -282,7 +281,8 @@ class CoreForest {
   // margin: (outputs, padded rows), moved on; y: (1 or outputs, rows).
   void boost(const Codes& codes, int loss, double loss_scale, In<int32_t> first_tree, In<double, 2> y,
              nb::object weight, Out<double, 2> margin, double whole_scale, Out<int64_t, 2> leaf_sums,
-             Out<double> largest, const CorePath* paths, Out<double, 3> sums) const {
+             Out<double> largest, nb::object whole_weight, Out<int64_t, 2> leaf_weights, const CorePath* paths,
+             Out<double, 3> sums) const {
     check(codes);
     const int64_t n_rows = codes.n_rows;
     require(is_row_array(margin, codes), "margins are (outputs, padded rows)");
@@ -307,6 +307,14 @@ class CoreForest {
       require(static_cast<int64_t>(array.size()) == n_rows, "weights are (rows,)");
       w = array.data();
     }
+    const int64_t* whole = nullptr;
+    if (!whole_weight.is_none()) {
+      const auto array = nb::cast<In<int64_t>>(whole_weight);
+      require(static_cast<int64_t>(array.size()) == n_rows, "whole weights are (rows,)");
+      require(leaf_weights.shape(0) == leaf_id_.size() && leaf_weights.shape(1) == static_cast<size_t>(forest_.width),
+              "leaf weights are (leaves, width)");
+      whole = array.data();
+    }
     const BoostInput in{{loss, loss_scale},
                         static_cast<int32_t>(first_tree.size()) - 1,
                         first_tree.data(),
@@ -317,15 +325,17 @@ class CoreForest {
                         static_cast<int64_t>(margin.shape(1)),
                         whole_scale,
                         leaf_sums.data(),
+                        whole,
+                        whole ? leaf_weights.data() : nullptr,
                         largest.data(),
                         paths ? sums.data() : nullptr};
     PathTable view{};
     if (paths) view = view_of(*paths);
     nb::gil_scoped_release release;
     const size_t run = kRunBlocks * static_cast<size_t>(kBlock) * (static_cast<size_t>(forest_.n_outputs) + 2);
-    Buffer words(words_bytes()), push(run * sizeof(double)), whole(run * sizeof(int64_t));
+    Buffer words(words_bytes()), push(run * sizeof(double)), wholes(run * sizeof(int64_t));
     active->boost(forest_, in, paths ? &view : nullptr, codes.data.get(), n_rows, word(words),
-                  static_cast<double*>(push.get()), static_cast<int64_t*>(whole.get()));
+                  static_cast<double*>(push.get()), static_cast<int64_t*>(wholes.get()));
   }
 
   void shap(const Codes& codes, int tree, int n, nb::object tree_scale, nb::object weight, Out<double, 4> sums) const {
@@ -439,7 +449,7 @@ bool add_exact(In<double, 2> values, double scale, bool square, Out<int64_t, 2> 
   int64_t* to = limbs.data();
   const int64_t n_rows = static_cast<int64_t>(values.shape(0)), n_columns = static_cast<int64_t>(values.shape(1));
   nb::gil_scoped_release release;
-  return add_exactly(from, n_rows, n_columns, scale, square, to);
+  return active->exact(from, n_rows, n_columns, scale, square, to);
 }
 
 }  // namespace
@@ -468,7 +478,7 @@ NB_MODULE(_core, m) {
       .def("path_table", &CoreForest::path_table)
       .def("path", &CoreForest::path, nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg().none(), nb::arg())
       .def("boost", &CoreForest::boost, nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg().none(),
-           nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg().none(), nb::arg())
+           nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg().none(), nb::arg(), nb::arg().none(), nb::arg())
       .def("shap", &CoreForest::shap, nb::arg(), nb::arg(), nb::arg(), nb::arg().none(), nb::arg().none(), nb::arg());
 }
 

@@ -50,6 +50,11 @@ inline void take_leaves(const Forest& f, const BoostInput& in, const Tree& t, in
       margin[r] += value[leaf];
       sums[leaf] += whole[r];
     }
+    if (in.leaf_weights) {
+      int64_t* weights = in.leaf_weights + t.first_leaf * f.width + k;
+      for (int r = 0; r < n; ++r)
+        weights[static_cast<int64_t>(landing.leaf[landing.slot[r]]) * f.width] += in.whole_weight[run.row + at + r];
+    }
   }
 }
 

@@ -6,36 +6,53 @@
 // below 2^-89.
 #pragma once
 
-#include <cmath>
-#include <cstdint>
+#include "forest.h"
+#include "word.h"
 
-namespace treeinner {
+namespace treeinner::TREEINNER_NS {
 
-constexpr int kLimbs = 5;
 constexpr double kLargest = 0x1p80;  // the first limb then stays below 2^40: millions of such rows fit
+
+inline int64_t bits_of(double x) {
+  int64_t bits;
+  std::memcpy(&bits, &x, sizeof bits);
+  return bits;
+}
 
 // limbs: (columns, 5) += the columns of values: (rows, columns), or their squares. False if a number is too large or
 // NaN.
 inline bool add_exactly(const double* values, int64_t n_rows, int64_t n_columns, double scale, bool square,
                         int64_t* limbs) {
+  constexpr int kColumns = 32;    // go together, as vectors
+  const double shift = 0x1.8p52;  // adding it rounds to a whole number, which the low bits then hold
   bool fits = true;
-  for (int64_t row = 0; row < n_rows; ++row)
-    for (int64_t column = 0; column < n_columns; ++column) {
-      double x = values[row * n_columns + column] * scale;
-      if (square) x *= x;
-      if (!(std::fabs(x) < kLargest)) {
-        fits = false;
-        continue;
+  for (int64_t first = 0; first < n_columns; first += kColumns) {
+    const int n = n_columns - first < kColumns ? static_cast<int>(n_columns - first) : kColumns;
+    int64_t sum[kLimbs][kColumns] = {};
+    double too_large[kColumns] = {};
+    for (int64_t row = 0; row < n_rows; ++row)
+      for (int c = 0; c < n; ++c) {
+        double x = values[row * n_columns + first + c] * scale;
+        x = square ? x * x : x;
+        const bool good = __builtin_fabs(x) < kLargest;
+        too_large[c] = good ? too_large[c] : 1.0;
+        x = good ? x : 0.0;
+        double unit = 0x1p40, per_unit = 0x1p-40;
+#pragma GCC unroll 5
+        for (int i = 0; i < kLimbs; ++i) {
+          const double shifted = x * per_unit + shift;
+          sum[i][c] += bits_of(shifted) - bits_of(shift);
+          x -= (shifted - shift) * unit;
+          unit *= 0x1p-32;
+          per_unit *= 0x1p32;
+        }
       }
-      int64_t* limb = limbs + column * kLimbs;
-      double unit = 0x1p40, per_unit = 0x1p-40;
-      for (int i = 0; i < kLimbs; ++i, unit *= 0x1p-32, per_unit *= 0x1p32) {
-        const double whole = std::rint(x * per_unit);
-        limb[i] += static_cast<int64_t>(whole);
-        x -= whole * unit;
-      }
+    for (int c = 0; c < n; ++c) {
+      fits = fits && too_large[c] == 0.0;
+      for (int i = 0; i < kLimbs; ++i) limbs[(first + c) * kLimbs + i] += sum[i][c];
     }
+  }
   return fits;
 }
 
-}  // namespace treeinner
+}  // namespace treeinner::TREEINNER_NS

@@ -121,15 +121,19 @@ struct BoostInput {
   int32_t n_rounds;
   const int32_t* first_tree;  // (rounds + 1,)
   const double* y;
-  int64_t y_stride;      // 0: every output has the same target
-  const double* weight;  // (rows,) or null
-  double* margin;        // before the first round; after the last one on return
-  int64_t stride;        // of the margin
-  double whole_scale;    // gradients are summed in the leaves as whole numbers of 1 / whole_scale
-  int64_t* leaf_sums;    // (leaves, width), added to
-  double* largest;       // (rows,) size of each row's largest gradient as a whole number, so far
-  double* sums;          // (rows, outputs, players) row scores, added to; or null
+  int64_t y_stride;             // 0: every output has the same target
+  const double* weight;         // (rows,) or null
+  double* margin;               // before the first round; after the last one on return
+  int64_t stride;               // of the margin
+  double whole_scale;           // gradients are summed in the leaves as whole numbers of 1 / whole_scale
+  int64_t* leaf_sums;           // (leaves, width), added to
+  const int64_t* whole_weight;  // (rows,) weight of each row as a whole number
+  int64_t* leaf_weights;        // (leaves, width) sums of them, added to; or null
+  double* largest;              // (rows,) size of each row's largest gradient as a whole number, so far
+  double* sums;                 // (rows, outputs, players) row scores, added to; or null
 };
+
+constexpr int kLimbs = 5;  // of an exact sum (exact.h)
 
 // What the compiled levels offer; see the headers named for what each does.
 struct Kernels {
@@ -148,6 +152,7 @@ struct Kernels {
                 double* push, int64_t* whole);
   void (*shap)(const Forest&, int32_t tree, int32_t n, const ShapForest&, const void* codes, int64_t n_rows,
                const double* tree_scale, const double* weight, const ShapScratch&, double* sums);
+  bool (*exact)(const double* values, int64_t n_rows, int64_t n_columns, double scale, bool square, int64_t* limbs);
 };
 
 // Only the levels of this architecture are linked in.

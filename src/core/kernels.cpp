@@ -1,6 +1,7 @@
 // One source for every instruction set: CMake compiles this file once per level, with TREEINNER_LEVEL_* and its flags.
 #include "bin.h"
 #include "boost.h"
+#include "exact.h"
 #include "path.h"
 #include "route.h"
 #include "shap.h"
@@ -60,6 +61,10 @@ void shap(const Forest& f, int32_t tree, int32_t n, const ShapForest& shap, cons
              [&](auto* c) { add_shap(f, tree, n, shap, c, n_rows, tree_scale, weight, scratch, sums); });
 }
 
+bool exact(const double* values, int64_t n_rows, int64_t n_columns, double scale, bool square, int64_t* limbs) {
+  return add_exactly(values, n_rows, n_columns, scale, square, limbs);
+}
+
 }  // namespace TREEINNER_NS
 
 #define TREEINNER_STRING_(x) #x
@@ -75,8 +80,15 @@ void shap(const Forest& f, int32_t tree, int32_t n, const ShapForest& shap, cons
 #endif
 
 const Kernels TREEINNER_TABLE = {
-    TREEINNER_STRING(TREEINNER_NS), TREEINNER_NS::bin,  TREEINNER_NS::leaves, TREEINNER_NS::margins,
-    TREEINNER_NS::leaf_sums,        TREEINNER_NS::path, TREEINNER_NS::boost,  TREEINNER_NS::shap,
+    TREEINNER_STRING(TREEINNER_NS),
+    TREEINNER_NS::bin,
+    TREEINNER_NS::leaves,
+    TREEINNER_NS::margins,
+    TREEINNER_NS::leaf_sums,
+    TREEINNER_NS::path,
+    TREEINNER_NS::boost,
+    TREEINNER_NS::shap,
+    TREEINNER_NS::exact,
 };
 
 }  // namespace treeinner

@@ -97,6 +97,8 @@ class CoreForest:
         whole_scale: float,
         leaf_sums: NDArray[Any],
         largest: NDArray[Any],
+        whole_weight: NDArray[Any] | None,
+        leaf_weights: NDArray[Any],
         paths: PathTable | None,
         sums: NDArray[Any],
         /,

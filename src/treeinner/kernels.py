@@ -186,19 +186,26 @@ class Forest:
         whole_scale: float,
         leaf_sums: NDArray[np.int64],
         largest: NDArray[np.float64],
+        whole_weight: NDArray[np.int64] | None,
+        leaf_weights: NDArray[np.int64],
         paths: Any,
         sums: Sums,
     ) -> None:
         """Take rows through all rounds (core/boost.h, BoostInput)."""
         self.core.boost(
-            codes, loss, loss_scale, first_trees, y, weight, margin, whole_scale, leaf_sums, largest, paths, sums.by_row
-        )
+            codes, loss, loss_scale, first_trees, y, weight, margin, whole_scale, leaf_sums, largest,
+            whole_weight, leaf_weights, paths, sums.by_row,
+        )  # fmt: skip
 
     def by_feature(self, sums: NDArray[np.float64], out: NDArray[np.float64]) -> None:
         """Add sums of the players, (rows, outputs, players), to those of the features, (rows, features, outputs)."""
         by_player = sums.transpose(0, 2, 1)
         if all(len(features) == 1 for features in self.player_features):
-            out[:, np.array(self.player_features, np.intp).reshape(-1)] += by_player
+            place = np.array(self.player_features, np.intp).reshape(-1)
+            if len(place) and place[-1] - place[0] == len(place) - 1:  # neighbours: a view is much faster than a list
+                out[:, place[0] : place[-1] + 1] += by_player
+            else:
+                out[:, place] += by_player
             return
         # Features that share a split share its credit equally.
         for player, features in enumerate(self.player_features):

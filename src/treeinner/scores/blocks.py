@@ -49,6 +49,7 @@ class Block:
         self.extra = np.zeros((n_rows, setting.ensemble.n_features, forest.n_outputs))  # of a user's own attribution
         self.by_round: list[FloatArray] = []
         self.leaf_sums = np.zeros((len(forest.leaf_nodes), forest.width), np.int64) if setting.needs_leaves else None
+        self._leaf_weights: NDArray[np.int64] | None = None
         self.largest_push = np.zeros(padded_rows(n_rows))  # largest whole number that each row adds to a leaf
 
     def margins(self) -> FloatArray:
@@ -145,14 +146,22 @@ class Block:
 
     def leaf_weights(self) -> NDArray[np.int64]:
         """Sum of the weights of the rows in each leaf, as whole numbers: (leaves, width)."""
-        forest = self.setting.forest
-        whole = np.zeros(self.margin.shape)
-        whole[:, : self.n_rows] = 2.0**WEIGHT_BITS if self.weight is None else np.rint(self.weight * 2.0**WEIGHT_BITS)
-        np.maximum(self.largest_push, whole[0], out=self.largest_push)
-        _check_size(float(self.largest_push.max()))
-        sums = np.zeros((len(forest.leaf_nodes), forest.width), np.int64)
-        forest.core.leaf_sums(self.codes, 0, forest.n_trees, whole.astype(np.int64), sums)
-        return sums
+        if self._leaf_weights is None:
+            forest = self.setting.forest
+            whole = np.zeros(self.margin.shape, np.int64)
+            whole[:, : self.n_rows] = self._whole_weight()
+            self._leaf_weights = np.zeros((len(forest.leaf_nodes), forest.width), np.int64)
+            forest.core.leaf_sums(self.codes, 0, forest.n_trees, whole, self._leaf_weights)
+        return self._leaf_weights
+
+    def _whole_weight(self) -> NDArray[np.int64]:
+        """Weights of the rows as whole numbers: (rows,)."""
+        weight = np.ones(self.n_rows) if self.weight is None else self.weight
+        whole = np.rint(weight * 2.0**WEIGHT_BITS)
+        largest = self.largest_push[: self.n_rows]
+        np.maximum(largest, whole, out=largest)
+        _check_size(float(largest.max()))
+        return whole.astype(np.int64)
 
     def boost(self, objective: Objective) -> bool:
         """Take the rows through all rounds inside the core, where it knows the loss; else return False."""
@@ -163,6 +172,7 @@ class Block:
         if objective.row_weight is not None and forest.n_outputs > 1 and objective.target != "class":
             return False  # a weight per target, which the core does not know
         assert self.leaf_sums is not None
+        leaf_weights = np.zeros_like(self.leaf_sums)
         y = np.asarray(self.y, np.float64).reshape(self.n_rows, -1)
         forest.boost(
             self.codes,
@@ -175,9 +185,13 @@ class Block:
             2.0 ** (GRADIENT_BITS - s.scale_bits),
             self.leaf_sums,
             self.largest_push,
+            self._whole_weight() if s.centred else None,
+            leaf_weights,
             s.paths if s.needs_rows else None,
             self.sums,
         )
+        if s.centred:
+            self._leaf_weights = leaf_weights
         _check_size(float(self.largest_push.max()))
         return True
 
