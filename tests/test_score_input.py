@@ -308,3 +308,14 @@ def test_no_error_is_a_bare_one(regression):
     for y in (None, SIGNAL[:3], ["a"] * N, np.full(N, np.nan), np.zeros((N, 2)), np.zeros((N, 1, 1)), {}, 3, object()):
         with pytest.raises(TreeInnerError):
             ti.importance(regression, X, y)
+
+
+def test_l1_with_vector_leaves_is_refused_and_the_plain_product_is_not():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 4))
+    Y = X[:, :2] + rng.normal(size=(200, 2))
+    params = {"multi_strategy": "multi_output_tree", "reg_alpha": 3.0, "max_depth": 2, "nthread": 1}
+    model = xgb.train(params, xgb.DMatrix(X, Y), 3)
+    with pytest.raises(ti.UnsupportedModelError, match=r"reg_alpha > 0 with vector leaves.*Pass reg_alpha=0"):
+        ti.importance(model, X, Y)
+    assert ti.importance(model, X, Y, reg_alpha=0.0).scores.shape == (4,)

@@ -108,7 +108,7 @@ class Ensemble:
     category_rule: Literal["floor", "truncate"] = "floor"  # how a number becomes a category code
     zero_as_missing: tuple[int, ...] = ()  # columns in which |x| <= 1e-35 means missing
     base_margin_rule: Literal["replace", "add"] = "add"  # what a user's base_margin does to base_score
-    cover_is: Literal["weight", "hessian"] = "weight"  # what `cover` sums over the training rows
+    cover_is: Literal["weight", "hessian", "count"] = "weight"  # what `cover` sums over the training rows
     averaged: bool = False  # a forest: one round, every tree fits y itself
     output_names: tuple[str, ...] | None = None  # classes or targets
     feature_names: tuple[str, ...] | None = None  # what attributions are reported for

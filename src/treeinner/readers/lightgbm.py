@@ -182,6 +182,7 @@ def _build(
         base_score=start.intercept[:per_round],
         schema=schema,
         library="lightgbm",
+        cover_is="count",
         objective=training.objective,
         objective_params=_objective_params(model, training, start, classes if per_round == 1 else None),
         params=_params(training),

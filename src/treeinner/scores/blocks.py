@@ -289,7 +289,7 @@ def run_rounds(blocks: Sequence[Block], group: NDArray[Any] | None = None) -> No
 def _hessian(
     setting: Setting, y: NDArray[Any], margin: FloatArray, weight: FloatArray | None, group: NDArray[Any] | None
 ) -> FloatArray:
-    """What a row adds to the cover of a root: its hessian, or its weight where the library counts rows."""
+    """What a row adds to the cover of a root: its hessian, its weight, or 1 where the library counts rows."""
     e, objective = setting.ensemble, setting.objective
     assert objective is not None
     hessian: FloatArray | None = np.ones_like(margin)
@@ -300,4 +300,4 @@ def _hessian(
             f"objective {objective.name!r} has no hessian, which the score of an l1-regularised model needs; "
             "pass reg_alpha=0 for the plain inner product."
         )
-    return hessian if weight is None else hessian * weight[:, None]
+    return hessian if weight is None or e.cover_is == "count" else hessian * weight[:, None]

@@ -133,6 +133,11 @@ class Setting:
         alpha = float(e.params.get("reg_alpha") or 0.0)
         if alpha == 0.0 or self.method != "predecomp" or self.score != "tree_inner":
             return None
+        if e.width > 1:
+            raise UnsupportedModelError(
+                "reg_alpha > 0 with vector leaves: the model keeps one cover for all targets, so the l1 penalty cannot "
+                "be shared out among the rows. Pass reg_alpha=0 for the plain inner product."
+            )
         size = np.abs(self.node_value).sum(axis=1)
         nodes = self.forest.split_nodes
         cost = alpha * (size[e.left[nodes]] + size[e.right[nodes]] - size[nodes])
