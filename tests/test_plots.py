@@ -171,7 +171,7 @@ def test_bar_is_in_order_with_scores_intervals_and_colours():
     used = [k for k in order if importance.scores[k] != 0]
     np.testing.assert_allclose(ends[:, 0], importance.ci_low[used] / 100)
     np.testing.assert_allclose(ends[:, 1], importance.ci_high[used] / 100)
-    assert ax.get_xlabel() == "TreeInner(PreDecomp) (loss per row)"
+    assert ax.get_xlabel() == "TreeInner(PreDecomp) (gain per row)"
 
 
 def test_bar_of_sums():
@@ -246,7 +246,7 @@ def test_gap_shows_both_sides_of_the_features_that_matter_on_either():
     np.testing.assert_allclose(train.get_offsets(), [[3.0, 0], [1.0, 1], [4.0, 2]])
     np.testing.assert_allclose(valid.get_offsets(), [[2.5, 0], [1.0, 1], [-0.3, 2]])
     assert [to_hex(c) for c in valid.get_facecolors()] == [style.BLUE.lower()] * 2 + [style.GREY]
-    assert "loss per row" in ax.get_xlabel()
+    assert "gain per row" in ax.get_xlabel()
 
 
 # -- rounds ------------------------------------------------------------------------------------------------
@@ -488,12 +488,12 @@ def test_the_users_axes_and_style_are_kept():
 @pytest.mark.parametrize(
     ("fields", "label"),
     [
-        ({}, "TreeInner(PreDecomp) (loss per row)"),
-        ({"score": "forest_inner", "method": "treeshap"}, "ForestInner(TreeSHAP) (loss per row)"),
+        ({}, "TreeInner(PreDecomp) (gain per row)"),
+        ({"score": "forest_inner", "method": "treeshap"}, "ForestInner(TreeSHAP) (gain per row)"),
         ({"score": "abs", "method": "treeshap", "tested": False}, "mean |TreeSHAP| (margin)"),
         ({"score": "permutation", "method": "logistic"}, "permutation (rise of the loss per row)"),
         ({"score": "total_gain", "n_rows": 0, "sum_of_weights": np.nan}, "total gain (of the training rows)"),
-        ({"output_names": ("dog",)}, "output dog: TreeInner(PreDecomp) (loss per row)"),
+        ({"output_names": ("dog",)}, "output dog: TreeInner(PreDecomp) (gain per row)"),
     ],
 )
 def test_the_axis_says_the_unit(fields, label):

@@ -100,5 +100,6 @@ def score_label(importance: Importance, *, per_row: bool) -> str:
         return f"{name} (of the training rows)"
     if importance.score == "abs":
         return f"mean {name} (margin)" if per_row else f"{name} (margin, {n})"
-    unit = "rise of the loss" if importance.score == "permutation" else "loss"
+    # TreeInner is divided by the learning rate: full steps, as total gain counts them, not the loss that was saved.
+    unit = "rise of the loss" if importance.score == "permutation" else "gain"
     return f"{name} ({unit} per row)" if per_row else f"{name} ({unit}, {n})"

@@ -85,7 +85,7 @@ class Importance:
 
     @property
     def per_row(self) -> FloatArray:
-        """Score per row (per unit of weight): loss per row for TreeInner, mean |attribution| for abs."""
+        """Score per row (per unit of weight): gain per row for TreeInner, mean |attribution| for abs."""
         return self.scores / self.sum_of_weights
 
     @property
