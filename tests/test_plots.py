@@ -178,7 +178,7 @@ def test_bar_of_sums():
     importance = make_importance()
     ax = plots.bar(importance, per_row=False)
     np.testing.assert_allclose([p.get_width() for p in ax.patches], importance.scores[importance.order])
-    assert ax.get_xlabel() == "TreeInner(PreDecomp) (loss, sum over 100 rows)"
+    assert ax.get_xlabel() == "TreeInner(PreDecomp) (gain, sum over 100 rows)"
 
 
 def test_gain_and_score_of_the_same_share_are_as_long():
