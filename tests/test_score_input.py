@@ -1,5 +1,7 @@
 """Bad input to the scores: one clear error each, which says what came, what was needed and what to do."""
 
+import dataclasses
+
 import lightgbm as lgb
 import numpy as np
 import pandas as pd
@@ -319,3 +321,11 @@ def test_l1_with_vector_leaves_is_refused_and_the_plain_product_is_not():
     with pytest.raises(ti.UnsupportedModelError, match=r"reg_alpha > 0 with vector leaves.*Pass reg_alpha=0"):
         ti.importance(model, X, Y)
     assert ti.importance(model, X, Y, reg_alpha=0.0).scores.shape == (4,)
+
+
+@pytest.mark.parametrize("method", ["saabas", "treeshap"])
+def test_a_model_without_covers_is_refused_by_methods_that_need_them(method):
+    e = ti.read_model(xgb.train({"max_depth": 2, "nthread": 1}, xgb.DMatrix(np.eye(40)[:, :4], np.arange(40)), 2))
+    e = dataclasses.replace(e, cover=np.full(e.n_nodes, np.nan))
+    with pytest.raises(ti.UnsupportedModelError, match=f"method='{method}' weighs the children"):
+        ti.importance(e, np.eye(40)[:, :4], np.arange(40), method=method)

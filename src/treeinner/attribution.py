@@ -79,12 +79,6 @@ def attribute(
         iteration_range=iteration_range,
     )
     e = opened.ensemble
-    if method == "treeshap" and e.schema.external == "catboost-path":
-        raise UnsupportedModelError(
-            "treeshap on a non-symmetric CatBoost model with CTR splits: the library tells only the leaf a row "
-            "reaches, and TreeSHAP needs the splits beside its path. Use method='predecomp' or 'saabas', or "
-            "CatBoost's own get_feature_importance(type='ShapValues')."
-        )
     node_value = node_values(e, method)  # asks for what is unknown before X is touched
     seen = opened.seen(X)
     table = opened.table(X, seen)
@@ -109,6 +103,12 @@ def attribute(
 
 def node_values(e: Ensemble, method: str) -> FloatArray:
     """Value of every node whose changes along a path are the attribution: (n_nodes, width)."""
+    if method == "treeshap" and e.schema.external == "catboost-path":
+        raise UnsupportedModelError(
+            "treeshap on a non-symmetric CatBoost model with CTR splits: the library tells only the leaf a row "
+            "reaches, and TreeSHAP needs the splits beside its path. Use method='predecomp' or 'saabas', or "
+            "CatBoost's own get_feature_importance(type='ShapValues')."
+        )
     if method != "predecomp":
         if np.isnan(e.cover).any():
             raise UnsupportedModelError(

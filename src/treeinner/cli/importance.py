@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 
 from treeinner.cli import data, models, options, output, screen
@@ -13,13 +12,12 @@ from treeinner.cli.errors import guarded, refusing
 from treeinner.cli.options import Method, Score
 from treeinner.errors import TreeInnerError
 from treeinner.scores import Importance, importance
+from treeinner.scores.compare import are_training_rows
 
 __all__ = ["importance_command"]
 
 NOISE = 0.05  # q values above it are shown in grey
 SHOWN = 30  # rows of a table on a terminal
-# Relative to the largest gain: rounding of stored float32 gains is far below, other rows are far above.
-SAME_ROWS = 1e-4
 
 TITLES = {
     "tree_inner": "TreeInner",
@@ -127,7 +125,7 @@ def _note_training_rows(argument: Any, scores: Importance, groups: Any, said: di
         gain = importance(argument, score="total_gain", groups=groups, **rounds).scores
     except TreeInnerError:
         return  # a model without stored gains
-    if gain.max(initial=0.0) > 0 and np.abs(scores.scores - gain).max() < SAME_ROWS * gain.max():
+    if are_training_rows(scores, gain):
         screen.note(
             f"Warning: {name} holds the rows that the model was trained on (TreeInner on them equals the total gain "
             "that the model stores); score rows that it has not seen, or noise will look like signal."

@@ -15,7 +15,7 @@ from treeinner.page.numbers import packed, short, shorts
 from treeinner.page.rows import explore
 from treeinner.page.subject import Side, Subject
 from treeinner.scores import Importance
-from treeinner.scores.compare import SAME_ROWS
+from treeinner.scores.compare import are_training_rows
 
 __all__ = ["Q_LEVEL", "collect"]
 
@@ -40,7 +40,7 @@ def collect(subject: Subject, held_out: Side, training: Side | None, *, rows: in
         "versions": _versions(subject),
         "q_level": Q_LEVEL,
         "confidence": valid.statistics.level,
-        "same_rows": _same_rows(valid, gain),
+        "same_rows": are_training_rows(valid, gain),
         "features": list(valid.feature_names),
         "ranking": ranking,
         "used": _used(subject, held_out.X),
@@ -121,13 +121,6 @@ def _cumulative(i: Importance) -> FloatArray:
     curve = np.zeros((len(i.rounds) + 1, i.rounds.shape[1]))
     np.cumsum(i.rounds / i.sum_of_weights, axis=0, out=curve[1:])
     return curve
-
-
-def _same_rows(valid: Importance, gain: FloatArray | None) -> bool:
-    """On the training rows TreeInner is the stored total gain; on any other rows it is far from it."""
-    if gain is None or not gain.max(initial=0.0) > 0:
-        return False
-    return bool(np.abs(valid.scores - gain).max() / gain.max() < SAME_ROWS)
 
 
 def _facts(subject: Subject, valid: Importance, train: Importance | None, held_out: Side) -> list[list[str]]:

@@ -14,7 +14,7 @@ from treeinner.errors import TreeInnerError
 from treeinner.scores.importance import importance
 from treeinner.scores.result import Importance
 
-__all__ = ["Comparison", "compare"]
+__all__ = ["Comparison", "are_training_rows", "compare"]
 
 FloatArray = NDArray[np.float64]
 
@@ -155,11 +155,20 @@ def _why_same_rows(train: Importance, valid: Importance, gain: FloatArray | None
     # Sums are exact, so the same rows in any order give the same bits, and other rows do not.
     if train.n_rows == valid.n_rows and np.array_equal(train.scores, valid.scores) and np.any(valid.scores != 0):
         return "TreeInner is the same on both sides to the last bit"
-    if gain is not None and gain.max(initial=0.0) > 0:
-        off = np.abs(valid.scores - gain).max() / gain.max()
-        if off < SAME_ROWS:
-            return f"TreeInner on them equals the total gain that the model stores (to {off:.0e})"
-    return ""
+    off = distance_to_gain(valid, gain)
+    return f"TreeInner on them equals the total gain that the model stores (to {off:.0e})" if off < SAME_ROWS else ""
+
+
+def distance_to_gain(scores: Importance, gain: FloatArray | None) -> float:
+    """How far TreeInner is from the stored total gain, relative to the largest; infinite if none is stored."""
+    if gain is None or not gain.max(initial=0.0) > 0:
+        return float("inf")
+    return float(np.abs(scores.scores - gain).max() / gain.max())
+
+
+def are_training_rows(scores: Importance, gain: FloatArray | None) -> bool:
+    """Whether the rows are those the model was trained on: on them alone TreeInner is the stored total gain."""
+    return distance_to_gain(scores, gain) < SAME_ROWS
 
 
 def _per_weight(side: Importance) -> inference.Inference:

@@ -177,12 +177,9 @@ def make_setting(
     if score == "total_gain":
         # On given rows, total gain is TreeInner with PreDecomp (Proposition 3).
         score, method = "tree_inner", "predecomp"
-    if method == "treeshap" and ensemble.schema.external == "catboost-path":
-        raise UnsupportedModelError(
-            "treeshap on a non-symmetric CatBoost model with CTR splits: TreeSHAP needs the splits beside a row's "
-            "path, and the library tells only its leaf. Use method='predecomp' or 'saabas'."
-        )
     setting = Setting(ensemble, objective, score, method, target, level, std_errors, by_round)
-    if setting.by_path:
-        _ = setting.node_value  # asks for what is unknown before X is touched
+    # Ask for what is unknown, and refuse what cannot be had, before X is touched.
+    if isinstance(method, str):
+        node_values(ensemble, method)
+    _ = setting.tree_scale
     return setting
