@@ -39,7 +39,7 @@ def show_ranking(model, X_valid, y_valid):
         verdict = "signal" if inner.q_values[k] < 0.05 else "no better than noise"
         ranks = f"{f'rank {gain.ranks[k]}':>10}  {f'rank {shap.ranks[k]}':>11}"
         print(f"{inner.feature_names[k]:>10}  {ranks}  {interval:>34}   {verdict}")
-    print()
+    print("\nScores are sums over the held-out rows with 95 % intervals; the verdict asks all 14 at once (q < 0.05).\n")
     return gain, inner
 
 
@@ -56,7 +56,7 @@ def show_predictions(model, X_valid):
         sum_of_all = f"= {total:.2f}  (the model itself: {margin[i]:.2f})"
         print(f"  average {a.base_values[i]:.1f}  {parts}  the rest {rest:+.1f}  {sum_of_all}")
     worst = np.abs(a.base_values + a.values.sum(axis=1) - margin).max()
-    print(f"  largest difference to the model's own margin over {len(margin)} rows: {worst:.1e}\n")
+    print(f"  largest difference to the model's own float32 margin over {len(margin)} rows: {worst:.1e}\n")
     return a
 
 
