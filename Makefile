@@ -8,7 +8,7 @@ SOURCES := $(shell find src/core -type f) CMakeLists.txt
 CXX_FILES := $(wildcard src/core/*.h src/core/*.cpp tests/core/*.h tests/core/*.cpp)
 PYTEST_FLAGS ?= -n 2 --dist worksteal -q
 
-.PHONY: demo test test-new test-browser check format clean bench bench-old instructions
+.PHONY: demo test test-new test-browser check format docs clean bench bench-old instructions
 
 $(VENV)/.made:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "treeinner needs Python >= 3.11; say PYTHON=/path/to/python3.11")'
@@ -26,8 +26,12 @@ $(VENV)/.check: $(VENV)/.test
 	$(BIN)/python -m pip install -q --group check
 	touch $@
 
+$(VENV)/.docs: $(VENV)/.test
+	$(BIN)/python -m pip install -q --group docs
+	touch $@
+
 demo: $(VENV)/.test
-	$(BIN)/python examples/demo.py
+	$(BIN)/treeinner demo
 
 test: $(VENV)/.test
 	$(BIN)/python -m pytest $(PYTEST_FLAGS)
@@ -52,8 +56,13 @@ format: $(VENV)/.check
 	$(BIN)/ruff format .
 	$(BIN)/clang-format -i $(CXX_FILES)
 
+# The documentation: build/docs/index.html. Warnings are errors; nothing is fetched from the network.
+docs: $(VENV)/.docs
+	$(BIN)/python -m sphinx -W --keep-going -q -b html -d build/doctrees docs build/docs
+	@echo "Look at build/docs/index.html"
+
 clean:
-	rm -rf $(VENV) .venv-new .venv-bench .venv-bench-old build dist demo
+	rm -rf $(VENV) .venv-new .venv-bench .venv-bench-old build dist demo docs/gallery
 
 # The C++ core without Python: every instruction set against the baseline, bit for bit (tests/core/neon_check.cpp).
 CORE_FLAGS := -std=c++17 -ffp-contract=off -Wall -Wextra -Isrc/core -Itests/core

@@ -8,13 +8,10 @@ import pickle
 import pty
 import re
 import select
-import shlex
-import shutil
 import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import catboost
 import lightgbm
@@ -673,19 +670,6 @@ def test_version_and_help():
         text = succeed(command, "--help").stdout
         assert f"  treeinner {command} model." in text
         assert all(len(line) <= 80 for line in text.splitlines())
-
-
-def test_every_command_of_the_documentation_runs(home, tmp_path, monkeypatch):
-    page = Path(__file__).parents[1] / "docs" / "cli.md"
-    commands = re.findall(r"^\$ treeinner (.*)$", page.read_text(), re.M)
-    assert len(commands) >= 10
-    for name in ("valid.parquet", "train.parquet"):
-        shutil.copy(home / name, tmp_path / name)
-    shutil.copy(home / "xgb.json", tmp_path / "model.json")
-    monkeypatch.chdir(tmp_path)
-    for command in commands:
-        succeed(*shlex.split(command))
-    assert {p.name for p in tmp_path.iterdir()} >= {"scores.csv", "attributions.parquet", "compare.md", "page.html"}
 
 
 def test_parquet_into_a_pipe(home):

@@ -148,14 +148,14 @@ class Attribution:
     `base_values + values.sum(axis=1)` is the model's raw prediction.
     """
 
-    values: FloatArray  # (rows, features), or (rows, features, outputs)
-    base_values: FloatArray  # (rows,), or (rows, outputs)
-    data: Any  # X as it was given (behind a pipeline's transformers); None for grouped features
-    feature_names: tuple[str, ...]
-    output_names: tuple[str, ...] | None
-    method: str
-    row_labels: Any = None  # index of the pandas frame that X was
-    frame_library: str = ""  # "pandas", "polars", ...: what X was a frame of
+    values: FloatArray  #: (rows, features), or (rows, features, outputs)
+    base_values: FloatArray  #: (rows,), or (rows, outputs)
+    data: Any  #: X as it was given (behind a pipeline's transformers); None for grouped features
+    feature_names: tuple[str, ...]  #: features, or groups of them
+    output_names: tuple[str, ...] | None  #: classes or targets; None if there is one
+    method: str  #: which attribution
+    row_labels: Any = None  #: index of the pandas frame that X was
+    frame_library: str = ""  #: "pandas", "polars", ...: what X was a frame of
 
     def __repr__(self) -> str:
         rows, features = self.values.shape[:2]

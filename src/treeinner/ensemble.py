@@ -73,48 +73,48 @@ class Ensemble:
     """
 
     # per tree
-    tree_start: LongArray  # (n_trees + 1,)  first node of each tree, then n_nodes; a tree's root is its first node
-    tree_output: IntArray  # (n_trees,)  first output the tree adds to
-    tree_round: IntArray  # (n_trees,)  boosting round; trees of one round were fitted to the same gradients
-    tree_weight: FloatArray  # (n_trees,)  factor already in `value` that is not the learning rate (DART, 1 / n_trees)
-    tree_rate: FloatArray  # (n_trees,)  learning rate already in `value`; NaN where it is not known
+    tree_start: LongArray  #: (n_trees + 1,)  first node of each tree, then n_nodes; a tree's root is its first node
+    tree_output: IntArray  #: (n_trees,)  first output the tree adds to
+    tree_round: IntArray  #: (n_trees,)  boosting round; trees of one round were fitted to the same gradients
+    tree_weight: FloatArray  #: (n_trees,)  factor already in `value` that is not the learning rate (DART, 1 / n_trees)
+    tree_rate: FloatArray  #: (n_trees,)  learning rate already in `value`; NaN where it is not known
 
     # per node
-    feature: IntArray  # (n_nodes,)  column a split tests; -1 at a leaf
-    threshold: FloatArray  # (n_nodes,)  NaN at a leaf and at a categorical split
-    left: IntArray  # (n_nodes,)  position of the child in these arrays; -1 at a leaf
-    right: IntArray
-    missing_left: BoolArray  # (n_nodes,)  where a missing value goes
-    category_set: IntArray  # (n_nodes,)  which set of categories goes right; -1: a numeric split or a leaf
-    value: FloatArray  # (n_nodes, width)  leaf values on the margin scale; 0 at inner nodes
-    node_value: FloatArray  # (n_nodes, width)  p-hat; equals `value` at leaves
-    cover: FloatArray  # (n_nodes,)  weight of the training rows as the library's own SHAP counts it
-    gain: FloatArray  # (n_nodes,)  gain of the split as the library reports it; 0 at leaves, NaN where not stored
-    leaf_id: IntArray  # (n_nodes,)  number of the leaf in the library's own pred_leaf / apply; -1 at inner nodes
+    feature: IntArray  #: (n_nodes,)  column a split tests; -1 at a leaf
+    threshold: FloatArray  #: (n_nodes,)  NaN at a leaf and at a categorical split
+    left: IntArray  #: (n_nodes,)  position of the child in these arrays; -1 at a leaf
+    right: IntArray  #: (n_nodes,)  likewise
+    missing_left: BoolArray  #: (n_nodes,)  where a missing value goes
+    category_set: IntArray  #: (n_nodes,)  which set of categories goes right; -1: a numeric split or a leaf
+    value: FloatArray  #: (n_nodes, width)  leaf values on the margin scale; 0 at inner nodes
+    node_value: FloatArray  #: (n_nodes, width)  p-hat; equals `value` at leaves
+    cover: FloatArray  #: (n_nodes,)  weight of the training rows as the library's own SHAP counts it
+    gain: FloatArray  #: (n_nodes,)  gain of the split as the library reports it; 0 at leaves, NaN where not stored
+    leaf_id: IntArray  #: (n_nodes,)  number of the leaf in the library's own pred_leaf / apply; -1 at inner nodes
 
     # category sets: set s holds the codes set_codes[set_start[s]:set_start[s + 1]]
-    set_start: LongArray  # (n_sets + 1,)
-    set_codes: IntArray
+    set_start: LongArray  #: (n_sets + 1,)
+    set_codes: IntArray  #: category codes of all sets, one after the other
 
     # per model
-    base_score: FloatArray  # (n_outputs,)  on the margin scale
-    schema: Schema  # what a table must look like
-    library: str  # "xgboost", "lightgbm", "catboost", "sklearn"
-    objective: str  # the library's own name of the loss; "" if unknown (custom)
-    objective_params: Mapping[str, Any] = field(default_factory=dict)  # JSON-able: sigmoid, quantile alpha, ...
-    params: Mapping[str, Any] = field(default_factory=dict)  # JSON-able: reg_lambda, reg_alpha, ... where known
-    right_if: Literal["greater", "greater_equal"] = "greater"
-    float32_input: bool = False
-    category_rule: Literal["floor", "truncate"] = "floor"  # how a number becomes a category code
-    zero_as_missing: tuple[int, ...] = ()  # columns in which |x| <= 1e-35 means missing
-    base_margin_rule: Literal["replace", "add"] = "add"  # what a user's base_margin does to base_score
-    cover_is: Literal["weight", "hessian", "count"] = "weight"  # what `cover` sums over the training rows
-    averaged: bool = False  # a forest: one round, every tree fits y itself
-    output_names: tuple[str, ...] | None = None  # classes or targets
-    feature_names: tuple[str, ...] | None = None  # what attributions are reported for
-    column_features: tuple[tuple[int, ...], ...] | None = None  # who shares a column's credit; None: the feature itself
-    needs: tuple[str, ...] = ()  # parameters the user must give before node values are known
-    exactness: str = "exact"  # "exact", or why in-sample TreeInner(PreDecomp) is not the library's total gain
+    base_score: FloatArray  #: (n_outputs,)  on the margin scale
+    schema: Schema  #: what a table must look like
+    library: str  #: "xgboost", "lightgbm", "catboost", "sklearn"
+    objective: str  #: the library's own name of the loss; "" if unknown (custom)
+    objective_params: Mapping[str, Any] = field(default_factory=dict)  #: JSON-able: sigmoid, quantile alpha, ...
+    params: Mapping[str, Any] = field(default_factory=dict)  #: JSON-able: reg_lambda, reg_alpha, ... where known
+    right_if: Literal["greater", "greater_equal"] = "greater"  #: which side of its threshold a split sends right
+    float32_input: bool = False  #: values are rounded to float32 before they are compared
+    category_rule: Literal["floor", "truncate"] = "floor"  #: how a number becomes a category code
+    zero_as_missing: tuple[int, ...] = ()  #: columns in which `|x| <= 1e-35` means missing
+    base_margin_rule: Literal["replace", "add"] = "add"  #: what a user's base_margin does to base_score
+    cover_is: Literal["weight", "hessian", "count"] = "weight"  #: what `cover` sums over the training rows
+    averaged: bool = False  #: a forest: one round, every tree fits y itself
+    output_names: tuple[str, ...] | None = None  #: classes or targets
+    feature_names: tuple[str, ...] | None = None  #: what attributions are reported for
+    column_features: tuple[tuple[int, ...], ...] | None = None  #: who shares a column's credit; None: its feature
+    needs: tuple[str, ...] = ()  #: parameters the user must give before node values are known
+    exactness: str = "exact"  #: "exact", or why in-sample TreeInner(PreDecomp) is not the library's total gain
 
     def __post_init__(self) -> None:
         for name, dtype in ARRAYS.items():

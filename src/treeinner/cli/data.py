@@ -133,16 +133,26 @@ def _lacking(file: DataFile, names: Sequence[str], missing: Sequence[str]) -> Da
 def _by_position(file: DataFile, model: ModelFile, special: set[str]) -> list[str]:
     features = [name for name in file.names if name not in special]
     if len(features) > model.n_columns:
-        _note_dropped([name for name in features if name in INDEX])
+        if any(name in INDEX for name in features):
+            screen.note(
+                "Note: a column without a name left out, the row labels that pandas writes (index=False: none)."
+            )
         features = [name for name in features if name not in INDEX]
     if len(features) != model.n_columns:
         besides = f" besides {listing(sorted(special))}" if special else ""
         raise DataError(
             f"{file.path} has {len(features)} columns{besides}, but the model was trained on {model.n_columns} and "
-            "does not know their names; write a file with the training columns in training order."
+            f"does not know their names; {_way_out(len(features) > model.n_columns, bool(special))}"
         )
     screen.note("Note: the model knows no column names; the columns are taken in the order of the file.")
     return features
+
+
+def _way_out(too_many: bool, roles_given: bool) -> str:
+    """Advice on a file with the wrong number of columns, for a model that knows no names."""
+    if too_many and not roles_given:
+        return "name those that are no features: --target COLUMN."
+    return "write a file with the training columns in training order."
 
 
 def _note_dropped(names: Sequence[str]) -> None:

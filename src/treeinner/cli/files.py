@@ -84,6 +84,11 @@ def _kind(path: Path) -> str:
         )
     if ending != "CSV" and b"\0" in head:
         raise DataError(f"{path} is no data file that treeinner knows; write the rows as Parquet, Feather or CSV.")
+    if ending != "CSV" and head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"{", b"[")):
+        raise DataError(
+            f"{path} is JSON (a model file, or rows as JSON), but a data file was needed there; write the rows as "
+            "Parquet, Feather or CSV."
+        )
     return "CSV"
 
 

@@ -30,8 +30,8 @@ Scope = Literal["row", "round", "group", "data"]
 class Domain:
     """Which targets a loss is defined for."""
 
-    holds: Callable[[FloatArray], NDArray[np.bool_]]
-    says: str  # "must be ..." in words
+    holds: Callable[[FloatArray], NDArray[np.bool_]]  #: whether each target is in it
+    says: str  #: "must be ..." in words
 
 
 ANY = Domain(np.isfinite, "a finite number")
@@ -81,20 +81,22 @@ class Objective:
     round ("round"), or the query of each row ("group"), or None ("data": all rows at once).
     """
 
-    name: str
-    value: Callable[..., FloatArray] | None
-    slope: Callable[..., FloatArray]  # d value / d margin: (rows, outputs)
-    curvature: Callable[..., FloatArray] | None = None  # what the library adds up as hessian; not always exact
-    link: Callable[[FloatArray], FloatArray] = identity  # margin -> prediction
-    domain: Domain = ANY
-    target: Target = "real"
-    shared_target: bool = False  # every output is fitted to the same column (several quantiles)
-    scope: Scope = "row"  # what the gradient of a row needs: itself, a number per round, its query, all rows
+    name: str  #: as the library calls it
+    value: Callable[..., FloatArray] | None  #: loss of every row and output; None if only the gradient is known
+    slope: Callable[..., FloatArray]  #: d value / d margin: (rows, outputs)
+    curvature: Callable[..., FloatArray] | None = None  #: what the library adds up as hessian; not always exact
+    link: Callable[[FloatArray], FloatArray] = identity  #: margin -> prediction
+    domain: Domain = ANY  #: targets it is defined for
+    target: Target = "real"  #: what a target is: a number, one of two, a class, an interval
+    shared_target: bool = False  #: every output is fitted to the same column (several quantiles)
+    scope: Scope = "row"  #: what the gradient of a row needs: itself, a number per round, its query, all rows
+    #: the number that a round shares
     state: Callable[[FloatArray, FloatArray, FloatArray | None], FloatArray] | None = None
-    row_weight: Callable[[NDArray[Any]], FloatArray] | None = None  # weight that the loss itself gives a row
-    multiplies_weights: bool = True  # False: weights enter in another way, and are refused
+    row_weight: Callable[[NDArray[Any]], FloatArray] | None = None  #: weight that the loss itself gives a row
+    multiplies_weights: bool = True  #: False: weights enter in another way, and are refused
+    #: slope where weights do not just multiply
     weighted_slope: Callable[[FloatArray, FloatArray, FloatArray], FloatArray] | None = None
-    compiled: Compiled | None = None  # the same slope in the core
+    compiled: Compiled | None = None  #: the same slope in the core
 
     @property
     def per_row(self) -> bool:

@@ -131,7 +131,8 @@ def _positions(values: NDArray[Any], classes: Sequence[Any]) -> FloatArray:
     unknown = [v for v, k in zip(unique, found, strict=True) if k < 0]
     if unknown:
         raise DataError(
-            f"y holds classes that the model does not know: {_listed(unknown)}; it was trained on {_listed(classes)}."
+            f"y holds classes that the model does not know: {_listed(unknown)}; it was trained on {_listed(classes)}; "
+            "pass the labels of training."
         )
     return np.asarray(found, np.float64)[codes.reshape(len(values))] if len(values) else np.zeros(0)
 

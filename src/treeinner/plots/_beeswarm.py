@@ -30,7 +30,7 @@ def beeswarm(
     unit: str | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Attribution of every row as a dot, coloured by the value of the feature; largest mean |attribution| on top.
+    """Attribution of every row as a dot, coloured by the value of the feature; largest mean `|attribution|` on top.
 
     Dots that would lie upon each other are piled up. Missing values are grey, and so are categories: they have no
     low and high.

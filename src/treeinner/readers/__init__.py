@@ -131,7 +131,7 @@ def read_model(
     reg_alpha: float | None = None,
     iteration_range: tuple[int, int] | None = None,
 ) -> Ensemble:
-    """Trees of a fitted model or of a model file, as an `Ensemble`; parameters as for `open_model`.
+    """Trees of a fitted model or of a model file, as an `Ensemble`; parameters as for `attribute`.
 
     Of a pipeline it is the model at the end: its X is what the pipeline's transformers return.
     """

@@ -40,13 +40,13 @@ PERMUTATION_TAKES = (
 class Comparison:
     """Scores of the two sides, and the optimism gap: TreeInner(PreDecomp) per row, training minus held-out."""
 
-    train: dict[str, Importance]
-    valid: dict[str, Importance]
-    left_out: dict[str, str]  # score -> why this model does not have it
-    total_gain: FloatArray | None  # as the model stores it: (features,)
-    gap: inference.Inference  # per row
-    feature_names: tuple[str, ...]
-    frame_library: str
+    train: dict[str, Importance]  #: name of a score -> Importance on the training rows
+    valid: dict[str, Importance]  #: the same on held-out rows
+    left_out: dict[str, str]  #: score -> why this model does not have it
+    total_gain: FloatArray | None  #: as the model stores it: (features,)
+    gap: inference.Inference  #: per row
+    feature_names: tuple[str, ...]  #: features, or groups of them
+    frame_library: str  #: what X was a frame of, and `to_frame` makes
 
     def to_frame(self) -> Any:
         """Data frame, best held-out feature first: per-row scores and ranks of both sides, the gap and its error."""

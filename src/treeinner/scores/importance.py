@@ -61,7 +61,7 @@ def importance(
         gains that the model stores.
     score : {"tree_inner", "forest_inner", "abs", "total_gain", "permutation"}
         TreeInner: tree by tree, attribution times negative gradient. ForestInner: sum of the attributions times sum of
-        the residuals (`target="label"`: times the label). abs: sum of |attribution|, per tree or of the whole forest
+        the residuals (`target="label"`: times the label). abs: sum of `|attribution|`, per tree or of the whole forest
         (`level`). total_gain: stored, or on the given rows by Proposition 3. permutation: rise of the loss when a
         column is shuffled.
     method : {"predecomp", "saabas", "treeshap"} or callable

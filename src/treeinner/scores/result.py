@@ -26,18 +26,18 @@ class Importance:
     error and interval to the score itself (docs/theory.md, section 6).
     """
 
-    score: str
-    method: str
-    feature_names: tuple[str, ...]
-    statistics: Inference
-    outputs: Inference | None  # per output, (features, outputs); None if there is one
-    output_names: tuple[str, ...] | None
-    n_rows: int
-    sum_of_weights: float
-    tested: bool  # whether z and p values answer a question: is the score above 0 on new rows?
-    has_std_errors: bool
-    rounds: FloatArray | None = None  # (rounds, features)
-    frame_library: str = ""
+    score: str  #: which score, as `importance` was asked
+    method: str  #: which attribution
+    feature_names: tuple[str, ...]  #: features, or groups of them
+    statistics: Inference  #: score, standard error, interval, z, p and q value as arrays
+    outputs: Inference | None  #: per output, (features, outputs); None if there is one
+    output_names: tuple[str, ...] | None  #: classes or targets
+    n_rows: int  #: rows that were scored
+    sum_of_weights: float  #: of the rows; their number without weights
+    tested: bool  #: whether z and p values answer a question: is the score above 0 on new rows?
+    has_std_errors: bool  #: False: `importance` was called with std_errors=False, or the score has none
+    rounds: FloatArray | None = None  #: (rounds, features)
+    frame_library: str = ""  #: what X was a frame of, and `to_frame` makes
 
     @property
     def scores(self) -> FloatArray:
@@ -85,7 +85,7 @@ class Importance:
 
     @property
     def per_row(self) -> FloatArray:
-        """Score per row (per unit of weight): gain per row for TreeInner, mean |attribution| for abs."""
+        """Score per row (per unit of weight): gain per row for TreeInner, mean `|attribution|` for abs."""
         return self.scores / self.sum_of_weights
 
     @property

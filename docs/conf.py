@@ -1,0 +1,96 @@
+"""How Sphinx builds the documentation: `make docs`. Nothing is fetched from the network."""
+
+import re
+import shutil
+from importlib.metadata import version as installed_version
+from pathlib import Path
+
+HERE = Path(__file__).parent
+
+# -- what it is
+project = "treeinner"
+author = "The treeinner developers"
+project_copyright = author
+release = version = installed_version("treeinner")
+
+# -- what it is made of
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.viewcode",
+    "numpydoc",
+    "sphinx_gallery.gen_gallery",
+    "sphinx_copybutton",
+    "sphinx_design",
+]
+exclude_patterns = ["study/*.md", "README.md"]  # the study's table is included in a page
+source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
+
+# -- Markdown
+myst_enable_extensions = ["colon_fence", "deflist"]
+myst_heading_anchors = 3
+
+# -- the reference
+default_role = "py:obj"  # `importance` in a docstring is a link if there is such a name
+nitpicky = True
+nitpick_ignore_regex = [("py:obj", r".*"), ("py:class", r".*")]  # most of what stands in backquotes is no name of ours
+autodoc_member_order = "bysource"
+autodoc_typehints = "none"  # the docstrings say the types, for people
+python_maximum_signature_line_length = 80
+numpydoc_show_class_members = False  # the pages say which members
+numpydoc_class_members_toctree = False
+
+# -- the gallery
+sphinx_gallery_conf = {
+    "examples_dirs": ["../examples/gallery"],
+    "gallery_dirs": ["gallery"],
+    "within_subsection_order": "FileNameSortKey",
+    "download_all_examples": False,
+    "remove_config_comments": True,
+    "show_memory": False,
+    "show_signature": False,
+    "write_computation_times": False,  # that page would load scripts from the network
+    "abort_on_example_error": False,  # all failures are listed, and then the build fails
+    "image_srcset": ["2x"],
+    "capture_repr": ("_repr_html_", "__repr__"),
+    "ignore_repr_types": r"matplotlib\.|xgboost\.|lightgbm\.",
+}
+
+# -- how it looks
+html_theme = "furo"
+html_title = "treeinner"
+html_static_path = ["_static"]
+html_css_files = ["treeinner.css"]
+html_show_sourcelink = False
+html_copy_source = False
+html_theme_options = {"navigation_with_keys": True}
+copybutton_prompt_text = r">>> |\$ "
+copybutton_prompt_is_regexp = True
+copybutton_only_copy_prompt_lines = True
+
+
+STUDY_PARTS = ("claims.md", "table.md", "references.md")
+
+
+def add_measured_pages(app, docname, source):
+    """Show what `make bench` and `treeinner study --out docs/study` wrote, as far as it is there."""
+    if not (HERE / "benchmark.md").exists():
+        text = source[0].replace("\nbenchmark\n", "\n")
+        source[0] = re.sub(r"\[([^\]]*)\]\((?:\.\./)*benchmark\.md\)", r"\1", text)
+    if docname == "study" and (HERE / "study").is_dir():
+        there = [name for name in STUDY_PARTS if (HERE / "study" / name).exists()]
+        includes = [f"```{{include}} study/{name}\n:heading-offset: 1\n```" for name in there]
+        link = '<a href="study/index.html">All tables, figures and claims on one page</a>.'
+        source[0] += "\n" + "\n\n".join([link, *includes]) + "\n"
+
+
+def copy_study(app, exception):
+    """Put the study's own page, made by `treeinner study`, beside the others."""
+    if exception is None and (HERE / "study").is_dir():
+        shutil.copytree(HERE / "study", Path(app.outdir) / "study", dirs_exist_ok=True)
+
+
+def setup(app):
+    """Connect the hooks."""
+    app.connect("source-read", add_measured_pages)
+    app.connect("build-finished", copy_study)

@@ -1,0 +1,46 @@
+"""
+Rows that come in batches
+=========================
+
+`ImportanceAccumulator` adds rows batch by batch, in memory that does not grow with them. Its sums are exact: batches,
+files and machines may cut the rows in any way and the result is the same to the last bit.
+"""
+
+import matplotlib.pyplot as plt
+import numpy as np
+import xgboost as xgb
+from sklearn.datasets import load_digits
+from sklearn.model_selection import train_test_split
+
+import treeinner as ti
+
+X, y = load_digits(return_X_y=True, as_frame=True)
+X_train, X_valid, y_train, y_valid = train_test_split(X, y >= 5, test_size=0.7, random_state=0)
+model = xgb.XGBClassifier(n_estimators=40, max_depth=3, learning_rate=0.2, n_jobs=1)
+model.fit(X_train, y_train)
+
+# %%
+# Standard errors shrink as rows arrive.
+
+accumulator = ti.ImportanceAccumulator(model)
+rows, scores, low, high = [], [], [], []
+for batch in np.array_split(np.arange(len(X_valid)), 25):
+    accumulator.update(X_valid.iloc[batch], y_valid.iloc[batch])
+    so_far = accumulator.result()
+    k = so_far.feature_names.index("pixel_2_5")
+    rows.append(so_far.n_rows)
+    for series, values in ((scores, so_far.scores), (low, so_far.ci_low), (high, so_far.ci_high)):
+        series.append(values[k] / so_far.sum_of_weights)
+
+figure, ax = plt.subplots(layout="constrained")
+ax.fill_between(rows, low, high, alpha=0.25, label="95 % interval")
+ax.plot(rows, scores, label="score of pixel_2_5")
+ax.set(xlabel="held-out rows so far", ylabel="gain per row")
+ax.legend()
+plt.show()
+
+# %%
+# All rows at once give the same bits.
+
+at_once = ti.importance(model, X_valid, y_valid)
+print(np.array_equal(accumulator.result().scores, at_once.scores))

@@ -1,0 +1,199 @@
+"""`treeinner demo`: the whole job on bundled data, in seconds.
+
+Trains an XGBoost model on real measurements to which columns of random numbers were added, ranks the features by total
+gain, by mean |SHAP| and by TreeInner, explains three predictions, and writes plots, a page and the files that the other
+commands take.
+"""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import sys
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treeinner import plots
+from treeinner.attribution import Attribution, attribute
+from treeinner.cli import options, output
+from treeinner.cli.errors import guarded
+from treeinner.errors import DataError, MissingDependencyError
+from treeinner.kernels import instruction_set
+from treeinner.page import report
+from treeinner.readers import read_model
+from treeinner.scores import Importance, compare, importance
+
+__all__ = ["demo_command"]
+
+NEEDED = {"xgboost": "xgboost", "sklearn": "scikit-learn", "matplotlib": "matplotlib"}  # module: what pip calls it
+CARDINALITIES = (2, 10, 100, 442)  # a noise column with more distinct values offers more chances to overfit
+TARGET = "progression"
+FDR = 0.05
+PICTURES = {
+    "bar.png": "the ranking; grey is no better than noise, the pale bar behind is total gain",
+    "gap.png": "training rows (rings) against held-out rows (dots): noise falls to zero or below",
+    "rounds.png": "the score round by round: a falling curve is a feature that is being overfitted",
+    "beeswarm.png": "what each feature adds to each prediction",
+    "waterfall.png": "one prediction, step by step",
+}
+
+Folder = Annotated[
+    Path,
+    options.option(
+        "--output", "-o", help="Folder to write to; it is made if need be.", panel=options.ABOUT_OUTPUT, metavar="DIR"
+    ),
+]
+
+
+@dataclass(frozen=True)
+class Data:
+    """Both halves of the rows: arrays of (rows, features) and (rows,)."""
+
+    names: list[str]
+    X_train: NDArray[np.float64]
+    X_valid: NDArray[np.float64]
+    y_train: NDArray[np.float64]
+    y_valid: NDArray[np.float64]
+
+
+@guarded
+def demo_command(folder: Folder = Path("demo")) -> None:
+    """Train, rank, explain, and write plots and a page."""
+    missing = [package for module, package in NEEDED.items() if find_spec(module) is None]
+    if missing:
+        raise MissingDependencyError(
+            f"the demo needs {' and '.join(missing)}, not installed here; "
+            "install what it needs with: pip install 'treeinner[cli,xgboost,sklearn,plots]'"
+        )
+    if folder.exists() and not folder.is_dir():
+        raise DataError(f"{folder} is a file; name a folder to write to: treeinner demo -o DIR.")
+    folder.mkdir(parents=True, exist_ok=True)
+    data = _make_data()
+    model = _train(data)
+    print(f"{read_model(model)}; instruction set: {instruction_set()}\n")
+    gain, inner = _show_ranking(model, data)
+    attribution = _show_predictions(model, data)
+    _write_pictures(folder, model, data, gain, inner, attribution)
+    page = report(
+        model, data.X_valid, data.y_valid,
+        X_train=data.X_train, y_train=data.y_train, path=folder / "page.html", title="Diabetes progression",
+    )  # fmt: skip
+    _write_inputs(folder, model, data)
+    _say_what_to_look_at(folder, Path(page))
+
+
+def _make_data(seed: int = 0) -> Data:
+    """Diabetes progression of 442 patients, ten real measurements, and four columns of pure noise."""
+    from sklearn.datasets import load_diabetes
+    from sklearn.model_selection import train_test_split
+
+    rng = np.random.default_rng(seed)
+    bunch = load_diabetes()
+    noise = [rng.integers(0, n, len(bunch.target)).astype(float) for n in CARDINALITIES]
+    X = np.column_stack([bunch.data, *noise])
+    names = [*bunch.feature_names, *(f"noise_{n}" for n in CARDINALITIES)]
+    return Data(names, *train_test_split(X, bunch.target, test_size=0.5, random_state=seed))
+
+
+def _train(data: Data) -> Any:
+    import xgboost
+
+    model = xgboost.XGBRegressor(n_estimators=100, max_depth=3, learning_rate=0.05, subsample=0.5, colsample_bynode=0.3)
+    model.fit(data.X_train, data.y_train)
+    model.get_booster().feature_names = data.names
+    return model
+
+
+def _show_ranking(model: Any, data: Data) -> tuple[Importance, Importance]:
+    """Total gain and mean |SHAP|, which reward overfitting, beside TreeInner on held-out rows."""
+    gain = importance(model, score="total_gain")
+    shap = importance(model, data.X_valid, score="abs", method="treeshap", level="forest")
+    inner = importance(model, data.X_valid, data.y_valid)
+    n = len(data.names)
+    print(f"Which features carry signal? Ranks among {n}; noise_* are random numbers.\n")
+    print(f"{'feature':>10}  {'total gain':>10}  {'mean |SHAP|':>11}  {'TreeInner on held-out rows':>34}   verdict")
+    for k in inner.order:
+        interval = f"{inner.scores[k]:>9.3g}  [{inner.ci_low[k]:>9.3g}, {inner.ci_high[k]:>9.3g}]"
+        verdict = "signal" if inner.q_values[k] < FDR else "no better than noise"
+        ranks = f"{f'rank {gain.ranks[k]}':>10}  {f'rank {shap.ranks[k]}':>11}"
+        print(f"{inner.feature_names[k]:>10}  {ranks}  {interval:>34}   {verdict}")
+    _say_what_the_table_shows(data, gain, shap, inner)
+    return gain, inner
+
+
+def _say_what_the_table_shows(data: Data, gain: Importance, shap: Importance, inner: Importance) -> None:
+    n = len(data.names)
+    print("\nScores are sums over the held-out rows, with 95 % intervals.")
+    print(f"The verdict asks all {n} features at once: q < {FDR}.\n")
+    noise = [k for k, name in enumerate(data.names) if name.startswith("noise_")]
+    worst = min(noise, key=lambda k: int(gain.ranks[k]))
+    fooled = sum(gain.ranks[k] > gain.ranks[worst] for k in range(n) if k not in noise)
+    print(
+        f"Look at {data.names[worst]}: total gain puts these random numbers above {fooled} real measurements\n"
+        f"(rank {gain.ranks[worst]} of {n}), mean |SHAP| at rank {shap.ranks[worst]}, "
+        f"TreeInner at rank {inner.ranks[worst]}.\n"
+    )
+
+
+def _show_predictions(model: Any, data: Data) -> Attribution:
+    """Where three predictions come from."""
+    a = attribute(model, data.X_valid)
+    margin = model.predict(data.X_valid, output_margin=True)
+    print("Where three predictions come from (PreDecomp, the largest contributions of each):\n")
+    for i in range(3):
+        largest = np.argsort(-np.abs(a.values[i]))[:3]
+        parts = "  ".join(f"{a.feature_names[k]} {a.values[i, k]:+.1f}" for k in largest)
+        rest = a.values[i].sum() - a.values[i, largest].sum()
+        total = a.base_values[i] + a.values[i].sum()
+        sum_of_all = f"= {total:.2f}  (the model itself: {margin[i]:.2f})"
+        print(f"  average {a.base_values[i]:.1f}  {parts}  the rest {rest:+.1f}  {sum_of_all}")
+    worst = np.abs(a.base_values + a.values.sum(axis=1) - margin).max()
+    print(f"  largest difference to the model's own float32 margin over {len(margin)} rows: {worst:.1e}\n")
+    return a
+
+
+def _write_pictures(
+    folder: Path, model: Any, data: Data, gain: Importance, inner: Importance, attribution: Attribution
+) -> None:
+    """Save each of PICTURES."""
+    import matplotlib as mpl
+    import matplotlib.pyplot as plt
+
+    mpl.use("Agg")  # no window, and no need of a screen
+    comparison = compare(model, data.X_train, data.y_train, data.X_valid, data.y_valid)
+    unit = plots.margin_unit(model)
+    drawn = {
+        "bar.png": plots.bar(inner, total_gain=gain),
+        "gap.png": plots.gap(comparison),
+        "rounds.png": plots.rounds(inner),
+        "beeswarm.png": plots.beeswarm(attribution, unit=unit),
+        "waterfall.png": plots.waterfall(attribution, 0, unit=unit),
+    }
+    for name, ax in drawn.items():
+        figure: Any = ax.figure
+        figure.savefig(folder / name, dpi=120)
+        plt.close(figure)
+
+
+def _write_inputs(folder: Path, model: Any, data: Data) -> None:
+    """Save model and rows, so that the other commands can be tried on them."""
+    model.save_model(folder / "model.json")
+    for name, X, y in (("train", data.X_train, data.y_train), ("valid", data.X_valid, data.y_valid)):
+        columns = dict(zip([*data.names, TARGET], [*X.T, y], strict=True))
+        output.write(columns, output.Destination(folder / f"{name}.parquet", output.Format.parquet))
+
+
+def _say_what_to_look_at(folder: Path, page: Path) -> None:
+    print(f"Look at {page} in a browser: ranking, training against held-out rows, every row explained.\n")
+    print("Pictures:")
+    for name, what in PICTURES.items():
+        print(f"  {folder / name!s:<24}  {what}")
+    print("\nThe same from files, as for a model of your own:")
+    program = "treeinner" if shutil.which("treeinner") else f"{sys.executable} -m treeinner.cli"
+    words = ["importance", str(folder / "model.json"), str(folder / "valid.parquet"), "--target", TARGET]
+    print(f"  {program} {shlex.join(words)}")

@@ -1,0 +1,103 @@
+"""The claims as text: what was missing, how well the table agrees, every claim with its numbers."""
+
+from __future__ import annotations
+
+from treeinner.study.additions import what_follows
+from treeinner.study.claims import agreement
+from treeinner.study.grid import SWEEPS
+from treeinner.study.records import BEST, PROBLEMS, SCORES, Study, signed
+from treeinner.study.verdicts import RULE, Claim, listed
+
+__all__ = ["agreement_sentences", "difference_rows", "missing_sentences", "to_markdown"]
+
+
+def missing_sentences(study: Study) -> list[str]:
+    """Say what was not run, in sentences."""
+    sentences = [str(s) for s in study.meta.get("missing", ())]
+    absent = [p for p in PROBLEMS if p not in study.problems and not any(p.dataset in s for s in sentences)]
+    if absent:
+        sentences.append(f"No results for {listed(absent)}.")
+    unswept = [name for name in SWEEPS if name not in study.swept]
+    if unswept:
+        figures = "Their five figures each are" if len(unswept) > 1 else "Its five figures are"
+        sentences.append(f"Not swept: {listed(unswept)}. {figures} left out.")
+    if study.meta.get("process", "as_run") != "as_run":
+        sentences.append(
+            "The data were made as the paper's text has it, and not as its published table was made; the two differ."
+        )
+    if study.rounds is not None:
+        sentences.append(
+            f"A miniature: the standard setting has {study.rounds} rounds and not 400, so no number is comparable."
+        )
+    if study.problems and study.replications < 20:
+        sentences.append(
+            f"{study.replications} replications were run and not 20, so standard errors are larger than the paper's."
+        )
+    return sentences
+
+
+def agreement_sentences(study: Study) -> list[str]:
+    """Count the rows that agree with the published table, and name those that do not."""
+    found = agreement(study)
+    if not found["rows"]:
+        return ["With fewer than two replications no row can be compared with the published table."]
+    first = (
+        f"{found['within']} of {found['rows']} AUC means lie within 2.5 standard errors of the published ones "
+        f"(largest |z| {found['largest']:.2f}), and {found['risks_within']} of {found['risks']} risks."
+    )
+    named = [
+        f"{r.score} on {r.problem} (AUC {r.auc.mean:.3f}, paper {r.paper_auc.mean:.3f}, z = {r.z:+.2f})"
+        for r in found["far"]
+    ]
+    named += [
+        f"the risk of {r.problem} ({r.risk.mean:.4f}, paper {r.paper_risk.mean:.4f}, z = {r.risk_z:+.2f})"
+        for r in found["risks_far"]
+    ]
+    sentences = [first]
+    if named:
+        sentences.append(f"Beyond: {listed(named)}.")
+    chance = 0.0124 * found["rows"]  # P(|z| > 2.5) of a normal variable
+    sentences.append(
+        f"If nothing differed but the random numbers, about {chance:.1f} of {found['rows']} rows would be beyond by "
+        "chance; the rows of a problem share their replications, so they come together."
+    )
+    return sentences
+
+
+def difference_rows(study: Study) -> list[tuple[str, list[tuple[str, int]]]]:
+    """Each score's paired difference in AUC to the proposed one: (text, sign if it is clear) for every problem."""
+    rows = []
+    for score in SCORES:
+        if score != BEST:
+            found = [study.difference(p, score, BEST) for p in study.problems]
+            rows.append((str(score), [(signed(d), d.sign()) for d in found]))
+    return rows
+
+
+def to_markdown(study: Study, claims: list[Claim]) -> str:
+    """Write claims.md."""
+    lines = ["# Which of the paper's claims hold", "", RULE, ""]
+    missing = missing_sentences(study)
+    if missing:
+        lines += ["## What is missing", "", *(f"- {s}" for s in missing), ""]
+    lines += ["## Agreement with the published table", "", " ".join(agreement_sentences(study)), ""]
+    lines += ["## What follows for “state of the art”", "", *(f"- {s}" for s in what_follows(claims)), ""]
+    lines += ["## The claims, one by one", ""]
+    for c in claims:
+        mark = " (not a claim of the paper)" if c.ours else ""
+        lines += [f"### {c.name}", "", f"{c.says}{mark} *{c.rule}* **{c.summary}**", ""]
+        if c.findings:
+            lines += ["| problem | verdict | number |", "|---|---|---|"]
+            lines += [f"| {f.problem} | {f.verdict} | {_cell(f.number)} |" for f in c.findings]
+            lines.append("")
+    if study.problems:
+        lines += ["## Paired differences in AUC to TreeInner-Valid-PreDecomp, ± standard error", ""]
+        lines += ["| score | " + " | ".join(map(str, study.problems)) + " |", "|---" * (1 + len(study.problems)) + "|"]
+        for name, cells in difference_rows(study):
+            lines.append(f"| {_cell(name)} | " + " | ".join(f"**{t}**" if sign else t for t, sign in cells) + " |")
+        lines += ["", "Bold: clearly not 0.", ""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")

@@ -1,0 +1,212 @@
+"""Stored results as one index, and the means, paired differences and standard errors that all shown is made of."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from treeinner.errors import DataError
+from treeinner.inference import t_quantile
+from treeinner.study.grid import SWEEPS, Setting, standard, sweeps
+from treeinner.study.store import read_columns
+
+__all__ = [
+    "BEST", "PROBLEMS", "REFERENCES", "SCORES", "Mean", "Problem", "Score", "Study", "plus_minus", "read_study",
+    "signed",
+]  # fmt: skip
+
+
+class Problem(NamedTuple):
+    """A data set and what is predicted."""
+
+    dataset: str
+    task: str
+
+    def __str__(self) -> str:
+        return f"{self.dataset} {self.task}"
+
+
+class Score(NamedTuple):
+    """A global score: family, rows, attribution."""
+
+    gfa: str
+    domain: str
+    ifa: str
+
+    def __str__(self) -> str:
+        return "-".join(part for part in self if part)
+
+
+PROBLEMS = tuple(Problem(d, t) for d in ("ChIP", "Simulated") for t in ("classification", "regression"))
+# The paper's 14, in the order of its table.
+SCORES = tuple(
+    Score(gfa, domain, ifa)
+    for gfa in ("Abs", "ForestInner", "Permutation", "TreeInner")
+    for domain in ("Train", "Valid")
+    for ifa in (("",) if gfa == "Permutation" else ("PreDecomp", "TreeSHAP"))
+)
+BEST = Score("TreeInner", "Valid", "PreDecomp")  # what the paper proposes; all differences are to it
+REFERENCES = ("F-test", "Linear |t|", "Placebo TreeInner", "Minus total gain")
+SETTING = ("eta", "max_depth", "min_child_weight", "num_boost_round", "reg_lambda")
+NUMBERS = ("auc", "auc_first10", "score_noisy", "score_signal", "risk", "error")
+NAMES = ("dataset", "task", "gfa", "domain", "ifa")
+
+
+@dataclass(frozen=True)
+class Mean:
+    """Mean over replications; std is the sample standard deviation, NaN for fewer than two."""
+
+    mean: float
+    std: float
+    n: int
+
+    @classmethod
+    def of(cls, values: Iterable[float]) -> Mean:
+        """Summarise numbers; NaN among them were not measured and do not count."""
+        x = np.array([v for v in values if not math.isnan(v)])
+        if not len(x):
+            return cls(math.nan, math.nan, 0)
+        return cls(float(x.mean()), float(x.std(ddof=1)) if len(x) > 1 else math.nan, len(x))
+
+    @property
+    def se(self) -> float:
+        """Standard error of the mean."""
+        return self.std / math.sqrt(self.n) if self.n > 1 else math.nan
+
+    @property
+    def reach(self) -> float:
+        """Half the width of the 95 % interval (Student's t)."""
+        return _t(self.n - 1) * self.se if self.n > 1 else math.nan
+
+    def sign(self, than: float = 0.0) -> int:
+        """Return 1 or -1 if the mean is clearly above or below `than`: its 95 % interval leaves it out; else 0."""
+        away = self.mean - than
+        return int(math.copysign(1, away)) if abs(away) > self.reach else 0  # NaN compares as False: not clear
+
+
+@cache
+def _t(df: int) -> float:
+    """97.5 % quantile of Student's t; thousands of intervals share a few degrees of freedom."""
+    return float(t_quantile(0.975, df))
+
+
+def plus_minus(m: Mean, digits: int = 3) -> str:
+    """Write "0.767 ± 0.024": mean and standard error."""
+    if not m.n:
+        return "not run"
+    return f"{m.mean:.{digits}f}" + ("" if math.isnan(m.se) else f" ± {m.se:.{digits}f}")
+
+
+def signed(m: Mean, digits: int = 3) -> str:
+    """Write "+0.022 ± 0.011": a difference and its standard error."""
+    return ("+" if m.n and m.mean >= 0 else "") + plus_minus(m, digits)
+
+
+@dataclass(frozen=True, eq=False)
+class Study:
+    """Everything a study stored: rows[problem, score, setting][replication][column]."""
+
+    rows: dict[tuple[Problem, Score, Setting], dict[int, dict[str, float]]]
+    meta: dict[str, Any]
+
+    @property
+    def rounds(self) -> int | None:
+        """Rounds of the standard setting if not the paper's 400 (miniatures)."""
+        rounds = self.meta.get("rounds")
+        return None if rounds is None else int(rounds)
+
+    @property
+    def standard(self) -> Setting:
+        """The standard setting of this study."""
+        return standard(self.rounds)
+
+    @cached_property
+    def problems(self) -> tuple[Problem, ...]:
+        """Problems with rows at the standard setting, in the paper's order."""
+        return tuple(p for p in PROBLEMS if any(self.get(p, s) for s in SCORES))
+
+    @cached_property
+    def replications(self) -> int:
+        """Replications of the problem that has most."""
+        return max((len(self.get(p, s)) for p in self.problems for s in SCORES), default=0)
+
+    @cached_property
+    def settings(self) -> tuple[Setting, ...]:
+        """Settings that were run for any problem."""
+        return tuple(sorted({setting for _, _, setting in self.rows}))
+
+    def sweep(self, name: str) -> tuple[Setting, ...]:
+        """Settings of a sweep that were run, in the paper's order."""
+        return tuple(s for s in sweeps(self.rounds)[name] if s in self.settings)
+
+    @property
+    def swept(self) -> tuple[str, ...]:
+        """Sweeps of which at least two settings were run."""
+        return tuple(name for name in SWEEPS if len(self.sweep(name)) > 1)
+
+    def get(self, problem: Problem, score: Score, setting: Setting | None = None) -> dict[int, dict[str, float]]:
+        """Replication -> its numbers; empty if it was not run."""
+        return self.rows.get((problem, score, setting or self.standard), {})
+
+    def mean(self, problem: Problem, score: Score, column: str = "auc", setting: Setting | None = None) -> Mean:
+        """Mean of a column over the replications."""
+        return Mean.of(row[column] for row in self.get(problem, score, setting).values())
+
+    def difference(
+        self, problem: Problem, score: Score, to: Score, column: str = "auc",
+        *, setting: Setting | None = None, to_setting: Setting | None = None,
+    ) -> Mean:  # fmt: skip
+        """Mean over the replications of the paired difference score - to."""
+        a, b = self.get(problem, score, setting), self.get(problem, to, to_setting or setting)
+        return Mean.of(a[i][column] - b[i][column] for i in a if i in b)
+
+    def risk(self, problem: Problem, setting: Setting | None = None) -> Mean:
+        """Risk of the model, which all scores of a replication share; taken from the first score that was run."""
+        score = next((s for s in SCORES if self.get(problem, s, setting)), BEST)
+        return self.mean(problem, score, "risk", setting)
+
+    def references(self, problem: Problem) -> tuple[Score, ...]:
+        """Reference scores of a problem, in the order of REFERENCES."""
+        found = {s for p, s, _ in self.rows if p == problem and s.gfa in REFERENCES}
+        return tuple(sorted(found, key=lambda s: (REFERENCES.index(s.gfa), s)))
+
+
+def read_study(results: Path) -> Study:
+    """Read meta.json and results.parquet of a study."""
+    for name in ("meta.json", "results.parquet"):
+        if not (results / name).is_file():
+            raise DataError(f"{results} has no {name}; run `treeinner study` first, which writes it.")
+    meta = json.loads((results / "meta.json").read_text(encoding="utf-8"))
+    columns = read_columns(results)
+    lacking = [name for name in (*NAMES, "replication", *SETTING, *NUMBERS) if name not in columns]
+    if lacking:
+        raise DataError(f"results.parquet lacks the column {lacking[0]!r}; it was not written by `treeinner study`.")
+    return Study(_index(columns, len(columns["replication"])), meta)
+
+
+def _index(
+    columns: dict[str, list[Any]], n_rows: int
+) -> dict[tuple[Problem, Score, Setting], dict[int, dict[str, float]]]:
+    """Rows by what they are about, replications in ascending order, so that no sum depends on the order of the file."""
+    rows: dict[tuple[Problem, Score, Setting], dict[int, dict[str, float]]] = {}
+    for i in sorted(range(n_rows), key=lambda i: int(columns["replication"][i])):
+        dataset, task, gfa, domain, ifa = (columns[name][i] or "" for name in NAMES)
+        eta, depth, weight, rounds, l2 = (columns[name][i] for name in SETTING)
+        setting = Setting(float(eta), int(depth), float(weight), int(rounds), float(l2))
+        of = rows.setdefault((Problem(dataset, task), Score(gfa, domain, ifa), setting), {})
+        replication = int(columns["replication"][i])
+        if replication in of:
+            raise DataError(
+                f"results.parquet holds replication {replication} of {dataset} {task}, {Score(gfa, domain, ifa)}, "
+                f"{setting} twice; delete results.parquet and run `treeinner study` again, which gathers it anew."
+            )
+        numbers = ((name, columns[name][i]) for name in NUMBERS)
+        of[replication] = {name: math.nan if value is None else float(value) for name, value in numbers}
+    return rows

@@ -1,0 +1,183 @@
+"""The documentation is true: its code runs, its links lead somewhere, and the reference leaves no name out.
+
+One page alone: pytest tests/test_docs.py -k quickstart
+"""
+
+import re
+import shlex
+import warnings
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from urllib.parse import unquote
+
+import matplotlib.pyplot as plt
+import pytest
+import typer.main
+from markdown_it import MarkdownIt
+from threadpoolctl import threadpool_limits
+from typer.testing import CliRunner
+
+import treeinner as ti
+from tests.doc_preludes import MEASURED, NOT_RUN, PRELUDES, SLOW_COMMANDS
+from treeinner.cli.app import make_app
+
+ROOT = Path(__file__).parent.parent
+TOP_PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
+PAGES = [*TOP_PAGES, *sorted(p.relative_to(ROOT).as_posix() for p in (ROOT / "docs").rglob("*.md"))]
+GALLERY = sorted((ROOT / "examples" / "gallery").glob("*.py"))
+
+SHELLS = {"console", "sh", "bash", "shell"}
+PIPE = {"|", ">", ">>", "&&", ";"}
+
+
+@dataclass(frozen=True)
+class Block:
+    """A block of code: its language, text, and the line of its page on which the text begins, from 1."""
+
+    language: str
+    text: str
+    line: int
+
+
+@cache
+def tokens(page):
+    text = (ROOT / page).read_text(encoding="utf-8")
+    # MyST's targets "(name)=" and comments "% ..." are paragraphs to CommonMark, which does no harm here.
+    return tuple(MarkdownIt("commonmark").enable("table").parse(text))
+
+
+def blocks(page):
+    for token in tokens(page):
+        if token.type == "fence":
+            yield Block(token.info.split()[0] if token.info.strip() else "", token.content, token.map[0] + 2)
+        elif token.type == "code_block":
+            yield Block("", token.content, token.map[0] + 1)
+
+
+def commands(block):
+    """Our own commands in a block of the shell, or in an indented block, as lists of arguments."""
+    lines = block.text.replace("\\\n", " ").splitlines()
+    for line in lines:
+        typed = line.strip().removeprefix("$ ")
+        words = shlex.split(typed, comments=True)
+        if words[:1] == ["treeinner"]:
+            end = next((i for i, word in enumerate(words) if word in PIPE), len(words))
+            yield words[1:end]
+
+
+def runs(page):
+    return any(block.language == "python" or list(_commands_of(block)) for block in blocks(page))
+
+
+def _commands_of(block):
+    if block.language in SHELLS or not block.language:
+        yield from commands(block)
+
+
+def call(arguments):
+    """Run a command in this process; of one that takes hours, parse the options."""
+    app = make_app(rich=False)
+    if arguments[:1] and arguments[0] in SLOW_COMMANDS:
+        command = typer.main.get_command(app).commands[arguments[0]]
+        command.make_context(arguments[0], arguments[1:])  # raises for an option that is not there
+        return
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, f"treeinner {shlex.join(arguments)}\n{result.output}\n{result.exception!r}"
+
+
+@pytest.fixture
+def empty_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    plt.switch_backend("Agg")
+    with threadpool_limits(1):  # threads of several workers would wait for each other
+        yield tmp_path
+    plt.close("all")
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if runs(page)])
+def test_code_of_the_page_runs(page, empty_folder):
+    namespace = {"__name__": "__page__", **(PRELUDES[page]() if page in PRELUDES else {})}
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Starting a Matplotlib GUI|More than 20 figures")
+        for block in blocks(page):
+            if block.language == "python":
+                # Blank lines in front, so that a traceback names the line of the page.
+                code = compile("\n" * (block.line - 1) + block.text, str(ROOT / page), "exec")
+                exec(code, namespace)
+            for arguments in _commands_of(block):
+                call(arguments)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_block_has_a_language_that_is_run_or_known_not_to_be(page):
+    for block in blocks(page):
+        known = block.language in NOT_RUN | SHELLS | {"python"} or block.language.startswith("{")
+        assert known, f"{page}:{block.line}: {block.language}"
+
+
+def test_preludes_are_of_pages_that_are_there():
+    assert set(PRELUDES) <= set(PAGES)
+
+
+@pytest.mark.parametrize("example", GALLERY, ids=lambda path: path.stem)
+def test_example_of_the_gallery_runs(example, empty_folder):
+    exec(compile(example.read_text(encoding="utf-8"), str(example), "exec"), {"__name__": "__main__"})
+    assert plt.get_fignums(), "an example of the gallery shows a picture"
+
+
+def links(page):
+    """(line, address) of links and pictures, of raw HTML too."""
+    for token in tokens(page):
+        if token.type in ("html_block", "inline"):
+            raw = token.content if token.type == "html_block" else ""
+            for child in token.children or ():
+                address = child.attrs.get("href") or child.attrs.get("src")
+                if address:
+                    yield token.map[0] + 1, str(address)
+                if child.type == "html_inline":
+                    raw += child.content
+            for address in re.findall(r'(?:href|src|srcset)="([^"]+)"', raw):
+                yield token.map[0] + 1, address
+
+
+@cache
+def anchors(page):
+    """Anchors of a page: those that GitHub and MyST make of headings, and MyST's own "(name)="."""
+    found = set(re.findall(r"^\(([\w-]+)\)=$", (ROOT / page).read_text(encoding="utf-8"), re.MULTILINE))
+    previous = None
+    for token in tokens(page):
+        if token.type == "inline" and previous == "heading_open":
+            text = "".join(c.content for c in token.children if c.type in ("text", "code_inline"))
+            slug = re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-")
+            n = 0
+            while (name := slug + f"-{n}" * bool(n)) in found:
+                n += 1
+            found.add(name)
+        previous = token.type
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_somewhere(page):
+    for line, address in links(page):
+        if re.match(r"[a-z][a-z0-9+.-]*:", address):
+            continue
+        path, _, anchor = unquote(address).partition("#")
+        target = (ROOT / page).parent / path if path else ROOT / page
+        there = target.resolve().relative_to(ROOT).as_posix()
+        assert target.exists() or there in MEASURED, f"{page}:{line}: {address}"
+        if anchor and target.suffix == ".md":
+            assert anchor in anchors(there), f"{page}:{line}: {address}; there are {sorted(anchors(there))}"
+
+
+def documented():
+    """Names with an entry in the reference."""
+    text = "\n".join(p.read_text(encoding="utf-8") for p in sorted((ROOT / "docs" / "api").glob("*.md")))
+    return set(re.findall(r"^\.\. auto\w+:: (treeinner[\w.]*)", text, re.MULTILINE))
+
+
+def test_every_public_name_is_in_the_reference():
+    rooms = {"treeinner": ti, "treeinner.plots": ti.plots, "treeinner.objectives": ti.objectives}
+    public = {f"{room}.{name}" for room, module in rooms.items() for name in module.__all__} - set(rooms)
+    assert public - documented() == set()
