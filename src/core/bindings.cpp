@@ -14,16 +14,16 @@ void preorder_of(In<int64_t> tree_start, In<int32_t> left, In<int32_t> right, Ou
 
 void shap_edges_of(In<int64_t> tree_start, In<int32_t> left, In<int32_t> right, In<double> cover, In<int32_t> order,
                    In<int32_t> depth, In<int32_t> number, In<int32_t> player, int n_players, Out<uint8_t> edges,
-                   Out<int32_t> distinct) {
+                   Out<int32_t, 2> kinds, Out<int32_t> distinct) {
   const size_t n = left.size(), n_trees = tree_start.size() - 1;
-  require(edges.size() == (n - n_trees) * sizeof(ShapEdge) && distinct.size() == n_trees,
+  require(edges.size() == (n - n_trees) * sizeof(ShapEdge) && distinct.size() == n_trees && kinds.size() == 4 * n_trees,
           "one edge per node but the roots");
   require(right.size() == n && cover.size() == n && order.size() == n && depth.size() == n && number.size() == n &&
               player.size() == n,
           "one entry per node");
   shap_edges(tree_start.data(), static_cast<int64_t>(n_trees), left.data(), right.data(), cover.data(), order.data(),
              depth.data(), number.data(), player.data(), n_players, reinterpret_cast<ShapEdge*>(edges.data()),
-             distinct.data());
+             kinds.data(), distinct.data());
 }
 
 bool add_exact(In<double, 2> values, double scale, bool square, Out<int64_t, 2> limbs) {

@@ -18,6 +18,7 @@ struct Codes {
 // ------------------------------------------------------------------------------------------------
 
 constexpr int64_t kSmallTree = 256;  // route.h: kSmall
+constexpr size_t kSweepRows = 16;    // shap.h: kSweepRows
 constexpr size_t kRunBlocks = 4;     // path.h: kPathBlocks
 
 struct CorePath {
@@ -95,17 +96,20 @@ class CoreForest {
                 other_code_.data()};
   }
 
-  void set_shap(In<uint8_t> edges, In<int64_t> first_edge, In<int32_t> n_points, In<int64_t> first_point, In<double> u,
-                In<double> w) {
+  void set_shap(In<uint8_t> edges, In<int64_t> first_edge, In<int32_t, 2> kinds, In<int32_t> n_points,
+                In<int64_t> first_point, In<double> u, In<double> w) {
     edges_ = copied<ShapEdge>(edges);
     first_edge_ = copied<int64_t>(first_edge);
+    kinds_ = copied<int32_t>(kinds);
     n_points_ = copied<int32_t>(n_points);
     first_point_ = copied<int64_t>(first_point);
     u_ = copied<double>(u);
     w_ = copied<double>(w);
-    require(n_points_.size() == tree_output_.size() && first_edge_.size() == tree_output_.size() + 1,
+    require(n_points_.size() == tree_output_.size() && first_edge_.size() == tree_output_.size() + 1 &&
+                kinds_.size() == 4 * tree_output_.size(),
             "one rule per tree");
-    shap_ = {edges_.data(), first_edge_.data(), n_points_.data(), first_point_.data(), u_.data(), w_.data()};
+    shap_ = {edges_.data(),       first_edge_.data(), kinds_.data(), n_points_.data(),
+             first_point_.data(), u_.data(),          w_.data()};
     max_edges_ = 0;
     for (size_t tree = 0; tree < tree_output_.size(); ++tree)
       max_edges_ = std::max(max_edges_, first_edge_[tree + 1] - first_edge_[tree]);
@@ -263,11 +267,11 @@ class CoreForest {
     const double* from = weights(weight, codes);
     double* to = checked_sums(sums, codes);
     nb::gil_scoped_release release;
-    const size_t levels = static_cast<size_t>(forest_.max_depth) + 1;
-    Buffer right(words_bytes()), satisfied(levels * 8), open(levels * 8), stack(levels * 2 * 4 * kBlock * 8);
-    Buffer constants(static_cast<size_t>(max_edges_) * 5 * 4 * 8);
-    const ShapScratch scratch{word(right), word(satisfied), static_cast<int64_t*>(open.get()),
-                              static_cast<double*>(stack.get()), static_cast<double*>(constants.get())};
+    const size_t frames = (static_cast<size_t>(forest_.max_splits) + 1) * 4 * kSweepRows * sizeof(double);
+    Buffer right(words_bytes()), words(static_cast<size_t>(max_edges_) * sizeof(ShapWords)), products(frames);
+    Buffer returned(frames), constants(static_cast<size_t>(max_edges_) * 5 * 4 * sizeof(double));
+    const ShapScratch scratch{word(right), static_cast<ShapWords*>(words.get()), static_cast<double*>(products.get()),
+                              static_cast<double*>(returned.get()), static_cast<double*>(constants.get())};
     active->shap(forest_, tree, n, shap_, codes.data.get(), codes.n_rows, scale, from, scratch, to);
   }
 
@@ -302,11 +306,11 @@ class CoreForest {
   }
 
   double* checked_sums(const Out<double, 4>& sums, const Codes& codes) const {
-    require(static_cast<int64_t>(sums.shape(0)) == blocks_of(codes.n_rows) &&
+    require(static_cast<int64_t>(sums.shape(0) * sums.shape(3)) == blocks_of(codes.n_rows) * kBlock &&
                 static_cast<int64_t>(sums.shape(1)) == forest_.n_outputs &&
-                static_cast<int64_t>(sums.shape(2)) == forest_.n_players && sums.shape(3) == kBlock &&
+                static_cast<int64_t>(sums.shape(2)) == forest_.n_players && sums.shape(3) == kSweepRows &&
                 (sums.size() == 0 || reinterpret_cast<uintptr_t>(sums.data()) % kAlign == 0),
-            "sums are [block][output][player][64], aligned");
+            "sums are [slice][output][player][16], aligned");
     return sums.data();
   }
 
@@ -328,7 +332,7 @@ class CoreForest {
 
   std::vector<ShapEdge> edges_;
   std::vector<int64_t> first_edge_, first_point_;
-  std::vector<int32_t> n_points_;
+  std::vector<int32_t> kinds_, n_points_;
   std::vector<double> u_, w_;
   int64_t max_edges_ = 0;
   ShapForest shap_{};

@@ -79,33 +79,58 @@ struct Values {
   int32_t dtype;   // see gather in bin.h
 };
 
-// What TreeSHAP needs of a tree besides its splits: its edges in pre-order, and the quadrature rule (shap.h).
+// What TreeSHAP needs of a tree besides its splits: its edges, and the quadrature rule (shap.h). An edge leads to a
+// node.
 struct ShapEdge {
   double share;         // product of the cover shares of the splits on this player from the root to here
   double share_before;  // the same without this edge; 1 if the player is new on the path
-  int32_t depth;        // of the node the edge leads into; 1 below the root
-  int32_t previous;     // depth of the nearest edge above with the same player; 0: none
   int32_t split;        // split the edge leaves, counted from the tree's first
-  int32_t leaf;         // leaf it leads to, counted from the tree's first; -1: it leads to a split
-  int32_t player;
   int32_t goes_right;
+  int32_t player;
+  int32_t previous;  // nearest edge above with the same player, counted from the tree's first; -1: none
+  int32_t leaf;      // leaf it leads to, counted from the tree's first; -1: it leads to a split
+  int32_t parent;    // place of the split's product: 0 at the root, i + 1 below edge i
+  int32_t returns;   // slot for what comes back up the edge
+  int32_t other;     // edge to a split: its right child's slot; its left child's is its own
+};
+
+// Edges of one tree, in the order of their kinds: to splits, from the root down; to pairs of leaves under one split
+// (three edges each: to the split, to its left and to its right leaf), first those whose two players are both new on
+// the path; to other leaves.
+struct ShapTree {
+  const ShapEdge* edges;
+  int64_t n_inner, n_plain, n_pairs, n_leaves;  // n_pairs counts the plain ones too
+
+  int64_t plain_end() const { return n_inner + 3 * n_plain; }
+  int64_t pairs_end() const { return n_inner + 3 * n_pairs; }
+  int64_t leaves_end() const { return pairs_end() + n_leaves; }
 };
 
 struct ShapForest {
   const ShapEdge* edges;
   const int64_t* first_edge;   // (n_trees + 1,)
+  const int32_t* kinds;        // (n_trees, 4)  n_inner, n_plain, n_pairs, n_leaves
   const int32_t* n_points;     // (n_trees,)  0: a single leaf
   const int64_t* first_point;  // (n_trees,)  in u and w
   const double* u;             // Gauss-Legendre points on [0, 1]
   const double* w;             // their weights
+
+  ShapTree tree(int i) const {
+    const int32_t* n = kinds + 4 * static_cast<int64_t>(i);
+    return {edges + first_edge[i], n[0], n[1], n[2], n[3]};
+  }
+};
+
+struct ShapWords {
+  uint64_t was, now;
 };
 
 struct ShapScratch {
-  uint64_t* right;      // (max_splits,)
-  uint64_t* satisfied;  // (max_depth + 1,)
-  int64_t* open;        // (max_depth + 1,)
-  double* stack;        // (max_depth + 1, 2, 4, 64), 64-byte aligned
-  double* constants;    // (max_edges, 5, 4)
+  uint64_t* right;    // (max_splits,)
+  ShapWords* words;   // (max_edges,)
+  double* products;   // (max_splits + 1, 4, 16), 64-byte aligned
+  double* returned;   // (max_splits + 1, 4, 16), 64-byte aligned
+  double* constants;  // (max_edges, 5, 4)
 };
 
 // A loss whose gradient needs its own row alone (loss.h).

@@ -123,50 +123,120 @@ inline PathEntries path_entries(const Forest& f, const double* node_value, int64
   return out;
 }
 
-// Edges of every tree for TreeSHAP; returns through `distinct` the largest number of distinct players on a path.
-// order, depth: from preorder. position_split: split number of an inner node, leaf number of a leaf, both in their
-// tree.
+// The edges of one tree for TreeSHAP while they are being sorted: all arrays by position in pre-order.
+struct EdgeSorter {
+  std::vector<ShapEdge> edge;         // into each node; previous: position, -1 none
+  std::vector<int32_t> left, right;   // positions of the children; -1: a leaf
+  std::vector<int32_t> depth, place;  // place: of the edge, once sorted
+  std::vector<int32_t> inner, plain, pairs, leaves;
+
+  bool is_pair(int32_t p) const {
+    return p > 0 && left[size(p)] >= 0 && left[size(left[size(p)])] < 0 && left[size(right[size(p)])] < 0;
+  }
+  static size_t size(int32_t p) { return static_cast<size_t>(p); }
+
+  void sort(ShapEdge* out, int32_t* kinds) {
+    inner.clear(), plain.clear(), pairs.clear(), leaves.clear();
+    const int32_t n = static_cast<int32_t>(edge.size());
+    std::vector<char> in_pair(edge.size(), 0);
+    for (int32_t p = 1; p < n; ++p) {
+      const size_t i = size(p);
+      if (is_pair(p)) {
+        const bool is_plain = edge[i].previous < 0 && edge[size(left[i])].previous < 0;
+        (is_plain ? plain : pairs).push_back(p);
+        in_pair[size(left[i])] = in_pair[size(right[i])] = 1;
+      } else if (left[i] >= 0) {
+        inner.push_back(p);
+      } else if (!in_pair[i]) {
+        leaves.push_back(p);
+      }
+    }
+    std::stable_sort(inner.begin(), inner.end(), [&](int32_t a, int32_t b) { return depth[size(a)] < depth[size(b)]; });
+    kinds[0] = static_cast<int32_t>(inner.size());
+    kinds[1] = static_cast<int32_t>(plain.size());
+    kinds[2] = static_cast<int32_t>(plain.size() + pairs.size());
+    kinds[3] = static_cast<int32_t>(leaves.size());
+    number(out);
+  }
+
+  // Slots: pairs and other leaves have their own; an edge to a split takes over its left child's.
+  void number(ShapEdge* out) {
+    place.assign(edge.size(), -1);
+    int32_t next = 0, slot = 0;
+    for (int32_t p : inner) place[size(p)] = next++;
+    plain.insert(plain.end(), pairs.begin(), pairs.end());
+    for (int32_t p : plain) {
+      edge[size(p)].returns = slot++;
+      place[size(p)] = next++;
+      place[size(left[size(p)])] = next++;
+      place[size(right[size(p)])] = next++;
+    }
+    for (int32_t p : leaves) {
+      edge[size(p)].returns = slot++;
+      place[size(p)] = next++;
+    }
+    for (auto p = inner.rbegin(); p != inner.rend(); ++p) {
+      edge[size(*p)].returns = edge[size(left[size(*p)])].returns;
+      edge[size(*p)].other = edge[size(right[size(*p)])].returns;
+    }
+    for (size_t p = 0; p < edge.size(); ++p) {
+      if (left[p] >= 0)
+        for (int32_t child : {left[p], right[p]}) edge[size(child)].parent = p ? place[p] + 1 : 0;
+      if (p && edge[p].previous >= 0) edge[p].previous = place[size(edge[p].previous)];
+    }
+    for (size_t p = 1; p < edge.size(); ++p) out[place[p]] = edge[p];
+  }
+};
+
+// Edges of every tree for TreeSHAP; kinds: (trees, 4); distinct: largest number of distinct players on a path.
+// order, depth: from preorder. number: split number of an inner node, leaf number of a leaf, both in their tree.
 inline void shap_edges(const int64_t* tree_start, int64_t n_trees, const int32_t* left, const int32_t* right,
                        const double* cover, const int32_t* order, const int32_t* depth, const int32_t* number,
-                       const int32_t* player_of_node, int32_t n_players, ShapEdge* edges, int32_t* distinct) {
-  std::vector<int32_t> last(static_cast<size_t>(n_players), 0);  // depth of the player's nearest edge on the path
-  std::vector<int32_t> node_at, count_at;
-  std::vector<ShapEdge> path;
+                       const int32_t* player_of_node, int32_t n_players, ShapEdge* edges, int32_t* kinds,
+                       int32_t* distinct) {
+  std::vector<int32_t> last(static_cast<size_t>(n_players), -1);  // position of the player's nearest edge on the path
+  std::vector<int32_t> path, count;                               // positions from the root to here; distinct players
+  EdgeSorter sorter;
   for (int64_t tree = 0; tree < n_trees; ++tree) {
     const int64_t start = tree_start[tree], stop = tree_start[tree + 1];
-    node_at.assign(1, order[start]);
-    count_at.assign(1, 0);
-    path.assign(1, ShapEdge{});
+    const size_t n = static_cast<size_t>(stop - start);
+    sorter.edge.assign(n, ShapEdge{});
+    sorter.left.assign(n, -1);
+    sorter.right.assign(n, -1);
+    sorter.depth.assign(depth + start, depth + stop);
+    std::vector<int32_t> previous(n, -1);  // as a position; the sorter renumbers its own
+    path.assign(1, 0);
+    count.assign(1, 0);
     distinct[tree] = 0;
     auto close_to = [&](int32_t until) {
-      while (static_cast<int32_t>(path.size()) > until) {
-        last[static_cast<size_t>(path.back().player)] = path.back().previous;
-        path.pop_back();
-        node_at.pop_back();
-        count_at.pop_back();
+      for (; static_cast<int32_t>(path.size()) > until; path.pop_back(), count.pop_back()) {
+        const size_t p = static_cast<size_t>(path.back());
+        last[static_cast<size_t>(sorter.edge[p].player)] = previous[p];
       }
     };
-    for (int64_t p = start + 1; p < stop; ++p) {
-      close_to(depth[p]);
-      const int32_t node = order[p], parent = node_at.back();
+    for (size_t p = 1; p < n; ++p) {
+      close_to(depth[start + static_cast<int64_t>(p)]);
+      const size_t above = static_cast<size_t>(path.back());
+      const int32_t node = order[start + static_cast<int64_t>(p)];
+      const int32_t parent = order[start + static_cast<int64_t>(above)];
       const double total = cover[left[parent]] + cover[right[parent]];
-      ShapEdge e{};
-      e.depth = depth[p];
+      ShapEdge& e = sorter.edge[p];
+      e.goes_right = node == right[parent];
+      (e.goes_right ? sorter.right : sorter.left)[above] = static_cast<int32_t>(p);
       e.player = player_of_node[parent];
-      e.previous = last[static_cast<size_t>(e.player)];
-      e.share_before = e.previous ? path[static_cast<size_t>(e.previous)].share : 1.0;
+      e.previous = previous[p] = last[static_cast<size_t>(e.player)];
+      e.share_before = e.previous >= 0 ? sorter.edge[static_cast<size_t>(e.previous)].share : 1.0;
       e.share = e.share_before * (total > 0 ? cover[node] / total : 0.5);
       e.split = number[parent];
       e.leaf = left[node] < 0 ? number[node] : -1;
-      e.goes_right = node == right[parent];
-      *edges++ = e;
-      last[static_cast<size_t>(e.player)] = e.depth;
-      count_at.push_back(count_at.back() + (e.previous == 0));
-      if (count_at.back() > distinct[tree]) distinct[tree] = count_at.back();
-      node_at.push_back(node);
-      path.push_back(e);
+      last[static_cast<size_t>(e.player)] = static_cast<int32_t>(p);
+      count.push_back(count.back() + (e.previous < 0));
+      distinct[tree] = std::max(distinct[tree], count.back());
+      path.push_back(static_cast<int32_t>(p));
     }
     close_to(1);
+    sorter.sort(edges, kinds + 4 * tree);
+    edges += n - 1;
   }
 }
 

@@ -32,6 +32,7 @@ constexpr int kGroups = 8;  // Lanes of a block
 
 // The loops over the groups keep a Lanes per group in registers; compilers do not always unroll them by themselves.
 #define TREEINNER_UNROLL _Pragma("GCC unroll 8")
+#define TREEINNER_INLINE inline __attribute__((always_inline))
 
 // -- which codes are at least `cut`
 // ------------------------------------------------------------------------------------
@@ -218,11 +219,7 @@ inline void store(double* p, Lanes a) { _mm512_store_pd(p, a.v); }
 inline Lanes all(double x) { return {_mm512_set1_pd(x)}; }
 inline Lanes operator+(Lanes a, Lanes b) { return {_mm512_add_pd(a.v, b.v)}; }
 inline Lanes operator*(Lanes a, Lanes b) { return {_mm512_mul_pd(a.v, b.v)}; }
-inline Lanes choose(Mask m, double yes, double no) {
-  return {_mm512_mask_blend_pd(m, _mm512_set1_pd(no), _mm512_set1_pd(yes))};
-}
-inline Lanes choose(Mask m, double yes, Lanes no) { return {_mm512_mask_blend_pd(m, no.v, _mm512_set1_pd(yes))}; }
-inline Lanes add_where(Mask m, Lanes a, Lanes b) { return {_mm512_mask_add_pd(a.v, m, a.v, b.v)}; }
+inline Lanes choose(Mask m, Lanes yes, Lanes no) { return {_mm512_mask_blend_pd(m, no.v, yes.v)}; }
 
 #elif defined(TREEINNER_LEVEL_AVX2)
 
@@ -241,14 +238,8 @@ inline __m256d spread4(unsigned m) {  // bit l -> lane l all ones
   const __m256i bit = _mm256_setr_epi64x(1, 2, 4, 8);
   return _mm256_castsi256_pd(_mm256_cmpeq_epi64(_mm256_and_si256(_mm256_set1_epi64x(m), bit), bit));
 }
-inline Lanes choose(Mask m, double yes, Lanes no) {
-  const __m256d y = _mm256_set1_pd(yes);
-  return {_mm256_blendv_pd(no.low, y, spread4(m)), _mm256_blendv_pd(no.high, y, spread4(m >> 4))};
-}
-inline Lanes choose(Mask m, double yes, double no) { return choose(m, yes, all(no)); }
-inline Lanes add_where(Mask m, Lanes a, Lanes b) {
-  return {_mm256_add_pd(a.low, _mm256_and_pd(spread4(m), b.low)),
-          _mm256_add_pd(a.high, _mm256_and_pd(spread4(m >> 4), b.high))};
+inline Lanes choose(Mask m, Lanes yes, Lanes no) {
+  return {_mm256_blendv_pd(no.low, yes.low, spread4(m)), _mm256_blendv_pd(no.high, yes.high, spread4(m >> 4))};
 }
 
 #else
@@ -276,14 +267,9 @@ inline Lanes operator*(Lanes a, Lanes b) {
   for (int l = 0; l < kLanes; ++l) a.v[l] *= b.v[l];
   return a;
 }
-inline Lanes choose(Mask m, double yes, Lanes no) {
-  for (int l = 0; l < kLanes; ++l) no.v[l] = m >> l & 1 ? yes : no.v[l];
+inline Lanes choose(Mask m, Lanes yes, Lanes no) {
+  for (int l = 0; l < kLanes; ++l) no.v[l] = m >> l & 1 ? yes.v[l] : no.v[l];
   return no;
-}
-inline Lanes choose(Mask m, double yes, double no) { return choose(m, yes, all(no)); }
-inline Lanes add_where(Mask m, Lanes a, Lanes b) {
-  for (int l = 0; l < kLanes; ++l) a.v[l] += m >> l & 1 ? b.v[l] : 0.0;
-  return a;
 }
 
 #endif

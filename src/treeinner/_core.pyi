@@ -26,6 +26,7 @@ def shap_edges(
     player: NDArray[Any],
     n_players: int,
     edges: NDArray[Any],
+    kinds: NDArray[Any],
     distinct: NDArray[Any],
     /,
 ) -> None: ...
@@ -70,6 +71,7 @@ class CoreForest:
         self,
         edges: NDArray[Any],
         first_edge: NDArray[Any],
+        kinds: NDArray[Any],
         n_points: NDArray[Any],
         first_point: NDArray[Any],
         u: NDArray[Any],

@@ -42,6 +42,7 @@ _DTYPE_CODE = {np.dtype(t): i for i, t in enumerate(("f4", "f8", "i1", "i2", "i4
 _DTYPE_CODE[np.dtype(bool)] = _DTYPE_CODE[np.dtype("u1")]
 
 BLOCK = 64  # rows that go down a tree together
+SWEEP_ROWS = 16  # rows that TreeSHAP takes through a tree together
 TASK_ROWS = 4096  # rows of one task at most
 TASK_BYTES = 1 << 23  # of sums that one task holds at most
 ENVIRONMENT_VARIABLE = "TREEINNER_ISA"
@@ -137,10 +138,11 @@ class Forest:
             return
         e, order, depth, number, node_player = self._shap_inputs
         edges = np.empty((e.n_nodes - e.n_trees) * _core.SHAP_EDGE_BYTES, np.uint8)
-        distinct = np.empty(e.n_trees, np.int32)
+        kinds, distinct = np.empty((e.n_trees, 4), np.int32), np.empty(e.n_trees, np.int32)
         _core.shap_edges(
-            e.tree_start, e.left, e.right, e.cover, order, depth, number, node_player, self.n_players, edges, distinct
-        )
+            e.tree_start, e.left, e.right, e.cover, order, depth, number, node_player, self.n_players,
+            edges, kinds, distinct,
+        )  # fmt: skip
         n_points = (distinct + 1) // 2
         rules = np.unique(n_points[n_points > 0])
         first = dict(zip(rules.tolist(), np.concatenate([[0], np.cumsum(rules)]).tolist(), strict=False))
@@ -149,7 +151,7 @@ class Forest:
         w = np.concatenate([weight / 2 for _, weight in points]) if points else np.zeros(1)
         first_point = np.array([first.get(n, 0) for n in n_points.tolist()], np.int64)
         first_edge = e.tree_start - np.arange(e.n_trees + 1)
-        self.core.set_shap(edges, first_edge, n_points.astype(np.int32), first_point, u, w)
+        self.core.set_shap(edges, first_edge, kinds, n_points.astype(np.int32), first_point, u, w)
         self._shap_inputs = None
 
     def path_table(self, node_value: NDArray[np.float64]) -> Any:
@@ -239,7 +241,8 @@ class Sums:
     ) -> None:
         """Add the TreeSHAP values of trees first..first + n, times a factor per tree and a weight."""
         if self._blocks is None:
-            shape = (padded_rows(self.n_rows) // BLOCK, self.forest.n_outputs, self.forest.n_players, BLOCK)
+            n_slices = padded_rows(self.n_rows) // SWEEP_ROWS
+            shape = (n_slices, self.forest.n_outputs, self.forest.n_players, SWEEP_ROWS)
             self._blocks = aligned(shape)
         self.forest.core.shap(codes, first, n, tree_scale, weight, self._blocks)
 

@@ -13,7 +13,7 @@
 namespace treeinner {
 namespace {
 
-constexpr int kRows = 64, kLanes = 8;
+constexpr int kRows = 64, kLanes = 8, kSweepRows = 16;
 
 int64_t n_passed = 0, n_failed = 0;
 
@@ -89,8 +89,7 @@ void check_put(Random& random, const Primitives& p) {
     check(p.mask_of(where[0], g) == (where[0] >> (8 * g) & 255), p.name, "mask_of");
 }
 
-// No NaN: which of two NaNs an addition returns is the compiler's choice. No -0.0 where add_where adds to: levels may
-// add 0.0 to the lanes left out, and a sum that starts at 0.0 never becomes -0.0.
+// No NaN: which of two NaNs an addition returns is the compiler's choice.
 double lane(Random& random) {
   constexpr double kSpecial[] = {0.0, 1e308, 5e-324, -5e-324, 1e-200};
   return random.chance(0.2) ? kSpecial[random.below(5)] : random.number();
@@ -100,7 +99,7 @@ void check_lanes(Random& random, const Primitives& p) {
   Array<double> a(kLanes), b(kLanes), out(kLanes), expected(kLanes);
   for (double& x : a) x = lane(random);
   for (double& x : b) x = random.chance(0.1) ? -0.0 : lane(random);
-  const double yes = lane(random), no = lane(random);
+  const double yes = lane(random);
   const uint8_t mask = static_cast<uint8_t>(random.bits());
   auto compare = [&](const char* what, auto lane_of) {
     for (size_t l = 0; l < kLanes; ++l) expected[l] = lane_of(l, (mask >> l & 1) != 0);
@@ -112,12 +111,8 @@ void check_lanes(Random& random, const Primitives& p) {
   compare("+", [&](size_t l, bool) { return a[l] + b[l]; });
   p.multiply(a.data(), b.data(), out.data());
   compare("*", [&](size_t l, bool) { return a[l] * b[l]; });
-  p.choose_number(mask, yes, no, out.data());
-  compare("choose, numbers", [&](size_t, bool m) { return m ? yes : no; });
-  p.choose_lanes(mask, yes, b.data(), out.data());
-  compare("choose, lanes", [&](size_t l, bool m) { return m ? yes : b[l]; });
-  p.add_where(mask, a.data(), b.data(), out.data());
-  compare("add_where", [&](size_t l, bool m) { return m ? a[l] + b[l] : a[l]; });
+  p.choose(mask, a.data(), b.data(), out.data());
+  compare("choose", [&](size_t l, bool m) { return m ? a[l] : b[l]; });
 }
 
 void check_primitives(const Primitives& p) {
@@ -178,7 +173,8 @@ Case random_case(uint64_t seed, const Shape& shape, int n_rows) {
 Results results(const Case& c, const Kernels& k) {
   const Forest& f = c.model.forest;
   const size_t rows = static_cast<size_t>(c.padded), outputs = static_cast<size_t>(f.n_outputs);
-  const size_t sums = rows * outputs * static_cast<size_t>(f.n_players), levels = static_cast<size_t>(f.max_depth) + 1;
+  const size_t sums = rows * outputs * static_cast<size_t>(f.n_players);
+  const size_t frames = (static_cast<size_t>(f.max_splits) + 1) * 4 * kSweepRows;
   Results out;
   out.codes.resize(rows * static_cast<size_t>(f.n_planes * f.code_bytes));
   out.leaves.resize(static_cast<size_t>(c.n_rows * f.n_trees));
@@ -187,11 +183,10 @@ Results results(const Case& c, const Kernels& k) {
   for (Array<double>* a : {&out.path, &out.weighted_path})
     a->resize(static_cast<size_t>(c.n_rows) * outputs * static_cast<size_t>(f.n_players));
   out.leaf_sums.resize(c.model.leaf_value.size());
-  Array<uint64_t> words(static_cast<size_t>(c.model.max_nodes)), right(static_cast<size_t>(f.max_splits)),
-      satisfied(levels);
-  Array<int64_t> open(levels);
-  Array<double> stack(levels * 2 * 4 * kRows), constants(static_cast<size_t>(c.model.max_edges) * 5 * 4);
-  const ShapScratch scratch{right.data(), satisfied.data(), open.data(), stack.data(), constants.data()};
+  Array<uint64_t> words(static_cast<size_t>(c.model.max_nodes)), right(static_cast<size_t>(f.max_splits));
+  Array<ShapWords> edge_words(static_cast<size_t>(c.model.max_edges));
+  Array<double> products(frames), returned(frames), constants(static_cast<size_t>(c.model.max_edges) * 5 * 4);
+  const ShapScratch scratch{right.data(), edge_words.data(), products.data(), returned.data(), constants.data()};
 
   const void* codes = out.codes.data();
   k.bin(c.columns.binning, 0, c.shape.n_columns, c.table.values.data(), f.code_bytes, f.n_planes, c.n_rows,
@@ -232,9 +227,10 @@ void check_codes(const Case& c, const Results& got, const char* level) {
   check(right, level, "bin against the oracle");
 }
 
-// Position of a row's sum for a player in [block][output][player][64].
+// Position of a row's sum for a player in [slice][output][player][16].
 size_t sum_at(const Forest& f, int output, int player, int row) {
-  return static_cast<size_t>(((row / kRows * f.n_outputs + output) * f.n_players + player) * kRows + row % kRows);
+  return static_cast<size_t>(((row / kSweepRows * f.n_outputs + output) * f.n_players + player) * kSweepRows +
+                             row % kSweepRows);
 }
 
 // Rounding only: numbers of size 1, a thousand of them at most, each off by some hundred units of 1e-16.

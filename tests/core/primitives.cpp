@@ -34,12 +34,8 @@ const Primitives TREEINNER_PRIMITIVES = {
     [](double x, double* out) { level::store(out, level::all(x)); },
     [](const double* a, const double* b, double* out) { level::store(out, level::load(a) + level::load(b)); },
     [](const double* a, const double* b, double* out) { level::store(out, level::load(a) * level::load(b)); },
-    [](uint8_t mask, double yes, double no, double* out) { level::store(out, level::choose(mask, yes, no)); },
-    [](uint8_t mask, double yes, const double* no, double* out) {
-      level::store(out, level::choose(mask, yes, level::load(no)));
-    },
-    [](uint8_t mask, const double* a, const double* b, double* out) {
-      level::store(out, level::add_where(mask, level::load(a), level::load(b)));
+    [](uint8_t mask, const double* yes, const double* no, double* out) {
+      level::store(out, level::choose(mask, level::load(yes), level::load(no)));
     },
 };
 

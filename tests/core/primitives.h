@@ -17,9 +17,7 @@ struct Primitives {
   void (*all)(double x, double* out);
   void (*add)(const double* a, const double* b, double* out);
   void (*multiply)(const double* a, const double* b, double* out);
-  void (*choose_number)(uint8_t mask, double yes, double no, double* out);
-  void (*choose_lanes)(uint8_t mask, double yes, const double* no, double* out);
-  void (*add_where)(uint8_t mask, const double* a, const double* b, double* out);
+  void (*choose)(uint8_t mask, const double* yes, const double* no, double* out);
 };
 
 // Only the levels of this architecture are linked in.

@@ -14,6 +14,7 @@ struct Model {
   std::vector<uint64_t> sets;
   PathEntries entries;
   std::vector<ShapEdge> edges;
+  std::vector<int32_t> kinds;
   int64_t max_edges = 0, max_nodes = 0;
   Forest forest{};
   PathTable path{};
@@ -115,9 +116,11 @@ inline void gauss_legendre(int n, std::vector<double>& u, std::vector<double>& w
 
 inline void add_shap_tables(const Shape& shape, Model& m) {
   std::vector<int32_t> distinct(static_cast<size_t>(shape.n_trees));
+  m.kinds.resize(4 * static_cast<size_t>(shape.n_trees));
   m.edges.resize(m.left.size() - static_cast<size_t>(shape.n_trees));
   shap_edges(m.tree_start.data(), shape.n_trees, m.left.data(), m.right.data(), m.cover.data(), m.order.data(),
-             m.depth.data(), m.number.data(), m.player.data(), shape.n_columns, m.edges.data(), distinct.data());
+             m.depth.data(), m.number.data(), m.player.data(), shape.n_columns, m.edges.data(), m.kinds.data(),
+             distinct.data());
   for (int tree = 0; tree < shape.n_trees; ++tree) {
     const size_t t = static_cast<size_t>(tree);
     m.first_edge.push_back(m.tree_start[t + 1] - tree - 1);
@@ -126,7 +129,8 @@ inline void add_shap_tables(const Shape& shape, Model& m) {
     m.first_point.push_back(static_cast<int64_t>(m.u.size()));
     gauss_legendre(m.n_points[t], m.u, m.w);
   }
-  m.shap = {m.edges.data(), m.first_edge.data(), m.n_points.data(), m.first_point.data(), m.u.data(), m.w.data()};
+  m.shap = {m.edges.data(),       m.first_edge.data(), m.kinds.data(), m.n_points.data(),
+            m.first_point.data(), m.u.data(),          m.w.data()};
 }
 
 // A single leaf, a chain of the largest depth, full trees of 256 and of 512 leaves, then bushes of growing depth.
