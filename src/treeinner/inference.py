@@ -306,7 +306,7 @@ def _gauss() -> tuple[FloatArray, FloatArray]:
 
 
 def _hill_quantile(tail: float, df: FloatArray) -> FloatArray:
-    """t of an upper tail by Hill's expansions (1970, algorithm 396): a start, good to four digits or more."""
+    """Quantile of an upper tail by Hill's expansions (1970, algorithm 396): a start, good to four digits or more."""
     normal = NormalDist().inv_cdf(tail)
     n = np.maximum(df, 1.0)
     a = 1.0 / (n - 0.5)

@@ -128,6 +128,7 @@ class Forest:
             layout.other_code, e.right_if == "greater_equal", e.float32_input, e.category_rule == "truncate",
         )  # fmt: skip
         self._shap_inputs: Any = (e, order, depth, number, node_player)
+        self.kept: dict[Any, Any] = {}  # what callers work out of the model alone, once for all their calls
         # Blocks depend on the model alone, so that they do not depend on the number of threads.
         rows = TASK_BYTES // (8 * max(1, self.n_players * self.n_outputs))
         self.task_rows = min(TASK_ROWS, max(BLOCK, rows // BLOCK * BLOCK))
