@@ -3,19 +3,23 @@
 Written for files that may be damaged: every length is checked against the bytes that are left before anything
 is allocated, and nesting is bounded, so a broken file is one ModelError and never a crash, a hang or a huge
 allocation.
+
+A model of a thousand trees is a thousand objects of one form. They are read as `Records`: the form is learned from the
+first, and what the others must repeat of it is compared, not parsed.
 """
 
 from __future__ import annotations
 
 import struct
-from typing import Any, NoReturn
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, NoReturn, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from treeinner.errors import ModelError
 
-__all__ = ["parse"]
+__all__ = ["Records", "parse"]
 
 MAX_DEPTH = 64  # a model nests about ten deep
 
@@ -41,10 +45,16 @@ DTYPES = {
 CONSTANTS = {ord("T"): True, ord("F"): False, ord("Z"): None}
 OBJECT, OBJECT_END, ARRAY, ARRAY_END = b"{}[]"
 STRING, CHAR, HIGH_PRECISION, NO_OP, TYPE, COUNT = b"SCHN$#"
+LONG = ord("L")
+AS_RECORDS = frozenset(["trees"])  # names of the arrays that are read as Records
+MIN_RECORDS = 4
 
 
 def parse(data: bytes) -> dict[str, Any]:
-    """Read the object that `data` holds; ModelError if it is damaged or is not one object."""
+    """Read the object that `data` holds; ModelError if it is damaged or is not one object.
+
+    Arrays of objects of one form, if their name is in AS_RECORDS, come as `Records`.
+    """
     reader = _Reader(data)
     if not data or data[0] != OBJECT:
         raise ModelError("Not a UBJSON object: the first byte is not '{'.")
@@ -124,19 +134,35 @@ class _Reader:
             if mark == OBJECT_END:
                 return found
             name = self.text(mark)
-            found[name] = self.value(self.mark(), depth + 1)
+            mark = self.mark()
+            records = self.records(depth + 1) if mark == ARRAY and name in AS_RECORDS else None
+            found[name] = self.value(mark, depth + 1) if records is None else records
 
     def items(self, depth: int) -> list[Any] | NDArray[Any]:
         first = self.mark()
         if first == TYPE:
             return self.typed()
         if first == COUNT:
-            return [self.value(self.mark(), depth + 1) for _ in range(self.length(self.mark()))]
+            count = self.length(self.mark())
+            numbers = self.numbers(count)
+            return [self.value(self.mark(), depth + 1) for _ in range(count)] if numbers is None else numbers
         found = []
         while first != ARRAY_END:
             if first != NO_OP:
                 found.append(self.value(first, depth + 1))
             first = self.mark()
+        return found
+
+    def numbers(self, count: int) -> list[Any] | None:
+        """Read so many numbers, each with its own mark; None, and nothing read, if not all are numbers."""
+        data, at, last, found = self.data, self.at, len(self.data) - 9, []
+        for _ in range(count):
+            form = SCALARS.get(data[at]) if at < last else None
+            if form is None:
+                return None
+            found.append(form.unpack_from(data, at + 1)[0])
+            at += 1 + form.size
+        self.at = at
         return found
 
     def typed(self) -> NDArray[Any]:
@@ -149,3 +175,149 @@ class _Reader:
         found = np.frombuffer(self.data, dtype, count, self.at)
         self.at += count * dtype.itemsize
         return found.astype(dtype.newbyteorder("="))
+
+    # -- records ---------------------------------------------------------------------------------------------
+    def records(self, depth: int) -> Records | None:
+        """Read an array of objects of one form; None, and nothing read, if it is another kind of array."""
+        before = self.at
+        found = self._records(depth) if self.data[before : before + 1] == b"#" else None
+        if found is None:
+            self.at = before
+        return found
+
+    def _records(self, depth: int) -> Records | None:
+        self.at += 1
+        count = self.length(self.mark())
+        first = self.at
+        if count < MIN_RECORDS or self.mark() != OBJECT:
+            return None
+        holes: list[Hole] = []
+        if not self.form(holes, "", depth + 1):
+            return None
+        tail = self.data[holes[-1].end : self.at] if holes else b""
+        at, starts, steps = first, [], self._steps(first, holes)
+        for _ in range(count):
+            starts.append(at)
+            at = _fill(self.data, at, steps)
+            if at < 0 or not self.data.startswith(tail, at):
+                return None
+            at += len(tail)
+        self.at = at
+        return Records(self.data, starts, depth, holes)
+
+    def _steps(self, first: int, holes: list[Hole]) -> list[Step]:
+        """What stands before each hole, in every record, and where its bytes go."""
+        ends = [first, *(hole.end for hole in holes)]
+        texts = [self.data[end : hole.start] for end, hole in zip(ends, holes, strict=False)]
+        return [Step(t, len(t), hole.size, hole.pieces.append) for t, hole in zip(texts, holes, strict=True)]
+
+    def form(self, holes: list[Hole], inside: str, depth: int) -> bool:
+        """Find the holes of an object; False: it holds what Records cannot, or one name twice."""
+        while True:
+            mark = self.mark()
+            if mark == OBJECT_END:
+                return bool(holes)
+            name, start, mark = inside + self.text(mark), self.at, self.mark()
+            if mark == OBJECT:
+                if depth >= MAX_DEPTH or not self.form(holes, f"{name}/", depth + 1):
+                    return False
+                continue
+            kind, size = mark, 0
+            ahead = self.data[self.at : self.at + 4]
+            if mark == ARRAY and ahead[:1] == b"$" and ahead[2:] == b"#L" and ahead[1] in DTYPES:
+                kind, size, start = ahead[1], DTYPES[ahead[1]].itemsize, self.at + 4
+            elif mark == STRING and ahead[:1] == b"L":
+                size, start = 1, self.at + 1
+            elif mark not in SCALARS:
+                return False
+            if any(hole.name == name for hole in holes):
+                return False
+            self.value(mark, depth)
+            holes.append(Hole(name, kind, size, start, self.at, []))
+
+
+class Hole(NamedTuple):
+    """Where the records of one form differ: a number (with its mark), a text or a typed array (with their length)."""
+
+    name: str  # members of an inner object are called "object/member"
+    kind: int  # mark of the text, the number, or the type of the array
+    size: int  # of one item; 0: a number
+    start: int  # in the first record
+    end: int
+    pieces: list[bytes]  # one per record, without its length
+
+
+class Step(NamedTuple):
+    """How to get to a hole and over it."""
+
+    text: bytes
+    length: int
+    size: int
+    put: Callable[[bytes], None]
+
+
+def _fill(data: bytes, at: int, steps: list[Step], read: Callable[..., tuple[int]] = SCALARS[LONG].unpack_from) -> int:
+    """Put the bytes of one record into the holes; returns its end, or -1 if it has another form."""
+    last = len(data) - 8
+    for text, length, size, put in steps:
+        if not data.startswith(text, at):
+            return -1
+        at += length
+        if at > last:
+            return -1
+        if size:
+            (count,) = read(data, at)
+            at += 8
+            end = at + count * size
+            if count < 0 or end > last:  # a record is never the last thing in a document
+                return -1
+        else:
+            scalar = SCALARS.get(data[at])
+            if scalar is None:
+                return -1
+            end = at + 1 + scalar.size
+        put(data[at:end])
+        at = end
+    return at
+
+
+class Records(Sequence[dict[str, Any]]):
+    """Objects of one form, held column by column; an item is read when it is asked for."""
+
+    def __init__(self, data: bytes, starts: list[int], depth: int, holes: list[Hole]) -> None:
+        self._data, self._starts, self._depth = data, starts, depth
+        self._holes = {hole.name: hole for hole in holes}
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    @overload
+    def __getitem__(self, index: int) -> dict[str, Any]: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[dict[str, Any]]: ...
+    def __getitem__(self, index: int | slice) -> dict[str, Any] | list[dict[str, Any]]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        reader = _Reader(self._data)
+        reader.at = self._starts[index] + 1
+        return reader.members(self._depth + 1)
+
+    def has(self, name: str) -> bool:
+        """Whether every record has a typed array of this name; else none has."""
+        return name in self._holes and self._holes[name].kind in DTYPES and self._holes[name].size > 0
+
+    def lengths(self, name: str) -> NDArray[np.int64]:
+        """Number of items of a text or typed array in each record: (records,)."""
+        hole = self._holes[name]
+        return np.fromiter(map(len, hole.pieces), np.int64, len(hole.pieces)) // hole.size
+
+    def joined(self, name: str) -> NDArray[Any]:
+        """Typed arrays of all records, one after the other, in the machine's own byte order."""
+        hole = self._holes[name]
+        dtype = DTYPES[hole.kind]
+        return np.frombuffer(b"".join(hole.pieces), dtype).astype(dtype.newbyteorder("="))
+
+    def texts(self, name: str) -> set[str] | None:
+        """Distinct texts of a member ("object/member" for one of an inner object); None if it is no text."""
+        hole = self._holes.get(name)
+        return {piece.decode(errors="replace") for piece in set(hole.pieces)} if hole and hole.kind == STRING else None
