@@ -11,7 +11,7 @@ first, and what the others must repeat of it is compared, not parsed.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple, NoReturn, overload
 
 import numpy as np
@@ -194,22 +194,59 @@ class _Reader:
         holes: list[Hole] = []
         if not self.form(holes, "", depth + 1):
             return None
-        tail = self.data[holes[-1].end : self.at] if holes else b""
-        at, starts, steps = first, [], self._steps(first, holes)
-        for _ in range(count):
-            starts.append(at)
-            at = _fill(self.data, at, steps)
-            if at < 0 or not self.data.startswith(tail, at):
-                return None
-            at += len(tail)
-        self.at = at
-        return Records(self.data, starts, depth, holes)
-
-    def _steps(self, first: int, holes: list[Hole]) -> list[Step]:
-        """What stands before each hole, in every record, and where its bytes go."""
         ends = [first, *(hole.end for hole in holes)]
         texts = [self.data[end : hole.start] for end, hole in zip(ends, holes, strict=False)]
-        return [Step(t, len(t), hole.size, hole.pieces.append) for t, hole in zip(texts, holes, strict=True)]
+        texts.append(self.data[ends[-1] : self.at])
+        self.at, starts, rows = first, [], []
+        layouts: dict[bytes, Layout] = {}  # by the length of the first hole, which is mostly that of the others too
+        for _ in range(count):
+            starts.append(self.at)
+            key = self.data[self.at + len(texts[0]) : self.at + len(texts[0]) + 8]
+            row = self.record(layouts.get(key))
+            if row is None:
+                layout = self.layout(texts, holes)
+                if layout is None:
+                    return None
+                layouts[key] = layout
+                row = self.record(layout)
+                assert row is not None
+            rows.append(row)
+        return Records(self.data, starts, depth, holes, list(zip(*rows, strict=True)))
+
+    def record(self, layout: Layout | None) -> tuple[bytes, ...] | None:
+        """Read what is in the holes of a record; None, and nothing read, if it is laid out in another way."""
+        if layout is None or layout.form.size > len(self.data) - self.at:
+            return None
+        parts = layout.form.unpack_from(self.data, self.at)
+        if parts[::2] != layout.texts:
+            return None
+        self.at += layout.form.size
+        return parts[1::2]
+
+    def layout(self, texts: list[bytes], holes: list[Hole]) -> Layout | None:
+        """Find how long the holes of the record here are; None if it does not have this form."""
+        before, at, sizes, fixed = self.at, self.at, [], []
+        for text, hole in zip(texts, holes, strict=False):
+            start, at = at, at + len(text)
+            if self.data[start:at] != text:
+                return None
+            self.at = at + 1
+            if hole.size:
+                self.at = at
+                size = hole.size * self.length(LONG, hole.size)
+            elif self.data[at] in SCALARS:
+                size = SCALARS[self.data[at]].size
+            else:
+                return None
+            fixed.append(self.data[start : self.at])
+            sizes.append(size)
+            at = self.at + size
+        self.at = before
+        if self.data[at : at + len(texts[-1])] != texts[-1]:
+            return None
+        fixed.append(texts[-1])
+        code = "".join(f"{len(text)}s{size}s" for text, size in zip(fixed, sizes, strict=False))
+        return Layout(struct.Struct(f"{code}{len(texts[-1])}s"), tuple(fixed))
 
     def form(self, holes: list[Hole], inside: str, depth: int) -> bool:
         """Find the holes of an object; False: it holds what Records cannot, or one name twice."""
@@ -233,60 +270,35 @@ class _Reader:
             if any(hole.name == name for hole in holes):
                 return False
             self.value(mark, depth)
-            holes.append(Hole(name, kind, size, start, self.at, []))
+            holes.append(Hole(name, kind, size, start, self.at))
 
 
 class Hole(NamedTuple):
-    """Where the records of one form differ: a number (with its mark), a text or a typed array (with their length)."""
+    """Where the records of one form differ: a number, a text or a typed array."""
 
     name: str  # members of an inner object are called "object/member"
     kind: int  # mark of the text, the number, or the type of the array
     size: int  # of one item; 0: a number
-    start: int  # in the first record
+    start: int  # in the first record: where its length stands, or its mark
     end: int
-    pieces: list[bytes]  # one per record, without its length
 
 
-class Step(NamedTuple):
-    """How to get to a hole and over it."""
+class Layout(NamedTuple):
+    """Records whose holes have the same lengths: what stands around the holes and what in them, by turns."""
 
-    text: bytes
-    length: int
-    size: int
-    put: Callable[[bytes], None]
-
-
-def _fill(data: bytes, at: int, steps: list[Step], read: Callable[..., tuple[int]] = SCALARS[LONG].unpack_from) -> int:
-    """Put the bytes of one record into the holes; returns its end, or -1 if it has another form."""
-    last = len(data) - 8
-    for text, length, size, put in steps:
-        if not data.startswith(text, at):
-            return -1
-        at += length
-        if at > last:
-            return -1
-        if size:
-            (count,) = read(data, at)
-            at += 8
-            end = at + count * size
-            if count < 0 or end > last:  # a record is never the last thing in a document
-                return -1
-        else:
-            scalar = SCALARS.get(data[at])
-            if scalar is None:
-                return -1
-            end = at + 1 + scalar.size
-        put(data[at:end])
-        at = end
-    return at
+    form: struct.Struct
+    texts: tuple[bytes, ...]  # with the lengths and marks
 
 
 class Records(Sequence[dict[str, Any]]):
     """Objects of one form, held column by column; an item is read when it is asked for."""
 
-    def __init__(self, data: bytes, starts: list[int], depth: int, holes: list[Hole]) -> None:
+    def __init__(
+        self, data: bytes, starts: list[int], depth: int, holes: list[Hole], columns: list[tuple[bytes, ...]]
+    ) -> None:
         self._data, self._starts, self._depth = data, starts, depth
         self._holes = {hole.name: hole for hole in holes}
+        self._columns = {hole.name: column for hole, column in zip(holes, columns, strict=True)}
 
     def __len__(self) -> int:
         return len(self._starts)
@@ -308,16 +320,15 @@ class Records(Sequence[dict[str, Any]]):
 
     def lengths(self, name: str) -> NDArray[np.int64]:
         """Number of items of a text or typed array in each record: (records,)."""
-        hole = self._holes[name]
-        return np.fromiter(map(len, hole.pieces), np.int64, len(hole.pieces)) // hole.size
+        return np.fromiter(map(len, self._columns[name]), np.int64, len(self)) // self._holes[name].size
 
     def joined(self, name: str) -> NDArray[Any]:
         """Typed arrays of all records, one after the other, in the machine's own byte order."""
-        hole = self._holes[name]
-        dtype = DTYPES[hole.kind]
-        return np.frombuffer(b"".join(hole.pieces), dtype).astype(dtype.newbyteorder("="))
+        dtype = DTYPES[self._holes[name].kind]
+        return np.frombuffer(b"".join(self._columns[name]), dtype).astype(dtype.newbyteorder("="))
 
     def texts(self, name: str) -> set[str] | None:
         """Distinct texts of a member ("object/member" for one of an inner object); None if it is no text."""
-        hole = self._holes.get(name)
-        return {piece.decode(errors="replace") for piece in set(hole.pieces)} if hole and hole.kind == STRING else None
+        if name not in self._holes or self._holes[name].kind != STRING:
+            return None
+        return {text.decode(errors="replace") for text in set(self._columns[name])}

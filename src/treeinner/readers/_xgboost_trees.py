@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from treeinner.readers._ubjson import Records
 __all__ = ["Trees", "array", "read_trees"]
 
 FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int32]
 LongArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 
@@ -25,18 +27,18 @@ class Trees:
     """Trees as stored, before rates and DART weights are known; children are absolute, -1 at leaves."""
 
     start: LongArray  # (n_trees + 1,)
-    left: LongArray  # (n_nodes,)
-    right: LongArray
-    feature: LongArray  # -1 at leaves
+    left: IntArray  # (n_nodes,)
+    right: IntArray
+    feature: IntArray  # -1 at leaves
     threshold: FloatArray  # NaN at leaves and categorical splits
     missing_left: BoolArray
-    category_set: LongArray  # -1: none
+    category_set: IntArray  # -1: none
     value: FloatArray  # (n_nodes, width)  leaf values, learning rate included; 0 at inner nodes
     weight: FloatArray  # (n_nodes, width)  base_weights as stored: without learning rate at inner nodes
     hessian: FloatArray  # (n_nodes,)  NaN where not stored (vector leaves before 3.2)
     gain: FloatArray  # (n_nodes,)
-    leaf_id: LongArray  # (n_nodes,)  node number inside its tree, as pred_leaf gives it; -1 at inner nodes
-    level: LongArray  # (n_nodes,)  0 at the root
+    leaf_id: IntArray  # (n_nodes,)  node number inside its tree, as pred_leaf gives it; -1 at inner nodes
+    level: IntArray  # (n_nodes,)  0 at the root
     set_start: LongArray
     set_codes: LongArray
 
@@ -45,12 +47,12 @@ class Trees:
         """Number of trees."""
         return len(self.start) - 1
 
-    @property
+    @cached_property
     def leaf(self) -> BoolArray:
         """Which nodes are leaves."""
         return self.left < 0
 
-    @property
+    @cached_property
     def tree(self) -> LongArray:
         """Tree of each node."""
         return np.repeat(np.arange(self.n_trees), np.diff(self.start))
@@ -75,30 +77,27 @@ def array(raw: Any, dtype: type, name: str) -> NDArray[Any]:
 def read_trees(stored: list[Any] | Records, n_features: int) -> Trees:
     """Concatenate the trees of `gradient_booster.model.trees`."""
     trees = stored if isinstance(stored, Records) else _Listed(stored)
-    local_left = _join(trees, "left_children", np.int64)
+    local_left = _join(trees, "left_children", np.int32)
     sizes = trees.lengths("left_children")
     if len(trees) and sizes.min() < 1:
         raise ModelError("The XGBoost model is damaged: a tree has no node.")
     start = np.concatenate([[0], np.cumsum(sizes)])
-    offset = np.repeat(start[:-1], sizes)
+    if start[-1] >= 2**31:
+        raise UnsupportedModelError(f"The XGBoost model has {start[-1]} nodes; 2^31 - 1 is the limit.")
+    offset = np.repeat(start[:-1].astype(np.int32), sizes)
     leaf = local_left == -1
-    local_right = _join(trees, "right_children", np.int64, sizes)
-    inner, size = np.flatnonzero(~leaf), np.repeat(sizes, sizes)
-    for child in (local_left[inner], local_right[inner]):
-        if np.any((child < 0) | (child >= size[inner])):
-            raise ModelError("The XGBoost model is damaged: a child lies outside its tree.")
-    left = np.where(leaf, -1, local_left + offset)
-    right = np.where(leaf, -1, local_right + offset)
+    local_right = _join(trees, "right_children", np.int32, sizes)
+    left, right = (_absolute(local, leaf, offset, start) for local in (local_left, local_right))
     level = _levels(left, right, start[:-1])
     live = level >= 0
 
     stored_value = _join(trees, "split_conditions", np.float32, sizes).astype(np.float64)
     value, weight = _values(trees, stored_value, leaf, local_right, sizes=sizes, live=live)
     category_set, set_start, set_codes = _category_sets(trees, start)
-    feature = np.where(leaf, -1, _join(trees, "split_indices", np.int64, sizes))
+    feature = np.where(leaf, np.int32(-1), _join(trees, "split_indices", np.int32, sizes))
     if np.any(((feature < -1) | (feature >= n_features)) & live):
         raise ModelError(f"The XGBoost model is damaged: a split tests a column outside 0..{n_features - 1}.")
-    categorical = (_optional(trees, "split_type", np.int8, sizes, 0.0) == 1) & ~leaf
+    categorical = (_optional(trees, "split_type", np.uint8, sizes, 0) == 1) & ~leaf
     if np.any(categorical & (category_set < 0) & live):
         raise ModelError("The XGBoost model is damaged: a categorical split has no categories.")
     gain = _optional(trees, "loss_changes", np.float32, sizes, np.nan).astype(np.float64)
@@ -109,18 +108,26 @@ def read_trees(stored: list[Any] | Records, n_features: int) -> Trees:
             right=right,
             feature=feature,
             threshold=np.where(leaf | categorical, np.nan, stored_value),
-            missing_left=_join(trees, "default_left", np.int64, sizes) != 0,
-            category_set=np.where(categorical, category_set, -1),
+            missing_left=_join(trees, "default_left", np.uint8, sizes) != 0,
+            category_set=np.where(categorical, category_set, np.int32(-1)),
             value=value,
             weight=weight,
             hessian=_optional(trees, "sum_hessian", np.float32, sizes, np.nan).astype(np.float64),
             gain=np.where(leaf, 0.0, gain),
-            leaf_id=np.where(leaf, np.arange(len(left)) - offset, -1),
+            leaf_id=np.where(leaf, np.arange(len(left), dtype=np.int32) - offset, np.int32(-1)),
             level=level,
             set_start=set_start,
             set_codes=set_codes,
         )
     )
+
+
+def _absolute(local: IntArray, leaf: BoolArray, offset: IntArray, start: LongArray) -> IntArray:
+    """Children as positions in the arrays of all trees; -1 at leaves."""
+    inner = np.where(leaf, np.int32(0), local)
+    if len(local) and (inner.min() < 0 or np.any(np.maximum.reduceat(inner, start[:-1]) >= np.diff(start))):
+        raise ModelError("The XGBoost model is damaged: a child lies outside its tree.")
+    return np.where(leaf, np.int32(-1), inner + offset)
 
 
 class _Listed:
@@ -186,9 +193,9 @@ def _optional(trees: Stored, name: str, dtype: type, sizes: LongArray, fill: flo
     return _join(trees, name, dtype, sizes) if trees.has(name) else np.full(int(sizes.sum()), fill)
 
 
-def _levels(left: LongArray, right: LongArray, roots: LongArray) -> LongArray:
+def _levels(left: IntArray, right: IntArray, roots: LongArray) -> IntArray:
     """Distance from the root; -1 at deleted nodes, which pruning leaves in the arrays."""
-    level = np.full(len(left), -1, dtype=np.int64)
+    level = np.full(len(left), -1, dtype=np.int32)
     frontier, depth = roots, 0
     reached = len(roots)
     while len(frontier) and reached <= len(left) and not np.any(level[frontier] >= 0):
@@ -221,7 +228,7 @@ def _values(
     trees: Stored,
     stored_value: FloatArray,
     leaf: BoolArray,
-    local_right: LongArray,
+    local_right: IntArray,
     *,
     sizes: LongArray,
     live: BoolArray,
@@ -253,14 +260,15 @@ def _values(
     else:
         value = weight
     value = np.where(leaf[:, None], value, 0.0)
-    if not np.all(np.isfinite(value + weight) | ~live[:, None]):
+    finite = bool(np.isfinite(value).all() and np.isfinite(weight).all())
+    if not finite and not np.all(np.isfinite(value + weight) | ~live[:, None]):
         raise ModelError("The XGBoost model is damaged: a leaf value or a base weight is not finite.")
     return value, weight
 
 
-def _category_sets(trees: Stored, start: LongArray) -> tuple[LongArray, LongArray, LongArray]:
+def _category_sets(trees: Stored, start: LongArray) -> tuple[IntArray, LongArray, LongArray]:
     """Set of each node (-1: none), and the sets."""
-    category_set = np.full(start[-1], -1, dtype=np.int64)
+    category_set = np.full(start[-1], -1, dtype=np.int32)
     sets: list[NDArray[Any]] = []
     plain = isinstance(trees, Records) and not (
         trees.has("categories_nodes") and trees.lengths("categories_nodes").any()
@@ -298,7 +306,7 @@ def _compact(t: Trees) -> Trees:
     kept = np.flatnonzero(live)
     if not ordered:  # a deleted node's place was used again
         kept = kept[np.lexsort((t.level[kept], t.tree[kept]))]
-    place = np.full(len(live), -1, dtype=np.int64)
+    place = np.full(len(live), -1, dtype=np.int32)
     place[kept] = np.arange(len(kept))
     fields = (
         "feature",
@@ -315,8 +323,8 @@ def _compact(t: Trees) -> Trees:
     counts = np.bincount(t.tree[kept], minlength=t.n_trees)
     return Trees(
         start=np.concatenate([[0], np.cumsum(counts)]),
-        left=np.where(t.leaf, -1, place[t.left])[kept],
-        right=np.where(t.leaf, -1, place[t.right])[kept],
+        left=np.where(t.leaf, np.int32(-1), place[t.left])[kept],
+        right=np.where(t.leaf, np.int32(-1), place[t.right])[kept],
         set_start=t.set_start,
         set_codes=t.set_codes,
         **moved,
