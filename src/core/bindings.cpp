@@ -1,5 +1,6 @@
 // The boundary: check shapes, release the GIL, call. Python never sees a pointer and a kernel never sees Python.
 #include "core_forest.h"
+#include "core_shuffle.h"
 
 namespace treeinner {
 namespace {
@@ -48,13 +49,16 @@ NB_MODULE(_core, m) {
   m.attr("SHAP_EDGE_BYTES") = sizeof(ShapEdge);
   nb::class_<CorePath>(m, "PathTable");
   nb::class_<Codes>(m, "Codes").def_ro("n_rows", &Codes::n_rows);
+  nb::class_<CoreShuffle>(m, "CoreShuffle")
+      .def(nb::init<const CoreForest&, In<int32_t>, int>(), nb::keep_alive<1, 2>())
+      .def("gather", &CoreShuffle::gather)
+      .def("changes", &CoreShuffle::changes);
   nb::class_<CoreForest>(m, "CoreForest")
       .def(nb::init<In<int32_t, 2>, In<int64_t>, In<int64_t>, In<int32_t>, In<double, 2>, In<int32_t>, In<uint64_t>,
                     int, int, int, int, int>())
       .def("set_binning", &CoreForest::set_binning)
       .def("set_shap", &CoreForest::set_shap)
       .def("bin", &CoreForest::bin)
-      .def("rebin", &CoreForest::rebin)
       .def("leaves", &CoreForest::leaves)
       .def("margins", &CoreForest::margins)
       .def("leaf_sums", &CoreForest::leaf_sums)

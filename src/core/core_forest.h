@@ -130,15 +130,6 @@ class CoreForest {
     return codes;
   }
 
-  // Replace the codes of one column.
-  void rebin(Codes& codes, int column, uint64_t address, int64_t stride, int dtype) const {
-    check(codes);
-    require(column >= 0 && column < static_cast<int>(columns_.size()), "no such column");
-    const Values values{reinterpret_cast<const char*>(address), stride, dtype};
-    nb::gil_scoped_release release;
-    active->bin(binning_, column, 1, &values, forest_.code_bytes, forest_.n_planes, codes.n_rows, codes.data.get());
-  }
-
   void leaves(const Codes& codes, Out<int32_t, 2> out) const {
     check(codes);
     require(static_cast<int64_t>(out.shape(0)) == codes.n_rows && static_cast<int32_t>(out.shape(1)) == forest_.n_trees,
@@ -274,6 +265,10 @@ class CoreForest {
                               static_cast<double*>(returned.get()), static_cast<double*>(constants.get())};
     active->shap(forest_, tree, n, shap_, codes.data.get(), codes.n_rows, scale, from, scratch, to);
   }
+
+  const Forest& forest() const { return forest_; }
+  const std::vector<Plane>& planes() const { return planes_; }
+  size_t n_columns() const { return columns_.size(); }
 
  private:
   PathTable view_of(const CorePath& table) const {

@@ -158,6 +158,23 @@ struct BoostInput {
   double* sums;                 // (rows, outputs, players) row scores, added to; or null
 };
 
+// A node as permute.h wants it; each tree's in the order of their numbers. Groups are the sets of columns that are
+// shuffled together.
+struct ShuffleNode {
+  uint32_t place;    // of its plane in the pairs
+  int32_t cut, set;  // as in Split
+  int32_t step[2];   // from its number to that of its left and right child; 0 at a leaf
+  int32_t group;     // -1 at a leaf
+  int32_t above;     // nearest split above on the same group; -1: none
+  int32_t pad;
+};
+
+struct ShuffleScratch {
+  void* pairs;       // (planes, 2, 64) codes, 64-byte aligned
+  uint64_t* gone;    // (max_splits + 1,)
+  uint64_t* strays;  // (64 * max_depth + 2,)
+};
+
 constexpr int kLimbs = 5;  // of an exact sum (exact.h)
 
 // What the compiled levels offer; see the headers named for what each does.
@@ -178,6 +195,8 @@ struct Kernels {
   void (*shap)(const Forest&, int32_t tree, int32_t n, const ShapForest&, const void* codes, int64_t n_rows,
                const double* tree_scale, const double* weight, const ShapScratch&, double* sums);
   bool (*exact)(const double* values, int64_t n_rows, int64_t n_columns, double scale, bool square, int64_t* limbs);
+  void (*shuffle)(const Forest&, const ShuffleNode*, int32_t n_groups, bool sets, const void* own, const void* shuffled,
+                  int64_t n_rows, const ShuffleScratch&, double* change);
 };
 
 // Only the levels of this architecture are linked in.

@@ -3,6 +3,7 @@
 #include "boost.h"
 #include "exact.h"
 #include "path.h"
+#include "permute.h"
 #include "route.h"
 #include "shap.h"
 
@@ -65,6 +66,17 @@ bool exact(const double* values, int64_t n_rows, int64_t n_columns, double scale
   return add_exactly(values, n_rows, n_columns, scale, square, limbs);
 }
 
+void shuffle(const Forest& f, const ShuffleNode* nodes, int32_t n_groups, bool sets, const void* own,
+             const void* shuffled, int64_t n_rows, const ShuffleScratch& scratch, double* change) {
+  with_codes(f.code_bytes, own, [&](auto* c) {
+    const auto* other = static_cast<decltype(c)>(shuffled);
+    if (sets)
+      shuffle_rows<true>(f, nodes, n_groups, c, other, n_rows, scratch, change);
+    else
+      shuffle_rows<false>(f, nodes, n_groups, c, other, n_rows, scratch, change);
+  });
+}
+
 }  // namespace TREEINNER_NS
 
 #define TREEINNER_STRING_(x) #x
@@ -89,6 +101,7 @@ const Kernels TREEINNER_TABLE = {
     TREEINNER_NS::boost,
     TREEINNER_NS::shap,
     TREEINNER_NS::exact,
+    TREEINNER_NS::shuffle,
 };
 
 }  // namespace treeinner

@@ -35,6 +35,8 @@ WIDE = (nw.Decimal, nw.Int128, nw.UInt128)  # numbers that numpy has no type for
 
 def as_frame(X: Any) -> Frame | nw.Series[Any] | None:
     """X as narwhals sees it; None if it is no frame and no series."""
+    if type(X) is np.ndarray:  # narwhals takes longer to say so than a small prediction does
+        return None
     if any(kind.__module__.split(".")[0] == "narwhals" for kind in type(X).__mro__):
         X = X.to_native()
     if any((kind.__module__, kind.__name__) == ("pyarrow.lib", "RecordBatch") for kind in type(X).__mro__):

@@ -79,16 +79,15 @@ def attribute(
         iteration_range=iteration_range,
     )
     e = opened.ensemble
-    node_value = node_values(e, method)  # asks for what is unknown before X is touched
+    paths, root = _prepared(e, method)  # asks for what is unknown before X is touched
     seen = opened.seen(X)
     table = opened.table(X, seen)
-    paths = None if method == "treeshap" else e.forest.path_table(node_value)
     values = kernels.attribute(e.forest, table, e.n_features, paths, n_jobs=n_jobs, progress=progress)
     names = opened.names(X) or tuple(f"f{i}" for i in range(e.n_features))
     grouped = resolve_groups(groups, names)
     if grouped is not None:
         values, names = grouped.add_up(values, axis=1), grouped.names
-    base = e.base_values(table.n_rows, base_margin) + root_values(e, node_value)
+    base = e.base_values(table.n_rows, base_margin) + root
     return Attribution(
         values=values[:, :, 0] if e.n_outputs == 1 else values,
         base_values=base[:, 0] if e.n_outputs == 1 else base,
@@ -99,6 +98,16 @@ def attribute(
         row_labels=row_labels_of(X),
         frame_library=frame_library_of(X),
     )
+
+
+def _prepared(e: Ensemble, method: str) -> tuple[Any, FloatArray]:
+    """The path attribution in its compiled form (None: TreeSHAP) and the root values; worked out once per model."""
+    found: tuple[Any, FloatArray] | None = e.forest.kept.get(method)
+    if found is None:
+        node_value = node_values(e, method)
+        paths = None if method == "treeshap" else e.forest.path_table(node_value)
+        found = e.forest.kept[method] = paths, root_values(e, node_value)
+    return found
 
 
 def node_values(e: Ensemble, method: str) -> FloatArray:

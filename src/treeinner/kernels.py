@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = [
     "LOSSES",
     "Forest",
+    "Shuffle",
     "Sums",
     "add_exact",
     "aligned",
@@ -128,6 +129,7 @@ class Forest:
             layout.other_code, e.right_if == "greater_equal", e.float32_input, e.category_rule == "truncate",
         )  # fmt: skip
         self._shap_inputs: Any = (e, order, depth, number, node_player)
+        self.kept: dict[Any, Any] = {}  # what callers work out of the model alone, once for all their calls
         # Blocks depend on the model alone, so that they do not depend on the number of threads.
         rows = TASK_BYTES // (8 * max(1, self.n_players * self.n_outputs))
         self.task_rows = min(TASK_ROWS, max(BLOCK, rows // BLOCK * BLOCK))
@@ -214,10 +216,6 @@ class Forest:
             for feature in features:
                 out[:, feature] += by_player[:, player] / len(features)
 
-    def rebin(self, codes: Any, column: int, values: NDArray[Any]) -> None:
-        """Replace the codes of one column by those of other values, in place."""
-        self.core.rebin(codes, column, values.ctypes.data, values.strides[0], _DTYPE_CODE[values.dtype])
-
 
 class Sums:
     """Attributions that add up tree by tree: by path row by row, by TreeSHAP in blocks, as the kernels like it."""
@@ -253,6 +251,36 @@ class Sums:
         shape = (padded_rows(self.n_rows), self.forest.n_outputs, self.forest.n_players)
         blocks = self._blocks.transpose(0, 3, 1, 2).reshape(shape)
         return self.by_row + blocks[: self.n_rows]
+
+
+class Shuffle:
+    """A table whose columns are shuffled, group by group, and what that does to the margins.
+
+    Parameters
+    ----------
+    group_of_column
+        Columns of one group are shuffled together; -1 for columns that no tree uses.
+    """
+
+    def __init__(
+        self, forest: Forest, group_of_column: NDArray[np.int32], n_groups: int, table: Table, *, n_jobs: int | None
+    ) -> None:
+        self.forest, self.n_groups = forest, n_groups
+        self.step = task_rows(forest, table)
+        self._core = _core.CoreShuffle(forest.core, group_of_column, n_groups)
+        self._codes = list(map_rows(table.n_rows, self.step, lambda a, b: forest.bin(table.block(a, b)), n_jobs=n_jobs))
+
+    def margins(self, start: int, order: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Leaf sums of the task that begins at `start`, and their changes if its rows are those of `order`.
+
+        (outputs, rows) as the rows are, and (groups, outputs, rows) with each group shuffled.
+        """
+        own = self._codes[start // self.step]
+        n_blocks = padded_rows(own.n_rows) // BLOCK
+        change = aligned((n_blocks, self.n_groups + 1, self.forest.n_outputs, BLOCK))
+        self._core.changes(own, self._core.gather(self._codes, self.step, order), change)
+        by_group = change.transpose(1, 2, 0, 3).reshape(self.n_groups + 1, self.forest.n_outputs, -1)
+        return by_group[-1, :, : own.n_rows], by_group[:-1, :, : own.n_rows]
 
 
 def _players(e: Ensemble) -> tuple[list[tuple[int, ...]], NDArray[np.int32]]:

@@ -3,19 +3,23 @@
 Written for files that may be damaged: every length is checked against the bytes that are left before anything
 is allocated, and nesting is bounded, so a broken file is one ModelError and never a crash, a hang or a huge
 allocation.
+
+A model of a thousand trees is a thousand objects of one form. They are read as `Records`: the form is learned from the
+first, and what the others must repeat of it is compared, not parsed.
 """
 
 from __future__ import annotations
 
 import struct
-from typing import Any, NoReturn
+from collections.abc import Sequence
+from typing import Any, NamedTuple, NoReturn, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from treeinner.errors import ModelError
 
-__all__ = ["parse"]
+__all__ = ["Records", "parse"]
 
 MAX_DEPTH = 64  # a model nests about ten deep
 
@@ -41,10 +45,16 @@ DTYPES = {
 CONSTANTS = {ord("T"): True, ord("F"): False, ord("Z"): None}
 OBJECT, OBJECT_END, ARRAY, ARRAY_END = b"{}[]"
 STRING, CHAR, HIGH_PRECISION, NO_OP, TYPE, COUNT = b"SCHN$#"
+LONG = ord("L")
+AS_RECORDS = frozenset(["trees"])  # names of the arrays that are read as Records
+MIN_RECORDS = 4
 
 
 def parse(data: bytes) -> dict[str, Any]:
-    """Read the object that `data` holds; ModelError if it is damaged or is not one object."""
+    """Read the object that `data` holds; ModelError if it is damaged or is not one object.
+
+    Arrays of objects of one form, if their name is in AS_RECORDS, come as `Records`.
+    """
     reader = _Reader(data)
     if not data or data[0] != OBJECT:
         raise ModelError("Not a UBJSON object: the first byte is not '{'.")
@@ -124,19 +134,35 @@ class _Reader:
             if mark == OBJECT_END:
                 return found
             name = self.text(mark)
-            found[name] = self.value(self.mark(), depth + 1)
+            mark = self.mark()
+            records = self.records(depth + 1) if mark == ARRAY and name in AS_RECORDS else None
+            found[name] = self.value(mark, depth + 1) if records is None else records
 
     def items(self, depth: int) -> list[Any] | NDArray[Any]:
         first = self.mark()
         if first == TYPE:
             return self.typed()
         if first == COUNT:
-            return [self.value(self.mark(), depth + 1) for _ in range(self.length(self.mark()))]
+            count = self.length(self.mark())
+            numbers = self.numbers(count)
+            return [self.value(self.mark(), depth + 1) for _ in range(count)] if numbers is None else numbers
         found = []
         while first != ARRAY_END:
             if first != NO_OP:
                 found.append(self.value(first, depth + 1))
             first = self.mark()
+        return found
+
+    def numbers(self, count: int) -> list[Any] | None:
+        """Read so many numbers, each with its own mark; None, and nothing read, if not all are numbers."""
+        data, at, last, found = self.data, self.at, len(self.data) - 9, []
+        for _ in range(count):
+            form = SCALARS.get(data[at]) if at < last else None
+            if form is None:
+                return None
+            found.append(form.unpack_from(data, at + 1)[0])
+            at += 1 + form.size
+        self.at = at
         return found
 
     def typed(self) -> NDArray[Any]:
@@ -149,3 +175,160 @@ class _Reader:
         found = np.frombuffer(self.data, dtype, count, self.at)
         self.at += count * dtype.itemsize
         return found.astype(dtype.newbyteorder("="))
+
+    # -- records ---------------------------------------------------------------------------------------------
+    def records(self, depth: int) -> Records | None:
+        """Read an array of objects of one form; None, and nothing read, if it is another kind of array."""
+        before = self.at
+        found = self._records(depth) if self.data[before : before + 1] == b"#" else None
+        if found is None:
+            self.at = before
+        return found
+
+    def _records(self, depth: int) -> Records | None:
+        self.at += 1
+        count = self.length(self.mark())
+        first = self.at
+        if count < MIN_RECORDS or self.mark() != OBJECT:
+            return None
+        holes: list[Hole] = []
+        if not self.form(holes, "", depth + 1):
+            return None
+        ends = [first, *(hole.end for hole in holes)]
+        texts = [self.data[end : hole.start] for end, hole in zip(ends, holes, strict=False)]
+        texts.append(self.data[ends[-1] : self.at])
+        self.at, starts, rows = first, [], []
+        layouts: dict[bytes, Layout] = {}  # by the length of the first hole, which is mostly that of the others too
+        for _ in range(count):
+            starts.append(self.at)
+            key = self.data[self.at + len(texts[0]) : self.at + len(texts[0]) + 8]
+            row = self.record(layouts.get(key))
+            if row is None:
+                layout = self.layout(texts, holes)
+                if layout is None:
+                    return None
+                layouts[key] = layout
+                row = self.record(layout)
+                assert row is not None
+            rows.append(row)
+        return Records(self.data, starts, depth, holes, list(zip(*rows, strict=True)))
+
+    def record(self, layout: Layout | None) -> tuple[bytes, ...] | None:
+        """Read what is in the holes of a record; None, and nothing read, if it is laid out in another way."""
+        if layout is None or layout.form.size > len(self.data) - self.at:
+            return None
+        parts = layout.form.unpack_from(self.data, self.at)
+        if parts[::2] != layout.texts:
+            return None
+        self.at += layout.form.size
+        return parts[1::2]
+
+    def layout(self, texts: list[bytes], holes: list[Hole]) -> Layout | None:
+        """Find how long the holes of the record here are; None if it does not have this form."""
+        before, at, sizes, fixed = self.at, self.at, [], []
+        for text, hole in zip(texts, holes, strict=False):
+            start, at = at, at + len(text)
+            if self.data[start:at] != text:
+                return None
+            self.at = at + 1
+            if hole.size:
+                self.at = at
+                size = hole.size * self.length(LONG, hole.size)
+            elif self.data[at] in SCALARS:
+                size = SCALARS[self.data[at]].size
+            else:
+                return None
+            fixed.append(self.data[start : self.at])
+            sizes.append(size)
+            at = self.at + size
+        self.at = before
+        if self.data[at : at + len(texts[-1])] != texts[-1]:
+            return None
+        fixed.append(texts[-1])
+        code = "".join(f"{len(text)}s{size}s" for text, size in zip(fixed, sizes, strict=False))
+        return Layout(struct.Struct(f"{code}{len(texts[-1])}s"), tuple(fixed))
+
+    def form(self, holes: list[Hole], inside: str, depth: int) -> bool:
+        """Find the holes of an object; False: it holds what Records cannot, or one name twice."""
+        while True:
+            mark = self.mark()
+            if mark == OBJECT_END:
+                return bool(holes)
+            name, start, mark = inside + self.text(mark), self.at, self.mark()
+            if mark == OBJECT:
+                if depth >= MAX_DEPTH or not self.form(holes, f"{name}/", depth + 1):
+                    return False
+                continue
+            kind, size = mark, 0
+            ahead = self.data[self.at : self.at + 4]
+            if mark == ARRAY and ahead[:1] == b"$" and ahead[2:] == b"#L" and ahead[1] in DTYPES:
+                kind, size, start = ahead[1], DTYPES[ahead[1]].itemsize, self.at + 4
+            elif mark == STRING and ahead[:1] == b"L":
+                size, start = 1, self.at + 1
+            elif mark not in SCALARS:
+                return False
+            if any(hole.name == name for hole in holes):
+                return False
+            self.value(mark, depth)
+            holes.append(Hole(name, kind, size, start, self.at))
+
+
+class Hole(NamedTuple):
+    """Where the records of one form differ: a number, a text or a typed array."""
+
+    name: str  # members of an inner object are called "object/member"
+    kind: int  # mark of the text, the number, or the type of the array
+    size: int  # of one item; 0: a number
+    start: int  # in the first record: where its length stands, or its mark
+    end: int
+
+
+class Layout(NamedTuple):
+    """Records whose holes have the same lengths: what stands around the holes and what in them, by turns."""
+
+    form: struct.Struct
+    texts: tuple[bytes, ...]  # with the lengths and marks
+
+
+class Records(Sequence[dict[str, Any]]):
+    """Objects of one form, held column by column; an item is read when it is asked for."""
+
+    def __init__(
+        self, data: bytes, starts: list[int], depth: int, holes: list[Hole], columns: list[tuple[bytes, ...]]
+    ) -> None:
+        self._data, self._starts, self._depth = data, starts, depth
+        self._holes = {hole.name: hole for hole in holes}
+        self._columns = {hole.name: column for hole, column in zip(holes, columns, strict=True)}
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    @overload
+    def __getitem__(self, index: int) -> dict[str, Any]: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[dict[str, Any]]: ...
+    def __getitem__(self, index: int | slice) -> dict[str, Any] | list[dict[str, Any]]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        reader = _Reader(self._data)
+        reader.at = self._starts[index] + 1
+        return reader.members(self._depth + 1)
+
+    def has(self, name: str) -> bool:
+        """Whether every record has a typed array of this name; else none has."""
+        return name in self._holes and self._holes[name].kind in DTYPES and self._holes[name].size > 0
+
+    def lengths(self, name: str) -> NDArray[np.int64]:
+        """Number of items of a text or typed array in each record: (records,)."""
+        return np.fromiter(map(len, self._columns[name]), np.int64, len(self)) // self._holes[name].size
+
+    def joined(self, name: str) -> NDArray[Any]:
+        """Typed arrays of all records, one after the other, in the machine's own byte order."""
+        dtype = DTYPES[self._holes[name].kind]
+        return np.frombuffer(b"".join(self._columns[name]), dtype).astype(dtype.newbyteorder("="))
+
+    def texts(self, name: str) -> set[str] | None:
+        """Distinct texts of a member ("object/member" for one of an inner object); None if it is no text."""
+        if name not in self._holes or self._holes[name].kind != STRING:
+            return None
+        return {text.decode(errors="replace") for text in set(self._columns[name])}

@@ -10,19 +10,20 @@ Residuals are counted in units of what rounding to float32 alone would leave: ab
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from treeinner.readers._xgboost_trees import Trees
 
-__all__ = ["Fit", "Splits", "descend", "fit_splits", "read_splits", "residuals", "start_x"]
+__all__ = ["Fit", "Splits", "descend", "fit_splits", "read_splits", "residuals", "squared_residuals", "start_x"]
 
 FloatArray = NDArray[np.float64]
 LongArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 
+CHUNK = 8192  # splits at a time, so that what is in between stays in the cache
 ROUNDING = 6e-8  # half a unit in the last place of a float32, relative
 TINY_ALPHA = 1e-20  # as good as 0, but already without the balance of weights that alpha may hold at zero
 
@@ -32,14 +33,14 @@ class Splits:
     """One entry per split; the axis of three is parent, left, right."""
 
     tree: LongArray  # (n,)
-    hessian: FloatArray  # (n, 3)  per output
-    weight: FloatArray  # (n, 3, width)  at a leaf: its value
-    leaf: BoolArray  # (n, 3)
+    hessian: FloatArray  # (3, n)  per output
+    weight: FloatArray  # (3, n, width)  at a leaf: its value
+    leaf: BoolArray  # (3, n)
     gain: FloatArray  # (n,)
 
-    def take(self, chosen: BoolArray) -> Splits:
+    def take(self, chosen: BoolArray | slice) -> Splits:
         return Splits(
-            self.tree[chosen], self.hessian[chosen], self.weight[chosen], self.leaf[chosen], self.gain[chosen]
+            self.tree[chosen], self.hessian[:, chosen], self.weight[:, chosen], self.leaf[:, chosen], self.gain[chosen]
         )
 
 
@@ -57,71 +58,111 @@ class Fit:
 
 def read_splits(trees: Trees, leaf_value: FloatArray) -> Splits:
     parent = np.flatnonzero(~trees.leaf)
-    nodes = np.stack([parent, trees.left[parent], trees.right[parent]], axis=1)
+    nodes = np.stack([parent, trees.left[parent], trees.right[parent]])
+    weight = np.where(trees.leaf[:, None], leaf_value, trees.weight)
     found = Splits(
         tree=trees.tree[parent],
-        hessian=trees.hessian[nodes] / trees.value.shape[1],  # vector leaves store the sum over outputs
-        weight=np.where(trees.leaf[:, None], leaf_value, trees.weight)[nodes],
+        hessian=trees.hessian[nodes],
+        weight=weight[nodes],
         leaf=trees.leaf[nodes],
         gain=trees.gain[parent],
     )
-    return found.take(np.isfinite(found.gain) & np.all(np.isfinite(found.hessian), axis=1))
+    if trees.value.shape[1] > 1:  # vector leaves store the sum over outputs
+        found = replace(found, hessian=found.hessian / trees.value.shape[1])
+    known = np.isfinite(found.gain + found.hessian.sum(axis=0))
+    return found if known.all() else found.take(known)
+
+
+@dataclass(frozen=True, eq=False)
+class _Terms:
+    """What the equations are made of, at one point."""
+
+    w: FloatArray  # (3, n, width)  weights
+    square: FloatArray  # (3, n)  their squares, summed over outputs
+    energy: FloatArray  # (3, n)
+    force: FloatArray  # (3, n, width)
+    per_unit: FloatArray  # (n, 1 + width)  one over the rounding of each equation; 0: no equation
+
+
+def _terms(s: Splits, lam: float, alpha: float, x: FloatArray, with_balance: bool) -> _Terms:
+    w = np.where(s.leaf[:, :, None], s.weight * x[:, None], s.weight)
+    damped = s.hessian + lam
+    square = w[:, :, 0] ** 2 if w.shape[2] == 1 else (w**2).sum(axis=2)
+    energy, force = damped * square, damped[:, :, None] * w
+    per_unit = np.empty((len(s.gain), 1 + w.shape[2]))
+    per_unit[:, 0] = energy.sum(axis=0) + np.abs(s.gain)
+    per_unit[:, 1:] = np.abs(force).sum(axis=0) + 3 * alpha
+    if alpha > 0:
+        # XGBoost takes alpha off a gradient that it holds in float32: the rounding is that of the larger number
+        per_unit[:, 0] += 2 * alpha * np.sqrt(square).sum(axis=0)
+    per_unit = 1 / (ROUNDING * per_unit + 1e-30)
+    if not with_balance:
+        per_unit[:, 1:] = 0.0
+    elif alpha > 0:  # alpha holds a weight at zero for a whole range of gradients: no balance there
+        per_unit[:, 1:] *= np.all(w != 0, axis=0)
+    return _Terms(w, square, energy, force, per_unit)
+
+
+def _across(term: FloatArray) -> FloatArray:
+    """Left and right less the parent."""
+    return np.asarray(term[1] + term[2] - term[0])
+
+
+def _both(gain: FloatArray, balance: FloatArray, per_unit: FloatArray) -> FloatArray:
+    out = np.empty_like(per_unit)
+    np.multiply(gain, per_unit[:, 0], out=out[:, 0])
+    np.multiply(balance, per_unit[:, 1:], out=out[:, 1:])
+    return out
+
+
+def _residual(s: Splits, t: _Terms, alpha: float) -> FloatArray:
+    balance = t.force + alpha * np.sign(t.w) if alpha > 0 else t.force
+    return _both(_across(t.energy) - s.gain, _across(balance), t.per_unit)
+
+
+def squared_residuals(s: Splits, lam: float, alpha: float, x: FloatArray) -> FloatArray:
+    """Sum of each split's squared residuals: (n,)."""
+    out = np.empty(len(s.tree))
+    for first in range(0, len(out), CHUNK):
+        part = slice(first, first + CHUNK)
+        some = s.take(part)
+        residual = _residual(some, _terms(some, lam, alpha, x[part], True), alpha)
+        out[part] = np.einsum("nw,nw->n", residual, residual)
+    return out
 
 
 def residuals(
     s: Splits, lam: float, alpha: float, x: FloatArray, *, with_balance: bool = True
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
     """Residuals and their derivatives by lam, alpha and log x, in units of rounding: (n, 1 + width) each."""
-    w = np.where(s.leaf[:, :, None], s.weight * x[:, None, None], s.weight)
-    side = np.array([-1.0, 1.0, 1.0])
-    damped = s.hessian + lam
-    square = (w**2).sum(axis=2)
-    energy, force, sign = damped * square, damped[:, :, None] * w, np.sign(w)
-    # XGBoost takes alpha off a gradient that it holds in float32: the rounding is that of the larger number
-    blur = energy + 2 * alpha * np.sqrt(square)
-    unit = [(blur.sum(axis=1) + np.abs(s.gain))[:, None], (np.abs(force) + alpha).sum(axis=1)]
-    unit_all = ROUNDING * np.concatenate(unit, axis=1) + 1e-30
-    # alpha holds a weight at zero for a whole range of gradients: no balance there
-    kept = np.ones_like(unit_all)
-    if alpha > 0:
-        kept[:, 1:] = np.all(w != 0, axis=1)
-    if not with_balance:
-        kept[:, 1:] = 0.0
-
-    def both(gain: FloatArray, balance: FloatArray) -> FloatArray:
-        return np.concatenate([gain[:, None], balance], axis=1) * kept / unit_all
-
-    def balance(term: FloatArray) -> FloatArray:
-        return np.asarray(np.einsum("c,ncw->nw", side, term))
-
-    moves = s.leaf * side
+    t = _terms(s, lam, alpha, x, with_balance)
+    energy, force = np.where(s.leaf, t.energy, 0.0), np.where(s.leaf[:, :, None], t.force, 0.0)
     return (
-        both(energy @ side - s.gain, balance(force + alpha * sign)),
-        both(square @ side, balance(w)),
-        both(np.zeros(len(s.gain)), balance(sign)),
-        both(2 * (energy * moves).sum(axis=1), np.einsum("nc,ncw->nw", moves, force)),
+        _residual(s, t, alpha),
+        _both(_across(t.square), _across(t.w), t.per_unit),
+        _both(np.zeros(len(s.gain)), _across(np.sign(t.w)), t.per_unit),
+        _both(2 * _across(energy), _across(force), t.per_unit),
     )
 
 
 def start_x(s: Splits, lam: float, group: LongArray, n_groups: int) -> FloatArray:
     """Find log x of each group by the gain equation alone, in which x² is linear: (n_groups,)."""
     energy = (s.hessian + lam) * (s.weight**2).sum(axis=2)
-    scaled = np.bincount(group, (energy * s.leaf).sum(axis=1), n_groups)
-    fixed = np.where(s.leaf, 0.0, energy) @ np.array([1.0, -1.0, -1.0])
-    square = np.bincount(group, s.gain + fixed, n_groups) / np.maximum(scaled, 1e-300)
+    scaled = np.bincount(group, (energy * s.leaf).sum(axis=0), n_groups)
+    fixed = _across(np.where(s.leaf, 0.0, energy))
+    square = np.bincount(group, s.gain - fixed, n_groups) / np.maximum(scaled, 1e-300)
     return np.asarray(0.5 * np.log(np.clip(square, 1e-8, 1e16)))
 
 
 def _start_lam(s: Splits) -> list[float]:
     """Values of lam to start from; splits with two inner children give it without the rate."""
     starts = [1.0, 0.0, 10.0]
-    inner = ~s.leaf[:, 1] & ~s.leaf[:, 2]
+    inner = ~s.leaf[1] & ~s.leaf[2]
     if inner.any():
-        side = np.array([-1.0, 1.0, 1.0])
-        square = (s.weight[inner] ** 2).sum(axis=2)
-        energy = s.hessian[inner] * square
-        slope, rest = square @ side, s.gain[inner] - energy @ side
-        unit = energy.sum(axis=1) + 1e-30
+        square = (s.weight[:, inner] ** 2).sum(axis=2)
+        energy = s.hessian[:, inner] * square
+        slope, rest = _across(square), s.gain[inner] - _across(energy)
+        unit = energy.sum(axis=0) + 1e-30
         lam = float(np.sum(slope * rest / unit**2) / max(float(np.sum((slope / unit) ** 2)), 1e-300))
         if np.isfinite(lam):
             starts.insert(0, max(lam, 0.0))

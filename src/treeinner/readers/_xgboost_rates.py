@@ -20,6 +20,7 @@ from treeinner.readers._xgboost_equations import (
     fit_splits,
     read_splits,
     residuals,
+    squared_residuals,
     start_x,
 )
 from treeinner.readers._xgboost_trees import Trees
@@ -54,11 +55,12 @@ def direct_rates(trees: Trees) -> FloatArray:
     NaN for other trees. Two leaves of a tree, or of different trees, must give the same ratio; replaced
     leaves each give their own.
     """
-    leaf = np.repeat(trees.leaf[:, None], trees.value.shape[1], axis=1)
-    differ = leaf & (np.abs(trees.weight - trees.value) > 1e-5 * np.abs(trees.value))
-    differ &= (trees.weight != 0) & (np.abs(trees.value) > 1e-30)
-    ratio = trees.value[differ] / trees.weight[differ]
-    tree = np.repeat(trees.tree[:, None], trees.value.shape[1], axis=1)[differ]
+    leaf = np.flatnonzero(trees.leaf)
+    value, weight = trees.value[leaf], trees.weight[leaf]
+    size = np.abs(value)
+    differ = (np.abs(weight - value) > 1e-5 * size) & (weight != 0) & (size > 1e-30)
+    ratio = value[differ] / weight[differ]
+    tree = trees.tree[leaf[np.nonzero(differ)[0]]]
     rate = np.full(trees.n_trees, np.nan)
     if len(ratio) < 2:
         return rate
@@ -135,9 +137,8 @@ def confirmed_trees(
 # -- which trees share what ---------------------------------------------------------------------------
 def _tree_rms(s: Splits, n_trees: int, lam: float, alpha: float, x: FloatArray) -> FloatArray:
     """Root mean square of each tree's residuals; 0 for a tree without splits: (n_trees,)."""
-    residual = residuals(s, lam, alpha, x[s.tree])[0]
-    total = np.bincount(s.tree, (residual**2).sum(axis=1), n_trees)
-    count = np.maximum(np.bincount(s.tree, minlength=n_trees) * residual.shape[1], 1)
+    total = np.bincount(s.tree, squared_residuals(s, lam, alpha, x[s.tree]), n_trees)
+    count = np.maximum(np.bincount(s.tree, minlength=n_trees) * (1 + s.weight.shape[2]), 1)
     rms = np.sqrt(total / count)
     return np.where(np.isnan(rms), np.inf, rms)
 
@@ -145,8 +146,9 @@ def _tree_rms(s: Splits, n_trees: int, lam: float, alpha: float, x: FloatArray) 
 def _sample(s: Splits) -> BoolArray:
     """Whole trees, spread evenly, of about SAMPLE_NODES splits."""
     step = max(1, len(s.tree) // SAMPLE_NODES)
-    present = np.unique(s.tree)
-    return np.isin(s.tree, present[::step])
+    chosen = np.zeros(int(s.tree.max()) + 1, bool)
+    chosen[np.flatnonzero(np.bincount(s.tree))[::step]] = True
+    return chosen[s.tree]
 
 
 def _believed(fit: Fit) -> bool:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from treeinner.errors import ModelError, UnsupportedModelError
+from treeinner.readers._ubjson import Records
 
 __all__ = ["Trees", "array", "read_trees"]
 
 FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int32]
 LongArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 
@@ -25,18 +27,18 @@ class Trees:
     """Trees as stored, before rates and DART weights are known; children are absolute, -1 at leaves."""
 
     start: LongArray  # (n_trees + 1,)
-    left: LongArray  # (n_nodes,)
-    right: LongArray
-    feature: LongArray  # -1 at leaves
+    left: IntArray  # (n_nodes,)
+    right: IntArray
+    feature: IntArray  # -1 at leaves
     threshold: FloatArray  # NaN at leaves and categorical splits
     missing_left: BoolArray
-    category_set: LongArray  # -1: none
+    category_set: IntArray  # -1: none
     value: FloatArray  # (n_nodes, width)  leaf values, learning rate included; 0 at inner nodes
     weight: FloatArray  # (n_nodes, width)  base_weights as stored: without learning rate at inner nodes
     hessian: FloatArray  # (n_nodes,)  NaN where not stored (vector leaves before 3.2)
     gain: FloatArray  # (n_nodes,)
-    leaf_id: LongArray  # (n_nodes,)  node number inside its tree, as pred_leaf gives it; -1 at inner nodes
-    level: LongArray  # (n_nodes,)  0 at the root
+    leaf_id: IntArray  # (n_nodes,)  node number inside its tree, as pred_leaf gives it; -1 at inner nodes
+    level: IntArray  # (n_nodes,)  0 at the root
     set_start: LongArray
     set_codes: LongArray
 
@@ -45,12 +47,12 @@ class Trees:
         """Number of trees."""
         return len(self.start) - 1
 
-    @property
+    @cached_property
     def leaf(self) -> BoolArray:
         """Which nodes are leaves."""
         return self.left < 0
 
-    @property
+    @cached_property
     def tree(self) -> LongArray:
         """Tree of each node."""
         return np.repeat(np.arange(self.n_trees), np.diff(self.start))
@@ -66,54 +68,53 @@ def array(raw: Any, dtype: type, name: str) -> NDArray[Any]:
         raise ModelError(f"The XGBoost model is damaged: {name} does not hold numbers ({error}).") from None
     if held.ndim != 1 or given.dtype.kind not in "biuf":
         raise ModelError(f"The XGBoost model is damaged: {name} is not a plain list of numbers.")
-    if held.dtype.kind in "iu" and not np.array_equal(held, given):
+    whole = given.dtype.kind in "biu" and held.dtype.itemsize > given.dtype.itemsize
+    if held.dtype.kind in "iu" and not whole and not np.array_equal(held, given):
         raise ModelError(f"The XGBoost model is damaged: {name} holds numbers that are not whole.")
     return held
 
 
-def read_trees(trees: list[Any], n_features: int) -> Trees:
+def read_trees(stored: list[Any] | Records, n_features: int) -> Trees:
     """Concatenate the trees of `gradient_booster.model.trees`."""
-    if not all(isinstance(tree, dict) for tree in trees):
-        raise ModelError("The XGBoost model is damaged: a tree is not an object.")
-    join = _joiner(trees)
-    local_left = join("left_children", np.int64)
-    sizes = np.array([len(tree["left_children"]) for tree in trees], dtype=np.int64)
+    trees = stored if isinstance(stored, Records) else _Listed(stored)
+    local_left = _join(trees, "left_children", np.int32)
+    sizes = trees.lengths("left_children")
     if len(trees) and sizes.min() < 1:
         raise ModelError("The XGBoost model is damaged: a tree has no node.")
     start = np.concatenate([[0], np.cumsum(sizes)])
-    offset, size = np.repeat(start[:-1], sizes), np.repeat(sizes, sizes)
+    if start[-1] >= 2**31:
+        raise UnsupportedModelError(f"The XGBoost model has {start[-1]} nodes; 2^31 - 1 is the limit.")
+    offset = np.repeat(start[:-1].astype(np.int32), sizes)
     leaf = local_left == -1
-    local_right = join("right_children", np.int64)
-    for child in (local_left[~leaf], local_right[~leaf]):
-        if np.any((child < 0) | (child >= size[~leaf])):
-            raise ModelError("The XGBoost model is damaged: a child lies outside its tree.")
-    left = np.where(leaf, -1, local_left + offset)
-    right = np.where(leaf, -1, local_right + offset)
+    local_right = _join(trees, "right_children", np.int32, sizes)
+    left, right = (_absolute(local, leaf, offset, start) for local in (local_left, local_right))
     level = _levels(left, right, start[:-1])
+    live = level >= 0
 
-    value, weight = _values(trees, join, leaf, local_right, sizes=sizes, live=level >= 0)
+    stored_value = _join(trees, "split_conditions", np.float32, sizes).astype(np.float64)
+    value, weight = _values(trees, stored_value, leaf, local_right, sizes=sizes, live=live)
     category_set, set_start, set_codes = _category_sets(trees, start)
-    feature = np.where(leaf, -1, join("split_indices", np.int64))
-    if np.any((feature[level >= 0] < -1) | (feature[level >= 0] >= n_features)):
+    feature = np.where(leaf, np.int32(-1), _join(trees, "split_indices", np.int32, sizes))
+    if np.any(((feature < -1) | (feature >= n_features)) & live):
         raise ModelError(f"The XGBoost model is damaged: a split tests a column outside 0..{n_features - 1}.")
-    threshold = join("split_conditions", np.float32).astype(np.float64)
-    categorical = (_optional(join, trees, "split_type", np.int64, 0.0) == 1) & ~leaf
-    if np.any(categorical & (category_set < 0) & (level >= 0)):
+    categorical = (_optional(trees, "split_type", np.uint8, sizes, 0) == 1) & ~leaf
+    if np.any(categorical & (category_set < 0) & live):
         raise ModelError("The XGBoost model is damaged: a categorical split has no categories.")
+    gain = _optional(trees, "loss_changes", np.float32, sizes, np.nan).astype(np.float64)
     return _compact(
         Trees(
             start=start,
             left=left,
             right=right,
             feature=feature,
-            threshold=np.where(leaf | categorical, np.nan, threshold),
-            missing_left=join("default_left", np.int64) != 0,
-            category_set=np.where(categorical, category_set, -1),
+            threshold=np.where(leaf | categorical, np.nan, stored_value),
+            missing_left=_join(trees, "default_left", np.uint8, sizes) != 0,
+            category_set=np.where(categorical, category_set, np.int32(-1)),
             value=value,
             weight=weight,
-            hessian=_optional(join, trees, "sum_hessian", np.float32, np.nan).astype(np.float64),
-            gain=np.where(leaf, 0.0, _optional(join, trees, "loss_changes", np.float32, np.nan).astype(np.float64)),
-            leaf_id=np.where(leaf, np.arange(len(left)) - offset, -1),
+            hessian=_optional(trees, "sum_hessian", np.float32, sizes, np.nan).astype(np.float64),
+            gain=np.where(leaf, 0.0, gain),
+            leaf_id=np.where(leaf, np.arange(len(left), dtype=np.int32) - offset, np.int32(-1)),
             level=level,
             set_start=set_start,
             set_codes=set_codes,
@@ -121,40 +122,80 @@ def read_trees(trees: list[Any], n_features: int) -> Trees:
     )
 
 
-Join = Callable[[str, type], NDArray[Any]]
+def _absolute(local: IntArray, leaf: BoolArray, offset: IntArray, start: LongArray) -> IntArray:
+    """Children as positions in the arrays of all trees; -1 at leaves."""
+    inner = np.where(leaf, np.int32(0), local)
+    if len(local) and (inner.min() < 0 or np.any(np.maximum.reduceat(inner, start[:-1]) >= np.diff(start))):
+        raise ModelError("The XGBoost model is damaged: a child lies outside its tree.")
+    return np.where(leaf, np.int32(-1), inner + offset)
 
 
-def _joiner(trees: list[dict[str, Any]]) -> Join:
-    """Make a function that concatenates one field of all trees, one entry per node (and value)."""
+class _Listed:
+    """Trees of a JSON document, or of UBJSON whose trees differ in form, with what `Records` offers."""
 
-    def join(name: str, dtype: type) -> NDArray[Any]:
-        parts: list[Any] = [tree.get(name) for tree in trees]
-        # base_weights and leaf_weights of vector leaves have their own lengths, checked where they are used
-        free = name.endswith("_weights")
-        for number, (part, tree) in enumerate(zip(parts, trees, strict=True)):
-            if not isinstance(part, (list, np.ndarray)):
+    def __init__(self, trees: list[dict[str, Any]]) -> None:
+        if not all(isinstance(tree, dict) for tree in trees):
+            raise ModelError("The XGBoost model is damaged: a tree is not an object.")
+        self._trees = trees
+
+    def __len__(self) -> int:
+        return len(self._trees)
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        return self._trees[index]
+
+    def has(self, name: str) -> bool:
+        """Whether every tree has an array of this name."""
+        held = [name in tree for tree in self._trees]
+        for number, tree in enumerate(self._trees):
+            if held[number] and not isinstance(tree[name], (list, np.ndarray)):
                 raise ModelError(f"The XGBoost model is damaged: tree {number} has no {name}.")
-            if not free and len(part) != len(tree["left_children"]):
-                raise ModelError(f"The XGBoost model is damaged: {name} of tree {number} has a wrong length.")
+        return all(held)
+
+    def lengths(self, name: str) -> LongArray:
+        """Number of items in each tree."""
+        return np.array([len(tree[name]) for tree in self._trees], np.int64)
+
+    def joined(self, name: str) -> NDArray[Any]:
+        """Concatenate one array of all trees."""
+        parts = [tree[name] for tree in self._trees]
         try:
-            joined: NDArray[Any] = np.concatenate(parts) if parts else np.empty(0, dtype)
+            return np.concatenate(parts) if parts else np.empty(0)
         except (TypeError, ValueError) as error:
             raise ModelError(f"The XGBoost model is damaged: {name} does not hold numbers ({error}).") from None
-        return array(joined, dtype, name)
 
-    return join
+    def texts(self, name: str) -> set[str] | None:
+        """Distinct texts of "object/member"; None if it is missing somewhere."""
+        outer, inner = name.split("/")
+        found = set()
+        for tree in self._trees:
+            param = tree.get(outer)
+            if not isinstance(param, dict) or inner not in param:
+                return None
+            found.add(str(param[inner]))
+        return found
 
 
-def _optional(join: Join, trees: list[dict[str, Any]], name: str, dtype: type, fill: float) -> NDArray[Any]:
-    if all(name in tree for tree in trees):
-        return join(name, dtype)
+Stored = Records | _Listed
+
+
+def _join(trees: Stored, name: str, dtype: type, sizes: LongArray | None = None) -> NDArray[Any]:
+    """Concatenate one field of all trees; `sizes`: how many entries each must have."""
+    if not trees.has(name):
+        raise ModelError(f"The XGBoost model is damaged: a tree has no {name}.")
+    if sizes is not None and not np.array_equal(trees.lengths(name), sizes):
+        raise ModelError(f"The XGBoost model is damaged: {name} of a tree has a wrong length.")
+    return array(trees.joined(name), dtype, name)
+
+
+def _optional(trees: Stored, name: str, dtype: type, sizes: LongArray, fill: float) -> NDArray[Any]:
     # the writer leaves it out for vector leaves before 3.2
-    return np.full(sum(len(tree["left_children"]) for tree in trees), fill)
+    return _join(trees, name, dtype, sizes) if trees.has(name) else np.full(int(sizes.sum()), fill)
 
 
-def _levels(left: LongArray, right: LongArray, roots: LongArray) -> LongArray:
+def _levels(left: IntArray, right: IntArray, roots: LongArray) -> IntArray:
     """Distance from the root; -1 at deleted nodes, which pruning leaves in the arrays."""
-    level = np.full(len(left), -1, dtype=np.int64)
+    level = np.full(len(left), -1, dtype=np.int32)
     frontier, depth = roots, 0
     reached = len(roots)
     while len(frontier) and reached <= len(left) and not np.any(level[frontier] >= 0):
@@ -167,37 +208,36 @@ def _levels(left: LongArray, right: LongArray, roots: LongArray) -> LongArray:
     return level
 
 
-def _width(trees: list[dict[str, Any]]) -> int:
-    widths = set()
-    for tree in trees:
-        param = tree.get("tree_param")
-        try:
-            widths.add(max(1, int(param["size_leaf_vector"])) if isinstance(param, dict) else 1)
-        except (KeyError, TypeError, ValueError, OverflowError):
-            raise ModelError("The XGBoost model is damaged: size_leaf_vector is missing or no number.") from None
+def _width(trees: Stored) -> int:
+    texts = trees.texts("tree_param/size_leaf_vector") if len(trees) else {"1"}
+    try:
+        if texts is None:
+            raise ValueError
+        widths = {max(1, int(text)) for text in texts}
+    except ValueError:
+        raise ModelError("The XGBoost model is damaged: size_leaf_vector is missing or no number.") from None
     if len(widths) > 1:
         raise UnsupportedModelError(
             "The XGBoost model mixes trees with scalar and with vector leaves; slice the booster "
             "(booster[start:stop]) and read the parts one at a time."
         )
-    return widths.pop() if widths else 1
+    return widths.pop()
 
 
 def _values(
-    trees: list[dict[str, Any]],
-    join: Join,
+    trees: Stored,
+    stored_value: FloatArray,
     leaf: BoolArray,
-    local_right: LongArray,
+    local_right: IntArray,
     *,
     sizes: LongArray,
     live: BoolArray,
 ) -> tuple[FloatArray, FloatArray]:
     """Leaf values and stored weights: (n_nodes, width) each."""
     width, n_nodes = _width(trees), len(leaf)
-    weight = join("base_weights", np.float32).astype(np.float64)
-    lengths = np.array([len(tree["base_weights"]) for tree in trees], dtype=np.int64)
-    if not np.array_equal(lengths, sizes * width):
-        if width > 1 and all(isinstance(tree.get("leaf_weights"), (list, np.ndarray)) for tree in trees):
+    weight = _join(trees, "base_weights", np.float32).astype(np.float64)
+    if not np.array_equal(trees.lengths("base_weights"), sizes * width):
+        if width > 1 and trees.has("leaf_weights"):
             raise UnsupportedModelError(
                 "XGBoost vector leaves whose splits were found on reduced gradients (a custom objective with "
                 "a split gradient): inner nodes have no value per output. Train with one tree per output."
@@ -205,31 +245,36 @@ def _values(
         raise ModelError(f"The XGBoost model is damaged: base_weights has not {width} per node.")
     weight = weight.reshape(n_nodes, width)
     if width == 1:
-        value = join("split_conditions", np.float32).astype(np.float64)[:, None]
-    elif all("leaf_weights" in tree for tree in trees):
+        value = stored_value[:, None]
+    elif trees.has("leaf_weights"):
         # since 3.2 a leaf's row of leaf_weights stands where its right child would
-        stored = join("leaf_weights", np.float32).astype(np.float64)
-        rows = np.array([len(tree["leaf_weights"]) // width for tree in trees], dtype=np.int64)
+        found_weights = _join(trees, "leaf_weights", np.float32).astype(np.float64)
+        rows = trees.lengths("leaf_weights") // width
         found = leaf & live
         limit = np.repeat(rows, sizes)
-        if len(stored) != rows.sum() * width or np.any(found & ((local_right < 0) | (local_right >= limit))):
+        if len(found_weights) != rows.sum() * width or np.any(found & ((local_right < 0) | (local_right >= limit))):
             raise ModelError("The XGBoost model is damaged: a vector leaf lies outside leaf_weights.")
         first = np.repeat(np.concatenate([[0], np.cumsum(rows)[:-1]]), sizes)
         value = np.zeros((n_nodes, width))
-        value[found] = stored.reshape(-1, width)[(local_right + first)[found]]
+        value[found] = found_weights.reshape(-1, width)[(local_right + first)[found]]
     else:
         value = weight
     value = np.where(leaf[:, None], value, 0.0)
-    if not (np.all(np.isfinite(value[live])) and np.all(np.isfinite(weight[live]))):
+    finite = bool(np.isfinite(value).all() and np.isfinite(weight).all())
+    if not finite and not np.all(np.isfinite(value + weight) | ~live[:, None]):
         raise ModelError("The XGBoost model is damaged: a leaf value or a base weight is not finite.")
     return value, weight
 
 
-def _category_sets(trees: list[dict[str, Any]], start: LongArray) -> tuple[LongArray, LongArray, LongArray]:
+def _category_sets(trees: Stored, start: LongArray) -> tuple[IntArray, LongArray, LongArray]:
     """Set of each node (-1: none), and the sets."""
-    category_set = np.full(start[-1], -1, dtype=np.int64)
+    category_set = np.full(start[-1], -1, dtype=np.int32)
     sets: list[NDArray[Any]] = []
-    for number, tree in enumerate(trees):
+    plain = isinstance(trees, Records) and not (
+        trees.has("categories_nodes") and trees.lengths("categories_nodes").any()
+    )
+    for number in () if plain else range(len(trees)):
+        tree = trees[number]
         names = ("categories_nodes", "categories_segments", "categories_sizes", "categories")
         if "categories_nodes" not in tree:
             continue
@@ -261,7 +306,7 @@ def _compact(t: Trees) -> Trees:
     kept = np.flatnonzero(live)
     if not ordered:  # a deleted node's place was used again
         kept = kept[np.lexsort((t.level[kept], t.tree[kept]))]
-    place = np.full(len(live), -1, dtype=np.int64)
+    place = np.full(len(live), -1, dtype=np.int32)
     place[kept] = np.arange(len(kept))
     fields = (
         "feature",
@@ -278,8 +323,8 @@ def _compact(t: Trees) -> Trees:
     counts = np.bincount(t.tree[kept], minlength=t.n_trees)
     return Trees(
         start=np.concatenate([[0], np.cumsum(counts)]),
-        left=np.where(t.leaf, -1, place[t.left])[kept],
-        right=np.where(t.leaf, -1, place[t.right])[kept],
+        left=np.where(t.leaf, np.int32(-1), place[t.left])[kept],
+        right=np.where(t.leaf, np.int32(-1), place[t.right])[kept],
         set_start=t.set_start,
         set_codes=t.set_codes,
         **moved,

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from treeinner.ensemble import Ensemble
 from treeinner.errors import ModelError, UnsupportedModelError
@@ -196,10 +197,11 @@ def _build(
         trees, parts.tree_round, parts.n_parallel, objective=objective, version=parts.version, given=given
     )
     reasons = list(found.why_not_exact)
-    if np.any(parts.weight_drop != 1):
+    plain = bool(np.all(parts.weight_drop == 1))
+    if not plain:
         reasons.append("DART: the trees dropped in each round, and so its gradients, are not known")
     scale = parts.weight_drop[trees.tree][:, None]
-    as_category = np.unique(trees.feature[trees.category_set >= 0])
+    as_category = np.unique(trees.feature[trees.category_set >= 0]).astype(np.int64)
     schema = read_schema(
         parts.learner, parts.model, parts.n_features, as_category, missing=missing, version=parts.version
     )
@@ -212,17 +214,17 @@ def _build(
         tree_round=parts.tree_round.astype(np.int32),
         tree_weight=parts.weight_drop / parts.n_parallel,
         tree_rate=found.learning_rate,
-        feature=trees.feature.astype(np.int32),
-        threshold=trees.threshold,
-        left=trees.left.astype(np.int32),
-        right=trees.right.astype(np.int32),
-        missing_left=trees.missing_left,
-        category_set=trees.category_set.astype(np.int32),
-        value=trees.value * scale,
-        node_value=found.node_value * scale,
-        cover=trees.hessian,
-        gain=trees.gain,
-        leaf_id=trees.leaf_id.astype(np.int32),
+        feature=_own(trees.feature),
+        threshold=_own(trees.threshold),
+        left=_own(trees.left),
+        right=_own(trees.right),
+        missing_left=_own(trees.missing_left),
+        category_set=_own(trees.category_set),
+        value=_own(trees.value if plain else trees.value * scale),
+        node_value=_own(found.node_value if plain else found.node_value * scale),
+        cover=_own(trees.hessian),
+        gain=_own(trees.gain),
+        leaf_id=_own(trees.leaf_id),
         set_start=trees.set_start,
         set_codes=trees.set_codes.astype(np.int32),
         base_score=parts.base_score,
@@ -241,6 +243,12 @@ def _build(
         exactness="; ".join(reasons) or "exact",
     )
     return _cut(ensemble, iteration_range)
+
+
+def _own(array: NDArray[Any]) -> NDArray[Any]:
+    """Mark an array as one that nobody else will write to, so that the Ensemble need not copy it."""
+    array.flags.writeable = False
+    return array
 
 
 def _cut(ensemble: Ensemble, iteration_range: tuple[int, int] | None) -> Ensemble:

@@ -1,6 +1,7 @@
 """Permutation importance, the model-agnostic baseline: how much the loss rises when a column is shuffled.
 
-Only the trees that use the feature are walked again, and only its own column is binned again.
+Every value is binned once and every tree is walked once per repeat, for all features together (core/permute.h): a row
+goes another way only where its path tests the shuffled feature. The changes of the leaf values are added to the margin.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from treeinner import inference
 from treeinner.errors import DataError, UnsupportedModelError
 from treeinner.groups import Groups
-from treeinner.kernels import aligned, map_rows, padded_rows, task_rows
+from treeinner.kernels import Shuffle, map_rows
 from treeinner.scores.inputs import Inputs
 from treeinner.scores.setting import Setting
 from treeinner.tables import Table
@@ -63,26 +64,36 @@ def permutation_scores(
             "several features at once. Use score='tree_inner', or scikit-learn's permutation_importance."
         )
     orders = _orders(table.n_rows, n_repeats, random_state)
-    members: list[list[int]] = [[] for _ in (groups.names if groups is not None else range(e.n_features))]
-    for feature in range(e.n_features):
-        members[feature if groups is None else int(groups.of_feature[feature])].append(feature)
-    columns = [_column(table, c) if c in _used(setting) else None for c in range(e.schema.n_columns)]
+    of_column = np.arange(e.n_features) if groups is None else groups.of_feature
+    n_scores = e.n_features if groups is None else len(groups.names)
+    used = np.unique(of_column[e.feature[e.feature >= 0]])  # the others change nothing
+    number = np.full(n_scores, -1, np.int32)
+    number[used] = np.arange(len(used))
+    shuffle = Shuffle(setting.forest, number[of_column], len(used), table, n_jobs=n_jobs)
 
     def work(start: int, stop: int) -> FloatArray:
-        return _rises(setting, table, inputs, columns, members, orders, start, stop)
+        rises = _rises(setting, inputs, shuffle, orders, start, stop)
+        if inputs.clusters is not None:
+            return rises
+        squares = rises * rises
+        return np.stack([rises.sum(axis=1), squares.sum(axis=1), (squares * squares).sum(axis=1)])
 
-    parts = map_rows(table.n_rows, task_rows(setting.forest, table), work, n_jobs=n_jobs, progress=progress)
-    rises = np.concatenate(list(parts))
+    parts = list(map_rows(table.n_rows, shuffle.step, work, n_jobs=n_jobs, progress=progress))
     if inputs.clusters is not None:
+        rises = np.concatenate(parts, axis=1)
         here = slice(None) if inputs.weight is None else np.flatnonzero(inputs.weight)
         labels, of_row = np.unique(inputs.clusters[here], return_inverse=True)
-        summed = np.zeros((len(labels), rises.shape[1]))
-        np.add.at(summed, of_row.reshape(-1), rises[here])
+        summed = np.zeros((len(labels), n_scores))
+        for group, score in enumerate(used.tolist()):
+            summed[:, score] = np.bincount(of_row.reshape(-1), rises[group, here], len(labels))
         return inference.from_clusters(summed, level=confidence)
-    n = len(rises) if inputs.weight is None else int(np.count_nonzero(inputs.weight))
-    squares = rises * rises
-    effective = inference.effective_units(squares)
-    return inference.from_sums(rises.sum(axis=0), squares.sum(axis=0), n, effective=effective, level=confidence)
+    n = table.n_rows if inputs.weight is None else int(np.count_nonzero(inputs.weight))
+    sums = np.zeros((3, n_scores))
+    sums[:, used] = np.sum(parts, axis=0)
+    total, squares, fourth = sums
+    effective = np.full(n_scores, np.nan)
+    np.divide(squares**2, fourth, out=effective, where=fourth > 0)
+    return inference.from_sums(total, squares, n, effective=effective, level=confidence)
 
 
 def _orders(n_rows: int, n_repeats: int, random_state: Any) -> list[NDArray[np.int64]]:
@@ -100,77 +111,24 @@ def _orders(n_rows: int, n_repeats: int, random_state: Any) -> list[NDArray[np.i
     return orders[1:]
 
 
-def _used(setting: Setting) -> set[int]:
-    return {f for features in setting.forest.player_features for f in features}
-
-
-def _column(table: Table, column: int) -> NDArray[Any]:
-    """Return one column of all rows."""
-    step = table.block_rows or table.n_rows
-    parts = [table.block(start, min(start + step, table.n_rows)) for start in range(0, table.n_rows, step)]
-    picked = [part[:, column] if isinstance(part, np.ndarray) else part[column] for part in parts]
-    return np.ascontiguousarray(picked[0] if len(picked) == 1 else np.concatenate(picked))
-
-
 def _rises(
-    setting: Setting,
-    table: Table,
-    inputs: Inputs,
-    columns: list[NDArray[Any] | None],
-    members: list[list[int]],
-    orders: list[NDArray[np.int64]],
-    start: int,
-    stop: int,
+    setting: Setting, inputs: Inputs, shuffle: Shuffle, orders: list[NDArray[np.int64]], start: int, stop: int
 ) -> FloatArray:
-    """Rise of the loss of every row for every feature or group: (rows, features)."""
-    e, forest, core = setting.ensemble, setting.forest, setting.forest.core
-    n, n_rows = stop - start, padded_rows(stop - start)
-    codes = forest.bin(table.block(start, stop))
-    trees_of: dict[int, set[int]] = {}
-    for tree in range(e.n_trees):
-        for f in np.unique(e.feature[e.tree_start[tree] : e.tree_start[tree + 1]]).tolist():
-            trees_of.setdefault(f, set()).add(tree)
-
-    def margin_of(trees: list[int]) -> FloatArray:
-        margin = aligned((e.n_outputs, n_rows))
-        for first, count in _runs(trees):
-            core.margins(codes, first, count, margin)
-        return margin[:, :n].T
+    """Rise of the loss of every row for every feature or group in use: (groups, rows)."""
+    assert setting.objective is not None
+    assert inputs.y is not None
+    objective, y, base = setting.objective, inputs.y[start:stop], inputs.base[start:stop]
+    weight = None if inputs.weight is None else inputs.weight[start:stop]
 
     def loss(margin: FloatArray) -> FloatArray:
-        assert setting.objective is not None
-        assert inputs.y is not None
-        per_row = setting.objective.loss(inputs.y[start:stop], margin)
-        return per_row if inputs.weight is None else per_row * inputs.weight[start:stop]
+        per_row = objective.loss(y, margin)
+        return per_row if weight is None else per_row * weight
 
-    whole = inputs.base[start:stop] + margin_of(list(range(e.n_trees)))
-    before = loss(whole)
-    out = np.zeros((n, len(members)))
-    for position, features in enumerate(members):
-        trees = sorted(set().union(*(trees_of.get(f, set()) for f in features)))
-        if not trees:
-            continue
-        rest = whole - margin_of(trees)
-        used = [f for f in features if f in trees_of]
-        for order in orders:
-            for f in used:
-                column = columns[f]
-                assert column is not None
-                forest.rebin(codes, f, np.ascontiguousarray(column[order[start:stop]]))
-            out[:, position] += (loss(rest + margin_of(trees)) - before) / len(orders)
-        for f in used:
-            column = columns[f]
-            assert column is not None
-            forest.rebin(codes, f, column[start:stop])
-    return out
-
-
-def _runs(trees: list[int]) -> list[tuple[int, int]]:
-    """Consecutive trees together: (first, count)."""
-    runs: list[tuple[int, int]] = []
-    for tree in trees:
-        if runs and sum(runs[-1]) == tree:
-            runs[-1] = (runs[-1][0], runs[-1][1] + 1)
-        else:
-            runs.append((tree, 1))
-    return runs
+    rises = np.zeros((shuffle.n_groups, stop - start))
+    for order in orders:
+        margin, changes = shuffle.margins(start, order[start:stop])
+        whole = base + margin.T
+        before = loss(whole)
+        for group, change in enumerate(changes):
+            rises[group] += (loss(whole + change.T) - before) / len(orders)
+    return rises

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,7 @@ SCORES = ("tree_inner", "forest_inner", "abs", "total_gain", "permutation")
 GRADIENT_BITS = 32  # a typical gradient is held as a whole number of 2^-32 of the model's scale
 WEIGHT_BITS = 32  # the weight of a row, as a whole number of 2^-32
 
+T = TypeVar("T")
 FloatArray = NDArray[np.float64]
 TreeAttribution = Callable[[Ensemble, Any], Any]  # (one tree, rows) -> (rows, features[, outputs])
 
@@ -90,14 +91,29 @@ class Setting:
     @cached_property
     def node_value(self) -> FloatArray:
         """Node values of a path attribution, in the units of one tree: (n_nodes, width)."""
-        assert isinstance(self.method, str)
-        scale = self.tree_scale[self.ensemble.tree_of_node]
-        return np.asarray(node_values(self.ensemble, self.method) * scale[:, None])
+        method = self.method
+        assert isinstance(method, str)
+
+        def scaled() -> FloatArray:
+            scale = self.tree_scale[self.ensemble.tree_of_node]
+            return np.asarray(node_values(self.ensemble, method) * scale[:, None])
+
+        return self._kept(f"node_value of {method}", scaled)
 
     @cached_property
     def paths(self) -> Any:
         """The path attribution in its compiled form; None for other methods."""
-        return self.forest.path_table(self.node_value) if self.by_path else None
+        return self._kept(f"paths of {self.method}", self._paths) if self.by_path else None
+
+    def _paths(self) -> Any:
+        return self.forest.path_table(self.node_value)
+
+    def _kept(self, what: str, work_out: Callable[[], T]) -> T:
+        """Work out what depends on the model and the tree scale alone, once for all settings."""
+        key = (what, self.score == "abs")
+        if key not in self.forest.kept:
+            self.forest.kept[key] = work_out()
+        return cast(T, self.forest.kept[key])
 
     @cached_property
     def rounds(self) -> list[tuple[int, int]]:
@@ -113,10 +129,14 @@ class Setting:
     @cached_property
     def scale_bits(self) -> int:
         """Power of two above the largest leaf in the units of one tree: the size of a typical gradient."""
-        leaves = self.forest.leaf_nodes
-        scale = self.tree_scale[self.ensemble.tree_of_node[leaves]][:, None]
-        largest = float(np.abs(self.ensemble.value[leaves] * scale).max(initial=0.0))
-        return int(np.frexp(largest)[1]) if largest > 0 else 0
+
+        def bits() -> int:
+            leaves = self.forest.leaf_nodes
+            scale = self.tree_scale[self.ensemble.tree_of_node[leaves]][:, None]
+            largest = float(np.abs(self.ensemble.value[leaves] * scale).max(initial=0.0))
+            return int(np.frexp(largest)[1]) if largest > 0 else 0
+
+        return self._kept("scale_bits", bits)
 
     @property
     def exponent(self) -> int:
