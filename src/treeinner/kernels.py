@@ -201,6 +201,11 @@ class Forest:
             whole_weight, leaf_weights, paths, sums.by_row,
         )  # fmt: skip
 
+    @property
+    def one_feature_each(self) -> bool:
+        """Whether every player is one feature, and no feature two players."""
+        return all(len(features) == 1 for features in self.player_features)
+
     def by_feature(self, sums: NDArray[np.float64], out: NDArray[np.float64]) -> None:
         """Add sums of the players, (rows, outputs, players), to those of the features, (rows, features, outputs)."""
         by_player = sums.transpose(0, 2, 1)
@@ -243,6 +248,18 @@ class Sums:
             shape = (n_slices, self.forest.n_outputs, self.forest.n_players, SWEEP_ROWS)
             self._blocks = aligned(shape)
         self.forest.core.shap(codes, first, n, tree_scale, weight, self._blocks)
+
+    def move_absolute(self, players: NDArray[np.int32], total: Sums) -> None:
+        """Add |sums| of some players to those of `total`, and set them to zero here."""
+        if self._blocks is None:
+            here, there = self.by_row, total.by_row
+        else:
+            if total._blocks is None:
+                total._blocks = aligned(self._blocks.shape)
+            here, there = self._blocks, total._blocks
+        for player in players.tolist():
+            there[:, :, player] += np.abs(here[:, :, player])
+            here[:, :, player] = 0.0
 
     def players(self) -> NDArray[np.float64]:
         """Return the sums of the players: (rows, outputs, players)."""

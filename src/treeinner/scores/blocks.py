@@ -215,11 +215,26 @@ class Block:
         if s.level == "forest":
             self._attribute_all()
             out = np.abs(_grouped(self.row_scores(), groups))
+        elif groups is None and not callable(s.method) and s.forest.one_feature_each:
+            out = self._absolute_by_tree()
         else:
             out = np.abs(_grouped(self.extra, groups))  # zeros
             for tree in range(s.ensemble.n_trees):
                 out += np.abs(_grouped(self._tree_attribution(tree), groups))
         return out if self.weight is None else out * self.weight[:, None, None]
+
+    def _absolute_by_tree(self) -> FloatArray:
+        """Sum over the trees of |attribution|: (rows, features, outputs); a tree touches the few players it splits on."""
+        s, forest = self.setting, self.setting.forest
+        sums, total = forest.sums(self.n_rows), forest.sums(self.n_rows)
+        for tree in range(s.ensemble.n_trees):
+            players = np.unique(forest.split_player[forest.first_split[tree] : forest.first_split[tree + 1]])
+            if len(players):
+                self._add(sums, tree, 1, None)
+                sums.move_absolute(players, total)
+        out = np.zeros((self.n_rows, s.ensemble.n_features, forest.n_outputs))
+        forest.by_feature(total.players(), out)
+        return out
 
     def _tree_attribution(self, tree: int) -> FloatArray:
         """Attribution of one tree: (rows, features, outputs)."""
