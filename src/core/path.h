@@ -87,8 +87,7 @@ inline void add_path(const Forest& f, int first, int n_trees, const PathTable& t
         const double* w = Weighted ? weight + f.tree_output[tree] * stride + row : nullptr;
         double* out = sums + row * row_stride + static_cast<int64_t>(f.tree_output[tree]) * f.n_players;
         if (t.n_leaves <= kSmall) {
-          spread(f, t, block_of_codes, rows, words);
-          land_small(t, words, landing);
+          land(f, t, block_of_codes, rows, n, words, landing);
           add_entries<Weighted>(table.entries[tree], table, table.first_entry + t.first_leaf, landing, n, f.width,
                                 f.n_players, w, stride, row_stride, out);
         } else {

@@ -4,6 +4,7 @@
 // is walked, and empty subtrees are skipped.
 #pragma once
 
+#include "few.h"
 #include "forest.h"
 #include "word.h"
 
@@ -89,6 +90,17 @@ inline void land_small(const Tree& t, const Word* words, Landing& landing) {
   store(landing.slot, slot);
 }
 
+// The slots of the n rows of a block that go down a small tree.
+template <class Code>
+inline void land(const Forest& f, const Tree& t, const Code* block, Word rows, int n, Word* words, Landing& landing) {
+  if (n <= kFew) {
+    for (int r = 0; r < n; ++r) landing.slot[r] = static_cast<uint8_t>(leaf_of(f, t.splits, t.n_splits, block, r));
+    return;
+  }
+  spread(f, t, block, rows, words);
+  land_small(t, words, landing);
+}
+
 template <class Code>
 inline void land_large(const Forest& f, const Tree& t, const Code* block, Word rows, Word* words, Landing& landing) {
   Bytes slot = no_bytes();
@@ -119,13 +131,11 @@ inline void for_each_leaf(const Forest& f, int first, int n_trees, const Code* c
       for (int64_t block = super; block < end; ++block) {
         const Word rows = rows_of_block(n_rows, block);
         const int64_t row = block * kRows;
-        if (t.n_leaves <= kSmall) {
-          spread(f, t, codes + block * block_codes, rows, words);
-          land_small(t, words, landing);
-        } else {
-          land_large(f, t, codes + block * block_codes, rows, words, landing);
-        }
         const int n = n_rows - row < kRows ? static_cast<int>(n_rows - row) : kRows;
+        if (t.n_leaves <= kSmall)
+          land(f, t, codes + block * block_codes, rows, n, words, landing);
+        else
+          land_large(f, t, codes + block * block_codes, rows, words, landing);
         for (int r = 0; r < n; ++r) visit(tree, row + r, t.first_leaf + landing.leaf[landing.slot[r]]);
       }
     }

@@ -71,6 +71,7 @@ class Compiled:
     kind: Literal["squared", "logistic", "poisson", "softmax"]
     slope: Callable[..., FloatArray]  # the function it stands for
     scale: float = 1.0  # of the margin
+    target: Callable[[FloatArray], FloatArray] | None = None  # y as the core wants it; None: as it is
 
 
 @dataclass(frozen=True, eq=False)

@@ -50,12 +50,16 @@ def lightgbm_binary(scale: float, weights: tuple[float, float], *, unbalanced: b
     def zero_one(y: FloatArray) -> FloatArray:
         return (y > 0).astype(np.float64)
 
+    def plain_slope(y: FloatArray, m: FloatArray) -> FloatArray:
+        return slope(zero_one(y), m)
+
     plain = replace(
         inner,
         value=lambda y, m: value(zero_one(y), m),
-        slope=lambda y, m: slope(zero_one(y), m),
+        slope=plain_slope,
         curvature=lambda y, m: curvature(zero_one(y), m),
         domain=SIGNED_BINARY,
+        compiled=Compiled("logistic", plain_slope, scale, zero_one),
     )
     if not unbalanced:
         table = None if weights == (1.0, 1.0) else lambda y: np.where(y > 0, weights[1], weights[0])

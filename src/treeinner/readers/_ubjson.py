@@ -230,12 +230,12 @@ class _Reader:
             start, at = at, at + len(text)
             if self.data[start:at] != text:
                 return None
-            self.at = at + 1
+            self.at = at
+            scalar = None if hole.size else SCALARS.get(self.mark())
             if hole.size:
-                self.at = at
                 size = hole.size * self.length(LONG, hole.size)
-            elif self.data[at] in SCALARS:
-                size = SCALARS[self.data[at]].size
+            elif scalar is not None:
+                size = scalar.size
             else:
                 return None
             fixed.append(self.data[start : self.at])

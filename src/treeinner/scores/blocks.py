@@ -174,12 +174,13 @@ class Block:
         assert self.leaf_sums is not None
         leaf_weights = np.zeros_like(self.leaf_sums)
         y = np.asarray(self.y, np.float64).reshape(self.n_rows, -1)
+        target = y if loss.target is None else loss.target(y)
         forest.boost(
             self.codes,
             LOSSES[loss.kind],
             loss.scale,
             s.first_trees,
-            np.ascontiguousarray(y.T),
+            np.ascontiguousarray(target.T),
             objective.total_weight(y, self.weight),
             self.margin,
             2.0 ** (GRADIENT_BITS - s.scale_bits),
