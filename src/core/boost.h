@@ -10,8 +10,6 @@
 
 namespace treeinner::TREEINNER_NS {
 
-constexpr int kRun = kPathBlocks * kRows;  // rows that go through the rounds together
-
 struct Run {
   int64_t row;  // first row
   int n;        // rows
@@ -36,24 +34,25 @@ inline void take_gradients(const Forest& f, const BoostInput& in, const Run& run
   }
 }
 
-// What the rows of one block take from a tree, by their leaves.
-inline void take_leaves(const Forest& f, const BoostInput& in, const Tree& t, int tree, const Landing& landing,
+// What n rows, from row `at` of the run on, take from a tree by their leaves.
+template <class Leaf>
+inline void take_leaves(const Forest& f, const BoostInput& in, const Tree& t, int tree, const Leaf* leaf,
                         const Run& run, int at, int n) {
   const int output = f.tree_output[tree];
-  for (int k = 0; k < f.width; ++k) {
+  const int64_t width = f.width;
+  for (int k = 0; k < width; ++k) {
     double* margin = in.margin + (output + k) * in.stride + run.row + at;
-    const double* value = f.leaf_value + t.first_leaf * f.width + k;
-    int64_t* sums = in.leaf_sums + t.first_leaf * f.width + k;
+    const double* value = f.leaf_value + t.first_leaf * width + k;
+    int64_t* sums = in.leaf_sums + t.first_leaf * width + k;
     const int64_t* whole = run.whole + (output + k) * kRun + at;
     for (int r = 0; r < n; ++r) {
-      const int64_t leaf = static_cast<int64_t>(landing.leaf[landing.slot[r]]) * f.width;
-      margin[r] += value[leaf];
-      sums[leaf] += whole[r];
+      margin[r] += value[leaf[r] * width];
+      sums[leaf[r] * width] += whole[r];
     }
     if (in.leaf_weights) {
-      int64_t* weights = in.leaf_weights + t.first_leaf * f.width + k;
-      for (int r = 0; r < n; ++r)
-        weights[static_cast<int64_t>(landing.leaf[landing.slot[r]]) * f.width] += in.whole_weight[run.row + at + r];
+      int64_t* weights = in.leaf_weights + t.first_leaf * width + k;
+      const int64_t* weight = in.whole_weight + run.row + at;
+      for (int r = 0; r < n; ++r) weights[leaf[r] * width] += weight[r];
     }
   }
 }
@@ -61,36 +60,29 @@ inline void take_leaves(const Forest& f, const BoostInput& in, const Tree& t, in
 template <class Code>
 inline void boost(const Forest& f, const BoostInput& in, const PathTable* paths, const Code* codes, int64_t n_rows,
                   Word* words, double* push, int64_t* whole) {
-  const int64_t block_codes = static_cast<int64_t>(f.n_planes) * kRows;
   const int64_t row_stride = static_cast<int64_t>(f.n_outputs) * f.n_players;
-  Landing small, large;
+  alignas(64) uint8_t small[kRun];
+  int32_t large[kRows];
   for (int64_t row = 0; row < n_rows; row += kRun) {
     const Run run{row, n_rows - row < kRun ? static_cast<int>(n_rows - row) : kRun, push, whole};
+    const Code* run_codes = codes + row * f.n_planes;
     for (int round = 0; round < in.n_rounds; ++round) {
       take_gradients(f, in, run);
       for (int tree = in.first_tree[round]; tree < in.first_tree[round + 1]; ++tree) {
         const Tree t = tree_of(f, tree);
+        const double* weight = push + f.tree_output[tree] * kRun;
+        double* sums = in.sums + row * row_stride + static_cast<int64_t>(f.tree_output[tree]) * f.n_players;
+        if (t.n_leaves <= kSmall) {
+          land_small(f, t, run_codes, run.n, small);
+          take_leaves(f, in, t, tree, small, run, 0, run.n);
+          if (paths) add_leaves<true>(f, tree, *paths, small, run.n, weight, kRun, sums);
+          continue;
+        }
+        if (paths) add_steps<true>(f, tree, *paths, run_codes, run.n, weight, kRun, words, sums);
         for (int at = 0; at < run.n; at += kRows) {
-          const int64_t block = (row + at) / kRows;
-          const Word rows = rows_of_block(n_rows, block);
-          const Code* block_of_codes = codes + block * block_codes;
-          const int n = run.n - at < kRows ? run.n - at : kRows;
-          const double* weight = push + f.tree_output[tree] * kRun + at;
-          double* sums = in.sums + (row + at) * row_stride + static_cast<int64_t>(f.tree_output[tree]) * f.n_players;
-          if (t.n_leaves <= kSmall) {
-            spread(f, t, block_of_codes, rows, words);
-            land_small(t, words, small);
-            if (paths)
-              add_entries<true>(paths->entries[tree], *paths, paths->first_entry + t.first_leaf, small, n, f.width,
-                                static_cast<int64_t>(f.n_players), weight, int64_t{kRun}, row_stride, sums);
-            take_leaves(f, in, t, tree, small, run, at, n);
-          } else {
-            if (paths)
-              add_steps<true>(f, t, paths->node_value + (f.first_split[tree] + t.first_leaf) * f.width, block_of_codes,
-                              rows, weight, kRun, row_stride, words, sums);
-            land_large(f, t, block_of_codes, rows, words, large);
-            take_leaves(f, in, t, tree, large, run, at, n);
-          }
+          land_large(f, t, run_codes + static_cast<int64_t>(at) * f.n_planes, rows_of_block(run.n, at / kRows), words,
+                     large);
+          take_leaves(f, in, t, tree, large, run, at, run.n - at < kRows ? run.n - at : kRows);
         }
       }
     }

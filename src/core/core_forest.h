@@ -19,11 +19,12 @@ struct Codes {
 
 constexpr int64_t kSmallTree = 256;  // route.h: kSmall
 constexpr size_t kSweepRows = 16;    // shap.h: kSweepRows
-constexpr size_t kRunBlocks = 4;     // path.h: kPathBlocks
+constexpr size_t kRunBlocks = 4;     // route.h: kTogether
 
 struct CorePath {
   std::vector<double> node_value;
   PathEntries entries;
+  Buffer records{0};  // aligned
 };
 
 // -- the compiled ensemble
@@ -169,6 +170,10 @@ class CoreForest {
     auto out = std::make_unique<CorePath>();
     out->node_value.assign(value, value + node_value.size());
     out->entries = path_entries(forest_, value, kSmallTree);
+    const std::vector<double>& records = out->entries.records;
+    out->records = Buffer(records.size() * sizeof(double));
+    if (!records.empty()) std::memcpy(out->records.get(), records.data(), records.size() * sizeof(double));
+    out->entries.records = {};
     return out;
   }
 
@@ -274,7 +279,8 @@ class CoreForest {
   PathTable view_of(const CorePath& table) const {
     require(table.entries.first_entry.size() == leaf_id_.size() + 1, "a path table of another forest");
     const PathEntries& e = table.entries;
-    return {table.node_value.data(), e.first_entry.data(), e.entries.data(), e.player.data(), e.step.data()};
+    return {table.node_value.data(), e.entries.data(), e.first_record.data(), static_cast<double*>(table.records.get()),
+            e.first_entry.data(),    e.player.data(),  e.step.data()};
   }
 
   size_t words_bytes() const { return 8 * (2 * static_cast<size_t>(forest_.max_splits) + 2); }  // a word per node

@@ -13,20 +13,28 @@ struct Split {
   int32_t set;     // categorical: first word of the bit set of codes that go right; -1: numeric
   int32_t left;    // number of the child
   int32_t right;
-  int32_t skip;    // first split behind the subtree
-  int32_t player;  // what gets the credit
-  int32_t pad;
+  int32_t skip;                     // first split behind the subtree
+  int32_t player;                   // what gets the credit
+  uint16_t first_leaf, right_leaf;  // small tree (route.h): first leaf below the split, and below its right child
 };
 
 // A path attribution: what the nodes are worth, and for the leaves of small trees what the path to them gives each
-// player.
+// player: entries (player, step). If no path of a tree has more than kRecord players, its leaves have records instead,
+// all of one length: the steps, then the players as 16-bit numbers. Entries that a path does not need have step 0.
 struct PathTable {
-  const double* node_value;    // (nodes, width), each tree's in the order of their numbers
-  const int64_t* first_entry;  // (leaves + 1,)  none for the leaves of large trees
-  const int32_t* entries;      // (trees,)  entries of every leaf, where all leaves of the tree have as many; else 0
-  const int32_t* player;       // (entries,)
-  const double* step;          // (entries, width)
+  const double* node_value;     // (nodes, width), each tree's in the order of their numbers
+  const int32_t* entries;       // (trees,)  entries of a record; 0: the tree has none
+  const int64_t* first_record;  // (trees,)  in records, of the tree's first leaf
+  const double* records;        // 64-byte aligned
+  const int64_t* first_entry;   // (leaves + 1,)  none for leaves with a record, and for those of large trees
+  const int32_t* player;        // (entries,)
+  const double* step;           // (entries, width)
 };
+
+constexpr int kRecord = 8;
+
+// Doubles from one record to the next: records of up to six entries do not cross a line of cache.
+constexpr int record_stride(int entries) { return entries == 1 ? 2 : entries <= 3 ? 4 : entries <= 6 ? 8 : 10; }
 
 struct Forest {
   int32_t n_trees, n_outputs, width, n_planes, n_players;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <vector>
 
 #include "forest.h"
@@ -38,40 +39,43 @@ inline void preorder(const int64_t* tree_start, int64_t n_trees, const int32_t* 
   }
 }
 
-// The entries of a PathTable (forest.h), for trees of at most `small` leaves. node_value: as in PathTable.
+// The entries and records of a PathTable (forest.h), for trees of at most `small` leaves. node_value: as in PathTable.
 struct PathEntries {
-  std::vector<int64_t> first_entry;
-  std::vector<int32_t> entries;  // per tree, where all its leaves have as many
+  std::vector<int64_t> first_entry, first_record;
+  std::vector<int32_t> entries;
   std::vector<int32_t> player;
-  std::vector<double> step;
+  std::vector<double> step, records;
 };
 
-// If the paths of a tree are short, give all its leaves the same number of entries: steps of 0 cost less than a loop
-// whose length no processor can foresee.
-inline void pad_entries(PathEntries& out, size_t first_leaf, size_t begin, size_t longest, size_t width) {
-  constexpr size_t kShort = 8;
-  if (longest > kShort || longest == 0) return;
-  out.entries.back() = static_cast<int32_t>(longest);
-  const size_t n_leaves = out.first_entry.size() - first_leaf;
-  const std::vector<int32_t> player(out.player.begin() + static_cast<int64_t>(begin), out.player.end());
-  const std::vector<double> step(out.step.begin() + static_cast<int64_t>(begin * width), out.step.end());
-  const std::vector<int64_t> ends(out.first_entry.begin() + static_cast<int64_t>(first_leaf), out.first_entry.end());
-  out.player.resize(begin);
-  out.step.resize(begin * width);
-  std::vector<int32_t> idle;
-  for (size_t i = 0; i < player.size() && idle.size() < longest; ++i)
-    if (std::find(idle.begin(), idle.end(), player[i]) == idle.end()) idle.push_back(player[i]);
+// Records in place of a tree's entries, from `begin` on: steps of 0 cost less than a loop whose length no processor can
+// foresee.
+inline void make_records(PathEntries& out, size_t first_leaf, size_t begin, int longest) {
+  const size_t n_leaves = out.first_entry.size() - first_leaf, stride = static_cast<size_t>(record_stride(longest));
+  out.records.resize((out.records.size() + 7) / 8 * 8);
+  out.first_record.back() = static_cast<int64_t>(out.records.size());
+  out.entries.back() = longest;
+  std::vector<int32_t> players(out.player.begin() + static_cast<int64_t>(begin), out.player.end());  // of the tree
+  std::sort(players.begin(), players.end());
+  players.erase(std::unique(players.begin(), players.end()), players.end());
   size_t from = begin;
   for (size_t leaf = 0; leaf < n_leaves; ++leaf) {
-    const size_t count = static_cast<size_t>(ends[leaf]) - from;
-    for (size_t i = 0; i < longest; ++i) {
-      // Steps of 0 go to different players, so that no addition waits for the one before it.
-      out.player.push_back(i < count ? player[from - begin + i] : idle[i]);
-      for (size_t k = 0; k < width; ++k) out.step.push_back(i < count ? step[(from - begin + i) * width + k] : 0.0);
+    const size_t count = static_cast<size_t>(out.first_entry[first_leaf + leaf]) - from, at = out.records.size();
+    out.records.resize(at + stride);
+    // Steps of 0 go to players that are not on the path: the players of a record differ.
+    const auto own = out.player.begin() + static_cast<int64_t>(from), own_end = own + static_cast<int64_t>(count);
+    auto idle = players.begin();
+    for (size_t i = 0; i < static_cast<size_t>(longest); ++i) {
+      while (i >= count && std::find(own, own_end, *idle) != own_end) ++idle;
+      const uint16_t player = static_cast<uint16_t>(i < count ? out.player[from + i] : *idle++);
+      out.records[at + i] = i < count ? out.step[from + i] : 0.0;
+      std::memcpy(reinterpret_cast<char*>(out.records.data() + at + longest) + i * sizeof player, &player,
+                  sizeof player);
     }
     from += count;
-    out.first_entry[first_leaf + leaf] = static_cast<int64_t>(out.player.size());
   }
+  out.player.resize(begin);
+  out.step.resize(begin);
+  for (size_t leaf = 0; leaf < n_leaves; ++leaf) out.first_entry[first_leaf + leaf] = static_cast<int64_t>(begin);
 }
 
 inline PathEntries path_entries(const Forest& f, const double* node_value, int64_t small) {
@@ -85,6 +89,7 @@ inline PathEntries path_entries(const Forest& f, const double* node_value, int64
     const int64_t n = f.first_split[tree + 1] - f.first_split[tree];
     const int64_t n_leaves = f.first_leaf[tree + 1] - f.first_leaf[tree];
     out.entries.push_back(0);
+    out.first_record.push_back(0);
     if (n_leaves > small) {
       out.first_entry.insert(out.first_entry.end(), static_cast<size_t>(n_leaves), out.first_entry.back());
       continue;
@@ -118,7 +123,8 @@ inline PathEntries path_entries(const Forest& f, const double* node_value, int64
       out.first_entry.push_back(static_cast<int64_t>(out.player.size()));
       longest = players.size() > longest ? players.size() : longest;
     }
-    pad_entries(out, first_leaf, tree_begin, longest, width);
+    if (width == 1 && longest > 0 && longest <= kRecord && f.n_players <= 1 << 16)
+      make_records(out, first_leaf, tree_begin, static_cast<int>(longest));
   }
   return out;
 }

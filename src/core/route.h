@@ -1,7 +1,9 @@
-// Codes -> leaves. 64 rows go down a tree together: a word says which of them reach a node.
+// Codes -> leaves, 64 rows at a time.
 //
-// A small tree is spread whole, without a branch: every split is one compare and every node gets its word. A large tree
-// is walked, and empty subtrees are skipped.
+// In a small tree a row carries a byte, the first leaf below the node where it stands: at the root that is leaf 0, and
+// it changes only when the row goes right. The splits come in pre-order, so at a split the rows that stand there are
+// those with its first leaf: one compare, one compare of codes, one masked move; no branch, nothing is stored. A large
+// tree is walked with a word per node that says which rows reach it, and empty subtrees are skipped.
 #pragma once
 
 #include "few.h"
@@ -10,8 +12,8 @@
 
 namespace treeinner::TREEINNER_NS {
 
-constexpr int kSmall = 256;     // leaves of a small tree at most: a leaf's number is then a byte
-constexpr int kSuperBlock = 8;  // blocks whose codes stay in L1 while the trees stream through
+constexpr int kSmall = 256;   // leaves of a small tree at most: a leaf's number is then a byte
+constexpr int kTogether = 4;  // blocks that go down a small tree together: a split is read once for all of them
 
 inline Word rows_of_block(int64_t n_rows, int64_t block) {
   const int64_t n = n_rows - block * kRows;
@@ -39,18 +41,6 @@ inline Word right_word(const Forest& f, const Split& s, const Code* block) {
   return s.set < 0 ? at_least(codes, static_cast<uint16_t>(s.cut)) : in_set(codes, f.sets + s.set);
 }
 
-// Words of all nodes of a small tree: the rows that reach them.
-template <class Code>
-inline void spread(const Forest& f, const Tree& t, const Code* block, Word rows, Word* words) {
-  words[0] = rows;
-  for (int i = 0; i < t.n_splits; ++i) {
-    const Split& s = t.splits[i];
-    const Word here = words[i], right = right_word(f, s, block);
-    words[s.left] = here & ~right;
-    words[s.right] = here & right;
-  }
-}
-
 // Visit the splits and leaves of a large tree that some of `rows` reach: on_split(i, here, right), on_leaf(leaf, here).
 template <class Code, class OnSplit, class OnLeaf>
 inline void walk(const Forest& f, const Tree& t, const Code* block, Word rows, Word* words, OnSplit on_split,
@@ -73,70 +63,71 @@ inline void walk(const Forest& f, const Tree& t, const Code* block, Word rows, W
   }
 }
 
-// The leaf of each row of a block, as a byte. In a large tree the byte is a place in a short list: 64 rows reach at
-// most 64 leaves.
-struct Landing {
-  alignas(64) uint8_t slot[kRows];
-  int32_t leaf[kSmall];
-
-  Landing() {
-    for (int l = 0; l < kSmall; ++l) leaf[l] = l;
+// Leaves of N neighbouring blocks in a small tree, a byte per row.
+template <int N, class Code>
+inline void land_small(const Forest& f, const Tree& t, const Code* codes, uint8_t* leaf) {
+  const int64_t block_codes = static_cast<int64_t>(f.n_planes) * kRows;
+  Bytes place[N];
+  TREEINNER_UNROLL for (int b = 0; b < N; ++b) place[b] = no_bytes();
+  for (int i = 0; i < t.n_splits; ++i) {
+    const Split& s = t.splits[i];
+    const Code* at = codes + static_cast<int64_t>(s.plane) * kRows;
+    const uint8_t from = static_cast<uint8_t>(s.first_leaf), to = static_cast<uint8_t>(s.right_leaf);
+    if (s.set < 0) {
+      const uint16_t cut = static_cast<uint16_t>(s.cut);
+      TREEINNER_UNROLL for (int b = 0; b < N; ++b) move(place[b], from, marks_at_least(at + b * block_codes, cut), to);
+    } else {
+      for (int b = 0; b < N; ++b) move(place[b], from, marks(in_set(at + b * block_codes, f.sets + s.set)), to);
+    }
   }
-};
-
-inline void land_small(const Tree& t, const Word* words, Landing& landing) {
-  Bytes slot = no_bytes();
-  for (int l = 1; l < t.n_leaves; ++l) put(slot, words[t.n_splits + l], static_cast<uint8_t>(l));
-  store(landing.slot, slot);
+  TREEINNER_UNROLL for (int b = 0; b < N; ++b) store(leaf + b * kRows, place[b]);
 }
 
-// The slots of the n rows of a block that go down a small tree.
+// The same for n rows, up to kTogether blocks of them. leaf: 64-byte aligned.
 template <class Code>
-inline void land(const Forest& f, const Tree& t, const Code* block, Word rows, int n, Word* words, Landing& landing) {
+inline void land_small(const Forest& f, const Tree& t, const Code* codes, int n, uint8_t* leaf) {
   if (n <= kFew) {
-    for (int r = 0; r < n; ++r) landing.slot[r] = static_cast<uint8_t>(leaf_of(f, t.splits, t.n_splits, block, r));
+    for (int r = 0; r < n; ++r) leaf[r] = static_cast<uint8_t>(leaf_of(f, t.splits, t.n_splits, codes, r));
     return;
   }
-  spread(f, t, block, rows, words);
-  land_small(t, words, landing);
+  if (n > (kTogether - 1) * kRows) return land_small<kTogether>(f, t, codes, leaf);
+  for (int r = 0; r < n; r += kRows) land_small<1>(f, t, codes + static_cast<int64_t>(r) * f.n_planes, leaf + r);
 }
 
+// Leaves of one block in a large tree.
 template <class Code>
-inline void land_large(const Forest& f, const Tree& t, const Code* block, Word rows, Word* words, Landing& landing) {
-  Bytes slot = no_bytes();
-  int n = 0;
+inline void land_large(const Forest& f, const Tree& t, const Code* block, Word rows, Word* words, int32_t* leaf) {
   walk(
       f, t, block, rows, words, [](int, Word, Word) {},
-      [&](int leaf, Word here) {
-        landing.leaf[n] = leaf;
-        put(slot, here, static_cast<uint8_t>(n));
-        n += here != 0;
+      [&](int l, Word here) {
+        for (; here; here &= here - 1) leaf[__builtin_ctzll(here)] = l;
       });
-  store(landing.slot, slot);
 }
 
-// Calls visit(tree, row, leaf) for every row and tree; for one row the trees come in order. Leaves count from the
-// forest's first. words: scratch for the nodes of the largest tree.
+// Calls visit(tree, row, n, leaf) for n rows from `row` on; for one row the trees come in order. leaf[r]: that of row +
+// r, counted from the tree's first. words: scratch for the nodes of the largest tree.
 template <class Code, class Visit>
 inline void for_each_leaf(const Forest& f, int first, int n_trees, const Code* codes, int64_t n_rows, Word* words,
                           Visit visit) {
   const int64_t block_codes = static_cast<int64_t>(f.n_planes) * kRows;
   const int64_t n_blocks = (n_rows + kRows - 1) / kRows;
-  Landing small, large;
-  for (int64_t super = 0; super < n_blocks; super += kSuperBlock) {
-    const int64_t end = super + kSuperBlock < n_blocks ? super + kSuperBlock : n_blocks;
+  alignas(64) uint8_t small[kTogether * kRows];
+  int32_t large[kRows];
+  for (int64_t begin = 0; begin < n_blocks; begin += kTogether) {
+    const int64_t end = begin + kTogether < n_blocks ? begin + kTogether : n_blocks;
+    const int64_t row = begin * kRows;
+    const int n = n_rows - row < kTogether * kRows ? static_cast<int>(n_rows - row) : kTogether * kRows;
     for (int tree = first; tree < first + n_trees; ++tree) {
       const Tree t = tree_of(f, tree);
-      Landing& landing = t.n_leaves <= kSmall ? small : large;
-      for (int64_t block = super; block < end; ++block) {
-        const Word rows = rows_of_block(n_rows, block);
-        const int64_t row = block * kRows;
-        const int n = n_rows - row < kRows ? static_cast<int>(n_rows - row) : kRows;
-        if (t.n_leaves <= kSmall)
-          land(f, t, codes + block * block_codes, rows, n, words, landing);
-        else
-          land_large(f, t, codes + block * block_codes, rows, words, landing);
-        for (int r = 0; r < n; ++r) visit(tree, row + r, t.first_leaf + landing.leaf[landing.slot[r]]);
+      if (t.n_leaves <= kSmall) {
+        land_small(f, t, codes + begin * block_codes, n, small);
+        visit(tree, row, n, small);
+        continue;
+      }
+      for (int64_t block = begin; block < end; ++block) {
+        const int64_t left = n_rows - block * kRows;
+        land_large(f, t, codes + block * block_codes, rows_of_block(n_rows, block), words, large);
+        visit(tree, block * kRows, static_cast<int>(left < kRows ? left : kRows), large);
       }
     }
   }
@@ -146,8 +137,10 @@ inline void for_each_leaf(const Forest& f, int first, int n_trees, const Code* c
 template <class Code>
 inline void leaf_numbers(const Forest& f, int first, int n_trees, const Code* codes, int64_t n_rows, Word* words,
                          int32_t* out) {
-  for_each_leaf(f, first, n_trees, codes, n_rows, words,
-                [&](int tree, int64_t row, int64_t leaf) { out[row * n_trees + tree - first] = f.leaf_id[leaf]; });
+  for_each_leaf(f, first, n_trees, codes, n_rows, words, [&](int tree, int64_t row, int n, const auto* leaf) {
+    const int32_t* id = f.leaf_id + f.first_leaf[tree];
+    for (int r = 0; r < n; ++r) out[(row + r) * n_trees + tree - first] = id[leaf[r]];
+  });
 }
 
 // out: (outputs, padded rows); the leaf values are added in the order of the trees.
@@ -155,15 +148,15 @@ template <class Code>
 inline void add_margins(const Forest& f, int first, int n_trees, const Code* codes, int64_t n_rows, Word* words,
                         double* out) {
   const int64_t stride = padded(n_rows);
-  if (f.width == 1) {
-    for_each_leaf(f, first, n_trees, codes, n_rows, words, [&](int tree, int64_t row, int64_t leaf) {
-      out[f.tree_output[tree] * stride + row] += f.leaf_value[leaf];
-    });
-    return;
-  }
-  for_each_leaf(f, first, n_trees, codes, n_rows, words, [&](int tree, int64_t row, int64_t leaf) {
+  for_each_leaf(f, first, n_trees, codes, n_rows, words, [&](int tree, int64_t row, int n, const auto* leaf) {
+    const double* value = f.leaf_value + f.first_leaf[tree] * f.width;
     double* margin = out + f.tree_output[tree] * stride + row;
-    for (int k = 0; k < f.width; ++k) margin[k * stride] += f.leaf_value[leaf * f.width + k];
+    if (f.width == 1) {
+      for (int r = 0; r < n; ++r) margin[r] += value[leaf[r]];
+      return;
+    }
+    for (int k = 0; k < f.width; ++k)
+      for (int r = 0; r < n; ++r) margin[k * stride + r] += value[static_cast<int64_t>(leaf[r]) * f.width + k];
   });
 }
 
@@ -172,9 +165,11 @@ template <class Code>
 inline void add_leaf_sums(const Forest& f, int first, int n_trees, const Code* codes, int64_t n_rows,
                           const int64_t* weight, Word* words, int64_t* sums) {
   const int64_t stride = padded(n_rows);
-  for_each_leaf(f, first, n_trees, codes, n_rows, words, [&](int tree, int64_t row, int64_t leaf) {
+  for_each_leaf(f, first, n_trees, codes, n_rows, words, [&](int tree, int64_t row, int n, const auto* leaf) {
     const int64_t* w = weight + f.tree_output[tree] * stride + row;
-    for (int k = 0; k < f.width; ++k) sums[leaf * f.width + k] += w[k * stride];
+    int64_t* sum = sums + f.first_leaf[tree] * f.width;
+    for (int k = 0; k < f.width; ++k)
+      for (int r = 0; r < n; ++r) sum[static_cast<int64_t>(leaf[r]) * f.width + k] += w[k * stride + r];
   });
 }
 

@@ -153,10 +153,17 @@ inline Word in_set(const uint8_t* codes, const uint64_t* set) { return in_set_on
 
 #endif
 
-// -- a byte per row, in registers where there are any
+// -- a byte per row, and marks on some of the rows, in registers where there are any
 // ---------------------------------------------------------------------
 
 #if defined(TREEINNER_LEVEL_AVX512)
+
+using Marks = Word;
+inline Marks marks(Word word) { return word; }
+template <class Code>
+inline Marks marks_at_least(const Code* codes, uint16_t cut) {
+  return at_least(codes, cut);
+}
 
 struct Bytes {
   __m512i v;
@@ -165,24 +172,50 @@ inline Bytes no_bytes() { return {_mm512_setzero_si512()}; }
 inline void put(Bytes& bytes, Word where, uint8_t value) {
   bytes.v = _mm512_mask_mov_epi8(bytes.v, where, _mm512_set1_epi8(static_cast<char>(value)));
 }
+// Bytes equal to `from` on marked rows become `to`.
+inline void move(Bytes& bytes, uint8_t from, Marks where, uint8_t to) {
+  put(bytes, _mm512_mask_cmpeq_epi8_mask(where, bytes.v, _mm512_set1_epi8(static_cast<char>(from))), to);
+}
 inline void store(uint8_t* to, const Bytes& bytes) { _mm512_store_si512(to, bytes.v); }
 
 #elif defined(TREEINNER_LEVEL_AVX2)
 
-struct Bytes {
-  __m256i low, high;
+struct Marks {
+  __m256i low, high;  // all bits of a marked row's byte
 };
-inline Bytes no_bytes() { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
 inline __m256i spread32(uint32_t where) {  // bit r -> byte r all ones
   const __m256i byte_of = _mm256_setr_epi64x(0, 0x0101010101010101ll, 0x0202020202020202ll, 0x0303030303030303ll);
   const __m256i bit = _mm256_set1_epi64x(static_cast<long long>(0x8040201008040201ull));
   const __m256i word = _mm256_shuffle_epi8(_mm256_set1_epi32(static_cast<int>(where)), byte_of);
   return _mm256_cmpeq_epi8(_mm256_and_si256(word, bit), bit);
 }
+inline Marks marks(Word word) {
+  return {spread32(static_cast<uint32_t>(word)), spread32(static_cast<uint32_t>(word >> 32))};
+}
+inline Marks marks_at_least(const uint8_t* codes, uint16_t cut) {
+  const __m256i c = _mm256_set1_epi8(static_cast<char>(cut));
+  const __m256i a = _mm256_load_si256(reinterpret_cast<const __m256i*>(codes));
+  const __m256i b = _mm256_load_si256(reinterpret_cast<const __m256i*>(codes + 32));
+  return {_mm256_cmpeq_epi8(_mm256_max_epu8(a, c), a), _mm256_cmpeq_epi8(_mm256_max_epu8(b, c), b)};
+}
+inline Marks marks_at_least(const uint16_t* codes, uint16_t cut) { return marks(at_least(codes, cut)); }
+
+struct Bytes {
+  __m256i low, high;
+};
+inline Bytes no_bytes() { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
 inline void put(Bytes& bytes, Word where, uint8_t value) {
   const __m256i v = _mm256_set1_epi8(static_cast<char>(value));
-  bytes.low = _mm256_blendv_epi8(bytes.low, v, spread32(static_cast<uint32_t>(where)));
-  bytes.high = _mm256_blendv_epi8(bytes.high, v, spread32(static_cast<uint32_t>(where >> 32)));
+  const Marks m = marks(where);
+  bytes.low = _mm256_blendv_epi8(bytes.low, v, m.low);
+  bytes.high = _mm256_blendv_epi8(bytes.high, v, m.high);
+}
+inline void move(Bytes& bytes, uint8_t from, Marks where, uint8_t to) {
+  const __m256i here = _mm256_set1_epi8(static_cast<char>(from)), up = _mm256_set1_epi8(static_cast<char>(to - from));
+  const __m256i low = _mm256_and_si256(_mm256_cmpeq_epi8(bytes.low, here), where.low);
+  const __m256i high = _mm256_and_si256(_mm256_cmpeq_epi8(bytes.high, here), where.high);
+  bytes.low = _mm256_add_epi8(bytes.low, _mm256_and_si256(low, up));
+  bytes.high = _mm256_add_epi8(bytes.high, _mm256_and_si256(high, up));
 }
 inline void store(uint8_t* to, const Bytes& bytes) {
   _mm256_store_si256(reinterpret_cast<__m256i*>(to), bytes.low);
@@ -191,12 +224,33 @@ inline void store(uint8_t* to, const Bytes& bytes) {
 
 #else
 
+// Plain arrays: the compiler makes vectors of 16 bytes of them on SSE2 and NEON.
+struct Marks {
+  uint8_t v[kRows];  // 255 on a marked row, else 0
+};
+inline Marks marks(Word word) {
+  Marks m;
+  for (int r = 0; r < kRows; ++r) m.v[r] = word >> r & 1 ? 255 : 0;
+  return m;
+}
+template <class Code>
+inline Marks marks_at_least(const Code* codes, uint16_t cut) {
+  Marks m;
+  for (int r = 0; r < kRows; ++r) m.v[r] = codes[r] >= static_cast<Code>(cut) ? 255 : 0;
+  return m;
+}
+
 struct Bytes {
   uint8_t v[kRows];
 };
 inline Bytes no_bytes() { return {}; }
 inline void put(Bytes& bytes, Word where, uint8_t value) {
   for (; where; where &= where - 1) bytes.v[__builtin_ctzll(where)] = value;
+}
+inline void move(Bytes& bytes, uint8_t from, const Marks& where, uint8_t to) {
+  const uint8_t up = static_cast<uint8_t>(to - from);
+  for (int r = 0; r < kRows; ++r)
+    bytes.v[r] = static_cast<uint8_t>(bytes.v[r] + ((bytes.v[r] == from ? 255 : 0) & where.v[r] & up));
 }
 inline void store(uint8_t* to, const Bytes& bytes) { std::memcpy(to, bytes.v, kRows); }
 

@@ -43,6 +43,7 @@ _DTYPE_CODE = {np.dtype(t): i for i, t in enumerate(("f4", "f8", "i1", "i2", "i4
 _DTYPE_CODE[np.dtype(bool)] = _DTYPE_CODE[np.dtype("u1")]
 
 BLOCK = 64  # rows that go down a tree together
+SMALL_TREE = 256  # leaves, core/route.h: kSmall
 SWEEP_ROWS = 16  # rows that TreeSHAP takes through a tree together
 TASK_ROWS = 4096  # rows of one task at most
 TASK_BYTES = 1 << 23  # of sums that one task holds at most
@@ -110,6 +111,11 @@ class Forest:
             splits[:, field] = np.where(e.feature[child] >= 0, number[child], n_splits + number[child])
         splits[:, 5] = (splits_before[end] - self.first_split[tree])[inner]
         splits[:, 6] = node_player[split_nodes]
+        # First leaf below each split and below its right child, two 16-bit numbers; used in small trees alone.
+        leaves_before = np.empty(e.n_nodes, np.int64)
+        leaves_before[order] = leaf_number
+        first_leaf, right_leaf = leaves_before[split_nodes], leaves_before[e.right[split_nodes]]
+        splits[:, 7] = np.where(n_splits < SMALL_TREE, first_leaf | right_leaf << 16, 0)
 
         self.split_nodes, self.leaf_nodes = split_nodes, leaf_nodes
         self.split_player = node_player[split_nodes]

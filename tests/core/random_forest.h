@@ -91,6 +91,15 @@ inline void link_splits(Model& m) {
       s.skip = m.number[node];
       for (int32_t q = static_cast<int32_t>(p); q < m.end[static_cast<size_t>(p)]; ++q)
         s.skip += m.left[static_cast<size_t>(m.order[static_cast<size_t>(q)])] >= 0;
+      // A node's first leaf comes behind the leaves that stand before it in pre-order; used in small trees alone.
+      auto leaves_before = [&](int32_t of) {
+        uint16_t n = 0;
+        for (int64_t q = m.tree_start[tree]; m.order[static_cast<size_t>(q)] != of; ++q)
+          n = static_cast<uint16_t>(n + (m.left[static_cast<size_t>(m.order[static_cast<size_t>(q)])] < 0));
+        return n;
+      };
+      s.first_leaf = leaves_before(static_cast<int32_t>(node));
+      s.right_leaf = leaves_before(m.right[node]);
     }
   }
 }
@@ -168,7 +177,8 @@ inline Model random_model(Random& random, const Shape& shape, const Columns& c) 
   f.sets = m.sets.data();
   for (size_t i = 0; i < m.left.size() * static_cast<size_t>(shape.width); ++i) m.node_value.push_back(random.number());
   m.entries = path_entries(f, m.node_value.data(), 256);
-  m.path = {m.node_value.data(), m.entries.first_entry.data(), m.entries.entries.data(), m.entries.player.data(),
+  m.path = {m.node_value.data(),      m.entries.entries.data(),     m.entries.first_record.data(),
+            m.entries.records.data(), m.entries.first_entry.data(), m.entries.player.data(),
             m.entries.step.data()};
   return m;
 }
