@@ -14,7 +14,19 @@ SOURCE = Path(treeinner.__file__).parent
 # A module may import modules of rows above its own, and of its own package. See docs/decisions/0001.
 LAYERS = [
     {"errors"},
-    {"storage", "binning", "validation", "tables", "_frames", "_columns", "_sparse", "groups", "output", "inference"},
+    {
+        "storage",
+        "binning",
+        "validation",
+        "tables",
+        "_frames",
+        "_columns",
+        "_sparse",
+        "groups",
+        "output",
+        "inference",
+        "threads",
+    },
     {"kernels"},
     {"ensemble"},
     {"readers", "objectives"},

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from treeinner import kernels
+from treeinner import kernels, threads
 from treeinner.attribution import root_values
 
 from . import oracle
@@ -234,11 +234,11 @@ def test_unknown_instruction_set_is_named():
 
 
 def test_n_jobs():
-    assert kernels.n_threads(None) == 1
-    assert kernels.n_threads(3) == 3
-    assert kernels.n_threads(-1) >= 1
+    assert threads.n_threads(None) == 1
+    assert threads.n_threads(3) == 3
+    assert threads.n_threads(-1) >= 1
     with pytest.raises(ValueError, match="n_jobs=0"):
-        kernels.n_threads(0)
+        threads.n_threads(0)
 
 
 def test_an_exception_in_a_thread_surfaces():
@@ -246,4 +246,4 @@ def test_an_exception_in_a_thread_surfaces():
         raise RuntimeError(f"block {start}")
 
     with pytest.raises(RuntimeError, match="block 0"):
-        list(kernels.map_rows(100, 10, work, n_jobs=2))
+        list(threads.map_rows(100, 10, work, n_jobs=2))

@@ -1,4 +1,4 @@
-"""The only importer of the compiled core: an Ensemble in its compiled form, and row blocks over threads.
+"""The only importer of the compiled core: an Ensemble in its compiled form, and what is done to rows with it.
 
 A row's results depend on that row alone, rows are cut into blocks whose size depends on the model alone, and blocks are
 put together in their order: so the number of threads changes no bit.
@@ -7,15 +7,15 @@ put together in their order: so the number of threads changes no bit.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from treeinner import _core
 from treeinner.binning import plan
+from treeinner.threads import Progress, map_rows
 
 if TYPE_CHECKING:
     from treeinner.ensemble import Ensemble
@@ -31,8 +31,6 @@ __all__ = [
     "apply",
     "attribute",
     "instruction_set",
-    "map_rows",
-    "n_threads",
     "padded_rows",
     "predict",
     "task_rows",
@@ -53,9 +51,6 @@ ENVIRONMENT_VARIABLE = "TREEINNER_ISA"
 LOSSES = {"squared": 0, "logistic": 1, "poisson": 2, "softmax": 3}
 
 add_exact = _core.add_exact  # (values, scale, square, limbs) -> whether every number fitted; see core/exact.h
-
-Progress = Callable[[int, int], None]
-T = TypeVar("T")
 
 
 def instruction_set(name: str | None = None) -> str:
@@ -315,49 +310,6 @@ def _players(e: Ensemble) -> tuple[list[tuple[int, ...]], NDArray[np.int32]]:
     of_column = np.zeros(e.schema.n_columns + 1, np.int32)
     of_column[used] = [position[f] for f in features]
     return players, of_column[e.feature]
-
-
-# -- threads ----------------------------------------------------------------------------------------------------
-
-
-def n_threads(n_jobs: int | None) -> int:
-    """Number of threads for scikit-learn's `n_jobs`: None is 1, -1 all cores, -2 all but one, ..."""
-    if n_jobs is None:
-        return 1
-    if n_jobs == 0:
-        raise ValueError("n_jobs=0 has no meaning; pass a positive number, or -1 for all cores.")
-    if n_jobs > 0:
-        return n_jobs
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, cores + 1 + n_jobs)
-
-
-def map_rows(
-    n_rows: int,
-    step: int,
-    work: Callable[[int, int], T],
-    *,
-    n_jobs: int | None = -1,
-    progress: Progress | None = None,
-) -> Iterator[T]:
-    """work(start, stop) for consecutive ranges of rows; the results come in order, exceptions surface."""
-    ranges = [(start, min(start + step, n_rows)) for start in range(0, n_rows, step)]
-    threads = min(n_threads(n_jobs), len(ranges))
-    if threads <= 1:
-        results: Iterator[T] = (work(*r) for r in ranges)
-        yield from _reporting(results, ranges, n_rows, progress)
-        return
-    with ThreadPoolExecutor(threads) as pool:
-        yield from _reporting(pool.map(lambda r: work(*r), ranges), ranges, n_rows, progress)
-
-
-def _reporting(
-    results: Iterator[T], ranges: list[tuple[int, int]], n_rows: int, progress: Progress | None
-) -> Iterator[T]:
-    for (_, stop), result in zip(ranges, results, strict=True):
-        if progress is not None:
-            progress(stop, n_rows)
-        yield result
 
 
 def task_rows(forest: Forest, table: Table) -> int:

@@ -1,0 +1,53 @@
+"""The one place with threads: ranges of rows over a pool."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+__all__ = ["Progress", "map_rows", "n_threads"]
+
+Progress = Callable[[int, int], None]  # (rows done, rows in all)
+T = TypeVar("T")
+
+
+def n_threads(n_jobs: int | None) -> int:
+    """Number of threads for scikit-learn's `n_jobs`: None is 1, -1 all cores, -2 all but one, ..."""
+    if n_jobs is None:
+        return 1
+    if n_jobs == 0:
+        raise ValueError("n_jobs=0 has no meaning; pass a positive number, or -1 for all cores.")
+    if n_jobs > 0:
+        return n_jobs
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, cores + 1 + n_jobs)
+
+
+def map_rows(
+    n_rows: int,
+    step: int,
+    work: Callable[[int, int], T],
+    *,
+    n_jobs: int | None = -1,
+    progress: Progress | None = None,
+) -> Iterator[T]:
+    """work(start, stop) for consecutive ranges of rows; the results come in order, exceptions surface."""
+    ranges = [(start, min(start + step, n_rows)) for start in range(0, n_rows, step)]
+    threads = min(n_threads(n_jobs), len(ranges))
+    if threads <= 1:
+        results: Iterator[T] = (work(*r) for r in ranges)
+        yield from _reporting(results, ranges, n_rows, progress)
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        yield from _reporting(pool.map(lambda r: work(*r), ranges), ranges, n_rows, progress)
+
+
+def _reporting(
+    results: Iterator[T], ranges: list[tuple[int, int]], n_rows: int, progress: Progress | None
+) -> Iterator[T]:
+    for (_, stop), result in zip(ranges, results, strict=True):
+        if progress is not None:
+            progress(stop, n_rows)
+        yield result
