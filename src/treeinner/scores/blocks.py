@@ -225,7 +225,7 @@ class Block:
         return out if self.weight is None else out * self.weight[:, None, None]
 
     def _absolute_by_tree(self) -> FloatArray:
-        """Sum over the trees of `|attribution|`: (rows, features, outputs). A tree touches only players it splits on."""
+        """Sum over the trees of `|attribution|`: (rows, features, outputs). A tree touches the players it splits on."""
         s, forest = self.setting, self.setting.forest
         sums, total = forest.sums(self.n_rows), forest.sums(self.n_rows)
         for tree in range(s.ensemble.n_trees):
