@@ -1,5 +1,7 @@
 """The kernels against the oracle, for every instruction set, tree shape and kind of value."""
 
+import pickle
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -247,3 +249,13 @@ def test_an_exception_in_a_thread_surfaces():
 
     with pytest.raises(RuntimeError, match="block 0"):
         list(threads.map_rows(100, 10, work, n_jobs=2))
+
+
+def test_an_ensemble_is_pickled_without_its_compiled_form():
+    """Other processes need the model; they compile it again."""
+    e = make_ensemble(Recipe(n_trees=4, depth=4, n_columns=3), 0)
+    X = make_rows(e, 50, 1)
+    before = e.predict(X)
+    again = pickle.loads(pickle.dumps(e))
+    assert "forest" not in vars(again)
+    np.testing.assert_array_equal(again.predict(X), before)

@@ -184,6 +184,10 @@ class Ensemble:
         """The compiled form, built on first use."""
         return kernels.Forest(self)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the fields alone: what is computed from them, the compiled form too, is built again on first use."""
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
     def __repr__(self) -> str:
         return (
             f"Ensemble({self.library}, {self.objective or 'custom objective'}: {self.n_trees} trees, "
