@@ -235,7 +235,7 @@ def main():
         if not arguments.only or any(word in f"{c.workload} {c.ours} {c.peer}" for word in arguments.only)
     ]  # fmt: skip
     report = machine.describe() | {
-        "scale": arguments.scale, "threads": arguments.threads, "passes": arguments.passes,
+        "scale": arguments.scale, "threads": arguments.threads, "passes": arguments.passes, "only": arguments.only,
         "isa": best if arguments.isa == "best" else arguments.isa,
     }  # fmt: skip
     report["claims"], report["memory"], report["scaling"] = [], [], []

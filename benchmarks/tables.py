@@ -59,6 +59,8 @@ def heading(report):
     scale = (
         "" if report["scale"] == 1.0 else f" **On data of {report['scale']} of the size: the numbers mean nothing.**"
     )
+    if report.get("only"):
+        scale += f" **Part of the benchmark: {', '.join(report['only'])}; the rest has not been run on this version.**"
     return (
         f"{report['date']}, {report['cpu']} ({cores}), {report['system']}, Python {report['python']}, instruction set "
         f"{report['isa']}, {report['threads']} thread{'s' * (report['threads'] > 1)} unless said.{scale}\n\n{versions}."
