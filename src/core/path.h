@@ -13,21 +13,23 @@ namespace treeinner::TREEINNER_NS {
 
 constexpr int kRun = kTogether * kRows;  // rows that go through the trees together
 
-typedef uint16_t __attribute__((may_alias)) RecordPlayer;  // stands behind the doubles of a record
-
 // Small tree: the records of the rows' leaves, `Entries` in each.
 template <bool Weighted, int Entries>
 inline void add_records(const double* records, const uint8_t* leaf, int n, const double* weight, int64_t row_stride,
                         double* sums) {
   for (int r = 0; r < n; ++r, sums += row_stride) {
     const double* step = records + leaf[r] * record_stride(Entries);
-    const auto* player = reinterpret_cast<const RecordPlayer*>(step + Entries);
+    // Two loads for all players: a core has room for three addresses per cycle, and this loop asks for many.
+    uint64_t packed[2] = {0, 0};
+    std::memcpy(&packed[0], step + Entries, 8);
+    if (Entries > 4) std::memcpy(&packed[1], step + Entries + 1, 8);
+    auto player = [&](int i) { return static_cast<uint16_t>(packed[i / 4] >> 16 * (i % 4)); };
     const double w = Weighted ? weight[r] : 1.0;
     double sum[Entries];  // the players of a record differ, so all sums are read before one is written
 #pragma GCC unroll 8
-    for (int i = 0; i < Entries; ++i) sum[i] = sums[player[i]] + (Weighted ? step[i] * w : step[i]);
+    for (int i = 0; i < Entries; ++i) sum[i] = sums[player(i)] + (Weighted ? step[i] * w : step[i]);
 #pragma GCC unroll 8
-    for (int i = 0; i < Entries; ++i) sums[player[i]] = sum[i];
+    for (int i = 0; i < Entries; ++i) sums[player(i)] = sum[i];
   }
 }
 

@@ -119,7 +119,7 @@ class Forest:
         within = np.where(inner, split_number, leaf_number + np.diff(self.first_split)[tree])
         self.numbered[e.tree_start[tree] + within] = order
         self.n_trees, self.n_outputs, self.width = e.n_trees, e.n_outputs, e.width
-        self.n_players = len(self.player_features)
+        self.n_players, self.n_features = len(self.player_features), e.n_features
         self.core = _core.CoreForest(
             splits, self.first_split, self.first_leaf, e.tree_output,
             np.ascontiguousarray(e.value[leaf_nodes]), e.leaf_id[leaf_nodes], layout.sets,
@@ -210,7 +210,7 @@ class Forest:
     def by_feature(self, sums: NDArray[np.float64], out: NDArray[np.float64]) -> None:
         """Add sums of the players, (rows, outputs, players), to those of the features, (rows, features, outputs)."""
         by_player = sums.transpose(0, 2, 1)
-        if all(len(features) == 1 for features in self.player_features):
+        if self.one_feature_each:
             place = np.array(self.player_features, np.intp).reshape(-1)
             if len(place) and place[-1] - place[0] == len(place) - 1:  # neighbours: a view is much faster than a list
                 out[:, place[0] : place[-1] + 1] += by_player
@@ -221,6 +221,14 @@ class Forest:
         for player, features in enumerate(self.player_features):
             for feature in features:
                 out[:, feature] += by_player[:, player] / len(features)
+
+    def features(self, sums: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Sums by feature, (rows, features, outputs), from those of the players; a view where these are the same."""
+        if self.player_features == [(feature,) for feature in range(self.n_features)]:
+            return sums.transpose(0, 2, 1)
+        out = np.zeros((len(sums), self.n_features, self.n_outputs))
+        self.by_feature(sums, out)
+        return out
 
 
 class Sums:

@@ -46,7 +46,7 @@ class Block:
         self.push = aligned(self.margin.shape)  # minus the gradient of the round; 0 behind the last row
         self.pushed = np.zeros((n_rows, forest.n_outputs))  # over all rounds
         self.sums = forest.sums(n_rows)
-        self.extra = np.zeros((n_rows, setting.ensemble.n_features, forest.n_outputs))  # of a user's own attribution
+        self.own: FloatArray | None = None  # scores by a user's own attribution: (rows, features, outputs)
         self.by_round: list[FloatArray] = []
         self.leaf_sums = np.zeros((len(forest.leaf_nodes), forest.width), np.int64) if setting.needs_leaves else None
         self._leaf_weights: NDArray[np.int64] | None = None
@@ -67,7 +67,7 @@ class Block:
         self.push[:, : self.n_rows] = -gradient.T
         self.pushed -= gradient
         if s.score == "tree_inner":
-            before = self.row_scores() if s.rounds_by_rows else None
+            before = self.row_scores().copy() if s.rounds_by_rows else None
             if s.needs_rows:
                 self._attribute(first, n)
             if hessian is not None:
@@ -84,7 +84,7 @@ class Block:
         for start, count, push in self._pushes(first, n):
             if callable(s.method):
                 for tree in range(start, start + count):
-                    self.extra += self._own_attribution(tree) * push[:, None, : self.n_rows].T
+                    self._add_own(self._own_attribution(tree) * push[:, None, : self.n_rows].T)
             else:
                 self._add(self.sums, start, count, push)
 
@@ -198,11 +198,12 @@ class Block:
 
     def row_scores(self) -> FloatArray:
         """Share of every row in the score: (rows, features, outputs)."""
-        s, forest = self.setting, self.setting.forest
-        out = np.zeros((self.n_rows, s.ensemble.n_features, forest.n_outputs))
-        forest.by_feature(self.sums.players(), out)
-        out += self.extra
-        return out
+        if self.own is not None:
+            return self.own
+        return self.setting.forest.features(self.sums.players())
+
+    def _add_own(self, scores: FloatArray) -> None:
+        self.own = scores if self.own is None else self.own + scores
 
     # -- scores of the whole forest ------------------------------------------------------------------------------
     def forest_inner(self, label: FloatArray | None) -> FloatArray:
@@ -219,7 +220,8 @@ class Block:
         elif groups is None and not callable(s.method) and s.forest.one_feature_each:
             out = self._absolute_by_tree()
         else:
-            out = np.abs(_grouped(self.extra, groups))  # zeros
+            nothing = np.zeros((self.n_rows, s.ensemble.n_features, s.forest.n_outputs))
+            out = _grouped(nothing, groups)
             for tree in range(s.ensemble.n_trees):
                 out += np.abs(_grouped(self._tree_attribution(tree), groups))
         return out if self.weight is None else out * self.weight[:, None, None]
@@ -233,9 +235,7 @@ class Block:
             if len(players):
                 self._add(sums, tree, 1, None)
                 sums.move_absolute(players, total)
-        out = np.zeros((self.n_rows, s.ensemble.n_features, forest.n_outputs))
-        forest.by_feature(total.players(), out)
-        return out
+        return forest.features(total.players())
 
     def _tree_attribution(self, tree: int) -> FloatArray:
         """Attribution of one tree: (rows, features, outputs)."""
@@ -249,7 +249,7 @@ class Block:
         s = self.setting
         if callable(s.method):
             for tree in range(s.ensemble.n_trees):
-                self.extra += self._own_attribution(tree)
+                self._add_own(self._own_attribution(tree))
         else:
             self._add(self.sums, 0, s.ensemble.n_trees, None)
 

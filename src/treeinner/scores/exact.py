@@ -87,7 +87,7 @@ class FourthPowers:
 
     def add(self, values: FloatArray) -> None:
         """Add the fourth powers of the columns of `values`, (rows, columns)."""
-        squares = np.ldexp(values, self.exponent)
+        squares = values * 2.0**self.exponent
         squares *= squares
         large = squares >= SMALL_BELOW**2
         if large.any():
