@@ -58,7 +58,7 @@ format: $(VENV)/.check
 
 # The documentation: build/docs/index.html. Warnings are errors; nothing is fetched from the network.
 docs: $(VENV)/.docs
-	$(BIN)/python -m sphinx -W --keep-going -q -b html -d build/doctrees docs build/docs
+	$(BIN)/python -m sphinx -W -E --keep-going -q -b html -d build/doctrees docs build/docs
 	@echo "Look at build/docs/index.html"
 
 clean:

@@ -1,6 +1,5 @@
 """How Sphinx builds the documentation: `make docs`. Nothing is fetched from the network."""
 
-import re
 import shutil
 from importlib.metadata import version as installed_version
 from pathlib import Path
@@ -72,25 +71,21 @@ copybutton_only_copy_prompt_lines = True
 STUDY_PARTS = ("claims.md", "table.md", "references.md")
 
 
-def add_measured_pages(app, docname, source):
-    """Show what `make bench` and `treeinner study --out docs/study` wrote, as far as it is there."""
-    if not (HERE / "benchmark.md").exists():
-        text = source[0].replace("\nbenchmark\n", "\n")
-        source[0] = re.sub(r"\[([^\]]*)\]\((?:\.\./)*benchmark\.md\)", r"\1", text)
-    if docname == "study" and (HERE / "study").is_dir():
-        there = [name for name in STUDY_PARTS if (HERE / "study" / name).exists()]
-        includes = [f"```{{include}} study/{name}\n:heading-offset: 1\n```" for name in there]
+def add_study(app, docname, source):
+    """Show on the page of the study what `treeinner study --out docs/study` wrote."""
+    if docname == "study":
+        includes = [f"```{{include}} study/{name}\n:heading-offset: 1\n```" for name in STUDY_PARTS]
         link = '<a href="study/index.html">All tables, figures and claims on one page</a>.'
         source[0] += "\n" + "\n\n".join([link, *includes]) + "\n"
 
 
 def copy_study(app, exception):
     """Put the study's own page, made by `treeinner study`, beside the others."""
-    if exception is None and (HERE / "study").is_dir():
+    if exception is None:
         shutil.copytree(HERE / "study", Path(app.outdir) / "study", dirs_exist_ok=True)
 
 
 def setup(app):
     """Connect the hooks."""
-    app.connect("source-read", add_measured_pages)
+    app.connect("source-read", add_study)
     app.connect("build-finished", copy_study)

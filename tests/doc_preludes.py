@@ -14,9 +14,6 @@ import treeinner
 # Commands that take longer than a page should: their options are parsed, they are not run.
 SLOW_COMMANDS = {"study": "hours of training", "demo": "tests/test_cli_demo.py runs it"}
 
-# Pages that long measurements write; until they have been made, links to them lead nowhere.
-MEASURED: dict[str, str] = {}
-
 # Languages of blocks that are not code of ours to run; "{...}" are directives of MyST.
 NOT_RUN = {"", "text", "json", "toml", "bibtex", "mermaid"}
 
