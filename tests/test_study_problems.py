@@ -12,7 +12,8 @@ from sklearn.metrics import roc_auc_score
 from treeinner.errors import DataError
 from treeinner.study import chip
 from treeinner.study.measure import area_under_curve
-from treeinner.study.problems import PROBLEMS, PROCESSES, Data, Seeds, make_data, permuted_labels
+from treeinner.study.names import PROBLEMS
+from treeinner.study.problems import PROCESSES, Data, Seeds, make_data, permuted_labels
 from treeinner.study.references import f_test, linear_t
 
 CHIP_CLASSES, CHIP_NUMBERS, SIMULATED_CLASSES, SIMULATED_NUMBERS = PROBLEMS

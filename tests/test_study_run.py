@@ -24,7 +24,8 @@ from treeinner.errors import DataError
 from treeinner.study import chip, grid
 from treeinner.study.cost import cost_of
 from treeinner.study.measure import METHODS, _cuts, _matrix, _train, area_under_curve, measure
-from treeinner.study.problems import PROBLEMS, Seeds, make_data
+from treeinner.study.names import PROBLEMS
+from treeinner.study.problems import Seeds, make_data
 from treeinner.study.run import Plan, run_study
 
 SIMULATED = PROBLEMS[2:]

@@ -18,7 +18,8 @@ from treeinner.study.additions import what_follows
 from treeinner.study.claims import agreement, check_claims
 from treeinner.study.figures import COLORS, MARKERS, MEASURES, compact, figure_names, save, sweep_figure
 from treeinner.study.grid import STANDARD, SWEEPS, settings_of, standard
-from treeinner.study.records import BEST, PROBLEMS, SCORES, Mean, Problem, Score, read_study
+from treeinner.study.names import PROBLEMS, Problem, Score
+from treeinner.study.records import BEST, SCORES, Mean, read_study
 from treeinner.study.verdicts import CANNOT, FAILS, HOLDS
 
 pytest.importorskip("matplotlib")

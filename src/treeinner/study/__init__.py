@@ -5,7 +5,8 @@ stored. Both are behind the command `treeinner study`. Nothing is used but treei
 """
 
 from treeinner.study.grid import STANDARD, SWEEPS, Setting
-from treeinner.study.problems import PROBLEMS, Problem, make_data
+from treeinner.study.names import PROBLEMS, Problem
+from treeinner.study.problems import make_data
 from treeinner.study.run import Plan, run_study
 
 __all__ = ["PROBLEMS", "STANDARD", "SWEEPS", "Plan", "Problem", "Setting", "make_data", "run_study"]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 
-from treeinner.study.records import BEST, Mean, Problem, Study, plus_minus, signed
+from treeinner.study.names import Problem
+from treeinner.study.records import BEST, Mean, Study, plus_minus, signed
 from treeinner.study.verdicts import CANNOT, FAILS, HOLDS, TIE, Claim, against, by_sign, claim, listed
 
 __all__ = ["check_additions", "what_follows"]

@@ -12,7 +12,8 @@ from statistics import median
 from typing import Any
 
 from treeinner.study.additions import check_additions
-from treeinner.study.records import BEST, SCORES, Problem, Score, Study, plus_minus, signed
+from treeinner.study.names import Problem, Score
+from treeinner.study.records import BEST, SCORES, Study, plus_minus, signed
 from treeinner.study.table import FAR, by_problem, compare_with_paper
 from treeinner.study.verdicts import CANNOT, FAILS, GAIN, HOLDS, TIE, Claim, against, by_sign, claim, listed
 

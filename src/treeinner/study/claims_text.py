@@ -5,7 +5,8 @@ from __future__ import annotations
 from treeinner.study.additions import what_follows
 from treeinner.study.claims import agreement
 from treeinner.study.grid import SWEEPS
-from treeinner.study.records import BEST, PROBLEMS, SCORES, Study, signed
+from treeinner.study.names import PROBLEMS
+from treeinner.study.records import BEST, SCORES, Study, signed
 from treeinner.study.verdicts import RULE, Claim, listed
 
 __all__ = ["agreement_sentences", "difference_rows", "missing_sentences", "to_markdown"]

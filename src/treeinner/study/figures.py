@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from treeinner.plots._style import BLUE, GREEN, GREY, ORANGE, VERMILLION, matplotlib
 from treeinner.study.grid import SWEEPS, Setting
-from treeinner.study.records import PROBLEMS, SCORES, Mean, Problem, Score, Study
+from treeinner.study.names import PROBLEMS, Problem, Score
+from treeinner.study.records import SCORES, Mean, Study
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

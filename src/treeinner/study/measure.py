@@ -21,7 +21,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,8 @@ from treeinner.ensemble import Ensemble
 from treeinner.readers import read_model
 from treeinner.scores.importance import importance
 from treeinner.study.grid import Setting, Training, trainings
-from treeinner.study.problems import CANDIDATES, Data, Problem, Process, Rows, Seeds, make_data, permuted_labels
+from treeinner.study.names import Problem, Score
+from treeinner.study.problems import CANDIDATES, Data, Process, Rows, Seeds, make_data, permuted_labels
 from treeinner.study.references import f_test, linear_t
 
 __all__ = ["Unit", "area_under_curve", "measure", "risk_of"]
@@ -41,14 +42,6 @@ METHODS = {"PreDecomp": "predecomp", "TreeSHAP": "treeshap"}
 OBJECTIVE = {"classification": "binary:logistic", "regression": "reg:squarederror"}
 BASE_SCORE = {"classification": 0.5, "regression": 0.0}  # newer versions of XGBoost estimate it if not told
 NAN = float("nan")
-
-
-class Score(NamedTuple):
-    """A score by the paper's names: family, rows, attribution."""
-
-    gfa: str
-    domain: str
-    ifa: str
 
 
 GAIN = Score("TreeInner", "Train", "PreDecomp")  # by Proposition 3 the total gain

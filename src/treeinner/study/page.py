@@ -14,7 +14,8 @@ from treeinner.study.claims_text import agreement_sentences, difference_rows, mi
 from treeinner.study.figures import MEASURES, alt_text, caption
 from treeinner.study.grid import SWEEPS
 from treeinner.study.illustrations import Illustration
-from treeinner.study.records import SCORES, Score, Study, plus_minus
+from treeinner.study.names import Score
+from treeinner.study.records import SCORES, Study, plus_minus
 from treeinner.study.table import FAR, Row, best_rows, by_problem, number, risk_sentence
 from treeinner.study.verdicts import CANNOT, FAILS, HOLDS, RULE, Claim
 

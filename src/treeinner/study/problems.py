@@ -21,7 +21,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["PROBLEMS", "PROCESSES", "Data", "Problem", "Seeds", "make_data", "permuted_labels"]
+from treeinner.study.names import PROBLEMS, Problem
+
+__all__ = ["PROCESSES", "Data", "Seeds", "make_data", "permuted_labels"]
 
 Process = Literal["as_run", "as_written"]
 PROCESSES: tuple[Process, ...] = ("as_run", "as_written")
@@ -33,28 +35,6 @@ CANDIDATES = 10  # relevant features of Simulated are among the first ten
 
 FloatArray = NDArray[np.float64]
 Rows = tuple[FloatArray, FloatArray]  # training rows, validation rows
-
-
-@dataclass(frozen=True)
-class Problem:
-    """A data set and a task."""
-
-    dataset: Literal["ChIP", "Simulated"]
-    task: Literal["classification", "regression"]
-
-    @property
-    def name(self) -> str:
-        """Name in file names."""
-        return f"{self.dataset.lower()}-{self.task}"
-
-
-# The place in this tuple is part of the seed: append only.
-PROBLEMS = (
-    Problem("ChIP", "classification"),
-    Problem("ChIP", "regression"),
-    Problem("Simulated", "classification"),
-    Problem("Simulated", "regression"),
-)
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,43 +8,21 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from treeinner.errors import DataError
 from treeinner.inference import t_quantile
 from treeinner.study.grid import SWEEPS, Setting, standard, sweeps
+from treeinner.study.names import PROBLEMS, Problem, Score
 from treeinner.study.store import read_columns
 
 __all__ = [
-    "BEST", "PROBLEMS", "REFERENCES", "SCORES", "Mean", "Problem", "Score", "Study", "plus_minus", "read_study",
-    "signed",
+    "BEST", "REFERENCES", "SCORES", "Mean", "Study", "plus_minus", "read_study", "signed",
 ]  # fmt: skip
 
 
-class Problem(NamedTuple):
-    """A data set and what is predicted."""
-
-    dataset: str
-    task: str
-
-    def __str__(self) -> str:
-        return f"{self.dataset} {self.task}"
-
-
-class Score(NamedTuple):
-    """A global score: family, rows, attribution."""
-
-    gfa: str
-    domain: str
-    ifa: str
-
-    def __str__(self) -> str:
-        return "-".join(part for part in self if part)
-
-
-PROBLEMS = tuple(Problem(d, t) for d in ("ChIP", "Simulated") for t in ("classification", "regression"))
 # The paper's 14, in the order of its table.
 SCORES = tuple(
     Score(gfa, domain, ifa)

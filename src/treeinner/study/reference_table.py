@@ -6,7 +6,8 @@ import csv
 import io
 import math
 
-from treeinner.study.records import BEST, SCORES, Problem, Score, Study, plus_minus, signed
+from treeinner.study.names import Problem, Score
+from treeinner.study.records import BEST, SCORES, Study, plus_minus, signed
 from treeinner.study.table import number
 
 __all__ = ["COLUMNS", "WHAT", "first10_problems", "reference_rows", "to_csv", "to_markdown"]

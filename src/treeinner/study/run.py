@@ -24,7 +24,8 @@ from treeinner.kernels import instruction_set
 from treeinner.study import chip
 from treeinner.study.grid import SWEEPS, Setting, settings_of, standard
 from treeinner.study.measure import measure
-from treeinner.study.problems import PROBLEMS, Problem, Process
+from treeinner.study.names import PROBLEMS, Problem
+from treeinner.study.problems import Process
 from treeinner.study.store import Store
 
 __all__ = ["Plan", "Progress", "Report", "run_study"]
@@ -230,7 +231,7 @@ def _meta(plan: Plan, problems: Sequence[Problem], missing: Sequence[str]) -> di
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "wall_seconds": 0.0,
         "settings": [asdict(setting) for setting in plan.settings],
-        "problems": [asdict(problem) for problem in problems],
+        "problems": [problem._asdict() for problem in problems],
         "missing": list(missing),
     }
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from treeinner.errors import DataError
 from treeinner.study.measure import Unit
-from treeinner.study.problems import Problem
+from treeinner.study.names import Problem
 
 __all__ = ["COLUMNS", "Store", "read_columns", "read_meta"]
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
-from treeinner.study.records import PROBLEMS, Mean, Problem, Score, Study
+from treeinner.study.names import PROBLEMS, Problem, Score
+from treeinner.study.records import Mean, Study
 
 __all__ = [
     "COLUMNS",

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from treeinner.study.records import BEST, Mean, Problem, Score, Study
+from treeinner.study.names import Problem, Score
+from treeinner.study.records import BEST, Mean, Study
 
 __all__ = [
     "CANNOT",
