@@ -36,7 +36,7 @@ TARGET = "progression"
 FDR = 0.05
 PICTURES = {
     "bar.png": "the ranking; grey is no better than noise, the pale bar behind is total gain",
-    "gap.png": "training rows (rings) against held-out rows (dots): noise falls to zero or below",
+    "gap.png": "training rows (rings) against held-out rows (dots): noise falls to about zero",
     "rounds.png": "the score round by round: a falling curve is a feature that is being overfitted",
     "beeswarm.png": "what each feature adds to each prediction",
     "waterfall.png": "one prediction, step by step",

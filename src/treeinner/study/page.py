@@ -271,7 +271,7 @@ def command(meta: dict[str, Any]) -> str:
     words = ["treeinner study --out study", f"--seed {meta.get('seed')}", f"--process {meta.get('process')}"]
     words += ["--quick"] if meta.get("quick") else [f"--replications {meta.get('replications')}"]
     words += [f"--rounds {meta['rounds']}"] if meta.get("rounds") is not None else []
-    return 'pip install "treeinner[study]"\n' + " ".join([*words, f"--jobs {meta.get('jobs')}"])
+    return 'pip install ".[study]"  # in a clone of treeinner\n' + " ".join([*words, f"--jobs {meta.get('jobs')}"])
 
 
 def _process(name: str) -> str:
