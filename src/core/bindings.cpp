@@ -47,6 +47,8 @@ NB_MODULE(_core, m) {
   m.def("shap_edges", &shap_edges_of);
   m.def("add_exact", &add_exact);
   m.attr("SHAP_EDGE_BYTES") = sizeof(ShapEdge);
+  m.attr("SMALL_TREE") = kSmallTree;
+  m.attr("SWEEP_ROWS") = kSweepRows;
   nb::class_<CorePath>(m, "PathTable");
   nb::class_<Codes>(m, "Codes").def_ro("n_rows", &Codes::n_rows);
   nb::class_<CoreShuffle>(m, "CoreShuffle")

@@ -72,7 +72,7 @@ inline void boost(const Forest& f, const BoostInput& in, const PathTable* paths,
         const Tree t = tree_of(f, tree);
         const double* weight = push + f.tree_output[tree] * kRun;
         double* sums = in.sums + row * row_stride + static_cast<int64_t>(f.tree_output[tree]) * f.n_players;
-        if (t.n_leaves <= kSmall) {
+        if (t.n_leaves <= kSmallTree) {
           land_small(f, t, run_codes, run.n, small);
           take_leaves(f, in, t, tree, small, run, 0, run.n);
           if (paths) add_leaves<true>(f, tree, *paths, small, run.n, weight, kRun, sums);

@@ -17,10 +17,6 @@ struct Codes {
 // -- a path attribution
 // ------------------------------------------------------------------------------------------------
 
-constexpr int64_t kSmallTree = 256;  // route.h: kSmall
-constexpr size_t kSweepRows = 16;    // shap.h: kSweepRows
-constexpr size_t kRunBlocks = 4;     // route.h: kTogether
-
 struct CorePath {
   std::vector<double> node_value;
   PathEntries entries;
@@ -169,7 +165,7 @@ class CoreForest {
     const double* value = node_value.data();
     auto out = std::make_unique<CorePath>();
     out->node_value.assign(value, value + node_value.size());
-    out->entries = path_entries(forest_, value, kSmallTree);
+    out->entries = path_entries(forest_, value);
     const std::vector<double>& records = out->entries.records;
     out->records = Buffer(records.size() * sizeof(double));
     if (!records.empty()) std::memcpy(out->records.get(), records.data(), records.size() * sizeof(double));
@@ -245,7 +241,7 @@ class CoreForest {
     PathTable view{};
     if (paths) view = view_of(*paths);
     nb::gil_scoped_release release;
-    const size_t run = kRunBlocks * static_cast<size_t>(kBlock) * (static_cast<size_t>(forest_.n_outputs) + 2);
+    const size_t run = kTogether * static_cast<size_t>(kBlock) * (static_cast<size_t>(forest_.n_outputs) + 2);
     Buffer words(words_bytes()), push(run * sizeof(double)), wholes(run * sizeof(int64_t));
     active->boost(forest_, in, paths ? &view : nullptr, codes.data.get(), n_rows, word(words),
                   static_cast<double*>(push.get()), static_cast<int64_t*>(wholes.get()));
@@ -263,9 +259,9 @@ class CoreForest {
     const double* from = weights(weight, codes);
     double* to = checked_sums(sums, codes);
     nb::gil_scoped_release release;
-    const size_t frames = (static_cast<size_t>(forest_.max_splits) + 1) * 4 * kSweepRows * sizeof(double);
+    const size_t frames = (static_cast<size_t>(forest_.max_splits) + 1) * kPoints * kSweepRows * sizeof(double);
     Buffer right(words_bytes()), words(static_cast<size_t>(max_edges_) * sizeof(ShapWords)), products(frames);
-    Buffer returned(frames), constants(static_cast<size_t>(max_edges_) * 5 * 4 * sizeof(double));
+    Buffer returned(frames), constants(static_cast<size_t>(max_edges_) * 5 * kPoints * sizeof(double));
     const ShapScratch scratch{word(right), static_cast<ShapWords*>(words.get()), static_cast<double*>(products.get()),
                               static_cast<double*>(returned.get()), static_cast<double*>(constants.get())};
     active->shap(forest_, tree, n, shap_, codes.data.get(), codes.n_rows, scale, from, scratch, to);

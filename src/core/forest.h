@@ -5,6 +5,12 @@
 
 namespace treeinner {
 
+// Sizes that the kernels share with those who lay out and allocate for them.
+constexpr int kSmallTree = 256;  // leaves of a small tree at most: a leaf's number is then a byte (route.h)
+constexpr int kTogether = 4;     // blocks that go down a small tree together: a split is read once for all (route.h)
+constexpr int kPoints = 4;       // quadrature points of one sweep of TreeSHAP (shap.h)
+constexpr int kSweepRows = 16;   // rows that a sweep takes at a time: what it keeps for them should fit L1
+
 // One inner node. Nodes are numbered within their tree: its n splits in pre-order, so that a subtree is a contiguous
 // run [i, skip), then its leaves in pre-order from n on.
 struct Split {

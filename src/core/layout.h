@@ -39,7 +39,7 @@ inline void preorder(const int64_t* tree_start, int64_t n_trees, const int32_t* 
   }
 }
 
-// The entries and records of a PathTable (forest.h), for trees of at most `small` leaves. node_value: as in PathTable.
+// The entries and records of a PathTable (forest.h), for small trees. node_value: as in PathTable.
 struct PathEntries {
   std::vector<int64_t> first_entry, first_record;
   std::vector<int32_t> entries;
@@ -78,7 +78,7 @@ inline void make_records(PathEntries& out, size_t first_leaf, size_t begin, int 
   for (size_t leaf = 0; leaf < n_leaves; ++leaf) out.first_entry[first_leaf + leaf] = static_cast<int64_t>(begin);
 }
 
-inline PathEntries path_entries(const Forest& f, const double* node_value, int64_t small) {
+inline PathEntries path_entries(const Forest& f, const double* node_value) {
   PathEntries out;
   out.first_entry.push_back(0);
   std::vector<int32_t> parent, players;
@@ -90,7 +90,7 @@ inline PathEntries path_entries(const Forest& f, const double* node_value, int64
     const int64_t n_leaves = f.first_leaf[tree + 1] - f.first_leaf[tree];
     out.entries.push_back(0);
     out.first_record.push_back(0);
-    if (n_leaves > small) {
+    if (n_leaves > kSmallTree) {
       out.first_entry.insert(out.first_entry.end(), static_cast<size_t>(n_leaves), out.first_entry.back());
       continue;
     }

@@ -106,7 +106,7 @@ inline void add_path(const Forest& f, int first, int n_trees, const PathTable& t
       const Tree t = tree_of(f, tree);
       const double* w = Weighted ? weight + f.tree_output[tree] * stride + row : nullptr;
       double* run_sums = sums + row * row_stride + static_cast<int64_t>(f.tree_output[tree]) * f.n_players;
-      if (t.n_leaves <= kSmall) {
+      if (t.n_leaves <= kSmallTree) {
         land_small(f, t, run_codes, n, leaf);
         add_leaves<Weighted>(f, tree, table, leaf, n, w, stride, run_sums);
       } else {

@@ -12,9 +12,6 @@
 
 namespace treeinner::TREEINNER_NS {
 
-constexpr int kSmall = 256;   // leaves of a small tree at most: a leaf's number is then a byte
-constexpr int kTogether = 4;  // blocks that go down a small tree together: a split is read once for all of them
-
 inline Word rows_of_block(int64_t n_rows, int64_t block) {
   const int64_t n = n_rows - block * kRows;
   return n >= kRows ? ~Word{0} : (Word{1} << n) - 1;
@@ -119,7 +116,7 @@ inline void for_each_leaf(const Forest& f, int first, int n_trees, const Code* c
     const int n = n_rows - row < kTogether * kRows ? static_cast<int>(n_rows - row) : kTogether * kRows;
     for (int tree = first; tree < first + n_trees; ++tree) {
       const Tree t = tree_of(f, tree);
-      if (t.n_leaves <= kSmall) {
+      if (t.n_leaves <= kSmallTree) {
         land_small(f, t, codes + begin * block_codes, n, small);
         visit(tree, row, n, small);
         continue;

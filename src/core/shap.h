@@ -23,9 +23,7 @@
 
 namespace treeinner::TREEINNER_NS {
 
-constexpr int kPoints = 4;       // quadrature points of one sweep
-constexpr int kSweepGroups = 2;  // Lanes of rows that a sweep takes at a time; what it keeps for them should fit L1
-constexpr int kSweepRows = kSweepGroups * kLanes;
+constexpr int kSweepGroups = kSweepRows / kLanes;
 
 template <int N>
 struct Count {

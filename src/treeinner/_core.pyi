@@ -3,6 +3,8 @@ from typing import Any
 from numpy.typing import NDArray
 
 SHAP_EDGE_BYTES: int
+SMALL_TREE: int
+SWEEP_ROWS: int
 
 def levels() -> list[str]: ...
 def use_level(name: str, /) -> str: ...

@@ -41,8 +41,6 @@ _DTYPE_CODE = {np.dtype(t): i for i, t in enumerate(("f4", "f8", "i1", "i2", "i4
 _DTYPE_CODE[np.dtype(bool)] = _DTYPE_CODE[np.dtype("u1")]
 
 BLOCK = 64  # rows that go down a tree together
-SMALL_TREE = 256  # leaves, core/route.h: kSmall
-SWEEP_ROWS = 16  # rows that TreeSHAP takes through a tree together
 TASK_ROWS = 4096  # rows of one task at most
 TASK_BYTES = 1 << 23  # of sums that one task holds at most
 ENVIRONMENT_VARIABLE = "TREEINNER_ISA"
@@ -110,7 +108,7 @@ class Forest:
         leaves_before = np.empty(e.n_nodes, np.int64)
         leaves_before[order] = leaf_number
         first_leaf, right_leaf = leaves_before[split_nodes], leaves_before[e.right[split_nodes]]
-        splits[:, 7] = np.where(n_splits < SMALL_TREE, first_leaf | right_leaf << 16, 0)
+        splits[:, 7] = np.where(n_splits < _core.SMALL_TREE, first_leaf | right_leaf << 16, 0)
 
         self.split_nodes, self.leaf_nodes = split_nodes, leaf_nodes
         self.split_player = node_player[split_nodes]
@@ -253,8 +251,8 @@ class Sums:
     ) -> None:
         """Add the TreeSHAP values of trees first..first + n, times a factor per tree and a weight."""
         if self._blocks is None:
-            n_slices = padded_rows(self.n_rows) // SWEEP_ROWS
-            shape = (n_slices, self.forest.n_outputs, self.forest.n_players, SWEEP_ROWS)
+            n_slices = padded_rows(self.n_rows) // _core.SWEEP_ROWS
+            shape = (n_slices, self.forest.n_outputs, self.forest.n_players, _core.SWEEP_ROWS)
             self._blocks = aligned(shape)
         self.forest.core.shap(codes, first, n, tree_scale, weight, self._blocks)
 

@@ -13,7 +13,7 @@
 namespace treeinner {
 namespace {
 
-constexpr int kRows = 64, kLanes = 8, kSweepRows = 16;
+constexpr int kRows = 64, kLanes = 8;
 
 int64_t n_passed = 0, n_failed = 0;
 
@@ -174,7 +174,7 @@ Results results(const Case& c, const Kernels& k) {
   const Forest& f = c.model.forest;
   const size_t rows = static_cast<size_t>(c.padded), outputs = static_cast<size_t>(f.n_outputs);
   const size_t sums = rows * outputs * static_cast<size_t>(f.n_players);
-  const size_t frames = (static_cast<size_t>(f.max_splits) + 1) * 4 * kSweepRows;
+  const size_t frames = (static_cast<size_t>(f.max_splits) + 1) * kPoints * kSweepRows;
   Results out;
   out.codes.resize(rows * static_cast<size_t>(f.n_planes * f.code_bytes));
   out.leaves.resize(static_cast<size_t>(c.n_rows * f.n_trees));
@@ -185,7 +185,7 @@ Results results(const Case& c, const Kernels& k) {
   out.leaf_sums.resize(c.model.leaf_value.size());
   Array<uint64_t> words(static_cast<size_t>(c.model.max_nodes)), right(static_cast<size_t>(f.max_splits));
   Array<ShapWords> edge_words(static_cast<size_t>(c.model.max_edges));
-  Array<double> products(frames), returned(frames), constants(static_cast<size_t>(c.model.max_edges) * 5 * 4);
+  Array<double> products(frames), returned(frames), constants(static_cast<size_t>(c.model.max_edges) * 5 * kPoints);
   const ShapScratch scratch{right.data(), edge_words.data(), products.data(), returned.data(), constants.data()};
 
   const void* codes = out.codes.data();

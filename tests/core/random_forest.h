@@ -176,7 +176,7 @@ inline Model random_model(Random& random, const Shape& shape, const Columns& c) 
   f.leaf_id = m.leaf_id.data();
   f.sets = m.sets.data();
   for (size_t i = 0; i < m.left.size() * static_cast<size_t>(shape.width); ++i) m.node_value.push_back(random.number());
-  m.entries = path_entries(f, m.node_value.data(), 256);
+  m.entries = path_entries(f, m.node_value.data());
   m.path = {m.node_value.data(),      m.entries.entries.data(),     m.entries.first_record.data(),
             m.entries.records.data(), m.entries.first_entry.data(), m.entries.player.data(),
             m.entries.step.data()};
