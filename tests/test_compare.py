@@ -68,14 +68,14 @@ def test_the_gap_is_welchs():
         for A, b in ((X[:N], y[:N]), (X_valid, y_valid))
     ]
     test = stats.ttest_ind(*shares, equal_var=False, alternative="greater")
-    # Sums of squares cancel a little.
-    np.testing.assert_allclose(c.gap.z, test.statistic, rtol=1e-9)
+    # Scores are from the leaves, errors from row scores in float32.
+    np.testing.assert_allclose(c.gap.z, test.statistic, rtol=1e-6)
     # Welch's degrees of freedom from the effective rows of each side.
     var = [s.var(axis=0, ddof=1) / len(s) for s in shares]
     df = [np.maximum((s**2).sum(axis=0) ** 2 / (s**4).sum(axis=0) - 1, 1) for s in shares]
     welch = sum(var) ** 2 / sum(v**2 / d for v, d in zip(var, df, strict=True))
-    np.testing.assert_allclose(c.gap.p_value, stats.t.sf(test.statistic, welch), rtol=1e-7)
-    np.testing.assert_allclose(c.gap.std_error, np.sqrt(sum(s.var(axis=0, ddof=1) / len(s) for s in shares)), rtol=1e-9)
+    np.testing.assert_allclose(c.gap.p_value, stats.t.sf(test.statistic, welch), rtol=1e-5)
+    np.testing.assert_allclose(c.gap.std_error, np.sqrt(sum(s.var(axis=0, ddof=1) / len(s) for s in shares)), rtol=1e-6)
 
 
 def test_the_scale_of_the_weights_changes_no_gap():
@@ -86,8 +86,9 @@ def test_the_scale_of_the_weights_changes_no_gap():
     a = ti.compare(model, X, y, X_valid, y_valid, sample_weight_train=w, sample_weight_valid=v)
     b = ti.compare(model, X, y, X_valid, y_valid, sample_weight_train=w * 100, sample_weight_valid=v / 10)
     np.testing.assert_allclose(a.gap.score, a.train["tree_inner"].per_row - a.valid["tree_inner"].per_row, rtol=1e-12)
-    np.testing.assert_allclose(b.gap.score, a.gap.score, rtol=1e-10)
-    np.testing.assert_allclose(b.gap.std_error, a.gap.std_error, rtol=1e-7)
+    # Leaf sums hold a gradient to 2^-32 of the largest leaf, row scores to float32.
+    np.testing.assert_allclose(b.gap.score, a.gap.score, rtol=1e-7)
+    np.testing.assert_allclose(b.gap.std_error, a.gap.std_error, rtol=1e-6)
     assert np.array_equal(
         a.valid["permutation"].scores,
         ti.importance(model, X_valid, y_valid, sample_weight=v, **ASKED["permutation"]).scores,

@@ -277,13 +277,13 @@ def test_a_custom_objective_must_be_given():
     assert ti.importance(model, X, score="abs").scores.any()
     named = ti.importance(model, X, SIGNAL, objective="squared_error")
     function = ti.importance(model, X, SIGNAL, objective=lambda y, margin: margin - y)
-    np.testing.assert_allclose(named.scores, function.scores, rtol=1e-13)
+    np.testing.assert_allclose(named.scores, function.scores, rtol=1e-7)  # leaf sums: 2^-32 of the largest leaf
     trained = xgb.train({"nthread": 1, "eta": 0.3}, matrix, 3, obj=lambda p, d: (p - d.get_label(), np.ones(N)))
     both = (
         ti.importance(trained, X, SIGNAL, objective="squared_error"),
         ti.importance(trained, X, SIGNAL, objective=lambda y, margin: (margin - y, np.ones_like(margin))),
     )
-    np.testing.assert_allclose(both[0].scores, both[1].scores, rtol=1e-13)
+    np.testing.assert_allclose(both[0].scores, both[1].scores, rtol=1e-7)
     with pytest.raises(DataError, match="returned a gradient of shape"):
         ti.importance(model, X, SIGNAL, objective=lambda y, margin: np.zeros(3))
     with pytest.raises(UnknownParameterError, match="is not known"):

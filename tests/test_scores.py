@@ -95,20 +95,28 @@ def case(request):
     return Case(recipe, objective, seed=sorted(CASES).index(request.param), **options)
 
 
-def check(imp, shares, n_units, *, slack=1e-12):
-    """Scores and standard errors of an Importance against the share of every row: (rows, features, outputs)."""
+FLOAT32 = 1e-6  # row scores are added in float32: 6e-8 for each rounding, a few of them in a row
+
+
+def check(imp, shares, n_units, *, slack=None):
+    """Scores and standard errors of an Importance against the share of every row: (rows, features, outputs).
+
+    slack: (features,) what the leaf sums may change in the scores, where these come from them.
+    """
     total = shares.sum(axis=2)
     size = np.abs(shares).sum() + 1e-300
-    # Both add the same few thousand terms, in another order.
-    np.testing.assert_allclose(imp.scores, total.sum(axis=0), rtol=0, atol=slack * size)
+    by_leaf = slack is not None
+    if slack is None:  # both add the same few thousand terms, in another order
+        slack = np.full(total.shape[1], 1e-12 * size)
+    assert np.all(np.abs(imp.scores - total.sum(axis=0)) <= slack)
     spread = (total**2).sum(axis=0) - total.sum(axis=0) ** 2 / n_units
     error = np.sqrt(np.maximum(spread, 0) * n_units / (n_units - 1))
     # Sums of squares cancel to 1e-16 of their size at worst, so their root to 1e-8; here they hardly cancel.
-    np.testing.assert_allclose(imp.std_errors, error, rtol=1e-9, atol=1e-7 * size)
+    np.testing.assert_allclose(imp.std_errors, error, rtol=FLOAT32 if by_leaf else 1e-9, atol=1e-7 * size)
     if shares.shape[2] > 1:
-        np.testing.assert_allclose(imp.outputs.score, shares.sum(axis=0), rtol=0, atol=slack * size)
+        assert np.all(np.abs(imp.outputs.score - shares.sum(axis=0)) <= slack[:, None])
         for k in range(shares.shape[2]):
-            np.testing.assert_allclose(imp.for_output(k).scores, shares[:, :, k].sum(axis=0), rtol=0, atol=slack * size)
+            assert np.all(np.abs(imp.for_output(k).scores - shares[:, :, k].sum(axis=0)) <= slack)
     else:
         assert imp.outputs is None
 
@@ -122,10 +130,10 @@ def test_tree_inner_is_its_definition(case, method):
     r = oracle.tensor(case.e, case.X, method)
     shares = oracle.tree_inner(case.e, r, case.push)
     imp = case.importance(method=method, by_round=True)
-    check(imp, shares.sum(axis=0), units(case))
+    slack = case.leaf_bound(r)
+    check(imp, shares.sum(axis=0), units(case), slack=slack if method != "treeshap" else None)
     assert imp.n_rows == N
     assert imp.sum_of_weights == pytest.approx(N if case.weight is None else case.weight.sum(), rel=1e-15)
-    slack = case.leaf_bound(r)
     by_round = shares.sum(axis=(1, 3))
     assert imp.by_round().shape == by_round.shape
     assert np.all(np.abs(imp.by_round() - by_round) <= slack)
@@ -144,8 +152,11 @@ def test_a_users_attribution_gets_one_tree_and_rows(case):
         a, b = case.importance(method=own, **options), case.importance(method="predecomp", **options)
         assert a.method == "callable"
         size = np.abs(b.scores).sum() + 1.0
-        np.testing.assert_allclose(a.scores, b.scores, rtol=0, atol=1e-11 * size)
-        np.testing.assert_allclose(a.std_errors, b.std_errors, rtol=1e-7, atol=1e-9 * size)
+        slack = 1e-11 * size
+        if score == "tree_inner":  # predecomp's scores are from the leaves
+            slack = case.leaf_bound(oracle.tensor(case.e, case.X, "predecomp"))
+        assert np.all(np.abs(a.scores - b.scores) <= slack)
+        np.testing.assert_allclose(a.std_errors, b.std_errors, rtol=FLOAT32, atol=1e-9 * size)
 
 
 def test_a_users_attribution_of_another_shape_is_an_error():
@@ -194,10 +205,9 @@ def test_a_group_is_scored_as_one_feature(case, method):
     imp = case.importance(by_round=True, **options)
     assert imp.feature_names == ("ends", *(f"f{i}" for i in range(1, last)))
     shares = oracle.tree_inner(case.e, together, case.push)
-    check(imp, shares.sum(axis=0), units(case))
-    assert np.all(
-        np.abs(imp.by_round() - shares.sum(axis=(1, 3))) <= case.leaf_bound(together) + case.leaf_bound(r).max()
-    )
+    slack = case.leaf_bound(together) + case.leaf_bound(r).max()
+    check(imp, shares.sum(axis=0), units(case), slack=slack if method != "treeshap" else None)
+    assert np.all(np.abs(imp.by_round() - shares.sum(axis=(1, 3))) <= slack)
     check(
         case.importance(score="forest_inner", **options),
         oracle.forest_inner(case.e, together, case.push.sum(axis=0)),
@@ -210,10 +220,9 @@ def test_a_group_is_scored_as_one_feature(case, method):
 @pytest.mark.parametrize("method", METHODS)
 def test_without_standard_errors_the_scores_are_the_same(case, method):
     with_errors, without = case.importance(method=method), case.importance(method=method, std_errors=False)
-    slack = case.leaf_bound(oracle.tensor(case.e, case.X, method))
-    assert np.all(np.abs(with_errors.scores - without.scores) <= slack)
+    assert np.array_equal(with_errors.scores, without.scores)
     if case.e.n_outputs > 1:
-        assert np.all(np.abs(with_errors.outputs.score - without.outputs.score) <= slack[:, None])
+        assert np.array_equal(with_errors.outputs.score, without.outputs.score)
     for unknown in (without.std_errors, without.z, without.p_values, without.q_values, without.ci_low, without.ci_high):
         assert np.all(np.isnan(unknown))
     assert without.sum_of_weights == with_errors.sum_of_weights
@@ -223,8 +232,9 @@ def test_a_base_margin_moves_the_gradients():
     case = Case(*CASES["one output"][:2], seed=3)
     margin = np.random.default_rng(4).normal(size=N)
     push = oracle.residuals(case.e, case.X, case.gradient, case.weight, base=case.e.base_score + margin[:, None])
-    shares = oracle.tree_inner(case.e, oracle.tensor(case.e, case.X, "predecomp"), push)
-    check(case.importance(base_margin=margin), shares.sum(axis=0), units(case))
+    r = oracle.tensor(case.e, case.X, "predecomp")
+    shares = oracle.tree_inner(case.e, r, push)
+    check(case.importance(base_margin=margin), shares.sum(axis=0), units(case), slack=case.leaf_bound(r))
 
 
 def test_iteration_range_scores_these_rounds_at_the_margin_of_a_model_that_starts_with_them():
@@ -294,10 +304,10 @@ def test_tree_inner_by_path_is_tested_centred(case, method, clustered):
         assert np.all(np.abs(found.test_score - expected) <= slack)
         used = np.abs(shares).sum(axis=0) > 0
         df = np.minimum(effective_df(shares[:, used]), len(units) - 1)
-        np.testing.assert_allclose(found.df[used], df, rtol=1e-8)  # fourth powers are held to 28 bits at least
+        np.testing.assert_allclose(found.df[used], df, rtol=2 * FLOAT32)  # fourth powers: held to 28 bits at least
         np.testing.assert_allclose(found.z[used], found.test_score[used] / found.std_error[used], rtol=1e-12)
-        np.testing.assert_allclose(found.p_value[used], stats.t.sf(found.z[used], df), rtol=1e-7)
-        np.testing.assert_allclose(found.score, shares.sum(axis=0), rtol=0, atol=1e-12 * np.abs(plain).sum())
+        np.testing.assert_allclose(found.p_value[used], stats.t.sf(found.z[used], df), rtol=1e-5)  # by df
+        assert np.all(np.abs(found.score - shares.sum(axis=0)) <= slack)
         assert np.all(found.p_value[~used] == 1)
         if case.e.n_trees > 1:  # one split of exact halves could be centred already
             assert np.any(np.abs(found.test_score - found.score) > 1e-3 * np.abs(found.score))
@@ -371,7 +381,7 @@ def test_clusters_equal_brute_force():
     sums = np.array([shares[alive & (clusters == c)].sum(axis=0) for c in np.unique(clusters[alive])])
     error = np.sqrt(len(sums)) * sums.std(axis=0, ddof=1)
     imp = case.importance(clusters=clusters)
-    np.testing.assert_allclose(imp.std_errors, error, rtol=1e-11)
+    np.testing.assert_allclose(imp.std_errors, error, rtol=FLOAT32)
     assert imp.statistics.n_units == len(sums)
 
 
@@ -404,7 +414,7 @@ def test_the_scale_of_the_weights_changes_no_test():
     np.testing.assert_allclose(
         b.statistics.df, a.statistics.df, rtol=1e-8
     )  # fourth powers are held to 28 bits at least
-    np.testing.assert_allclose(b.per_row, a.per_row, rtol=1e-13)
+    np.testing.assert_allclose(b.per_row, a.per_row, rtol=1e-7)
 
 
 # -- real models -----------------------------------------------------------------------------------------------------

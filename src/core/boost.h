@@ -6,7 +6,7 @@
 #pragma once
 
 #include "loss.h"
-#include "path.h"
+#include "scores.h"
 
 namespace treeinner::TREEINNER_NS {
 
@@ -34,8 +34,9 @@ inline void take_gradients(const Forest& f, const BoostInput& in, const Run& run
   }
 }
 
-// What n rows, from row `at` of the run on, take from a tree by their leaves.
-template <class Leaf>
+// What n rows, from row `at` of the run on, take from a tree by their leaves. One loop: it waits for sums that were
+// just written, and two such sums wait no longer than one.
+template <bool Weights, class Leaf>
 inline void take_leaves(const Forest& f, const BoostInput& in, const Tree& t, int tree, const Leaf* leaf,
                         const Run& run, int at, int n) {
   const int output = f.tree_output[tree];
@@ -45,47 +46,65 @@ inline void take_leaves(const Forest& f, const BoostInput& in, const Tree& t, in
     const double* value = f.leaf_value + t.first_leaf * width + k;
     int64_t* sums = in.leaf_sums + t.first_leaf * width + k;
     const int64_t* whole = run.whole + (output + k) * kRun + at;
+    int64_t* weights = Weights ? in.leaf_weights + t.first_leaf * width + k : nullptr;
+    const int64_t* weight = Weights ? in.whole_weight + run.row + at : nullptr;
     for (int r = 0; r < n; ++r) {
-      margin[r] += value[leaf[r] * width];
-      sums[leaf[r] * width] += whole[r];
-    }
-    if (in.leaf_weights) {
-      int64_t* weights = in.leaf_weights + t.first_leaf * width + k;
-      const int64_t* weight = in.whole_weight + run.row + at;
-      for (int r = 0; r < n; ++r) weights[leaf[r] * width] += weight[r];
+      const int64_t l = leaf[r] * width;
+      margin[r] += value[l];
+      sums[l] += whole[r];
+      if (Weights) weights[l] += weight[r];
     }
   }
 }
 
+template <class Leaf>
+inline void take_leaves(const Forest& f, const BoostInput& in, const Tree& t, int tree, const Leaf* leaf,
+                        const Run& run, int at, int n) {
+  if (in.leaf_weights)
+    take_leaves<true>(f, in, t, tree, leaf, run, at, n);
+  else
+    take_leaves<false>(f, in, t, tree, leaf, run, at, n);
+}
+
 template <class Code>
 inline void boost(const Forest& f, const BoostInput& in, const PathTable* paths, const Code* codes, int64_t n_rows,
-                  Word* words, double* push, int64_t* whole) {
-  const int64_t row_stride = static_cast<int64_t>(f.n_outputs) * f.n_players;
-  alignas(64) uint8_t small[kRun];
+                  Word* words, double* push, int64_t* whole, const ScoreScratch& scratch) {
+  const int64_t n_places = static_cast<int64_t>(f.n_outputs) * f.n_players;
+  const bool batches = paths && paths->scores;
+  const double unit = batches ? paths->scores->step_unit / in.whole_scale : 0.0;
+  alignas(64) uint8_t small[kRun] = {};
   int32_t large[kRows];
   for (int64_t row = 0; row < n_rows; row += kRun) {
     const Run run{row, n_rows - row < kRun ? static_cast<int>(n_rows - row) : kRun, push, whole};
     const Code* run_codes = codes + row * f.n_planes;
+    double* sums = in.sums + row * n_places;
+    if (batches) std::memset(scratch.total, 0, sizeof(double) * static_cast<size_t>(kRun * n_places));
     for (int round = 0; round < in.n_rounds; ++round) {
       take_gradients(f, in, run);
       for (int tree = in.first_tree[round]; tree < in.first_tree[round + 1]; ++tree) {
         const Tree t = tree_of(f, tree);
         const double* weight = push + f.tree_output[tree] * kRun;
-        double* sums = in.sums + row * row_stride + static_cast<int64_t>(f.tree_output[tree]) * f.n_players;
+        double* tree_sums = sums + static_cast<int64_t>(f.tree_output[tree]) * f.n_players;
         if (t.n_leaves <= kSmallTree) {
           land_small(f, t, run_codes, run.n, small);
           take_leaves(f, in, t, tree, small, run, 0, run.n);
-          if (paths) add_leaves<true>(f, tree, *paths, small, run.n, weight, kRun, sums);
-          continue;
+          if (paths && takes_part(*paths, tree))
+            keep(scratch, tree % kBatch, small, weight, in.whole_scale, run.n);
+          else if (paths)
+            add_leaves<true>(f, tree, *paths, small, run.n, weight, kRun, tree_sums);
+        } else {
+          if (paths) add_steps<true>(f, tree, *paths, run_codes, run.n, weight, kRun, words, tree_sums);
+          for (int at = 0; at < run.n; at += kRows) {
+            land_large(f, t, run_codes + static_cast<int64_t>(at) * f.n_planes, rows_of_block(run.n, at / kRows), words,
+                       large);
+            take_leaves(f, in, t, tree, large, run, at, run.n - at < kRows ? run.n - at : kRows);
+          }
         }
-        if (paths) add_steps<true>(f, tree, *paths, run_codes, run.n, weight, kRun, words, sums);
-        for (int at = 0; at < run.n; at += kRows) {
-          land_large(f, t, run_codes + static_cast<int64_t>(at) * f.n_planes, rows_of_block(run.n, at / kRows), words,
-                     large);
-          take_leaves(f, in, t, tree, large, run, at, run.n - at < kRows ? run.n - at : kRows);
-        }
+        if (batches && (tree % kBatch == kBatch - 1 || tree == f.n_trees - 1))
+          add_batch(f, *paths, tree / kBatch, unit, run.n, scratch);
       }
     }
+    if (batches) add_totals(scratch, n_places, run.n, sums);
   }
 }
 

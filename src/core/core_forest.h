@@ -2,7 +2,7 @@
 #pragma once
 
 #include "arrays.h"
-#include "layout.h"
+#include "score_layout.h"
 
 namespace treeinner {
 
@@ -20,7 +20,10 @@ struct Codes {
 struct CorePath {
   std::vector<double> node_value;
   PathEntries entries;
-  Buffer records{0};  // aligned
+  ScoreLayout scores;
+  bool has_scores = false;
+  Buffer records{0}, score_records{0}, lookups{0};  // aligned
+  ScoreTable score_table{};
 };
 
 // -- the compiled ensemble
@@ -158,7 +161,8 @@ class CoreForest {
     active->leaf_sums(forest_, tree, n, codes.data.get(), codes.n_rows, from, word(words), to);
   }
 
-  std::unique_ptr<CorePath> path_table(In<double, 2> node_value) const {
+  // with_scores: for row scores too, which want tables of their own.
+  std::unique_ptr<CorePath> path_table(In<double, 2> node_value, bool with_scores) const {
     require(node_value.shape(0) == splits_.size() + leaf_id_.size() &&
                 node_value.shape(1) == static_cast<size_t>(forest_.width),
             "node values are (nodes, width)");
@@ -166,10 +170,8 @@ class CoreForest {
     auto out = std::make_unique<CorePath>();
     out->node_value.assign(value, value + node_value.size());
     out->entries = path_entries(forest_, value);
-    const std::vector<double>& records = out->entries.records;
-    out->records = Buffer(records.size() * sizeof(double));
-    if (!records.empty()) std::memcpy(out->records.get(), records.data(), records.size() * sizeof(double));
-    out->entries.records = {};
+    if (with_scores && ScoreLayouter::takes_part(forest_)) add_scores(*out);
+    out->records = moved(out->entries.records);
     return out;
   }
 
@@ -204,6 +206,7 @@ class CoreForest {
     for (size_t i = 1; i < first_tree.size(); ++i)
       require(first_tree.data()[i] >= first_tree.data()[i - 1] && first_tree.data()[i] <= forest_.n_trees,
               "rounds are runs of trees");
+    require(!paths || first_tree.data()[first_tree.size() - 1] == forest_.n_trees, "rounds end at the last tree");
     require(leaf_sums.shape(0) == leaf_id_.size() && leaf_sums.shape(1) == static_cast<size_t>(forest_.width),
             "leaf sums are (leaves, width)");
     require(!paths || (static_cast<int64_t>(sums.shape(0)) == n_rows &&
@@ -243,8 +246,13 @@ class CoreForest {
     nb::gil_scoped_release release;
     const size_t run = kTogether * static_cast<size_t>(kBlock) * (static_cast<size_t>(forest_.n_outputs) + 2);
     Buffer words(words_bytes()), push(run * sizeof(double)), wholes(run * sizeof(int64_t));
+    const size_t kept = view.scores ? kTogether * kBlock * kBatch : 0;
+    const size_t places = view.scores ? kTogether * kBlock * n_places() : 0;
+    Buffer leaf(kept), kept_weight(kept * sizeof(float)), part(places * sizeof(float)), total(places * sizeof(double));
+    const ScoreScratch scratch{static_cast<uint8_t*>(leaf.get()), static_cast<float*>(kept_weight.get()),
+                               static_cast<float*>(part.get()), static_cast<double*>(total.get())};
     active->boost(forest_, in, paths ? &view : nullptr, codes.data.get(), n_rows, word(words),
-                  static_cast<double*>(push.get()), static_cast<int64_t*>(wholes.get()));
+                  static_cast<double*>(push.get()), static_cast<int64_t*>(wholes.get()), scratch);
   }
 
   void shap(const Codes& codes, int tree, int n, nb::object tree_scale, nb::object weight, Out<double, 4> sums) const {
@@ -275,9 +283,36 @@ class CoreForest {
   PathTable view_of(const CorePath& table) const {
     require(table.entries.first_entry.size() == leaf_id_.size() + 1, "a path table of another forest");
     const PathEntries& e = table.entries;
-    return {table.node_value.data(), e.entries.data(), e.first_record.data(), static_cast<double*>(table.records.get()),
-            e.first_entry.data(),    e.player.data(),  e.step.data()};
+    return {table.node_value.data(), e.entries.data(),
+            e.first_record.data(),   static_cast<double*>(table.records.get()),
+            e.first_entry.data(),    e.player.data(),
+            e.step.data(),           table.has_scores ? &table.score_table : nullptr};
   }
+
+  template <class T>
+  static Buffer moved(std::vector<T>& from) {
+    Buffer out(from.size() * sizeof(T));
+    if (!from.empty()) std::memcpy(out.get(), from.data(), from.size() * sizeof(T));
+    from = {};
+    return out;
+  }
+
+  void add_scores(CorePath& path) const {
+    ScoreLayout& s = path.scores = ScoreLayouter(forest_, path.entries).make();
+    path.has_scores = true;
+    path.score_records = moved(s.records);
+    path.lookups = moved(s.lookups);
+    path.score_table = {s.step_unit,
+                        s.first_record.data(),
+                        static_cast<const float*>(path.score_records.get()),
+                        s.first_use.data(),
+                        s.uses.data(),
+                        s.first_lookup.data(),
+                        s.slot.data(),
+                        static_cast<const Lookup*>(path.lookups.get())};
+  }
+
+  size_t n_places() const { return static_cast<size_t>(forest_.n_outputs) * static_cast<size_t>(forest_.n_players); }
 
   size_t words_bytes() const { return 8 * (2 * static_cast<size_t>(forest_.max_splits) + 2); }  // a word per node
   static uint64_t* word(const Buffer& b) { return static_cast<uint64_t*>(b.get()); }

@@ -10,6 +10,9 @@ constexpr int kSmallTree = 256;  // leaves of a small tree at most: a leaf's num
 constexpr int kTogether = 4;     // blocks that go down a small tree together: a split is read once for all (route.h)
 constexpr int kPoints = 4;       // quadrature points of one sweep of TreeSHAP (shap.h)
 constexpr int kSweepRows = 16;   // rows that a sweep takes at a time: what it keeps for them should fit L1
+constexpr int kBatch = 32;       // trees whose row scores are added together (scores.h)
+constexpr int kLookup = 64;      // leaves of a tree that takes part in that, at most
+constexpr int kPlaces = 512;     // outputs x players of a forest that does, at most: their sums stay in L2
 
 // One inner node. Nodes are numbered within their tree: its n splits in pre-order, so that a subtree is a contiguous
 // run [i, skip), then its leaves in pre-order from n on.
@@ -24,6 +27,28 @@ struct Split {
   uint16_t first_leaf, right_leaf;  // small tree (route.h): first leaf below the split, and below its right child
 };
 
+// Row scores in batches of kBatch trees (scores.h): for the trees that have records of at most kLookup leaves, the same
+// steps in float32, as multiples of step_unit, in two forms. By leaf: records. By place (output x players + player):
+// the trees of a batch that have the player, and for each of them a number per leaf, its 16-bit halves apart.
+struct Lookup {
+  uint16_t low[kLookup], high[kLookup];
+};
+
+struct LookupUse {
+  int32_t place, n_trees;
+};
+
+struct ScoreTable {
+  double step_unit;
+  const int64_t* first_record;  // (trees,)  in records, of the tree's first leaf; -1: the tree takes no part
+  const float* records;         // 64-byte aligned
+  const int64_t* first_use;     // (batches + 1,)
+  const LookupUse* uses;
+  const int64_t* first_lookup;  // (batches + 1,)
+  const uint8_t* slot;          // (lookups,)  the tree, counted from the batch's first
+  const Lookup* lookups;        // 64-byte aligned
+};
+
 // A path attribution: what the nodes are worth, and for the leaves of small trees what the path to them gives each
 // player: entries (player, step). If no path of a tree has more than kRecord players, its leaves have records instead,
 // all of one length: the steps, then the players as 16-bit numbers. Entries that a path does not need have step 0.
@@ -35,12 +60,17 @@ struct PathTable {
   const int64_t* first_entry;   // (leaves + 1,)  none for leaves with a record, and for those of large trees
   const int32_t* player;        // (entries,)
   const double* step;           // (entries, width)
+  const ScoreTable* scores;     // or null: the forest takes no part
 };
 
 constexpr int kRecord = 8;
 
-// Doubles from one record to the next: records of up to six entries do not cross a line of cache.
-constexpr int record_stride(int entries) { return entries == 1 ? 2 : entries <= 3 ? 4 : entries <= 6 ? 8 : 10; }
+// Numbers from one record to the next: records of up to six doubles do not cross a line of cache, nor do floats.
+template <class Number>
+constexpr int record_stride(int entries) {
+  if (sizeof(Number) == 4) return entries <= 4 ? 8 : 16;
+  return entries == 1 ? 2 : entries <= 3 ? 4 : entries <= 6 ? 8 : 10;
+}
 
 struct Forest {
   int32_t n_trees, n_outputs, width, n_planes, n_players;
@@ -172,6 +202,13 @@ struct BoostInput {
   double* sums;                 // (rows, outputs, players) row scores, added to; or null
 };
 
+struct ScoreScratch {  // all 64-byte aligned; run: kTogether x 64 rows
+  uint8_t* leaf;       // (kBatch, run)
+  float* weight;       // (kBatch, run)
+  float* part;         // (run, places) sums of a batch
+  double* total;       // (run, places) sums of all batches so far
+};
+
 // A node as permute.h wants it; each tree's in the order of their numbers. Groups are the sets of columns that are
 // shuffled together.
 struct ShuffleNode {
@@ -205,7 +242,7 @@ struct Kernels {
   void (*path)(const Forest&, int32_t tree, int32_t n, const PathTable&, const void* codes, int64_t n_rows,
                const double* weight, uint64_t* words, double* sums);
   void (*boost)(const Forest&, const BoostInput&, const PathTable*, const void* codes, int64_t n_rows, uint64_t* words,
-                double* push, int64_t* whole);
+                double* push, int64_t* whole, const ScoreScratch&);
   void (*shap)(const Forest&, int32_t tree, int32_t n, const ShapForest&, const void* codes, int64_t n_rows,
                const double* tree_scale, const double* weight, const ShapScratch&, double* sums);
   bool (*exact)(const double* values, int64_t n_rows, int64_t n_columns, double scale, bool square, int64_t* limbs);

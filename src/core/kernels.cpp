@@ -52,8 +52,8 @@ void path(const Forest& f, int32_t tree, int32_t n, const PathTable& table, cons
 }
 
 void boost(const Forest& f, const BoostInput& in, const PathTable* paths, const void* codes, int64_t n_rows,
-           uint64_t* words, double* push, int64_t* whole) {
-  with_codes(f.code_bytes, codes, [&](auto* c) { boost(f, in, paths, c, n_rows, words, push, whole); });
+           uint64_t* words, double* push, int64_t* whole, const ScoreScratch& scratch) {
+  with_codes(f.code_bytes, codes, [&](auto* c) { boost(f, in, paths, c, n_rows, words, push, whole, scratch); });
 }
 
 void shap(const Forest& f, int32_t tree, int32_t n, const ShapForest& shap, const void* codes, int64_t n_rows,

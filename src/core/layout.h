@@ -50,7 +50,8 @@ struct PathEntries {
 // Records in place of a tree's entries, from `begin` on: steps of 0 cost less than a loop whose length no processor can
 // foresee.
 inline void make_records(PathEntries& out, size_t first_leaf, size_t begin, int longest) {
-  const size_t n_leaves = out.first_entry.size() - first_leaf, stride = static_cast<size_t>(record_stride(longest));
+  const size_t n_leaves = out.first_entry.size() - first_leaf,
+               stride = static_cast<size_t>(record_stride<double>(longest));
   out.records.resize((out.records.size() + 7) / 8 * 8);
   out.first_record.back() = static_cast<int64_t>(out.records.size());
   out.entries.back() = longest;

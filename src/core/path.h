@@ -13,19 +13,33 @@ namespace treeinner::TREEINNER_NS {
 
 constexpr int kRun = kTogether * kRows;  // rows that go through the trees together
 
+// call(Count<n>): for n up to kRecord.
+template <class Call>
+inline void with_entries(int n, Call call) {
+  switch (n) {
+    case 1: return call(Count<1>{});
+    case 2: return call(Count<2>{});
+    case 3: return call(Count<3>{});
+    case 4: return call(Count<4>{});
+    case 5: return call(Count<5>{});
+    case 6: return call(Count<6>{});
+    case 7: return call(Count<7>{});
+    case 8: return call(Count<8>{});
+  }
+}
+
 // Small tree: the records of the rows' leaves, `Entries` in each.
-template <bool Weighted, int Entries>
-inline void add_records(const double* records, const uint8_t* leaf, int n, const double* weight, int64_t row_stride,
-                        double* sums) {
+template <bool Weighted, int Entries, class Number>
+inline void add_records(const Number* records, const uint8_t* leaf, int n, const Number* weight, int64_t row_stride,
+                        Number* sums) {
   for (int r = 0; r < n; ++r, sums += row_stride) {
-    const double* step = records + leaf[r] * record_stride(Entries);
+    const Number* step = records + leaf[r] * record_stride<Number>(Entries);
     // Two loads for all players: a core has room for three addresses per cycle, and this loop asks for many.
     uint64_t packed[2] = {0, 0};
-    std::memcpy(&packed[0], step + Entries, 8);
-    if (Entries > 4) std::memcpy(&packed[1], step + Entries + 1, 8);
+    std::memcpy(packed, step + Entries, Entries > 4 ? 16 : 8);
     auto player = [&](int i) { return static_cast<uint16_t>(packed[i / 4] >> 16 * (i % 4)); };
-    const double w = Weighted ? weight[r] : 1.0;
-    double sum[Entries];  // the players of a record differ, so all sums are read before one is written
+    const Number w = Weighted ? weight[r] : Number(1);
+    Number sum[Entries];  // the players of a record differ, so all sums are read before one is written
 #pragma GCC unroll 8
     for (int i = 0; i < Entries; ++i) sum[i] = sums[player(i)] + (Weighted ? step[i] * w : step[i]);
 #pragma GCC unroll 8
@@ -52,20 +66,13 @@ template <bool Weighted>
 inline void add_leaves(const Forest& f, int tree, const PathTable& table, const uint8_t* leaf, int n,
                        const double* weight, int64_t weight_stride, double* sums) {
   const int64_t row_stride = static_cast<int64_t>(f.n_outputs) * f.n_players;
+  if (!table.entries[tree])
+    return add_entries<Weighted>(table, table.first_entry + f.first_leaf[tree], leaf, n, f.width, f.n_players, weight,
+                                 weight_stride, row_stride, sums);
   const double* records = table.records + table.first_record[tree];
-  switch (table.entries[tree]) {
-    case 1: return add_records<Weighted, 1>(records, leaf, n, weight, row_stride, sums);
-    case 2: return add_records<Weighted, 2>(records, leaf, n, weight, row_stride, sums);
-    case 3: return add_records<Weighted, 3>(records, leaf, n, weight, row_stride, sums);
-    case 4: return add_records<Weighted, 4>(records, leaf, n, weight, row_stride, sums);
-    case 5: return add_records<Weighted, 5>(records, leaf, n, weight, row_stride, sums);
-    case 6: return add_records<Weighted, 6>(records, leaf, n, weight, row_stride, sums);
-    case 7: return add_records<Weighted, 7>(records, leaf, n, weight, row_stride, sums);
-    case 8: return add_records<Weighted, 8>(records, leaf, n, weight, row_stride, sums);
-    default:
-      return add_entries<Weighted>(table, table.first_entry + f.first_leaf[tree], leaf, n, f.width, f.n_players, weight,
-                                   weight_stride, row_stride, sums);
-  }
+  with_entries(table.entries[tree], [&](auto entries) {
+    add_records<Weighted, decltype(entries)::n>(records, leaf, n, weight, row_stride, sums);
+  });
 }
 
 // Large tree: the splits that some row reaches, row by row.

@@ -25,11 +25,6 @@ namespace treeinner::TREEINNER_NS {
 
 constexpr int kSweepGroups = kSweepRows / kLanes;
 
-template <int N>
-struct Count {
-  static constexpr int n = N;
-};
-
 template <int Points>
 struct EdgeConstants {
   double factor_first[Points], factor_second[Points], factor_away[Points];  // first: stays, or the pair's left

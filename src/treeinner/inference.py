@@ -80,6 +80,7 @@ def from_sums(
     n: int,
     *,
     effective: ArrayLike | None = None,
+    score: ArrayLike | None = None,
     centring: ArrayLike | None = None,
     level: float = 0.95,
 ) -> Inference:
@@ -94,6 +95,8 @@ def from_sums(
         Number of independent units: rows of positive weight, or clusters.
     effective
         Effective number of units, see `effective_units`; n where it is not given or NaN.
+    score
+        The score, where it is known better than by the sum of the shares, which is `total`.
     centring
         What centring adds to the score that is tested; 0 if not given.
     level
@@ -111,15 +114,18 @@ def from_sums(
         raise DataError(f"sums have shape {total.shape} but sums of squares {total_sq.shape}; they must be the same.")
     if not 0.0 < level < 1.0:
         raise DataError(f"level={level} is not a coverage; pass a number between 0 and 1, such as 0.95.")
+    score = total if score is None else np.asarray(score, np.float64)
     if n < 2:
-        return _unknown(total, n, level)
+        return _unknown(score, n, level)
     spread = total_sq - total * total / n
     spread = np.maximum(spread, 4.0 * np.finfo(np.float64).eps * total_sq)
     std_error = np.sqrt(spread * (n / (n - 1)))
-    return _statistics(total, std_error, n, _degrees_of_freedom(effective, total, n), level, centring)
+    return _statistics(score, std_error, n, _degrees_of_freedom(effective, total, n), level, centring)
 
 
-def from_clusters(sums: ArrayLike, *, centring: ArrayLike | None = None, level: float = 0.95) -> Inference:
+def from_clusters(
+    sums: ArrayLike, *, score: ArrayLike | None = None, centring: ArrayLike | None = None, level: float = 0.95
+) -> Inference:
     """Statistics when only clusters are independent.
 
     Parameters
@@ -128,6 +134,8 @@ def from_clusters(sums: ArrayLike, *, centring: ArrayLike | None = None, level: 
         Shares summed within each cluster: (clusters, features) or (clusters, features, outputs). The
         variance of the score is C / (C - 1) * sum_c (S_c - mean S)^2; here the mean is subtracted first, so
         nothing cancels. The effective units are those of the cluster sums.
+    score
+        The score, where it is known better than by the sum of the shares.
     centring
         What centring adds to the score that is tested; 0 if not given.
     level
@@ -138,14 +146,15 @@ def from_clusters(sums: ArrayLike, *, centring: ArrayLike | None = None, level: 
         raise DataError(f"cluster sums have {sums.ndim} dimensions; pass (clusters, features[, outputs]).")
     n = len(sums)
     total = sums.sum(axis=0)
+    score = total if score is None else np.asarray(score, np.float64)
     if n < 2:
-        return _unknown(total, n, level)
+        return _unknown(score, n, level)
     deviation = sums - total / n
     # A share that is the same in every cluster leaves only the rounding of its mean, which is not a spread.
     spread = (deviation * deviation).sum(axis=0)
     spread = np.maximum(spread, 4.0 * np.finfo(np.float64).eps ** 2 * (sums * sums).sum(axis=0))
     df = _degrees_of_freedom(effective_units(_squares(sums)), total, n)
-    return _statistics(total, np.sqrt(spread * (n / (n - 1))), n, df, level, centring)
+    return _statistics(score, np.sqrt(spread * (n / (n - 1))), n, df, level, centring)
 
 
 def effective_units(squares: FloatArray) -> FloatArray:

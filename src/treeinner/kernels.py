@@ -155,9 +155,9 @@ class Forest:
         self.core.set_shap(edges, first_edge, kinds, n_points.astype(np.int32), first_point, u, w)
         self._shap_inputs = None
 
-    def path_table(self, node_value: NDArray[np.float64]) -> Any:
-        """Path attribution by these node values, (n_nodes, width), in its compiled form."""
-        return self.core.path_table(np.ascontiguousarray(node_value[self.numbered]))
+    def path_table(self, node_value: NDArray[np.float64], *, with_scores: bool = False) -> Any:
+        """Path attribution by these node values, (n_nodes, width), compiled; for row scores too if asked."""
+        return self.core.path_table(np.ascontiguousarray(node_value[self.numbered]), with_scores)
 
     def bin(self, block: NDArray[Any] | Sequence[NDArray[Any]]) -> Any:
         """Codes of a block of rows; `block` as `Table.block` gives it."""

@@ -5,10 +5,10 @@
 #include <cstdio>
 #include <initializer_list>
 
+#include "boosting.h"
 #include "forest.h"
 #include "oracle.h"
 #include "primitives.h"
-#include "random_forest.h"
 
 namespace treeinner {
 namespace {
@@ -137,7 +137,7 @@ struct Case {
   Model model;
   Table table;
   int n_rows, padded;
-  Array<double> weight, scale;
+  Array<double> weight, scale, y;
   Array<int64_t> whole_weight;
 };
 
@@ -146,7 +146,10 @@ struct Results {
   Array<int32_t> leaves;
   Array<double> margins, path, weighted_path, shap, weighted_shap;
   Array<int64_t> leaf_sums;
+  std::vector<Boosted> boosted;  // by loss
 };
+
+constexpr Loss::Kind kLosses[] = {Loss::kSquared, Loss::kLogistic, Loss::kPoisson, Loss::kSoftmax};
 
 Case random_case(uint64_t seed, const Shape& shape, int n_rows) {
   Random random(seed);
@@ -161,8 +164,10 @@ Case random_case(uint64_t seed, const Shape& shape, int n_rows) {
          (n_rows + kRows - 1) / kRows * kRows,
          {},
          {},
+         {},
          {}};
   for (int i = 0; i < shape.n_outputs * c.padded; ++i) {
+    c.y.push_back(random.below(2));
     c.weight.push_back(random.number());
     c.whole_weight.push_back(static_cast<int64_t>(random.bits()) >> 20);
   }
@@ -199,6 +204,8 @@ Results results(const Case& c, const Kernels& k) {
   k.shap(f, 0, f.n_trees, c.model.shap, codes, c.n_rows, nullptr, nullptr, scratch, out.shap.data());
   k.shap(f, 0, f.n_trees, c.model.shap, codes, c.n_rows, c.scale.data(), c.weight.data(), scratch,
          out.weighted_shap.data());
+  for (const Loss::Kind loss : kLosses)
+    out.boosted.push_back(boosted(c.model, k, codes, c.n_rows, loss, c.y, c.weight, c.whole_weight));
   return out;
 }
 
@@ -211,6 +218,12 @@ void check_same(const Results& a, const Results& b, const char* level) {
   check(same_bits(a.weighted_path, b.weighted_path), level, "path with weights");
   check(same_bits(a.shap, b.shap), level, "shap");
   check(same_bits(a.weighted_shap, b.weighted_shap), level, "shap with weights");
+  for (size_t i = 0; i < a.boosted.size(); ++i) {
+    const Boosted &x = a.boosted[i], &y = b.boosted[i];
+    check(same_bits(x.margin, y.margin) && same_bits(x.largest, y.largest), level, "boost: margins");
+    check(same_bits(x.leaf_sums, y.leaf_sums) && same_bits(x.leaf_weights, y.leaf_weights), level, "boost: leaves");
+    check(same_bits(x.sums, y.sums), level, "boost: row scores");
+  }
 }
 
 // -- the baseline against the oracle
@@ -275,6 +288,17 @@ void check_routing(const Case& c, const Results& got, const char* level) {
   check(all_close(got.weighted_path, want.weighted_path), level, "path with weights against the oracle");
 }
 
+// Row scores are added in float32, a few of whose roundings may add up in a row.
+void check_boost(const Case& c, const Results& got, const char* level) {
+  const Array<double> want = boosted_sums(c.model, kBaseline, got.codes.data(), c.n_rows, c.y, c.weight);
+  double size = 0, error = 0;
+  for (size_t i = 0; i < want.size(); ++i) {
+    size = std::max(size, std::fabs(want[i]));
+    error = std::max(error, std::fabs(got.boosted[0].sums[i] - want[i]));
+  }
+  check(error <= 1e-6 * size, level, "boost: row scores against the oracle");
+}
+
 void check_shap(const Case& c, const Results& got, const char* level) {
   const Forest& f = c.model.forest;
   bool adds_up = true, defined = true;
@@ -331,6 +355,7 @@ void check_kernels(const std::vector<Level>& all) {
       {1, 9, 1, 1, 6, 5, 6, true, true, true},         {1, 12, 2, 1, 8, 300, 9, false, false, false},
       {1, 10, 3, 3, 20, 60, 40, true, false, true},    {2, 10, 1, 1, 6, 3000, 12, false, true, false},
       {2, 12, 3, 1, 20, 40000, 40, true, false, true}, {2, 9, 2, 2, 8, 300, 9, false, false, false},
+      {1, 80, 2, 1, 8, 60, 9, true, true, true},  // more trees than a batch of row scores has
   };
   bool sweeps[5] = {};  // how many points were left for the last sweep, and [4]: whether some tree had a full one
   uint64_t seed = 100;
@@ -342,6 +367,7 @@ void check_kernels(const std::vector<Level>& all) {
       check_codes(c, baseline, kBaseline.name);
       check_routing(c, baseline, kBaseline.name);
       check_shap(c, baseline, kBaseline.name);
+      check_boost(c, baseline, kBaseline.name);
       for (const Level& level : all)
         if (level.kernels != &kBaseline) check_same(results(c, *level.kernels), baseline, level.kernels->name);
     }

@@ -1,8 +1,8 @@
 // Random trees over random columns: what treeinner/kernels.py hands to the core, in miniature.
 #pragma once
 
-#include "layout.h"
 #include "random_table.h"
+#include "score_layout.h"
 
 namespace treeinner {
 
@@ -13,6 +13,10 @@ struct Model {
   std::vector<double> cover, leaf_value, node_value, u, w;
   std::vector<uint64_t> sets;
   PathEntries entries;
+  ScoreLayout scores;
+  Array<float> score_records;
+  Array<Lookup> lookups;
+  std::vector<ScoreTable> score_table;  // none, or one that stays where it is when the model moves
   std::vector<ShapEdge> edges;
   std::vector<int32_t> kinds;
   int64_t max_edges = 0, max_nodes = 0;
@@ -142,6 +146,14 @@ inline void add_shap_tables(const Shape& shape, Model& m) {
             m.first_point.data(), m.u.data(),          m.w.data()};
 }
 
+inline void add_score_tables(Model& m) {
+  ScoreLayout& s = m.scores = ScoreLayouter(m.forest, m.entries).make();
+  m.score_records.assign(s.records.begin(), s.records.end());
+  m.lookups.assign(s.lookups.begin(), s.lookups.end());
+  m.score_table.push_back({s.step_unit, s.first_record.data(), m.score_records.data(), s.first_use.data(),
+                           s.uses.data(), s.first_lookup.data(), s.slot.data(), m.lookups.data()});
+}
+
 // A single leaf, a chain of the largest depth, full trees of 256 and of 512 leaves, then bushes of growing depth.
 inline Model random_model(Random& random, const Shape& shape, const Columns& c) {
   Model m;
@@ -177,9 +189,11 @@ inline Model random_model(Random& random, const Shape& shape, const Columns& c) 
   f.sets = m.sets.data();
   for (size_t i = 0; i < m.left.size() * static_cast<size_t>(shape.width); ++i) m.node_value.push_back(random.number());
   m.entries = path_entries(f, m.node_value.data());
-  m.path = {m.node_value.data(),      m.entries.entries.data(),     m.entries.first_record.data(),
-            m.entries.records.data(), m.entries.first_entry.data(), m.entries.player.data(),
-            m.entries.step.data()};
+  if (ScoreLayouter::takes_part(f)) add_score_tables(m);
+  m.path = {m.node_value.data(),           m.entries.entries.data(),
+            m.entries.first_record.data(), m.entries.records.data(),
+            m.entries.first_entry.data(),  m.entries.player.data(),
+            m.entries.step.data(),         m.score_table.empty() ? nullptr : m.score_table.data()};
   return m;
 }
 

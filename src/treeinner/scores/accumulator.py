@@ -246,18 +246,18 @@ class ImportanceAccumulator:
         if state.n_units == 0:
             raise DataError(NO_WEIGHT)
         _check_resolution(setting, state)
-        rounds = None
+        rounds = score = None
         if setting.needs_leaves and setting.penalty is None:
             by_round = state.from_leaves(setting, self._groups, setting.node_value)
-            rounds = by_round.sum(axis=2)
+            rounds, score = by_round.sum(axis=2), by_round.sum(axis=0)
         elif state.rounds is not None:
             rounds = state.rounds.totals().reshape(setting.ensemble.n_rounds, state.n_features)
         if setting.needs_rows:
-            whole, outputs = state.infer(setting, self._groups, self._confidence)
+            whole, outputs = state.infer(setting, self._groups, score, self._confidence)
         else:
-            total = by_round.sum(axis=0)
-            whole = _without_errors(total.sum(axis=1))
-            outputs = _without_errors(total) if state.n_outputs > 1 else None
+            assert score is not None
+            whole = _without_errors(score.sum(axis=1))
+            outputs = _without_errors(score) if state.n_outputs > 1 else None
         names = self._names if self._groups is None else self._groups.names
         return Importance(
             score=self._score,

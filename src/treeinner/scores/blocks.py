@@ -50,6 +50,7 @@ class Block:
         self.by_round: list[FloatArray] = []
         self.leaf_sums = np.zeros((len(forest.leaf_nodes), forest.width), np.int64) if setting.needs_leaves else None
         self._leaf_weights: NDArray[np.int64] | None = None
+        self.in_float32 = False  # whether row scores were added in float32
         self.largest_push = np.zeros(padded_rows(n_rows))  # largest whole number that each row adds to a leaf
 
     def margins(self) -> FloatArray:
@@ -191,6 +192,7 @@ class Block:
             s.paths if s.needs_rows else None,
             self.sums,
         )
+        self.in_float32 = s.needs_rows
         if s.centred:
             self._leaf_weights = leaf_weights
         _check_size(float(self.largest_push.max()))

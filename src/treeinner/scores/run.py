@@ -96,6 +96,7 @@ def _reduced(setting: Setting, block: Block, inputs: Inputs, groups: Groups | No
         part.add_rows(scores, block.weight, None if setting.score == "abs" else groups, clusters)
     else:
         part.count_rows(stop - start, block.weight)
+    part.in_float32 = block.in_float32
     if block.leaf_sums is not None:
         weights = block.leaf_weights() if centred else None
         part.add_leaves(block.leaf_sums, weights, sum(block.largest_push.astype(np.int64).tolist()))

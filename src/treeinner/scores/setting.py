@@ -106,7 +106,7 @@ class Setting:
         return self._kept(f"paths of {self.method}", self._paths) if self.by_path else None
 
     def _paths(self) -> Any:
-        return self.forest.path_table(self.node_value)
+        return self.forest.path_table(self.node_value, with_scores=True)
 
     def _kept(self, what: str, work_out: Callable[[], T]) -> T:
         """Work out what depends on the model and the tree scale alone, once for all settings."""

@@ -18,6 +18,7 @@ __all__ = ["State"]
 
 FloatArray = NDArray[np.float64]
 MAX_TOTAL = 2**63 - 1
+PLAIN = ("n_features", "n_outputs", "n_rows", "n_units", "leaf_bound", "in_float32")
 
 
 @dataclass(eq=False)
@@ -38,6 +39,7 @@ class State:
     leaf_sums: NDArray[np.int64] | None = None  # of minus the gradients
     leaf_weights: NDArray[np.int64] | None = None  # of the weights, for the centred test
     leaf_bound: int = 0  # largest possible |leaf sum| of either, so that no sum can overflow unseen
+    in_float32: bool = False  # whether the row scores of some rows were added in float32 (core/scores.h)
     rounds: ExactSums | None = None  # (round, feature) pairs, for methods without leaf sums
     clusters: dict[Any, NDArray[np.int64]] | None = None
 
@@ -123,6 +125,7 @@ class State:
         self.weight += other.weight
         self.n_rows += other.n_rows
         self.n_units += other.n_units
+        self.in_float32 |= other.in_float32
         if other.leaf_sums is not None:
             self.add_leaves(other.leaf_sums, other.leaf_weights, other.leaf_bound)
         if self.rounds is not None and other.rounds is not None:
@@ -135,20 +138,30 @@ class State:
 
     # -- what follows from the sums ------------------------------------------------------------------------------
     def infer(
-        self, setting: Setting, groups: Groups | None, level: float
+        self, setting: Setting, groups: Groups | None, score: FloatArray | None, level: float
     ) -> tuple[inference.Inference, inference.Inference | None]:
-        """Statistics of the totals, and of every output where there are several."""
+        """Statistics of the totals, and of every output where there are several.
+
+        score: from the leaves, (features, outputs), where it is to be had. It is the score if row scores were added in
+        float32, which is plenty for standard errors alone.
+        """
+        if not self.in_float32:
+            score = None
         shift = self._centring(setting, groups)
-        parts = [(True, None if shift is None else shift.sum(axis=1))]
-        if self.n_outputs > 1:
-            parts.append((False, shift))
+
+        def of(values: FloatArray | None, total: bool) -> FloatArray | None:
+            return None if values is None else np.asarray(values.sum(axis=1)) if total else values
+
+        parts = [True, False] if self.n_outputs > 1 else [True]
         if self.clusters is not None:
             labels = sorted(self.clusters, key=lambda label: (type(label).__name__, label))
             exponent = self.sums.exponent
             rows = np.array([ExactSums(self.clusters[label], exponent).totals() for label in labels])
             found = [
-                inference.from_clusters(self._shaped(rows, total=total), centring=part, level=level)
-                for total, part in parts
+                inference.from_clusters(
+                    self._shaped(rows, total=total), score=of(score, total), centring=of(shift, total), level=level
+                )
+                for total in parts
             ]
         else:
             sums, squares = self.sums.totals(), self.squares.totals()
@@ -159,10 +172,11 @@ class State:
                     self._shaped(squares, total=total),
                     self.n_units,
                     effective=self._shaped(effective, total=total),
-                    centring=part,
+                    score=of(score, total),
+                    centring=of(shift, total),
                     level=level,
                 )
-                for total, part in parts
+                for total in parts
             ]
         return found[0], found[1] if len(found) > 1 else None
 
@@ -228,9 +242,7 @@ class State:
             "fourths": self.fourths.limbs(),
             "weight": self.weight.limbs,
         }
-        plain: dict[str, Any] = {
-            name: getattr(self, name) for name in ("n_features", "n_outputs", "n_rows", "n_units", "leaf_bound")
-        }
+        plain: dict[str, Any] = {name: getattr(self, name) for name in PLAIN}
         plain["exponent"] = self.sums.exponent
         if self.leaf_sums is not None:
             arrays["leaf_sums"] = self.leaf_sums
@@ -253,17 +265,13 @@ class State:
         if "clusters" in plain:
             clusters = dict(zip(plain["clusters"], arrays["clusters"], strict=True))
         return cls(
-            n_features=plain["n_features"],
-            n_outputs=plain["n_outputs"],
+            **{name: plain[name] for name in PLAIN},
             sums=ExactSums(arrays["sums"], exponent),
             squares=ExactSums(arrays["squares"], 2 * exponent),
             fourths=FourthPowers.from_limbs(arrays["fourths"], exponent),
-            n_rows=plain["n_rows"],
-            n_units=plain["n_units"],
             weight=ExactSums(arrays["weight"], 0),
             leaf_sums=arrays.get("leaf_sums"),
             leaf_weights=arrays.get("leaf_weights"),
-            leaf_bound=plain["leaf_bound"],
             rounds=ExactSums(arrays["rounds"], exponent) if "rounds" in arrays else None,
             clusters=clusters,
         )
