@@ -7,6 +7,7 @@
 // errors, where the 24 bits of a product are plenty; the scores themselves are exact (boost.h).
 #pragma once
 
+#include "lookup.h"
 #include "path.h"
 
 namespace treeinner::TREEINNER_NS {

@@ -2,6 +2,7 @@
 //
 // No Python: on arm64 it runs under an emulator (`make test-neon`), on x86-64 under the sanitizers
 // (`make test-core-sanitized`). Random models from fixed seeds; prints "N passed, 0 failed".
+#include <cmath>
 #include <cstdio>
 #include <initializer_list>
 
@@ -115,6 +116,21 @@ void check_lanes(Random& random, const Primitives& p) {
   compare("choose", [&](size_t l, bool m) { return m ? a[l] : b[l]; });
 }
 
+void check_whole(Random& random, const Primitives& p) {
+  // Halves, every exponent from 2^-70 on, and the ends of the range.
+  const double special[] = {0x1p62, -0x1p62, std::nextafter(0x1p62, 0.0), 3 * 0x1p31, HUGE_VAL, std::nan("")};
+  Array<double> x(kLanes);
+  Array<int64_t> out(kLanes), expected(kLanes);
+  for (size_t l = 0; l < kLanes; ++l) {
+    const double whole = static_cast<double>(static_cast<int64_t>(random.bits()) >> random.below(63));
+    x[l] = std::ldexp(whole, random.chance(0.5) ? -1 : -random.below(70));
+    if (random.chance(0.1)) x[l] = special[random.below(6)];
+    expected[l] = std::fabs(x[l]) < 0x1p62 ? static_cast<int64_t>(std::nearbyint(x[l])) : 0;
+  }
+  p.whole(x.data(), out.data());
+  check(same_bits(out, expected), p.name, "whole_number");
+}
+
 void check_primitives(const Primitives& p) {
   Random random(1);
   check_positions<uint8_t>(p);
@@ -124,6 +140,7 @@ void check_primitives(const Primitives& p) {
     if (i % 20 == 0) check_compare<uint16_t>(random, p);  // its set is 8 KiB of random bits
     check_put(random, p);
     check_lanes(random, p);
+    check_whole(random, p);
   }
 }
 

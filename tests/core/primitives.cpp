@@ -37,6 +37,9 @@ const Primitives TREEINNER_PRIMITIVES = {
     [](uint8_t mask, const double* yes, const double* no, double* out) {
       level::store(out, level::choose(mask, level::load(yes), level::load(no)));
     },
+    [](const double* x, int64_t* out) {
+      for (int l = 0; l < level::kLanes; ++l) out[l] = level::whole_number(x[l]);
+    },
 };
 
 }  // namespace treeinner

@@ -18,6 +18,7 @@ struct Primitives {
   void (*add)(const double* a, const double* b, double* out);
   void (*multiply)(const double* a, const double* b, double* out);
   void (*choose)(uint8_t mask, const double* yes, const double* no, double* out);
+  void (*whole)(const double* x, int64_t* out);
 };
 
 // Only the levels of this architecture are linked in.
