@@ -50,6 +50,25 @@ inline void rank_values(const Real* thresholds, int64_t n, const Real* x, int32_
     }
 }
 
+#if defined(TREEINNER_LEVEL_AVX2) || defined(TREEINNER_LEVEL_AVX512)
+
+// 16 to 255 thresholds in two steps: every 16th of them says in which run of 15 the value lies. Half the time of the
+// eight steps by halves, each of which waits for a load at another address in every row.
+template <bool GreaterEqual>
+inline void rank_values(const float* thresholds, int64_t n, const float* x, int32_t* rank) {
+  constexpr int kRuns = 16;
+  if (n < kRuns || n >= kRuns * kRuns) return rank_values<GreaterEqual, float>(thresholds, n, x, rank);
+  float between[kRuns - 1];
+  for (int i = 0; i < kRuns - 1; ++i)
+    between[i] = kRuns * (i + 1) - 1 < n ? thresholds[kRuns * (i + 1) - 1] : __builtin_nanf("");  // nothing exceeds NaN
+  for (int r = 0; r < kRows; ++r) {
+    const int first = kRuns * count_right<GreaterEqual>(between, x[r]);
+    rank[r] = first + count_right<GreaterEqual>(thresholds + first, x[r]);
+  }
+}
+
+#endif
+
 template <class Code, class Real>
 inline void bin_numeric(const Binning& b, const Column& c, const Real* thresholds, Real* x, Code* block) {
   int32_t rank[kRows];

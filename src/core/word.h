@@ -261,6 +261,32 @@ inline void store(uint8_t* to, const Bytes& bytes) { std::memcpy(to, bytes.v, kR
 
 #endif
 
+// -- how many of 15 sorted thresholds send a value right; only where counting beats halving (bin.h)
+// ----------------------------------------------------------------------------------------------------
+
+#if defined(TREEINNER_LEVEL_AVX512)
+
+template <bool GreaterEqual>
+inline int count_right(const float* t, float x) {
+  constexpr int kOrder = GreaterEqual ? _CMP_GE_OQ : _CMP_GT_OQ;
+  const __m512 v = _mm512_set1_ps(x);
+  return __builtin_popcount(_mm512_mask_cmp_ps_mask(0x7fff, v, _mm512_maskz_loadu_ps(0x7fff, t), kOrder));
+}
+
+#elif defined(TREEINNER_LEVEL_AVX2)
+
+template <bool GreaterEqual>
+inline int count_right(const float* t, float x) {
+  constexpr int kOrder = GreaterEqual ? _CMP_GE_OQ : _CMP_GT_OQ;
+  const __m256 v = _mm256_set1_ps(x);
+  // Nothing behind the 15 is read: the vectors overlap, and so do their bits.
+  const int low = _mm256_movemask_ps(_mm256_cmp_ps(v, _mm256_loadu_ps(t), kOrder));
+  const int high = _mm256_movemask_ps(_mm256_cmp_ps(v, _mm256_loadu_ps(t + 7), kOrder));
+  return __builtin_popcount(static_cast<unsigned>(low | high << 7));
+}
+
+#endif
+
 // -- a double as a whole number
 // ----------------------------------------------------------------------------------------
 
