@@ -206,23 +206,31 @@ class Forest:
         return all(len(features) == 1 for features in self.player_features)
 
     def by_feature(self, sums: NDArray[np.float64], out: NDArray[np.float64]) -> None:
-        """Add sums of the players, (rows, outputs, players), to those of the features, (rows, features, outputs)."""
+        """Turn sums of the players, (rows, outputs, players), into those of the features, (rows, features, outputs).
+
+        `out` comes as zeros.
+        """
         by_player = sums.transpose(0, 2, 1)
         if self.one_feature_each:
             place = np.array(self.player_features, np.intp).reshape(-1)
             if len(place) and place[-1] - place[0] == len(place) - 1:  # neighbours: a view is much faster than a list
-                out[:, place[0] : place[-1] + 1] += by_player
+                out[:, place[0] : place[-1] + 1] = by_player
             else:
-                out[:, place] += by_player
+                out[:, place] = by_player
             return
         # Features that share a split share its credit equally.
         for player, features in enumerate(self.player_features):
             for feature in features:
                 out[:, feature] += by_player[:, player] / len(features)
 
+    @property
+    def features_are_players(self) -> bool:
+        """Whether the players are the features, in their order."""
+        return self.player_features == [(feature,) for feature in range(self.n_features)]
+
     def features(self, sums: NDArray[np.float64]) -> NDArray[np.float64]:
         """Sums by feature, (rows, features, outputs), from those of the players; a view where these are the same."""
-        if self.player_features == [(feature,) for feature in range(self.n_features)]:
+        if self.features_are_players:
             return sums.transpose(0, 2, 1)
         out = np.zeros((len(sums), self.n_features, self.n_outputs))
         self.by_feature(sums, out)
@@ -366,9 +374,14 @@ def attribute(
     if table_of_paths is None:
         forest.prepare_shap()
     out = np.zeros((table.n_rows, n_features, forest.n_outputs))
+    # One output: rows of features are rows of players, and the core can add to them where they are.
+    in_place = table_of_paths is not None and forest.n_outputs == 1 and forest.features_are_players
 
     def work(start: int, stop: int) -> None:
         codes = forest.bin(table.block(start, stop))
+        if in_place:
+            forest.core.path(codes, 0, forest.n_trees, table_of_paths, None, out[start:stop].reshape(-1, 1, n_features))
+            return
         sums = forest.sums(stop - start)
         if table_of_paths is None:
             sums.add_shap(codes, 0, forest.n_trees)
