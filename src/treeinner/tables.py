@@ -121,8 +121,10 @@ class DenseTable:
         part = self.values[start:stop]
         wanted = kernel_dtype(part.dtype)
         assert wanted is not None, part.dtype
-        with np.errstate(over="ignore"):  # a longdouble beyond float64 is infinite
-            return mark_missing(part.astype(wanted, copy=False), self.missing)
+        if part.dtype != wanted:
+            with np.errstate(over="ignore"):  # a longdouble beyond float64 is infinite
+                part = part.astype(wanted)
+        return mark_missing(part, self.missing)
 
 
 @dataclass(frozen=True, eq=False)
