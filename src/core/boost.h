@@ -29,7 +29,7 @@ inline void take_gradients(const Forest& f, const BoostInput& in, const Run& run
     for (int r = 0; r < run.n; ++r) {
       const double scaled = push[r] * in.whole_scale, size = __builtin_fabs(scaled);
       largest[r] = size <= largest[r] ? largest[r] : size;  // NaN too
-      run.whole[k * kRun + r] = size < 0x1p62 ? static_cast<int64_t>(__builtin_rint(scaled)) : 0;
+      run.whole[k * kRun + r] = whole_number(scaled);
     }
   }
 }
