@@ -5,6 +5,7 @@ from dataclasses import replace
 import lightgbm as lgb
 import numpy as np
 import pytest
+import xgboost as xgb
 
 import treeinner as ti
 from treeinner import kernels, objectives
@@ -44,6 +45,35 @@ def test_lightgbm_binary_runs_in_the_core(level, std_errors, labels, params):
     if std_errors:  # the core's row scores are in float32
         np.testing.assert_allclose(own.std_errors, other.std_errors, rtol=1e-6)
     assert own.scores[0] > 0
+
+
+@pytest.mark.parametrize(
+    ("n_columns", "params"),
+    [
+        (6, {"max_depth": 6}),  # trees of up to 64 leaves: all in batches, of which 70 trees make three
+        (6, {"max_depth": 9, "min_child_weight": 0.1}),  # trees of more leaves among them
+        (6, {"max_depth": 4, "objective": "multi:softprob", "num_class": 3}),
+        (600, {"max_depth": 3}),  # more columns than batches take: the model uses most of them
+    ],
+)
+def test_row_scores_in_batches_are_the_row_scores(n_columns, params):
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(700, n_columns))  # runs of 256 rows, and a rest
+    signal = X[:, 0] + X[:, 1] * X[:, 2] + X @ np.linspace(1.0, 0.1, n_columns) + rng.normal(size=700)
+    y = np.digitize(signal, [-1, 1]) if "num_class" in params else signal
+    options = {"nthread": 1, "eta": 0.2, "lambda": 0.5, "colsample_bynode": 0.5, "seed": 0, **params}
+    e = ti.read_model(xgb.train(options, xgb.DMatrix(X, y), 70), learning_rate=0.2, reg_lambda=0.5)
+    loss = objectives.for_ensemble(e, "auto")
+    by_numpy = ti.importance(e, X, y, objective=replace(loss, compiled=None))
+    found = []
+    for level in LEVELS:
+        kernels.instruction_set(level)
+        found.append(ti.importance(e, X, y, objective=loss))
+        np.testing.assert_allclose(found[-1].std_errors, by_numpy.std_errors, rtol=1e-6)  # float32, see decision 9
+        np.testing.assert_allclose(found[-1].statistics.df, by_numpy.statistics.df, rtol=1e-5)
+    for other in found[1:]:
+        assert np.array_equal(found[0].std_errors, other.std_errors)
+        assert np.array_equal(found[0].statistics.df, other.statistics.df)
 
 
 def test_a_loss_whose_class_weights_come_from_the_rows_is_left_to_numpy():
