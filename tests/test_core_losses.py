@@ -50,10 +50,10 @@ def test_lightgbm_binary_runs_in_the_core(level, std_errors, labels, params):
 @pytest.mark.parametrize(
     ("n_columns", "params"),
     [
-        (6, {"max_depth": 6}),  # trees of up to 64 leaves: all in batches, of which 70 trees make three
-        (6, {"max_depth": 9, "min_child_weight": 0.1}),  # trees of more leaves among them
+        (6, {"max_depth": 6}),  # all trees in batches, of which 70 make three
+        (6, {"max_depth": 8, "min_child_weight": 5}),  # some trees, which have at most 64 leaves
         (6, {"max_depth": 4, "objective": "multi:softprob", "num_class": 3}),
-        (600, {"max_depth": 3}),  # more columns than batches take: the model uses most of them
+        (1200, {"max_depth": 5}),  # none: more than 512 players
     ],
 )
 def test_row_scores_in_batches_are_the_row_scores(n_columns, params):
@@ -63,6 +63,10 @@ def test_row_scores_in_batches_are_the_row_scores(n_columns, params):
     y = np.digitize(signal, [-1, 1]) if "num_class" in params else signal
     options = {"nthread": 1, "eta": 0.2, "lambda": 0.5, "colsample_bynode": 0.5, "seed": 0, **params}
     e = ti.read_model(xgb.train(options, xgb.DMatrix(X, y), 70), learning_rate=0.2, reg_lambda=0.5)
+    large = np.diff(e.forest.first_leaf) > 64
+    assert np.any(large) == ("min_child_weight" in params)
+    assert not np.all(large)
+    assert (e.forest.n_players > 512) == (n_columns == 1200)
     loss = objectives.for_ensemble(e, "auto")
     by_numpy = ti.importance(e, X, y, objective=replace(loss, compiled=None))
     found = []
