@@ -13,18 +13,18 @@ void preorder_of(In<int64_t> tree_start, In<int32_t> left, In<int32_t> right, Ou
            end.data(), depth.data());
 }
 
-void shap_edges_of(In<int64_t> tree_start, In<int32_t> left, In<int32_t> right, In<double> cover, In<int32_t> order,
-                   In<int32_t> depth, In<int32_t> number, In<int32_t> player, int n_players, Out<uint8_t> edges,
-                   Out<int32_t, 2> kinds, Out<int32_t> distinct) {
+void shap_splits_of(In<int64_t> tree_start, In<int32_t> left, In<int32_t> right, In<double> cover, In<int32_t> order,
+                    In<int32_t> depth, In<int32_t> number, In<int32_t> player, int n_players, Out<uint8_t> splits,
+                    Out<int32_t, 2> kinds, Out<int32_t> distinct) {
   const size_t n = left.size(), n_trees = tree_start.size() - 1;
-  require(edges.size() == (n - n_trees) * sizeof(ShapEdge) && distinct.size() == n_trees && kinds.size() == 4 * n_trees,
-          "one edge per node but the roots");
+  require(splits.size() == (n - n_trees) / 2 * sizeof(ShapSplit), "one entry per split");
+  require(distinct.size() == n_trees && kinds.size() == 4 * n_trees, "one entry per tree");
   require(right.size() == n && cover.size() == n && order.size() == n && depth.size() == n && number.size() == n &&
               player.size() == n,
           "one entry per node");
-  shap_edges(tree_start.data(), static_cast<int64_t>(n_trees), left.data(), right.data(), cover.data(), order.data(),
-             depth.data(), number.data(), player.data(), n_players, reinterpret_cast<ShapEdge*>(edges.data()),
-             kinds.data(), distinct.data());
+  shap_splits(tree_start.data(), static_cast<int64_t>(n_trees), left.data(), right.data(), cover.data(), order.data(),
+              depth.data(), number.data(), player.data(), n_players, reinterpret_cast<ShapSplit*>(splits.data()),
+              kinds.data(), distinct.data());
 }
 
 bool add_exact(In<double, 2> values, double scale, bool square, Out<int64_t, 2> limbs) {
@@ -44,9 +44,9 @@ NB_MODULE(_core, m) {
   m.def("levels", &level_names, "Instruction sets this machine can run, slowest first.");
   m.def("use_level", &use_level, "Choose a level; an unknown name changes nothing. Returns the one in use.");
   m.def("preorder", &preorder_of);
-  m.def("shap_edges", &shap_edges_of);
+  m.def("shap_splits", &shap_splits_of);
   m.def("add_exact", &add_exact);
-  m.attr("SHAP_EDGE_BYTES") = sizeof(ShapEdge);
+  m.attr("SHAP_SPLIT_BYTES") = sizeof(ShapSplit);
   m.attr("SMALL_TREE") = kSmallTree;
   m.attr("SWEEP_ROWS") = kSweepRows;
   nb::class_<CorePath>(m, "PathTable");

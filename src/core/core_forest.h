@@ -96,23 +96,17 @@ class CoreForest {
                 other_code_.data()};
   }
 
-  void set_shap(In<uint8_t> edges, In<int64_t> first_edge, In<int32_t, 2> kinds, In<int32_t> n_points,
-                In<int64_t> first_point, In<double> u, In<double> w) {
-    edges_ = copied<ShapEdge>(edges);
-    first_edge_ = copied<int64_t>(first_edge);
+  void set_shap(In<uint8_t> splits, In<int32_t, 2> kinds, In<int32_t> n_points, In<int64_t> first_point, In<double> u,
+                In<double> w) {
+    shap_splits_ = copied<ShapSplit>(splits);
     kinds_ = copied<int32_t>(kinds);
     n_points_ = copied<int32_t>(n_points);
     first_point_ = copied<int64_t>(first_point);
     u_ = copied<double>(u);
     w_ = copied<double>(w);
-    require(n_points_.size() == tree_output_.size() && first_edge_.size() == tree_output_.size() + 1 &&
-                kinds_.size() == 4 * tree_output_.size(),
-            "one rule per tree");
-    shap_ = {edges_.data(),       first_edge_.data(), kinds_.data(), n_points_.data(),
-             first_point_.data(), u_.data(),          w_.data()};
-    max_edges_ = 0;
-    for (size_t tree = 0; tree < tree_output_.size(); ++tree)
-      max_edges_ = std::max(max_edges_, first_edge_[tree + 1] - first_edge_[tree]);
+    require(n_points_.size() == tree_output_.size() && kinds_.size() == 4 * tree_output_.size(), "one rule per tree");
+    require(shap_splits_.size() == splits_.size(), "one entry per split");
+    shap_ = {shap_splits_.data(), kinds_.data(), n_points_.data(), first_point_.data(), u_.data(), w_.data()};
   }
 
   // addresses, strides (bytes) and dtypes of the columns; the caller keeps the arrays alive and in range.
@@ -257,7 +251,7 @@ class CoreForest {
 
   void shap(const Codes& codes, int tree, int n, nb::object tree_scale, nb::object weight, Out<double, 4> sums) const {
     check(codes, tree, n);
-    require(shap_.edges != nullptr || edges_.empty(), "set_shap comes first");
+    require(shap_.splits != nullptr || splits_.empty(), "set_shap comes first");
     const double* scale = nullptr;
     if (!tree_scale.is_none()) {
       const auto array = nb::cast<In<double>>(tree_scale);
@@ -267,11 +261,11 @@ class CoreForest {
     const double* from = weights(weight, codes);
     double* to = checked_sums(sums, codes);
     nb::gil_scoped_release release;
-    const size_t frames = (static_cast<size_t>(forest_.max_splits) + 1) * kPoints * kSweepRows * sizeof(double);
-    Buffer right(words_bytes()), words(static_cast<size_t>(max_edges_) * sizeof(ShapWords)), products(frames);
-    Buffer returned(frames), constants(static_cast<size_t>(max_edges_) * 5 * kPoints * sizeof(double));
-    const ShapScratch scratch{word(right), static_cast<ShapWords*>(words.get()), static_cast<double*>(products.get()),
-                              static_cast<double*>(returned.get()), static_cast<double*>(constants.get())};
+    const size_t splits = static_cast<size_t>(forest_.max_splits), frame = kPoints * kSweepRows * sizeof(double);
+    Buffer words(splits * sizeof(ShapWords)), products(splits * frame), worths((splits + 2) * frame);
+    Buffer constants(splits * kShapConstants * sizeof(double));
+    const ShapScratch scratch{static_cast<ShapWords*>(words.get()), static_cast<double*>(products.get()),
+                              static_cast<double*>(worths.get()), static_cast<double*>(constants.get())};
     active->shap(forest_, tree, n, shap_, codes.data.get(), codes.n_rows, scale, from, scratch, to);
   }
 
@@ -362,11 +356,10 @@ class CoreForest {
   std::vector<int32_t> other_code_;
   Binning binning_{};
 
-  std::vector<ShapEdge> edges_;
-  std::vector<int64_t> first_edge_, first_point_;
+  std::vector<ShapSplit> shap_splits_;
+  std::vector<int64_t> first_point_;
   std::vector<int32_t> kinds_, n_points_;
   std::vector<double> u_, w_;
-  int64_t max_edges_ = 0;
   ShapForest shap_{};
 };
 

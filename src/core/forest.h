@@ -123,58 +123,58 @@ struct Values {
   int32_t dtype;   // see gather in bin.h
 };
 
-// What TreeSHAP needs of a tree besides its splits: its edges, and the quadrature rule (shap.h). An edge leads to a
-// node.
-struct ShapEdge {
-  double share;         // product of the cover shares of the splits on this player from the root to here
-  double share_before;  // the same without this edge; 1 if the player is new on the path
-  int32_t split;        // split the edge leaves, counted from the tree's first
-  int32_t goes_right;
+// What TreeSHAP needs of a split besides the split itself (shap.h). Numbers of splits are places in the tree's order.
+struct ShapSplit {
+  double share;           // product of the cover shares of this player's splits above; 1 if it is new on the path
+  double child_share[2];  // left and right child's share of the cover
+  int32_t split;          // which one it is, counted from the tree's first
   int32_t player;
-  int32_t previous;  // nearest edge above with the same player, counted from the tree's first; -1: none
-  int32_t leaf;      // leaf it leads to, counted from the tree's first; -1: it leads to a split
-  int32_t parent;    // place of the split's product: 0 at the root, i + 1 below edge i
-  int32_t returns;   // slot for what comes back up the edge
-  int32_t other;     // edge to a split: its right child's slot; its left child's is its own
+  int32_t previous;   // nearest split above with the same player, twice, + 1 if the path goes right there; -1: none
+  int32_t above;      // split whose child it is; -1 at the root
+  int32_t side;       // 1: its right child
+  int32_t leaf[2];    // children that are leaves, counted from the tree's first; -1: a split
+  int32_t worth[2];   // not in a pair: slots of what its children are worth
+  int32_t own_worth;  // slot of what it is worth itself; none in a quad's pairs
 };
 
-// Edges of one tree, in the order of their kinds: to splits, from the root down; to pairs of leaves under one split
-// (three edges each: to the split, to its left and to its right leaf), first those whose two players are both new on
-// the path; to other leaves.
+// Splits of one tree in the order of their kinds. A pair is a split with two leaves, a quad one with two pairs; the
+// root is neither. First the other splits, from the root down; then the quads (three splits each: its own and its two
+// pairs'), those first that are plain, with players that are new on the path; then the other pairs.
 struct ShapTree {
-  const ShapEdge* edges;
-  int64_t n_inner, n_plain, n_pairs, n_leaves;  // n_pairs counts the plain ones too
+  const ShapSplit* splits;
+  int64_t n_inner, n_plain, n_quads, n_pairs;  // n_quads counts the plain ones too
 
   int64_t plain_end() const { return n_inner + 3 * n_plain; }
-  int64_t pairs_end() const { return n_inner + 3 * n_pairs; }
-  int64_t leaves_end() const { return pairs_end() + n_leaves; }
+  int64_t quads_end() const { return n_inner + 3 * n_quads; }
+  int64_t end() const { return quads_end() + n_pairs; }
 };
 
 struct ShapForest {
-  const ShapEdge* edges;
-  const int64_t* first_edge;   // (n_trees + 1,)
-  const int32_t* kinds;        // (n_trees, 4)  n_inner, n_plain, n_pairs, n_leaves
+  const ShapSplit* splits;     // each tree's from its first split on
+  const int32_t* kinds;        // (n_trees, 4)  n_inner, n_plain, n_quads, n_pairs
   const int32_t* n_points;     // (n_trees,)  0: a single leaf
   const int64_t* first_point;  // (n_trees,)  in u and w
   const double* u;             // Gauss-Legendre points on [0, 1]
   const double* w;             // their weights
 
-  ShapTree tree(int i) const {
+  ShapTree tree(const Forest& f, int i) const {
     const int32_t* n = kinds + 4 * static_cast<int64_t>(i);
-    return {edges + first_edge[i], n[0], n[1], n[2], n[3]};
+    return {splits + f.first_split[i], n[0], n[1], n[2], n[3]};
   }
 };
 
+// Rows that satisfied all earlier splits on the player of a split; those of them that go left.
 struct ShapWords {
-  uint64_t was, now;
+  uint64_t was, left;
 };
 
+constexpr int kShapConstants = 2 * kPoints + 6;  // doubles of a split's constants at most (shap.h)
+
 struct ShapScratch {
-  uint64_t* right;    // (max_splits,)
-  ShapWords* words;   // (max_edges,)
-  double* products;   // (max_splits + 1, 4, 16), 64-byte aligned
-  double* returned;   // (max_splits + 1, 4, 16), 64-byte aligned
-  double* constants;  // (max_edges, 5, 4)
+  ShapWords* words;   // (max_splits,)
+  double* products;   // (max_splits, 4, 16), 64-byte aligned
+  double* worths;     // (max_splits + 2, 4, 16), 64-byte aligned
+  double* constants;  // (max_splits, kShapConstants)
 };
 
 // A loss whose gradient needs its own row alone (loss.h).

@@ -130,120 +130,148 @@ inline PathEntries path_entries(const Forest& f, const double* node_value) {
   return out;
 }
 
-// The edges of one tree for TreeSHAP while they are being sorted: all arrays by position in pre-order.
-struct EdgeSorter {
-  std::vector<ShapEdge> edge;         // into each node; previous: position, -1 none
-  std::vector<int32_t> left, right;   // positions of the children; -1: a leaf
-  std::vector<int32_t> depth, place;  // place: of the edge, once sorted
-  std::vector<int32_t> inner, plain, pairs, leaves;
+// The splits of one tree for TreeSHAP while they are being sorted: all arrays by position in pre-order.
+struct SplitSorter {
+  std::vector<ShapSplit> split;        // above, previous (the child there): positions, until they are sorted
+  std::vector<int32_t> child[2];       // positions; -1: a leaf
+  std::vector<int32_t> depth, number;  // number: as shap_splits gets it
+  std::vector<int32_t> place, inner, plain, quads, pairs;
 
-  bool is_pair(int32_t p) const {
-    return p > 0 && left[size(p)] >= 0 && left[size(left[size(p)])] < 0 && left[size(right[size(p)])] < 0;
-  }
   static size_t size(int32_t p) { return static_cast<size_t>(p); }
+  ShapSplit& at(int32_t p) { return split[size(p)]; }
+  int32_t child_of(int32_t p, int side) const { return child[side][size(p)]; }
+  bool is_leaf(int32_t p) const { return child_of(p, 0) < 0; }
+  bool is_pair(int32_t p) const { return p > 0 && !is_leaf(p) && is_leaf(child_of(p, 0)) && is_leaf(child_of(p, 1)); }
+  bool is_quad(int32_t p) const { return p > 0 && !is_leaf(p) && is_pair(child_of(p, 0)) && is_pair(child_of(p, 1)); }
+  bool is_plain(int32_t quad) {
+    return at(quad).previous < 0 && at(child_of(quad, 0)).previous < 0 && at(child_of(quad, 1)).previous < 0;
+  }
 
-  void sort(ShapEdge* out, int32_t* kinds) {
-    inner.clear(), plain.clear(), pairs.clear(), leaves.clear();
-    const int32_t n = static_cast<int32_t>(edge.size());
-    std::vector<char> in_pair(edge.size(), 0);
-    for (int32_t p = 1; p < n; ++p) {
-      const size_t i = size(p);
-      if (is_pair(p)) {
-        const bool is_plain = edge[i].previous < 0 && edge[size(left[i])].previous < 0;
-        (is_plain ? plain : pairs).push_back(p);
-        in_pair[size(left[i])] = in_pair[size(right[i])] = 1;
-      } else if (left[i] >= 0) {
+  void sort(ShapSplit* out, int32_t* kinds) {
+    inner.clear(), plain.clear(), quads.clear(), pairs.clear();
+    for (int32_t p = 0; p < static_cast<int32_t>(split.size()); ++p) {
+      if (is_leaf(p)) continue;
+      if (is_quad(p))
+        (is_plain(p) ? plain : quads).push_back(p);
+      else if (!is_pair(p))
         inner.push_back(p);
-      } else if (!in_pair[i]) {
-        leaves.push_back(p);
-      }
+      else if (!is_quad(at(p).above))
+        pairs.push_back(p);
     }
     std::stable_sort(inner.begin(), inner.end(), [&](int32_t a, int32_t b) { return depth[size(a)] < depth[size(b)]; });
     kinds[0] = static_cast<int32_t>(inner.size());
     kinds[1] = static_cast<int32_t>(plain.size());
-    kinds[2] = static_cast<int32_t>(plain.size() + pairs.size());
-    kinds[3] = static_cast<int32_t>(leaves.size());
-    number(out);
+    kinds[2] = static_cast<int32_t>(plain.size() + quads.size());
+    kinds[3] = static_cast<int32_t>(pairs.size());
+    give_places();
+    give_slots();
+    write(out);
   }
 
-  // Slots: pairs and other leaves have their own; an edge to a split takes over its left child's.
-  void number(ShapEdge* out) {
-    place.assign(edge.size(), -1);
-    int32_t next = 0, slot = 0;
+  void give_places() {
+    place.assign(split.size(), -1);
+    int32_t next = 0;
     for (int32_t p : inner) place[size(p)] = next++;
-    plain.insert(plain.end(), pairs.begin(), pairs.end());
-    for (int32_t p : plain) {
-      edge[size(p)].returns = slot++;
-      place[size(p)] = next++;
-      place[size(left[size(p)])] = next++;
-      place[size(right[size(p)])] = next++;
-    }
-    for (int32_t p : leaves) {
-      edge[size(p)].returns = slot++;
-      place[size(p)] = next++;
-    }
+    plain.insert(plain.end(), quads.begin(), quads.end());
+    for (int32_t p : plain)
+      for (int32_t q : {p, child_of(p, 0), child_of(p, 1)}) place[size(q)] = next++;
+    for (int32_t p : pairs) place[size(p)] = next++;
+  }
+
+  // Quads, pairs and other leaves have a slot of their own. An inner split takes over that of a child which is a split:
+  // a leaf's is written once for all rows, and must last.
+  void give_slots() {
+    int32_t slot = 0;
+    for (int32_t p : plain) at(p).own_worth = slot++;
+    for (int32_t p : pairs) at(p).own_worth = slot++;
     for (auto p = inner.rbegin(); p != inner.rend(); ++p) {
-      edge[size(*p)].returns = edge[size(left[size(*p)])].returns;
-      edge[size(*p)].other = edge[size(right[size(*p)])].returns;
+      ShapSplit& s = at(*p);
+      s.own_worth = -1;
+      for (int side = 0; side < 2; ++side) {
+        const int32_t c = child_of(*p, side);
+        s.worth[side] = is_leaf(c) ? slot++ : at(c).own_worth;
+        if (!is_leaf(c)) s.own_worth = s.worth[side];
+      }
+      if (s.own_worth < 0) s.own_worth = slot++;  // a root with two leaves
     }
-    for (size_t p = 0; p < edge.size(); ++p) {
-      if (left[p] >= 0)
-        for (int32_t child : {left[p], right[p]}) edge[size(child)].parent = p ? place[p] + 1 : 0;
-      if (p && edge[p].previous >= 0) edge[p].previous = place[size(edge[p].previous)];
+  }
+
+  void write(ShapSplit* out) {
+    for (size_t p = 0; p < split.size(); ++p) {
+      if (child[0][p] < 0) continue;
+      ShapSplit s = split[p];
+      for (int side = 0; side < 2; ++side) {
+        const int32_t c = child[side][p];
+        s.leaf[side] = is_leaf(c) ? number[size(c)] : -1;
+      }
+      if (s.previous >= 0) {
+        const ShapSplit& below = at(s.previous);  // the path's next node behind the earlier split
+        s.previous = 2 * place[size(below.above)] + below.side;
+      }
+      s.above = p ? place[size(s.above)] : -1;
+      s.split = number[p];
+      out[place[p]] = s;
     }
-    for (size_t p = 1; p < edge.size(); ++p) out[place[p]] = edge[p];
   }
 };
 
-// Edges of every tree for TreeSHAP; kinds: (trees, 4); distinct: largest number of distinct players on a path.
+// Splits of every tree for TreeSHAP; kinds: (trees, 4); distinct: largest number of distinct players on a path.
 // order, depth: from preorder. number: split number of an inner node, leaf number of a leaf, both in their tree.
-inline void shap_edges(const int64_t* tree_start, int64_t n_trees, const int32_t* left, const int32_t* right,
-                       const double* cover, const int32_t* order, const int32_t* depth, const int32_t* number,
-                       const int32_t* player_of_node, int32_t n_players, ShapEdge* edges, int32_t* kinds,
-                       int32_t* distinct) {
-  std::vector<int32_t> last(static_cast<size_t>(n_players), -1);  // position of the player's nearest edge on the path
+inline void shap_splits(const int64_t* tree_start, int64_t n_trees, const int32_t* left, const int32_t* right,
+                        const double* cover, const int32_t* order, const int32_t* depth, const int32_t* number,
+                        const int32_t* player_of_node, int32_t n_players, ShapSplit* splits, int32_t* kinds,
+                        int32_t* distinct) {
+  std::vector<int32_t> last(static_cast<size_t>(n_players), -1);  // position below the player's nearest split above
   std::vector<int32_t> path, count;                               // positions from the root to here; distinct players
-  EdgeSorter sorter;
+  std::vector<int32_t> replaced;                                  // by position: what `last` was before it
+  std::vector<double> share;  // by position: product of the shares of the player of the split above, this one's too
+  SplitSorter sorter;
   for (int64_t tree = 0; tree < n_trees; ++tree) {
     const int64_t start = tree_start[tree], stop = tree_start[tree + 1];
     const size_t n = static_cast<size_t>(stop - start);
-    sorter.edge.assign(n, ShapEdge{});
-    sorter.left.assign(n, -1);
-    sorter.right.assign(n, -1);
+    sorter.split.assign(n, ShapSplit{});
+    for (auto& child : sorter.child) child.assign(n, -1);
     sorter.depth.assign(depth + start, depth + stop);
-    std::vector<int32_t> previous(n, -1);  // as a position; the sorter renumbers its own
-    path.assign(1, 0);
-    count.assign(1, 0);
+    sorter.number.resize(n);
+    share.assign(n, 1.0);
+    replaced.assign(n, -1);
+    path.clear(), count.assign(1, 0);
     distinct[tree] = 0;
-    auto close_to = [&](int32_t until) {
+    auto leave_to = [&](int32_t until) {
       for (; static_cast<int32_t>(path.size()) > until; path.pop_back(), count.pop_back()) {
         const size_t p = static_cast<size_t>(path.back());
-        last[static_cast<size_t>(sorter.edge[p].player)] = previous[p];
+        if (p) last[static_cast<size_t>(sorter.at(sorter.split[p].above).player)] = replaced[p];
       }
     };
-    for (size_t p = 1; p < n; ++p) {
-      close_to(depth[start + static_cast<int64_t>(p)]);
-      const size_t above = static_cast<size_t>(path.back());
+    for (size_t p = 0; p < n; ++p) {
+      leave_to(sorter.depth[p]);
       const int32_t node = order[start + static_cast<int64_t>(p)];
-      const int32_t parent = order[start + static_cast<int64_t>(above)];
-      const double total = cover[left[parent]] + cover[right[parent]];
-      ShapEdge& e = sorter.edge[p];
-      e.goes_right = node == right[parent];
-      (e.goes_right ? sorter.right : sorter.left)[above] = static_cast<int32_t>(p);
-      e.player = player_of_node[parent];
-      e.previous = previous[p] = last[static_cast<size_t>(e.player)];
-      e.share_before = e.previous >= 0 ? sorter.edge[static_cast<size_t>(e.previous)].share : 1.0;
-      e.share = e.share_before * (total > 0 ? cover[node] / total : 0.5);
-      e.split = number[parent];
-      e.leaf = left[node] < 0 ? number[node] : -1;
-      last[static_cast<size_t>(e.player)] = static_cast<int32_t>(p);
-      count.push_back(count.back() + (e.previous < 0));
-      distinct[tree] = std::max(distinct[tree], count.back());
+      ShapSplit& s = sorter.split[p];
+      if (p) {
+        s.above = path.back();
+        const ShapSplit& from = sorter.at(s.above);
+        s.side = node == right[order[start + s.above]];
+        sorter.child[s.side][static_cast<size_t>(s.above)] = static_cast<int32_t>(p);
+        share[p] = from.share * from.child_share[s.side];
+        int32_t& before = last[static_cast<size_t>(from.player)];
+        count.push_back(count.back() + (before < 0));
+        replaced[p] = before;
+        before = static_cast<int32_t>(p);
+        distinct[tree] = std::max(distinct[tree], count.back());
+      }
       path.push_back(static_cast<int32_t>(p));
+      sorter.number[p] = number[node];
+      if (left[node] < 0) continue;
+      const double total = cover[left[node]] + cover[right[node]];
+      s.child_share[0] = total > 0 ? cover[left[node]] / total : 0.5;
+      s.child_share[1] = total > 0 ? cover[right[node]] / total : 0.5;
+      s.player = player_of_node[node];
+      s.previous = last[static_cast<size_t>(s.player)];
+      s.share = s.previous >= 0 ? share[static_cast<size_t>(s.previous)] : 1.0;
     }
-    close_to(1);
-    sorter.sort(edges, kinds + 4 * tree);
-    edges += n - 1;
+    leave_to(0);
+    sorter.sort(splits, kinds + 4 * tree);
+    splits += n / 2;  // a binary tree: one leaf more than splits
   }
 }
 

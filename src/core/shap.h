@@ -2,20 +2,25 @@
 //
 // For a leaf with value v and path features j let z_j be the product of the cover shares of its splits on j, and o_j =
 // 1 if the row satisfies all of them, else 0. The leaf gives feature j
-//     v * integral over u in [0, 1] of (o_j - z_j) * product over i != j of (z_i (1 - u) + o_i u),
-// a polynomial of degree d - 1, so ceil(d / 2) Gauss-Legendre points integrate it exactly. With F_j = z_j (1 - u) + o_j
-// u: going down, keep P = product of F at every point (a feature met again multiplies by new F / old F; the weights of
-// the points are in P from the root on); a leaf returns v * P; a node returns the sum of its children; the edge into a
-// node adds to phi_j the sum over the points of (coefficient new - old) * returned, with coefficient = (o_j - z_j) /
-// F_j.
+//     v * integral over u in [0, 1] of (o_j - z_j) * product over i != j of F_i,  F_i = z_i (1 - u) + o_i u,
+// a polynomial of degree d - 1, so ceil(d / 2) Gauss-Legendre points integrate it exactly.
 //
-// At each point, factor and coefficient of an edge take one of three values, by what the row did before and does now:
-//     stays (o = 1 before and now), leaves (1 before, 0 now), was away (0 before; the coefficients cancel to 0).
-// Two leaves under one split, a pair, are like one edge: what they return together and what their feature gets for it
-// depend on whether the row goes left, goes right or was away. With the edge into the pair that takes one visit.
+// Summed over the leaves, that is a number per split and point. Take a split on j with the share a of its cover going
+// left, z the share of the earlier splits on j, and a row that satisfied them. One step to the left multiplies F_j by
+//     a + (o - a) t,  o = 1 if the row goes left, else 0,  t = u / (z (1 - u) + u),
+// one to the right by 1 minus that. With P the product of these factors from the root to the split (the weights of the
+// points are in it from the start), and the worth of a node: its value for a leaf, else the sum of its children's,
+// each times the factor on the way to it, the split gives j
+//     (o - a) * sum over the points of s P (worth of left child - worth of right child),  s = z / (z (1 - u) + u)^2.
+// For a row that was away, o - a is replaced by 0. If j is new on the path, z = 1, t = u and s = 1.
 //
-// Edges are sorted by kind, not by place (forest.h), so each loop does one thing and no branch depends on the tree. The
-// points are independent of each other: a tree that needs more than kPoints of them is swept several times, and the
+// So: products down, worths up, credit where they meet. The lowest two levels need not be stored: a split with two
+// leaves (a pair) and one with two pairs (a quad) are visited once, with the way into them, on numbers in registers. If
+// the three players of a quad are new on the path, its worth is a square polynomial in u, and its credits need no more
+// of the products than the sum of P and of u P.
+//
+// Splits are sorted by kind, not by place (forest.h), so each loop does one thing and no branch depends on the tree.
+// The points are independent of each other: a tree that needs more than kPoints of them is swept several times, and the
 // constants of a sweep are made when it starts, so that their memory does not grow with the forest.
 #pragma once
 
@@ -25,60 +30,106 @@ namespace treeinner::TREEINNER_NS {
 
 constexpr int kSweepGroups = kSweepRows / kLanes;
 
-template <int Points>
-struct EdgeConstants {
-  double factor_first[Points], factor_second[Points], factor_away[Points];  // first: stays, or the pair's left
-  double credit_first[Points], credit_second[Points];                       // second: leaves, or the pair's right
+// A number for each row of a sweep.
+struct Rows {
+  Lanes group[kSweepGroups];
+};
+#define TREEINNER_GROUPS TREEINNER_UNROLL for (int g = 0; g < kSweepGroups; ++g)
+TREEINNER_INLINE Rows operator+(const Rows& a, const Rows& b) {
+  Rows c;
+  TREEINNER_GROUPS c.group[g] = a.group[g] + b.group[g];
+  return c;
+}
+TREEINNER_INLINE Rows operator-(const Rows& a, const Rows& b) {
+  Rows c;
+  TREEINNER_GROUPS c.group[g] = a.group[g] - b.group[g];
+  return c;
+}
+TREEINNER_INLINE Rows operator*(const Rows& a, const Rows& b) {
+  Rows c;
+  TREEINNER_GROUPS c.group[g] = a.group[g] * b.group[g];
+  return c;
+}
+TREEINNER_INLINE Rows all_rows(double x) {
+  Rows c;
+  const Lanes lanes = all(x);
+  TREEINNER_GROUPS c.group[g] = lanes;
+  return c;
+}
+TREEINNER_INLINE Rows load_rows(const double* p) {
+  Rows c;
+  TREEINNER_GROUPS c.group[g] = load(p + g * kLanes);
+  return c;
+}
+TREEINNER_INLINE void store_rows(double* p, const Rows& a) { TREEINNER_GROUPS store(p + g * kLanes, a.group[g]); }
+
+// share + step * t, with the step of a row that goes left or right at a split; 0 if it was away before.
+struct Line {
+  double share, left, right;
 };
 
-// value: of the leaf, which is then what the factor returns; 1 for an edge to a split.
 template <int Points>
-inline void edge_constants(const ShapEdge& e, const double* u, double value, EdgeConstants<Points>& c) {
-  const double z = e.share, before = e.share_before, away = before > 0 ? z / before : 0.0;
+struct SplitConstants {
+  Line to[2];  // factor on the way to the left and to the right child; of a pair: to[0] is its worth
+  double t[Points], s[Points];
+};
+static_assert(sizeof(SplitConstants<kPoints>) == kShapConstants * sizeof(double), "as much as there is in ShapScratch");
+
+template <int Points>
+inline void split_constants(const ShapSplit& split, const double* u, SplitConstants<Points>& c) {
+  const double left = split.child_share[0], right = split.child_share[1];
+  c.to[0] = {left, right, -left};
+  c.to[1] = {right, -right, left};
   for (int q = 0; q < Points; ++q) {
-    const double in = z * (1 - u[q]) + u[q], out = z * (1 - u[q]);
-    const double per_before = 1 / (before * (1 - u[q]) + u[q]);  // 1 if the feature is new on the path: before = 1
-    c.factor_first[q] = in * per_before * value;
-    c.factor_second[q] = out * per_before * value;
-    c.factor_away[q] = away * value;
-    c.credit_first[q] = (1 - z) / in - (1 - before) * per_before;
-    c.credit_second[q] = -1 / (1 - u[q]) - (1 - before) * per_before;
+    const double per_before = 1 / (split.share * (1 - u[q]) + u[q]);
+    c.t[q] = u[q] * per_before;
+    c.s[q] = split.share * per_before * per_before;
   }
 }
 
-// Two leaves under one split: what they return together, and what their feature gets for it; in place of the left one.
+// What two leaves under one split are worth together, in place of the factor to the left one.
 template <int Points>
-inline void join_pair(EdgeConstants<Points>& l, const EdgeConstants<Points>& r) {
-  for (int q = 0; q < Points; ++q) {
-    const double goes_left = l.factor_first[q] * l.credit_first[q] + r.factor_second[q] * r.credit_second[q];
-    const double goes_right = l.factor_second[q] * l.credit_second[q] + r.factor_first[q] * r.credit_first[q];
-    l.factor_first[q] += r.factor_second[q];
-    l.factor_second[q] += r.factor_first[q];
-    l.factor_away[q] += r.factor_away[q];
-    l.credit_first[q] = goes_left;
-    l.credit_second[q] = goes_right;
-  }
+inline void join_pair(SplitConstants<Points>& c, double left, double right) {
+  const Line way = c.to[0];
+  c.to[0] = {way.share * left + c.to[1].share * right, way.left * (left - right), way.right * (left - right)};
 }
 
-// leaf_value: `width` apart.
+// A quad's share of its worth, and the difference of its pairs', where its pairs have no use for their second line.
+template <int Points>
+inline void join_quad(SplitConstants<Points>* c) {
+  const double left = c[1].to[0].share, right = c[2].to[0].share;
+  c[1].to[1].share = c[0].to[0].share * left + c[0].to[1].share * right;
+  c[2].to[1].share = left - right;
+}
+
+// leaf_value: `width` apart. A leaf outside the pairs is worth the same to all rows: its slot is filled here.
 template <int Points>
 inline void make_constants(const ShapTree& t, const double* u, const double* leaf_value, int width,
-                           EdgeConstants<Points>* constants) {
-  const int64_t n = t.leaves_end();
-  for (int64_t i = 0; i < n; ++i) {
-    const ShapEdge& e = t.edges[i];
-    edge_constants<Points>(e, u, e.leaf < 0 ? 1.0 : leaf_value[static_cast<int64_t>(e.leaf) * width], constants[i]);
-  }
-  for (int64_t i = t.n_inner; i < t.pairs_end(); i += 3) join_pair(constants[i + 1], constants[i + 2]);
+                           SplitConstants<Points>* constants, double* worths) {
+  constexpr int64_t kFrame = Points * kSweepRows;
+  const auto value = [&](int32_t leaf) { return leaf_value[static_cast<int64_t>(leaf) * width]; };
+  for (int64_t i = 0; i < t.end(); ++i) split_constants<Points>(t.splits[i], u, constants[i]);
+  for (int64_t i = 0; i < t.n_inner; ++i)
+    for (int side = 0; side < 2; ++side)
+      if (const int32_t leaf = t.splits[i].leaf[side]; leaf >= 0)
+        for (int64_t r = 0; r < kFrame; ++r) worths[t.splits[i].worth[side] * kFrame + r] = value(leaf);
+  for (int64_t i = t.n_inner; i < t.end(); ++i)
+    if (const int32_t* leaf = t.splits[i].leaf; leaf[0] >= 0) join_pair(constants[i], value(leaf[0]), value(leaf[1]));
+  for (int64_t i = t.n_inner; i < t.plain_end(); i += 3) join_quad(constants + i);
 }
 
-// For every edge: which rows of a block satisfied the feature's earlier splits, and which satisfy this one too.
-inline void follow(const ShapTree& t, const Word* right, ShapWords* words) {
-  const int64_t n = t.leaves_end();
+// For every split: which rows of a block satisfied the player's earlier splits, and which of them go left.
+template <class Code>
+inline void follow(const Forest& f, const Split* splits, const ShapTree& t, const Code* block, ShapWords* words) {
+  const int64_t n = t.end();
   for (int64_t i = 0; i < n; ++i) {
-    const ShapEdge& e = t.edges[i];
-    words[i].was = e.previous < 0 ? ~Word{0} : words[e.previous].now;
-    words[i].now = words[i].was & (e.goes_right ? right[e.split] : ~right[e.split]);
+    const ShapSplit& s = t.splits[i];
+    Word was = ~Word{0};
+    if (s.previous >= 0) {
+      const ShapWords before = words[s.previous >> 1];
+      was = s.previous & 1 ? before.was & ~before.left : before.left;
+    }
+    words[i] = {was, was & ~right_word(f, splits[s.split], block)};
   }
 }
 
@@ -86,138 +137,147 @@ inline void follow(const ShapTree& t, const Word* right, ShapWords* words) {
 template <int Points>
 struct Sweep {
   static constexpr int64_t kFrame = Points * kSweepRows;
+  using Constants = SplitConstants<Points>;
 
-  const ShapEdge* edges;
-  const EdgeConstants<Points>* constants;
+  const ShapSplit* splits;
+  const Constants* constants;
   const ShapWords* words;
+  const double* u;
   int first_group;   // of the block
-  double* products;  // [split][Points][rows]
-  double* returned;  // [slot][Points][rows]
+  double* products;  // [inner split][Points][rows]
+  double* worths;    // [slot][Points][rows]
   double* sums;      // [player][rows]
-
-  // One of an edge's three numbers at one point, by row; one of two, if the feature is new on the path.
-  template <bool Again>
-  struct Chosen {
-    Lanes first, second, away;
-    Chosen(double f, double s, double a) : first(all(f)), second(all(s)), away(all(a)) {}
-    Lanes operator()(Mask now, Mask was) const {
-      return Again ? choose(now, first, choose(was, second, away)) : choose(now, first, second);
-    }
-  };
-  template <bool Again>
-  static Chosen<Again> factor(const EdgeConstants<Points>& c, int q) {
-    return {c.factor_first[q], c.factor_second[q], c.factor_away[q]};
-  }
-  template <bool Again>
-  static Chosen<Again> credit(const EdgeConstants<Points>& c, int q) {
-    return {c.credit_first[q], c.credit_second[q], 0.0};
-  }
-
-  double* sum_of(const ShapEdge& e) const { return sums + static_cast<int64_t>(e.player) * kSweepRows; }
-
-  // The rows of a sweep at one edge, by group. Read once: a store of vectors may change any memory, says the language.
-  struct Rows {
-    Mask now[kSweepGroups], was[kSweepGroups];
-    Rows(const ShapWords& w, int first_group) {
-      TREEINNER_UNROLL for (int g = 0; g < kSweepGroups; ++g) {
-        now[g] = mask_of(w.now, first_group + g);
-        was[g] = mask_of(w.was, first_group + g);
-      }
-    }
-  };
-
-  // visit(q, g, at) for every point and group: at is their place in a frame.
-  template <class Visit>
-  static TREEINNER_INLINE void each(Visit visit) {
-    TREEINNER_UNROLL for (int q = 0; q < Points; ++q) TREEINNER_UNROLL for (int g = 0; g < kSweepGroups; ++g)
-        visit(q, g, q * kSweepRows + g * kLanes);
-  }
 
   void start(const double* w, double scale, const double* weight) const {
     for (int q = 0; q < Points; ++q)
       for (int r = 0; r < kSweepRows; ++r) products[q * kSweepRows + r] = w[q] * (weight ? scale * weight[r] : scale);
   }
 
-  // Down the edges to splits, upper ones first.
-  TREEINNER_INLINE void go_down(int64_t n_inner) const {
-    for (int64_t i = 0; i < n_inner; ++i) {
-      const Rows rows(words[i], first_group);
-      const EdgeConstants<Points>& c = constants[i];
-      const double* above = products + edges[i].parent * kFrame;
-      double* p = products + (i + 1) * kFrame;
-      each([&](int q, int g, int at) {
-        store(p + at, load(above + at) * factor<true>(c, q)(rows.now[g], rows.was[g]));
-      });
-    }
-  }
-
-  // Down to pairs of leaves and back. If both players are new, the pair's credit is the same at every point (factor *
-  // coefficient = o - z): it waits for the sum of the products.
+  // The step of each row on one of a split's lines. Again: some rows may have been away.
   template <bool Again>
-  TREEINNER_INLINE void visit_pairs(int64_t begin, int64_t end) const {
+  TREEINNER_INLINE Rows step(int64_t i, int side = 0) const {
+    const Line& line = constants[i].to[side];
+    const ShapWords w = words[i];
+    const Lanes if_left = all(line.left), if_right = all(line.right), if_away = all(0.0);
+    Rows steps;
+    TREEINNER_GROUPS {
+      const Mask left = mask_of(w.left, first_group + g), was = mask_of(w.was, first_group + g);
+      steps.group[g] = choose(left, if_left, Again ? choose(was, if_right, if_away) : if_right);
+    }
+    return steps;
+  }
+
+  // Adds up over the points.
+  static TREEINNER_INLINE Rows plus(int q, const Rows& sum, const Rows& x) { return q ? sum + x : x; }
+
+  // Players of a quad may be the same: a sum is read after the one before is written.
+  TREEINNER_INLINE void give(int64_t i, const Rows& credit) const {
+    double* to = sums + static_cast<int64_t>(splits[i].player) * kSweepRows;
+    store_rows(to, load_rows(to) + credit);
+  }
+
+  // Down to the inner splits, upper ones first.
+  TREEINNER_INLINE void go_down(int64_t n_inner) const {
+    for (int64_t i = 1; i < n_inner; ++i) {
+      const ShapSplit s = splits[i];
+      const Constants& above = constants[s.above];
+      const Rows share = all_rows(above.to[s.side].share), way = step<true>(s.above, s.side);
+      const double* from = products + s.above * kFrame;
+      double* p = products + i * kFrame;
+      TREEINNER_UNROLL for (int q = 0; q < Points; ++q)
+          store_rows(p + q * kSweepRows, load_rows(from + q * kSweepRows) * (share + way * all_rows(above.t[q])));
+    }
+  }
+
+  TREEINNER_INLINE void visit_plain_quads(int64_t begin, int64_t end) const {
     for (int64_t i = begin; i < end; i += 3) {
-      const Rows rows(words[i], first_group), pair(words[i + 1], first_group);
-      const EdgeConstants<Points>&c = constants[i], &d = constants[i + 1];
-      const double* p = products + edges[i].parent * kFrame;
-      double *r = returned + edges[i].returns * kFrame, *sum = sum_of(edges[i]), *pair_sum = sum_of(edges[i + 1]);
-      Lanes total[kSweepGroups], pair_total[kSweepGroups];
-      each([&](int q, int g, int at) {
-        const Lanes product = load(p + at) * factor<Again>(c, q)(rows.now[g], rows.was[g]);
-        const Lanes here = product * factor<Again>(d, q)(pair.now[g], pair.was[g]);
-        store(r + at, here);
-        const Lanes credited = here * credit<Again>(c, q)(rows.now[g], rows.was[g]);
-        const Lanes pair_credited = Again ? product * credit<true>(d, q)(pair.now[g], pair.was[g]) : product;
-        total[g] = q ? total[g] + credited : credited;
-        pair_total[g] = q ? pair_total[g] + pair_credited : pair_credited;
-      });
-      // The two players may be one: a sum is read after the other is written.
-      const auto pair_credit = credit<false>(d, 0);
-      TREEINNER_UNROLL for (int g = 0; g < kSweepGroups; ++g) {
-        const Lanes all_points = Again ? pair_total[g] : pair_total[g] * pair_credit(pair.now[g], pair.was[g]);
-        store(pair_sum + g * kLanes, load(pair_sum + g * kLanes) + all_points);
-        store(sum + g * kLanes, load(sum + g * kLanes) + total[g]);
+      const ShapSplit s = splits[i];
+      const Constants& above = constants[s.above];
+      const Rows share = all_rows(above.to[s.side].share), way = step<true>(s.above, s.side);
+      const double* from = products + s.above * kFrame;
+      const Constants &c = constants[i], &l = constants[i + 1], &r = constants[i + 2];
+      const Rows turn = step<false>(i), left = step<false>(i + 1), right = step<false>(i + 2), gap = left - right;
+      const Rows to_left = all_rows(c.to[0].share), to_right = all_rows(c.to[1].share);
+      const Rows mean = all_rows(l.to[1].share), mean_gap = all_rows(r.to[1].share);
+      const Rows linear = to_left * left + to_right * right + turn * mean_gap, square = turn * gap;
+      double* worth = worths + s.own_worth * kFrame;
+      Rows p, up;
+      TREEINNER_UNROLL for (int q = 0; q < Points; ++q) {
+        const Rows product = load_rows(from + q * kSweepRows) * (share + way * all_rows(above.t[q])),
+                   point = all_rows(u[q]);
+        store_rows(worth + q * kSweepRows, mean + (linear + square * point) * point);
+        p = plus(q, p, product);
+        up = plus(q, up, product * point);
       }
+      const Rows turned = turn * up;
+      give(i, (mean_gap * p + gap * up) * turn);
+      give(i + 1, (to_left * p + turned) * left);
+      give(i + 2, (to_right * p - turned) * right);
     }
   }
 
-  // Adds what the edge's player gets; here(q, g, at): what is returned up the edge.
-  template <class Here>
-  TREEINNER_INLINE void credit_edge(int64_t i, const Rows& rows, Here here) const {
-    Lanes total[kSweepGroups];
-    const EdgeConstants<Points>& c = constants[i];
-    double* sum = sum_of(edges[i]);
-    each([&](int q, int g, int at) {
-      const Lanes credited = here(q, g, at) * credit<true>(c, q)(rows.now[g], rows.was[g]);
-      total[g] = q ? total[g] + credited : credited;
-    });
-    TREEINNER_UNROLL for (int g = 0; g < kSweepGroups; ++g) store(sum + g * kLanes, load(sum + g * kLanes) + total[g]);
+  TREEINNER_INLINE void visit_quads(int64_t begin, int64_t end) const {
+    for (int64_t i = begin; i < end; i += 3) {
+      const ShapSplit s = splits[i];
+      const Constants& above = constants[s.above];
+      const Rows share = all_rows(above.to[s.side].share), way = step<true>(s.above, s.side);
+      const double* from = products + s.above * kFrame;
+      const Constants &c = constants[i], &l = constants[i + 1], &r = constants[i + 2];
+      const Rows turn = step<true>(i), left = step<true>(i + 1), right = step<true>(i + 2);
+      double* worth = worths + s.own_worth * kFrame;
+      Rows total, left_total, right_total;
+      TREEINNER_UNROLL for (int q = 0; q < Points; ++q) {
+        const Rows product = load_rows(from + q * kSweepRows) * (share + way * all_rows(above.t[q])),
+                   turned = turn * all_rows(c.t[q]);
+        const Rows to_left = all_rows(c.to[0].share) + turned, to_right = all_rows(c.to[1].share) - turned;
+        const Rows left_worth = all_rows(l.to[0].share) + left * all_rows(l.t[q]);
+        const Rows right_worth = all_rows(r.to[0].share) + right * all_rows(r.t[q]);
+        store_rows(worth + q * kSweepRows, to_left * left_worth + to_right * right_worth);
+        total = plus(q, total, product * (left_worth - right_worth) * all_rows(c.s[q]));
+        left_total = plus(q, left_total, product * to_left * all_rows(l.s[q]));
+        right_total = plus(q, right_total, product * to_right * all_rows(r.s[q]));
+      }
+      give(i, total * turn);
+      give(i + 1, left_total * left);
+      give(i + 2, right_total * right);
+    }
   }
 
-  // Down to other leaves and back.
-  TREEINNER_INLINE void visit_leaves(int64_t begin, int64_t end) const {
+  TREEINNER_INLINE void visit_pairs(int64_t begin, int64_t end) const {
     for (int64_t i = begin; i < end; ++i) {
-      const Rows rows(words[i], first_group);
-      const EdgeConstants<Points>& c = constants[i];
-      const double* p = products + edges[i].parent * kFrame;
-      double* r = returned + edges[i].returns * kFrame;
-      credit_edge(i, rows, [&](int q, int g, int at) {
-        const Lanes here = load(p + at) * factor<true>(c, q)(rows.now[g], rows.was[g]);
-        store(r + at, here);
-        return here;
-      });
+      const ShapSplit s = splits[i];
+      const Constants& above = constants[s.above];
+      const Rows share = all_rows(above.to[s.side].share), way = step<true>(s.above, s.side);
+      const double* from = products + s.above * kFrame;
+      const Constants& c = constants[i];
+      const Rows mean = all_rows(c.to[0].share), steps = step<true>(i);
+      double* worth = worths + s.own_worth * kFrame;
+      Rows total;
+      TREEINNER_UNROLL for (int q = 0; q < Points; ++q) {
+        store_rows(worth + q * kSweepRows, mean + steps * all_rows(c.t[q]));
+        total =
+            plus(q, total, load_rows(from + q * kSweepRows) * (share + way * all_rows(above.t[q])) * all_rows(c.s[q]));
+      }
+      give(i, total * steps);
     }
   }
 
-  // Back up from the splits, lower ones first.
+  // Back up to the inner splits, lower ones first.
   TREEINNER_INLINE void come_up(int64_t n_inner) const {
     for (int64_t i = n_inner; i-- > 0;) {
-      double* r = returned + edges[i].returns * kFrame;
-      const double* other = returned + edges[i].other * kFrame;
-      credit_edge(i, Rows(words[i], first_group), [&](int, int, int at) {
-        const Lanes here = load(r + at) + load(other + at);
-        store(r + at, here);
-        return here;
-      });
+      const ShapSplit s = splits[i];
+      const Constants& c = constants[i];
+      const Rows turn = step<true>(i), to_left = all_rows(c.to[0].share), to_right = all_rows(c.to[1].share);
+      const double *l = worths + s.worth[0] * kFrame, *r = worths + s.worth[1] * kFrame, *p = products + i * kFrame;
+      double* worth = worths + s.own_worth * kFrame;
+      Rows total;
+      TREEINNER_UNROLL for (int q = 0; q < Points; ++q) {
+        const Rows left = load_rows(l + q * kSweepRows), right = load_rows(r + q * kSweepRows);
+        const Rows turned = turn * all_rows(c.t[q]);
+        store_rows(worth + q * kSweepRows, (to_left + turned) * left + (to_right - turned) * right);
+        total = plus(q, total, load_rows(p + q * kSweepRows) * (left - right) * all_rows(c.s[q]));
+      }
+      give(i, total * turn);
     }
   }
 
@@ -225,9 +285,9 @@ struct Sweep {
     const Sweep self = *this;  // a copy of its own, which no store can change
     const ShapTree t = tree;
     self.go_down(t.n_inner);
-    self.template visit_pairs<false>(t.n_inner, t.plain_end());
-    self.template visit_pairs<true>(t.plain_end(), t.pairs_end());
-    self.visit_leaves(t.pairs_end(), t.leaves_end());
+    self.visit_plain_quads(t.n_inner, t.plain_end());
+    self.visit_quads(t.plain_end(), t.quads_end());
+    self.visit_pairs(t.quads_end(), t.end());
     self.come_up(t.n_inner);
   }
 };
@@ -240,20 +300,18 @@ inline void sweep_tree(const Forest& f, int tree, const ShapForest& shap, int q,
   const int64_t block_codes = static_cast<int64_t>(f.n_planes) * kRows;
   const int64_t slice_sums = static_cast<int64_t>(f.n_outputs) * f.n_players * kSweepRows;
   const Split* splits = f.splits + f.first_split[tree];
-  const int64_t n_splits = f.first_split[tree + 1] - f.first_split[tree];
-  const ShapTree t = shap.tree(tree);
+  const ShapTree t = shap.tree(f, tree);
   const double *u = shap.u + shap.first_point[tree] + q, *w = shap.w + shap.first_point[tree] + q;
-  auto* constants = reinterpret_cast<EdgeConstants<Points>*>(scratch.constants);
+  auto* constants = reinterpret_cast<SplitConstants<Points>*>(scratch.constants);
   for (int k = 0; k < f.width; ++k) {
     const int output = f.tree_output[tree] + k;
-    make_constants(t, u, f.leaf_value + f.first_leaf[tree] * f.width + k, f.width, constants);
+    make_constants(t, u, f.leaf_value + f.first_leaf[tree] * f.width + k, f.width, constants, scratch.worths);
     for (int64_t block = begin; block < end; ++block) {
-      for (int64_t i = 0; i < n_splits; ++i) scratch.right[i] = right_word(f, splits[i], codes + block * block_codes);
-      follow(t, scratch.right, scratch.words);
+      follow(f, splits, t, codes + block * block_codes, scratch.words);
       for (int g = 0; g < kGroups; g += kSweepGroups) {
         const int64_t row = block * kRows + g * kLanes;
         double* slice = sums + row / kSweepRows * slice_sums + static_cast<int64_t>(output) * f.n_players * kSweepRows;
-        const Sweep<Points> sweep{t.edges, constants, scratch.words, g, scratch.products, scratch.returned, slice};
+        const Sweep<Points> sweep{t.splits, constants, scratch.words, u, g, scratch.products, scratch.worths, slice};
         sweep.start(w, scale, weight ? weight + output * stride + row : nullptr);
         sweep.run(t);
       }

@@ -322,6 +322,7 @@ inline Lanes load(const double* p) { return {_mm512_load_pd(p)}; }
 inline void store(double* p, Lanes a) { _mm512_store_pd(p, a.v); }
 inline Lanes all(double x) { return {_mm512_set1_pd(x)}; }
 inline Lanes operator+(Lanes a, Lanes b) { return {_mm512_add_pd(a.v, b.v)}; }
+inline Lanes operator-(Lanes a, Lanes b) { return {_mm512_sub_pd(a.v, b.v)}; }
 inline Lanes operator*(Lanes a, Lanes b) { return {_mm512_mul_pd(a.v, b.v)}; }
 inline Lanes choose(Mask m, Lanes yes, Lanes no) { return {_mm512_mask_blend_pd(m, no.v, yes.v)}; }
 
@@ -337,6 +338,7 @@ inline void store(double* p, Lanes a) {
 }
 inline Lanes all(double x) { return {_mm256_set1_pd(x), _mm256_set1_pd(x)}; }
 inline Lanes operator+(Lanes a, Lanes b) { return {_mm256_add_pd(a.low, b.low), _mm256_add_pd(a.high, b.high)}; }
+inline Lanes operator-(Lanes a, Lanes b) { return {_mm256_sub_pd(a.low, b.low), _mm256_sub_pd(a.high, b.high)}; }
 inline Lanes operator*(Lanes a, Lanes b) { return {_mm256_mul_pd(a.low, b.low), _mm256_mul_pd(a.high, b.high)}; }
 inline __m256d spread4(unsigned m) {  // bit l -> lane l all ones
   const __m256i bit = _mm256_setr_epi64x(1, 2, 4, 8);
@@ -365,6 +367,10 @@ inline Lanes all(double x) {
 }
 inline Lanes operator+(Lanes a, Lanes b) {
   for (int l = 0; l < kLanes; ++l) a.v[l] += b.v[l];
+  return a;
+}
+inline Lanes operator-(Lanes a, Lanes b) {
+  for (int l = 0; l < kLanes; ++l) a.v[l] -= b.v[l];
   return a;
 }
 inline Lanes operator*(Lanes a, Lanes b) {

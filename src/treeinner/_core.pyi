@@ -2,7 +2,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-SHAP_EDGE_BYTES: int
+SHAP_SPLIT_BYTES: int
 SMALL_TREE: int
 SWEEP_ROWS: int
 
@@ -17,7 +17,7 @@ def preorder(
     depth: NDArray[Any],
     /,
 ) -> None: ...
-def shap_edges(
+def shap_splits(
     tree_start: NDArray[Any],
     left: NDArray[Any],
     right: NDArray[Any],
@@ -27,7 +27,7 @@ def shap_edges(
     number: NDArray[Any],
     player: NDArray[Any],
     n_players: int,
-    edges: NDArray[Any],
+    splits: NDArray[Any],
     kinds: NDArray[Any],
     distinct: NDArray[Any],
     /,
@@ -76,8 +76,7 @@ class CoreForest:
     ) -> None: ...
     def set_shap(
         self,
-        edges: NDArray[Any],
-        first_edge: NDArray[Any],
+        splits: NDArray[Any],
         kinds: NDArray[Any],
         n_points: NDArray[Any],
         first_point: NDArray[Any],

@@ -134,15 +134,15 @@ class Forest:
         self.task_rows = min(TASK_ROWS, max(BLOCK, rows // BLOCK * BLOCK))
 
     def prepare_shap(self) -> None:
-        """Hand the edges and quadrature rules of TreeSHAP to the core, on first use."""
+        """Hand the splits and quadrature rules of TreeSHAP to the core, on first use."""
         if self._shap_inputs is None:
             return
         e, order, depth, number, node_player = self._shap_inputs
-        edges = np.empty((e.n_nodes - e.n_trees) * _core.SHAP_EDGE_BYTES, np.uint8)
+        splits = np.empty((e.n_nodes - e.n_trees) // 2 * _core.SHAP_SPLIT_BYTES, np.uint8)
         kinds, distinct = np.empty((e.n_trees, 4), np.int32), np.empty(e.n_trees, np.int32)
-        _core.shap_edges(
+        _core.shap_splits(
             e.tree_start, e.left, e.right, e.cover, order, depth, number, node_player, self.n_players,
-            edges, kinds, distinct,
+            splits, kinds, distinct,
         )  # fmt: skip
         n_points = (distinct + 1) // 2
         rules = np.unique(n_points[n_points > 0])
@@ -151,8 +151,7 @@ class Forest:
         u = np.concatenate([(x + 1) / 2 for x, _ in points]) if points else np.zeros(1)
         w = np.concatenate([weight / 2 for _, weight in points]) if points else np.zeros(1)
         first_point = np.array([first.get(n, 0) for n in n_points.tolist()], np.int64)
-        first_edge = e.tree_start - np.arange(e.n_trees + 1)
-        self.core.set_shap(edges, first_edge, kinds, n_points.astype(np.int32), first_point, u, w)
+        self.core.set_shap(splits, kinds, n_points.astype(np.int32), first_point, u, w)
         self._shap_inputs = None
 
     def path_table(self, node_value: NDArray[np.float64], *, with_scores: bool = False) -> Any:

@@ -196,7 +196,7 @@ Results results(const Case& c, const Kernels& k) {
   const Forest& f = c.model.forest;
   const size_t rows = static_cast<size_t>(c.padded), outputs = static_cast<size_t>(f.n_outputs);
   const size_t sums = rows * outputs * static_cast<size_t>(f.n_players);
-  const size_t frames = (static_cast<size_t>(f.max_splits) + 1) * kPoints * kSweepRows;
+  const size_t splits = static_cast<size_t>(f.max_splits), frame = kPoints * kSweepRows;
   Results out;
   out.codes.resize(rows * static_cast<size_t>(f.n_planes * f.code_bytes));
   out.leaves.resize(static_cast<size_t>(c.n_rows * f.n_trees));
@@ -205,10 +205,10 @@ Results results(const Case& c, const Kernels& k) {
   for (Array<double>* a : {&out.path, &out.weighted_path})
     a->resize(static_cast<size_t>(c.n_rows) * outputs * static_cast<size_t>(f.n_players));
   out.leaf_sums.resize(c.model.leaf_value.size());
-  Array<uint64_t> words(static_cast<size_t>(c.model.max_nodes)), right(static_cast<size_t>(f.max_splits));
-  Array<ShapWords> edge_words(static_cast<size_t>(c.model.max_edges));
-  Array<double> products(frames), returned(frames), constants(static_cast<size_t>(c.model.max_edges) * 5 * kPoints);
-  const ShapScratch scratch{right.data(), edge_words.data(), products.data(), returned.data(), constants.data()};
+  Array<uint64_t> words(static_cast<size_t>(c.model.max_nodes));
+  Array<ShapWords> shap_words(splits);
+  Array<double> products(splits * frame), worths((splits + 2) * frame), constants(splits * kShapConstants);
+  const ShapScratch scratch{shap_words.data(), products.data(), worths.data(), constants.data()};
 
   const void* codes = out.codes.data();
   k.bin(c.columns.binning, 0, c.shape.n_columns, c.table.values.data(), f.code_bytes, f.n_planes, c.n_rows,

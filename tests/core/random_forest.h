@@ -7,7 +7,7 @@
 namespace treeinner {
 
 struct Model {
-  std::vector<int64_t> tree_start{0}, first_split{0}, first_leaf{0}, first_edge{0}, first_point;
+  std::vector<int64_t> tree_start{0}, first_split{0}, first_leaf{0}, first_point;
   std::vector<int32_t> left, right, player, number, order, end, depth, tree_output, leaf_id, n_points;
   std::vector<Split> splits;
   std::vector<double> cover, leaf_value, node_value, u, w;
@@ -17,9 +17,9 @@ struct Model {
   Array<float> score_records;
   Array<Lookup> lookups;
   std::vector<ScoreTable> score_table;  // none, or one that stays where it is when the model moves
-  std::vector<ShapEdge> edges;
+  std::vector<ShapSplit> shap_splits;
   std::vector<int32_t> kinds;
-  int64_t max_edges = 0, max_nodes = 0;
+  int64_t max_nodes = 0;
   Forest forest{};
   PathTable path{};
   ShapForest shap{};
@@ -130,20 +130,17 @@ inline void gauss_legendre(int n, std::vector<double>& u, std::vector<double>& w
 inline void add_shap_tables(const Shape& shape, Model& m) {
   std::vector<int32_t> distinct(static_cast<size_t>(shape.n_trees));
   m.kinds.resize(4 * static_cast<size_t>(shape.n_trees));
-  m.edges.resize(m.left.size() - static_cast<size_t>(shape.n_trees));
-  shap_edges(m.tree_start.data(), shape.n_trees, m.left.data(), m.right.data(), m.cover.data(), m.order.data(),
-             m.depth.data(), m.number.data(), m.player.data(), shape.n_columns, m.edges.data(), m.kinds.data(),
-             distinct.data());
+  m.shap_splits.resize(m.splits.size());
+  shap_splits(m.tree_start.data(), shape.n_trees, m.left.data(), m.right.data(), m.cover.data(), m.order.data(),
+              m.depth.data(), m.number.data(), m.player.data(), shape.n_columns, m.shap_splits.data(), m.kinds.data(),
+              distinct.data());
   for (int tree = 0; tree < shape.n_trees; ++tree) {
     const size_t t = static_cast<size_t>(tree);
-    m.first_edge.push_back(m.tree_start[t + 1] - tree - 1);
-    m.max_edges = std::max(m.max_edges, m.first_edge[t + 1] - m.first_edge[t]);
     m.n_points.push_back((distinct[t] + 1) / 2);
     m.first_point.push_back(static_cast<int64_t>(m.u.size()));
     gauss_legendre(m.n_points[t], m.u, m.w);
   }
-  m.shap = {m.edges.data(),       m.first_edge.data(), m.kinds.data(), m.n_points.data(),
-            m.first_point.data(), m.u.data(),          m.w.data()};
+  m.shap = {m.shap_splits.data(), m.kinds.data(), m.n_points.data(), m.first_point.data(), m.u.data(), m.w.data()};
 }
 
 inline void add_score_tables(Model& m) {
