@@ -65,8 +65,9 @@ class Block:
     def score_round(self, first: int, n: int, gradient: FloatArray, hessian: FloatArray | None) -> None:
         """Let the trees of one round score the rows, then move on."""
         s, core = self.setting, self.setting.forest.core
-        self.push[:, : self.n_rows] = -gradient.T
-        self.pushed -= gradient
+        np.negative(gradient.T, out=self.push[:, : self.n_rows])
+        if s.score == "forest_inner":
+            self.pushed -= gradient
         if s.score == "tree_inner":
             before = self.row_scores().copy() if s.rounds_by_rows else None
             if s.needs_rows:
