@@ -99,9 +99,15 @@ def _reduced(setting: Setting, block: Block, inputs: Inputs, groups: Groups | No
     part.in_float32 = block.in_float32
     if block.leaf_sums is not None:
         weights = block.leaf_weights() if centred else None
-        part.add_leaves(block.leaf_sums, weights, sum(block.largest_push.astype(np.int64).tolist()))
+        part.add_leaves(block.leaf_sums, weights, _whole_sum(block.largest_push))
     part.add_rounds(block.by_round, groups)
     return part
+
+
+def _whole_sum(values: Any) -> int:
+    """Sum of whole numbers below 2^62, which may exceed 64 bits: by halves of 31 bits."""
+    whole = values.astype(np.int64)
+    return (int((whole >> 31).sum()) << 31) + int((whole & (2**31 - 1)).sum())
 
 
 def _label(setting: Setting, block: Block) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -226,9 +227,12 @@ class State:
         tree = e.tree_of_node[here]
         out = np.zeros((e.n_rounds, e.n_features, e.n_outputs))
         for width in range(e.width):
-            by_player = np.zeros((e.n_rounds, forest.n_players, e.n_outputs))
-            where = (e.tree_round[tree], forest.split_player, e.tree_output[tree] + width)
-            np.add.at(by_player, where, gains[:, width])
+            shape = (e.n_rounds, forest.n_players, e.n_outputs)
+            where = np.ravel_multi_index((e.tree_round[tree], forest.split_player, e.tree_output[tree] + width), shape)
+            by_player = np.bincount(where, gains[:, width], minlength=math.prod(shape)).reshape(shape)
+            if forest.one_feature_each:
+                out[:, np.array(forest.player_features, np.intp).reshape(-1)] += by_player
+                continue
             for player, features in enumerate(forest.player_features):
                 out[:, list(features)] += by_player[:, player : player + 1] / len(features)
         return out if groups is None else groups.add_up(out, axis=1)
