@@ -1,6 +1,7 @@
 """The kernels against the oracle, for every instruction set, tree shape and kind of value."""
 
 import pickle
+import time
 
 import numpy as np
 import pytest
@@ -249,6 +250,16 @@ def test_an_exception_in_a_thread_surfaces():
 
     with pytest.raises(RuntimeError, match="block 0"):
         list(threads.map_rows(100, 10, work, n_jobs=2))
+
+
+def test_results_that_nobody_takes_are_not_piled_up():
+    started = []
+    results = threads.map_rows(1000, 10, lambda start, stop: started.append(start) or start, n_jobs=2)
+    for taken, result in enumerate(results):
+        assert result == 10 * taken
+        time.sleep(0.002)  # the threads are faster than whoever takes their results
+        assert len(started) <= taken + 1 + 4  # twice the threads at work or waiting
+    assert sorted(started) == list(range(0, 1000, 10))
 
 
 def test_an_ensemble_is_pickled_without_its_compiled_form():

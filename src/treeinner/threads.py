@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
 __all__ = ["Progress", "map_rows", "n_threads"]
@@ -41,7 +42,24 @@ def map_rows(
         yield from _reporting(results, ranges, n_rows, progress)
         return
     with ThreadPoolExecutor(threads) as pool:
-        yield from _reporting(pool.map(lambda r: work(*r), ranges), ranges, n_rows, progress)
+        yield from _reporting(_in_order(pool, work, ranges, 2 * threads), ranges, n_rows, progress)
+
+
+def _in_order(
+    pool: ThreadPoolExecutor, work: Callable[[int, int], T], ranges: list[tuple[int, int]], most: int
+) -> Iterator[T]:
+    """Results of all ranges; at most so many are at work or wait to be taken, so that their memory is bounded."""
+    pending: deque[Future[T]] = deque()
+    try:
+        for r in ranges:
+            if len(pending) == most:
+                yield pending.popleft().result()
+            pending.append(pool.submit(work, *r))
+        while pending:
+            yield pending.popleft().result()
+    finally:
+        for future in pending:
+            future.cancel()  # after an error, or if nobody asks for more
 
 
 def _reporting(
