@@ -80,6 +80,31 @@ def test_row_scores_in_batches_are_the_row_scores(n_columns, params):
         assert np.array_equal(found[0].statistics.df, other.statistics.df)
 
 
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("objective", ["reg:squarederror", "binary:logistic", "count:poisson", "multi:softprob"])
+def test_gradients_taken_in_the_core_are_the_losss(level, objective):
+    kernels.instruction_set(level)
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(600, 4))
+    y = np.digitize(X[:, 0] + rng.normal(size=600), [-1, 1])
+    y = y if objective == "multi:softprob" else np.minimum(y, 1)
+    options = {"nthread": 1, "max_depth": 3, "objective": objective, "num_class": 3}
+    if objective != "multi:softprob":
+        del options["num_class"]
+    e = ti.read_model(xgb.train(options, xgb.DMatrix(X, y), 6))
+    loss = objectives.for_ensemble(e, "auto")
+    assert loss.core_loss() is not None
+    weight = rng.choice([0.0, 0.5, 2.0], 600)
+    for score in ("tree_inner", "forest_inner"):
+        own, other = (
+            ti.importance(e, X, y, objective=which, score=score, method="treeshap", sample_weight=weight)
+            for which in (loss, replace(loss, compiled=None))
+        )
+        # Both are sums of row scores in float64; the exponentials differ by a unit or two in the last place.
+        np.testing.assert_allclose(own.scores, other.scores, rtol=0, atol=1e-12 * np.abs(other.scores).max())
+        np.testing.assert_allclose(own.std_errors, other.std_errors, rtol=1e-10)
+
+
 def test_a_loss_whose_class_weights_come_from_the_rows_is_left_to_numpy():
     loss = objectives.classes.lightgbm_binary(1.0, (1.0, 1.0), unbalanced=True)
     assert loss.core_loss() is None

@@ -17,15 +17,29 @@ struct Run {
   int64_t* whole;
 };
 
-// Minus the gradients of a run, weighted; and as whole numbers, which add exactly.
+// Minus the gradients of the n rows of a run, from `row` on, weighted. push: (outputs + 2, kRun).
+inline void weighted_gradients(const Gradients& g, int n_outputs, int64_t row, int n, double* push) {
+  add_gradient(g.loss, n_outputs, n, g.y + row, g.y_stride, g.margin + row, g.stride, push, kRun);
+  for (int k = 0; g.weight && k < n_outputs; ++k)
+    for (int r = 0; r < n; ++r) push[k * kRun + r] *= g.weight[row + r];
+}
+
+// The same for all rows. out: as the margins.
+inline void all_gradients(const Gradients& g, int n_outputs, int64_t n_rows, double* push, double* out) {
+  for (int64_t row = 0; row < n_rows; row += kRun) {
+    const int n = n_rows - row < kRun ? static_cast<int>(n_rows - row) : kRun;
+    weighted_gradients(g, n_outputs, row, n, push);
+    for (int k = 0; k < n_outputs; ++k)
+      std::memcpy(out + k * g.stride + row, push + k * kRun, sizeof(double) * static_cast<size_t>(n));
+  }
+}
+
+// A run's gradients, and as whole numbers, which add exactly.
 inline void take_gradients(const Forest& f, const BoostInput& in, const Run& run) {
-  add_gradient(in.loss, f.n_outputs, run.n, in.y + run.row, in.y_stride, in.margin + run.row, in.stride, run.push,
-               kRun);
+  weighted_gradients(in.gradients, f.n_outputs, run.row, run.n, run.push);
   double* largest = in.largest + run.row;
   for (int k = 0; k < f.n_outputs; ++k) {
-    double* push = run.push + k * kRun;
-    if (in.weight)
-      for (int r = 0; r < run.n; ++r) push[r] *= in.weight[run.row + r];
+    const double* push = run.push + k * kRun;
     for (int r = 0; r < run.n; ++r) {
       const double scaled = push[r] * in.whole_scale, size = __builtin_fabs(scaled);
       largest[r] = size <= largest[r] ? largest[r] : size;  // NaN too
@@ -42,7 +56,7 @@ inline void take_leaves(const Forest& f, const BoostInput& in, const Tree& t, in
   const int output = f.tree_output[tree];
   const int64_t width = f.width;
   for (int k = 0; k < width; ++k) {
-    double* margin = in.margin + (output + k) * in.stride + run.row + at;
+    double* margin = in.gradients.margin + (output + k) * in.gradients.stride + run.row + at;
     const double* value = f.leaf_value + t.first_leaf * width + k;
     int64_t* sums = in.leaf_sums + t.first_leaf * width + k;
     const int64_t* whole = run.whole + (output + k) * kRun + at;

@@ -190,12 +190,8 @@ class CoreForest {
              Out<double, 3> sums) const {
     check(codes);
     const int64_t n_rows = codes.n_rows;
-    require(is_row_array(margin, codes), "margins are (outputs, padded rows)");
-    require((y.shape(0) == 1 || static_cast<int32_t>(y.shape(0)) == forest_.n_outputs) &&
-                static_cast<int64_t>(y.shape(1)) == n_rows,
-            "y is (1 or outputs, rows)");
+    const Gradients gradients = gradients_of(codes, loss, loss_scale, y, weight, margin);
     require(static_cast<int64_t>(largest.size()) >= n_rows, "largest is (rows,)");
-    require(loss >= Loss::kSquared && loss <= Loss::kSoftmax, "no such loss");
     require(first_tree.size() >= 1 && first_tree.data()[0] == 0, "rounds begin at tree 0");
     for (size_t i = 1; i < first_tree.size(); ++i)
       require(first_tree.data()[i] >= first_tree.data()[i - 1] && first_tree.data()[i] <= forest_.n_trees,
@@ -207,12 +203,6 @@ class CoreForest {
                        static_cast<int32_t>(sums.shape(1)) == forest_.n_outputs &&
                        static_cast<int32_t>(sums.shape(2)) == forest_.n_players),
             "sums are (rows, outputs, players)");
-    const double* w = nullptr;
-    if (!weight.is_none()) {
-      const auto array = nb::cast<In<double>>(weight);
-      require(static_cast<int64_t>(array.size()) == n_rows, "weights are (rows,)");
-      w = array.data();
-    }
     const int64_t* whole = nullptr;
     if (!whole_weight.is_none()) {
       const auto array = nb::cast<In<int64_t>>(whole_weight);
@@ -221,14 +211,9 @@ class CoreForest {
               "leaf weights are (leaves, width)");
       whole = array.data();
     }
-    const BoostInput in{{loss, loss_scale},
+    const BoostInput in{gradients,
                         static_cast<int32_t>(first_tree.size()) - 1,
                         first_tree.data(),
-                        y.data(),
-                        y.shape(0) == 1 ? 0 : n_rows,
-                        w,
-                        margin.data(),
-                        static_cast<int64_t>(margin.shape(1)),
                         whole_scale,
                         leaf_sums.data(),
                         whole,
@@ -238,8 +223,7 @@ class CoreForest {
     PathTable view{};
     if (paths) view = view_of(*paths);
     nb::gil_scoped_release release;
-    const size_t run = kTogether * static_cast<size_t>(kBlock) * (static_cast<size_t>(forest_.n_outputs) + 2);
-    Buffer words(words_bytes()), push(run * sizeof(double)), wholes(run * sizeof(int64_t));
+    Buffer words(words_bytes()), push(push_bytes()), wholes(push_bytes());
     const size_t kept = view.scores ? kTogether * kBlock * kBatch : 0;
     const size_t places = view.scores ? kTogether * kBlock * n_places() : 0;
     Buffer leaf(kept), kept_weight(kept * sizeof(float)), part(places * sizeof(float)), total(places * sizeof(double));
@@ -247,6 +231,17 @@ class CoreForest {
                                static_cast<float*>(part.get()), static_cast<double*>(total.get())};
     active->boost(forest_, in, paths ? &view : nullptr, codes.data.get(), n_rows, word(words),
                   static_cast<double*>(push.get()), static_cast<int64_t*>(wholes.get()), scratch);
+  }
+
+  // out: minus the gradients at the margin; both (outputs, padded rows).
+  void push(const Codes& codes, int loss, double loss_scale, In<double, 2> y, nb::object weight, Out<double, 2> margin,
+            Out<double, 2> out) const {
+    const Gradients gradients = gradients_of(codes, loss, loss_scale, y, weight, margin);
+    require(is_row_array(out, codes), "gradients are (outputs, padded rows)");
+    double* to = out.data();
+    nb::gil_scoped_release release;
+    Buffer scratch(push_bytes());
+    active->push(gradients, forest_.n_outputs, codes.n_rows, static_cast<double*>(scratch.get()), to);
   }
 
   void shap(const Codes& codes, int tree, int n, nb::object tree_scale, nb::object weight, Out<double, 4> sums) const {
@@ -308,6 +303,31 @@ class CoreForest {
 
   size_t n_places() const { return static_cast<size_t>(forest_.n_outputs) * static_cast<size_t>(forest_.n_players); }
 
+  Gradients gradients_of(const Codes& codes, int loss, double loss_scale, const In<double, 2>& y,
+                         const nb::object& weight, const Out<double, 2>& margin) const {
+    require(loss >= Loss::kSquared && loss <= Loss::kSoftmax, "no such loss");
+    require((y.shape(0) == 1 || static_cast<int32_t>(y.shape(0)) == forest_.n_outputs) &&
+                static_cast<int64_t>(y.shape(1)) == codes.n_rows,
+            "y is (1 or outputs, rows)");
+    require(is_row_array(margin, codes), "margins are (outputs, padded rows)");
+    const double* w = nullptr;
+    if (!weight.is_none()) {
+      const auto array = nb::cast<In<double>>(weight);
+      require(static_cast<int64_t>(array.size()) == codes.n_rows, "weights are (rows,)");
+      w = array.data();
+    }
+    return {{loss, loss_scale},
+            y.data(),
+            y.shape(0) == 1 ? 0 : codes.n_rows,
+            w,
+            margin.data(),
+            static_cast<int64_t>(margin.shape(1))};
+  }
+
+  // Of a run: a number per row, output and two more (loss.h).
+  size_t push_bytes() const {
+    return kTogether * static_cast<size_t>(kBlock) * (static_cast<size_t>(forest_.n_outputs) + 2) * sizeof(double);
+  }
   size_t words_bytes() const { return 8 * (2 * static_cast<size_t>(forest_.max_splits) + 2); }  // a word per node
   static uint64_t* word(const Buffer& b) { return static_cast<uint64_t*>(b.get()); }
 

@@ -184,16 +184,21 @@ struct Loss {
   double scale;  // of the margin, for kLogistic
 };
 
-// Rows on their way through the boosting rounds (boost.h). Row arrays are (outputs, rows) with a stride.
-struct BoostInput {
+// What gradients are taken of. Row arrays are (outputs, rows) with a stride.
+struct Gradients {
   Loss loss;
-  int32_t n_rounds;
-  const int32_t* first_tree;  // (rounds + 1,)
   const double* y;
-  int64_t y_stride;             // 0: every output has the same target
-  const double* weight;         // (rows,) or null
-  double* margin;               // before the first round; after the last one on return
-  int64_t stride;               // of the margin
+  int64_t y_stride;      // 0: every output has the same target
+  const double* weight;  // (rows,) or null
+  double* margin;
+  int64_t stride;  // of the margin
+};
+
+// Rows on their way through the boosting rounds (boost.h).
+struct BoostInput {
+  Gradients gradients;  // margin: before the first round; after the last one on return
+  int32_t n_rounds;
+  const int32_t* first_tree;    // (rounds + 1,)
   double whole_scale;           // gradients are summed in the leaves as whole numbers of 1 / whole_scale
   int64_t* leaf_sums;           // (leaves, width), added to
   const int64_t* whole_weight;  // (rows,) weight of each row as a whole number
@@ -243,6 +248,7 @@ struct Kernels {
                const double* weight, uint64_t* words, double* sums);
   void (*boost)(const Forest&, const BoostInput&, const PathTable*, const void* codes, int64_t n_rows, uint64_t* words,
                 double* push, int64_t* whole, const ScoreScratch&);
+  void (*push)(const Gradients&, int32_t n_outputs, int64_t n_rows, double* scratch, double* out);
   void (*shap)(const Forest&, int32_t tree, int32_t n, const ShapForest&, const void* codes, int64_t n_rows,
                const double* tree_scale, const double* weight, const ShapScratch&, double* sums);
   bool (*exact)(const double* values, int64_t n_rows, int64_t n_columns, double scale, bool square, int64_t* limbs);

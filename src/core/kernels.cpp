@@ -56,6 +56,10 @@ void boost(const Forest& f, const BoostInput& in, const PathTable* paths, const 
   with_codes(f.code_bytes, codes, [&](auto* c) { boost(f, in, paths, c, n_rows, words, push, whole, scratch); });
 }
 
+void push(const Gradients& gradients, int32_t n_outputs, int64_t n_rows, double* scratch, double* out) {
+  all_gradients(gradients, n_outputs, n_rows, scratch, out);
+}
+
 void shap(const Forest& f, int32_t tree, int32_t n, const ShapForest& shap, const void* codes, int64_t n_rows,
           const double* tree_scale, const double* weight, const ShapScratch& scratch, double* sums) {
   with_codes(f.code_bytes, codes,
@@ -99,6 +103,7 @@ const Kernels TREEINNER_TABLE = {
     TREEINNER_NS::leaf_sums,
     TREEINNER_NS::path,
     TREEINNER_NS::boost,
+    TREEINNER_NS::push,
     TREEINNER_NS::shap,
     TREEINNER_NS::exact,
     TREEINNER_NS::shuffle,

@@ -92,6 +92,17 @@ class CoreForest:
     def path(
         self, codes: Codes, tree: int, n: int, table: PathTable, weight: NDArray[Any] | None, sums: NDArray[Any], /
     ) -> None: ...
+    def push(
+        self,
+        codes: Codes,
+        loss: int,
+        loss_scale: float,
+        y: NDArray[Any],
+        weight: NDArray[Any] | None,
+        margin: NDArray[Any],
+        out: NDArray[Any],
+        /,
+    ) -> None: ...
     def boost(
         self,
         codes: Codes,

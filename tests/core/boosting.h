@@ -29,14 +29,10 @@ inline Boosted boosted(const Model& m, const Kernels& k, const void* codes, int 
   out.leaf_weights.resize(m.leaf_value.size());
   std::vector<int32_t> first_tree;
   for (int32_t tree = 0; tree <= f.n_trees; ++tree) first_tree.push_back(tree);
-  const BoostInput in{{kind, 1.0},
+  const int64_t stride = static_cast<int64_t>(padded);
+  const BoostInput in{{{kind, 1.0}, y.data(), stride, weight.data(), out.margin.data(), stride},
                       f.n_trees,
                       first_tree.data(),
-                      y.data(),
-                      static_cast<int64_t>(padded),
-                      weight.data(),
-                      out.margin.data(),
-                      static_cast<int64_t>(padded),
                       kWholeScale,
                       out.leaf_sums.data(),
                       whole_weight.data(),

@@ -7,6 +7,7 @@ the gradients, let the trees of the round give their attributions, add their lea
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,16 @@ __all__ = ["Block", "run_block", "run_rounds"]
 
 FloatArray = NDArray[np.float64]
 MAX_WHOLE = 2.0**62
+
+
+@dataclass(frozen=True)
+class CoreTarget:
+    """A loss that the core knows, and the target and weights of a block of rows as it wants them (core/boost.h)."""
+
+    loss: int
+    scale: float
+    y: FloatArray
+    weight: FloatArray | None
 
 
 class Block:
@@ -62,12 +73,15 @@ class Block:
         self.margin[:, self.n_rows :] = self.margin[:, self.n_rows - 1 : self.n_rows]
         return self.margin.T
 
-    def score_round(self, first: int, n: int, gradient: FloatArray, hessian: FloatArray | None) -> None:
-        """Let the trees of one round score the rows, then move on."""
-        s, core = self.setting, self.setting.forest.core
+    def take(self, gradient: FloatArray) -> None:
+        """Take the gradients of a round: (rows, outputs)."""
         np.negative(gradient.T, out=self.push[:, : self.n_rows])
+
+    def score_round(self, first: int, n: int, hessian: FloatArray | None) -> None:
+        """Let the trees of one round score the rows by the gradients taken, then move on."""
+        s, core = self.setting, self.setting.forest.core
         if s.score == "forest_inner":
-            self.pushed -= gradient
+            self.pushed += self.push[:, : self.n_rows].T
         if s.score == "tree_inner":
             before = self.row_scores().copy() if s.rounds_by_rows else None
             if s.needs_rows:
@@ -165,25 +179,33 @@ class Block:
         _check_size(float(largest.max()))
         return whole.astype(np.int64)
 
-    def boost(self, objective: Objective) -> bool:
-        """Take the rows through all rounds inside the core, where it knows the loss; else return False."""
-        s, forest, loss = self.setting, self.setting.forest, objective.core_loss()
-        plain = s.score == "tree_inner" and s.by_path and self.tree_share is None and s.penalty is None
-        if loss is None or not plain:
-            return False
-        if objective.row_weight is not None and forest.n_outputs > 1 and objective.target != "class":
-            return False  # a weight per target, which the core does not know
-        assert self.leaf_sums is not None
-        leaf_weights = np.zeros_like(self.leaf_sums)
+    def core_target(self, objective: Objective) -> CoreTarget | None:
+        """What the core needs to take gradients itself; None where it does not know the loss."""
+        loss = objective.core_loss()
+        if loss is None:
+            return None
+        if objective.row_weight is not None and self.setting.forest.n_outputs > 1 and objective.target != "class":
+            return None  # a weight per target, which the core does not know
         y = np.asarray(self.y, np.float64).reshape(self.n_rows, -1)
         target = y if loss.target is None else loss.target(y)
+        return CoreTarget(
+            LOSSES[loss.kind], loss.scale, np.ascontiguousarray(target.T), objective.total_weight(y, self.weight)
+        )
+
+    def boost(self, target: CoreTarget) -> bool:
+        """Take the rows through all rounds inside the core, where it can score them; else return False."""
+        s, forest = self.setting, self.setting.forest
+        if s.score != "tree_inner" or not s.by_path or self.tree_share is not None or s.penalty is not None:
+            return False
+        assert self.leaf_sums is not None
+        leaf_weights = np.zeros_like(self.leaf_sums)
         forest.boost(
             self.codes,
-            LOSSES[loss.kind],
-            loss.scale,
+            target.loss,
+            target.scale,
             s.first_trees,
-            np.ascontiguousarray(target.T),
-            objective.total_weight(y, self.weight),
+            target.y,
+            target.weight,
             self.margin,
             2.0 ** (GRADIENT_BITS - s.scale_bits),
             self.leaf_sums,
@@ -198,6 +220,12 @@ class Block:
             self._leaf_weights = leaf_weights
         _check_size(float(self.largest_push.max()))
         return True
+
+    def take_in_core(self, target: CoreTarget) -> bool:
+        """Take the gradients of a round inside the core; return whether they are finite."""
+        core = self.setting.forest.core
+        core.push(self.codes, target.loss, target.scale, target.y, target.weight, self.margin, self.push)
+        return bool(np.isfinite(self.push.sum()))
 
     def row_scores(self) -> FloatArray:
         """Share of every row in the score: (rows, features, outputs)."""
@@ -274,7 +302,8 @@ def run_block(block: Block) -> None:
     setting, objective = block.setting, block.setting.objective
     assert objective is not None
     assert block.y is not None
-    if block.boost(objective):
+    target = block.core_target(objective)
+    if target is not None and block.boost(target):
         return
     # numpy adds the outputs of a single row in another order than those of many rows. Whole blocks, the last row
     # repeated, make the gradient of a row the same bits wherever the row stands.
@@ -282,10 +311,12 @@ def run_block(block: Block) -> None:
     y = block.y[repeated]
     weight = None if block.weight is None else block.weight[repeated]
     for first, n in setting.rounds:
-        margin = block.padded_margins()
-        gradient = objective.gradient(y, margin, weight=weight)
-        hessian = _hessian(setting, y, margin, weight, None) if setting.penalty is not None else None
-        block.score_round(first, n, gradient[: block.n_rows], None if hessian is None else hessian[: block.n_rows])
+        if target is None or not block.take_in_core(target):  # numpy knows which row has no finite gradient
+            block.take(objective.gradient(y, block.padded_margins(), weight=weight)[: block.n_rows])
+        hessian = None
+        if setting.penalty is not None:
+            hessian = _hessian(setting, y, block.padded_margins(), weight, None)[: block.n_rows]
+        block.score_round(first, n, hessian)
 
 
 def run_rounds(blocks: Sequence[Block], group: NDArray[Any] | None = None) -> None:
@@ -302,7 +333,8 @@ def run_rounds(blocks: Sequence[Block], group: NDArray[Any] | None = None) -> No
         gradient = objective.gradient(y, margin, weight=weight, group=group)
         hessian = _hessian(setting, y, margin, weight, group) if setting.penalty is not None else None
         for block, start, stop in zip(blocks, edges[:-1], edges[1:], strict=True):
-            block.score_round(first, n, gradient[start:stop], None if hessian is None else hessian[start:stop])
+            block.take(gradient[start:stop])
+            block.score_round(first, n, None if hessian is None else hessian[start:stop])
 
 
 def _hessian(
