@@ -353,9 +353,8 @@ def node_counts(model, X):
         at_leaf = nodes[model.feature[nodes] < 0]
         arrived = np.bincount(leaves[:, tree], minlength=int(model.leaf_id[at_leaf].max()) + 1)
         counts[at_leaf] = arrived[model.leaf_id[at_leaf]]
-    for level in reversed(model.levels):
-        inner = level[model.feature[level] >= 0]
-        counts[inner] = counts[model.left[inner]] + counts[model.right[inner]]
+    for node, left, right in model.upwards:
+        counts[node] = counts[left] + counts[right]
     return counts
 
 

@@ -5,6 +5,7 @@
     python benchmarks/run.py --only W1 --only treeshap  claims whose workload or jobs contain one of the words
     python benchmarks/run.py --isa avx2                 our core forced to an instruction set
     python benchmarks/run.py --threads 2                both sides with two threads
+    python benchmarks/run.py --only W1 --into FILE      these claims again, in place of those of an earlier run
 
 A ratio is taken between measurements of one pass, in which our job and the peer's run one after the other; the table
 shows the median over the passes. Results go to docs/benchmark/<xgboost version>.json; tables.py makes the page of them.
@@ -214,8 +215,21 @@ def parse(arguments=None):
     parser.add_argument("--passes", type=int, default=3)
     parser.add_argument("--skip", action="append", default=[], choices=["avx2", "memory", "scaling", "claims"])
     parser.add_argument("--out", type=Path, default=None, help="JSON file; default: under docs/benchmark if complete")
+    parser.add_argument("--into", type=Path, default=None, help="JSON file of an earlier run; its claims are replaced")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     return parser.parse_args(arguments)
+
+
+def replaced(earlier, report):
+    """Return an earlier report with the claims that were measured again, which say so, in place of its own."""
+    if earlier["versions"] != report["versions"] or earlier["scale"] != report["scale"]:
+        raise SystemExit("--into: the earlier run had other versions or another scale; run everything again.")
+
+    def name(claim):
+        return tuple(claim[k] if k != "threads" else str(claim[k]) for k in ("ours", "peer", "workload", "threads"))
+
+    again = {name(c): c | {"again": f"{report['passes']} passes, {report['date']}"} for c in report["claims"]}
+    return earlier | {"claims": [again.get(name(c), c) for c in earlier["claims"]]}
 
 
 def main():
@@ -256,6 +270,8 @@ def main():
     whole = arguments.scale == 1.0 and not arguments.only and not arguments.skip
     place = RESULTS if whole else ARRAYS.parent
     out = arguments.out or place / f"xgboost-{report['versions'].get('xgboost', 'none')}.json"
+    if arguments.into is not None:
+        out, report = arguments.into, replaced(json.loads(arguments.into.read_text()), report)
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(json.dumps(report, indent=1) + "\n")
     print(f"wrote {out}")

@@ -39,7 +39,7 @@ def claim_row(c):
     peer = c["peer"].replace("treeinner.", "our own ")
     if c["threads"] is not None:
         peer = "one thread"
-    what = f"{c['what']}, {c['workload']}"
+    what = f"{c['what']}, {c['workload']}" + (" *" if "again" in c else "")
     if "failed" in c:
         return f"| {what} | {peer} | {ratio(c['at_most'])} | not measured: {c['failed']} | | | | |"
     if c["peer_rows"]:
@@ -76,6 +76,9 @@ def claims_part(report):
     for title, rows in (("What was promised", bounded), ("Measured without a promise", others)):
         if rows:
             lines += [f"### {title}", "", head, "|---" * 8 + "|", *map(claim_row, rows), ""]
+    again = sorted({c["again"] for c in report["claims"] if "again" in c})
+    if again:
+        lines += [f"\\* Measured again after the whole run (`benchmarks/run.py --into`): {'; '.join(again)}.", ""]
     reasons = sorted({c["allowed_because"] for c in report["claims"] if "allowed_because" in c})
     if reasons:
         lines.append(f"Differences may be what they may be because: {'; '.join(reasons)}.")

@@ -138,9 +138,8 @@ def test_l1_gain_of_a_split_is_its_inner_product_and_a_term_without_data(loss, a
         G, _ = derivatives(loss, y, margin)
         at_leaf = np.bincount(tree.apply(X, n_jobs=1)[:, 0], G, minlength=tree.leaf_id.max() + 1)
         node_sum = np.where(tree.leaf_id >= 0, at_leaf[tree.leaf_id], 0.0)
-        for level in reversed(tree.levels):
-            inner = level[tree.feature[level] >= 0]
-            node_sum[inner] = node_sum[tree.left[inner]] + node_sum[tree.right[inner]]
+        for node, left, right in tree.upwards:
+            node_sum[node] = node_sum[left] + node_sum[right]
         w = tree.node_value[:, 0] / 0.3
         worth = -(w * node_sum + alpha * np.abs(w))
         inner = np.flatnonzero(tree.feature >= 0)

@@ -158,25 +158,24 @@ class Ensemble:
         return np.repeat(np.arange(self.n_trees, dtype=np.int32), np.diff(self.tree_start))
 
     @cached_property
-    def levels(self) -> list[NDArray[np.intp]]:
-        """Nodes by their depth, roots first."""
-        levels = [self.tree_start[:-1].astype(np.intp)]
-        while len(levels[-1]):
-            inner = levels[-1][self.feature[levels[-1]] >= 0]
-            levels.append(np.concatenate([self.left[inner], self.right[inner]]).astype(np.intp))
-        return levels[:-1]
+    def upwards(self) -> list[tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]]:
+        """Splits of one depth after another, the deepest first: (nodes, left children, right children)."""
+        splits, nodes = [], self.tree_start[:-1].astype(np.intp)
+        while len(nodes):
+            inner = nodes[self.feature[nodes] >= 0]
+            splits.append((inner, self.left[inner].astype(np.intp), self.right[inner].astype(np.intp)))
+            nodes = np.concatenate(splits[-1][1:])
+        return splits[::-1]
 
     @cached_property
     def mean_value(self) -> FloatArray:
         """Cover-weighted mean of the leaves below each node, the paper's p-tilde: (n_nodes, width)."""
         mean = self.value.copy()
-        for nodes in reversed(self.levels):
-            inner = nodes[self.feature[nodes] >= 0]
-            left, right = self.left[inner], self.right[inner]
+        for node, left, right in self.upwards:
             total = self.cover[left] + self.cover[right]
             with np.errstate(invalid="ignore"):
                 share = np.where(total > 0, self.cover[left] / total, 0.5)[:, None]  # no rows at all: halves
-            mean[inner] = share * mean[left] + (1 - share) * mean[right]
+            mean[node] = share * mean[left] + (1 - share) * mean[right]
         return mean
 
     @cached_property

@@ -204,12 +204,10 @@ class State:
         assert self.leaf_weights is not None
         weight = _sum_below(setting, self.leaf_weights).astype(np.float64)
         value = setting.node_value.copy()
-        for nodes in reversed(e.levels):
-            inner = nodes[e.feature[nodes] >= 0]
-            left, right = e.left[inner], e.right[inner]
+        for node, left, right in e.upwards:
             total = weight[left] * value[left] + weight[right] * value[right]
             # A node that no row has reached keeps its value; it counts for nothing.
-            value[inner] = np.divide(total, weight[inner], out=value[inner], where=weight[inner] > 0)
+            value[node] = np.divide(total, weight[node], out=value[node], where=weight[node] > 0)
         return value
 
     def from_leaves(self, setting: Setting, groups: Groups | None, value: FloatArray) -> FloatArray:
@@ -222,8 +220,7 @@ class State:
         assert self.leaf_sums is not None
         below, unit = _sum_below(setting, self.leaf_sums), 2.0 ** (setting.scale_bits - GRADIENT_BITS)
         here, left, right = forest.split_nodes, e.left[forest.split_nodes], e.right[forest.split_nodes]
-        gains = (value[left] - value[here]) * (below[left] * unit)
-        gains += (value[right] - value[here]) * (below[right] * unit)
+        gains = ((value[left] - value[here]) * below[left] + (value[right] - value[here]) * below[right]) * unit
         tree = e.tree_of_node[here]
         out = np.zeros((e.n_rounds, e.n_features, e.n_outputs))
         for width in range(e.width):
@@ -286,7 +283,6 @@ def _sum_below(setting: Setting, leaves: NDArray[np.int64]) -> NDArray[np.int64]
     e = setting.ensemble
     below = np.zeros((e.n_nodes, e.width), np.int64)
     below[setting.forest.leaf_nodes] = leaves
-    for nodes in reversed(e.levels):
-        inner = nodes[e.feature[nodes] >= 0]
-        below[inner] = below[e.left[inner]] + below[e.right[inner]]
+    for node, left, right in e.upwards:
+        below[node] = below[left] + below[right]
     return below
