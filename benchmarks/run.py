@@ -226,10 +226,13 @@ def replaced(earlier, report):
         raise SystemExit("--into: the earlier run had other versions or another scale; run everything again.")
 
     def name(claim):
-        return tuple(claim[k] if k != "threads" else str(claim[k]) for k in ("ours", "peer", "workload", "threads"))
+        return (claim["ours"], claim["peer"], claim["workload"], list(claim["threads"] or []))
 
-    again = {name(c): c | {"again": f"{report['passes']} passes, {report['date']}"} for c in report["claims"]}
-    return earlier | {"claims": [again.get(name(c), c) for c in earlier["claims"]]}
+    claims = []
+    for claim in earlier["claims"]:
+        new = next((c for c in report["claims"] if name(c) == name(claim)), None)
+        claims.append(claim if new is None else claim | new | {"again": f"{report['passes']} passes, {report['date']}"})
+    return earlier | {"claims": claims}
 
 
 def main():
