@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import treeinner as ti
 from treeinner.errors import DataError, ModelError, UnsupportedModelError
-from treeinner.scores.exact import ExactSums, FourthPowers
+from treeinner.scores.exact import ExactSums, FourthPowers, add_powers
 
 from .forests import Recipe, make_ensemble, make_rows
 
@@ -146,7 +146,7 @@ def test_exact_sums_are_correctly_rounded(numbers, exponent):
     assert sums.totals()[0] == math.fsum(scaled[:, 0])
     small = np.ldexp(scaled, -30)  # squares down to 2^-128 lose what is below 2^-88 of the unit
     squares = ExactSums.zeros(1, 2 * exponent)
-    squares.add(small, square=True)
+    add_powers(small, ExactSums.zeros(1, exponent), squares)
     unit = 2.0 ** (-88 - 2 * exponent)
     assert squares.totals()[0] == pytest.approx(math.fsum(small[:, 0] ** 2), rel=1e-15, abs=len(numbers) * unit)
 
@@ -158,14 +158,14 @@ def test_effective_rows_of_every_number_whose_square_fits(numbers, exponent, ord
     scaled = np.ldexp(np.array(numbers), -30)  # 2^-60 to 2^39
     order = [i for i in order if i < len(scaled)]
     values = np.ldexp(scaled, -exponent)[:, None]
-    whole, parts, squares = FourthPowers.zeros(1, exponent), FourthPowers.zeros(1, exponent), ExactSums.zeros(1, 0)
-    whole.add(values)
+    whole, parts = FourthPowers.zeros(1, exponent), FourthPowers.zeros(1, exponent)
+    sums, squares = ExactSums.zeros(1, exponent), ExactSums.zeros(1, 2 * exponent)
+    add_powers(values, sums, squares, whole)
     for i in order:
         part = FourthPowers.zeros(1, exponent)
-        part.add(values[i : i + 1])
+        add_powers(values[i : i + 1], ExactSums.zeros(1, exponent), None, part)
         parts += FourthPowers.from_limbs(part.limbs(), exponent)
     assert np.array_equal(whole.limbs(), parts.limbs())
-    squares.add(scaled[:, None], square=True)
     second, fourth = (sum(Fraction(x) ** power for x in scaled) for power in (2, 4))
     if np.abs(scaled).max() > 2.0**-30:  # smaller numbers are near the lowest units, 2^-88 of squares
         # A number just above 2^5 is in the coarse part, whose fourth powers are held to 2^-8.

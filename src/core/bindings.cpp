@@ -27,13 +27,20 @@ void shap_splits_of(In<int64_t> tree_start, In<int32_t> left, In<int32_t> right,
               kinds.data(), distinct.data());
 }
 
-bool add_exact(In<double, 2> values, double scale, bool square, Out<int64_t, 2> limbs) {
-  require(limbs.shape(0) == values.shape(1) && limbs.shape(1) == kLimbs, "limbs are (columns, 5)");
+// Each of the four: limbs, (columns, 5), or None.
+bool add_exact(In<double, 2> values, double scale, const nb::object& sums, const nb::object& squares,
+               const nb::object& small_fourths, const nb::object& large_fourths) {
+  const auto limbs = [&](const nb::object& array) -> int64_t* {
+    if (array.is_none()) return nullptr;
+    const auto out = nb::cast<Out<int64_t, 2>>(array);
+    require(out.shape(0) == values.shape(1) && out.shape(1) == kLimbs, "limbs are (columns, 5)");
+    return out.data();
+  };
+  const PowerLimbs to{limbs(sums), limbs(squares), limbs(small_fourths), limbs(large_fourths)};
   const double* from = values.data();
-  int64_t* to = limbs.data();
   const int64_t n_rows = static_cast<int64_t>(values.shape(0)), n_columns = static_cast<int64_t>(values.shape(1));
   nb::gil_scoped_release release;
-  return active->exact(from, n_rows, n_columns, scale, square, to);
+  return active->exact(from, n_rows, n_columns, scale, to);
 }
 
 }  // namespace
@@ -45,8 +52,10 @@ NB_MODULE(_core, m) {
   m.def("use_level", &use_level, "Choose a level; an unknown name changes nothing. Returns the one in use.");
   m.def("preorder", &preorder_of);
   m.def("shap_splits", &shap_splits_of);
-  m.def("add_exact", &add_exact);
+  m.def("add_exact", &add_exact, nb::arg(), nb::arg(), nb::arg().none(), nb::arg().none(), nb::arg().none(),
+        nb::arg().none());
   m.attr("SHAP_SPLIT_BYTES") = sizeof(ShapSplit);
+  m.attr("FOURTHS_EXPONENTS") = nb::make_tuple(kSmallFourths, kLargeFourths);
   m.attr("SMALL_TREE") = kSmallTree;
   m.attr("SWEEP_ROWS") = kSweepRows;
   nb::class_<CorePath>(m, "PathTable");

@@ -20,35 +20,57 @@ inline int64_t bits_of(double x) {
 }
 
 constexpr int kColumns = 32;    // go together, as vectors
-constexpr int kTileRows = 128;  // whose largest number tells how many limbs they need
+constexpr int kTileRows = 128;  // whose largest number tells how many limbs they need; a tile stays in L1
 
-inline double scaled(double value, double scale, bool square) {
-  const double x = value * scale;
-  return square ? x * x : x;
-}
+struct Plain {
+  double operator()(double x) const { return x; }
+};
+struct Square {
+  double operator()(double x) const { return x * x; }
+};
+// Fourth powers span twice the range of the squares, so they are held in two parts (forest.h); each is 0 in the other.
+struct SmallFourth {
+  double operator()(double x) const {
+    const double square = x * x, root = square * kSmallRoot;
+    return square >= kFourthBorder * kFourthBorder ? 0.0 : root * root;
+  }
+};
+struct LargeFourth {
+  double operator()(double x) const {
+    const double square = x * x, root = square * kLargeRoot;
+    return square >= kFourthBorder * kFourthBorder ? root * root : 0.0;
+  }
+};
+
+struct Tile {
+  const double* values;
+  int64_t stride;
+  int n_rows, n_columns;
+  double scale;
+};
 
 // Largest size of the numbers of a tile; kLargest if one is NaN or too large.
-inline double largest_of(const double* values, int64_t stride, int n_rows, int n, double scale, bool square) {
+template <class Power>
+inline double largest_of(const Tile& t, Power power) {
   double most[kColumns] = {};
-  for (int row = 0; row < n_rows; ++row)
-    for (int c = 0; c < n; ++c) {
-      const double size = __builtin_fabs(scaled(values[row * stride + c], scale, square));
+  for (int row = 0; row < t.n_rows; ++row)
+    for (int c = 0; c < t.n_columns; ++c) {
+      const double size = __builtin_fabs(power(t.values[row * t.stride + c] * t.scale));
       most[c] = size <= most[c] ? most[c] : size < kLargest ? size : kLargest;
     }
   double largest = 0;
-  for (int c = 0; c < n; ++c) largest = most[c] > largest ? most[c] : largest;
+  for (int c = 0; c < t.n_columns; ++c) largest = most[c] > largest ? most[c] : largest;
   return largest;
 }
 
 // Add a tile to the limbs from `First` on; the ones above are 0 in numbers as small as these.
-template <int First>
-inline void cut_tile(const double* values, int64_t stride, int n_rows, int n, double scale, bool square,
-                     int64_t (*sum)[kColumns]) {
+template <int First, class Power>
+inline void cut_tile(const Tile& t, Power power, int64_t (*sum)[kColumns]) {
   const double shift = 0x1.8p52;  // adding it rounds to a whole number, which the low bits then hold
   constexpr double kUnit = First == 0 ? 0x1p40 : First == 1 ? 0x1p8 : 0x1p-24;
-  for (int row = 0; row < n_rows; ++row)
-    for (int c = 0; c < n; ++c) {
-      double x = scaled(values[row * stride + c], scale, square), unit = kUnit, per_unit = 1 / kUnit;
+  for (int row = 0; row < t.n_rows; ++row)
+    for (int c = 0; c < t.n_columns; ++c) {
+      double x = power(t.values[row * t.stride + c] * t.scale), unit = kUnit, per_unit = 1 / kUnit;
 #pragma GCC unroll 5
       for (int i = First; i < kLimbs; ++i) {
         const double shifted = x * per_unit + shift;
@@ -60,27 +82,39 @@ inline void cut_tile(const double* values, int64_t stride, int n_rows, int n, do
     }
 }
 
-// limbs: (columns, 5) += the columns of values: (rows, columns), or their squares. False if a number is too large or
-// NaN; the limbs are then of no use.
-inline bool add_exactly(const double* values, int64_t n_rows, int64_t n_columns, double scale, bool square,
-                        int64_t* limbs) {
+// limbs: (columns, 5) += a power of a tile's columns. False if a number is too large or NaN.
+template <class Power>
+inline bool add_tile(const Tile& t, Power power, int64_t* limbs) {
+  if (!limbs) return true;
+  const double largest = largest_of(t, power);
+  if (largest >= kLargest) return false;
+  if (largest == 0) return true;
+  int64_t sum[kLimbs][kColumns] = {};
+  if (largest < 0x1p7)
+    cut_tile<2>(t, power, sum);
+  else if (largest < 0x1p39)
+    cut_tile<1>(t, power, sum);
+  else
+    cut_tile<0>(t, power, sum);
+  for (int c = 0; c < t.n_columns; ++c)
+    for (int i = 0; i < kLimbs; ++i) limbs[c * kLimbs + i] += sum[i][c];
+  return true;
+}
+
+// Add the powers of the columns of values, (rows, columns), times scale. False if a number is too large or NaN; the
+// limbs are then of no use.
+inline bool add_exactly(const double* values, int64_t n_rows, int64_t n_columns, double scale, const PowerLimbs& to) {
   for (int64_t first = 0; first < n_columns; first += kColumns) {
     const int n = n_columns - first < kColumns ? static_cast<int>(n_columns - first) : kColumns;
-    int64_t sum[kLimbs][kColumns] = {};
+    const auto from_first = [&](int64_t* limbs) { return limbs ? limbs + first * kLimbs : nullptr; };
     for (int64_t row = 0; row < n_rows; row += kTileRows) {
       const int rows = n_rows - row < kTileRows ? static_cast<int>(n_rows - row) : kTileRows;
-      const double* tile = values + row * n_columns + first;
-      const double largest = largest_of(tile, n_columns, rows, n, scale, square);
-      if (largest >= kLargest) return false;
-      if (largest < 0x1p7)
-        cut_tile<2>(tile, n_columns, rows, n, scale, square, sum);
-      else if (largest < 0x1p39)
-        cut_tile<1>(tile, n_columns, rows, n, scale, square, sum);
-      else
-        cut_tile<0>(tile, n_columns, rows, n, scale, square, sum);
+      const Tile tile{values + row * n_columns + first, n_columns, rows, n, scale};
+      if (!add_tile(tile, Plain{}, from_first(to.sums)) || !add_tile(tile, Square{}, from_first(to.squares)) ||
+          !add_tile(tile, SmallFourth{}, from_first(to.small_fourths)) ||
+          !add_tile(tile, LargeFourth{}, from_first(to.large_fourths)))
+        return false;
     }
-    for (int c = 0; c < n; ++c)
-      for (int i = 0; i < kLimbs; ++i) limbs[(first + c) * kLimbs + i] += sum[i][c];
   }
   return true;
 }

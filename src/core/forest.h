@@ -233,6 +233,14 @@ struct ShuffleScratch {
 
 constexpr int kLimbs = 5;  // of an exact sum (exact.h)
 
+// Where exact sums of powers go, each (columns, 5), or null. Fourth powers of numbers below kFourthBorder are held
+// times 2^kSmallFourths, the others, up to 2^40, times 2^kLargeFourths: at the border 28 bits are left.
+struct PowerLimbs {
+  int64_t *sums, *squares, *small_fourths, *large_fourths;
+};
+constexpr int kSmallFourths = 60, kLargeFourths = -80;
+constexpr double kFourthBorder = 0x1p5, kSmallRoot = 0x1p30, kLargeRoot = 0x1p-40;  // roots of those factors
+
 // What the compiled levels offer; see the headers named for what each does.
 struct Kernels {
   const char* name;
@@ -251,7 +259,7 @@ struct Kernels {
   void (*push)(const Gradients&, int32_t n_outputs, int64_t n_rows, double* scratch, double* out);
   void (*shap)(const Forest&, int32_t tree, int32_t n, const ShapForest&, const void* codes, int64_t n_rows,
                const double* tree_scale, const double* weight, const ShapScratch&, double* sums);
-  bool (*exact)(const double* values, int64_t n_rows, int64_t n_columns, double scale, bool square, int64_t* limbs);
+  bool (*exact)(const double* values, int64_t n_rows, int64_t n_columns, double scale, const PowerLimbs&);
   void (*shuffle)(const Forest&, const ShuffleNode*, int32_t n_groups, bool sets, const void* own, const void* shuffled,
                   int64_t n_rows, const ShuffleScratch&, double* change);
 };

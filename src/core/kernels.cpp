@@ -66,8 +66,8 @@ void shap(const Forest& f, int32_t tree, int32_t n, const ShapForest& shap, cons
              [&](auto* c) { add_shap(f, tree, n, shap, c, n_rows, tree_scale, weight, scratch, sums); });
 }
 
-bool exact(const double* values, int64_t n_rows, int64_t n_columns, double scale, bool square, int64_t* limbs) {
-  return add_exactly(values, n_rows, n_columns, scale, square, limbs);
+bool exact(const double* values, int64_t n_rows, int64_t n_columns, double scale, const PowerLimbs& to) {
+  return add_exactly(values, n_rows, n_columns, scale, to);
 }
 
 void shuffle(const Forest& f, const ShuffleNode* nodes, int32_t n_groups, bool sets, const void* own,

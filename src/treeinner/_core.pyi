@@ -4,6 +4,7 @@ from numpy.typing import NDArray
 
 SHAP_SPLIT_BYTES: int
 SMALL_TREE: int
+FOURTHS_EXPONENTS: tuple[int, int]
 SWEEP_ROWS: int
 
 def levels() -> list[str]: ...
@@ -32,7 +33,15 @@ def shap_splits(
     distinct: NDArray[Any],
     /,
 ) -> None: ...
-def add_exact(values: NDArray[Any], scale: float, square: bool, limbs: NDArray[Any], /) -> bool: ...
+def add_exact(
+    values: NDArray[Any],
+    scale: float,
+    sums: NDArray[Any] | None,
+    squares: NDArray[Any] | None,
+    small_fourths: NDArray[Any] | None,
+    large_fourths: NDArray[Any] | None,
+    /,
+) -> bool: ...
 
 class Codes:
     n_rows: int

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from treeinner.tables import Table
 
 __all__ = [
+    "FOURTHS_EXPONENTS",
     "LOSSES",
     "Forest",
     "Shuffle",
@@ -48,7 +49,9 @@ ENVIRONMENT_VARIABLE = "TREEINNER_ISA"
 # Losses whose gradients the core computes, by their number in core/forest.h.
 LOSSES = {"squared": 0, "logistic": 1, "poisson": 2, "softmax": 3}
 
-add_exact = _core.add_exact  # (values, scale, square, limbs) -> whether every number fitted; see core/exact.h
+# (values, scale, then limbs or None: sums, squares, small and large fourths) -> whether all fitted; see core/exact.h
+add_exact = _core.add_exact
+FOURTHS_EXPONENTS = _core.FOURTHS_EXPONENTS
 
 
 def instruction_set(name: str | None = None) -> str:

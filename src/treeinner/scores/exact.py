@@ -10,13 +10,11 @@ from numpy.typing import NDArray
 from treeinner import kernels
 from treeinner.errors import DataError
 
-__all__ = ["ExactSums", "FourthPowers"]
+__all__ = ["ExactSums", "FourthPowers", "add_powers"]
 
 LIMBS = 5
 LOWEST_UNIT = 88  # the last limb counts units of 2^-88
-# Fourth powers span twice the range of the squares, so they are held in two parts: of numbers below 2^5, times 2^60,
-# and of the others up to 2^40, times 2^-80. At the border 28 bits are left.
-SMALL_BELOW, SMALL_EXPONENT, LARGE_EXPONENT = 2.0**5, 60, -80
+SMALL_EXPONENT, LARGE_EXPONENT = kernels.FOURTHS_EXPONENTS
 FloatArray = NDArray[np.float64]
 
 
@@ -32,16 +30,9 @@ class ExactSums:
         """Sums of nothing."""
         return cls(np.zeros((n_columns, LIMBS), np.int64), exponent)
 
-    def add(self, values: FloatArray, *, square: bool = False) -> None:
-        """Add the columns of `values`, (rows, columns), or their squares (with half the exponent)."""
-        exponent = self.exponent // 2 if square else self.exponent
-        values = np.ascontiguousarray(values, np.float64)
-        if not kernels.add_exact(values, 2.0**exponent, square, self.limbs):
-            worst = np.abs(values).max()
-            raise DataError(
-                f"A row's share of a score is {worst:.3g}, out of all proportion to the model's own values; "
-                "check y, sample_weight and base_margin for wrong units or outliers."
-            )
+    def add(self, values: FloatArray) -> None:
+        """Add the columns of `values`, (rows, columns)."""
+        add_powers(values, self)
 
     def __iadd__(self, other: ExactSums) -> ExactSums:
         assert self.exponent == other.exponent, "sums of different models"
@@ -65,7 +56,7 @@ class ExactSums:
 class FourthPowers:
     """Column sums of fourth powers, as exact as `ExactSums`, for every number whose square an ExactSums can hold."""
 
-    small: ExactSums  # of numbers below SMALL_BELOW, after scaling
+    small: ExactSums  # of the smaller numbers (core/forest.h says which)
     large: ExactSums  # of the others
     exponent: int  # numbers are scaled by 2^exponent, so that a typical one is near 1
 
@@ -85,16 +76,6 @@ class FourthPowers:
         """Both parts: (2, columns, 5)."""
         return np.stack([self.small.limbs, self.large.limbs])
 
-    def add(self, values: FloatArray) -> None:
-        """Add the fourth powers of the columns of `values`, (rows, columns)."""
-        squares = values * 2.0**self.exponent
-        squares *= squares
-        large = squares >= SMALL_BELOW**2
-        if large.any():
-            self.large.add(np.where(large, squares, 0.0), square=True)
-            squares[large] = 0.0
-        self.small.add(squares, square=True)
-
     def __iadd__(self, other: FourthPowers) -> FourthPowers:
         self.small += other.small
         self.large += other.large
@@ -107,3 +88,23 @@ class FourthPowers:
         out = np.full(len(fourth), np.nan)
         np.divide(second * second, fourth, out=out, where=fourth > 0)
         return out
+
+
+def add_powers(
+    values: FloatArray, sums: ExactSums, squares: ExactSums | None = None, fourths: FourthPowers | None = None
+) -> None:
+    """Add the columns of `values`, (rows, columns), their squares and their fourth powers, in one pass."""
+    assert squares is None or squares.exponent == 2 * sums.exponent, "squares of other numbers"
+    assert fourths is None or fourths.exponent == sums.exponent, "fourth powers of other numbers"
+    values = np.ascontiguousarray(values, np.float64)
+    limbs = [
+        sums.limbs,
+        None if squares is None else squares.limbs,
+        *((None, None) if fourths is None else (fourths.small.limbs, fourths.large.limbs)),
+    ]
+    if not kernels.add_exact(values, 2.0**sums.exponent, *limbs):
+        worst = np.abs(values).max()
+        raise DataError(
+            f"A row's share of a score is {worst:.3g}, out of all proportion to the model's own values; "
+            "check y, sample_weight and base_margin for wrong units or outliers."
+        )

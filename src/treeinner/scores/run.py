@@ -41,8 +41,7 @@ def add_rows(
     progress: Callable[[int, int], None] | None = None,
 ) -> None:
     """Add the scores of all rows of a table to the state."""
-    if setting.method == "treeshap":
-        setting.forest.prepare_shap()
+    setting.prepare()
     step = task_rows(setting.forest, rows.table)
     objective = setting.objective
 

@@ -105,6 +105,14 @@ class Setting:
         """The path attribution in its compiled form; None for other methods."""
         return self._kept(f"paths of {self.method}", self._paths) if self.by_path else None
 
+    def prepare(self) -> None:
+        """Work out what the threads will ask for, before they start: else each of them would make its own."""
+        _ = self.rounds, self.scale_bits, self.tree_scale, self.penalty
+        if self.needs_rows and self.by_path:
+            _ = self.paths
+        if self.method == "treeshap":
+            self.forest.prepare_shap()
+
     def _paths(self) -> Any:
         return self.forest.path_table(self.node_value, with_scores=True)
 

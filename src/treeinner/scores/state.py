@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from treeinner import inference
 from treeinner.errors import DataError
 from treeinner.groups import Groups
-from treeinner.scores.exact import ExactSums, FourthPowers
+from treeinner.scores.exact import ExactSums, FourthPowers, add_powers
 from treeinner.scores.setting import GRADIENT_BITS, Setting
 
 __all__ = ["State"]
@@ -68,10 +68,8 @@ class State:
     ) -> None:
         """Add the scores of some rows: (rows, features, outputs)."""
         columns = self._columns(scores, groups)
-        self.sums.add(columns)
-        self.squares.add(columns, square=True)
-        if self.clusters is None:
-            self.fourths.add(columns)  # clusters are kept, and theirs follow from them
+        # Clusters are kept, and their fourth powers follow from them.
+        add_powers(columns, self.sums, self.squares, self.fourths if self.clusters is None else None)
         if clusters is not None and self.clusters is not None:
             # A row of weight 0 is a row that is not there; neither is a cluster of such rows.
             here = np.arange(len(scores)) if weight is None else np.flatnonzero(weight)
