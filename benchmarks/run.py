@@ -171,8 +171,11 @@ def keys_of(claim, arguments):
     return ours, peer, reference
 
 
-def run_claims(bench, claims, arguments):
-    """All rows of the table, workload by workload, so that what is compared runs close together."""
+def run_claims(bench, claims, arguments, save):
+    """All rows of the table, workload by workload, so that what is compared runs close together.
+
+    save(rows so far): after each workload, so that a run of an hour that is cut off has not been for nothing.
+    """
     table = []
     for name in dict.fromkeys(c.workload for c in claims):
         print(f"{name}", flush=True)
@@ -192,6 +195,7 @@ def run_claims(bench, claims, arguments):
         for _, _, _, reference in group:
             bench.once(reference, 0)
         table += [judge(bench, c, ours, peer, reference, seconds.get(c)) for c, ours, peer, reference in group]
+        save(table)
     return table
 
 
@@ -235,6 +239,11 @@ def replaced(earlier, report):
     return earlier | {"claims": claims}
 
 
+def write(path, report):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(report, indent=1) + "\n")
+
+
 def main():
     arguments = parse()
     if arguments.worker:
@@ -259,7 +268,10 @@ def main():
     if "claims" not in arguments.skip:
         bench = Bench(arguments.scale, arguments.passes)
         train(dict.fromkeys(c.workload for c in chosen), arguments.scale)
-        report["claims"] = run_claims(bench, chosen, arguments)
+        unfinished = ARRAYS.parent / f"unfinished-xgboost-{report['versions'].get('xgboost', 'none')}.json"
+        report["claims"] = run_claims(
+            bench, chosen, arguments, lambda rows: write(unfinished, report | {"claims": rows, "failed": {}})
+        )
         failed = {k[0]: v["failed"] for k, v in bench.done.items() if "failed" in v}
         report["failed"] = {name: why for name, why in failed.items() if name in JOBS}
     if not arguments.only:
@@ -275,8 +287,7 @@ def main():
     out = arguments.out or place / f"xgboost-{report['versions'].get('xgboost', 'none')}.json"
     if arguments.into is not None:
         out, report = arguments.into, replaced(json.loads(arguments.into.read_text()), report)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps(report, indent=1) + "\n")
+    write(out, report)
     print(f"wrote {out}")
 
 

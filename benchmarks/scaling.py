@@ -1,8 +1,9 @@
 """Cost over three decades of rows, of trees, and of nodes reached: is it linear? `python benchmarks/scaling.py`.
 
 Rows: W1 with 1,000 to 1,000,000 rows. Trees: the first 1 to 1000 trees of W6's model, 10,000 rows. Nodes: 5 trees of 2
-leaves, then 50 trees of 2 to 16384, 10,000 rows; counted are the nodes that at least one of 64 neighbouring rows
-reaches, which is what a block of rows has to visit, however large the trees.
+leaves, then 50 trees of 2 to 16384, 10,000 rows; counted is what a block of 64 neighbouring rows has to visit, however
+large the trees: by path the nodes that at least one of the rows reaches; by TreeSHAP, where every leaf gives something
+to every row, all nodes, as often as there are points of quadrature: half the number of features on the longest path.
 """
 
 import argparse
@@ -46,6 +47,16 @@ def nodes_reached(e, X):
     return float(np.mean(counts))
 
 
+def node_points(e):
+    """Nodes of all trees, each times the points of quadrature that TreeSHAP needs for its tree."""
+    assert e.n_features <= 64, "a bit per feature"
+    on_path = np.zeros(e.n_nodes, np.uint64)
+    for node, left, right in reversed(e.upwards):
+        on_path[left] = on_path[right] = on_path[node] | np.uint64(1) << e.feature[node].astype(np.uint64)
+    longest = np.maximum.reduceat(np.bitwise_count(on_path).astype(np.int64), e.tree_start[:-1])
+    return int((np.diff(e.tree_start) * ((longest + 1) // 2)).sum())
+
+
 def _seconds(call):
     call()
     times = []
@@ -78,7 +89,13 @@ def measure(axis, scale):
             w = workload(f"nodes{leaves}", scale)
             e, (X, y) = Model(w, 1).ensemble(), rows_of(w)
             parts = [e.slice_trees(0, FEW_TREES), e] if leaves == LEAVES[0] else [e]
-            points += [{"x": nodes_reached(p, X), "leaves": leaves, "seconds": _time(p, X, y)} for p in parts]
+            points += [
+                {
+                    "x": nodes_reached(p, X), "x_of": {"treeshap": node_points(p)},
+                    "leaves": leaves, "seconds": _time(p, X, y),
+                }
+                for p in parts
+            ]  # fmt: skip
         return points
     w = workload(axis, scale)
     e, (X, y) = Model(w, 1).ensemble(), rows_of(w)

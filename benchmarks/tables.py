@@ -110,14 +110,19 @@ def memory_part(report):
     return lines
 
 
+def size(point, method):
+    """What a method is measured over at a point: its own count where it has one."""
+    return point.get("x_of", {}).get(method, point["x"])
+
+
 def exponent(points, method):
-    """Slope of log(seconds) over log(x) towards the largest size, from one that is at least three times smaller."""
+    """Slope of log(seconds) over log(size) towards the largest size, from one that is at least three times smaller."""
     b = points[-1]
-    smaller = [p for p in points if 3 * p["x"] <= b["x"]]
+    smaller = [p for p in points if 3 * size(p, method) <= size(b, method)]
     if not smaller:
         return float("nan")
     a = smaller[-1]
-    return log(b["seconds"][method] / a["seconds"][method]) / log(b["x"] / a["x"])
+    return log(b["seconds"][method] / a["seconds"][method]) / log(size(b, method) / size(a, method))
 
 
 def scaling_part(report, plot):
@@ -137,11 +142,21 @@ def scaling_part(report, plot):
     lines += [f"| | {' | '.join(methods)} |", "|---" * (len(methods) + 1) + "|"]
     for s in axes:
         slopes = " | ".join(f"{exponent(s['points'], m):.2f}" for m in methods)
-        lines.append(f"| {s['axis']}, {s['points'][0]['x']:,.0f} to {s['points'][-1]['x']:,.0f} | {slopes} |")
+        own = [m for m in methods if m in s["points"][0].get("x_of", {})]
+        ranges = []
+        for group in ([m for m in methods if m not in own], own):
+            if group:
+                least, most = (size(s["points"][i], group[0]) for i in (0, -1))
+                ranges.append(f"{least:,.0f} to {most:,.0f}" + f" ({', '.join(group)})" * bool(own))
+        lines.append(f"| {s['axis']}, {'; '.join(ranges)} | {slopes} |")
+    if any("x_of" in p for s in axes for p in s["points"]):
+        lines += ["", NODES]
     return lines
 
 
-LABEL = {"rows": "rows (W1)", "trees": "trees (10,000 rows)", "nodes": "nodes reached by 64 rows (10,000 rows)"}
+LABEL = {"rows": "rows (W1)", "trees": "trees (10,000 rows)", "nodes": "nodes visited for 64 rows (10,000 rows)"}
+NODES = """Nodes are what a block of 64 rows has to visit: by path the nodes that at least one of the rows reaches; by
+TreeSHAP all nodes, because every leaf gives something to every row, times the points of quadrature of their tree."""
 NAME = {"scores": "TreeInner", "errors": "TreeInner, standard errors", "predecomp": "PreDecomp", "treeshap": "TreeSHAP"}
 
 
@@ -154,10 +169,10 @@ def draw(axes, methods, path):
 
     figure, panels = plt.subplots(1, len(axes), figsize=(4 * len(axes), 3.6), layout="constrained", squeeze=False)
     for panel, s in zip(panels[0], axes, strict=True):
-        x = [p["x"] for p in s["points"]]
         for method in methods:
+            x = [size(p, method) for p in s["points"]]
             panel.loglog(x, [p["seconds"][method] for p in s["points"]], "o-", label=NAME.get(method, method))
-        last = min(s["points"][-1]["seconds"].values())
+        x, last = [p["x"] for p in s["points"]], min(s["points"][-1]["seconds"].values())
         panel.loglog([x[0], x[-1]], [last * x[0] / x[-1] / 2, last / 2], "k:", linewidth=1, label="linear")
         panel.set(xlabel=LABEL.get(s["axis"], s["axis"]), ylabel="seconds")
     panels[0][0].legend(frameon=False, fontsize=8)
