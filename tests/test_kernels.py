@@ -2,6 +2,7 @@
 
 import pickle
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -202,8 +203,6 @@ def test_treeshap_with_many_distinct_features_on_a_path():
 
 def test_a_child_without_cover_is_no_division_by_zero():
     e = make_ensemble(Recipe(n_trees=4, depth=4, n_columns=3), 5)
-    from dataclasses import replace
-
     cover = e.cover.copy()
     cover[e.right[e.feature >= 0]] = 0.0
     e = replace(e, cover=cover)
@@ -213,6 +212,29 @@ def test_a_child_without_cover_is_no_division_by_zero():
     base = e.base_score + root_values(e, e.mean_value)
     assert np.isfinite(values).all()
     assert np.allclose(base + values.sum(axis=1), e.predict(X)[:, None], rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("share", [1e-2, 1e-8, 1e-14])
+@pytest.mark.parametrize("seed", [0, 2, 3, 4, 5, 6, 7])  # trees with splits
+def test_a_rare_leaf_of_huge_value_costs_treeshap_no_digits(seed, share):
+    """TreeSHAP is linear in the leaves: the huge leaf alone and all others alone must add up."""
+    e = make_ensemble(Recipe(n_trees=1, depth=6, n_columns=8, grow=0.95), seed)
+    rng, X = np.random.default_rng(seed), make_rows(e, 100, seed)
+    split = rng.choice([i for i in np.flatnonzero(e.feature >= 0) if e.feature[e.right[i]] < 0])
+    leaf, cover = e.right[split], e.cover.copy()
+    cover[leaf] = share * cover[e.left[split]]
+
+    def values(leaves):
+        leaves = leaves[:, None]
+        rare = replace(e, cover=cover, value=leaves, node_value=leaves)
+        return attribute(rare, X, "treeshap").reshape(len(X), -1)
+
+    rest, alone = e.value[:, 0].copy(), np.zeros(e.n_nodes)
+    rest[leaf], alone[leaf] = 0.0, 1.0
+    expected, huge = values(rest), values(alone) / share
+    largest = np.abs(expected).max(axis=1) + np.abs(huge).max(axis=1)
+    # A value is a sum over some 30 splits and 3 points, each good to a few 2^-53; seen: 1.3e-15.
+    assert (np.abs(values(rest + alone / share) - expected - huge).max(axis=1) <= 1e-14 * largest).all()
 
 
 def test_zero_as_missing():
