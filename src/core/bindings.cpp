@@ -1,6 +1,7 @@
 // The boundary: check shapes, release the GIL, call. Python never sees a pointer and a kernel never sees Python.
 #include "core_forest.h"
 #include "core_shuffle.h"
+#include "leaf_scores.h"
 
 namespace treeinner {
 namespace {
@@ -43,6 +44,28 @@ bool add_exact(In<double, 2> values, double scale, const nb::object& sums, const
   return active->exact(from, n_rows, n_columns, scale, to);
 }
 
+void require_nodes(const CoreForest& forest, const Out<double, 2>& value, const In<int64_t, 2>& leaves) {
+  const Forest& f = forest.forest();
+  const size_t n_leaves = static_cast<size_t>(f.first_leaf[f.n_trees]), width = static_cast<size_t>(f.width);
+  require(leaves.shape(0) == n_leaves && leaves.shape(1) == width, "leaf sums are (leaves, width)");
+  require(value.shape(0) == n_leaves + static_cast<size_t>(f.first_split[f.n_trees]) && value.shape(1) == width,
+          "node values are (nodes, width)");
+}
+
+void split_scores_of(const CoreForest& forest, Out<double, 2> value, In<int64_t, 2> leaf_sums, double unit,
+                     Out<double, 2> out) {
+  require_nodes(forest, value, leaf_sums);
+  const Forest& f = forest.forest();
+  require(out.shape(0) == static_cast<size_t>(f.first_split[f.n_trees]) && out.shape(1) == value.shape(1),
+          "scores are (splits, width)");
+  split_scores(f, value.data(), leaf_sums.data(), unit, out.data());
+}
+
+void centre_values_of(const CoreForest& forest, In<int64_t, 2> leaf_weights, Out<double, 2> value) {
+  require_nodes(forest, value, leaf_weights);
+  centre_values(forest.forest(), leaf_weights.data(), value.data());
+}
+
 }  // namespace
 
 NB_MODULE(_core, m) {
@@ -79,6 +102,8 @@ NB_MODULE(_core, m) {
            nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg().none(), nb::arg(), nb::arg().none(), nb::arg())
       .def("push", &CoreForest::push, nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg().none(), nb::arg(),
            nb::arg())
+      .def("split_scores", &split_scores_of)
+      .def("centre_values", &centre_values_of)
       .def("shap", &CoreForest::shap, nb::arg(), nb::arg(), nb::arg(), nb::arg().none(), nb::arg().none(), nb::arg());
 }
 

@@ -101,6 +101,10 @@ class CoreForest:
     def path(
         self, codes: Codes, tree: int, n: int, table: PathTable, weight: NDArray[Any] | None, sums: NDArray[Any], /
     ) -> None: ...
+    def split_scores(
+        self, node_value: NDArray[Any], leaf_sums: NDArray[Any], unit: float, out: NDArray[Any], /
+    ) -> None: ...
+    def centre_values(self, leaf_weights: NDArray[Any], node_value: NDArray[Any], /) -> None: ...
     def push(
         self,
         codes: Codes,

@@ -248,7 +248,7 @@ class ImportanceAccumulator:
         _check_resolution(setting, state)
         rounds = score = None
         if setting.needs_leaves and setting.penalty is None:
-            by_round = state.from_leaves(setting, self._groups, setting.node_value)
+            by_round = state.from_leaves(setting, self._groups, setting.numbered_value)
             rounds, score = by_round.sum(axis=2), by_round.sum(axis=0)
         elif state.rounds is not None:
             rounds = state.rounds.totals().reshape(setting.ensemble.n_rounds, state.n_features)

@@ -101,6 +101,23 @@ class Setting:
         return self._kept(f"node_value of {method}", scaled)
 
     @cached_property
+    def numbered_value(self) -> FloatArray:
+        """`node_value` in the order that the core numbers the nodes in."""
+        return self._kept(f"numbered value of {self.method}", lambda: self.node_value[self.forest.numbered])
+
+    @cached_property
+    def split_place(self) -> NDArray[np.intp]:
+        """Place of each split, in the core's order, among (rounds, players, outputs); of its tree's first output."""
+
+        def places() -> NDArray[np.intp]:
+            e, forest = self.ensemble, self.forest
+            tree = e.tree_of_node[forest.split_nodes]
+            shape = (e.n_rounds, forest.n_players, e.n_outputs)
+            return np.ravel_multi_index((e.tree_round[tree], forest.split_player, e.tree_output[tree]), shape)
+
+        return self._kept("split_place", places)
+
+    @cached_property
     def paths(self) -> Any:
         """The path attribution in its compiled form; None for other methods."""
         return self._kept(f"paths of {self.method}", self._paths) if self.by_path else None

@@ -193,38 +193,25 @@ class State:
         """
         if self.leaf_weights is None:
             return None
-        change = self.centred_values(setting) - setting.node_value
-        return np.asarray(self.from_leaves(setting, groups, change).sum(axis=0))
-
-    def centred_values(self, setting: Setting) -> FloatArray:
-        """Node values with every inner node at the weighted mean of its leaves over the rows: (n_nodes, width)."""
-        e = setting.ensemble
-        assert self.leaf_weights is not None
-        weight = _sum_below(setting, self.leaf_weights).astype(np.float64)
-        value = setting.node_value.copy()
-        for node, left, right in e.upwards:
-            total = weight[left] * value[left] + weight[right] * value[right]
-            # A node that no row has reached keeps its value; it counts for nothing.
-            value[node] = np.divide(total, weight[node], out=value[node], where=weight[node] > 0)
-        return value
+        centred = setting.numbered_value.copy()
+        setting.forest.core.centre_values(self.leaf_weights, centred)
+        return np.asarray(self.from_leaves(setting, groups, centred - setting.numbered_value).sum(axis=0))
 
     def from_leaves(self, setting: Setting, groups: Groups | None, value: FloatArray) -> FloatArray:
         """Score by round and output from the gradient sums of the leaves: (rounds, features, outputs).
 
         score = sum over edges of (value of the child - value of the node) * (sum of the gradients in the child), by
-        node values `value`, (n_nodes, width).
+        node values `value`, (n_nodes, width), in the core's order.
         """
         e, forest = setting.ensemble, setting.forest
         assert self.leaf_sums is not None
-        below, unit = _sum_below(setting, self.leaf_sums), 2.0 ** (setting.scale_bits - GRADIENT_BITS)
-        here, left, right = forest.split_nodes, e.left[forest.split_nodes], e.right[forest.split_nodes]
-        gains = ((value[left] - value[here]) * below[left] + (value[right] - value[here]) * below[right]) * unit
-        tree = e.tree_of_node[here]
+        gains = np.empty((len(forest.split_nodes), e.width))
+        forest.core.split_scores(value, self.leaf_sums, 2.0 ** (setting.scale_bits - GRADIENT_BITS), gains)
+        shape = (e.n_rounds, forest.n_players, e.n_outputs)
         out = np.zeros((e.n_rounds, e.n_features, e.n_outputs))
         for width in range(e.width):
-            shape = (e.n_rounds, forest.n_players, e.n_outputs)
-            where = np.ravel_multi_index((e.tree_round[tree], forest.split_player, e.tree_output[tree] + width), shape)
-            by_player = np.bincount(where, gains[:, width], minlength=math.prod(shape)).reshape(shape)
+            by_player = np.bincount(setting.split_place + width, gains[:, width], minlength=math.prod(shape))
+            by_player = by_player.reshape(shape)
             if forest.one_feature_each:
                 out[:, np.array(forest.player_features, np.intp).reshape(-1)] += by_player
                 continue
@@ -274,13 +261,3 @@ class State:
             rounds=ExactSums(arrays["rounds"], exponent) if "rounds" in arrays else None,
             clusters=clusters,
         )
-
-
-def _sum_below(setting: Setting, leaves: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Sums of the leaves below every node: (n_nodes, width)."""
-    e = setting.ensemble
-    below = np.zeros((e.n_nodes, e.width), np.int64)
-    below[setting.forest.leaf_nodes] = leaves
-    for node, left, right in e.upwards:
-        below[node] = below[left] + below[right]
-    return below
