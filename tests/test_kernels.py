@@ -173,10 +173,113 @@ def test_a_bushy_tree_with_65536_leaves():
     X = make_rows(e, 300, 4)
     assert np.array_equal(e.apply(X[:40]), oracle.apply(e, X[:40]))
     expected = oracle.path_attribution(e, e.node_value, X[:40])
-    assert np.array_equal(attribute(e, X[:40], "predecomp"), expected)  # one tree: the same additions in the same order
+    # The steps to an exit of the crown are added up before those below it: a few roundings of sums near 10.
+    assert np.allclose(attribute(e, X[:40], "predecomp"), expected, rtol=0, atol=1e-13)
     small = attribute(e, X, "treeshap")
     base = e.base_score + root_values(e, e.mean_value)
     assert np.allclose(base + small.sum(axis=1), e.predict(X)[:, None], rtol=0, atol=1e-11)
+
+
+def large(**recipe):
+    return lambda: make_ensemble(Recipe(n_trees=2, grow=0.95, **recipe), 12)
+
+
+LARGE = {  # trees that go on below their crown (core/crown.h)
+    "one split below the crown": lambda: chain(256),
+    "a chain below the crown": lambda: chain(700),
+    "bush": large(depth=12),
+    "two bytes": large(depth=10, n_columns=2, thresholds=np.linspace(-2, 2, 3000)),
+    "categories": large(depth=11, n_categorical=3, n_categories=300),
+    "vector leaves": large(depth=10, n_outputs=3, vector=True),
+    "outputs": large(depth=10, n_outputs=2),
+}
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_large_trees_equal_the_oracle_at_every_instruction_set(name):
+    e = LARGE[name]()
+    assert np.diff(e.forest.first_leaf).min() > 256
+    X = make_rows(e, 333, 12)  # more than a run, and no whole block at the end
+    leaves, margin = oracle.apply(e, X), oracle.predict(e, X)
+    expected = oracle.path_attribution(e, e.node_value, X)
+    weight = kernels.aligned((e.n_outputs, kernels.padded_rows(len(X))))
+    weight[:] = np.random.default_rng(13).normal(size=weight.shape)
+    table, results = e.forest.path_table(e.node_value), []
+    for level in LEVELS:
+        kernels.instruction_set(level)
+        sums = e.forest.sums(len(X))
+        sums.add_path(e.forest.bin(X), 0, e.n_trees, table, weight)
+        results.append(
+            [e.predict(X).reshape(margin.shape), attribute(e, X, "predecomp"), e.forest.features(sums.players())]
+        )
+        assert np.array_equal(e.apply(X), leaves)
+        for few in (slice(0, 3), slice(70, 75), slice(300, 333)):
+            assert np.array_equal(e.apply(X[few]), leaves[few])
+            assert np.array_equal(e.predict(X[few]).reshape(-1, e.n_outputs), results[-1][0][few])
+            assert np.array_equal(attribute(e, X[few], "predecomp"), results[-1][1][few])
+    predicted, values, weighted = results[0]
+    # Hundreds of steps at most, each a rounding of numbers near 10.
+    assert np.allclose(predicted, margin, rtol=0, atol=1e-12)
+    assert np.allclose(values, expected, rtol=0, atol=1e-12)
+    assert np.allclose(weighted, expected * weight.T[: len(X), None], rtol=0, atol=1e-12)
+    base = e.base_score + root_values(e, e.node_value)
+    assert np.allclose(base + values.sum(axis=1), predicted, rtol=0, atol=1e-12)
+    for other in results[1:]:
+        assert all(np.array_equal(a, b) for a, b in zip(results[0], other, strict=True))
+
+
+def test_large_trees_give_the_same_bits_in_any_strips():
+    """More rows than go through a large tree before the next one's turn."""
+    e = make_ensemble(Recipe(n_trees=3, depth=10, grow=0.97), 14)
+    X = np.tile(make_rows(e, 700, 15), (7, 1))
+    whole = kernels.aligned((1, kernels.padded_rows(len(X))))
+    e.forest.core.margins(e.forest.bin(X), 0, e.n_trees, whole)
+    assert np.array_equal(whole[0, :700] + e.base_score, e.predict(X[:700]))
+    assert np.array_equal(whole[0, : len(X)], np.tile(whole[0, :700], 7))
+    sums = e.forest.sums(len(X))
+    sums.add_path(e.forest.bin(X), 0, e.n_trees, e.forest.path_table(e.node_value))
+    assert np.array_equal(e.forest.features(sums.players()), attribute(e, X, "predecomp"))
+
+
+def boosted(e, X, y, table):
+    """Margins, leaf sums and row scores of all rounds of squared error."""
+    f, n = e.forest, len(X)
+    margin, largest = kernels.aligned((1, kernels.padded_rows(n))), np.zeros(n)
+    leaf_sums, none = np.zeros((int(f.first_leaf[-1]), 1), np.int64), np.zeros((0, 1), np.int64)
+    sums = np.zeros((n, 1, f.n_players))
+    rounds = np.arange(e.n_trees + 1, dtype=np.int32)
+    f.core.boost(f.bin(X), 0, 1.0, rounds, y[None], None, margin, 2.0**30, leaf_sums, largest, None, none, table, sums)
+    return margin[0, :n], leaf_sums[:, 0], sums
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("with_scores", [False, True])
+def test_boosting_through_large_trees_is_its_rounds_one_by_one(level, with_scores):
+    kernels.instruction_set(level)
+    e = make_ensemble(Recipe(n_trees=4, depth=10, grow=0.97), 16)
+    assert np.diff(e.forest.first_leaf).min() > 256
+    X, rng = make_rows(e, 333, 17), np.random.default_rng(18)
+    y = rng.normal(size=len(X))
+    table = e.forest.path_table(e.node_value, with_scores=with_scores)
+    margin, leaf_sums, scores = boosted(e, X, y, table)
+    weight, before = (
+        kernels.aligned((1, kernels.padded_rows(len(X)))),
+        kernels.aligned((1, kernels.padded_rows(len(X)))),
+    )
+    sums, codes = e.forest.sums(len(X)), e.forest.bin(X)
+    whole, n_leaves = np.zeros_like(leaf_sums), int(e.forest.first_leaf[-1])
+    for tree in range(e.n_trees):
+        weight[0, : len(X)] = y - before[0, : len(X)]
+        sums.add_path(codes, tree, 1, table, weight)
+        rounded = np.rint(weight * 2.0**30).astype(np.int64)
+        e.forest.core.leaf_sums(codes, tree, 1, rounded, whole.reshape(n_leaves, 1))
+        e.forest.core.margins(codes, tree, 1, before)
+    assert np.array_equal(margin, before[0, : len(X)])
+    assert np.array_equal(leaf_sums, whole)
+    assert np.array_equal(scores, sums.by_row)  # no tree is small enough for a batch, which has other roundings
+    without = boosted(e, X, y, None)
+    assert np.array_equal(without[0], margin)
+    assert np.array_equal(without[1], leaf_sums)
 
 
 @pytest.mark.parametrize(("n_thresholds", "code_bytes"), [(253, 1), (254, 1), (300, 1), (5_000, 2), (70_000, 2)])

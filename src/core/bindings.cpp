@@ -6,12 +6,11 @@
 namespace treeinner {
 namespace {
 
-void preorder_of(In<int64_t> tree_start, In<int32_t> left, In<int32_t> right, Out<int32_t> order, Out<int32_t> end,
-                 Out<int32_t> depth) {
+void preorder_of(In<int64_t> tree_start, In<int32_t> left, In<int32_t> right, Out<int32_t> order, Out<int32_t> depth) {
   const size_t n = left.size();
-  require(right.size() == n && order.size() == n && end.size() == n && depth.size() == n, "one entry per node");
+  require(right.size() == n && order.size() == n && depth.size() == n, "one entry per node");
   preorder(tree_start.data(), static_cast<int64_t>(tree_start.size()) - 1, left.data(), right.data(), order.data(),
-           end.data(), depth.data());
+           depth.data());
 }
 
 void shap_splits_of(In<int64_t> tree_start, In<int32_t> left, In<int32_t> right, In<double> cover, In<int32_t> order,
@@ -79,7 +78,6 @@ NB_MODULE(_core, m) {
         nb::arg().none());
   m.attr("SHAP_SPLIT_BYTES") = sizeof(ShapSplit);
   m.attr("FOURTHS_EXPONENTS") = nb::make_tuple(kSmallFourths, kLargeFourths);
-  m.attr("SMALL_TREE") = kSmallTree;
   m.attr("SWEEP_ROWS") = kSweepRows;
   nb::class_<CorePath>(m, "PathTable");
   nb::class_<Codes>(m, "Codes").def_ro("n_rows", &Codes::n_rows);

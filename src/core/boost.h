@@ -48,21 +48,21 @@ inline void take_gradients(const Forest& f, const BoostInput& in, const Run& run
   }
 }
 
-// What n rows, from row `at` of the run on, take from a tree by their leaves. One loop: it waits for sums that were
+// What the rows of a run take from a tree by their leaves. One loop: it waits for sums that were
 // just written, and two such sums wait no longer than one.
 template <bool Weights, class Leaf>
 inline void take_leaves(const Forest& f, const BoostInput& in, const Tree& t, int tree, const Leaf* leaf,
-                        const Run& run, int at, int n) {
+                        const Run& run) {
   const int output = f.tree_output[tree];
   const int64_t width = f.width;
   for (int k = 0; k < width; ++k) {
-    double* margin = in.gradients.margin + (output + k) * in.gradients.stride + run.row + at;
+    double* margin = in.gradients.margin + (output + k) * in.gradients.stride + run.row;
     const double* value = f.leaf_value + t.first_leaf * width + k;
     int64_t* sums = in.leaf_sums + t.first_leaf * width + k;
-    const int64_t* whole = run.whole + (output + k) * kRun + at;
+    const int64_t* whole = run.whole + (output + k) * kRun;
     int64_t* weights = Weights ? in.leaf_weights + t.first_leaf * width + k : nullptr;
-    const int64_t* weight = Weights ? in.whole_weight + run.row + at : nullptr;
-    for (int r = 0; r < n; ++r) {
+    const int64_t* weight = Weights ? in.whole_weight + run.row : nullptr;
+    for (int r = 0; r < run.n; ++r) {
       const int64_t l = leaf[r] * width;
       margin[r] += value[l];
       sums[l] += whole[r];
@@ -73,21 +73,21 @@ inline void take_leaves(const Forest& f, const BoostInput& in, const Tree& t, in
 
 template <class Leaf>
 inline void take_leaves(const Forest& f, const BoostInput& in, const Tree& t, int tree, const Leaf* leaf,
-                        const Run& run, int at, int n) {
+                        const Run& run) {
   if (in.leaf_weights)
-    take_leaves<true>(f, in, t, tree, leaf, run, at, n);
+    take_leaves<true>(f, in, t, tree, leaf, run);
   else
-    take_leaves<false>(f, in, t, tree, leaf, run, at, n);
+    take_leaves<false>(f, in, t, tree, leaf, run);
 }
 
 template <class Code>
 inline void boost(const Forest& f, const BoostInput& in, const PathTable* paths, const Code* codes, int64_t n_rows,
-                  Word* words, double* push, int64_t* whole, const ScoreScratch& scratch) {
+                  double* push, int64_t* whole, const ScoreScratch& scratch) {
   const int64_t n_places = static_cast<int64_t>(f.n_outputs) * f.n_players;
   const bool batches = paths && paths->scores;
   const double unit = batches ? paths->scores->step_unit / in.whole_scale : 0.0;
-  alignas(64) uint8_t small[kRun] = {};
-  int32_t large[kRows];
+  alignas(64) uint8_t exit[kRun] = {};
+  int32_t leaf[kRun];
   for (int64_t row = 0; row < n_rows; row += kRun) {
     const Run run{row, n_rows - row < kRun ? static_cast<int>(n_rows - row) : kRun, push, whole};
     const Code* run_codes = codes + row * f.n_planes;
@@ -97,22 +97,22 @@ inline void boost(const Forest& f, const BoostInput& in, const PathTable* paths,
       take_gradients(f, in, run);
       for (int tree = in.first_tree[round]; tree < in.first_tree[round + 1]; ++tree) {
         const Tree t = tree_of(f, tree);
+        const Crown& crown = f.crowns[tree];
         const double* weight = push + f.tree_output[tree] * kRun;
         double* tree_sums = sums + static_cast<int64_t>(f.tree_output[tree]) * f.n_players;
-        if (t.n_leaves <= kSmallTree) {
-          land_small(f, t, run_codes, run.n, small);
-          take_leaves(f, in, t, tree, small, run, 0, run.n);
-          if (paths && takes_part(*paths, tree))
-            keep(scratch, tree % kBatch, small, weight, in.whole_scale, run.n);
-          else if (paths)
-            add_leaves<true>(f, tree, *paths, small, run.n, weight, kRun, tree_sums);
+        land(f, crown, run_codes, run.n, exit);
+        if (paths && takes_part(*paths, tree))
+          keep(scratch, tree % kBatch, exit, weight, in.whole_scale, run.n);
+        else if (paths)
+          add_exits<true>(f, tree, *paths, exit, run.n, weight, kRun, tree_sums);
+        if (!crown.below) {
+          take_leaves(f, in, t, tree, exit, run);
         } else {
-          if (paths) add_steps<true>(f, tree, *paths, run_codes, run.n, weight, kRun, words, tree_sums);
-          for (int at = 0; at < run.n; at += kRows) {
-            land_large(f, t, run_codes + static_cast<int64_t>(at) * f.n_planes, rows_of_block(run.n, at / kRows), words,
-                       large);
-            take_leaves(f, in, t, tree, large, run, at, run.n - at < kRows ? run.n - at : kRows);
-          }
+          if (paths)
+            add_steps<true>(f, tree, *paths, run_codes, run.n, exit, weight, kRun, tree_sums, leaf);
+          else
+            descend(f, crown, run_codes, run.n, exit, leaf);
+          take_leaves(f, in, t, tree, leaf, run);
         }
         if (batches && (tree % kBatch == kBatch - 1 || tree == f.n_trees - 1))
           add_batch(f, *paths, tree / kBatch, unit, run.n, scratch);

@@ -18,11 +18,10 @@ struct Codes {
 // ------------------------------------------------------------------------------------------------
 
 struct CorePath {
-  std::vector<double> node_value;
   PathEntries entries;
   ScoreLayout scores;
   bool has_scores = false;
-  Buffer records{0}, score_records{0}, lookups{0};  // aligned
+  Buffer forks{0}, records{0}, score_records{0}, lookups{0};  // aligned
   ScoreTable score_table{};
 };
 
@@ -62,10 +61,17 @@ class CoreForest {
                tree_output_.data(),
                leaf_value_.data(),
                leaf_id_.data(),
-               sets_.data()};
+               sets_.data(),
+               nullptr,
+               nullptr,
+               0};
     for (size_t tree = 0; tree < tree_output_.size(); ++tree)
       forest_.max_splits =
           std::max(forest_.max_splits, static_cast<int32_t>(first_split_[tree + 1] - first_split_[tree]));
+    crowns_ = crowns_of(forest_);
+    forest_.crowns = crowns_.of_tree.data();
+    forest_.plane_player = crowns_.plane_player.data();
+    forest_.strip = crowns_.forks.empty() ? kTogether * kBlock : kStrip;
   }
 
   void set_binning(In<int64_t, 2> columns, In<int32_t, 2> planes, In<double> thresholds, In<float> thresholds32,
@@ -130,8 +136,7 @@ class CoreForest {
             "out is (rows, trees)");
     int32_t* to = out.data();
     nb::gil_scoped_release release;
-    Buffer words(words_bytes());
-    active->leaves(forest_, 0, forest_.n_trees, codes.data.get(), codes.n_rows, word(words), to);
+    active->leaves(forest_, 0, forest_.n_trees, codes.data.get(), codes.n_rows, to);
   }
 
   void margins(const Codes& codes, int tree, int n, Out<double, 2> out) const {
@@ -139,8 +144,7 @@ class CoreForest {
     require(is_row_array(out, codes), "margins are (outputs, padded rows)");
     double* to = out.data();
     nb::gil_scoped_release release;
-    Buffer words(words_bytes());
-    active->margins(forest_, tree, n, codes.data.get(), codes.n_rows, word(words), to);
+    active->margins(forest_, tree, n, codes.data.get(), codes.n_rows, to);
   }
 
   void leaf_sums(const Codes& codes, int tree, int n, In<int64_t, 2> weight, Out<int64_t, 2> sums) const {
@@ -151,8 +155,7 @@ class CoreForest {
     const int64_t* from = weight.data();
     int64_t* to = sums.data();
     nb::gil_scoped_release release;
-    Buffer words(words_bytes());
-    active->leaf_sums(forest_, tree, n, codes.data.get(), codes.n_rows, from, word(words), to);
+    active->leaf_sums(forest_, tree, n, codes.data.get(), codes.n_rows, from, to);
   }
 
   // with_scores: for row scores too, which want tables of their own.
@@ -162,7 +165,8 @@ class CoreForest {
             "node values are (nodes, width)");
     const double* value = node_value.data();
     auto out = std::make_unique<CorePath>();
-    out->node_value.assign(value, value + node_value.size());
+    out->forks = Buffer(crowns_.forks.size() * static_cast<size_t>(fork_stride(forest_.width)));
+    forks_with_steps(forest_, crowns_, value, static_cast<char*>(out->forks.get()));
     out->entries = path_entries(forest_, value);
     if (with_scores && ScoreLayouter::takes_part(forest_)) add_scores(*out);
     out->records = moved(out->entries.records);
@@ -179,8 +183,7 @@ class CoreForest {
     double* to = sums.data();
     const PathTable view = view_of(table);
     nb::gil_scoped_release release;
-    Buffer words(words_bytes());
-    active->path(forest_, tree, n, view, codes.data.get(), codes.n_rows, from, word(words), to);
+    active->path(forest_, tree, n, view, codes.data.get(), codes.n_rows, from, to);
   }
 
   // margin: (outputs, padded rows), moved on; y: (1 or outputs, rows).
@@ -223,14 +226,14 @@ class CoreForest {
     PathTable view{};
     if (paths) view = view_of(*paths);
     nb::gil_scoped_release release;
-    Buffer words(words_bytes()), push(push_bytes()), wholes(push_bytes());
+    Buffer push(push_bytes()), wholes(push_bytes());
     const size_t kept = view.scores ? kTogether * kBlock * kBatch : 0;
     const size_t places = view.scores ? kTogether * kBlock * n_places() : 0;
     Buffer leaf(kept), kept_weight(kept * sizeof(float)), part(places * sizeof(float)), total(places * sizeof(double));
     const ScoreScratch scratch{static_cast<uint8_t*>(leaf.get()), static_cast<float*>(kept_weight.get()),
                                static_cast<float*>(part.get()), static_cast<double*>(total.get())};
-    active->boost(forest_, in, paths ? &view : nullptr, codes.data.get(), n_rows, word(words),
-                  static_cast<double*>(push.get()), static_cast<int64_t*>(wholes.get()), scratch);
+    active->boost(forest_, in, paths ? &view : nullptr, codes.data.get(), n_rows, static_cast<double*>(push.get()),
+                  static_cast<int64_t*>(wholes.get()), scratch);
   }
 
   // out: minus the gradients at the margin; both (outputs, padded rows).
@@ -270,12 +273,16 @@ class CoreForest {
 
  private:
   PathTable view_of(const CorePath& table) const {
-    require(table.entries.first_entry.size() == leaf_id_.size() + 1, "a path table of another forest");
+    require(table.entries.first_entry.size() == crowns_.n_exits + 1, "a path table of another forest");
     const PathEntries& e = table.entries;
-    return {table.node_value.data(), e.entries.data(),
-            e.first_record.data(),   static_cast<double*>(table.records.get()),
-            e.first_entry.data(),    e.player.data(),
-            e.step.data(),           table.has_scores ? &table.score_table : nullptr};
+    return {static_cast<const char*>(table.forks.get()),
+            e.entries.data(),
+            e.first_record.data(),
+            static_cast<double*>(table.records.get()),
+            e.first_entry.data(),
+            e.player.data(),
+            e.step.data(),
+            table.has_scores ? &table.score_table : nullptr};
   }
 
   template <class T>
@@ -328,8 +335,6 @@ class CoreForest {
   size_t push_bytes() const {
     return kTogether * static_cast<size_t>(kBlock) * (static_cast<size_t>(forest_.n_outputs) + 2) * sizeof(double);
   }
-  size_t words_bytes() const { return 8 * (2 * static_cast<size_t>(forest_.max_splits) + 2); }  // a word per node
-  static uint64_t* word(const Buffer& b) { return static_cast<uint64_t*>(b.get()); }
 
   void check(const Codes& codes, int tree = 0, int n = 0) const {
     require(tree >= 0 && n >= 0 && tree + n <= forest_.n_trees, "trees out of range");
@@ -366,6 +371,7 @@ class CoreForest {
   std::vector<double> leaf_value_;
   std::vector<int32_t> leaf_id_;
   std::vector<uint64_t> sets_;
+  Crowns crowns_;
   Forest forest_{};
 
   std::vector<Column> columns_;

@@ -6,25 +6,42 @@
 namespace treeinner {
 
 // Sizes that the kernels share with those who lay out and allocate for them.
-constexpr int kSmallTree = 256;  // leaves of a small tree at most: a leaf's number is then a byte (route.h)
-constexpr int kTogether = 4;     // blocks that go down a small tree together: a split is read once for all (route.h)
-constexpr int kPoints = 4;       // quadrature points of one sweep of TreeSHAP (shap.h)
-constexpr int kSweepRows = 16;   // rows that a sweep takes at a time: what it keeps for them should fit L1
-constexpr int kBatch = 32;       // trees whose row scores are added together (scores.h)
-constexpr int kLookup = 64;      // leaves of a tree that takes part in that, at most
-constexpr int kPlaces = 512;     // outputs x players of a forest that does, at most: their sums stay in L2
+constexpr int kExits = 256;     // of a crown at most: an exit's number is then a byte (route.h)
+constexpr int kTogether = 4;    // blocks that go down a crown together: a split is read once for all (route.h)
+constexpr int kStrip = 4096;    // rows that go through a large tree before the next one's turn (route.h)
+constexpr int kPoints = 4;      // quadrature points of one sweep of TreeSHAP (shap.h)
+constexpr int kSweepRows = 16;  // rows that a sweep takes at a time: what it keeps for them should fit L1
+constexpr int kBatch = 32;      // trees whose row scores are added together (scores.h)
+constexpr int kLookup = 64;     // leaves of a tree that takes part in that, at most
+constexpr int kPlaces = 512;    // outputs x players of a forest that does, at most: their sums stay in L2
 
 // One inner node. Nodes are numbered within their tree: its n splits in pre-order, so that a subtree is a contiguous
-// run [i, skip), then its leaves in pre-order from n on.
+// run, then its leaves in pre-order from n on.
 struct Split {
   uint32_t plane;  // column of codes it tests
   int32_t cut;     // numeric: right if code >= cut
   int32_t set;     // categorical: first word of the bit set of codes that go right; -1: numeric
   int32_t left;    // number of the child
   int32_t right;
-  int32_t skip;                     // first split behind the subtree
-  int32_t player;                   // what gets the credit
-  uint16_t first_leaf, right_leaf;  // small tree (route.h): first leaf below the split, and below its right child
+  int32_t player;                  // what gets the credit
+  int32_t first_leaf, right_leaf;  // first leaf below the split, and below its right child
+};
+
+// A split of a large tree below its crown, where a row goes alone: half a Split, because it comes from far.
+struct Fork {
+  uint32_t plane;
+  int32_t cut;       // numeric: as in Split; categorical: ~set
+  int32_t child[2];  // left and right: a fork, counted from the tree's first, or ~leaf
+};
+
+// The upper part of a tree, so much of it that the places where rows come out of it, its exits, have numbers of one
+// byte. Of a small tree it is the tree. The splits of a crown are a tree in their own right, with exits for leaves.
+struct Crown {
+  const Split* splits;
+  const int32_t* below;  // (exits,)  as Fork::child; null: the exits are the leaves, in their order
+  const Fork* forks;
+  int32_t n_splits, n_exits;
+  int64_t first_exit, first_fork;  // counted over all trees
 };
 
 // Row scores in batches of kBatch trees (scores.h): for the trees that have records of at most kLookup leaves, the same
@@ -49,21 +66,25 @@ struct ScoreTable {
   const Lookup* lookups;        // 64-byte aligned
 };
 
-// A path attribution: what the nodes are worth, and for the leaves of small trees what the path to them gives each
-// player: entries (player, step). If no path of a tree has more than kRecord players, its leaves have records instead,
-// all of one length: the steps, then the players as 16-bit numbers. Entries that a path does not need have step 0.
+// A path attribution: what each way out of a fork gives the player of its plane, and for the exits of the crowns what
+// the path to them gives each player on it: entries (player, step). If no path to an exit of a tree has more than
+// kRecord players, its exits have records instead, all of one length: the steps, then the players as 16-bit numbers.
+// Entries that a path does not need have step 0.
 struct PathTable {
-  const double* node_value;     // (nodes, width), each tree's in the order of their numbers
+  const char* forks;            // a Fork, then its steps to the left and to the right, width doubles each; and so on
   const int32_t* entries;       // (trees,)  entries of a record; 0: the tree has none
-  const int64_t* first_record;  // (trees,)  in records, of the tree's first leaf
+  const int64_t* first_record;  // (trees,)  in records, of the tree's first exit
   const double* records;        // 64-byte aligned
-  const int64_t* first_entry;   // (leaves + 1,)  none for leaves with a record, and for those of large trees
+  const int64_t* first_entry;   // (exits + 1,)  none for exits with a record
   const int32_t* player;        // (entries,)
   const double* step;           // (entries, width)
   const ScoreTable* scores;     // or null: the forest takes no part
 };
 
 constexpr int kRecord = 8;
+
+// Bytes from one fork to the next if steps for so many outputs follow each.
+constexpr int64_t fork_stride(int width) { return static_cast<int64_t>(sizeof(Fork) + 2 * sizeof(double) * width); }
 
 // Numbers from one record to the next: records of up to six doubles do not cross a line of cache, nor do floats.
 template <class Number>
@@ -84,6 +105,9 @@ struct Forest {
   const double* leaf_value;    // (n_leaves, width)
   const int32_t* leaf_id;      // (n_leaves,)
   const uint64_t* sets;
+  const Crown* crowns;          // (n_trees,)
+  const int32_t* plane_player;  // (n_planes,)
+  int64_t strip;                // rows that go through a tree before the next one's turn, runs of them
 };
 
 // How the values of one column become codes in one plane. Values have codes 1..n + 1; a missing value has its own.
@@ -246,16 +270,14 @@ struct Kernels {
   const char* name;
   void (*bin)(const Binning&, int32_t first_column, int32_t n_columns, const Values*, int32_t code_bytes,
               int32_t n_planes, int64_t n_rows, void* codes);
-  void (*leaves)(const Forest&, int32_t tree, int32_t n, const void* codes, int64_t n_rows, uint64_t* words,
-                 int32_t* out);
-  void (*margins)(const Forest&, int32_t tree, int32_t n, const void* codes, int64_t n_rows, uint64_t* words,
-                  double* out);
+  void (*leaves)(const Forest&, int32_t tree, int32_t n, const void* codes, int64_t n_rows, int32_t* out);
+  void (*margins)(const Forest&, int32_t tree, int32_t n, const void* codes, int64_t n_rows, double* out);
   void (*leaf_sums)(const Forest&, int32_t tree, int32_t n, const void* codes, int64_t n_rows, const int64_t* weight,
-                    uint64_t* words, int64_t* sums);
+                    int64_t* sums);
   void (*path)(const Forest&, int32_t tree, int32_t n, const PathTable&, const void* codes, int64_t n_rows,
-               const double* weight, uint64_t* words, double* sums);
-  void (*boost)(const Forest&, const BoostInput&, const PathTable*, const void* codes, int64_t n_rows, uint64_t* words,
-                double* push, int64_t* whole, const ScoreScratch&);
+               const double* weight, double* sums);
+  void (*boost)(const Forest&, const BoostInput&, const PathTable*, const void* codes, int64_t n_rows, double* push,
+                int64_t* whole, const ScoreScratch&);
   void (*push)(const Gradients&, int32_t n_outputs, int64_t n_rows, double* scratch, double* out);
   void (*shap)(const Forest&, int32_t tree, int32_t n, const ShapForest&, const void* codes, int64_t n_rows,
                const double* tree_scale, const double* weight, const ShapScratch&, double* sums);

@@ -26,34 +26,32 @@ void bin(const Binning& b, int32_t first, int32_t n, const Values* values, int32
     bin_rows(b, first, first + n, values, n_planes, n_rows, static_cast<uint16_t*>(codes));
 }
 
-void leaves(const Forest& f, int32_t tree, int32_t n, const void* codes, int64_t n_rows, uint64_t* words,
-            int32_t* out) {
-  with_codes(f.code_bytes, codes, [&](auto* c) { leaf_numbers(f, tree, n, c, n_rows, words, out); });
+void leaves(const Forest& f, int32_t tree, int32_t n, const void* codes, int64_t n_rows, int32_t* out) {
+  with_codes(f.code_bytes, codes, [&](auto* c) { leaf_numbers(f, tree, n, c, n_rows, out); });
 }
 
-void margins(const Forest& f, int32_t tree, int32_t n, const void* codes, int64_t n_rows, uint64_t* words,
-             double* out) {
-  with_codes(f.code_bytes, codes, [&](auto* c) { add_margins(f, tree, n, c, n_rows, words, out); });
+void margins(const Forest& f, int32_t tree, int32_t n, const void* codes, int64_t n_rows, double* out) {
+  with_codes(f.code_bytes, codes, [&](auto* c) { add_margins(f, tree, n, c, n_rows, out); });
 }
 
 void leaf_sums(const Forest& f, int32_t tree, int32_t n, const void* codes, int64_t n_rows, const int64_t* weight,
-               uint64_t* words, int64_t* sums) {
-  with_codes(f.code_bytes, codes, [&](auto* c) { add_leaf_sums(f, tree, n, c, n_rows, weight, words, sums); });
+               int64_t* sums) {
+  with_codes(f.code_bytes, codes, [&](auto* c) { add_leaf_sums(f, tree, n, c, n_rows, weight, sums); });
 }
 
 void path(const Forest& f, int32_t tree, int32_t n, const PathTable& table, const void* codes, int64_t n_rows,
-          const double* weight, uint64_t* words, double* sums) {
+          const double* weight, double* sums) {
   with_codes(f.code_bytes, codes, [&](auto* c) {
     if (weight)
-      add_path<true>(f, tree, n, table, c, n_rows, weight, words, sums);
+      add_path<true>(f, tree, n, table, c, n_rows, weight, sums);
     else
-      add_path<false>(f, tree, n, table, c, n_rows, weight, words, sums);
+      add_path<false>(f, tree, n, table, c, n_rows, weight, sums);
   });
 }
 
 void boost(const Forest& f, const BoostInput& in, const PathTable* paths, const void* codes, int64_t n_rows,
-           uint64_t* words, double* push, int64_t* whole, const ScoreScratch& scratch) {
-  with_codes(f.code_bytes, codes, [&](auto* c) { boost(f, in, paths, c, n_rows, words, push, whole, scratch); });
+           double* push, int64_t* whole, const ScoreScratch& scratch) {
+  with_codes(f.code_bytes, codes, [&](auto* c) { boost(f, in, paths, c, n_rows, push, whole, scratch); });
 }
 
 void push(const Gradients& gradients, int32_t n_outputs, int64_t n_rows, double* scratch, double* out) {

@@ -6,20 +6,19 @@
 #include <cstring>
 #include <vector>
 
-#include "forest.h"
+#include "crown.h"
 
 namespace treeinner {
 
-// order[p]: node at pre-order position p (left child first); end[p]: position behind p's subtree; depth[p]: 0 at a
-// root.
+// order[p]: node at pre-order position p (left child first); depth[p]: 0 at a root.
 inline void preorder(const int64_t* tree_start, int64_t n_trees, const int32_t* left, const int32_t* right,
-                     int32_t* order, int32_t* end, int32_t* depth) {
+                     int32_t* order, int32_t* depth) {
   struct Item {
     int32_t node, depth;
   };
   std::vector<Item> todo;
   for (int64_t tree = 0; tree < n_trees; ++tree) {
-    const int32_t start = static_cast<int32_t>(tree_start[tree]), stop = static_cast<int32_t>(tree_start[tree + 1]);
+    const int32_t start = static_cast<int32_t>(tree_start[tree]);
     int32_t p = start;
     todo.push_back({start, 0});
     while (!todo.empty()) {
@@ -31,15 +30,10 @@ inline void preorder(const int64_t* tree_start, int64_t n_trees, const int32_t* 
       todo.push_back({right[item.node], item.depth + 1});
       todo.push_back({left[item.node], item.depth + 1});
     }
-    // A subtree ends where the next node that is not deeper begins: going back, the runs chain up.
-    for (p = stop - 1; p >= start; --p) {
-      end[p] = p + 1;
-      while (end[p] < stop && depth[end[p]] > depth[p]) end[p] = end[end[p]];
-    }
   }
 }
 
-// The entries and records of a PathTable (forest.h), for small trees. node_value: as in PathTable.
+// The entries and records of a PathTable (forest.h).
 struct PathEntries {
   std::vector<int64_t> first_entry, first_record;
   std::vector<int32_t> entries;
@@ -49,8 +43,8 @@ struct PathEntries {
 
 // Records in place of a tree's entries, from `begin` on: steps of 0 cost less than a loop whose length no processor can
 // foresee.
-inline void make_records(PathEntries& out, size_t first_leaf, size_t begin, int longest) {
-  const size_t n_leaves = out.first_entry.size() - first_leaf,
+inline void make_records(PathEntries& out, size_t first_exit, size_t begin, int longest) {
+  const size_t n_exits = out.first_entry.size() - first_exit,
                stride = static_cast<size_t>(record_stride<double>(longest));
   out.records.resize((out.records.size() + 7) / 8 * 8);
   out.first_record.back() = static_cast<int64_t>(out.records.size());
@@ -59,8 +53,8 @@ inline void make_records(PathEntries& out, size_t first_leaf, size_t begin, int 
   std::sort(players.begin(), players.end());
   players.erase(std::unique(players.begin(), players.end()), players.end());
   size_t from = begin;
-  for (size_t leaf = 0; leaf < n_leaves; ++leaf) {
-    const size_t count = static_cast<size_t>(out.first_entry[first_leaf + leaf]) - from, at = out.records.size();
+  for (size_t exit = 0; exit < n_exits; ++exit) {
+    const size_t count = static_cast<size_t>(out.first_entry[first_exit + exit]) - from, at = out.records.size();
     out.records.resize(at + stride);
     // Steps of 0 go to players that are not on the path: the players of a record differ.
     const auto own = out.player.begin() + static_cast<int64_t>(from), own_end = own + static_cast<int64_t>(count);
@@ -76,9 +70,10 @@ inline void make_records(PathEntries& out, size_t first_leaf, size_t begin, int 
   }
   out.player.resize(begin);
   out.step.resize(begin);
-  for (size_t leaf = 0; leaf < n_leaves; ++leaf) out.first_entry[first_leaf + leaf] = static_cast<int64_t>(begin);
+  for (size_t exit = 0; exit < n_exits; ++exit) out.first_entry[first_exit + exit] = static_cast<int64_t>(begin);
 }
 
+// node_value: as in PathTable.
 inline PathEntries path_entries(const Forest& f, const double* node_value) {
   PathEntries out;
   out.first_entry.push_back(0);
@@ -86,38 +81,34 @@ inline PathEntries path_entries(const Forest& f, const double* node_value) {
   std::vector<double> steps;
   const size_t width = static_cast<size_t>(f.width);
   for (int32_t tree = 0; tree < f.n_trees; ++tree) {
-    const Split* splits = f.splits + f.first_split[tree];
-    const int64_t n = f.first_split[tree + 1] - f.first_split[tree];
-    const int64_t n_leaves = f.first_leaf[tree + 1] - f.first_leaf[tree];
+    const Crown& crown = f.crowns[tree];
+    const std::vector<int32_t> node_of = nodes_of_crown(f, tree);
     out.entries.push_back(0);
     out.first_record.push_back(0);
-    if (n_leaves > kSmallTree) {
-      out.first_entry.insert(out.first_entry.end(), static_cast<size_t>(n_leaves), out.first_entry.back());
-      continue;
+    parent.assign(node_of.size(), -1);
+    for (int32_t i = 0; i < crown.n_splits; ++i) {
+      parent[static_cast<size_t>(crown.splits[i].left)] = i;
+      parent[static_cast<size_t>(crown.splits[i].right)] = i;
     }
-    const double* value = node_value + (f.first_split[tree] + f.first_leaf[tree]) * f.width;
-    parent.assign(static_cast<size_t>(n + n_leaves), -1);
-    for (int64_t i = 0; i < n; ++i) {
-      parent[static_cast<size_t>(splits[i].left)] = static_cast<int32_t>(i);
-      parent[static_cast<size_t>(splits[i].right)] = static_cast<int32_t>(i);
-    }
-    const size_t tree_begin = out.player.size(), first_leaf = out.first_entry.size();
+    auto value_of = [&](int32_t place) {
+      const int64_t node = f.first_split[tree] + f.first_leaf[tree] + node_of[static_cast<size_t>(place)];
+      return node_value + node * f.width;
+    };
+    const size_t tree_begin = out.player.size(), first_exit = out.first_entry.size();
     size_t longest = 0;
-    for (int64_t leaf = 0; leaf < n_leaves; ++leaf) {
+    for (int32_t exit = 0; exit < crown.n_exits; ++exit) {
       players.clear();
       steps.clear();
-      for (int32_t node = static_cast<int32_t>(n + leaf); parent[static_cast<size_t>(node)] >= 0;) {
-        const int32_t above = parent[static_cast<size_t>(node)];
+      for (int32_t place = crown.n_splits + exit; parent[static_cast<size_t>(place)] >= 0;) {
+        const int32_t above = parent[static_cast<size_t>(place)];
         size_t at = 0;
-        while (at < players.size() && players[at] != splits[above].player) ++at;
+        while (at < players.size() && players[at] != crown.splits[above].player) ++at;
         if (at == players.size()) {
-          players.push_back(splits[above].player);
+          players.push_back(crown.splits[above].player);
           steps.insert(steps.end(), width, 0.0);
         }
-        for (size_t k = 0; k < width; ++k)
-          steps[at * width + k] +=
-              value[static_cast<size_t>(node) * width + k] - value[static_cast<size_t>(above) * width + k];
-        node = above;
+        for (size_t k = 0; k < width; ++k) steps[at * width + k] += value_of(place)[k] - value_of(above)[k];
+        place = above;
       }
       out.player.insert(out.player.end(), players.begin(), players.end());
       out.step.insert(out.step.end(), steps.begin(), steps.end());
@@ -125,7 +116,7 @@ inline PathEntries path_entries(const Forest& f, const double* node_value) {
       longest = players.size() > longest ? players.size() : longest;
     }
     if (width == 1 && longest > 0 && longest <= kRecord && f.n_players <= 1 << 16)
-      make_records(out, first_leaf, tree_begin, static_cast<int>(longest));
+      make_records(out, first_exit, tree_begin, static_cast<int>(longest));
   }
   return out;
 }

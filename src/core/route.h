@@ -1,9 +1,9 @@
-// Codes -> leaves, 64 rows at a time.
+// Codes -> leaves, many rows at a time.
 //
-// In a small tree a row carries a byte, the first leaf below the node where it stands: at the root that is leaf 0, and
-// it changes only when the row goes right. The splits come in pre-order, so at a split the rows that stand there are
-// those with its first leaf: one compare, one compare of codes, one masked move; no branch, nothing is stored. A large
-// tree is walked with a word per node that says which rows reach it, and empty subtrees are skipped.
+// In a crown a row carries a byte, the first exit below the node where it stands: at the root that is exit 0, and it
+// changes only when the row goes right. The splits come in pre-order, so at a split the rows that stand there are those
+// with its first exit: one compare, one compare of codes, one masked move; no branch, nothing is stored. Below the
+// crown of a large tree the rows are few at every split, and each goes on alone.
 #pragma once
 
 #include "few.h"
@@ -11,6 +11,8 @@
 #include "word.h"
 
 namespace treeinner::TREEINNER_NS {
+
+constexpr int kRun = kTogether * kRows;  // rows that go through the trees together
 
 inline Word rows_of_block(int64_t n_rows, int64_t block) {
   const int64_t n = n_rows - block * kRows;
@@ -38,36 +40,14 @@ inline Word right_word(const Forest& f, const Split& s, const Code* block) {
   return s.set < 0 ? at_least(codes, static_cast<uint16_t>(s.cut)) : in_set(codes, f.sets + s.set);
 }
 
-// Visit the splits and leaves of a large tree that some of `rows` reach: on_split(i, here, right), on_leaf(leaf, here).
-template <class Code, class OnSplit, class OnLeaf>
-inline void walk(const Forest& f, const Tree& t, const Code* block, Word rows, Word* words, OnSplit on_split,
-                 OnLeaf on_leaf) {
-  words[0] = rows;
-  for (int i = 0; i < t.n_splits;) {
-    const Split& s = t.splits[i];
-    const Word here = words[i];
-    if (!here) {
-      i = s.skip;
-      continue;
-    }
-    const Word right = right_word(f, s, block);
-    on_split(i, here, right);
-    words[s.left] = here & ~right;
-    words[s.right] = here & right;
-    if (s.left >= t.n_splits) on_leaf(s.left - t.n_splits, here & ~right);
-    if (s.right >= t.n_splits) on_leaf(s.right - t.n_splits, here & right);
-    ++i;
-  }
-}
-
-// Leaves of N neighbouring blocks in a small tree, a byte per row.
+// Exits of N neighbouring blocks, a byte per row.
 template <int N, class Code>
-inline void land_small(const Forest& f, const Tree& t, const Code* codes, uint8_t* leaf) {
+inline void land(const Forest& f, const Crown& c, const Code* codes, uint8_t* exit) {
   const int64_t block_codes = static_cast<int64_t>(f.n_planes) * kRows;
   Bytes place[N];
   TREEINNER_UNROLL for (int b = 0; b < N; ++b) place[b] = no_bytes();
-  for (int i = 0; i < t.n_splits; ++i) {
-    const Split& s = t.splits[i];
+  for (int i = 0; i < c.n_splits; ++i) {
+    const Split& s = c.splits[i];
     const Code* at = codes + static_cast<int64_t>(s.plane) * kRows;
     const uint8_t from = static_cast<uint8_t>(s.first_leaf), to = static_cast<uint8_t>(s.right_leaf);
     if (s.set < 0) {
@@ -77,64 +57,93 @@ inline void land_small(const Forest& f, const Tree& t, const Code* codes, uint8_
       for (int b = 0; b < N; ++b) move(place[b], from, marks(in_set(at + b * block_codes, f.sets + s.set)), to);
     }
   }
-  TREEINNER_UNROLL for (int b = 0; b < N; ++b) store(leaf + b * kRows, place[b]);
+  TREEINNER_UNROLL for (int b = 0; b < N; ++b) store(exit + b * kRows, place[b]);
 }
 
-// The same for n rows, up to kTogether blocks of them. leaf: 64-byte aligned.
+// The same for n rows, up to kTogether blocks of them. exit: 64-byte aligned.
 template <class Code>
-inline void land_small(const Forest& f, const Tree& t, const Code* codes, int n, uint8_t* leaf) {
+inline void land(const Forest& f, const Crown& c, const Code* codes, int n, uint8_t* exit) {
   if (n <= kFew) {
-    for (int r = 0; r < n; ++r) leaf[r] = static_cast<uint8_t>(leaf_of(f, t.splits, t.n_splits, codes, r));
+    for (int r = 0; r < n; ++r) exit[r] = static_cast<uint8_t>(leaf_of(f, c.splits, c.n_splits, codes, r));
     return;
   }
-  if (n > (kTogether - 1) * kRows) return land_small<kTogether>(f, t, codes, leaf);
-  for (int r = 0; r < n; r += kRows) land_small<1>(f, t, codes + static_cast<int64_t>(r) * f.n_planes, leaf + r);
+  if (n > (kTogether - 1) * kRows) return land<kTogether>(f, c, codes, exit);
+  for (int r = 0; r < n; r += kRows) land<1>(f, c, codes + static_cast<int64_t>(r) * f.n_planes, exit + r);
 }
 
-// Leaves of one block in a large tree.
-template <class Code>
-inline void land_large(const Forest& f, const Tree& t, const Code* block, Word rows, Word* words, int32_t* leaf) {
-  walk(
-      f, t, block, rows, words, [](int, Word, Word) {},
-      [&](int l, Word here) {
-        for (; here; here &= here - 1) leaf[__builtin_ctzll(here)] = l;
-      });
-}
-
-// Calls visit(tree, row, n, leaf) for n rows from `row` on; for one row the trees come in order. leaf[r]: that of row +
-// r, counted from the tree's first. words: scratch for the nodes of the largest tree.
-template <class Code, class Visit>
-inline void for_each_leaf(const Forest& f, int first, int n_trees, const Code* codes, int64_t n_rows, Word* words,
-                          Visit visit) {
-  const int64_t block_codes = static_cast<int64_t>(f.n_planes) * kRows;
-  const int64_t n_blocks = (n_rows + kRows - 1) / kRows;
-  alignas(64) uint8_t small[kTogether * kRows];
-  int32_t large[kRows];
-  for (int64_t begin = 0; begin < n_blocks; begin += kTogether) {
-    const int64_t end = begin + kTogether < n_blocks ? begin + kTogether : n_blocks;
-    const int64_t row = begin * kRows;
-    const int n = n_rows - row < kTogether * kRows ? static_cast<int>(n_rows - row) : kTogether * kRows;
-    for (int tree = first; tree < first + n_trees; ++tree) {
-      const Tree t = tree_of(f, tree);
-      if (t.n_leaves <= kSmallTree) {
-        land_small(f, t, codes + begin * block_codes, n, small);
-        visit(tree, row, n, small);
-        continue;
-      }
-      for (int64_t block = begin; block < end; ++block) {
-        const int64_t left = n_rows - block * kRows;
-        land_large(f, t, codes + block * block_codes, rows_of_block(n_rows, block), words, large);
-        visit(tree, block * kRows, static_cast<int>(left < kRows ? left : kRows), large);
+// n rows from their exits to their leaves, in a large tree; calls step(row, fork, side) on the way. A level at a time
+// for the rows of a block: their ways do not depend on each other, so the processor works on many at once, and the list
+// of rows that go on is kept without a jump that could be guessed wrong. forks: those of the tree, with what follows
+// each, for `width` outputs.
+template <class Code, class Step>
+inline void descend(const Forest& f, const Crown& c, const char* forks, int width, const Code* codes, int n,
+                    const uint8_t* exit, int32_t* leaf, Step step) {
+  const int64_t stride = fork_stride(width);
+  int16_t rows[kRows];
+  for (int first = 0; first < n; first += kRows, exit += kRows, leaf += kRows, codes += f.n_planes * kRows) {
+    const int in_block = n - first < kRows ? n - first : kRows;
+    int going = 0;
+    for (int r = 0; r < in_block; ++r) {
+      leaf[r] = c.below[exit[r]];
+      rows[going] = static_cast<int16_t>(r);
+      going += leaf[r] >= 0;
+    }
+    while (going) {
+      const int count = going;
+      going = 0;
+      for (int i = 0; i < count; ++i) {
+        const int r = rows[i];
+        const Fork& fork = *reinterpret_cast<const Fork*>(forks + leaf[r] * stride);
+        const int code = codes[static_cast<int64_t>(fork.plane) * kRows + r];
+        const int side = fork.cut >= 0 ? code >= fork.cut : f.sets[~fork.cut + (code >> 6)] >> (code & 63) & 1;
+        step(first + r, fork, side);
+        const int child = fork.child[side];
+        leaf[r] = child;
+        rows[going] = static_cast<int16_t>(r);
+        going += child >= 0;
       }
     }
+    for (int r = 0; r < in_block; ++r) leaf[r] = ~leaf[r];
   }
+}
+
+// The same without steps.
+template <class Code>
+inline void descend(const Forest& f, const Crown& c, const Code* codes, int n, const uint8_t* exit, int32_t* leaf) {
+  descend(f, c, reinterpret_cast<const char*>(c.forks), 0, codes, n, exit, leaf, [](int, const Fork&, int) {});
+}
+
+// Calls visit(tree, row, n) for runs of n rows from `row` on; for one row the trees come in order. Small trees stay in
+// the cache while the runs pass; large ones do not, so more rows pass them before the next tree's turn.
+template <class Visit>
+inline void for_each_run(const Forest& f, int first, int n_trees, int64_t n_rows, Visit visit) {
+  for (int64_t begin = 0; begin < n_rows; begin += f.strip) {
+    const int64_t end = n_rows - begin < f.strip ? n_rows : begin + f.strip;
+    for (int tree = first; tree < first + n_trees; ++tree)
+      for (int64_t row = begin; row < end; row += kRun)
+        visit(tree, row, static_cast<int>(end - row < kRun ? end - row : kRun));
+  }
+}
+
+// Calls visit(tree, row, n, leaf) for such runs. leaf[r]: that of row + r, counted from the tree's first.
+template <class Code, class Visit>
+inline void for_each_leaf(const Forest& f, int first, int n_trees, const Code* codes, int64_t n_rows, Visit visit) {
+  alignas(64) uint8_t exit[kRun];
+  int32_t leaf[kRun];
+  for_each_run(f, first, n_trees, n_rows, [&](int tree, int64_t row, int n) {
+    const Crown& crown = f.crowns[tree];
+    const Code* run_codes = codes + row * f.n_planes;
+    land(f, crown, run_codes, n, exit);
+    if (!crown.below) return visit(tree, row, n, exit);
+    descend(f, crown, run_codes, n, exit, leaf);
+    visit(tree, row, n, leaf);
+  });
 }
 
 // out: (rows, trees) numbers of the leaves in the library's own count.
 template <class Code>
-inline void leaf_numbers(const Forest& f, int first, int n_trees, const Code* codes, int64_t n_rows, Word* words,
-                         int32_t* out) {
-  for_each_leaf(f, first, n_trees, codes, n_rows, words, [&](int tree, int64_t row, int n, const auto* leaf) {
+inline void leaf_numbers(const Forest& f, int first, int n_trees, const Code* codes, int64_t n_rows, int32_t* out) {
+  for_each_leaf(f, first, n_trees, codes, n_rows, [&](int tree, int64_t row, int n, const auto* leaf) {
     const int32_t* id = f.leaf_id + f.first_leaf[tree];
     for (int r = 0; r < n; ++r) out[(row + r) * n_trees + tree - first] = id[leaf[r]];
   });
@@ -142,10 +151,9 @@ inline void leaf_numbers(const Forest& f, int first, int n_trees, const Code* co
 
 // out: (outputs, padded rows); the leaf values are added in the order of the trees.
 template <class Code>
-inline void add_margins(const Forest& f, int first, int n_trees, const Code* codes, int64_t n_rows, Word* words,
-                        double* out) {
+inline void add_margins(const Forest& f, int first, int n_trees, const Code* codes, int64_t n_rows, double* out) {
   const int64_t stride = padded(n_rows);
-  for_each_leaf(f, first, n_trees, codes, n_rows, words, [&](int tree, int64_t row, int n, const auto* leaf) {
+  for_each_leaf(f, first, n_trees, codes, n_rows, [&](int tree, int64_t row, int n, const auto* leaf) {
     const double* value = f.leaf_value + f.first_leaf[tree] * f.width;
     double* margin = out + f.tree_output[tree] * stride + row;
     if (f.width == 1) {
@@ -160,9 +168,9 @@ inline void add_margins(const Forest& f, int first, int n_trees, const Code* cod
 // sums: (leaves, width) += the weights, (outputs, padded rows), of the rows that land there. Whole numbers: exact sums.
 template <class Code>
 inline void add_leaf_sums(const Forest& f, int first, int n_trees, const Code* codes, int64_t n_rows,
-                          const int64_t* weight, Word* words, int64_t* sums) {
+                          const int64_t* weight, int64_t* sums) {
   const int64_t stride = padded(n_rows);
-  for_each_leaf(f, first, n_trees, codes, n_rows, words, [&](int tree, int64_t row, int n, const auto* leaf) {
+  for_each_leaf(f, first, n_trees, codes, n_rows, [&](int tree, int64_t row, int n, const auto* leaf) {
     const int64_t* w = weight + f.tree_output[tree] * stride + row;
     int64_t* sum = sums + f.first_leaf[tree] * f.width;
     for (int k = 0; k < f.width; ++k)

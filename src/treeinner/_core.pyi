@@ -3,7 +3,6 @@ from typing import Any
 from numpy.typing import NDArray
 
 SHAP_SPLIT_BYTES: int
-SMALL_TREE: int
 FOURTHS_EXPONENTS: tuple[int, int]
 SWEEP_ROWS: int
 
@@ -14,7 +13,6 @@ def preorder(
     left: NDArray[Any],
     right: NDArray[Any],
     order: NDArray[Any],
-    end: NDArray[Any],
     depth: NDArray[Any],
     /,
 ) -> None: ...

@@ -82,8 +82,8 @@ class Forest:
     """An Ensemble in its compiled form."""
 
     def __init__(self, e: Ensemble) -> None:
-        order, end, depth = (np.empty(e.n_nodes, np.int32) for _ in range(3))
-        _core.preorder(e.tree_start, e.left, e.right, order, end, depth)
+        order, depth = np.empty(e.n_nodes, np.int32), np.empty(e.n_nodes, np.int32)
+        _core.preorder(e.tree_start, e.left, e.right, order, depth)
         inner = (e.feature >= 0)[order]
         tree = e.tree_of_node
         splits_before = np.concatenate([[0], np.cumsum(inner)])
@@ -105,13 +105,10 @@ class Forest:
         n_splits = np.diff(self.first_split)[tree[split_nodes]]
         for field, child in ((3, e.left[split_nodes]), (4, e.right[split_nodes])):
             splits[:, field] = np.where(e.feature[child] >= 0, number[child], n_splits + number[child])
-        splits[:, 5] = (splits_before[end] - self.first_split[tree])[inner]
-        splits[:, 6] = node_player[split_nodes]
-        # First leaf below each split and below its right child, two 16-bit numbers; used in small trees alone.
+        splits[:, 5] = node_player[split_nodes]
         leaves_before = np.empty(e.n_nodes, np.int64)
         leaves_before[order] = leaf_number
-        first_leaf, right_leaf = leaves_before[split_nodes], leaves_before[e.right[split_nodes]]
-        splits[:, 7] = np.where(n_splits < _core.SMALL_TREE, first_leaf | right_leaf << 16, 0)
+        splits[:, 6], splits[:, 7] = leaves_before[split_nodes], leaves_before[e.right[split_nodes]]
 
         self.split_nodes, self.leaf_nodes = split_nodes, leaf_nodes
         self.split_player = node_player[split_nodes]

@@ -39,13 +39,12 @@ inline Boosted boosted(const Model& m, const Kernels& k, const void* codes, int 
                       out.leaf_weights.data(),
                       out.largest.data(),
                       out.sums.data()};
-  Array<uint64_t> words(static_cast<size_t>(m.max_nodes));
   Array<double> push(run * (outputs + 2)), total(run * places);
   Array<int64_t> whole(run * (outputs + 2));
   Array<uint8_t> leaf(run * kBatch);
   Array<float> kept(run * kBatch), part(run * places);
   const ScoreScratch scratch{leaf.data(), kept.data(), part.data(), total.data()};
-  k.boost(f, in, &m.path, codes, n_rows, words.data(), push.data(), whole.data(), scratch);
+  k.boost(f, in, &m.path, codes, n_rows, push.data(), whole.data(), scratch);
   return out;
 }
 
@@ -56,13 +55,12 @@ inline Array<double> boosted_sums(const Model& m, const Kernels& k, const void* 
   const size_t padded = static_cast<size_t>((n_rows + 63) / 64 * 64), outputs = static_cast<size_t>(f.n_outputs);
   Array<double> margin(outputs * padded), push(outputs * padded);
   Array<double> sums(static_cast<size_t>(n_rows) * outputs * static_cast<size_t>(f.n_players));
-  Array<uint64_t> words(static_cast<size_t>(m.max_nodes));
   for (int tree = 0; tree < f.n_trees; ++tree) {
     for (size_t output = 0; output < outputs; ++output)
       for (size_t r = 0; r < static_cast<size_t>(n_rows); ++r)
         push[output * padded + r] = (y[output * padded + r] - margin[output * padded + r]) * weight[r];
-    k.path(f, tree, 1, m.path, codes, n_rows, push.data(), words.data(), sums.data());
-    k.margins(f, tree, 1, codes, n_rows, words.data(), margin.data());
+    k.path(f, tree, 1, m.path, codes, n_rows, push.data(), sums.data());
+    k.margins(f, tree, 1, codes, n_rows, margin.data());
   }
   return sums;
 }

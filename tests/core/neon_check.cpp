@@ -205,7 +205,6 @@ Results results(const Case& c, const Kernels& k) {
   for (Array<double>* a : {&out.path, &out.weighted_path})
     a->resize(static_cast<size_t>(c.n_rows) * outputs * static_cast<size_t>(f.n_players));
   out.leaf_sums.resize(c.model.leaf_value.size());
-  Array<uint64_t> words(static_cast<size_t>(c.model.max_nodes));
   Array<ShapWords> shap_words(splits);
   Array<double> products(splits * frame), worths((splits + 2) * frame), constants(splits * kShapConstants);
   const ShapScratch scratch{shap_words.data(), products.data(), worths.data(), constants.data()};
@@ -213,11 +212,11 @@ Results results(const Case& c, const Kernels& k) {
   const void* codes = out.codes.data();
   k.bin(c.columns.binning, 0, c.shape.n_columns, c.table.values.data(), f.code_bytes, f.n_planes, c.n_rows,
         out.codes.data());
-  k.leaves(f, 0, f.n_trees, codes, c.n_rows, words.data(), out.leaves.data());
-  k.margins(f, 0, f.n_trees, codes, c.n_rows, words.data(), out.margins.data());
-  k.leaf_sums(f, 0, f.n_trees, codes, c.n_rows, c.whole_weight.data(), words.data(), out.leaf_sums.data());
-  k.path(f, 0, f.n_trees, c.model.path, codes, c.n_rows, nullptr, words.data(), out.path.data());
-  k.path(f, 0, f.n_trees, c.model.path, codes, c.n_rows, c.weight.data(), words.data(), out.weighted_path.data());
+  k.leaves(f, 0, f.n_trees, codes, c.n_rows, out.leaves.data());
+  k.margins(f, 0, f.n_trees, codes, c.n_rows, out.margins.data());
+  k.leaf_sums(f, 0, f.n_trees, codes, c.n_rows, c.whole_weight.data(), out.leaf_sums.data());
+  k.path(f, 0, f.n_trees, c.model.path, codes, c.n_rows, nullptr, out.path.data());
+  k.path(f, 0, f.n_trees, c.model.path, codes, c.n_rows, c.weight.data(), out.weighted_path.data());
   k.shap(f, 0, f.n_trees, c.model.shap, codes, c.n_rows, nullptr, nullptr, scratch, out.shap.data());
   k.shap(f, 0, f.n_trees, c.model.shap, codes, c.n_rows, c.scale.data(), c.weight.data(), scratch,
          out.weighted_shap.data());
@@ -372,14 +371,18 @@ void check_kernels(const std::vector<Level>& all) {
       {1, 9, 1, 1, 6, 5, 6, true, true, true},         {1, 12, 2, 1, 8, 300, 9, false, false, false},
       {1, 10, 3, 3, 20, 60, 40, true, false, true},    {2, 10, 1, 1, 6, 3000, 12, false, true, false},
       {2, 12, 3, 1, 20, 40000, 40, true, false, true}, {2, 9, 2, 2, 8, 300, 9, false, false, false},
-      {1, 80, 2, 1, 8, 60, 9, true, true, true},  // more trees than a batch of row scores has
+      {1, 80, 2, 1, 8, 60, 9, true, true, true},       // more trees than a batch of row scores has
+      {1, 5, 1, 1, 6, 5, 256, true, true, true},       // chains that are longer than their crowns: by one split,
+      {2, 5, 2, 2, 8, 300, 400, false, false, false},  // and by many
   };
   bool sweeps[5] = {};  // how many points were left for the last sweep, and [4]: whether some tree had a full one
+  bool forks = false, leaves = false;  // whether crowns have exits of both kinds
   uint64_t seed = 100;
   for (const Shape& shape : shapes)
     for (const int n_rows : {1, 63, 64, 65, 700}) {  // one row, around a block, more than the 8 blocks of a super block
       const Case c = random_case(++seed, shape, n_rows);
       for (const int n : c.model.n_points) sweeps[n % 4] = true, sweeps[4] |= n >= 4;
+      for (const int32_t below : c.model.crowns.below) (below < 0 ? leaves : forks) = true;
       const Results baseline = results(c, kBaseline);
       check_codes(c, baseline, kBaseline.name);
       check_routing(c, baseline, kBaseline.name);
@@ -389,6 +392,7 @@ void check_kernels(const std::vector<Level>& all) {
         if (level.kernels != &kBaseline) check_same(results(c, *level.kernels), baseline, level.kernels->name);
     }
   check(sweeps[0] && sweeps[1] && sweeps[2] && sweeps[3] && sweeps[4], "coverage", "number of sweeps of TreeSHAP");
+  check(forks && leaves, "coverage", "exits of crowns");
 }
 
 }  // namespace

@@ -8,10 +8,12 @@ namespace treeinner {
 
 struct Model {
   std::vector<int64_t> tree_start{0}, first_split{0}, first_leaf{0}, first_point;
-  std::vector<int32_t> left, right, player, number, order, end, depth, tree_output, leaf_id, n_points;
+  std::vector<int32_t> left, right, player, number, order, depth, tree_output, leaf_id, n_points;
   std::vector<Split> splits;
   std::vector<double> cover, leaf_value, node_value, u, w;
   std::vector<uint64_t> sets;
+  Crowns crowns;
+  Array<char> forks;
   PathEntries entries;
   ScoreLayout scores;
   Array<float> score_records;
@@ -19,7 +21,6 @@ struct Model {
   std::vector<ScoreTable> score_table;  // none, or one that stays where it is when the model moves
   std::vector<ShapSplit> shap_splits;
   std::vector<int32_t> kinds;
-  int64_t max_nodes = 0;
   Forest forest{};
   PathTable path{};
   ShapForest shap{};
@@ -76,9 +77,9 @@ inline int32_t grow(Random& random, const Shape& shape, const Columns& c, int de
 // Children and subtree ends of the splits, from the node arrays.
 inline void link_splits(Model& m) {
   const size_t n = m.left.size();
-  m.order.resize(n), m.end.resize(n), m.depth.resize(n);
+  m.order.resize(n), m.depth.resize(n);
   const int64_t n_trees = static_cast<int64_t>(m.tree_start.size()) - 1;
-  preorder(m.tree_start.data(), n_trees, m.left.data(), m.right.data(), m.order.data(), m.end.data(), m.depth.data());
+  preorder(m.tree_start.data(), n_trees, m.left.data(), m.right.data(), m.order.data(), m.depth.data());
   size_t next = 0;
   for (size_t tree = 0; tree + 1 < m.tree_start.size(); ++tree) {
     const int32_t n_splits = static_cast<int32_t>(m.first_split[tree + 1] - m.first_split[tree]);
@@ -92,14 +93,11 @@ inline void link_splits(Model& m) {
       Split& s = m.splits[next++];
       s.left = number_of(m.left[node]);
       s.right = number_of(m.right[node]);
-      s.skip = m.number[node];
-      for (int32_t q = static_cast<int32_t>(p); q < m.end[static_cast<size_t>(p)]; ++q)
-        s.skip += m.left[static_cast<size_t>(m.order[static_cast<size_t>(q)])] >= 0;
-      // A node's first leaf comes behind the leaves that stand before it in pre-order; used in small trees alone.
+      // A node's first leaf comes behind the leaves that stand before it in pre-order.
       auto leaves_before = [&](int32_t of) {
-        uint16_t n = 0;
+        int32_t n = 0;
         for (int64_t q = m.tree_start[tree]; m.order[static_cast<size_t>(q)] != of; ++q)
-          n = static_cast<uint16_t>(n + (m.left[static_cast<size_t>(m.order[static_cast<size_t>(q)])] < 0));
+          n += m.left[static_cast<size_t>(m.order[static_cast<size_t>(q)])] < 0;
         return n;
       };
       s.first_leaf = leaves_before(static_cast<int32_t>(node));
@@ -151,12 +149,17 @@ inline void add_score_tables(Model& m) {
                            s.uses.data(), s.first_lookup.data(), s.slot.data(), m.lookups.data()});
 }
 
-// A single leaf, a chain of the largest depth, full trees of 256 and of 512 leaves, then bushes of growing depth.
+// A single leaf, a chain of the largest depth, full trees of 256 and of 512 leaves, a bush of some hundred leaves, then
+// bushes of growing depth.
 inline Model random_model(Random& random, const Shape& shape, const Columns& c) {
   Model m;
   int64_t max_splits = 0;
   for (int tree = 0; tree < shape.n_trees; ++tree) {
-    const int depth = tree == 0 ? 0 : tree == 1 ? shape.max_depth : tree < 4 ? 6 + tree : 1 + (tree - 4) % 7;
+    const int depth = tree == 0   ? 0
+                      : tree == 1 ? shape.max_depth
+                      : tree < 4  ? 6 + tree
+                      : tree == 4 ? 14
+                                  : 1 + (tree - 5) % 7;
     grow(random, shape, c, depth, tree == 1 ? Kind::kChain : tree < 4 ? Kind::kFull : Kind::kBush, false, m);
     m.tree_start.push_back(static_cast<int64_t>(m.left.size()));
     m.first_split.push_back(static_cast<int64_t>(m.splits.size()));
@@ -164,7 +167,6 @@ inline Model random_model(Random& random, const Shape& shape, const Columns& c) 
     m.tree_output.push_back(shape.width == 1 ? tree % shape.n_outputs : 0);
     const size_t t = static_cast<size_t>(tree);
     max_splits = std::max(max_splits, m.first_split[t + 1] - m.first_split[t]);
-    m.max_nodes = std::max(m.max_nodes, m.tree_start[t + 1] - m.tree_start[t]);
   }
   link_splits(m);
   add_shap_tables(shape, m);
@@ -184,13 +186,23 @@ inline Model random_model(Random& random, const Shape& shape, const Columns& c) 
   f.leaf_value = m.leaf_value.data();
   f.leaf_id = m.leaf_id.data();
   f.sets = m.sets.data();
+  m.crowns = crowns_of(f);
+  f.crowns = m.crowns.of_tree.data();
+  f.plane_player = m.crowns.plane_player.data();
+  f.strip = 2 * kTogether * 64;  // less than the rows of the largest table
   for (size_t i = 0; i < m.left.size() * static_cast<size_t>(shape.width); ++i) m.node_value.push_back(random.number());
+  m.forks.resize(m.crowns.forks.size() * static_cast<size_t>(fork_stride(f.width)));
+  forks_with_steps(f, m.crowns, m.node_value.data(), m.forks.data());
   m.entries = path_entries(f, m.node_value.data());
   if (ScoreLayouter::takes_part(f)) add_score_tables(m);
-  m.path = {m.node_value.data(),           m.entries.entries.data(),
-            m.entries.first_record.data(), m.entries.records.data(),
-            m.entries.first_entry.data(),  m.entries.player.data(),
-            m.entries.step.data(),         m.score_table.empty() ? nullptr : m.score_table.data()};
+  m.path = {m.forks.data(),
+            m.entries.entries.data(),
+            m.entries.first_record.data(),
+            m.entries.records.data(),
+            m.entries.first_entry.data(),
+            m.entries.player.data(),
+            m.entries.step.data(),
+            m.score_table.empty() ? nullptr : m.score_table.data()};
   return m;
 }
 
