@@ -80,45 +80,54 @@ inline void take_leaves(const Forest& f, const BoostInput& in, const Tree& t, in
     take_leaves<false>(f, in, t, tree, leaf, run);
 }
 
+// What a run takes from a tree. exit: scratch, 64-byte aligned.
+template <class Code>
+inline void take_tree(const Forest& f, const BoostInput& in, const PathTable* paths, const Code* codes, int tree,
+                      const Run& run, const ScoreScratch& scratch, uint8_t* exit) {
+  const Crown& crown = f.crowns[tree];
+  const Tree t = tree_of(f, tree);
+  const Code* run_codes = codes + run.row * f.n_planes;
+  const double* weight = run.push + f.tree_output[tree] * kRun;
+  const int64_t place = static_cast<int64_t>(f.tree_output[tree]) * f.n_players;
+  double* sums = in.sums + run.row * f.n_outputs * f.n_players + place;
+  land(f, crown, run_codes, run.n, exit);
+  if (!crown.below) take_leaves(f, in, t, tree, exit, run);
+  if (paths && takes_part(*paths, tree))
+    keep(scratch, tree % kBatch, exit, weight, in.whole_scale, run.n);
+  else if (paths)
+    add_exits<true>(f, tree, *paths, exit, run.n, weight, kRun, sums);
+  if (!crown.below) return;
+  int32_t leaf[kRun];
+  if (paths)
+    add_steps<true>(f, tree, *paths, run_codes, run.n, exit, weight, kRun, sums, leaf);
+  else
+    descend(f, crown, run_codes, run.n, exit, leaf);
+  take_leaves(f, in, t, tree, leaf, run);
+}
+
 template <class Code>
 inline void boost(const Forest& f, const BoostInput& in, const PathTable* paths, const Code* codes, int64_t n_rows,
                   double* push, int64_t* whole, const ScoreScratch& scratch) {
-  const int64_t n_places = static_cast<int64_t>(f.n_outputs) * f.n_players;
+  const int64_t n_places = static_cast<int64_t>(f.n_outputs) * f.n_players, run_room = (f.n_outputs + 2) * kRun;
   const bool batches = paths && paths->scores;
   const double unit = batches ? paths->scores->step_unit / in.whole_scale : 0.0;
   alignas(64) uint8_t exit[kRun] = {};
-  int32_t leaf[kRun];
-  for (int64_t row = 0; row < n_rows; row += kRun) {
-    const Run run{row, n_rows - row < kRun ? static_cast<int>(n_rows - row) : kRun, push, whole};
-    const Code* run_codes = codes + row * f.n_planes;
-    double* sums = in.sums + row * n_places;
+  Run runs[kStrip / kRun];
+  for (int64_t row = 0; row < n_rows; row += in.strip) {
+    const int n = static_cast<int>(n_rows - row < in.strip ? n_rows - row : in.strip);
+    int n_runs = 0;
+    for (int at = 0; at < n; at += kRun, ++n_runs)
+      runs[n_runs] = {row + at, n - at < kRun ? n - at : kRun, push + n_runs * run_room, whole + n_runs * run_room};
     if (batches) std::memset(scratch.total, 0, sizeof(double) * static_cast<size_t>(kRun * n_places));
     for (int round = 0; round < in.n_rounds; ++round) {
-      take_gradients(f, in, run);
+      for (int i = 0; i < n_runs; ++i) take_gradients(f, in, runs[i]);
       for (int tree = in.first_tree[round]; tree < in.first_tree[round + 1]; ++tree) {
-        const Tree t = tree_of(f, tree);
-        const Crown& crown = f.crowns[tree];
-        const double* weight = push + f.tree_output[tree] * kRun;
-        double* tree_sums = sums + static_cast<int64_t>(f.tree_output[tree]) * f.n_players;
-        land(f, crown, run_codes, run.n, exit);
-        if (paths && takes_part(*paths, tree))
-          keep(scratch, tree % kBatch, exit, weight, in.whole_scale, run.n);
-        else if (paths)
-          add_exits<true>(f, tree, *paths, exit, run.n, weight, kRun, tree_sums);
-        if (!crown.below) {
-          take_leaves(f, in, t, tree, exit, run);
-        } else {
-          if (paths)
-            add_steps<true>(f, tree, *paths, run_codes, run.n, exit, weight, kRun, tree_sums, leaf);
-          else
-            descend(f, crown, run_codes, run.n, exit, leaf);
-          take_leaves(f, in, t, tree, leaf, run);
-        }
+        for (int i = 0; i < n_runs; ++i) take_tree(f, in, paths, codes, tree, runs[i], scratch, exit);
         if (batches && (tree % kBatch == kBatch - 1 || tree == f.n_trees - 1))
-          add_batch(f, *paths, tree / kBatch, unit, run.n, scratch);
+          add_batch(f, *paths, tree / kBatch, unit, n, scratch);
       }
     }
-    if (batches) add_totals(scratch, n_places, run.n, sums);
+    if (batches) add_totals(scratch, n_places, n, in.sums + row * n_places);
   }
 }
 

@@ -28,6 +28,8 @@ struct CorePath {
 // -- the compiled ensemble
 // ---------------------------------------------------------------------------------------------
 
+constexpr int64_t kRun = kTogether * kBlock;  // rows that go through a tree together
+
 class CoreForest {
  public:
   CoreForest(In<int32_t, 2> splits, In<int64_t> first_split, In<int64_t> first_leaf, In<int32_t> tree_output,
@@ -71,7 +73,7 @@ class CoreForest {
     crowns_ = crowns_of(forest_);
     forest_.crowns = crowns_.of_tree.data();
     forest_.plane_player = crowns_.plane_player.data();
-    forest_.strip = crowns_.forks.empty() ? kTogether * kBlock : kStrip;
+    forest_.strip = crowns_.forks.empty() ? kRun : kStrip;
   }
 
   void set_binning(In<int64_t, 2> columns, In<int32_t, 2> planes, In<double> thresholds, In<float> thresholds32,
@@ -214,6 +216,8 @@ class CoreForest {
               "leaf weights are (leaves, width)");
       whole = array.data();
     }
+    PathTable view{};
+    if (paths) view = view_of(*paths);
     const BoostInput in{gradients,
                         static_cast<int32_t>(first_tree.size()) - 1,
                         first_tree.data(),
@@ -222,13 +226,13 @@ class CoreForest {
                         whole,
                         whole ? leaf_weights.data() : nullptr,
                         largest.data(),
-                        paths ? sums.data() : nullptr};
-    PathTable view{};
-    if (paths) view = view_of(*paths);
+                        paths ? sums.data() : nullptr,
+                        view.scores ? kRun : forest_.strip};
     nb::gil_scoped_release release;
-    Buffer push(push_bytes()), wholes(push_bytes());
-    const size_t kept = view.scores ? kTogether * kBlock * kBatch : 0;
-    const size_t places = view.scores ? kTogether * kBlock * n_places() : 0;
+    const size_t n_runs = static_cast<size_t>((std::min(n_rows, in.strip) + kRun - 1) / kRun);
+    Buffer push(n_runs * push_bytes()), wholes(n_runs * push_bytes());
+    const size_t kept = view.scores ? static_cast<size_t>(kRun) * kBatch : 0;
+    const size_t places = view.scores ? static_cast<size_t>(kRun) * n_places() : 0;
     Buffer leaf(kept), kept_weight(kept * sizeof(float)), part(places * sizeof(float)), total(places * sizeof(double));
     const ScoreScratch scratch{static_cast<uint8_t*>(leaf.get()), static_cast<float*>(kept_weight.get()),
                                static_cast<float*>(part.get()), static_cast<double*>(total.get())};
@@ -295,7 +299,7 @@ class CoreForest {
 
   void add_scores(CorePath& path) const {
     ScoreLayout& s = path.scores = ScoreLayouter(forest_, path.entries).make();
-    path.has_scores = true;
+    path.has_scores = std::any_of(s.first_record.begin(), s.first_record.end(), [](int64_t at) { return at >= 0; });
     path.score_records = moved(s.records);
     path.lookups = moved(s.lookups);
     path.score_table = {s.step_unit,
@@ -333,7 +337,7 @@ class CoreForest {
 
   // Of a run: a number per row, output and two more (loss.h).
   size_t push_bytes() const {
-    return kTogether * static_cast<size_t>(kBlock) * (static_cast<size_t>(forest_.n_outputs) + 2) * sizeof(double);
+    return static_cast<size_t>(kRun) * (static_cast<size_t>(forest_.n_outputs) + 2) * sizeof(double);
   }
 
   void check(const Codes& codes, int tree = 0, int n = 0) const {

@@ -229,6 +229,7 @@ struct BoostInput {
   int64_t* leaf_weights;        // (leaves, width) sums of them, added to; or null
   double* largest;              // (rows,) size of each row's largest gradient as a whole number, so far
   double* sums;                 // (rows, outputs, players) row scores, added to; or null
+  int64_t strip;                // rows that go through a round together, runs of them; a run if there are ScoreTables
 };
 
 struct ScoreScratch {  // all 64-byte aligned; run: kTogether x 64 rows

@@ -77,7 +77,7 @@ inline void make_records(PathEntries& out, size_t first_exit, size_t begin, int 
 inline PathEntries path_entries(const Forest& f, const double* node_value) {
   PathEntries out;
   out.first_entry.push_back(0);
-  std::vector<int32_t> parent, players;
+  std::vector<int32_t> parent, way, players;
   std::vector<double> steps;
   const size_t width = static_cast<size_t>(f.width);
   for (int32_t tree = 0; tree < f.n_trees; ++tree) {
@@ -99,8 +99,12 @@ inline PathEntries path_entries(const Forest& f, const double* node_value) {
     for (int32_t exit = 0; exit < crown.n_exits; ++exit) {
       players.clear();
       steps.clear();
-      for (int32_t place = crown.n_splits + exit; parent[static_cast<size_t>(place)] >= 0;) {
-        const int32_t above = parent[static_cast<size_t>(place)];
+      way.clear();
+      for (int32_t place = crown.n_splits + exit; place >= 0; place = parent[static_cast<size_t>(place)])
+        way.push_back(place);
+      // From the root down, as a row goes: below a crown the next steps are added one by one.
+      for (size_t i = way.size() - 1; i > 0; --i) {
+        const int32_t above = way[i], place = way[i - 1];
         size_t at = 0;
         while (at < players.size() && players[at] != crown.splits[above].player) ++at;
         if (at == players.size()) {
@@ -108,7 +112,6 @@ inline PathEntries path_entries(const Forest& f, const double* node_value) {
           steps.insert(steps.end(), width, 0.0);
         }
         for (size_t k = 0; k < width; ++k) steps[at * width + k] += value_of(place)[k] - value_of(above)[k];
-        place = above;
       }
       out.player.insert(out.player.end(), players.begin(), players.end());
       out.step.insert(out.step.end(), steps.begin(), steps.end());

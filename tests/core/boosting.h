@@ -38,9 +38,11 @@ inline Boosted boosted(const Model& m, const Kernels& k, const void* codes, int 
                       whole_weight.data(),
                       out.leaf_weights.data(),
                       out.largest.data(),
-                      out.sums.data()};
-  Array<double> push(run * (outputs + 2)), total(run * places);
-  Array<int64_t> whole(run * (outputs + 2));
+                      out.sums.data(),
+                      m.path.scores ? static_cast<int64_t>(run) : f.strip};
+  const size_t room = (rows + run - 1) / run * run * (outputs + 2);
+  Array<double> push(room), total(run * places);
+  Array<int64_t> whole(room);
   Array<uint8_t> leaf(run * kBatch);
   Array<float> kept(run * kBatch), part(run * places);
   const ScoreScratch scratch{leaf.data(), kept.data(), part.data(), total.data()};
