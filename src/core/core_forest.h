@@ -264,10 +264,10 @@ class CoreForest {
     double* to = checked_sums(sums, codes);
     nb::gil_scoped_release release;
     const size_t splits = static_cast<size_t>(forest_.max_splits), frame = kPoints * kSweepRows * sizeof(double);
-    Buffer words(splits * sizeof(ShapWords)), products(splits * frame), worths((splits + 2) * frame);
+    Buffer words(splits * sizeof(ShapWords)), frames((2 * splits + 2) * frame);
     Buffer constants(splits * kShapConstants * sizeof(double));
-    const ShapScratch scratch{static_cast<ShapWords*>(words.get()), static_cast<double*>(products.get()),
-                              static_cast<double*>(worths.get()), static_cast<double*>(constants.get())};
+    const ShapScratch scratch{static_cast<ShapWords*>(words.get()), static_cast<double*>(frames.get()),
+                              static_cast<double*>(constants.get())};
     active->shap(forest_, tree, n, shap_, codes.data.get(), codes.n_rows, scale, from, scratch, to);
   }
 

@@ -148,17 +148,17 @@ struct Values {
 };
 
 // What TreeSHAP needs of a split besides the split itself (shap.h). Numbers of splits are places in the tree's order.
+// Left here is the child with the smaller share of the cover.
 struct ShapSplit {
   double share;           // product of the cover shares of this player's splits above; 1 if it is new on the path
   double child_share[2];  // left and right child's share of the cover
-  int32_t split;          // which one it is, counted from the tree's first
+  int32_t split;          // which one it is, counted from the tree's first; ~ that, if its right child is left here
   int32_t player;
-  int32_t previous;   // nearest split above with the same player, twice, + 1 if the path goes right there; -1: none
-  int32_t above;      // split whose child it is; -1 at the root
-  int32_t side;       // 1: its right child
-  int32_t leaf[2];    // children that are leaves, counted from the tree's first; -1: a split
-  int32_t worth[2];   // not in a pair: slots of what its children are worth
-  int32_t own_worth;  // slot of what it is worth itself; none in a quad's pairs
+  int32_t previous;  // nearest split above with the same player, twice, + 1 if the path goes right there; -1: none
+  int32_t leaf[2];   // children that are leaves, counted from the tree's first; -1: a split
+  int32_t frame;     // its own; none in a quad's pairs
+  int32_t down[2];   // not in a pair or quad: frames for the products of its children
+  int32_t worth[2];  // and those with their worths: the same, but for a leaf
 };
 
 // Splits of one tree in the order of their kinds. A pair is a split with two leaves, a quad one with two pairs; the
@@ -192,12 +192,11 @@ struct ShapWords {
   uint64_t was, left;
 };
 
-constexpr int kShapConstants = 2 * kPoints + 6;  // doubles of a split's constants at most (shap.h)
+constexpr int kShapConstants = 2 * kPoints + 4;  // doubles of a split's constants at most (shap.h)
 
 struct ShapScratch {
   ShapWords* words;   // (max_splits,)
-  double* products;   // (max_splits, 4, 16), 64-byte aligned
-  double* worths;     // (max_splits + 2, 4, 16), 64-byte aligned
+  double* frames;     // (2 max_splits + 2, 4, 16), 64-byte aligned
   double* constants;  // (max_splits, kShapConstants)
 };
 

@@ -126,7 +126,8 @@ inline PathEntries path_entries(const Forest& f, const double* node_value) {
 
 // The splits of one tree for TreeSHAP while they are being sorted: all arrays by position in pre-order.
 struct SplitSorter {
-  std::vector<ShapSplit> split;        // above, previous (the child there): positions, until they are sorted
+  std::vector<ShapSplit> split;        // previous (the child there): a position, until they are sorted; split: 0 or ~0
+  std::vector<int32_t> above, side;    // split whose child it is, as a position; 1: its right child
   std::vector<int32_t> child[2];       // positions; -1: a leaf
   std::vector<int32_t> depth, number;  // number: as shap_splits gets it
   std::vector<int32_t> place, inner, plain, quads, pairs;
@@ -149,7 +150,7 @@ struct SplitSorter {
         (is_plain(p) ? plain : quads).push_back(p);
       else if (!is_pair(p))
         inner.push_back(p);
-      else if (!is_quad(at(p).above))
+      else if (!is_quad(above[size(p)]))
         pairs.push_back(p);
     }
     std::stable_sort(inner.begin(), inner.end(), [&](int32_t a, int32_t b) { return depth[size(a)] < depth[size(b)]; });
@@ -158,7 +159,7 @@ struct SplitSorter {
     kinds[2] = static_cast<int32_t>(plain.size() + quads.size());
     kinds[3] = static_cast<int32_t>(pairs.size());
     give_places();
-    give_slots();
+    give_frames();
     write(out);
   }
 
@@ -172,38 +173,37 @@ struct SplitSorter {
     for (int32_t p : pairs) place[size(p)] = next++;
   }
 
-  // Quads, pairs and other leaves have a slot of their own. An inner split takes over that of a child which is a split:
-  // a leaf's is written once for all rows, and must last.
-  void give_slots() {
-    int32_t slot = 0;
-    for (int32_t p : plain) at(p).own_worth = slot++;
-    for (int32_t p : pairs) at(p).own_worth = slot++;
-    for (auto p = inner.rbegin(); p != inner.rend(); ++p) {
-      ShapSplit& s = at(*p);
-      s.own_worth = -1;
-      for (int side = 0; side < 2; ++side) {
-        const int32_t c = child_of(*p, side);
-        s.worth[side] = is_leaf(c) ? slot++ : at(c).own_worth;
-        if (!is_leaf(c)) s.own_worth = s.worth[side];
+  // Inner splits, quads and lone pairs have one for the product on the way down and the worth on the way up. A leaf's
+  // worth is written once for all rows and must last, so what goes down to leaves goes to the last frame, and is not
+  // used.
+  void give_frames() {
+    int32_t next = 0;
+    for (const auto* kind : {&inner, &plain, &pairs})
+      for (int32_t p : *kind) at(p).frame = next++;
+    std::vector<int32_t*> to_leaves;
+    for (int32_t p : inner)
+      for (int i = 0; i < 2; ++i) {
+        const int32_t c = child_of(p, i);
+        ShapSplit& s = at(p);
+        s.worth[i] = s.down[i] = is_leaf(c) ? next++ : at(c).frame;
+        if (is_leaf(c)) to_leaves.push_back(&s.down[i]);
       }
-      if (s.own_worth < 0) s.own_worth = slot++;  // a root with two leaves
-    }
+    for (int32_t* down : to_leaves) *down = next;
   }
 
   void write(ShapSplit* out) {
     for (size_t p = 0; p < split.size(); ++p) {
       if (child[0][p] < 0) continue;
       ShapSplit s = split[p];
-      for (int side = 0; side < 2; ++side) {
-        const int32_t c = child[side][p];
-        s.leaf[side] = is_leaf(c) ? number[size(c)] : -1;
+      for (int i = 0; i < 2; ++i) {
+        const int32_t c = child[i][p];
+        s.leaf[i] = is_leaf(c) ? number[size(c)] : -1;
       }
       if (s.previous >= 0) {
-        const ShapSplit& below = at(s.previous);  // the path's next node behind the earlier split
-        s.previous = 2 * place[size(below.above)] + below.side;
+        const size_t below = size(s.previous);  // the path's next node behind the earlier split
+        s.previous = 2 * place[size(above[below])] + side[below];
       }
-      s.above = p ? place[size(s.above)] : -1;
-      s.split = number[p];
+      s.split ^= number[p];
       out[place[p]] = s;
     }
   }
@@ -224,7 +224,7 @@ inline void shap_splits(const int64_t* tree_start, int64_t n_trees, const int32_
     const int64_t start = tree_start[tree], stop = tree_start[tree + 1];
     const size_t n = static_cast<size_t>(stop - start);
     sorter.split.assign(n, ShapSplit{});
-    for (auto& child : sorter.child) child.assign(n, -1);
+    for (auto* places : {&sorter.above, &sorter.side, &sorter.child[0], &sorter.child[1]}) places->assign(n, -1);
     sorter.depth.assign(depth + start, depth + stop);
     sorter.number.resize(n);
     share.assign(n, 1.0);
@@ -234,7 +234,7 @@ inline void shap_splits(const int64_t* tree_start, int64_t n_trees, const int32_
     auto leave_to = [&](int32_t until) {
       for (; static_cast<int32_t>(path.size()) > until; path.pop_back(), count.pop_back()) {
         const size_t p = static_cast<size_t>(path.back());
-        if (p) last[static_cast<size_t>(sorter.at(sorter.split[p].above).player)] = replaced[p];
+        if (p) last[static_cast<size_t>(sorter.at(sorter.above[p]).player)] = replaced[p];
       }
     };
     for (size_t p = 0; p < n; ++p) {
@@ -242,11 +242,13 @@ inline void shap_splits(const int64_t* tree_start, int64_t n_trees, const int32_
       const int32_t node = order[start + static_cast<int64_t>(p)];
       ShapSplit& s = sorter.split[p];
       if (p) {
-        s.above = path.back();
-        const ShapSplit& from = sorter.at(s.above);
-        s.side = node == right[order[start + s.above]];
-        sorter.child[s.side][static_cast<size_t>(s.above)] = static_cast<int32_t>(p);
-        share[p] = from.share * from.child_share[s.side];
+        const int32_t above = path.back();
+        const ShapSplit& from = sorter.at(above);
+        const int32_t side = (node == right[order[start + above]]) != (from.split < 0);
+        sorter.above[p] = above;
+        sorter.side[p] = side;
+        sorter.child[side][static_cast<size_t>(above)] = static_cast<int32_t>(p);
+        share[p] = from.share * from.child_share[side];
         int32_t& before = last[static_cast<size_t>(from.player)];
         count.push_back(count.back() + (before < 0));
         replaced[p] = before;
@@ -256,9 +258,10 @@ inline void shap_splits(const int64_t* tree_start, int64_t n_trees, const int32_
       path.push_back(static_cast<int32_t>(p));
       sorter.number[p] = number[node];
       if (left[node] < 0) continue;
-      const double total = cover[left[node]] + cover[right[node]];
-      s.child_share[0] = total > 0 ? cover[left[node]] / total : 0.5;
-      s.child_share[1] = total > 0 ? cover[right[node]] / total : 0.5;
+      const double in_left = cover[left[node]], in_right = cover[right[node]], total = in_left + in_right;
+      s.split = in_left <= in_right ? 0 : -1;
+      s.child_share[0] = total > 0 ? std::min(in_left, in_right) / total : 0.5;
+      s.child_share[1] = total > 0 ? std::max(in_left, in_right) / total : 0.5;
       s.player = player_of_node[node];
       s.previous = last[static_cast<size_t>(s.player)];
       s.share = s.previous >= 0 ? share[static_cast<size_t>(s.previous)] : 1.0;

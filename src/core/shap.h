@@ -14,10 +14,14 @@
 //     (o - a) * sum over the points of s P (worth of left child - worth of right child),  s = z / (z (1 - u) + u)^2.
 // For a row that was away, o - a is replaced by 0. If j is new on the path, z = 1, t = u and s = 1.
 //
-// So: products down, worths up, credit where they meet. The lowest two levels need not be stored: a split with two
-// leaves (a pair) and one with two pairs (a quad) are visited once, with the way into them, on numbers in registers. If
-// the three players of a quad are new on the path, its worth is a square polynomial in u, and its credits need no more
-// of the products than the sum of P and of u P.
+// So: products down, worths up, credit where they meet. A split has one frame of numbers, for its product first and
+// then for its worth. The lowest two levels have none: a split with two leaves (a pair) under one with two pairs (a
+// quad) is visited with it, on numbers in registers. If the three players of a quad are new on the path, its worth is a
+// square polynomial in u, and its credits need no more of the products than the sum of P and of u P.
+//
+// Here the left child of a split is the one with the smaller share of the cover. Only its factor F is made: the right
+// child's product is P - F P, and the split's worth is that of the right child plus F times the difference. That way
+// round a rare leaf of huge value takes no digits from the others.
 //
 // Splits are sorted by kind, not by place (forest.h), so each loop does one thing and no branch depends on the tree.
 // The points are independent of each other: a tree that needs more than kPoints of them is swept several times, and the
@@ -70,16 +74,15 @@ struct Line {
 
 template <int Points>
 struct SplitConstants {
-  Line to[2];  // factor on the way to the left and to the right child; of a pair: to[0] is its worth
+  Line way;       // factor on the way to the left child, as share + step * t; of a pair: what it is worth
+  double in_all;  // of a plain quad's left pair: the quad's mean worth; of its right pair: the difference of the pairs'
   double t[Points], s[Points];
 };
 static_assert(sizeof(SplitConstants<kPoints>) == kShapConstants * sizeof(double), "as much as there is in ShapScratch");
 
 template <int Points>
 inline void split_constants(const ShapSplit& split, const double* u, SplitConstants<Points>& c) {
-  const double left = split.child_share[0], right = split.child_share[1];
-  c.to[0] = {left, right, -left};
-  c.to[1] = {right, -right, left};
+  c.way = {split.child_share[0], split.child_share[1], -split.child_share[0]};
   for (int q = 0; q < Points; ++q) {
     const double per_before = 1 / (split.share * (1 - u[q]) + u[q]);
     c.t[q] = u[q] * per_before;
@@ -89,33 +92,33 @@ inline void split_constants(const ShapSplit& split, const double* u, SplitConsta
 
 // What two leaves under one split are worth together, in place of the factor to the left one.
 template <int Points>
-inline void join_pair(SplitConstants<Points>& c, double left, double right) {
-  const Line way = c.to[0];
-  c.to[0] = {way.share * left + c.to[1].share * right, way.left * (left - right), way.right * (left - right)};
+inline void join_pair(const ShapSplit& split, SplitConstants<Points>& c, double left, double right) {
+  c.way = {split.child_share[0] * left + split.child_share[1] * right, c.way.left * (left - right),
+           c.way.right * (left - right)};
 }
 
-// A quad's share of its worth, and the difference of its pairs', where its pairs have no use for their second line.
 template <int Points>
-inline void join_quad(SplitConstants<Points>* c) {
-  const double left = c[1].to[0].share, right = c[2].to[0].share;
-  c[1].to[1].share = c[0].to[0].share * left + c[0].to[1].share * right;
-  c[2].to[1].share = left - right;
+inline void join_quad(const ShapSplit& split, SplitConstants<Points>* c) {
+  const double left = c[1].way.share, right = c[2].way.share;
+  c[1].in_all = split.child_share[0] * left + split.child_share[1] * right;
+  c[2].in_all = left - right;
 }
 
-// leaf_value: `width` apart. A leaf outside the pairs is worth the same to all rows: its slot is filled here.
+// leaf_value: `width` apart. A leaf outside the pairs is worth the same to all rows: its frame is filled here.
 template <int Points>
 inline void make_constants(const ShapTree& t, const double* u, const double* leaf_value, int width,
-                           SplitConstants<Points>* constants, double* worths) {
+                           SplitConstants<Points>* constants, double* frames) {
   constexpr int64_t kFrame = Points * kSweepRows;
   const auto value = [&](int32_t leaf) { return leaf_value[static_cast<int64_t>(leaf) * width]; };
   for (int64_t i = 0; i < t.end(); ++i) split_constants<Points>(t.splits[i], u, constants[i]);
   for (int64_t i = 0; i < t.n_inner; ++i)
     for (int side = 0; side < 2; ++side)
       if (const int32_t leaf = t.splits[i].leaf[side]; leaf >= 0)
-        for (int64_t r = 0; r < kFrame; ++r) worths[t.splits[i].worth[side] * kFrame + r] = value(leaf);
+        for (int64_t r = 0; r < kFrame; ++r) frames[t.splits[i].worth[side] * kFrame + r] = value(leaf);
   for (int64_t i = t.n_inner; i < t.end(); ++i)
-    if (const int32_t* leaf = t.splits[i].leaf; leaf[0] >= 0) join_pair(constants[i], value(leaf[0]), value(leaf[1]));
-  for (int64_t i = t.n_inner; i < t.plain_end(); i += 3) join_quad(constants + i);
+    if (const int32_t* leaf = t.splits[i].leaf; leaf[0] >= 0)
+      join_pair(t.splits[i], constants[i], value(leaf[0]), value(leaf[1]));
+  for (int64_t i = t.n_inner; i < t.plain_end(); i += 3) join_quad(t.splits[i], constants + i);
 }
 
 // For every split: which rows of a block satisfied the player's earlier splits, and which of them go left.
@@ -129,7 +132,9 @@ inline void follow(const Forest& f, const Split* splits, const ShapTree& t, cons
       const ShapWords before = words[s.previous >> 1];
       was = s.previous & 1 ? before.was & ~before.left : before.left;
     }
-    words[i] = {was, was & ~right_word(f, splits[s.split], block)};
+    const int32_t flip = s.split >> 31;
+    const Word right = right_word(f, splits[s.split ^ flip], block) ^ static_cast<Word>(static_cast<int64_t>(flip));
+    words[i] = {was, was & ~right};
   }
 }
 
@@ -143,22 +148,21 @@ struct Sweep {
   const Constants* constants;
   const ShapWords* words;
   const double* u;
-  int first_group;   // of the block
-  double* products;  // [inner split][Points][rows]
-  double* worths;    // [slot][Points][rows]
-  double* sums;      // [player][rows]
+  int first_group;  // of the block
+  double* frames;   // [frame][Points][rows]: products on the way down, worths on the way up
+  double* sums;     // [player][rows]
 
   void start(const double* w, double scale, const double* weight) const {
     for (int q = 0; q < Points; ++q)
-      for (int r = 0; r < kSweepRows; ++r) products[q * kSweepRows + r] = w[q] * (weight ? scale * weight[r] : scale);
+      for (int r = 0; r < kSweepRows; ++r) frames[q * kSweepRows + r] = w[q] * (weight ? scale * weight[r] : scale);
   }
 
-  // The step of each row on one of a split's lines. Again: some rows may have been away.
+  // The step of each row on a split's way. Again: some rows may have been away.
   template <bool Again>
-  TREEINNER_INLINE Rows step(int64_t i, int side = 0) const {
-    const Line& line = constants[i].to[side];
+  TREEINNER_INLINE Rows step(int64_t i) const {
+    const Line& way = constants[i].way;
     const ShapWords w = words[i];
-    const Lanes if_left = all(line.left), if_right = all(line.right), if_away = all(0.0);
+    const Lanes if_left = all(way.left), if_right = all(way.right), if_away = all(0.0);
     Rows steps;
     TREEINNER_GROUPS {
       const Mask left = mask_of(w.left, first_group + g), was = mask_of(w.was, first_group + g);
@@ -176,66 +180,58 @@ struct Sweep {
     store_rows(to, load_rows(to) + credit);
   }
 
-  // Down to the inner splits, upper ones first.
+  // Upper splits first.
   TREEINNER_INLINE void go_down(int64_t n_inner) const {
-    for (int64_t i = 1; i < n_inner; ++i) {
-      const ShapSplit s = splits[i];
-      const Constants& above = constants[s.above];
-      const Rows share = all_rows(above.to[s.side].share), way = step<true>(s.above, s.side);
-      const double* from = products + s.above * kFrame;
-      double* p = products + i * kFrame;
-      TREEINNER_UNROLL for (int q = 0; q < Points; ++q)
-          store_rows(p + q * kSweepRows, load_rows(from + q * kSweepRows) * (share + way * all_rows(above.t[q])));
+    for (int64_t i = 0; i < n_inner; ++i) {
+      const ShapSplit& s = splits[i];
+      const Constants& c = constants[i];
+      const Rows turn = step<true>(i), to_left = all_rows(c.way.share);
+      const double* p = frames + s.frame * kFrame;
+      double *l = frames + s.down[0] * kFrame, *r = frames + s.down[1] * kFrame;
+      TREEINNER_UNROLL for (int q = 0; q < Points; ++q) {
+        const Rows product = load_rows(p + q * kSweepRows), left = product * (to_left + turn * all_rows(c.t[q]));
+        store_rows(l + q * kSweepRows, left);
+        store_rows(r + q * kSweepRows, product - left);
+      }
     }
   }
 
   TREEINNER_INLINE void visit_plain_quads(int64_t begin, int64_t end) const {
     for (int64_t i = begin; i < end; i += 3) {
-      const ShapSplit s = splits[i];
-      const Constants& above = constants[s.above];
-      const Rows share = all_rows(above.to[s.side].share), way = step<true>(s.above, s.side);
-      const double* from = products + s.above * kFrame;
-      const Constants &c = constants[i], &l = constants[i + 1], &r = constants[i + 2];
       const Rows turn = step<false>(i), left = step<false>(i + 1), right = step<false>(i + 2), gap = left - right;
-      const Rows to_left = all_rows(c.to[0].share), to_right = all_rows(c.to[1].share);
-      const Rows mean = all_rows(l.to[1].share), mean_gap = all_rows(r.to[1].share);
-      const Rows linear = to_left * left + to_right * right + turn * mean_gap, square = turn * gap;
-      double* worth = worths + s.own_worth * kFrame;
+      const Rows to_left = all_rows(constants[i].way.share);
+      const Rows mean = all_rows(constants[i + 1].in_all), mean_gap = all_rows(constants[i + 2].in_all);
+      const Rows linear = right + to_left * gap + turn * mean_gap, square = turn * gap;
+      double* frame = frames + splits[i].frame * kFrame;
       Rows p, up;
       TREEINNER_UNROLL for (int q = 0; q < Points; ++q) {
-        const Rows product = load_rows(from + q * kSweepRows) * (share + way * all_rows(above.t[q])),
-                   point = all_rows(u[q]);
-        store_rows(worth + q * kSweepRows, mean + (linear + square * point) * point);
+        const Rows product = load_rows(frame + q * kSweepRows), point = all_rows(u[q]);
+        store_rows(frame + q * kSweepRows, mean + (linear + square * point) * point);
         p = plus(q, p, product);
         up = plus(q, up, product * point);
       }
-      const Rows turned = turn * up;
+      const Rows left_p = to_left * p + turn * up;
       give(i, (mean_gap * p + gap * up) * turn);
-      give(i + 1, (to_left * p + turned) * left);
-      give(i + 2, (to_right * p - turned) * right);
+      give(i + 1, left_p * left);
+      give(i + 2, (p - left_p) * right);
     }
   }
 
   TREEINNER_INLINE void visit_quads(int64_t begin, int64_t end) const {
     for (int64_t i = begin; i < end; i += 3) {
-      const ShapSplit s = splits[i];
-      const Constants& above = constants[s.above];
-      const Rows share = all_rows(above.to[s.side].share), way = step<true>(s.above, s.side);
-      const double* from = products + s.above * kFrame;
       const Constants &c = constants[i], &l = constants[i + 1], &r = constants[i + 2];
       const Rows turn = step<true>(i), left = step<true>(i + 1), right = step<true>(i + 2);
-      double* worth = worths + s.own_worth * kFrame;
+      double* frame = frames + splits[i].frame * kFrame;
       Rows total, left_total, right_total;
       TREEINNER_UNROLL for (int q = 0; q < Points; ++q) {
-        const Rows product = load_rows(from + q * kSweepRows) * (share + way * all_rows(above.t[q])),
-                   turned = turn * all_rows(c.t[q]);
-        const Rows to_left = all_rows(c.to[0].share) + turned, to_right = all_rows(c.to[1].share) - turned;
-        const Rows left_worth = all_rows(l.to[0].share) + left * all_rows(l.t[q]);
-        const Rows right_worth = all_rows(r.to[0].share) + right * all_rows(r.t[q]);
-        store_rows(worth + q * kSweepRows, to_left * left_worth + to_right * right_worth);
-        total = plus(q, total, product * (left_worth - right_worth) * all_rows(c.s[q]));
-        left_total = plus(q, left_total, product * to_left * all_rows(l.s[q]));
-        right_total = plus(q, right_total, product * to_right * all_rows(r.s[q]));
+        const Rows product = load_rows(frame + q * kSweepRows);
+        const Rows to_left = all_rows(c.way.share) + turn * all_rows(c.t[q]), left_product = product * to_left;
+        const Rows right_worth = all_rows(r.way.share) + right * all_rows(r.t[q]);
+        const Rows gap = all_rows(l.way.share) + left * all_rows(l.t[q]) - right_worth;
+        store_rows(frame + q * kSweepRows, right_worth + to_left * gap);
+        total = plus(q, total, product * gap * all_rows(c.s[q]));
+        left_total = plus(q, left_total, left_product * all_rows(l.s[q]));
+        right_total = plus(q, right_total, (product - left_product) * all_rows(r.s[q]));
       }
       give(i, total * turn);
       give(i + 1, left_total * left);
@@ -245,37 +241,32 @@ struct Sweep {
 
   TREEINNER_INLINE void visit_pairs(int64_t begin, int64_t end) const {
     for (int64_t i = begin; i < end; ++i) {
-      const ShapSplit s = splits[i];
-      const Constants& above = constants[s.above];
-      const Rows share = all_rows(above.to[s.side].share), way = step<true>(s.above, s.side);
-      const double* from = products + s.above * kFrame;
       const Constants& c = constants[i];
-      const Rows mean = all_rows(c.to[0].share), steps = step<true>(i);
-      double* worth = worths + s.own_worth * kFrame;
+      const Rows mean = all_rows(c.way.share), steps = step<true>(i);
+      double* frame = frames + splits[i].frame * kFrame;
       Rows total;
       TREEINNER_UNROLL for (int q = 0; q < Points; ++q) {
-        store_rows(worth + q * kSweepRows, mean + steps * all_rows(c.t[q]));
-        total =
-            plus(q, total, load_rows(from + q * kSweepRows) * (share + way * all_rows(above.t[q])) * all_rows(c.s[q]));
+        total = plus(q, total, load_rows(frame + q * kSweepRows) * all_rows(c.s[q]));
+        store_rows(frame + q * kSweepRows, mean + steps * all_rows(c.t[q]));
       }
       give(i, total * steps);
     }
   }
 
-  // Back up to the inner splits, lower ones first.
+  // Lower splits first.
   TREEINNER_INLINE void come_up(int64_t n_inner) const {
     for (int64_t i = n_inner; i-- > 0;) {
-      const ShapSplit s = splits[i];
+      const ShapSplit& s = splits[i];
       const Constants& c = constants[i];
-      const Rows turn = step<true>(i), to_left = all_rows(c.to[0].share), to_right = all_rows(c.to[1].share);
-      const double *l = worths + s.worth[0] * kFrame, *r = worths + s.worth[1] * kFrame, *p = products + i * kFrame;
-      double* worth = worths + s.own_worth * kFrame;
+      const Rows turn = step<true>(i), to_left = all_rows(c.way.share);
+      const double *l = frames + s.worth[0] * kFrame, *r = frames + s.worth[1] * kFrame;
+      double* frame = frames + s.frame * kFrame;
       Rows total;
       TREEINNER_UNROLL for (int q = 0; q < Points; ++q) {
-        const Rows left = load_rows(l + q * kSweepRows), right = load_rows(r + q * kSweepRows);
-        const Rows turned = turn * all_rows(c.t[q]);
-        store_rows(worth + q * kSweepRows, (to_left + turned) * left + (to_right - turned) * right);
-        total = plus(q, total, load_rows(p + q * kSweepRows) * (left - right) * all_rows(c.s[q]));
+        const Rows product = load_rows(frame + q * kSweepRows), right = load_rows(r + q * kSweepRows),
+                   gap = load_rows(l + q * kSweepRows) - right;
+        store_rows(frame + q * kSweepRows, right + (to_left + turn * all_rows(c.t[q])) * gap);
+        total = plus(q, total, product * gap * all_rows(c.s[q]));
       }
       give(i, total * turn);
     }
@@ -305,13 +296,13 @@ inline void sweep_tree(const Forest& f, int tree, const ShapForest& shap, int q,
   auto* constants = reinterpret_cast<SplitConstants<Points>*>(scratch.constants);
   for (int k = 0; k < f.width; ++k) {
     const int output = f.tree_output[tree] + k;
-    make_constants(t, u, f.leaf_value + f.first_leaf[tree] * f.width + k, f.width, constants, scratch.worths);
+    make_constants(t, u, f.leaf_value + f.first_leaf[tree] * f.width + k, f.width, constants, scratch.frames);
     for (int64_t block = begin; block < end; ++block) {
       follow(f, splits, t, codes + block * block_codes, scratch.words);
       for (int g = 0; g < kGroups; g += kSweepGroups) {
         const int64_t row = block * kRows + g * kLanes;
         double* slice = sums + row / kSweepRows * slice_sums + static_cast<int64_t>(output) * f.n_players * kSweepRows;
-        const Sweep<Points> sweep{t.splits, constants, scratch.words, u, g, scratch.products, scratch.worths, slice};
+        const Sweep<Points> sweep{t.splits, constants, scratch.words, u, g, scratch.frames, slice};
         sweep.start(w, scale, weight ? weight + output * stride + row : nullptr);
         sweep.run(t);
       }

@@ -206,8 +206,8 @@ Results results(const Case& c, const Kernels& k) {
     a->resize(static_cast<size_t>(c.n_rows) * outputs * static_cast<size_t>(f.n_players));
   out.leaf_sums.resize(c.model.leaf_value.size());
   Array<ShapWords> shap_words(splits);
-  Array<double> products(splits * frame), worths((splits + 2) * frame), constants(splits * kShapConstants);
-  const ShapScratch scratch{shap_words.data(), products.data(), worths.data(), constants.data()};
+  Array<double> frames((2 * splits + 2) * frame), constants(splits * kShapConstants);
+  const ShapScratch scratch{shap_words.data(), frames.data(), constants.data()};
 
   const void* codes = out.codes.data();
   k.bin(c.columns.binning, 0, c.shape.n_columns, c.table.values.data(), f.code_bytes, f.n_planes, c.n_rows,
