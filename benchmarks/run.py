@@ -219,13 +219,15 @@ def parse(arguments=None):
     parser.add_argument("--passes", type=int, default=3)
     parser.add_argument("--skip", action="append", default=[], choices=["avx2", "memory", "scaling", "claims"])
     parser.add_argument("--out", type=Path, default=None, help="JSON file; default: under docs/benchmark if complete")
-    parser.add_argument("--into", type=Path, default=None, help="JSON file of an earlier run; its claims are replaced")
+    parser.add_argument(
+        "--into", type=Path, default=None, help="JSON file of an earlier run; what is measured replaces its own"
+    )
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     return parser.parse_args(arguments)
 
 
 def replaced(earlier, report):
-    """Return an earlier report with the claims that were measured again, which say so, in place of its own."""
+    """Return an earlier report with what was measured again in place of its own; claims say so."""
     if earlier["versions"] != report["versions"] or earlier["scale"] != report["scale"]:
         raise SystemExit("--into: the earlier run had other versions or another scale; run everything again.")
 
@@ -236,7 +238,7 @@ def replaced(earlier, report):
     for claim in earlier["claims"]:
         new = next((c for c in report["claims"] if name(c) == name(claim)), None)
         claims.append(claim if new is None else claim | new | {"again": f"{report['passes']} passes, {report['date']}"})
-    return earlier | {"claims": claims}
+    return earlier | {"claims": claims} | {part: report[part] for part in ("memory", "scaling") if report[part]}
 
 
 def write(path, report):
@@ -269,11 +271,13 @@ def main():
         bench = Bench(arguments.scale, arguments.passes)
         train(dict.fromkeys(c.workload for c in chosen), arguments.scale)
         unfinished = ARRAYS.parent / f"unfinished-xgboost-{report['versions'].get('xgboost', 'none')}.json"
-        report["claims"] = run_claims(
-            bench, chosen, arguments, lambda rows: write(unfinished, report | {"claims": rows, "failed": {}})
-        )
-        failed = {k[0]: v["failed"] for k, v in bench.done.items() if "failed" in v}
-        report["failed"] = {name: why for name, why in failed.items() if name in JOBS}
+
+        def save(rows):
+            failed = {k[0]: v["failed"] for k, v in bench.done.items() if "failed" in v}
+            report["failed"] = {name: why for name, why in failed.items() if name in JOBS}
+            write(unfinished, report | {"claims": rows})
+
+        report["claims"] = run_claims(bench, chosen, arguments, save)
     if not arguments.only:
         import memory
         import scaling
