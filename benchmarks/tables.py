@@ -60,7 +60,7 @@ def heading(report):
         "" if report["scale"] == 1.0 else f" **On data of {report['scale']} of the size: the numbers mean nothing.**"
     )
     if report.get("only"):
-        scale += f" **Part of the benchmark: {', '.join(report['only'])}; the rest has not been run on this version.**"
+        scale += " **A part of the benchmark: what is not below has not been run on this version.**"
     return (
         f"{report['date']}, {report['cpu']} ({cores}), {report['system']}, Python {report['python']}, instruction set "
         f"{report['isa']}, {report['threads']} thread{'s' * (report['threads'] > 1)} unless said.{scale}\n\n{versions}."
