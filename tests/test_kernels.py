@@ -1,6 +1,7 @@
 """The kernels against the oracle, for every instruction set, tree shape and kind of value."""
 
 import pickle
+import threading
 import time
 from dataclasses import replace
 
@@ -391,3 +392,20 @@ def test_an_ensemble_is_pickled_without_its_compiled_form():
     again = pickle.loads(pickle.dumps(e))
     assert "forest" not in vars(again)
     np.testing.assert_array_equal(again.predict(X), before)
+
+
+def test_every_range_of_rows_is_worked_on_once_by_the_caller_or_a_thread():
+    done = []
+
+    def work(start, stop):
+        time.sleep(0.001 * (start % 3))
+        done.append((start, threading.current_thread()))
+        return start
+
+    for n_jobs in (2, 4):
+        done.clear()
+        assert list(threads.map_rows(97, 1, work, n_jobs=n_jobs)) == list(range(97))
+        assert sorted(start for start, _ in done) == list(range(97))
+        workers = {thread for _, thread in done}
+        assert threading.main_thread() in workers
+        assert len(workers) <= n_jobs

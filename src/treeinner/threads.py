@@ -6,7 +6,8 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TypeVar
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 __all__ = ["Progress", "map_rows", "n_threads"]
 
@@ -41,7 +42,8 @@ def map_rows(
         results: Iterator[T] = (work(*r) for r in ranges)
         yield from _reporting(results, ranges, n_rows, progress)
         return
-    with ThreadPoolExecutor(threads) as pool:
+    # The caller works too: it is awake on a processor, where a thread more would have to be woken and placed.
+    with ThreadPoolExecutor(threads - 1) as pool:
         yield from _reporting(_in_order(pool, work, ranges, 2 * threads), ranges, n_rows, progress)
 
 
@@ -49,17 +51,38 @@ def _in_order(
     pool: ThreadPoolExecutor, work: Callable[[int, int], T], ranges: list[tuple[int, int]], most: int
 ) -> Iterator[T]:
     """Results of all ranges; at most so many are at work or wait to be taken, so that their memory is bounded."""
-    pending: deque[Future[T]] = deque()
+    pending: deque[_Task[T]] = deque()
+    left = iter(ranges)
     try:
-        for r in ranges:
-            if len(pending) == most:
-                yield pending.popleft().result()
-            pending.append(pool.submit(work, *r))
-        while pending:
-            yield pending.popleft().result()
+        while True:
+            while len(pending) < most and (r := next(left, None)) is not None:
+                pending.append(_Task(pool.submit(work, *r), r))
+            if not pending:
+                return
+            while not pending[0].done():
+                own = next((task for task in pending if not task.result and task.future.cancel()), None)
+                if own is None:
+                    break
+                own.result = [work(*own.rows)]
+            yield pending.popleft().take()
     finally:
-        for future in pending:
-            future.cancel()  # after an error, or if nobody asks for more
+        for task in pending:
+            task.future.cancel()  # after an error, or if nobody asks for more
+
+
+@dataclass
+class _Task(Generic[T]):
+    """A range of rows that a thread of the pool works on, or that the caller has taken back from it."""
+
+    future: Future[T]
+    rows: tuple[int, int]
+    result: list[T] = field(default_factory=list)  # of the caller: at most one
+
+    def done(self) -> bool:
+        return bool(self.result) or (self.future.done() and not self.future.cancelled())
+
+    def take(self) -> T:
+        return self.result[0] if self.result else self.future.result()
 
 
 def _reporting(
