@@ -113,8 +113,9 @@ inline void boost(const Forest& f, const BoostInput& in, const PathTable* paths,
   const double unit = batches ? paths->scores->step_unit / in.whole_scale : 0.0;
   alignas(64) uint8_t exit[kRun] = {};
   Run runs[kStrip / kRun];
-  for (int64_t row = 0; row < n_rows; row += in.strip) {
-    const int n = static_cast<int>(n_rows - row < in.strip ? n_rows - row : in.strip);
+  const int64_t strip = boosting_strip(f, paths);
+  for (int64_t row = 0; row < n_rows; row += strip) {
+    const int n = static_cast<int>(n_rows - row < strip ? n_rows - row : strip);
     int n_runs = 0;
     for (int at = 0; at < n; at += kRun, ++n_runs)
       runs[n_runs] = {row + at, n - at < kRun ? n - at : kRun, push + n_runs * run_room, whole + n_runs * run_room};

@@ -28,8 +28,6 @@ struct CorePath {
 // -- the compiled ensemble
 // ---------------------------------------------------------------------------------------------
 
-constexpr int64_t kRun = kTogether * kBlock;  // rows that go through a tree together
-
 class CoreForest {
  public:
   CoreForest(In<int32_t, 2> splits, In<int64_t> first_split, In<int64_t> first_leaf, In<int32_t> tree_output,
@@ -226,10 +224,9 @@ class CoreForest {
                         whole,
                         whole ? leaf_weights.data() : nullptr,
                         largest.data(),
-                        paths ? sums.data() : nullptr,
-                        view.scores ? kRun : forest_.strip};
+                        paths ? sums.data() : nullptr};
     nb::gil_scoped_release release;
-    const size_t n_runs = static_cast<size_t>((std::min(n_rows, in.strip) + kRun - 1) / kRun);
+    const size_t n_runs = static_cast<size_t>((std::min(n_rows, boosting_strip(forest_, &view)) + kRun - 1) / kRun);
     Buffer push(n_runs * push_bytes()), wholes(n_runs * push_bytes());
     const size_t kept = view.scores ? static_cast<size_t>(kRun) * kBatch : 0;
     const size_t places = view.scores ? static_cast<size_t>(kRun) * n_places() : 0;

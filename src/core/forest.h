@@ -6,14 +6,15 @@
 namespace treeinner {
 
 // Sizes that the kernels share with those who lay out and allocate for them.
-constexpr int kExits = 256;     // of a crown at most: an exit's number is then a byte (route.h)
-constexpr int kTogether = 4;    // blocks that go down a crown together: a split is read once for all (route.h)
-constexpr int kStrip = 4096;    // rows that go through a large tree before the next one's turn (route.h)
-constexpr int kPoints = 4;      // quadrature points of one sweep of TreeSHAP (shap.h)
-constexpr int kSweepRows = 16;  // rows that a sweep takes at a time: what it keeps for them should fit L1
-constexpr int kBatch = 32;      // trees whose row scores are added together (scores.h)
-constexpr int kLookup = 64;     // leaves of a tree that takes part in that, at most
-constexpr int kPlaces = 512;    // outputs x players of a forest that does, at most: their sums stay in L2
+constexpr int kExits = 256;           // of a crown at most: an exit's number is then a byte (route.h)
+constexpr int kTogether = 4;          // blocks that go down a crown together: a split is read once for all (route.h)
+constexpr int kRun = kTogether * 64;  // rows that go through a tree together
+constexpr int kStrip = 4096;          // rows that go through a large tree before the next one's turn (route.h)
+constexpr int kPoints = 4;            // quadrature points of one sweep of TreeSHAP (shap.h)
+constexpr int kSweepRows = 16;        // rows that a sweep takes at a time: what it keeps for them should fit L1
+constexpr int kBatch = 32;            // trees whose row scores are added together (scores.h)
+constexpr int kLookup = 64;           // leaves of a tree that takes part in that, at most
+constexpr int kPlaces = 512;          // outputs x players of a forest that does, at most: their sums stay in L2
 
 // One inner node. Nodes are numbered within their tree: its n splits in pre-order, so that a subtree is a contiguous
 // run, then its leaves in pre-order from n on.
@@ -228,8 +229,12 @@ struct BoostInput {
   int64_t* leaf_weights;        // (leaves, width) sums of them, added to; or null
   double* largest;              // (rows,) size of each row's largest gradient as a whole number, so far
   double* sums;                 // (rows, outputs, players) row scores, added to; or null
-  int64_t strip;                // rows that go through a round together, runs of them; a run if there are ScoreTables
 };
+
+// Rows that go through a round together, runs of them: batches of trees want one.
+inline int64_t boosting_strip(const Forest& f, const PathTable* paths) {
+  return paths && paths->scores ? kRun : f.strip;
+}
 
 struct ScoreScratch {  // all 64-byte aligned; run: kTogether x 64 rows
   uint8_t* leaf;       // (kBatch, run)

@@ -12,8 +12,6 @@
 
 namespace treeinner::TREEINNER_NS {
 
-constexpr int kRun = kTogether * kRows;  // rows that go through the trees together
-
 inline Word rows_of_block(int64_t n_rows, int64_t block) {
   const int64_t n = n_rows - block * kRows;
   return n >= kRows ? ~Word{0} : (Word{1} << n) - 1;
@@ -23,14 +21,13 @@ inline int64_t padded(int64_t n_rows) { return (n_rows + kRows - 1) / kRows * kR
 
 struct Tree {
   const Split* splits;
-  int n_splits, n_leaves;
+  int n_splits;
   int64_t first_leaf;
 };
 
 inline Tree tree_of(const Forest& f, int tree) {
-  const int64_t split = f.first_split[tree], leaf = f.first_leaf[tree];
-  return {f.splits + split, static_cast<int>(f.first_split[tree + 1] - split),
-          static_cast<int>(f.first_leaf[tree + 1] - leaf), leaf};
+  const int64_t split = f.first_split[tree];
+  return {f.splits + split, static_cast<int>(f.first_split[tree + 1] - split), f.first_leaf[tree]};
 }
 
 // Which rows of the block would go right at a split, whether or not they reach it.

@@ -6,8 +6,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 __all__ = ["Progress", "map_rows", "n_threads"]
 
@@ -51,38 +50,25 @@ def _in_order(
     pool: ThreadPoolExecutor, work: Callable[[int, int], T], ranges: list[tuple[int, int]], most: int
 ) -> Iterator[T]:
     """Results of all ranges; at most so many are at work or wait to be taken, so that their memory is bounded."""
-    pending: deque[_Task[T]] = deque()
+    pending: deque[tuple[Future[T], tuple[int, int]]] = deque()
     left = iter(ranges)
     try:
         while True:
             while len(pending) < most and (r := next(left, None)) is not None:
-                pending.append(_Task(pool.submit(work, *r), r))
+                pending.append((pool.submit(work, *r), r))
             if not pending:
                 return
-            while not pending[0].done():
-                own = next((task for task in pending if not task.result and task.future.cancel()), None)
-                if own is None:
+            while not pending[0][0].done():
+                mine = next((i for i, (future, _) in enumerate(pending) if future.cancel()), None)  # not begun yet
+                if mine is None:
                     break
-                own.result = [work(*own.rows)]
-            yield pending.popleft().take()
+                r = pending[mine][1]
+                pending[mine] = (Future(), r)
+                pending[mine][0].set_result(work(*r))
+            yield pending.popleft()[0].result()
     finally:
-        for task in pending:
-            task.future.cancel()  # after an error, or if nobody asks for more
-
-
-@dataclass
-class _Task(Generic[T]):
-    """A range of rows that a thread of the pool works on, or that the caller has taken back from it."""
-
-    future: Future[T]
-    rows: tuple[int, int]
-    result: list[T] = field(default_factory=list)  # of the caller: at most one
-
-    def done(self) -> bool:
-        return bool(self.result) or (self.future.done() and not self.future.cancelled())
-
-    def take(self) -> T:
-        return self.result[0] if self.result else self.future.result()
+        for future, _ in pending:
+            future.cancel()  # after an error, or if nobody asks for more
 
 
 def _reporting(

@@ -19,7 +19,7 @@ inline Boosted boosted(const Model& m, const Kernels& k, const void* codes, int 
                        const Array<double>& y, const Array<double>& weight, const Array<int64_t>& whole_weight) {
   const Forest& f = m.forest;
   const size_t outputs = static_cast<size_t>(f.n_outputs), rows = static_cast<size_t>(n_rows);
-  const size_t padded = (rows + 63) / 64 * 64, run = static_cast<size_t>(kTogether) * 64;
+  const size_t padded = (rows + 63) / 64 * 64, run = static_cast<size_t>(kRun);
   const size_t places = outputs * static_cast<size_t>(f.n_players);
   Boosted out;
   out.margin.resize(outputs * padded);
@@ -38,8 +38,7 @@ inline Boosted boosted(const Model& m, const Kernels& k, const void* codes, int 
                       whole_weight.data(),
                       out.leaf_weights.data(),
                       out.largest.data(),
-                      out.sums.data(),
-                      m.path.scores ? static_cast<int64_t>(run) : f.strip};
+                      out.sums.data()};
   const size_t room = (rows + run - 1) / run * run * (outputs + 2);
   Array<double> push(room), total(run * places);
   Array<int64_t> whole(room);

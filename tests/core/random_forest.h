@@ -189,7 +189,7 @@ inline Model random_model(Random& random, const Shape& shape, const Columns& c) 
   m.crowns = crowns_of(f);
   f.crowns = m.crowns.of_tree.data();
   f.plane_player = m.crowns.plane_player.data();
-  f.strip = 2 * kTogether * 64;  // less than the rows of the largest table
+  f.strip = 2 * kRun;  // less than the rows of the largest table
   for (size_t i = 0; i < m.left.size() * static_cast<size_t>(shape.width); ++i) m.node_value.push_back(random.number());
   m.forks.resize(m.crowns.forks.size() * static_cast<size_t>(fork_stride(f.width)));
   forks_with_steps(f, m.crowns, m.node_value.data(), m.forks.data());
