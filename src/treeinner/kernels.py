@@ -31,7 +31,9 @@ __all__ = [
     "aligned",
     "apply",
     "attribute",
+    "find_holes",
     "instruction_set",
+    "join_numbers",
     "padded_rows",
     "predict",
     "task_rows",
@@ -52,6 +54,7 @@ LOSSES = {"squared": 0, "logistic": 1, "poisson": 2, "softmax": 3}
 # (values, scale, then limbs or None: sums, squares, small and large fourths) -> whether all fitted; see core/exact.h
 add_exact = _core.add_exact
 FOURTHS_EXPONENTS = _core.FOURTHS_EXPONENTS
+find_holes, join_numbers = _core.find_holes, _core.join_numbers  # of UBJSON; see core/records.h
 
 
 def instruction_set(name: str | None = None) -> str:

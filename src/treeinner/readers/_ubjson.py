@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeinner.errors import ModelError
+from treeinner.kernels import find_holes, join_numbers
 
 __all__ = ["Records", "parse"]
 
@@ -45,9 +46,9 @@ DTYPES = {
 CONSTANTS = {ord("T"): True, ord("F"): False, ord("Z"): None}
 OBJECT, OBJECT_END, ARRAY, ARRAY_END = b"{}[]"
 STRING, CHAR, HIGH_PRECISION, NO_OP, TYPE, COUNT = b"SCHN$#"
-LONG = ord("L")
 AS_RECORDS = frozenset(["trees"])  # names of the arrays that are read as Records
 MIN_RECORDS = 4
+MAX_AHEAD = 1024  # numbers that are looked at together, hoping that their marks are the same
 
 
 def parse(data: bytes) -> dict[str, Any]:
@@ -155,13 +156,20 @@ class _Reader:
 
     def numbers(self, count: int) -> list[Any] | None:
         """Read so many numbers, each with its own mark; None, and nothing read, if not all are numbers."""
-        data, at, last, found = self.data, self.at, len(self.data) - 9, []
-        for _ in range(count):
-            form = SCALARS.get(data[at]) if at < last else None
-            if form is None:
+        data, at, found = self.data, self.at, list[Any]()
+        while len(found) < count:
+            mark = data[at] if at < len(data) else None
+            if mark not in DTYPES:
                 return None
-            found.append(form.unpack_from(data, at + 1)[0])
-            at += 1 + form.size
+            marked = np.dtype([("mark", "u1"), ("number", DTYPES[mark])])
+            ahead = min(count - len(found), MAX_AHEAD, (len(data) - at) // marked.itemsize)
+            if not ahead:
+                return None
+            run = np.frombuffer(data, marked, ahead, at)
+            other = np.flatnonzero(run["mark"] != mark)
+            run = run[: other[0]] if len(other) else run
+            found += run["number"].tolist()
+            at += len(run) * marked.itemsize
         self.at = at
         return found
 
@@ -197,56 +205,14 @@ class _Reader:
         ends = [first, *(hole.end for hole in holes)]
         texts = [self.data[end : hole.start] for end, hole in zip(ends, holes, strict=False)]
         texts.append(self.data[ends[-1] : self.at])
-        self.at, starts, rows = first, [], []
-        layouts: dict[bytes, Layout] = {}  # by the length of the first hole, which is mostly that of the others too
-        for _ in range(count):
-            starts.append(self.at)
-            key = self.data[self.at + len(texts[0]) : self.at + len(texts[0]) + 8]
-            row = self.record(layouts.get(key))
-            if row is None:
-                layout = self.layout(texts, holes)
-                if layout is None:
-                    return None
-                layouts[key] = layout
-                row = self.record(layout)
-                assert row is not None
-            rows.append(row)
-        return Records(self.data, starts, depth, holes, list(zip(*rows, strict=True)))
-
-    def record(self, layout: Layout | None) -> tuple[bytes, ...] | None:
-        """Read what is in the holes of a record; None, and nothing read, if it is laid out in another way."""
-        if layout is None or layout.form.size > len(self.data) - self.at:
+        if count * sum(map(len, texts)) > len(self.data) - first:
             return None
-        parts = layout.form.unpack_from(self.data, self.at)
-        if parts[::2] != layout.texts:
+        begin, size = np.empty((2, len(holes), count), np.int64)
+        if not find_holes(self.data, first, texts, [hole.size for hole in holes], begin, size):
             return None
-        self.at += layout.form.size
-        return parts[1::2]
-
-    def layout(self, texts: list[bytes], holes: list[Hole]) -> Layout | None:
-        """Find how long the holes of the record here are; None if it does not have this form."""
-        before, at, sizes, fixed = self.at, self.at, [], []
-        for text, hole in zip(texts, holes, strict=False):
-            start, at = at, at + len(text)
-            if self.data[start:at] != text:
-                return None
-            self.at = at
-            scalar = None if hole.size else SCALARS.get(self.mark())
-            if hole.size:
-                size = hole.size * self.length(LONG, hole.size)
-            elif scalar is not None:
-                size = scalar.size
-            else:
-                return None
-            fixed.append(self.data[start : self.at])
-            sizes.append(size)
-            at = self.at + size
-        self.at = before
-        if self.data[at : at + len(texts[-1])] != texts[-1]:
-            return None
-        fixed.append(texts[-1])
-        code = "".join(f"{len(text)}s{size}s" for text, size in zip(fixed, sizes, strict=False))
-        return Layout(struct.Struct(f"{code}{len(texts[-1])}s"), tuple(fixed))
+        behind = begin[-1] + size[-1] + len(texts[-1])
+        self.at = int(behind[-1])
+        return Records(self.data, np.concatenate([[first], behind[:-1]]), depth, holes, begin, size)
 
     def form(self, holes: list[Hole], inside: str, depth: int) -> bool:
         """Find the holes of an object; False: it holds what Records cannot, or one name twice."""
@@ -283,22 +249,22 @@ class Hole(NamedTuple):
     end: int
 
 
-class Layout(NamedTuple):
-    """Records whose holes have the same lengths: what stands around the holes and what in them, by turns."""
-
-    form: struct.Struct
-    texts: tuple[bytes, ...]  # with the lengths and marks
-
-
 class Records(Sequence[dict[str, Any]]):
     """Objects of one form, held column by column; an item is read when it is asked for."""
 
     def __init__(
-        self, data: bytes, starts: list[int], depth: int, holes: list[Hole], columns: list[tuple[bytes, ...]]
+        self,
+        data: bytes,
+        starts: NDArray[np.int64],
+        depth: int,
+        holes: list[Hole],
+        begin: NDArray[np.int64],
+        size: NDArray[np.int64],
     ) -> None:
         self._data, self._starts, self._depth = data, starts, depth
         self._holes = {hole.name: hole for hole in holes}
-        self._columns = {hole.name: column for hole, column in zip(holes, columns, strict=True)}
+        # By name: where the contents begin, and how many bytes they have.
+        self._parts = {hole.name: part for hole, *part in zip(holes, begin, size, strict=True)}
 
     def __len__(self) -> int:
         return len(self._starts)
@@ -311,7 +277,7 @@ class Records(Sequence[dict[str, Any]]):
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
         reader = _Reader(self._data)
-        reader.at = self._starts[index] + 1
+        reader.at = int(self._starts[index]) + 1
         return reader.members(self._depth + 1)
 
     def has(self, name: str) -> bool:
@@ -320,15 +286,21 @@ class Records(Sequence[dict[str, Any]]):
 
     def lengths(self, name: str) -> NDArray[np.int64]:
         """Number of items of a text or typed array in each record: (records,)."""
-        return np.fromiter(map(len, self._columns[name]), np.int64, len(self)) // self._holes[name].size
+        _, size = self._parts[name]
+        return np.asarray(size // self._holes[name].size)
 
     def joined(self, name: str) -> NDArray[Any]:
         """Typed arrays of all records, one after the other, in the machine's own byte order."""
         dtype = DTYPES[self._holes[name].kind]
-        return np.frombuffer(b"".join(self._columns[name]), dtype).astype(dtype.newbyteorder("="))
+        begin, size = self._parts[name]
+        out = np.empty(int(size.sum()) // dtype.itemsize, dtype.newbyteorder("="))
+        join_numbers(self._data, begin, size, out.view(f"u{dtype.itemsize}"))
+        return out
 
     def texts(self, name: str) -> set[str] | None:
         """Distinct texts of a member ("object/member" for one of an inner object); None if it is no text."""
         if name not in self._holes or self._holes[name].kind != STRING:
             return None
-        return {text.decode(errors="replace") for text in set(self._columns[name])}
+        parts = zip(*(part.tolist() for part in self._parts[name]), strict=True)
+        found = {self._data[begin : begin + size] for begin, size in parts}
+        return {text.decode(errors="replace") for text in found}

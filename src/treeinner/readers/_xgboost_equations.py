@@ -11,6 +11,7 @@ Residuals are counted in units of what rounding to float32 alone would leave: ab
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,7 @@ from treeinner.readers._xgboost_trees import Trees
 __all__ = ["Fit", "Splits", "descend", "fit_splits", "read_splits", "residuals", "squared_residuals", "start_x"]
 
 FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int32]
 LongArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 
@@ -30,18 +32,51 @@ TINY_ALPHA = 1e-20  # as good as 0, but already without the balance of weights t
 
 @dataclass(frozen=True, eq=False)
 class Splits:
-    """One entry per split; the axis of three is parent, left, right."""
+    """Some splits; the axis of three is parent, left, right.
 
-    tree: LongArray  # (n,)
-    hessian: FloatArray  # (3, n)  per output
-    weight: FloatArray  # (3, n, width)  at a leaf: its value
-    leaf: BoolArray  # (3, n)
-    gain: FloatArray  # (n,)
+    Numbers are looked up when they are asked for: a model has many more splits than are looked at together.
+    """
+
+    trees: Trees
+    leaf_value: FloatArray  # (n_nodes, width)  what stands for rate x weight at leaves
+    node: IntArray  # (3, n)
 
     def take(self, chosen: BoolArray | slice) -> Splits:
-        return Splits(
-            self.tree[chosen], self.hessian[:, chosen], self.weight[:, chosen], self.leaf[:, chosen], self.gain[chosen]
-        )
+        return replace(self, node=self.node[:, chosen])
+
+    def __len__(self) -> int:
+        return int(self.node.shape[1])
+
+    @property
+    def width(self) -> int:
+        return int(self.leaf_value.shape[1])
+
+    @cached_property
+    def tree(self) -> LongArray:
+        """Number of the tree: (n,)."""
+        return np.asarray(np.take(self.trees.tree, self.node[0]))
+
+    @cached_property
+    def hessian(self) -> FloatArray:
+        """Per output, of which vector leaves store the sum: (3, n)."""
+        found: FloatArray = np.take(self.trees.hessian, self.node)
+        return found if self.width == 1 else found / self.width
+
+    @cached_property
+    def weight(self) -> FloatArray:
+        """Weight of an inner node, value of a leaf: (3, n, width)."""
+        value, weight = (np.take(array, self.node, axis=0) for array in (self.leaf_value, self.trees.weight))
+        return np.where(self.leaf[:, :, None], value, weight)
+
+    @cached_property
+    def leaf(self) -> BoolArray:
+        """Which are leaves: (3, n)."""
+        return np.asarray(np.take(self.trees.leaf, self.node))
+
+    @cached_property
+    def gain(self) -> FloatArray:
+        """Loss change: (n,)."""
+        return np.asarray(np.take(self.trees.gain, self.node[0]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,20 +92,12 @@ class Fit:
 
 
 def read_splits(trees: Trees, leaf_value: FloatArray) -> Splits:
-    parent = np.flatnonzero(~trees.leaf)
-    nodes = np.stack([parent, trees.left[parent], trees.right[parent]])
-    weight = np.where(trees.leaf[:, None], leaf_value, trees.weight)
-    found = Splits(
-        tree=trees.tree[parent],
-        hessian=trees.hessian[nodes],
-        weight=weight[nodes],
-        leaf=trees.leaf[nodes],
-        gain=trees.gain[parent],
-    )
-    if trees.value.shape[1] > 1:  # vector leaves store the sum over outputs
-        found = replace(found, hessian=found.hessian / trees.value.shape[1])
-    known = np.isfinite(found.gain + found.hessian.sum(axis=0))
-    return found if known.all() else found.take(known)
+    """Splits whose gain and hessians are known."""
+    parent = np.flatnonzero(~trees.leaf).astype(np.int32)
+    found = Splits(trees, leaf_value, np.stack([parent, trees.left[parent], trees.right[parent]]))
+    if np.isfinite(trees.gain).all() and np.isfinite(trees.hessian).all():
+        return found
+    return found.take(np.isfinite(found.gain + found.hessian.sum(axis=0)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,7 +149,7 @@ def _residual(s: Splits, t: _Terms, alpha: float) -> FloatArray:
 
 def squared_residuals(s: Splits, lam: float, alpha: float, x: FloatArray) -> FloatArray:
     """Sum of each split's squared residuals: (n,)."""
-    out = np.empty(len(s.tree))
+    out = np.empty(len(s))
     for first in range(0, len(out), CHUNK):
         part = slice(first, first + CHUNK)
         some = s.take(part)

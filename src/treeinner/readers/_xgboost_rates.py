@@ -100,7 +100,7 @@ def infer_rates(
     nothing = Rates(np.full(trees.n_trees, np.nan), None, None, np.zeros(trees.n_trees, bool))
     if rate is not None:
         splits = splits.take(np.isfinite(rate[splits.tree]) & (rate[splits.tree] > 0))
-    if len(splits.tree) == 0:
+    if len(splits) == 0:
         return nothing
     with np.errstate(all="ignore"):  # hopeless starts overflow; their residuals then lose against the others
         for common in (True, False) if rate is None else (True,):
@@ -121,7 +121,7 @@ def confirmed_trees(
     """
     s = read_splits(trees, trees.value)
     with np.errstate(all="ignore"):
-        residual, _, _, by_x = residuals(s, lam, alpha, np.full(len(s.tree), 1 / rate))
+        residual, _, _, by_x = residuals(s, lam, alpha, np.full(len(s), 1 / rate))
     telling = np.abs(by_x) * 1e-5 > RMS_LIMIT  # a rate wrong in the fifth digit would show
     agrees = np.any(telling & (np.abs(residual) <= RMS_LIMIT), axis=1)
     hits = np.bincount(s.tree, agrees, trees.n_trees) > 0
@@ -138,14 +138,14 @@ def confirmed_trees(
 def _tree_rms(s: Splits, n_trees: int, lam: float, alpha: float, x: FloatArray) -> FloatArray:
     """Root mean square of each tree's residuals; 0 for a tree without splits: (n_trees,)."""
     total = np.bincount(s.tree, squared_residuals(s, lam, alpha, x[s.tree]), n_trees)
-    count = np.maximum(np.bincount(s.tree, minlength=n_trees) * (1 + s.weight.shape[2]), 1)
+    count = np.maximum(np.bincount(s.tree, minlength=n_trees) * (1 + s.width), 1)
     rms = np.sqrt(total / count)
     return np.where(np.isnan(rms), np.inf, rms)
 
 
 def _sample(s: Splits) -> BoolArray:
     """Whole trees, spread evenly, of about SAMPLE_NODES splits."""
-    step = max(1, len(s.tree) // SAMPLE_NODES)
+    step = max(1, len(s) // SAMPLE_NODES)
     chosen = np.zeros(int(s.tree.max()) + 1, bool)
     chosen[np.flatnonzero(np.bincount(s.tree))[::step]] = True
     return chosen[s.tree]
@@ -200,7 +200,7 @@ def _whole(
     known = None if rate is None else -np.log(rate[present])
     n_groups = len(present)
     if common and rate is None:
-        n_groups, group = 1, np.zeros(len(some.tree), dtype=np.int64)
+        n_groups, group = 1, np.zeros(len(some), dtype=np.int64)
     fit = fit_splits(some, group, n_groups, lam=lam, alpha=alpha, log_x=known)
     if rate is None and not _believed(fit):
         return None
@@ -257,10 +257,10 @@ def _first_block(s: Splits, rounds: LongArray, at: int, *, lam: float | None, al
     """Fit as few rounds from `at` on as will do; None if no fit is believed."""
     for length in (1, 3, 8):
         some = s.take((rounds >= at) & (rounds < at + length))
-        if len(some.tree) == 0:
+        if len(some) == 0:
             continue
         for given in (0.0, None) if alpha is None else (alpha,):
-            fit = fit_splits(some, np.zeros(len(some.tree), np.int64), 1, lam=lam, alpha=given)
+            fit = fit_splits(some, np.zeros(len(some), np.int64), 1, lam=lam, alpha=given)
             if fit.spare >= 3 and _believed(fit):
                 return fit
         if fit.spare >= 3:  # equations enough, and they do not hold

@@ -38,7 +38,6 @@ class Trees:
     hessian: FloatArray  # (n_nodes,)  NaN where not stored (vector leaves before 3.2)
     gain: FloatArray  # (n_nodes,)
     leaf_id: IntArray  # (n_nodes,)  node number inside its tree, as pred_leaf gives it; -1 at inner nodes
-    level: IntArray  # (n_nodes,)  0 at the root
     set_start: LongArray
     set_codes: LongArray
 
@@ -57,19 +56,23 @@ class Trees:
         """Tree of each node."""
         return np.repeat(np.arange(self.n_trees), np.diff(self.start))
 
+    @cached_property
+    def level(self) -> IntArray:
+        """Distance of each node from its root; -1 at deleted nodes."""
+        return _levels(self.left, self.right, self.start[:-1])
+
 
 def array(raw: Any, dtype: type, name: str) -> NDArray[Any]:
     """Make a 1-D array of a list of JSON or an array of UBJSON; ModelError where the numbers do not fit."""
     try:
         with np.errstate(all="ignore"):
             given = np.asarray(raw if len(raw) else np.empty(0, dtype))
-            held: NDArray[Any] = given.astype(dtype)
+            held: NDArray[Any] = given.astype(dtype, copy=False)
     except (TypeError, ValueError, OverflowError) as error:
         raise ModelError(f"The XGBoost model is damaged: {name} does not hold numbers ({error}).") from None
     if held.ndim != 1 or given.dtype.kind not in "biuf":
         raise ModelError(f"The XGBoost model is damaged: {name} is not a plain list of numbers.")
-    whole = given.dtype.kind in "biu" and held.dtype.itemsize > given.dtype.itemsize
-    if held.dtype.kind in "iu" and not whole and not np.array_equal(held, given):
+    if held.dtype.kind in "iu" and not np.can_cast(given.dtype, held.dtype) and not np.array_equal(held, given):
         raise ModelError(f"The XGBoost model is damaged: {name} holds numbers that are not whole.")
     return held
 
@@ -88,8 +91,7 @@ def read_trees(stored: list[Any] | Records, n_features: int) -> Trees:
     leaf = local_left == -1
     local_right = _join(trees, "right_children", np.int32, sizes)
     left, right = (_absolute(local, leaf, offset, start) for local in (local_left, local_right))
-    level = _levels(left, right, start[:-1])
-    live = level >= 0
+    ordered, live = _order(left, right, leaf, start)
 
     stored_value = _join(trees, "split_conditions", np.float32, sizes).astype(np.float64)
     value, weight = _values(trees, stored_value, leaf, local_right, sizes=sizes, live=live)
@@ -115,10 +117,11 @@ def read_trees(stored: list[Any] | Records, n_features: int) -> Trees:
             hessian=_optional(trees, "sum_hessian", np.float32, sizes, np.nan).astype(np.float64),
             gain=np.where(leaf, 0.0, gain),
             leaf_id=np.where(leaf, np.arange(len(left), dtype=np.int32) - offset, np.int32(-1)),
-            level=level,
             set_start=set_start,
             set_codes=set_codes,
-        )
+        ),
+        ordered,
+        live,
     )
 
 
@@ -191,6 +194,21 @@ def _join(trees: Stored, name: str, dtype: type, sizes: LongArray | None = None)
 def _optional(trees: Stored, name: str, dtype: type, sizes: LongArray, fill: float) -> NDArray[Any]:
     # the writer leaves it out for vector leaves before 3.2
     return _join(trees, name, dtype, sizes) if trees.has(name) else np.full(int(sizes.sum()), fill)
+
+
+def _order(left: IntArray, right: IntArray, leaf: BoolArray, start: LongArray) -> tuple[bool, BoolArray]:
+    """Whether every child stands behind its parent; which nodes are not deleted."""
+
+    def in_order(nodes: LongArray) -> bool:
+        return bool(np.all(left[nodes] > nodes) and np.all(right[nodes] > nodes))
+
+    inner = np.flatnonzero(~leaf)
+    # As many edges as nodes that are no root: there is none for a deleted node. (Unless a node is reached twice, which
+    # is found where every Ensemble is checked.)
+    if 2 * len(inner) == len(leaf) - (len(start) - 1) and in_order(inner):
+        return True, np.ones(len(leaf), bool)
+    live = _levels(left, right, start[:-1]) >= 0
+    return in_order(inner[live[inner]]), live
 
 
 def _levels(left: IntArray, right: IntArray, roots: LongArray) -> IntArray:
@@ -296,11 +314,8 @@ def _category_sets(trees: Stored, start: LongArray) -> tuple[IntArray, LongArray
     return category_set, np.concatenate([[0], np.cumsum([len(s) for s in sets], dtype=np.int64)]), codes
 
 
-def _compact(t: Trees) -> Trees:
+def _compact(t: Trees, ordered: bool, live: BoolArray) -> Trees:
     """Drop deleted nodes and put every child behind its parent."""
-    live = t.level >= 0
-    inner = np.flatnonzero(live & ~t.leaf)
-    ordered = bool(np.all(t.left[inner] > inner) and np.all(t.right[inner] > inner))
     if ordered and live.all():
         return t
     kept = np.flatnonzero(live)
@@ -319,7 +334,7 @@ def _compact(t: Trees) -> Trees:
         "gain",
         "leaf_id",
     )
-    moved = {name: getattr(t, name)[kept] for name in (*fields, "level")}
+    moved = {name: getattr(t, name)[kept] for name in fields}
     counts = np.bincount(t.tree[kept], minlength=t.n_trees)
     return Trees(
         start=np.concatenate([[0], np.cumsum(counts)]),
