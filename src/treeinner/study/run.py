@@ -30,7 +30,8 @@ from treeinner.study.store import Store
 
 __all__ = ["Plan", "Progress", "Report", "run_study"]
 
-# Python processes side by side, one thread each: the thread pools of libraries stay out of each other's way.
+# Python processes side by side, one thread each: the thread pools of libraries stay out of each other's way, and the
+# numbers are the same however many processes there are. LAPACK's inverse has other bits with two threads.
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 WEIGHT = {"ChIP": 5.0, "Simulated": 1.0}  # rough cost of a replication, for the time left
 QUICK_REPLICATIONS = 3
@@ -96,8 +97,7 @@ def run_study(plan: Plan, report: Report | None = None) -> Path:
     todo = [Task(problem, i, plan, chip_folder) for problem, i in units if not store.has(problem, i)]
     watch = _Watch(store, len(units), todo, report)
     if todo:
-        work = _in_processes if plan.jobs > 1 else _in_this_process
-        for task in work(store, todo, min(plan.jobs, len(todo))):
+        for task in _in_processes(store, todo, min(plan.jobs, len(todo))):
             watch.finished(task)
     store.gather(units)
     return store.folder
@@ -119,14 +119,11 @@ def _work(store: Store, task: Task) -> None:
     store.write(task.problem, task.replication, unit)
 
 
-def _in_this_process(store: Store, todo: Sequence[Task], jobs: int) -> Iterator[Task]:
-    for task in todo:
-        _work(store, task)
-        yield task
-
-
 def _in_processes(store: Store, todo: Sequence[Task], jobs: int) -> Iterator[Task]:
-    """Run the tasks in `jobs` fresh processes; never forked, since libraries with threads do not survive it."""
+    """Run the tasks in `jobs` fresh processes; never forked, since libraries with threads do not survive it.
+
+    One job has a process of its own too: the threads of a library that is already loaded cannot be taken back.
+    """
     context = multiprocessing.get_context("spawn")
     alive, ours = context.Pipe(duplex=False)
     with _environment(ONE_THREAD):
