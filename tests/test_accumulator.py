@@ -14,10 +14,14 @@ from hypothesis import strategies as st
 
 import treeinner as ti
 from treeinner.errors import DataError, ModelError, UnsupportedModelError
+from treeinner.kernels import _core, instruction_set
+from treeinner.scores.exact import LARGE_EXPONENT as LARGE
+from treeinner.scores.exact import SMALL_EXPONENT as SMALL
 from treeinner.scores.exact import ExactSums, FourthPowers, add_powers
 
 from .forests import Recipe, make_ensemble, make_rows
 
+LEVELS = _core.levels()
 N = 150  # more than two blocks of 64
 
 # name -> (recipe, objective, options of the accumulator)
@@ -41,9 +45,17 @@ KINDS = {
 }
 
 
+@pytest.fixture(autouse=True)
+def _same_level_after():
+    before = instruction_set()
+    yield
+    instruction_set(before)
+
+
 class Rows:
-    def __init__(self, kind):
-        recipe, self.objective, self.options = KINDS[kind]
+    def __init__(self, kind, recipe=None):
+        usual, self.objective, self.options = KINDS[kind]
+        recipe = recipe or usual
         self.e = make_ensemble(recipe, 1)
         self.X = make_rows(self.e, N, 2)
         rng = np.random.default_rng(3)
@@ -171,6 +183,60 @@ def test_effective_rows_of_every_number_whose_square_fits(numbers, exponent, ord
         # A number just above 2^5 is in the coarse part, whose fourth powers are held to 2^-8.
         expected = float(second**2 / fourth)
         assert whole.effective_rows(squares)[0] == pytest.approx(expected, rel=len(numbers) * 2.0**-27)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_powers_of_many_columns_at_every_instruction_set(level):
+    """More rows and columns than a tile has, not whole vectors of them, of all sizes; to some places of the sums."""
+    instruction_set(level)
+    rng = np.random.default_rng(0)
+    # By columns: rows that need three, four and five limbs, and both kinds of fourths.
+    values = rng.normal(size=(150, 37)) * np.ldexp(
+        1.0, rng.integers(-20, 4, 37)[None] + rng.integers(0, 25, 150)[:, None]
+    )
+    sums, squares, fourths = ExactSums.zeros(50, 0), ExactSums.zeros(50, 0), FourthPowers.zeros(50, 0)
+    places = rng.permutation(50)[:37]
+    add_powers(values, sums, squares, fourths, places=places)
+    assert not np.delete(sums.limbs, places, axis=0).any()
+    scaled = {SMALL: np.where(np.abs(values) < 32, values**2 * 2.0 ** (SMALL // 2), 0) ** 2,
+              LARGE: np.where(np.abs(values) < 32, 0, values**2 * 2.0 ** (LARGE // 2)) ** 2}  # fmt: skip
+    for held, powers in (
+        (sums, values), (squares, values**2), (fourths.small, scaled[SMALL]), (fourths.large, scaled[LARGE]),
+    ):  # fmt: skip
+        for place, column in zip(places, powers.T, strict=True):
+            units = sum(round(Fraction(x) * 2**88) for x in column)  # Python rounds a half to the even number too
+            assert sum(int(limb) << 32 * (4 - i) for i, limb in enumerate(held.limbs[place])) == units
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 2.0**80])
+def test_a_number_that_does_not_fit_is_refused_wherever_it_stands(level, bad):
+    instruction_set(level)
+    for row, column in ((0, 0), (63, 31), (64, 32), (149, 36)):
+        values = np.ones((150, 37))
+        values[row, column] = bad
+        with pytest.raises(DataError, match="out of all proportion"):
+            ExactSums.zeros(37, 0).add(values)
+
+
+@pytest.mark.parametrize("kind", ["logistic", "twelve classes", "vector leaves", "clusters", "treeshap by round"])
+def test_a_group_of_one_feature_is_the_feature_if_some_are_unused(kind):
+    """Without groups only the features in use are added up."""
+    recipe, objective, options = KINDS[kind]
+    rows = Rows(kind, replace(recipe, n_columns=200, depth=3))
+    e = rows.e
+    used = np.unique(e.feature[e.feature >= 0])
+    assert 5 < len(used) < e.n_features
+    options = {k: v for k, v in options.items() if k != "clustered"}
+    options |= {"objective": objective, "clusters": rows.clusters, "n_jobs": 1}
+    alone = ti.importance(e, rows.X, rows.y, **options)
+    grouped = ti.importance(e, rows.X, rows.y, groups={f"only {i}": [i] for i in range(e.n_features)}, **options)
+    for name in ("score", "std_error", "p_value"):
+        assert np.array_equal(getattr(alone.statistics, name), getattr(grouped.statistics, name), equal_nan=True)
+        if e.n_outputs > 1:
+            assert np.array_equal(getattr(alone.outputs, name), getattr(grouped.outputs, name), equal_nan=True)
+    assert (alone.std_errors[used] > 0).any()
+    assert not np.delete(alone.scores, used).any()
 
 
 def test_numbers_out_of_all_proportion_are_refused():

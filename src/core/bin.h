@@ -39,10 +39,18 @@ inline void gather(const Values& v, int64_t row, int n, Real* out) {
   }
 }
 
-// rank[r] = how many of the n = 2^k - 1 sorted thresholds send x[r] right. Branch-free: every row takes k steps.
+constexpr int kAsked = 15;
+
+// rank[r] = how many of the n = 2^k - 1 sorted thresholds send x[r] right. Branch-free: a few thresholds are all asked,
+// of more of them every row takes k steps.
 template <bool GreaterEqual, class Real>
 inline void rank_values(const Real* thresholds, int64_t n, const Real* x, int32_t* rank) {
   for (int r = 0; r < kRows; ++r) rank[r] = 0;
+  if (n <= kAsked) {
+    for (int64_t i = 0; i < n; ++i)
+      for (int r = 0; r < kRows; ++r) rank[r] += GreaterEqual ? x[r] >= thresholds[i] : x[r] > thresholds[i];
+    return;
+  }
   for (int32_t step = static_cast<int32_t>((n + 1) / 2); step; step /= 2)
     for (int r = 0; r < kRows; ++r) {
       const Real t = thresholds[rank[r] + step - 1];

@@ -13,106 +13,114 @@ namespace treeinner::TREEINNER_NS {
 
 constexpr double kLargest = 0x1p80;  // the first limb then stays below 2^40: millions of such rows fit
 
-inline int64_t bits_of(double x) {
-  int64_t bits;
-  std::memcpy(&bits, &x, sizeof bits);
-  return bits;
-}
-
-constexpr int kColumns = 32;    // go together, as vectors
-constexpr int kTileRows = 128;  // whose largest number tells how many limbs they need; a tile stays in L1
+// A tile of numbers, scaled, behind the last column zeros: its largest number tells how many limbs it needs. It stays
+// in L1 while its powers are taken.
+constexpr int kTileRows = 64, kTileColumns = 32;
+struct Tile {
+  alignas(64) double values[kTileRows][kTileColumns];
+  int n_rows, n_columns;
+};
 
 struct Plain {
-  double operator()(double x) const { return x; }
+  Lanes operator()(Lanes x) const { return x; }
 };
 struct Square {
-  double operator()(double x) const { return x * x; }
+  Lanes operator()(Lanes x) const { return x * x; }
 };
-// Fourth powers span twice the range of the squares, so they are held in two parts (forest.h); each is 0 in the other.
-struct SmallFourth {
-  double operator()(double x) const {
-    const double square = x * x, root = square * kSmallRoot;
-    return square >= kFourthBorder * kFourthBorder ? 0.0 : root * root;
-  }
-};
-struct LargeFourth {
-  double operator()(double x) const {
-    const double square = x * x, root = square * kLargeRoot;
-    return square >= kFourthBorder * kFourthBorder ? root * root : 0.0;
+struct Fourth {
+  double root;
+  Lanes operator()(Lanes x) const {
+    const Lanes square = x * x * all(root);
+    return square * square;
   }
 };
 
-struct Tile {
-  const double* values;
-  int64_t stride;
-  int n_rows, n_columns;
-  double scale;
-};
-
-// Largest size of the numbers of a tile; kLargest if one is NaN or too large.
-template <class Power>
-inline double largest_of(const Tile& t, Power power) {
-  double most[kColumns] = {};
+// Takes numbers into a tile and returns the size of the largest; infinite if one is NaN.
+inline double fill(Tile& t, const double* values, int64_t stride, double scale) {
+  double most[kTileColumns] = {};
+  std::memset(t.values, 0, sizeof t.values);
   for (int row = 0; row < t.n_rows; ++row)
     for (int c = 0; c < t.n_columns; ++c) {
-      const double size = __builtin_fabs(power(t.values[row * t.stride + c] * t.scale));
-      most[c] = size <= most[c] ? most[c] : size < kLargest ? size : kLargest;
+      const double x = values[row * stride + c] * scale, size = __builtin_fabs(x);
+      t.values[row][c] = x;
+      most[c] = size <= most[c] ? most[c] : size <= __DBL_MAX__ ? size : __builtin_inf();
     }
   double largest = 0;
   for (int c = 0; c < t.n_columns; ++c) largest = most[c] > largest ? most[c] : largest;
   return largest;
 }
 
+// A limb's unit times this, added to a number, rounds it to whole units, which the low bits of the sum then count.
+constexpr double kShift = 0x1.8p52;
+constexpr double kUnits[kLimbs] = {0x1p40, 0x1p8, 0x1p-24, 0x1p-56, 0x1p-88};
+
 // Add a tile to the limbs from `First` on; the ones above are 0 in numbers as small as these.
 template <int First, class Power>
-inline void cut_tile(const Tile& t, Power power, int64_t (*sum)[kColumns]) {
-  const double shift = 0x1.8p52;  // adding it rounds to a whole number, which the low bits then hold
-  constexpr double kUnit = First == 0 ? 0x1p40 : First == 1 ? 0x1p8 : 0x1p-24;
-  for (int row = 0; row < t.n_rows; ++row)
-    for (int c = 0; c < t.n_columns; ++c) {
-      double x = power(t.values[row * t.stride + c] * t.scale), unit = kUnit, per_unit = 1 / kUnit;
-#pragma GCC unroll 5
-      for (int i = First; i < kLimbs; ++i) {
-        const double shifted = x * per_unit + shift;
-        sum[i][c] += bits_of(shifted) - bits_of(shift);
-        x -= (shifted - shift) * unit;
-        unit *= 0x1p-32;
-        per_unit *= 0x1p32;
+inline void cut_tile(const Tile& t, Power power, int64_t* limbs) {
+  for (int first = 0; first < t.n_columns; first += kLanes) {
+    Tally tally[kLimbs];
+    for (int i = First; i < kLimbs; ++i) tally[i] = no_tally();
+    for (int row = 0; row < t.n_rows; ++row) {
+      Lanes x = power(load(&t.values[row][first]));
+      TREEINNER_UNROLL for (int i = First; i < kLimbs; ++i) {
+        const Lanes shift = all(kShift * kUnits[i]), shifted = x + shift;
+        add_bits(tally[i], shifted);
+        x = x - (shifted - shift);
       }
     }
+    for (int i = First; i < kLimbs; ++i) {
+      const uint64_t shifts = bits_of(kShift * kUnits[i]) * static_cast<uint64_t>(t.n_rows);
+      uint64_t sum[kLanes];
+      store(sum, tally[i]);
+      for (int l = 0; l < kLanes && first + l < t.n_columns; ++l)
+        limbs[(first + l) * kLimbs + i] += static_cast<int64_t>(sum[l] - shifts);
+    }
+  }
 }
 
-// limbs: (columns, 5) += a power of a tile's columns. False if a number is too large or NaN.
+// limbs: (columns, 5) += a power of a tile's columns. largest: size of the largest power. False if that is too large.
 template <class Power>
-inline bool add_tile(const Tile& t, Power power, int64_t* limbs) {
-  if (!limbs) return true;
-  const double largest = largest_of(t, power);
+inline bool add_tile(const Tile& t, Power power, double largest, int64_t* limbs) {
+  if (!limbs || largest == 0) return true;
   if (largest >= kLargest) return false;
-  if (largest == 0) return true;
-  int64_t sum[kLimbs][kColumns] = {};
   if (largest < 0x1p7)
-    cut_tile<2>(t, power, sum);
+    cut_tile<2>(t, power, limbs);
   else if (largest < 0x1p39)
-    cut_tile<1>(t, power, sum);
+    cut_tile<1>(t, power, limbs);
   else
-    cut_tile<0>(t, power, sum);
-  for (int c = 0; c < t.n_columns; ++c)
-    for (int i = 0; i < kLimbs; ++i) limbs[c * kLimbs + i] += sum[i][c];
+    cut_tile<0>(t, power, limbs);
   return true;
+}
+
+// The same for fourth powers, which span twice the range of the squares and are held in two parts (forest.h).
+inline bool add_fourths(Tile& t, double largest, int64_t* small, int64_t* large) {
+  const auto fourth = [](double x, double root) { return x * x * root * (x * x * root); };
+  if (!small || largest < kFourthBorder) return add_tile(t, Fourth{kSmallRoot}, fourth(largest, kSmallRoot), small);
+  Tile part = t;
+  for (int row = 0; row < t.n_rows; ++row)
+    for (int c = 0; c < t.n_columns; ++c) {
+      const bool is_small = __builtin_fabs(t.values[row][c]) < kFourthBorder;
+      (is_small ? t : part).values[row][c] = 0;
+    }
+  constexpr double kBelowLargest = kLargest / 2;
+  return add_tile(part, Fourth{kSmallRoot}, kBelowLargest, small) &&
+         add_tile(t, Fourth{kLargeRoot}, fourth(largest, kLargeRoot), large);
 }
 
 // Add the powers of the columns of values, (rows, columns), times scale. False if a number is too large or NaN; the
 // limbs are then of no use.
 inline bool add_exactly(const double* values, int64_t n_rows, int64_t n_columns, double scale, const PowerLimbs& to) {
-  for (int64_t first = 0; first < n_columns; first += kColumns) {
-    const int n = n_columns - first < kColumns ? static_cast<int>(n_columns - first) : kColumns;
+  Tile tile;
+  for (int64_t first = 0; first < n_columns; first += kTileColumns) {
+    tile.n_columns = n_columns - first < kTileColumns ? static_cast<int>(n_columns - first) : kTileColumns;
     const auto from_first = [&](int64_t* limbs) { return limbs ? limbs + first * kLimbs : nullptr; };
     for (int64_t row = 0; row < n_rows; row += kTileRows) {
-      const int rows = n_rows - row < kTileRows ? static_cast<int>(n_rows - row) : kTileRows;
-      const Tile tile{values + row * n_columns + first, n_columns, rows, n, scale};
-      if (!add_tile(tile, Plain{}, from_first(to.sums)) || !add_tile(tile, Square{}, from_first(to.squares)) ||
-          !add_tile(tile, SmallFourth{}, from_first(to.small_fourths)) ||
-          !add_tile(tile, LargeFourth{}, from_first(to.large_fourths)))
+      tile.n_rows = n_rows - row < kTileRows ? static_cast<int>(n_rows - row) : kTileRows;
+      const double largest = fill(tile, values + row * n_columns + first, n_columns, scale);
+      // The powers grow with their numbers.
+      if (!add_tile(tile, Plain{}, largest, from_first(to.sums)) ||
+          !add_tile(tile, Square{}, largest * largest, from_first(to.squares)) ||
+          !add_fourths(tile, largest, from_first(to.small_fourths), from_first(to.large_fourths)))
         return false;
     }
   }

@@ -290,6 +290,12 @@ inline int count_right(const float* t, float x) {
 // -- a double as a whole number
 // ----------------------------------------------------------------------------------------
 
+inline uint64_t bits_of(double x) {
+  uint64_t bits;
+  std::memcpy(&bits, &x, sizeof bits);
+  return bits;
+}
+
 // x rounded to a whole number, a half to the even one; 0 if |x| >= 2^62 or x is NaN.
 inline int64_t whole_number(double x) {
 #if defined(TREEINNER_LEVEL_AVX512) || defined(TREEINNER_LEVEL_NEON)
@@ -298,15 +304,12 @@ inline int64_t whole_number(double x) {
   // No vector instruction does it. Adding 1.5 * 2^52 rounds numbers below 2^51, and the sum's bits are then that many
   // more than the constant's. So in two parts: how many 2^32, and what is left, which a double holds exactly.
   const double shift = 0x1.8p52, above = x * 0x1p-32 + shift, below = (x - (above - shift) * 0x1p32) + shift;
-  uint64_t high, low;
-  std::memcpy(&high, &above, sizeof high);
-  std::memcpy(&low, &below, sizeof low);
   const uint64_t fits = -static_cast<uint64_t>(__builtin_fabs(x) < 0x1p62);
-  return static_cast<int64_t>(((high << 32) + low - 0x4338000000000000u) & fits);
+  return static_cast<int64_t>(((bits_of(above) << 32) + bits_of(below) - bits_of(shift)) & fits);
 #endif
 }
 
-// -- eight doubles
+// -- eight doubles, and eight 64-bit sums of the bits of doubles
 // -----------------------------------------------------------------------------------------------------
 
 using Mask = uint8_t;  // bit l: lane l
@@ -325,6 +328,13 @@ inline Lanes operator+(Lanes a, Lanes b) { return {_mm512_add_pd(a.v, b.v)}; }
 inline Lanes operator-(Lanes a, Lanes b) { return {_mm512_sub_pd(a.v, b.v)}; }
 inline Lanes operator*(Lanes a, Lanes b) { return {_mm512_mul_pd(a.v, b.v)}; }
 inline Lanes choose(Mask m, Lanes yes, Lanes no) { return {_mm512_mask_blend_pd(m, no.v, yes.v)}; }
+
+struct Tally {
+  __m512i v;
+};
+inline Tally no_tally() { return {_mm512_setzero_si512()}; }
+inline void add_bits(Tally& t, Lanes a) { t.v = _mm512_add_epi64(t.v, _mm512_castpd_si512(a.v)); }
+inline void store(uint64_t* p, Tally t) { _mm512_storeu_si512(p, t.v); }
 
 #elif defined(TREEINNER_LEVEL_AVX2)
 
@@ -346,6 +356,19 @@ inline __m256d spread4(unsigned m) {  // bit l -> lane l all ones
 }
 inline Lanes choose(Mask m, Lanes yes, Lanes no) {
   return {_mm256_blendv_pd(no.low, yes.low, spread4(m)), _mm256_blendv_pd(no.high, yes.high, spread4(m >> 4))};
+}
+
+struct Tally {
+  __m256i low, high;
+};
+inline Tally no_tally() { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
+inline void add_bits(Tally& t, Lanes a) {
+  t.low = _mm256_add_epi64(t.low, _mm256_castpd_si256(a.low));
+  t.high = _mm256_add_epi64(t.high, _mm256_castpd_si256(a.high));
+}
+inline void store(uint64_t* p, Tally t) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), t.low);
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p + 4), t.high);
 }
 
 #else
@@ -381,6 +404,15 @@ inline Lanes choose(Mask m, Lanes yes, Lanes no) {
   for (int l = 0; l < kLanes; ++l) no.v[l] = m >> l & 1 ? yes.v[l] : no.v[l];
   return no;
 }
+
+struct Tally {
+  uint64_t v[kLanes];
+};
+inline Tally no_tally() { return {}; }
+inline void add_bits(Tally& t, const Lanes& a) {
+  for (int l = 0; l < kLanes; ++l) t.v[l] += bits_of(a.v[l]);
+}
+inline void store(uint64_t* p, const Tally& t) { std::memcpy(p, t.v, sizeof t.v); }
 
 #endif
 

@@ -121,6 +121,10 @@ class Forest:
         self.numbered[e.tree_start[tree] + within] = order
         self.n_trees, self.n_outputs, self.width = e.n_trees, e.n_outputs, e.width
         self.n_players, self.n_features = len(self.player_features), e.n_features
+        one_each = all(len(features) == 1 for features in self.player_features)
+        # Feature of each player, in ascending order, if every player is one feature.
+        self.player_feature = np.array(self.player_features, np.intp).reshape(-1) if one_each else None
+        self.features_are_players = one_each and self.n_players == self.n_features
         self.core = _core.CoreForest(
             splits, self.first_split, self.first_leaf, e.tree_output,
             np.ascontiguousarray(e.value[leaf_nodes]), e.leaf_id[leaf_nodes], layout.sets,
@@ -202,19 +206,14 @@ class Forest:
             whole_weight, leaf_weights, paths, sums.by_row,
         )  # fmt: skip
 
-    @property
-    def one_feature_each(self) -> bool:
-        """Whether every player is one feature, and no feature two players."""
-        return all(len(features) == 1 for features in self.player_features)
-
     def by_feature(self, sums: NDArray[np.float64], out: NDArray[np.float64]) -> None:
         """Turn sums of the players, (rows, outputs, players), into those of the features, (rows, features, outputs).
 
         `out` comes as zeros.
         """
         by_player = sums.transpose(0, 2, 1)
-        if self.one_feature_each:
-            place = np.array(self.player_features, np.intp).reshape(-1)
+        place = self.player_feature
+        if place is not None:
             if len(place) and place[-1] - place[0] == len(place) - 1:  # neighbours: a view is much faster than a list
                 out[:, place[0] : place[-1] + 1] = by_player
             else:
@@ -224,11 +223,6 @@ class Forest:
         for player, features in enumerate(self.player_features):
             for feature in features:
                 out[:, feature] += by_player[:, player] / len(features)
-
-    @property
-    def features_are_players(self) -> bool:
-        """Whether the players are the features, in their order."""
-        return self.player_features == [(feature,) for feature in range(self.n_features)]
 
     def features(self, sums: NDArray[np.float64]) -> NDArray[np.float64]:
         """Sums by feature, (rows, features, outputs), from those of the players; a view where these are the same."""

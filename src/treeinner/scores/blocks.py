@@ -227,6 +227,13 @@ class Block:
         core.push(self.codes, target.loss, target.scale, target.y, target.weight, self.margin, self.push)
         return bool(np.isfinite(self.push.sum()))
 
+    def scores_in_use(self) -> tuple[FloatArray, NDArray[np.intp] | None]:
+        """Row scores of the features that the trees use, and which ones these are; None: of all, used or not."""
+        forest = self.setting.forest
+        if self.own is not None or forest.player_feature is None or forest.features_are_players:
+            return self.row_scores(), None
+        return self.sums.players().transpose(0, 2, 1), forest.player_feature
+
     def row_scores(self) -> FloatArray:
         """Share of every row in the score: (rows, features, outputs)."""
         if self.own is not None:
@@ -248,7 +255,7 @@ class Block:
         if s.level == "forest":
             self._attribute_all()
             out = np.abs(_grouped(self.row_scores(), groups))
-        elif groups is None and not callable(s.method) and s.forest.one_feature_each:
+        elif groups is None and not callable(s.method) and s.forest.player_feature is not None:
             out = self._absolute_by_tree()
         else:
             nothing = np.zeros((self.n_rows, s.ensemble.n_features, s.forest.n_outputs))

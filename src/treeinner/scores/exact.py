@@ -91,20 +91,35 @@ class FourthPowers:
 
 
 def add_powers(
-    values: FloatArray, sums: ExactSums, squares: ExactSums | None = None, fourths: FourthPowers | None = None
+    values: FloatArray,
+    sums: ExactSums,
+    squares: ExactSums | None = None,
+    fourths: FourthPowers | None = None,
+    *,
+    places: NDArray[np.intp] | None = None,
 ) -> None:
-    """Add the columns of `values`, (rows, columns), their squares and their fourth powers, in one pass."""
+    """Add the columns of `values`, (rows, columns), their squares and their fourth powers, in one pass.
+
+    places: the columns of the sums that they are added to, each at most once; None: all, in their order.
+    """
     assert squares is None or squares.exponent == 2 * sums.exponent, "squares of other numbers"
     assert fourths is None or fourths.exponent == sums.exponent, "fourth powers of other numbers"
     values = np.ascontiguousarray(values, np.float64)
-    limbs = [
+    held = [
         sums.limbs,
         None if squares is None else squares.limbs,
         *((None, None) if fourths is None else (fourths.small.limbs, fourths.large.limbs)),
     ]
-    if not kernels.add_exact(values, 2.0**sums.exponent, *limbs):
+    added = held
+    if places is not None:
+        added = [None if limbs is None else np.zeros((len(places), LIMBS), np.int64) for limbs in held]
+    if not kernels.add_exact(values, 2.0**sums.exponent, *added):
         worst = np.abs(values).max()
         raise DataError(
             f"A row's share of a score is {worst:.3g}, out of all proportion to the model's own values; "
             "check y, sample_weight and base_margin for wrong units or outliers."
         )
+    if places is not None:
+        for limbs, more in zip(held, added, strict=True):
+            if limbs is not None:
+                limbs[places] += more

@@ -83,16 +83,17 @@ def _reduced(setting: Setting, block: Block, inputs: Inputs, groups: Groups | No
     clusters = None if inputs.clusters is None else inputs.clusters[start:stop]
     centred = setting.centred and block.tree_share is None
     part = State.empty(setting, groups, clustered=clusters is not None, centred=centred)
+    scores, features = None, None
     if setting.score == "forest_inner":
         scores = block.forest_inner(_label(setting, block) if setting.target == "label" else None)
     elif setting.score == "abs":
         scores = block.absolute(groups)
+    elif setting.needs_rows and groups is None:
+        scores, features = block.scores_in_use()
     elif setting.needs_rows:
         scores = block.row_scores()
-    else:
-        scores = None
     if scores is not None:
-        part.add_rows(scores, block.weight, None if setting.score == "abs" else groups, clusters)
+        part.add_rows(scores, features, block.weight, None if setting.score == "abs" else groups, clusters)
     else:
         part.count_rows(stop - start, block.weight)
     part.in_float32 = block.in_float32

@@ -64,12 +64,18 @@ class State:
         )
 
     def add_rows(
-        self, scores: FloatArray, weight: FloatArray | None, groups: Groups | None, clusters: NDArray[Any] | None
+        self,
+        scores: FloatArray,
+        features: NDArray[np.intp] | None,
+        weight: FloatArray | None,
+        groups: Groups | None,
+        clusters: NDArray[Any] | None,
     ) -> None:
-        """Add the scores of some rows: (rows, features, outputs)."""
+        """Add the scores of some rows, (rows, features, outputs), to some features; None: to all, or to the groups."""
         columns = self._columns(scores, groups)
+        places = None if features is None else self._places(features)
         # Clusters are kept, and their fourth powers follow from them.
-        add_powers(columns, self.sums, self.squares, self.fourths if self.clusters is None else None)
+        add_powers(columns, self.sums, self.squares, self.fourths if self.clusters is None else None, places=places)
         if clusters is not None and self.clusters is not None:
             # A row of weight 0 is a row that is not there; neither is a cluster of such rows.
             here = np.arange(len(scores)) if weight is None else np.flatnonzero(weight)
@@ -77,8 +83,8 @@ class State:
             labels, starts = np.unique(clusters[order], return_index=True)
             parts = np.split(order, starts[1:]) if len(labels) else []
             for label, rows in zip(labels.tolist(), parts, strict=True):
-                part = ExactSums.zeros(columns.shape[1], self.sums.exponent)
-                part.add(columns[rows])
+                part = ExactSums.zeros(len(self.sums.limbs), self.sums.exponent)
+                add_powers(columns[rows], part, places=places)
                 known = self.clusters.get(label)
                 self.clusters[label] = part.limbs if known is None else known + part.limbs
         self.count_rows(len(scores), weight)
@@ -116,6 +122,13 @@ class State:
             return scores[:, :, 0]
         flat = scores.reshape(len(scores), -1)
         return np.concatenate([flat, scores.sum(axis=2)], axis=1)
+
+    def _places(self, features: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Columns of some features, in the order of `_columns`."""
+        if self.n_outputs == 1:
+            return features
+        pairs = features[:, None] * self.n_outputs + np.arange(self.n_outputs)
+        return np.concatenate([pairs.reshape(-1), self.n_features * self.n_outputs + features])
 
     def __iadd__(self, other: State) -> State:
         self.sums += other.sums
@@ -195,10 +208,13 @@ class State:
             return None
         centred = setting.numbered_value.copy()
         setting.forest.core.centre_values(self.leaf_weights, centred)
-        return np.asarray(self.from_leaves(setting, groups, centred - setting.numbered_value).sum(axis=0))
+        change = centred - setting.numbered_value
+        return np.asarray(self.from_leaves(setting, groups, change, by_round=False)[0])
 
-    def from_leaves(self, setting: Setting, groups: Groups | None, value: FloatArray) -> FloatArray:
-        """Score by round and output from the gradient sums of the leaves: (rounds, features, outputs).
+    def from_leaves(
+        self, setting: Setting, groups: Groups | None, value: FloatArray, *, by_round: bool = True
+    ) -> FloatArray:
+        """Score by round and output from the gradient sums of the leaves: (rounds or 1, features, outputs).
 
         score = sum over edges of (value of the child - value of the node) * (sum of the gradients in the child), by
         node values `value`, (n_nodes, width), in the core's order.
@@ -207,13 +223,14 @@ class State:
         assert self.leaf_sums is not None
         gains = np.empty((len(forest.split_nodes), e.width))
         forest.core.split_scores(value, self.leaf_sums, 2.0 ** (setting.scale_bits - GRADIENT_BITS), gains)
-        shape = (e.n_rounds, forest.n_players, e.n_outputs)
-        out = np.zeros((e.n_rounds, e.n_features, e.n_outputs))
+        shape = (e.n_rounds if by_round else 1, forest.n_players, e.n_outputs)
+        place = setting.split_place if by_round else setting.split_place % (forest.n_players * e.n_outputs)
+        out = np.zeros((shape[0], e.n_features, e.n_outputs))
         for width in range(e.width):
-            by_player = np.bincount(setting.split_place + width, gains[:, width], minlength=math.prod(shape))
+            by_player = np.bincount(place + width, gains[:, width], minlength=math.prod(shape))
             by_player = by_player.reshape(shape)
-            if forest.one_feature_each:
-                out[:, np.array(forest.player_features, np.intp).reshape(-1)] += by_player
+            if forest.player_feature is not None:
+                out[:, forest.player_feature] += by_player
                 continue
             for player, features in enumerate(forest.player_features):
                 out[:, list(features)] += by_player[:, player : player + 1] / len(features)
