@@ -69,19 +69,21 @@ inline void land(const Forest& f, const Crown& c, const Code* codes, int n, uint
 }
 
 // n rows from their exits to their leaves, in a large tree; calls step(row, fork, side) on the way. A level at a time
-// for the rows of a block: their ways do not depend on each other, so the processor works on many at once, and the list
-// of rows that go on is kept without a jump that could be guessed wrong. forks: those of the tree, with what follows
-// each, for `width` outputs.
+// for the rows of a block: their ways do not depend on each other, so the processor works on many at once, a row's next
+// fork is on its way while the others take their step, and the list of rows that go on is kept without a jump that
+// could be guessed wrong. forks: those of the tree, with what follows each, for `width` outputs.
 template <class Code, class Step>
 inline void descend(const Forest& f, const Crown& c, const char* forks, int width, const Code* codes, int n,
                     const uint8_t* exit, int32_t* leaf, Step step) {
   const int64_t stride = fork_stride(width);
+  const auto fetch = [&](int fork) { __builtin_prefetch(forks + (fork < 0 ? 0 : fork) * stride); };
   int16_t rows[kRows];
   for (int first = 0; first < n; first += kRows, exit += kRows, leaf += kRows, codes += f.n_planes * kRows) {
     const int in_block = n - first < kRows ? n - first : kRows;
     int going = 0;
     for (int r = 0; r < in_block; ++r) {
       leaf[r] = c.below[exit[r]];
+      fetch(leaf[r]);
       rows[going] = static_cast<int16_t>(r);
       going += leaf[r] >= 0;
     }
@@ -96,6 +98,7 @@ inline void descend(const Forest& f, const Crown& c, const char* forks, int widt
         step(first + r, fork, side);
         const int child = fork.child[side];
         leaf[r] = child;
+        fetch(child);
         rows[going] = static_cast<int16_t>(r);
         going += child >= 0;
       }

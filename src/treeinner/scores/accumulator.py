@@ -18,6 +18,7 @@ from treeinner.groups import GroupSpec, resolve_groups
 from treeinner.inference import from_sums
 from treeinner.readers import Opened, open_model, out_of_bag_rows
 from treeinner.scores.inputs import NO_WEIGHT, check_confidence, read_inputs
+from treeinner.scores.leaves import Leaves
 from treeinner.scores.result import Importance
 from treeinner.scores.run import Rows, add_rows
 from treeinner.scores.setting import Setting, TreeAttribution, make_setting
@@ -171,8 +172,8 @@ class ImportanceAccumulator:
 
     def _empty(self, *, oob: bool = False) -> State:
         # Out of bag, every tree has rows of its own, and its node values stay as they are.
-        centred = self._setting.centred and not oob
-        return State.empty(self._setting, self._groups, clustered=self._clustered, centred=centred)
+        leaves = Leaves.empty(self._setting, centred=self._setting.centred and not oob)
+        return State.empty(self._setting, self._groups, clustered=self._clustered, leaves=leaves)
 
     # -- together ------------------------------------------------------------------------------------------------
     def merge(self, other: ImportanceAccumulator) -> ImportanceAccumulator:

@@ -17,6 +17,7 @@ from treeinner.errors import DataError, UnsupportedModelError
 from treeinner.groups import Groups
 from treeinner.kernels import LOSSES, Sums, aligned, padded_rows
 from treeinner.objectives import Objective
+from treeinner.scores.leaves import Leaves
 from treeinner.scores.setting import GRADIENT_BITS, WEIGHT_BITS, Setting
 
 __all__ = ["Block", "run_block", "run_rounds"]
@@ -46,6 +47,7 @@ class Block:
         y: NDArray[Any] | None,
         weight: FloatArray | None,
         base: FloatArray,
+        leaves: Leaves | None,
         tree_share: FloatArray | None = None,
     ) -> None:
         forest = setting.forest
@@ -59,9 +61,8 @@ class Block:
         self.sums = forest.sums(n_rows)
         self.own: FloatArray | None = None  # scores by a user's own attribution: (rows, features, outputs)
         self.by_round: list[FloatArray] = []
-        self.leaf_sums = np.zeros((len(forest.leaf_nodes), forest.width), np.int64) if setting.needs_leaves else None
-        self._leaf_weights: NDArray[np.int64] | None = None
-        self.in_float32 = False  # whether row scores were added in float32
+        self.leaves = leaves  # what the rows add to the leaves is added there, with what other rows did
+        self.boosted = False  # whether the core took the rows through all rounds
         self.largest_push = np.zeros(padded_rows(n_rows))  # largest whole number that each row adds to a leaf
 
     def margins(self) -> FloatArray:
@@ -88,8 +89,8 @@ class Block:
                 self._attribute(first, n)
             if hessian is not None:
                 self._charge_penalty(first, n, hessian)
-            if self.leaf_sums is not None:
-                self._add_leaf_sums(first, n)
+            if self.leaves is not None:
+                self._add_leaf_sums(first, n, self.leaves)
             if before is not None:
                 self.by_round.append(self.row_scores() - before)
         core.margins(self.codes, first, n, self.margin)
@@ -151,24 +152,24 @@ class Block:
             output = e.tree_output[tree]
             self.sums.by_row[:, output, players] -= (hessian[:, output] / cover)[:, None] * cost
 
-    def _add_leaf_sums(self, first: int, n: int) -> None:
-        """Add the gradients to the leaves as whole numbers, which add exactly in any order."""
-        assert self.leaf_sums is not None
+    def _add_leaf_sums(self, first: int, n: int, leaves: Leaves) -> None:
+        """Add the gradients to the leaves."""
         for start, count, push in self._pushes(first, n):
             whole = np.rint(np.ldexp(push, GRADIENT_BITS - self.setting.scale_bits))
             np.maximum(self.largest_push, np.abs(whole).max(axis=0), out=self.largest_push)
             _check_size(float(self.largest_push.max()))
-            self.setting.forest.core.leaf_sums(self.codes, start, count, whole.astype(np.int64), self.leaf_sums)
+            self.setting.forest.core.leaf_sums(self.codes, start, count, whole.astype(np.int64), leaves.sums)
 
-    def leaf_weights(self) -> NDArray[np.int64]:
-        """Sum of the weights of the rows in each leaf, as whole numbers: (leaves, width)."""
-        if self._leaf_weights is None:
+    def finish_leaves(self) -> None:
+        """After the last round: add the weights of the rows to the leaves, and note how much the rows added at most."""
+        if self.leaves is None:
+            return
+        if self.leaves.weights is not None and not self.boosted:
             forest = self.setting.forest
             whole = np.zeros(self.margin.shape, np.int64)
             whole[:, : self.n_rows] = self._whole_weight()
-            self._leaf_weights = np.zeros((len(forest.leaf_nodes), forest.width), np.int64)
-            forest.core.leaf_sums(self.codes, 0, forest.n_trees, whole, self._leaf_weights)
-        return self._leaf_weights
+            forest.core.leaf_sums(self.codes, 0, forest.n_trees, whole, self.leaves.weights)
+        self.leaves.raise_bound(_whole_sum(self.largest_push))
 
     def _whole_weight(self) -> NDArray[np.int64]:
         """Weights of the rows as whole numbers: (rows,)."""
@@ -197,8 +198,8 @@ class Block:
         s, forest = self.setting, self.setting.forest
         if s.score != "tree_inner" or not s.by_path or self.tree_share is not None or s.penalty is not None:
             return False
-        assert self.leaf_sums is not None
-        leaf_weights = np.zeros_like(self.leaf_sums)
+        assert self.leaves is not None
+        weights = self.leaves.weights
         forest.boost(
             self.codes,
             target.loss,
@@ -208,16 +209,14 @@ class Block:
             target.weight,
             self.margin,
             2.0 ** (GRADIENT_BITS - s.scale_bits),
-            self.leaf_sums,
+            self.leaves.sums,
             self.largest_push,
-            self._whole_weight() if s.centred else None,
-            leaf_weights,
+            None if weights is None else self._whole_weight(),
+            self.leaves.sums if weights is None else weights,
             s.paths if s.needs_rows else None,
             self.sums,
         )
-        self.in_float32 = s.needs_rows
-        if s.centred:
-            self._leaf_weights = leaf_weights
+        self.boosted = True
         _check_size(float(self.largest_push.max()))
         return True
 
@@ -290,6 +289,12 @@ class Block:
                 self._add_own(self._own_attribution(tree))
         else:
             self._add(self.sums, 0, s.ensemble.n_trees, None)
+
+
+def _whole_sum(values: FloatArray) -> int:
+    """Sum of whole numbers below 2^62, which may exceed 64 bits: by halves of 31 bits."""
+    whole = values.astype(np.int64)
+    return (int((whole >> 31).sum()) << 31) + int((whole & (2**31 - 1)).sum())
 
 
 def _check_size(largest: float) -> None:

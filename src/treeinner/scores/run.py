@@ -14,6 +14,7 @@ from treeinner.kernels import task_rows
 from treeinner.objectives.base import one_hot
 from treeinner.scores.blocks import Block, run_block, run_rounds
 from treeinner.scores.inputs import Inputs
+from treeinner.scores.leaves import Leaves, LeavesOfTasks
 from treeinner.scores.setting import Setting
 from treeinner.scores.state import State
 from treeinner.tables import Table
@@ -46,26 +47,29 @@ def add_rows(
     objective = setting.objective
 
     if objective is None or objective.per_row:
+        tasks = LeavesOfTasks(state.leaves)
 
         def work(start: int, stop: int) -> State:
-            block = _block(setting, rows, start, stop)
-            if objective is not None:
-                run_block(block)
-            return _reduced(setting, block, rows.inputs, groups, start, stop)
+            with tasks.borrow() as leaves:
+                block = _block(setting, rows, start, stop, leaves)
+                if objective is not None:
+                    run_block(block)
+                return _reduced(setting, block, rows.inputs, groups, start, stop)
 
         for part in map_rows(rows.table.n_rows, step, work, n_jobs=n_jobs, progress=progress):
             state += part
+        tasks.add_up()
         return
 
     # The loss of a row looks at other rows: all of them go through the rounds together.
     ranges = [(start, min(start + step, rows.table.n_rows)) for start in range(0, rows.table.n_rows, step)]
-    blocks = [_block(setting, rows, start, stop) for start, stop in ranges]
+    blocks = [_block(setting, rows, start, stop, state.leaves) for start, stop in ranges]
     run_rounds(blocks, rows.inputs.group)
     for block, (start, stop) in zip(blocks, ranges, strict=True):
         state += _reduced(setting, block, rows.inputs, groups, start, stop)
 
 
-def _block(setting: Setting, rows: Rows, start: int, stop: int) -> Block:
+def _block(setting: Setting, rows: Rows, start: int, stop: int, leaves: Leaves | None) -> Block:
     i = rows.inputs
     return Block(
         setting,
@@ -74,15 +78,15 @@ def _block(setting: Setting, rows: Rows, start: int, stop: int) -> Block:
         None if i.y is None else i.y[start:stop],
         None if i.weight is None else i.weight[start:stop],
         i.base[start:stop],
+        leaves,
         None if rows.tree_share is None else rows.tree_share[:, start:stop],
     )
 
 
 def _reduced(setting: Setting, block: Block, inputs: Inputs, groups: Groups | None, start: int, stop: int) -> State:
-    """Sum the scores of a block."""
+    """Sum the scores of a block; what reached the leaves is added apart."""
     clusters = None if inputs.clusters is None else inputs.clusters[start:stop]
-    centred = setting.centred and block.tree_share is None
-    part = State.empty(setting, groups, clustered=clusters is not None, centred=centred)
+    part = State.empty(setting, groups, clustered=clusters is not None, leaves=None)
     scores, features = None, None
     if setting.score == "forest_inner":
         scores = block.forest_inner(_label(setting, block) if setting.target == "label" else None)
@@ -96,18 +100,10 @@ def _reduced(setting: Setting, block: Block, inputs: Inputs, groups: Groups | No
         part.add_rows(scores, features, block.weight, None if setting.score == "abs" else groups, clusters)
     else:
         part.count_rows(stop - start, block.weight)
-    part.in_float32 = block.in_float32
-    if block.leaf_sums is not None:
-        weights = block.leaf_weights() if centred else None
-        part.add_leaves(block.leaf_sums, weights, _whole_sum(block.largest_push))
+    part.in_float32 = block.boosted and setting.needs_rows
+    block.finish_leaves()
     part.add_rounds(block.by_round, groups)
     return part
-
-
-def _whole_sum(values: Any) -> int:
-    """Sum of whole numbers below 2^62, which may exceed 64 bits: by halves of 31 bits."""
-    whole = values.astype(np.int64)
-    return (int((whole >> 31).sum()) << 31) + int((whole & (2**31 - 1)).sum())
 
 
 def _label(setting: Setting, block: Block) -> Any:

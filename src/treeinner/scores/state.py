@@ -10,16 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeinner import inference
-from treeinner.errors import DataError
 from treeinner.groups import Groups
 from treeinner.scores.exact import ExactSums, FourthPowers, add_powers
+from treeinner.scores.leaves import Leaves
 from treeinner.scores.setting import GRADIENT_BITS, Setting
 
 __all__ = ["State"]
 
 FloatArray = NDArray[np.float64]
-MAX_TOTAL = 2**63 - 1
-PLAIN = ("n_features", "n_outputs", "n_rows", "n_units", "leaf_bound", "in_float32")
+PLAIN = ("n_features", "n_outputs", "n_rows", "n_units", "in_float32")
 
 
 @dataclass(eq=False)
@@ -37,18 +36,15 @@ class State:
     n_rows: int = 0
     n_units: int = 0  # rows of positive weight
     weight: ExactSums = field(default_factory=lambda: ExactSums.zeros(1, 0))
-    leaf_sums: NDArray[np.int64] | None = None  # of minus the gradients
-    leaf_weights: NDArray[np.int64] | None = None  # of the weights, for the centred test
-    leaf_bound: int = 0  # largest possible |leaf sum| of either, so that no sum can overflow unseen
+    leaves: Leaves | None = None
     in_float32: bool = False  # whether the row scores of some rows were added in float32 (core/scores.h)
     rounds: ExactSums | None = None  # (round, feature) pairs, for methods without leaf sums
     clusters: dict[Any, NDArray[np.int64]] | None = None
 
     @classmethod
-    def empty(cls, setting: Setting, groups: Groups | None, *, clustered: bool, centred: bool) -> State:
-        """State of no rows."""
+    def empty(cls, setting: Setting, groups: Groups | None, *, clustered: bool, leaves: Leaves | None) -> State:
+        """State of no rows; without leaves if these are added apart."""
         e = setting.ensemble
-        leaves = (len(setting.forest.leaf_nodes), e.width)
         n = len(groups.names) if groups is not None else e.n_features
         columns = n * (e.n_outputs + (e.n_outputs > 1))
         return cls(
@@ -57,8 +53,7 @@ class State:
             sums=ExactSums.zeros(columns, setting.exponent),
             squares=ExactSums.zeros(columns, 2 * setting.exponent),
             fourths=FourthPowers.zeros(columns, setting.exponent),
-            leaf_sums=np.zeros(leaves, np.int64) if setting.needs_leaves else None,
-            leaf_weights=np.zeros(leaves, np.int64) if centred else None,
+            leaves=leaves,
             rounds=ExactSums.zeros(n * e.n_rounds, setting.exponent) if setting.rounds_by_rows else None,
             clusters={} if clustered else None,
         )
@@ -101,19 +96,10 @@ class State:
         self.n_units += n_rows if weight is None else int(np.count_nonzero(weight))
         self.weight.add(np.ones((n_rows, 1)) if weight is None else weight[:, None])
 
-    def add_leaves(self, leaf_sums: NDArray[np.int64], leaf_weights: NDArray[np.int64] | None, bound: int) -> None:
-        """Add whole-number sums of the gradients and of the weights in the leaves; none of them is above `bound`."""
-        self.leaf_bound += bound
-        if self.leaf_bound > MAX_TOTAL:
-            raise DataError(
-                "The gradients of so many rows may overflow; check y for wrong units, or divide sample_weight by its "
-                "mean."
-            )
-        assert self.leaf_sums is not None
-        self.leaf_sums += leaf_sums
-        if leaf_weights is not None:
-            assert self.leaf_weights is not None
-            self.leaf_weights += leaf_weights
+    def add_leaves(self, leaves: Leaves) -> None:
+        """Add what has reached the leaves."""
+        assert self.leaves is not None
+        self.leaves += leaves
 
     def _columns(self, scores: FloatArray, groups: Groups | None) -> FloatArray:
         if groups is not None:
@@ -131,6 +117,8 @@ class State:
         return np.concatenate([pairs.reshape(-1), self.n_features * self.n_outputs + features])
 
     def __iadd__(self, other: State) -> State:
+        if other.leaves is not None:  # first: it may be refused, and then nothing is added
+            self.add_leaves(other.leaves)
         self.sums += other.sums
         self.squares += other.squares
         self.fourths += other.fourths
@@ -138,8 +126,6 @@ class State:
         self.n_rows += other.n_rows
         self.n_units += other.n_units
         self.in_float32 |= other.in_float32
-        if other.leaf_sums is not None:
-            self.add_leaves(other.leaf_sums, other.leaf_weights, other.leaf_bound)
         if self.rounds is not None and other.rounds is not None:
             self.rounds += other.rounds
         if self.clusters is not None and other.clusters is not None:
@@ -204,10 +190,10 @@ class State:
 
         The score is linear in the node values, so it is the score of (centred value - value).
         """
-        if self.leaf_weights is None:
+        if self.leaves is None or self.leaves.weights is None:
             return None
         centred = setting.numbered_value.copy()
-        setting.forest.core.centre_values(self.leaf_weights, centred)
+        setting.forest.core.centre_values(self.leaves.weights, centred)
         change = centred - setting.numbered_value
         return np.asarray(self.from_leaves(setting, groups, change, by_round=False)[0])
 
@@ -220,9 +206,9 @@ class State:
         node values `value`, (n_nodes, width), in the core's order.
         """
         e, forest = setting.ensemble, setting.forest
-        assert self.leaf_sums is not None
+        assert self.leaves is not None
         gains = np.empty((len(forest.split_nodes), e.width))
-        forest.core.split_scores(value, self.leaf_sums, 2.0 ** (setting.scale_bits - GRADIENT_BITS), gains)
+        forest.core.split_scores(value, self.leaves.sums, 2.0 ** (setting.scale_bits - GRADIENT_BITS), gains)
         shape = (e.n_rounds if by_round else 1, forest.n_players, e.n_outputs)
         place = setting.split_place if by_round else setting.split_place % (forest.n_players * e.n_outputs)
         out = np.zeros((shape[0], e.n_features, e.n_outputs))
@@ -247,10 +233,10 @@ class State:
         }
         plain: dict[str, Any] = {name: getattr(self, name) for name in PLAIN}
         plain["exponent"] = self.sums.exponent
-        if self.leaf_sums is not None:
-            arrays["leaf_sums"] = self.leaf_sums
-        if self.leaf_weights is not None:
-            arrays["leaf_weights"] = self.leaf_weights
+        if self.leaves is not None:
+            arrays["leaf_sums"], plain["leaf_bound"] = self.leaves.sums, self.leaves.bound
+            if self.leaves.weights is not None:
+                arrays["leaf_weights"] = self.leaves.weights
         if self.rounds is not None:
             arrays["rounds"] = self.rounds.limbs
         if self.clusters is not None:
@@ -267,14 +253,16 @@ class State:
         clusters = None
         if "clusters" in plain:
             clusters = dict(zip(plain["clusters"], arrays["clusters"], strict=True))
+        leaves = None
+        if "leaf_sums" in arrays:
+            leaves = Leaves(arrays["leaf_sums"], arrays.get("leaf_weights"), plain["leaf_bound"])
         return cls(
             **{name: plain[name] for name in PLAIN},
             sums=ExactSums(arrays["sums"], exponent),
             squares=ExactSums(arrays["squares"], 2 * exponent),
             fourths=FourthPowers.from_limbs(arrays["fourths"], exponent),
             weight=ExactSums(arrays["weight"], 0),
-            leaf_sums=arrays.get("leaf_sums"),
-            leaf_weights=arrays.get("leaf_weights"),
+            leaves=leaves,
             rounds=ExactSums(arrays["rounds"], exponent) if "rounds" in arrays else None,
             clusters=clusters,
         )

@@ -1,0 +1,85 @@
+"""What reaches the leaves: sums over rows, as whole numbers."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treeinner.errors import DataError
+from treeinner.scores.setting import Setting
+
+__all__ = ["Leaves", "LeavesOfTasks"]
+
+MAX_TOTAL = 2**63 - 1
+WholeArray = NDArray[np.int64]
+
+
+@dataclass(eq=False)
+class Leaves:
+    """Sums over the rows in each leaf, (leaves, width); whole numbers, which add exactly in any order."""
+
+    sums: WholeArray  # of minus the gradients
+    weights: WholeArray | None  # of the weights, for the centred test
+    bound: int = 0  # largest possible |sum| of either, so that no sum can overflow unseen
+
+    @classmethod
+    def empty(cls, setting: Setting, *, centred: bool) -> Leaves | None:
+        """Return the leaves that no row has reached; None if the score does not need them."""
+        if not setting.needs_leaves:
+            return None
+        shape = (len(setting.forest.leaf_nodes), setting.ensemble.width)
+        return cls(np.zeros(shape, np.int64), np.zeros(shape, np.int64) if centred else None)
+
+    def unreached(self) -> Leaves:
+        """Return the same leaves before any row."""
+        return Leaves(np.zeros_like(self.sums), None if self.weights is None else np.zeros_like(self.weights))
+
+    def raise_bound(self, by: int) -> None:
+        """Note that rows were added whose largest numbers add up to `by`."""
+        if self.bound + by > MAX_TOTAL:
+            raise DataError(
+                "The gradients of so many rows may overflow; check y for wrong units, or divide sample_weight by its "
+                "mean."
+            )
+        self.bound += by
+
+    def __iadd__(self, other: Leaves) -> Leaves:
+        self.raise_bound(other.bound)
+        self.sums += other.sums
+        if other.weights is not None:
+            assert self.weights is not None
+            self.weights += other.weights
+        return self
+
+
+class LeavesOfTasks:
+    """Leaves for tasks that run side by side, to be added up at the end.
+
+    A task goes on with the leaves of one that is done, so there are as many as threads. Where trees are large, making
+    and adding up leaves for every task would take as long as the rows.
+    """
+
+    def __init__(self, own: Leaves | None) -> None:
+        self._own = own  # None: the score needs none
+        self._spare = deque([own])
+
+    @contextmanager
+    def borrow(self) -> Iterator[Leaves | None]:
+        """Leaves that no other task adds to meanwhile."""
+        try:
+            leaves = self._spare.pop()  # no thread comes between a look and this
+        except IndexError:
+            leaves = None if self._own is None else self._own.unreached()
+        yield leaves
+        self._spare.append(leaves)
+
+    def add_up(self) -> None:
+        """Add all to the first ones."""
+        for leaves in self._spare:
+            if self._own is not None and leaves is not None and leaves is not self._own:
+                self._own += leaves
