@@ -7,7 +7,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Claim:
-    """Our job takes at most `at_most` times the peer's time, on one workload; None: no bound was set."""
+    """Our job takes at most `at_most` times the peer's time, on one workload, with AVX-512; None: no bound was set."""
 
     what: str
     ours: str
@@ -17,6 +17,14 @@ class Claim:
     check: str
     reference: str | None = None  # job whose result ours is checked against; None: the peer's
     threads: tuple[int, int] | None = None  # ours, the peer's; None: those of the run
+
+    @property
+    def against_ourselves(self):
+        return self.threads is not None or self.peer.startswith("treeinner.")
+
+    def bound(self, isa):
+        """What may be taken with an instruction set: without AVX-512 twice as much, unless the peer is ourselves."""
+        return 2 * self.at_most if isa == "avx2" and not self.against_ourselves else self.at_most
 
 
 def _tree_inner(workload, peer, scores_at_most=None, errors_at_most=None, which="tree_inner"):

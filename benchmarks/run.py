@@ -8,7 +8,8 @@
     python benchmarks/run.py --only W1 --into FILE      these claims again, in place of those of an earlier run
 
 A ratio is taken between measurements of one pass, in which our job and the peer's run one after the other; the table
-shows the median over the passes. Results go to docs/benchmark/<xgboost version>.json; tables.py makes the page of them.
+shows the median over the passes. Results go to docs/benchmark/xgboost-<version>-<instruction set>.json; tables.py
+makes the page of them.
 """
 
 import argparse
@@ -151,14 +152,14 @@ def judge(bench, claim, ours, peer, reference, second):
         "error": error, "allowed": allowed, "allowed_because": why, "agrees": bool(error <= allowed),
     }  # fmt: skip
     if claim.at_most is not None:
-        row["met"] = row["ratio"] <= claim.at_most
+        row["at_most"] = claim.bound(a["isa"])
+        row["met"] = row["ratio"] <= row["at_most"]
     if second is not None and "failed" not in bench.done[second]:
-        own = claim.threads is not None or claim.peer.startswith("treeinner.")
         row["avx2_ratio"] = statistics.median(
-            bench.ratio(second, (peer[0], peer[1], peer[2], second[3]) if own else peer)
+            bench.ratio(second, (*peer[:3], second[3]) if claim.against_ourselves else peer)
         )
         if claim.at_most is not None:
-            row["avx2_met"] = row["avx2_ratio"] <= (claim.at_most if own else 2 * claim.at_most)
+            row["avx2_met"] = row["avx2_ratio"] <= claim.bound("avx2")
     return row
 
 
@@ -288,7 +289,7 @@ def main():
             report["scaling"] = scaling.run(arguments.scale)
     whole = arguments.scale == 1.0 and not arguments.only and not arguments.skip
     place = RESULTS if whole else ARRAYS.parent
-    out = arguments.out or place / f"xgboost-{report['versions'].get('xgboost', 'none')}.json"
+    out = arguments.out or place / f"xgboost-{report['versions'].get('xgboost', 'none')}-{report['isa']}.json"
     if arguments.into is not None:
         out, report = arguments.into, replaced(json.loads(arguments.into.read_text()), report)
     write(out, report)

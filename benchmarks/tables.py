@@ -35,21 +35,21 @@ def met(value):
     return {True: "yes", False: "**no**", None: ""}[value]
 
 
-def claim_row(c):
+def claim_row(c, with_avx2):
     peer = c["peer"].replace("treeinner.", "our own ")
     if c["threads"] is not None:
         peer = "one thread"
     what = f"{c['what']}, {c['workload']}" + (" *" if "again" in c else "")
     if "failed" in c:
-        return f"| {what} | {peer} | {ratio(c['at_most'])} | not measured: {c['failed']} | | | | |"
+        return f"| {what} | {peer} | {ratio(c['at_most'])} | not measured: {c['failed']} | |{' |' * with_avx2} | |"
     if c["peer_rows"]:
         peer += f" (first {c['peer_rows']:,} rows)"
     times = f"{seconds(c['ours_seconds'])} / {seconds(c['peer_seconds'])}"
     agrees = f"{c['error']:.0e} of {c['allowed']:.0e}" if c["agrees"] else f"**differs: {c['error']:.1e}**"
     avx2 = ratio(c.get("avx2_ratio")) + (f" ({met(c['avx2_met'])})" if c.get("avx2_met") is not None else "")
     spread = f"{ratio(min(c['ratios']))} to {ratio(max(c['ratios']))}"
-    cells = [what, peer, ratio(c["at_most"]), f"{ratio(c['ratio'])} ({spread})", met(c.get("met")), avx2, times, agrees]
-    return f"| {' | '.join(cells)} |"
+    cells = [what, peer, ratio(c["at_most"]), f"{ratio(c['ratio'])} ({spread})", met(c.get("met"))]
+    return f"| {' | '.join([*cells, *([avx2] if with_avx2 else []), times, agrees])} |"
 
 
 def heading(report):
@@ -59,8 +59,12 @@ def heading(report):
     scale = (
         "" if report["scale"] == 1.0 else f" **On data of {report['scale']} of the size: the numbers mean nothing.**"
     )
+    if report["isa"] == "avx2":
+        scale += " Without AVX-512, twice the promised time may be taken; the bounds below are those."
+    if report.get("note"):
+        scale += f" {report['note']}"
     if report.get("only"):
-        scale += " **A part of the benchmark: what is not below has not been run on this version.**"
+        scale += " **A part of the benchmark: what is not below has not been run on this version and processor.**"
     return (
         f"{report['date']}, {report['cpu']} ({cores}), {report['system']}, Python {report['python']}, instruction set "
         f"{report['isa']}, {report['threads']} thread{'s' * (report['threads'] > 1)} unless said.{scale}\n\n{versions}."
@@ -68,14 +72,16 @@ def heading(report):
 
 
 def claims_part(report):
-    names = ["what", "against", "at most", "measured (passes)", "met?", "AVX2 alone (at most twice)", "ours / theirs"]
-    head = f"| {' | '.join(names)} | difference |"
+    with_avx2 = any("avx2_ratio" in c for c in report["claims"])
+    names = ["what", "against", "at most", "measured (passes)", "met?"]
+    names += [*(["AVX2 alone (at most twice)"] if with_avx2 else []), "ours / theirs", "difference"]
     bounded = [c for c in report["claims"] if c["at_most"] is not None]
     others = [c for c in report["claims"] if c["at_most"] is None]
     lines = []
     for title, rows in (("What was promised", bounded), ("Measured without a promise", others)):
         if rows:
-            lines += [f"### {title}", "", head, "|---" * 8 + "|", *map(claim_row, rows), ""]
+            lines += [f"### {title}", "", f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
+            lines += [*(claim_row(c, with_avx2) for c in rows), ""]
     again = sorted({c["again"] for c in report["claims"] if "again" in c})
     if again:
         lines += [f"\\* Measured again after the whole run (`benchmarks/run.py --into`): {'; '.join(again)}.", ""]
@@ -192,6 +198,14 @@ def part(report, plot=None):
     ])  # fmt: skip
 
 
+SETS = {"avx512": "AVX-512", "avx2": "AVX2"}
+
+
+def _version_and_set(path):
+    _, version, isa = path.stem.split("-")
+    return tuple(map(int, version.split("."))), isa == "avx512", isa
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("report", nargs="?", type=Path, help="a JSON file of run.py to print; default: write the page")
@@ -199,13 +213,14 @@ def main():
     if arguments.report:
         print(part(json.loads(arguments.report.read_text())))
         return
-    newest = sorted((DOCS / "benchmark").glob("xgboost-*.json"), reverse=True)
+    newest = sorted((DOCS / "benchmark").glob("xgboost-*.json"), reverse=True, key=_version_and_set)
     if not newest:
         raise SystemExit("docs/benchmark holds no results; run `make bench` first.")
     pages = [INTRODUCTION]
     for path in newest:
         report = json.loads(path.read_text())
-        pages.append(f"## With XGBoost {report['versions'].get('xgboost')}\n\n{part(report, path.with_suffix('.svg'))}")
+        title = f"## XGBoost {report['versions'].get('xgboost')}, {SETS.get(report['isa'], report['isa'])}"
+        pages.append(f"{title}\n\n{part(report, path.with_suffix('.svg'))}")
     (DOCS / "benchmark.md").write_text("\n".join(pages))
     print(f"wrote {DOCS / 'benchmark.md'}")
 
