@@ -251,6 +251,17 @@ def test_numbers_out_of_all_proportion_are_refused():
             rows.accumulator(**options).update(rows.X, rows.y, sample_weight=np.full(N, weight)).result()
 
 
+def test_a_batch_that_is_refused_for_what_was_there_before_changes_nothing():
+    rows, _ = rows_of("logistic")
+    # A weight is a whole number of 2^-32: the rows of one batch add up to 0.6 of what 63 bits hold.
+    weight = np.full(N, 0.6 * 2.0**31 / N)
+    accumulator = rows.accumulator().update(rows.X, rows.y, sample_weight=weight)
+    before = accumulator.to_bytes()
+    with pytest.raises(DataError, match="may overflow"):
+        accumulator.update(rows.X, rows.y, sample_weight=weight)
+    assert accumulator.to_bytes() == before
+
+
 def test_merge_changes_neither_operand():
     rows, _ = rows_of("clusters")
     a, b = rows.add(rows.accumulator(), np.arange(70)), rows.add(rows.accumulator(), np.arange(70, N))
