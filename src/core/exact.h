@@ -7,7 +7,7 @@
 #pragma once
 
 #include "forest.h"
-#include "word.h"
+#include "lanes.h"
 
 namespace treeinner::TREEINNER_NS {
 

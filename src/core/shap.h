@@ -28,6 +28,7 @@
 // constants of a sweep are made when it starts, so that their memory does not grow with the forest.
 #pragma once
 
+#include "lanes.h"
 #include "route.h"
 
 namespace treeinner::TREEINNER_NS {

@@ -1,7 +1,7 @@
 // Compiled once per level, as src/core/kernels.cpp is. Nothing from the C++ library here, for the reason word.h gives.
 #include "primitives.h"
 
-#include "word.h"
+#include "lanes.h"
 
 #if defined(TREEINNER_LEVEL_AVX512)
 #define TREEINNER_PRIMITIVES kAvx512Primitives
