@@ -1,0 +1,113 @@
+"""Digests of what the golden models give, to the last bit: `python -m tests.bits` prints them as JSON.
+
+`tests/golden/bits.json` holds those of the first edition. tests/test_bits.py compares; what changed by intention is
+listed there with its reason.
+"""
+
+import hashlib
+import json
+import warnings
+from pathlib import Path
+
+import numpy as np
+
+import treeinner as ti
+
+GOLDEN = Path(__file__).parent / "golden"
+METHODS = ("predecomp", "saabas", "treeshap")
+TARGET = {"binary": "y_binary", "multiclass": "y_class", "poisson": "y_count"}
+
+
+def cases():
+    """Model files of numeric rows, as "folder/file"."""
+    paths = sorted(p for p in GOLDEN.glob("*-*/*") if p.suffix != ".npz" and p.stem not in ("ctr", "onehot"))
+    return [f"{p.parent.name}/{p.name}" for p in paths]
+
+
+def data():
+    """Rows and targets."""
+    with np.load(GOLDEN / "data.npz") as stored:
+        return {name: stored[name] for name in stored.files}
+
+
+def answers(folder):
+    """What the library said of the models in a folder."""
+    with np.load(GOLDEN / folder / "answers.npz") as stored:
+        return {name: stored[name] for name in stored.files}
+
+
+def rows(case, X):
+    """The rows as the model saw them: a frame has no codes outside its levels."""
+    X = X.copy()
+    if "/frame." in case:
+        X[:, -1] = np.where(np.isin(X[:, -1], np.arange(len(data()["levels"]))), X[:, -1], np.nan)
+    return X
+
+
+def digest(*arrays):
+    """Digest of numbers and shapes."""
+    sha = hashlib.sha256()
+    for array in arrays:
+        sha.update(repr((array.shape, array.dtype.str)).encode() + np.ascontiguousarray(array).tobytes())
+    return sha.hexdigest()[:16]
+
+
+def target(stored, case, n_outputs):
+    """Target of the training rows for the model's loss."""
+    model = case.split("/")[1].rsplit(".", 1)[0]
+    y = stored[TARGET.get(model, "y")]
+    return np.column_stack([y] * n_outputs) if model == "vector" else y
+
+
+def bits_of(case):
+    """Name -> digest, or the class of the error."""
+    stored, path = data(), GOLDEN / case
+    folder, model = case.split("/")
+    truth = answers(folder)
+    X, X_train = rows(case, stored["X"]), rows(case, stored["X_train"])
+    e = ti.read_model(path)
+    given = {name: float(truth[f"{model.rsplit('.', 1)[0]}.{name}"]) for name in e.needs if name != "training data"}
+    out = {"margin": digest(e.predict(X)), "leaf": digest(e.apply(X))}
+    y = target(stored, case, e.n_outputs)
+    for method in METHODS:
+        out[f"attribution {method}"] = attempt(lambda m=method: attribution(path, X, m, given))
+        out[f"gains {method}"] = attempt(lambda m=method: gains(path, X_train, y, m, given))
+    out["leaf sums"] = attempt(lambda: leaf_sums(path, X_train, y, given))
+    return out
+
+
+def attempt(work):
+    """Digest, or the name of our own error."""
+    try:
+        return work()
+    except ti.TreeInnerError as error:
+        return type(error).__name__
+
+
+def attribution(path, X, method, given):
+    """Values and base values."""
+    a = ti.attribute(path, X, method=method, **given)
+    return digest(a.values, a.base_values)
+
+
+def gains(path, X, y, method, given):
+    """The paper's TreeInner: a sum over rows, every tree divided by its learning rate."""
+    return digest(ti.importance(path, X, y, method=method, std_errors=False, **given).scores)
+
+
+def leaf_sums(path, X, y, given):
+    """Fixed-point sums of weights and gradients in the leaves of an accumulator that took two batches."""
+    acc = ti.ImportanceAccumulator(path, **given)
+    acc.update(X[:100], y[:100]).update(X[100:], y[100:])
+    arrays, _ = acc._state.to_arrays()
+    return digest(*(arrays[name] for name in ("leaf_sums", "leaf_weights") if name in arrays))
+
+
+def main():
+    """Print all digests."""
+    warnings.simplefilter("ignore")
+    print(json.dumps({case: bits_of(case) for case in cases()}, indent=1))
+
+
+if __name__ == "__main__":
+    main()
