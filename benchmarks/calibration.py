@@ -121,10 +121,10 @@ def train_xgboost(train, *, sampled, rounds=ROUNDS, seed=0, valid=None):
     params["objective"] = "binary:logistic" if _binary(train) else "reg:squarederror"
     data = xgb.QuantileDMatrix(train.X, train.y, weight=train.weight, max_bin=64, nthread=1)
     if valid is None:
-        return ti.read_model(xgb.train(params, data, rounds))
+        return ti.read_model(xgb.train(params, data, rounds)).ensemble
     watch = xgb.QuantileDMatrix(valid.X, valid.y, ref=data, max_bin=64, nthread=1)
     model = xgb.train(params, data, rounds, evals=[(watch, "valid")], early_stopping_rounds=rounds, verbose_eval=False)
-    return ti.read_model(model[: model.best_iteration + 1])
+    return ti.read_model(model[: model.best_iteration + 1]).ensemble
 
 
 def train_lightgbm(train, *, sampled, rounds=ROUNDS, seed=0, valid=None):
@@ -137,10 +137,10 @@ def train_lightgbm(train, *, sampled, rounds=ROUNDS, seed=0, valid=None):
     params["objective"] = "binary" if _binary(train) else "regression"
     data = lgb.Dataset(train.X, train.y, weight=train.weight)
     if valid is None:
-        return ti.read_model(lgb.train(params, data, rounds))
+        return ti.read_model(lgb.train(params, data, rounds)).ensemble
     watch = lgb.Dataset(valid.X, valid.y, reference=data)
     stop = [lgb.early_stopping(rounds, verbose=False)]
-    return ti.read_model(lgb.train(params, data, rounds, valid_sets=[watch], callbacks=stop))
+    return ti.read_model(lgb.train(params, data, rounds, valid_sets=[watch], callbacks=stop)).ensemble
 
 
 TRAINERS = {"XGBoost": train_xgboost, "LightGBM": train_lightgbm}

@@ -180,4 +180,4 @@ class Model:
     def ensemble(self):
         import treeinner
 
-        return treeinner.read_model(self.native() if self.w.library == "sklearn" else str(self.path))
+        return treeinner.read_model(self.native() if self.w.library == "sklearn" else str(self.path)).ensemble

@@ -65,7 +65,7 @@ def bits_of(case):
     folder, model = case.split("/")
     truth = answers(folder)
     X, X_train = rows(case, stored["X"]), rows(case, stored["X_train"])
-    e = ti.read_model(path)
+    e = ti.read_model(path).ensemble
     given = {name: float(truth[f"{model.rsplit('.', 1)[0]}.{name}"]) for name in e.needs if name != "training data"}
     out = {"margin": digest(e.predict(X)), "leaf": digest(e.apply(X))}
     y = target(stored, case, e.n_outputs)

@@ -88,7 +88,7 @@ class Measured:
 @cache
 def measure(cell: Cell) -> Measured:
     fitted = cell.fit()
-    ensemble = ti.read_model(fitted.model, **fitted.how)
+    ensemble = ti.read_model(fitted.model, **fitted.how).ensemble
     imp = ti.importance(
         fitted.model,
         fitted.X,

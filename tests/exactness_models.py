@@ -85,7 +85,7 @@ def xgb_gain(booster):
 
 def xgb_gain_of_splits(booster):
     """Sum in double precision of the gains that the splits store: get_score adds them up in float32."""
-    return stored_gain(ti.read_model(booster))
+    return stored_gain(ti.read_model(booster).ensemble)
 
 
 def xgboost_stopped():
@@ -198,7 +198,7 @@ def hist(task, *, data=None, weights=False, **params):
             **{"early_stopping": False, "max_leaf_nodes": 12, **params},
         )  # fmt: skip
         model.fit(X, y, sample_weight=weight if weights else None)
-        return Fitted(model, X, y, stored_gain(ti.read_model(model)), weight if weights else None)
+        return Fitted(model, X, y, stored_gain(ti.read_model(model).ensemble), weight if weights else None)
 
     return fit
 

@@ -433,7 +433,7 @@ def test_cox_needs_all_rows_at_once():
 def test_rows_that_look_at_each_other_go_through_the_rounds_together():
     """The result does not depend on how the rows are cut into tasks."""
     model, X, y = survival()
-    e = ti.read_model(model)
+    e = ti.read_model(model).ensemble
     whole = ti.importance(e, X, y)
     e.forest.task_rows = 64
     cut = ti.importance(e, X, y)

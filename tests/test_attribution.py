@@ -63,7 +63,7 @@ def p_hat(e, task, *, rate, lam, alpha=0.0, weight=1.0, hessian_factor=1.0):
 
 
 def check_predecomp(model, task, tolerance, **definition):
-    e = ti.read_model(model)
+    e = ti.read_model(model).ensemble
     values = p_hat(e, task, **definition)
     expected = oracle.path_attribution(e, values, X[:N_ROWS])
     base = np.tile(e.base_score, (N_ROWS, 1))

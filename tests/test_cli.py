@@ -203,7 +203,7 @@ def test_scores_without_a_test_are_null_in_json_and_empty_in_csv(home):
 def test_options_reach_importance(home, rows):
     groups = {"body": ["body_mass", "height"]}
     expected = ti.importance(
-        ti.read_model(home / "xgb.json", learning_rate=0.25, reg_lambda=2.0, iteration_range=(1, 6)),
+        ti.read_model(home / "xgb.json", learning_rate=0.25, reg_lambda=2.0, iteration_range=(1, 6)).ensemble,
         rows[FEATURES], rows["price"], method="saabas", score="forest_inner", clusters=rows["day"], groups=groups,
         objective="reg:pseudohubererror",
     )  # fmt: skip

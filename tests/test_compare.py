@@ -62,7 +62,7 @@ def test_the_gap_is_welchs():
     model = model_of(X, y)
     c = ti.compare(model, X, y, X_valid, y_valid)
     np.testing.assert_allclose(c.gap.score, c.train["tree_inner"].per_row - c.valid["tree_inner"].per_row, rtol=1e-13)
-    e = ti.read_model(model)  # row shares, one row at a time
+    e = ti.read_model(model).ensemble  # row shares, one row at a time
     shares = [
         np.array([ti.importance(e, A[i : i + 1], b[i : i + 1], n_jobs=1).scores for i in range(len(A))])
         for A, b in ((X[:N], y[:N]), (X_valid, y_valid))

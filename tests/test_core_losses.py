@@ -29,7 +29,7 @@ def test_lightgbm_binary_runs_in_the_core(level, std_errors, labels, params):
     X = rng.normal(size=(300, 5))
     y = np.where(X[:, 0] + rng.normal(size=300) > 0, labels[1], labels[0])
     options = {"objective": "binary", "num_leaves": 7, "verbose": -1, "num_threads": 1, **params}
-    e = ti.read_model(lgb.train(options, lgb.Dataset(X, (y > 0).astype(float)), 8))
+    e = ti.read_model(lgb.train(options, lgb.Dataset(X, (y > 0).astype(float)), 8)).ensemble
     loss = objectives.for_ensemble(e, "auto")
     assert loss.core_loss() is not None
     by_numpy = replace(loss, compiled=None)
@@ -62,7 +62,7 @@ def test_row_scores_in_batches_are_the_row_scores(n_columns, params):
     signal = X[:, 0] + X[:, 1] * X[:, 2] + X @ np.linspace(1.0, 0.1, n_columns) + rng.normal(size=700)
     y = np.digitize(signal, [-1, 1]) if "num_class" in params else signal
     options = {"nthread": 1, "eta": 0.2, "lambda": 0.5, "colsample_bynode": 0.5, "seed": 0, **params}
-    e = ti.read_model(xgb.train(options, xgb.DMatrix(X, y), 70), learning_rate=0.2, reg_lambda=0.5)
+    e = ti.read_model(xgb.train(options, xgb.DMatrix(X, y), 70), learning_rate=0.2, reg_lambda=0.5).ensemble
     large = np.diff(e.forest.first_leaf) > 64
     assert np.any(large) == ("min_child_weight" in params)
     assert not np.all(large)
@@ -91,7 +91,7 @@ def test_gradients_taken_in_the_core_are_the_losss(level, objective):
     options = {"nthread": 1, "max_depth": 3, "objective": objective, "num_class": 3}
     if objective != "multi:softprob":
         del options["num_class"]
-    e = ti.read_model(xgb.train(options, xgb.DMatrix(X, y), 6))
+    e = ti.read_model(xgb.train(options, xgb.DMatrix(X, y), 6)).ensemble
     loss = objectives.for_ensemble(e, "auto")
     assert loss.core_loss() is not None
     weight = rng.choice([0.0, 0.5, 2.0], 600)

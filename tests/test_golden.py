@@ -16,7 +16,7 @@ import treeinner
 from tests import oracle
 from treeinner.ensemble import PER_NODE
 from treeinner.errors import DataError
-from treeinner.readers import read_model
+from treeinner.model import read_model
 from treeinner.readers.catboost import make_table
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -75,7 +75,7 @@ def answer(case, name):
 
 @cache
 def ensemble(case):
-    return read_model(GOLDEN / case)
+    return read_model(GOLDEN / case).ensemble
 
 
 def model_of(case):
@@ -233,7 +233,7 @@ def test_rate_and_penalties_are_known(case):
 @pytest.mark.parametrize("case", CASES)
 def test_what_a_file_does_not_say_can_be_told(case):
     told = {name: float(answer(case, name)) for name in ensemble(case).needs}
-    e = read_model(GOLDEN / case, **told) if told else ensemble(case)
+    e = read_model(GOLDEN / case, **told).ensemble if told else ensemble(case)
     assert e.needs == ()
     assert np.isfinite(e.node_value).all()
 

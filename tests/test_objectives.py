@@ -578,7 +578,7 @@ def test_root_of_the_second_round_is_a_newton_step_along_our_gradient(number):
     """From the fitted model to G and H: reader, labels, lookup, gradient and hessian together."""
     read_model = pytest.importorskip("treeinner").read_model
     fitted, X, y = list(boosters())[number]
-    ensemble = read_model(fitted)
+    ensemble = read_model(fitted).ensemble
     objective = for_ensemble(ensemble)
     target = encode_target(ensemble, y, n_rows=len(X))
     margin = ensemble.slice_rounds(0, 1).predict(X)

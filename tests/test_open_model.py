@@ -33,9 +33,8 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, PolynomialFeatures, StandardScaler
 
 from treeinner import readers
-from treeinner.ensemble import Ensemble
 from treeinner.errors import DataError, ModelError, UnsupportedModelError
-from treeinner.readers import Opened, open_model, read_model
+from treeinner.model import Model, open_model, read_model
 from treeinner.readers._files import kind_of_file
 from treeinner.readers._unwrap import package_of, unwrap
 
@@ -88,7 +87,7 @@ def test_the_margin_of_a_wrapped_model_is_its_prediction(name, data):
     model = WRAPPED[name].fit(data, Y)
     # float64 sums of three leaf values, in another order
     np.testing.assert_allclose(margins(open_model(model), data), model.predict(data), rtol=1e-12)
-    assert isinstance(read_model(model), Ensemble)
+    assert isinstance(read_model(model), Model)
 
 
 def test_transformed_target_is_on_the_transformed_scale():
@@ -113,10 +112,10 @@ def test_samplers_of_imblearn_are_passed_by():
 
     fitted = make_pipeline(StandardScaler(), forest()).fit(X, Y)
     scaler, model = fitted[0], fitted[1]
-    opened = Opened(open_model(model).ensemble, model, (Sampler(), scaler))
+    opened = Model(open_model(model).ensemble, model, (Sampler(), scaler))
     np.testing.assert_allclose(margins(opened, X), fitted.predict(X), rtol=1e-12)
     with pytest.raises(UnsupportedModelError, match="step LinearRegression cannot transform X"):
-        Opened(opened.ensemble, model, (linear_model.LinearRegression(),)).table(X)
+        Model(opened.ensemble, model, (linear_model.LinearRegression(),)).table(X)
 
 
 def test_subclasses_of_users_are_recognised():
@@ -275,16 +274,16 @@ class FakeReader:
 
 @pytest.fixture(scope="module")
 def plain():
-    return read_model(forest().fit(X, Y))
+    return read_model(forest().fit(X, Y)).ensemble
 
 
 def test_options_reach_the_reader(monkeypatch, plain, tmp_path):
     fake = FakeReader(plain)
     asked = []
-    monkeypatch.setattr(readers, "_reader", lambda library: asked.append(library) or fake)
+    monkeypatch.setattr(readers, "reader", lambda library: asked.append(library) or fake)
     booster = xgboost.Booster()
     options = {"learning_rate": 0.5, "reg_lambda": 2.0, "reg_alpha": 0.0, "iteration_range": (0, 1)}
-    assert read_model(booster, **options) is plain
+    assert read_model(booster, **options).ensemble is plain
     assert fake.calls.pop() == (booster, options)
     path = tmp_path / "model.anything"
     path.write_text("tree\nversion=v4\n")
@@ -299,7 +298,7 @@ def test_catboost_makes_the_table_if_it_wants_to(monkeypatch, plain):
     from treeinner.tables import DenseTable
 
     fake = FakeReader(replace(plain, library="catboost"), DenseTable(np.ones((1, 3))))
-    monkeypatch.setattr(readers, "_reader", lambda library: fake)
+    monkeypatch.setattr(readers, "reader", lambda library: fake)
     model = catboost.CatBoost()
     monkeypatch.setattr(model, "is_fitted", lambda: True)
     monkeypatch.setattr(readers, "is_fitted", lambda model: True)
@@ -312,13 +311,13 @@ def test_catboost_makes_the_table_if_it_wants_to(monkeypatch, plain):
 
 def test_ensembles_are_taken_as_they_are(tmp_path):
     # a boosted model: it has rounds to cut
-    ensemble = read_model(sk.GradientBoostingRegressor(n_estimators=4, max_depth=2).fit(X, Y))
-    assert read_model(ensemble) is ensemble
+    ensemble = read_model(sk.GradientBoostingRegressor(n_estimators=4, max_depth=2).fit(X, Y)).ensemble
+    assert read_model(ensemble).ensemble is ensemble
     assert read_model(ensemble, iteration_range=(1, 3)).n_rounds == 2
     assert np.shares_memory(open_model(ensemble).table(X).block(0, 5), X)
     ensemble.save(tmp_path / "saved.bin")
     for path in (tmp_path / "saved.bin", str(tmp_path / "saved.bin")):
-        loaded = read_model(path, iteration_range=(0, 2))
+        loaded = read_model(path, iteration_range=(0, 2)).ensemble
         assert loaded.n_rounds == 2
         np.testing.assert_array_equal(loaded.value, ensemble.slice_rounds(0, 2).value)
     with pytest.raises(
@@ -361,7 +360,7 @@ CATEGORICAL = {
 @pytest.mark.parametrize("library", CATEGORICAL)
 def test_categories_in_another_order_are_the_same_categories(library):
     model = CATEGORICAL[library].fit(MIXED, MIXED_Y)
-    ensemble = read_model(model)
+    ensemble = read_model(model).ensemble
     # XGBoost adds leaves up in float32: margins of size 40 are good to 1e-5
     tolerance = 1e-6 if library == "xgboost" else 1e-12
     for frame in (MIXED, TURNED):

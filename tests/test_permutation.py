@@ -153,7 +153,7 @@ def test_tables_of_other_kinds_give_the_same_bits():
     X = rng.normal(size=(200, 5)) * (rng.random((200, 5)) < 0.5)
     y = X @ [1, 2, 0, 0, 1]
     model = RandomForestRegressor(5, max_depth=4, random_state=0).fit(X, y)
-    e = ti.read_model(model)
+    e = ti.read_model(model).ensemble
     options = {"score": "permutation", "random_state": 0, "objective": "squared_error"}
     dense = ti.importance(e, X, y, **options)
     for other in (sparse.csr_matrix(X), np.asfortranarray(X), pd.DataFrame(X)):

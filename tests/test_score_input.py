@@ -325,7 +325,9 @@ def test_l1_with_vector_leaves_is_refused_and_the_plain_product_is_not():
 
 @pytest.mark.parametrize("method", ["saabas", "treeshap"])
 def test_a_model_without_covers_is_refused_by_methods_that_need_them(method):
-    e = ti.read_model(xgb.train({"max_depth": 2, "nthread": 1}, xgb.DMatrix(np.eye(40)[:, :4], np.arange(40)), 2))
+    e = ti.read_model(
+        xgb.train({"max_depth": 2, "nthread": 1}, xgb.DMatrix(np.eye(40)[:, :4], np.arange(40)), 2)
+    ).ensemble
     e = dataclasses.replace(e, cover=np.full(e.n_nodes, np.nan))
     with pytest.raises(ti.UnsupportedModelError, match=f"method='{method}' weighs the children"):
         ti.importance(e, np.eye(40)[:, :4], np.arange(40), method=method)

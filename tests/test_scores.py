@@ -327,7 +327,7 @@ def test_centring_a_group_is_the_sum_of_its_members():
 def test_centring_leaves_the_l1_penalty_as_it_is():
     X, y = data()
     model = xgb_model(X[:200], y[:200], reg_alpha=3.0)
-    e = ti.read_model(model)
+    e = ti.read_model(model).ensemble
     X, y = X[200:260].astype(float), y[200:260]
     imp = ti.importance(e, X, y)
     push = oracle.residuals(e, X, squared(y))
@@ -481,7 +481,7 @@ def test_total_gain_with_an_l1_penalty(reg_alpha, loss):
     classes, params = LOSSES[loss]
     X, y = data(classes=classes)
     model = xgb_model(X, y, reg_alpha=reg_alpha, **params)
-    if loss != "squared" and ti.read_model(model).cover_is != "hessian":
+    if loss != "squared" and ti.read_model(model).ensemble.cover_is != "hessian":
         pytest.skip("the reader does not say yet that XGBoost's cover is the sum of hessians")
     own = xgb_gain(model, X.shape[1])
     imp = ti.importance(model, X, y, by_round=True)
@@ -562,10 +562,12 @@ def test_without_l2_the_attributions_of_a_tree_sum_to_zero_over_the_training_row
     X, y = data(classes=classes)
     for reg_lambda, holds in ((0.0, True), (10.0, False)):
         model = xgb_model(X, y, rounds=4, reg_lambda=reg_lambda, **params)
-        e = ti.read_model(model)
+        e = ti.read_model(model).ensemble
         worst = 0.0
         for m in range(e.n_trees):
-            before = ti.read_model(model).slice_rounds(0, m).predict(X) if m else np.full(len(X), e.base_score[0])
+            before = (
+                ti.read_model(model).ensemble.slice_rounds(0, m).predict(X) if m else np.full(len(X), e.base_score[0])
+            )
             p = 1 / (1 + np.exp(-before))
             hessian = p * (1 - p) if classes else np.ones(len(X))
             f = ti.attribute(e.slice_rounds(m, m + 1), X).values
@@ -642,7 +644,7 @@ def test_out_of_bag_scores_with_weights_are_weighted_means():
     # Rows of weight 0 and 1 are rows left out and rows.
     weight = (np.arange(90) % 3 > 0).astype(float)
     imp = ti.importance(forest, X, y, oob=True, sample_weight=weight)
-    e, total = ti.read_model(forest), np.zeros(X.shape[1])
+    e, total = ti.read_model(forest).ensemble, np.zeros(X.shape[1])
     r = oracle.tensor(e, X.astype(float), "predecomp")[:, :, :, 0] * e.n_trees
     for m, seen in enumerate(forest.estimators_samples_):
         w = weight.copy()

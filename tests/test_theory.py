@@ -24,7 +24,7 @@ def draw(seed, n):
 
 def train(X, y, rounds=8, **params):
     params = {"eta": 0.3, "max_depth": 3, "nthread": 1, "base_score": 0.5, **params}
-    return ti.read_model(xgb.train(params, xgb.DMatrix(X, y, nthread=1), rounds))
+    return ti.read_model(xgb.train(params, xgb.DMatrix(X, y, nthread=1), rounds)).ensemble
 
 
 def trees_and_margins(model, X):
@@ -215,7 +215,9 @@ def noise_shares(n, replications=8):
         X[:, 4:] = np.floor(X[:, 4:] * [4, 16, 64, 256])  # noise of growing cardinality; column 3 is noise, too
         y = np.sin(4 * X[:, 0]) + 2 * X[:, 1] * X[:, 2] - 1 + rng.normal(size=len(X))
         params = {"learning_rate": 0.1, "max_depth": 4, "num_leaves": 12, "num_threads": 1, "verbose": -1, "seed": 1}
-        model = ti.read_model(lgb.train(params | {"max_bin": 63, "lambda_l2": 1.0}, lgb.Dataset(X[:n], y[:n]), 40))
+        model = ti.read_model(
+            lgb.train(params | {"max_bin": 63, "lambda_l2": 1.0}, lgb.Dataset(X[:n], y[:n]), 40)
+        ).ensemble
         rows = {"train": (X[:n], y[:n]), "valid": (X[n:], y[n:])}
         for way, (side, how) in ways.items():
             scores = ti.importance(model, *rows[side], std_errors=False, n_jobs=1, **how).scores

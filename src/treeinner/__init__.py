@@ -16,8 +16,8 @@ from treeinner.errors import (
 from treeinner.explainer import TreeExplainer
 from treeinner.files import load
 from treeinner.kernels import instruction_set
+from treeinner.model import Model, read_model
 from treeinner.page import report
-from treeinner.readers import read_model
 from treeinner.scores import Comparison, Importance, ImportanceAccumulator, compare, importance
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "Importance",
     "ImportanceAccumulator",
     "MissingDependencyError",
+    "Model",
     "ModelError",
     "TreeExplainer",
     "TreeInnerError",

@@ -15,7 +15,8 @@ from treeinner._frames import as_frame, frame_library_of, row_labels_of
 from treeinner.ensemble import Ensemble
 from treeinner.errors import MissingDependencyError, ModelError, UnknownParameterError, UnsupportedModelError
 from treeinner.groups import GroupSpec, resolve_groups
-from treeinner.readers import open_model
+from treeinner.model import open_model
+from treeinner.options import ReadOptions
 
 __all__ = ["METHODS", "Attribution", "attribute", "node_values"]
 
@@ -73,14 +74,13 @@ def attribute(
         raise ValueError(f"method={method!r} is not known; choose one of {', '.join(map(repr, METHODS))}.")
     opened = open_model(
         model,
-        learning_rate=learning_rate,
-        reg_lambda=reg_lambda,
-        reg_alpha=reg_alpha,
-        iteration_range=iteration_range,
+        ReadOptions(
+            learning_rate=learning_rate, reg_lambda=reg_lambda, reg_alpha=reg_alpha, iteration_range=iteration_range
+        ),
     )
     e = opened.ensemble
     paths, root = _prepared(e, method)  # asks for what is unknown before X is touched
-    seen = opened.seen(X)
+    seen = opened.transform(X)
     table = opened.table(X, seen)
     values = kernels.attribute(e.forest, table, e.n_features, paths, n_jobs=n_jobs, progress=progress)
     names = opened.names(X) or tuple(f"f{i}" for i in range(e.n_features))

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from treeinner import kernels, storage
 from treeinner.errors import DataError, ModelError
-from treeinner.tables import Schema, read_table
+from treeinner.tables import Schema, Table, read_table
 from treeinner.validation import frozen, validate
 
 __all__ = ["Ensemble"]
@@ -194,16 +194,23 @@ class Ensemble:
         )
 
     # -- what it does to rows ------------------------------------------------------------------------------------
-    def predict(self, X: Any, *, base_margin: Any = None, n_jobs: int = -1) -> FloatArray:
+    def predict(self, X: Any, *, base_margin: Any = None, n_jobs: int | None = -1) -> FloatArray:
         """Raw margin of each row: (rows,), or (rows, outputs) if there are several."""
-        table = read_table(X, self.schema)
+        return self.predict_table(read_table(X, self.schema), base_margin=base_margin, n_jobs=n_jobs)
+
+    def predict_table(self, table: Table, *, base_margin: Any = None, n_jobs: int | None = -1) -> FloatArray:
+        """`predict` of rows that were read already."""
         margin = kernels.predict(self.forest, table, n_jobs=n_jobs)
         margin += self.base_values(table.n_rows, base_margin)
         return margin[:, 0] if self.n_outputs == 1 else margin
 
-    def apply(self, X: Any, *, n_jobs: int = -1) -> IntArray:
+    def apply(self, X: Any, *, n_jobs: int | None = -1) -> IntArray:
         """Leaf that each row reaches in each tree, numbered as the library numbers them: (rows, trees)."""
-        return kernels.apply(self.forest, read_table(X, self.schema), n_jobs=n_jobs)
+        return self.apply_table(read_table(X, self.schema), n_jobs=n_jobs)
+
+    def apply_table(self, table: Table, *, n_jobs: int | None = -1) -> IntArray:
+        """`apply` to rows that were read already."""
+        return kernels.apply(self.forest, table, n_jobs=n_jobs)
 
     def base_values(self, n_rows: int, base_margin: Any = None) -> FloatArray:
         """Margin before the first tree: (rows, outputs)."""

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from treeinner import output
 from treeinner.attribution import METHODS, Attribution, attribute, node_values, root_values
 from treeinner.errors import UnsupportedModelError
-from treeinner.readers import open_model
+from treeinner.model import open_model
+from treeinner.options import ReadOptions
 
 __all__ = ["TreeExplainer"]
 
@@ -60,27 +61,23 @@ class TreeExplainer:
         if method not in METHODS:
             raise ValueError(f"method={method!r} is not known; choose one of {', '.join(map(repr, METHODS))}.")
         reading = {k: options.pop(k) for k in tuple(options) if k in READING}
-        opened = open_model(model, **reading)
+        opened = open_model(model, ReadOptions(**reading))
         self.method = method
         self.feature_names = None if feature_names is None else tuple(map(str, feature_names))
         self._options = options
-        # What CatBoost's table and a pipeline need is in the object; of all others it is read once.
-        simple = not opened.transformers and opened.ensemble.library != "catboost"
-        self._model: Any = opened.ensemble if simple else model
-        self._reading: dict[str, Any] = {} if simple else reading
-        self._ensemble = opened.ensemble
+        self._model = opened
 
     @property
     def expected_value(self) -> float | FloatArray:
         """Margin before any feature is known: a number, or one per output."""
-        e = self._ensemble
+        e = self._model.ensemble
         base: FloatArray = (e.base_values(1, None) + root_values(e, node_values(e, self.method)))[0]
         return float(base[0]) if e.n_outputs == 1 else base
 
     def attribute(self, X: Any, *, approximate: bool = False) -> Attribution:
         """Attribution of every row of X, for treeinner's own plots."""
         method = "saabas" if approximate else self.method
-        made = attribute(self._model, X, method=method, **self._reading, **self._options)
+        made = attribute(self._model, X, method=method, **self._options)
         return made if self.feature_names is None else _renamed(made, self.feature_names)
 
     def shap_values(

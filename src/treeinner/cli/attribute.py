@@ -66,10 +66,9 @@ def attribute_command(
         reg_alpha=reg_alpha,
         iteration_range=options.parse_rounds(iteration_range),
     )
-    argument, said = opened.as_argument()
     given = data.read_rows(data_file, opened, data.Roles(tuple(target or ())), n_rows=rows, seed=seed)
     with screen.progress("Attributing") as progress, refusing(ValueError, TypeError):
-        found = attribute(argument, given.X, method=str(method), groups=grouped, n_jobs=jobs, progress=progress, **said)
+        found = attribute(opened.model, given.X, method=str(method), groups=grouped, n_jobs=jobs, progress=progress)
     if to is None:
         _show(found, given, top, f"{opened.path.name}, {given.path.name}")
     else:

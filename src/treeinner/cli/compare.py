@@ -66,18 +66,17 @@ def compare_command(
     opened = models.read(
         model, learning_rate=learning_rate, reg_lambda=reg_lambda, reg_alpha=reg_alpha, iteration_range=rounds
     )
-    argument, said = opened.as_argument()
     sides = [data.read_rows(path, opened, roles, n_rows=rows, seed=seed) for path in (train, valid)]
     for side in sides:
         data.check_target(side, opened, roles, objective)
     a, b = sides
     with screen.progress("Comparing"), refusing(ValueError, TypeError):
         found = compare(
-            argument, a.X, a.y, b.X, b.y,
+            opened.model, a.X, a.y, b.X, b.y,
             sample_weight_train=a.weight, sample_weight_valid=b.weight,
             clusters_train=a.clusters, clusters_valid=b.clusters,
             group_train=a.query, group_valid=b.query,
-            groups=grouped, objective=objective, n_jobs=jobs, **said,
+            groups=grouped, objective=objective, n_jobs=jobs,
         )  # fmt: skip
     for name, why in found.left_out.items():
         screen.note(f"Note: {name} left out: {why}")

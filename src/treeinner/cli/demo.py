@@ -24,8 +24,8 @@ from treeinner.cli import options, output
 from treeinner.cli.errors import guarded
 from treeinner.errors import DataError, MissingDependencyError
 from treeinner.kernels import instruction_set
+from treeinner.model import read_model
 from treeinner.page import report
-from treeinner.readers import read_model
 from treeinner.scores import Importance, compare, importance
 
 __all__ = ["demo_command"]

@@ -11,6 +11,7 @@ from treeinner.cli import data, models, options, output, screen
 from treeinner.cli.errors import guarded, refusing
 from treeinner.cli.options import Method, Score
 from treeinner.errors import TreeInnerError
+from treeinner.model import Model
 from treeinner.scores import Importance, importance
 from treeinner.scores.compare import are_training_rows
 
@@ -76,10 +77,9 @@ def importance_command(
     opened = models.read(
         model, learning_rate=learning_rate, reg_lambda=reg_lambda, reg_alpha=reg_alpha, iteration_range=rounds
     )
-    argument, said = opened.as_argument()
     if data_file is None:
         with refusing(ValueError, TypeError):
-            scores = importance(argument, score="total_gain", groups=grouped, **said)
+            scores = importance(opened.model, score="total_gain", groups=grouped)
         _deliver(scores, to, top, f"{opened.path.name}, as stored")
         return
     given = data.read_rows(data_file, opened, roles, n_rows=rows, seed=seed)
@@ -87,7 +87,7 @@ def importance_command(
         data.check_target(given, opened, roles, objective)
     with screen.progress("Scoring") as progress, refusing(ValueError, TypeError):
         scores = importance(
-            argument,
+            opened.model,
             given.X,
             given.y if score is not Score.abs else None,
             score=str(score),
@@ -100,10 +100,9 @@ def importance_command(
             random_state=seed,
             n_jobs=jobs,
             progress=progress,
-            **said,
         )
     if score is Score.tree_inner and method is Method.predecomp:
-        _note_training_rows(argument, scores, grouped, said, given.path.name)
+        _note_training_rows(opened.model, scores, grouped, given.path.name)
     _deliver(scores, to, top, f"{opened.path.name} on {scores.n_rows:,} rows of {given.path.name}")
 
 
@@ -118,11 +117,10 @@ def _check_usage(score: Score, *, data_given: bool, roles: data.Roles, rows: int
         raise typer.BadParameter("a sample of rows would tear queries apart; leave it out.", param_hint="--rows")
 
 
-def _note_training_rows(argument: Any, scores: Importance, groups: Any, said: dict[str, Any], name: str) -> None:
+def _note_training_rows(model: Model, scores: Importance, groups: Any, name: str) -> None:
     """Tell the user whose rows are the training rows: on them TreeInner is the total gain that the model stores."""
     try:
-        rounds = {k: v for k, v in said.items() if k == "iteration_range"}
-        gain = importance(argument, score="total_gain", groups=groups, **rounds).scores
+        gain = importance(model, score="total_gain", groups=groups).scores
     except TreeInnerError:
         return  # a model without stored gains
     if are_training_rows(scores, gain):

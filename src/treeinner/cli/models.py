@@ -1,4 +1,4 @@
-"""MODEL on the command line: its file, read once, and what it wants to be passed on as."""
+"""MODEL on the command line: its file, read once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from treeinner.cli.errors import refusing
 from treeinner.cli.files import looks_like_data
 from treeinner.ensemble import Ensemble
 from treeinner.errors import DataError
-from treeinner.readers import read_model
+from treeinner.model import Model, read_model
 
 __all__ = ["ModelFile", "read"]
 
@@ -20,8 +20,13 @@ class ModelFile:
     """A model, where it came from, and what the user said about it."""
 
     path: Path
-    ensemble: Ensemble
+    model: Model
     said: dict[str, Any]  # learning_rate and the like, as far as given
+
+    @property
+    def ensemble(self) -> Ensemble:
+        """Its trees."""
+        return self.model.ensemble
 
     @property
     def names(self) -> tuple[str, ...] | None:
@@ -34,12 +39,6 @@ class ModelFile:
     def n_columns(self) -> int:
         """Number of columns that the model wants."""
         return self.ensemble.n_features if self.ensemble.schema.external else self.ensemble.schema.n_columns
-
-    def as_argument(self) -> tuple[Any, dict[str, Any]]:
-        """First argument of importance() and attribute(), and the options that go with it."""
-        if self.ensemble.schema.external:
-            return self.path, self.said  # only the library's own object can route the rows
-        return self.ensemble, {}
 
 
 def read(path: Path, **said: Any) -> ModelFile:

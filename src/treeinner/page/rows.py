@@ -74,10 +74,9 @@ def _attributed(
     subject: Subject, side: Side, number: NDArray[np.intp], code: NDArray[np.intp] | None, parts: int
 ) -> dict[str, Any]:
     """Some rows: margin of every output, and the largest parts of the outputs that are shown."""
-    model, reading = subject.again
     base_margin = None if side.base_margin is None else np.asarray(side.base_margin)[number]
     a = attribute(
-        model, take(side.X, number), base_margin=base_margin, groups=subject.groups, n_jobs=subject.n_jobs, **reading
+        subject.opened, take(side.X, number), base_margin=base_margin, groups=subject.groups, n_jobs=subject.n_jobs
     )
     values = a.values if a.values.ndim == 3 else a.values[:, :, None]
     base = a.base_values if a.base_values.ndim == 2 else a.base_values[:, None]

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from treeinner import objectives
 from treeinner.errors import TreeInnerError
 from treeinner.groups import Groups, GroupSpec, resolve_groups
+from treeinner.model import Model, open_model
 from treeinner.objectives import Objective
-from treeinner.readers import Opened, open_model
+from treeinner.options import ReadOptions
 from treeinner.scores import Importance, importance
 
 __all__ = ["Side", "Subject"]
@@ -45,17 +46,9 @@ class Subject:
     n_jobs: int | None = -1
 
     @cached_property
-    def opened(self) -> Opened:
+    def opened(self) -> Model:
         """The model, read."""
-        return open_model(self.model, **self.reading)
-
-    @cached_property
-    def again(self) -> tuple[Any, dict[str, Any]]:
-        """Model and reading options to hand on; the trees that were read, where they need nothing around them."""
-        o = self.opened
-        if o.transformers or o.ensemble.library == "catboost":
-            return self.model, dict(self.reading)
-        return o.ensemble, {}
+        return open_model(self.model, ReadOptions(**self.reading))
 
     @cached_property
     def loss(self) -> Objective:
@@ -64,9 +57,8 @@ class Subject:
 
     def scores(self, side: Side) -> Importance:
         """TreeInner with PreDecomp on some rows."""
-        model, reading = self.again
         return importance(
-            model,
+            self.opened,
             side.X,
             side.y,
             sample_weight=side.sample_weight,
@@ -77,15 +69,12 @@ class Subject:
             groups=self.groups,
             by_round=True,
             n_jobs=self.n_jobs,
-            **reading,
         )
 
     def stored_gain(self, X: Any) -> FloatArray | None:
         """Total gain as the model stores it: (features,), or None."""
-        model, reading = self.again
-        rounds = {k: v for k, v in reading.items() if k == "iteration_range"}
         try:
-            gain = importance(model, score="total_gain", **rounds).scores
+            gain = importance(self.opened, score="total_gain").scores
         except TreeInnerError:
             return None
         grouped = self.grouping(X)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from treeinner.attribution import Attribution
-from treeinner.ensemble import Ensemble
+from treeinner.model import open_model
 from treeinner.objectives.catalogue import split_name
-from treeinner.readers import read_model
 from treeinner.scores import Importance
 
 __all__ = ["attribution_label", "attribution_unit", "margin_unit", "method_name", "score_label", "score_name"]
@@ -52,7 +51,7 @@ def margin_unit(model: Any) -> str:
     model : fitted model, path or Ensemble
         As for `attribute`.
     """
-    e = model if isinstance(model, Ensemble) else read_model(model)
+    e = open_model(model).ensemble
     name, params = split_name(e.objective) if e.objective else ("", {})
     params = {**e.objective_params, **params}
     if e.averaged and e.library == "sklearn":

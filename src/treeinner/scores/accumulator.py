@@ -16,7 +16,8 @@ from treeinner.ensemble import ARRAYS
 from treeinner.errors import DataError, ModelError, UnsupportedModelError
 from treeinner.groups import GroupSpec, resolve_groups
 from treeinner.inference import from_sums
-from treeinner.readers import Opened, open_model, out_of_bag_rows
+from treeinner.model import Model, open_model, out_of_bag_rows
+from treeinner.options import ReadOptions
 from treeinner.scores.inputs import NO_WEIGHT, check_confidence, read_inputs
 from treeinner.scores.leaves import Leaves
 from treeinner.scores.result import Importance
@@ -66,12 +67,11 @@ class ImportanceAccumulator:
                 "Permutation importance shuffles a column over all rows, so it cannot be added up over batches; "
                 "use importance(model, X, y, score='permutation')."
             )
-        self._opened: Opened = open_model(
+        self._opened: Model = open_model(
             model,
-            learning_rate=learning_rate,
-            reg_lambda=reg_lambda,
-            reg_alpha=reg_alpha,
-            iteration_range=iteration_range,
+            ReadOptions(
+                learning_rate=learning_rate, reg_lambda=reg_lambda, reg_alpha=reg_alpha, iteration_range=iteration_range
+            ),
         )
         ensemble = self._opened.ensemble
         needs_y = score != "abs"

@@ -12,7 +12,8 @@ from treeinner.ensemble import Ensemble
 from treeinner.errors import DataError, UnsupportedModelError
 from treeinner.groups import Groups, GroupSpec, resolve_groups
 from treeinner.inference import from_sums
-from treeinner.readers import Opened, open_model
+from treeinner.model import Model, open_model
+from treeinner.options import ReadOptions
 from treeinner.scores.accumulator import ImportanceAccumulator
 from treeinner.scores.inputs import check_confidence, read_inputs
 from treeinner.scores.permutation import permutation_scores
@@ -118,10 +119,10 @@ def importance(
     if X is None:
         if score != "total_gain" or y is not None:
             raise DataError(f"score={score!r} is computed on rows; pass X and y (held-out rows).")
-        opened = open_model(model, iteration_range=iteration_range)
+        opened = open_model(model, ReadOptions(iteration_range=iteration_range))
         return _stored_gain(opened, groups)
     if score == "permutation":
-        opened = open_model(model, iteration_range=iteration_range)
+        opened = open_model(model, ReadOptions(iteration_range=iteration_range))
         return _permutation(
             opened, X, y, objective, sample_weight, clusters, base_margin, groups,
             n_repeats, random_state, confidence, n_jobs, progress,
@@ -148,13 +149,13 @@ def importance(
     return accumulator.result()
 
 
-def _names(opened: Opened, X: Any, spec: GroupSpec | None) -> tuple[tuple[str, ...], Groups | None]:
+def _names(opened: Model, X: Any, spec: GroupSpec | None) -> tuple[tuple[str, ...], Groups | None]:
     names = opened.names(X) or tuple(f"f{i}" for i in range(opened.ensemble.n_features))
     groups = resolve_groups(spec, names)
     return (names if groups is None else groups.names), groups
 
 
-def _stored_gain(opened: Opened, spec: GroupSpec | None) -> Importance:
+def _stored_gain(opened: Model, spec: GroupSpec | None) -> Importance:
     """Sum of the gains that the model stores, as the library itself reports them."""
     e: Ensemble = opened.ensemble
     if np.isnan(e.gain).any():
@@ -187,7 +188,7 @@ def _stored_gain(opened: Opened, spec: GroupSpec | None) -> Importance:
 
 
 def _permutation(
-    opened: Opened,
+    opened: Model,
     X: Any,
     y: Any,
     objective: Any,

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from treeinner.attribution import attribute
 from treeinner.ensemble import Ensemble
 from treeinner.errors import MissingDependencyError
+from treeinner.model import read_model
 from treeinner.plots._style import BLUE, GREEN, GREY, ORANGE, PURPLE, VERMILLION
-from treeinner.readers import read_model
 from treeinner.scores import importance
 from treeinner.study.figures import INK, drawing, save
 from treeinner.study.records import Mean, plus_minus, signed
@@ -71,7 +71,7 @@ def _train(X: FloatArray, y: FloatArray, rounds: int, *, max_depth: int, reg_lam
         "max_depth": max_depth, "reg_lambda": reg_lambda,
     }  # fmt: skip
     model = xgboost.train(parameters, xgboost.DMatrix(X, label=y, nthread=1), rounds)
-    return read_model(model, learning_rate=ETA, reg_lambda=reg_lambda, reg_alpha=0.0)
+    return read_model(model, learning_rate=ETA, reg_lambda=reg_lambda, reg_alpha=0.0).ensemble
 
 
 # -- Proposition 2 -----------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeinner.ensemble import Ensemble
-from treeinner.readers import read_model
+from treeinner.model import read_model
 from treeinner.scores.importance import importance
 from treeinner.study.grid import Setting, Training, trainings
 from treeinner.study.names import Problem, Score
@@ -139,7 +139,7 @@ def _train(problem: Problem, setting: Setting, matrix: Any) -> Trained:
 
 
 def _read(booster: Any, setting: Setting) -> Ensemble:
-    ensemble = read_model(booster, learning_rate=setting.eta, reg_lambda=setting.reg_lambda, reg_alpha=0.0)
+    ensemble = read_model(booster, learning_rate=setting.eta, reg_lambda=setting.reg_lambda, reg_alpha=0.0).ensemble
     _ = ensemble.forest  # what the kernels walk
     return ensemble
 

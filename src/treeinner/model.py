@@ -1,0 +1,223 @@
+"""Model: a fitted model that was read, and the way that X takes to it. Everything else takes one and opens it once."""
+
+from __future__ import annotations
+
+import html
+import os
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treeinner import objectives, readers
+from treeinner.ensemble import Ensemble
+from treeinner.errors import UnsupportedModelError
+from treeinner.objectives import Objective
+from treeinner.options import ReadOptions
+from treeinner.tables import (
+    ColumnTable,
+    DenseTable,
+    SparseTable,
+    Table,
+    frame_library_of,
+    names_of,
+    read_table,
+    row_labels_of,
+)
+
+__all__ = ["Model", "open_model", "out_of_bag_rows", "read_model"]
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Model:
+    """A model, opened: its trees, and what is needed to read its X. Made by `read_model`."""
+
+    ensemble: Ensemble  #: the trees
+    source: Any = None  #: the object of its library without wrappers, or the path of its file; None: an Ensemble
+    transformers: tuple[Any, ...] = ()  #: steps of a pipeline before it
+    feature_names: tuple[str, ...] | None = None  #: what attributions are reported for, as far as known
+    options: ReadOptions = field(default_factory=ReadOptions)  #: what the user told when it was read
+    notes: tuple[str, ...] = ()  #: what a user should know about how the model was read
+
+    @property
+    def library(self) -> str:
+        """Library the model was trained with: "xgboost", "lightgbm", "catboost" or "sklearn"."""
+        return self.ensemble.library
+
+    @property
+    def n_features(self) -> int:
+        """Number of features that attributions are reported for."""
+        return self.ensemble.n_features
+
+    @property
+    def n_outputs(self) -> int:
+        """Number of margins per row."""
+        return self.ensemble.n_outputs
+
+    @property
+    def n_rounds(self) -> int:
+        """Number of boosting rounds."""
+        return self.ensemble.n_rounds
+
+    @property
+    def n_trees(self) -> int:
+        """Number of trees."""
+        return self.ensemble.n_trees
+
+    @property
+    def output_names(self) -> tuple[str, ...] | None:
+        """Classes or targets; None if there is one output, or the model does not store them."""
+        return self.ensemble.output_names
+
+    @property
+    def exactness(self) -> str:
+        """Say "exact", or why in-sample TreeInner(PreDecomp) is not the library's total gain."""
+        return self.ensemble.exactness
+
+    @cached_property
+    def objective(self) -> Objective:
+        """The loss: what the model stores, or what the user told."""
+        return objectives.for_ensemble(self.ensemble, self.options.objective)
+
+    def transform(self, X: Any) -> Any:
+        """X as the model itself sees it, behind the pipeline's transformers."""
+        return readers.transform(self.transformers, X) if self.transformers else X
+
+    def table(self, X: Any, transformed: Any = None) -> Table:
+        """Rows of X as the model sees them; `transformed` if X went through the transformers already."""
+        transformed = self.transform(X) if transformed is None else transformed
+        table = readers.make_table(self.source, transformed, self.ensemble)
+        if table is None:
+            table = read_table(transformed, self.ensemble.schema)
+        if transformed is X or not isinstance(table, (DenseTable, ColumnTable, SparseTable)):
+            return table
+        return replace(table, row_labels=row_labels_of(X), frame_library=frame_library_of(X))
+
+    def names(self, X: Any) -> tuple[str, ...] | None:
+        """Feature names for a report on X: the model's, else the data frame's; None if neither has any."""
+        if self.feature_names is not None or self.transformers:
+            return self.feature_names
+        names = names_of(X)
+        return names if names is not None and len(names) == self.n_features else None
+
+    def predict(self, X: Any, *, base_margin: Any = None, n_jobs: int | None = -1) -> FloatArray:
+        """Raw margin of each row: (rows,), or (rows, outputs) if there are several."""
+        return self.ensemble.predict_table(self.table(X), base_margin=base_margin, n_jobs=n_jobs)
+
+    def apply(self, X: Any, *, n_jobs: int | None = -1) -> NDArray[np.int32]:
+        """Leaf that each row reaches in each tree, numbered as the library numbers them: (rows, trees)."""
+        return self.ensemble.apply_table(self.table(X), n_jobs=n_jobs)
+
+    def save(self, path: str | Path) -> None:
+        """Write the trees to one file (docs/format.md); a pipeline's transformers are not in it."""
+        ensemble = self.ensemble
+        if self.feature_names is not None and self.feature_names != ensemble.feature_names:
+            ensemble = replace(ensemble, feature_names=self.feature_names)
+        ensemble.save(path)
+
+    def __repr__(self) -> str:
+        return repr(self.ensemble).replace("Ensemble(", "Model(", 1)
+
+    def _repr_html_(self) -> str:
+        rows = {
+            "library": self.library,
+            "objective": self.ensemble.objective or "not stored",
+            "trees": f"{self.n_trees:,}",
+            "rounds": f"{self.n_rounds:,}",
+            "features": f"{self.n_features:,}",
+            "outputs": f"{self.n_outputs:,}",
+            "exactness": self.exactness,
+        }
+        body = "".join(f"<tr><th>{name}</th><td>{html.escape(text)}</td></tr>" for name, text in rows.items())
+        return f"<table><caption>treeinner.Model</caption><tbody>{body}</tbody></table>"
+
+
+def read_model(model: Any, **reading: Any) -> Model:
+    """Open a model once, for any number of calls.
+
+    Parameters
+    ----------
+    model : fitted model, path, Ensemble or Model
+        A model of XGBoost, LightGBM, CatBoost or scikit-learn, a Pipeline or search around one, or its file.
+    **reading
+        objective, learning_rate, reg_lambda, reg_alpha, iteration_range, feature_names: what the model does not store,
+        or what you want otherwise; see `ReadOptions`.
+
+    Returns
+    -------
+    Model
+        Every function of treeinner takes it in place of the model.
+    """
+    return open_model(model, ReadOptions.of(reading, caller=read_model))
+
+
+def open_model(model: Any, options: ReadOptions | None = None) -> Model:
+    """Read a fitted model, a model file or a saved Ensemble; a Model is taken as it is."""
+    options = options or ReadOptions()
+    if isinstance(model, Model):
+        return _view(model, options)
+    if isinstance(model, Ensemble):
+        return _view(Model(model, feature_names=model.feature_names), options)
+    if isinstance(model, (str, os.PathLike)):
+        ensemble = readers.read_path(model, options)
+        if ensemble is None:  # a saved Ensemble
+            ensemble = Ensemble.load(os.fspath(model))
+            return _view(Model(ensemble, Path(model), feature_names=ensemble.feature_names), options)
+        return _named(Model(ensemble, Path(model), (), ensemble.feature_names, options))
+    inside = readers.unwrap(model)
+    ensemble = readers.read_object(inside.model, options)
+    names = ensemble.feature_names
+    if names is None and inside.transformers:
+        carried = readers.carried_names(inside.transformers)
+        names = carried if carried is not None and len(carried) == ensemble.n_features else None
+    return _named(Model(ensemble, inside.model, inside.transformers, names, options))
+
+
+def _view(model: Model, options: ReadOptions) -> Model:
+    """A model that was read already, with other rounds, names or loss."""
+    settled = [name for name in ("learning_rate", "reg_lambda", "reg_alpha") if getattr(options, name) is not None]
+    if settled:
+        raise ValueError(
+            f"{', '.join(settled)} cannot be changed in a model that was read already; "
+            f"read it again: ti.read_model(model, {settled[0]}=...)."
+        )
+    if options == ReadOptions():
+        return model
+    ensemble, rounds = model.ensemble, options.iteration_range
+    changed: dict[str, Any] = {}
+    if options.objective != "auto":
+        changed["objective"] = options.objective
+    if rounds is not None:
+        ensemble = ensemble.slice_rounds(*rounds)
+    if options.feature_names is not None:
+        changed["feature_names"] = options.feature_names
+    return _named(replace(model, ensemble=ensemble, options=replace(model.options, **changed)))
+
+
+def _named(model: Model) -> Model:
+    """Put the user's names in place of the model's, and look up the user's loss, so that a wrong one fails here."""
+    given = model.options.feature_names
+    if given is not None:
+        if len(given) != model.n_features:
+            raise ValueError(
+                f"feature_names has {len(given)} names; expected {model.n_features}, one per feature of the model."
+            )
+        model = replace(model, feature_names=tuple(given))
+    if model.options.objective != "auto":
+        _ = model.objective
+    return model
+
+
+def out_of_bag_rows(model: Model, n_rows: int) -> NDArray[np.bool_]:
+    """Which training rows each tree of a random forest did not see: (trees, rows)."""
+    if model.library != "sklearn" or not model.ensemble.averaged:
+        raise UnsupportedModelError(
+            "oob=True needs a scikit-learn forest trained with bootstrap=True; this is another "
+            f"{model.library} model. Use held-out rows instead."
+        )
+    return cast("NDArray[np.bool_]", readers.reader("sklearn").out_of_bag(model.source, n_rows))

@@ -1,0 +1,142 @@
+"""ReadOptions: what a user tells about a model, checked once and in the same words for every library."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import math
+import numbers
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treeinner.objectives import Objective
+
+__all__ = ["ReadOptions"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadOptions:
+    """What the user tells about a model, where the model does not store it; None: as the model stores it.
+
+    Parameters
+    ----------
+    objective : "auto", name, Objective or callable
+        The loss; a function (y, margin) -> gradient for models trained with a loss of your own.
+    learning_rate : float or one per boosting round
+        The learning rate of the training.
+    reg_lambda, reg_alpha : float
+        l2 and l1 penalty of the leaves (XGBoost's names; LightGBM: lambda_l2, lambda_l1; CatBoost: l2_leaf_reg).
+    iteration_range : (start, stop)
+        Boosting rounds to use; by default those that the model's own `predict` uses, as with XGBoost's (0, 0).
+    feature_names : sequence of str
+        Names to report instead of the model's.
+    """
+
+    objective: Any = "auto"
+    learning_rate: float | Sequence[float] | None = None
+    reg_lambda: float | None = None
+    reg_alpha: float | None = None
+    iteration_range: tuple[int, int] | None = None
+    feature_names: Sequence[str] | None = None
+
+    def __post_init__(self) -> None:
+        if (
+            not isinstance(self.objective, str)
+            and not callable(self.objective)
+            and not isinstance(self.objective, Objective)
+        ):
+            raise ValueError(
+                f"objective={self.objective!r}: expected 'auto', the name of a loss, an Objective, or a function "
+                "(y, margin) -> gradient."
+            )
+        self._set("learning_rate", _learning_rate(self.learning_rate))
+        for name in ("reg_lambda", "reg_alpha"):
+            self._set(name, _penalty(name, getattr(self, name)))
+        self._set("iteration_range", _iteration_range(self.iteration_range))
+        self._set("feature_names", _feature_names(self.feature_names))
+
+    def _set(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
+
+    @classmethod
+    def of(cls, reading: Mapping[str, Any], *, caller: Callable[..., Any]) -> ReadOptions:
+        """Make the options from the `**reading` of a public function; a misspelt name is a TypeError with a hint."""
+        known = [f.name for f in fields(cls)]
+        for name in reading:
+            if name not in known:
+                kinds = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+                arguments = [p.name for p in inspect.signature(caller).parameters.values() if p.kind not in kinds]
+                close = difflib.get_close_matches(name, arguments + known, n=1)
+                hint = f"; did you mean {close[0]!r}?" if close else "."
+                raise TypeError(f"{caller.__name__}() got an unexpected argument {name!r}{hint}")
+        return cls(**reading)
+
+    def rates(self, n_rounds: int) -> NDArray[np.float64] | None:
+        """The learning rate of each round: (n_rounds,); None if the user gave none."""
+        if self.learning_rate is None:
+            return None
+        given = np.asarray(self.learning_rate, np.float64)
+        if given.shape not in ((), (n_rounds,)):
+            raise ValueError(
+                f"learning_rate has {len(given)} numbers; expected one, or one for each of the {n_rounds} boosting "
+                "rounds of the model."
+            )
+        return np.broadcast_to(given, (n_rounds,))
+
+
+def _number(value: Any) -> float | None:
+    """A finite real number as a float; None if it is none. A bool or a text is no number."""
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        value = value[()]
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Real):
+        return None
+    return float(value) if math.isfinite(value) else None
+
+
+def _learning_rate(value: Any) -> float | tuple[float, ...] | None:
+    if value is None:
+        return None
+    many = isinstance(value, (list, tuple)) or (isinstance(value, np.ndarray) and value.ndim == 1)
+    found = [_number(v) for v in (value if many else [value])]
+    rates = tuple(rate for rate in found if rate is not None and rate > 0)
+    if not rates or len(rates) != len(found):
+        raise ValueError(f"learning_rate={value!r}: expected a positive number, or one per boosting round.")
+    return rates if many else rates[0]
+
+
+def _penalty(name: str, value: Any) -> float | None:
+    if value is None:
+        return None
+    penalty = _number(value)
+    if penalty is None or penalty < 0:
+        raise ValueError(f"{name}={value!r}: expected a number that is 0 or positive.")
+    return penalty
+
+
+def _iteration_range(value: Any) -> tuple[int, int] | None:
+    if value is None:
+        return None
+    pair = tuple(value) if isinstance(value, (list, tuple, np.ndarray)) else ()
+    whole = [int(v) for v in pair if isinstance(v, numbers.Integral) and not isinstance(v, bool)]
+    if len(pair) == 2 and whole == [0, 0]:
+        return None
+    if len(pair) != 2 or len(whole) != 2 or not 0 <= whole[0] < whole[1]:
+        raise ValueError(f"iteration_range={value!r}: expected two integers (start, stop) with 0 <= start < stop.")
+    return whole[0], whole[1]
+
+
+def _feature_names(value: Any) -> tuple[str, ...] | None:
+    if value is None:
+        return None
+    sized = not isinstance(value, (str, bytes)) and hasattr(value, "__iter__") and hasattr(value, "__len__")
+    names = tuple(value) if sized else ()
+    if not names or not all(isinstance(name, str) for name in names):
+        raise ValueError(f"feature_names={value!r}: expected a list of texts, one per feature.")
+    if len(set(names)) != len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"feature_names: {twice!r} occurs more than once; the names must differ.")
+    return tuple(map(str, names))
