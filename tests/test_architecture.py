@@ -1,6 +1,7 @@
 """The house rules that a reader of the code may rely on: who imports whom, what an import costs, what is public."""
 
 import ast
+import importlib
 import subprocess
 import sys
 from pathlib import Path
@@ -144,10 +145,8 @@ def test_all_is_the_public_surface():
 
 @pytest.mark.parametrize("path", modules())
 def test_all_of_every_module_exists(path):
-    if path == "__init__.py":
-        return
-    module = sys.modules.get("treeinner." + path.removesuffix(".py").removesuffix("/__init__").replace("/", "."))
-    if module is None:
-        return
+    module = importlib.import_module(
+        ".".join(["treeinner", *Path(path).with_suffix("").parts]).removesuffix(".__init__")
+    )
     for name in getattr(module, "__all__", ()):
         assert hasattr(module, name), f"{path} promises {name}"
