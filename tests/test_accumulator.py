@@ -13,15 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import treeinner as ti
+from treeinner.compiled.forest import INSTRUCTION_SETS, instruction_set, use_instruction_set
 from treeinner.errors import DataError, ModelError, UnsupportedModelError
-from treeinner.kernels import _core, instruction_set
 from treeinner.scores.exact import LARGE_EXPONENT as LARGE
 from treeinner.scores.exact import SMALL_EXPONENT as SMALL
 from treeinner.scores.exact import ExactSums, FourthPowers, add_powers
 
 from .forests import Recipe, make_ensemble, make_rows
 
-LEVELS = _core.levels()
+LEVELS = INSTRUCTION_SETS
 N = 150  # more than two blocks of 64
 
 # name -> (recipe, objective, options of the accumulator)
@@ -49,7 +49,7 @@ KINDS = {
 def _same_level_after():
     before = instruction_set()
     yield
-    instruction_set(before)
+    use_instruction_set(before)
 
 
 class Rows:
@@ -188,7 +188,7 @@ def test_effective_rows_of_every_number_whose_square_fits(numbers, exponent, ord
 @pytest.mark.parametrize("level", LEVELS)
 def test_powers_of_many_columns_at_every_instruction_set(level):
     """More rows and columns than a tile has, not whole vectors of them, of all sizes; to some places of the sums."""
-    instruction_set(level)
+    use_instruction_set(level)
     rng = np.random.default_rng(0)
     # By columns: rows that need three, four and five limbs, and both kinds of fourths.
     values = rng.normal(size=(150, 37)) * np.ldexp(
@@ -211,7 +211,7 @@ def test_powers_of_many_columns_at_every_instruction_set(level):
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 2.0**80])
 def test_a_number_that_does_not_fit_is_refused_wherever_it_stands(level, bad):
-    instruction_set(level)
+    use_instruction_set(level)
     for row, column in ((0, 0), (63, 31), (64, 32), (149, 36)):
         values = np.ones((150, 37))
         values[row, column] = bad

@@ -25,7 +25,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import treeinner as ti
 from tests.forests import Recipe, make_ensemble, make_rows
-from treeinner import kernels
+from treeinner import compiled
 
 mpl.use("Agg")
 
@@ -415,11 +415,11 @@ def test_absent_entries_are_missing_for_xgboost_and_zero_for_the_others(make, me
 @pytest.mark.parametrize("method", METHODS)
 def test_the_number_of_threads_changes_no_bit_and_progress_reaches_the_end(method):
     e = make_ensemble(Recipe(n_trees=3, depth=3), 1)
-    n = 2 * kernels.TASK_ROWS + 77  # three tasks
+    n = 2 * compiled.TASK_ROWS + 77  # three tasks
     rows = np.random.default_rng(0).normal(size=(n, 5))
     calls = []
     one = ti.attribute(e, rows, method=method, n_jobs=1, progress=lambda done, total: calls.append((done, total)))
-    assert calls == [(kernels.TASK_ROWS, n), (2 * kernels.TASK_ROWS, n), (n, n)]
+    assert calls == [(compiled.TASK_ROWS, n), (2 * compiled.TASK_ROWS, n), (n, n)]
     for n_jobs in (2, 5, -1, None):
         calls.clear()
         other = ti.attribute(
@@ -455,7 +455,7 @@ print(ti.instruction_set())
 def run_with_level(level):
     return subprocess.run(
         [sys.executable, "-c", ISA_PROGRAM],
-        env=os.environ | {kernels.ENVIRONMENT_VARIABLE: level},
+        env=os.environ | {compiled.forest.ENVIRONMENT_VARIABLE: level},
         capture_output=True,
         text=True,
         check=False,
@@ -463,10 +463,10 @@ def run_with_level(level):
 
 
 def test_the_environment_variable_forces_each_level_and_none_changes_a_bit():
-    from treeinner._core import levels
+    from treeinner.compiled.forest import INSTRUCTION_SETS
 
     seen = {}
-    for level in levels():
+    for level in INSTRUCTION_SETS:
         done = run_with_level(level)
         assert done.returncode == 0, done.stderr
         bits, used = done.stdout.split()

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests import oracle
-from treeinner import kernels
+from treeinner import compiled
 from treeinner.errors import DataError, MissingDependencyError, ModelError, UnsupportedModelError
 from treeinner.readers import catboost as reader
 
@@ -598,5 +598,5 @@ def test_compiled_routing_of_leaf_tables(policy):
     X, signal = mixed()
     model = fit(X, signal, cat=["few", "code", "many"], grow_policy=policy, one_hot_max_size=3, iterations=20)
     ensemble = reader.read(model)
-    leaves = kernels.apply(ensemble.forest, reader.make_table(model, X, ensemble), n_jobs=2)
+    leaves = compiled.apply(ensemble.forest, reader.make_table(model, X, ensemble), n_jobs=2)
     assert np.array_equal(leaves, model.calc_leaf_indexes(X))

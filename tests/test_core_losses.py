@@ -8,7 +8,8 @@ import pytest
 import xgboost as xgb
 
 import treeinner as ti
-from treeinner import kernels, objectives
+from treeinner import objectives
+from treeinner.compiled.forest import use_instruction_set
 
 from .test_kernels import LEVELS, restore_level  # noqa: F401
 
@@ -24,7 +25,7 @@ from .test_kernels import LEVELS, restore_level  # noqa: F401
     ],
 )
 def test_lightgbm_binary_runs_in_the_core(level, std_errors, labels, params):
-    kernels.instruction_set(level)
+    use_instruction_set(level)
     rng = np.random.default_rng(0)
     X = rng.normal(size=(300, 5))
     y = np.where(X[:, 0] + rng.normal(size=300) > 0, labels[1], labels[0])
@@ -71,7 +72,7 @@ def test_row_scores_in_batches_are_the_row_scores(n_columns, params):
     by_numpy = ti.importance(e, X, y, objective=replace(loss, compiled=None))
     found = []
     for level in LEVELS:
-        kernels.instruction_set(level)
+        use_instruction_set(level)
         found.append(ti.importance(e, X, y, objective=loss))
         np.testing.assert_allclose(found[-1].std_errors, by_numpy.std_errors, rtol=1e-6)  # float32, see decision 9
         np.testing.assert_allclose(found[-1].statistics.df, by_numpy.statistics.df, rtol=1e-5)
@@ -83,7 +84,7 @@ def test_row_scores_in_batches_are_the_row_scores(n_columns, params):
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("objective", ["reg:squarederror", "binary:logistic", "count:poisson", "multi:softprob"])
 def test_gradients_taken_in_the_core_are_the_losss(level, objective):
-    kernels.instruction_set(level)
+    use_instruction_set(level)
     rng = np.random.default_rng(2)
     X = rng.normal(size=(600, 4))
     y = np.digitize(X[:, 0] + rng.normal(size=600), [-1, 1])

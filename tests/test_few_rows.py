@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from treeinner import kernels
+from treeinner.compiled.forest import use_instruction_set
 
 from .forests import make_ensemble, make_rows
 from .test_kernels import LEVELS, attribute, recipes, restore_level  # noqa: F401
@@ -15,7 +15,7 @@ from .test_kernels import LEVELS, attribute, recipes, restore_level  # noqa: F40
 @settings(max_examples=40, deadline=None)
 @given(recipe=recipes, n_rows=st.integers(1, 6), behind=st.integers(0, 140), seed=st.integers(0, 2**32 - 1))
 def test_few_rows_have_the_bits_they_have_among_many(level, recipe, n_rows, behind, seed):
-    kernels.instruction_set(level)
+    use_instruction_set(level)
     e = make_ensemble(recipe, seed)
     X = make_rows(e, 150, seed + 1)
     few = slice(behind, behind + n_rows)

@@ -10,20 +10,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from treeinner import kernels, threads
+from treeinner import compiled
 from treeinner.attribution import root_values
+from treeinner.compiled import threads
+from treeinner.compiled.forest import INSTRUCTION_SETS, use_instruction_set
 
 from . import oracle
 from .forests import Recipe, make_ensemble, make_rows
 
-LEVELS = kernels._core.levels()
+LEVELS = INSTRUCTION_SETS
 
 
 @pytest.fixture(autouse=True)
 def restore_level():
-    before = kernels.instruction_set()
+    before = compiled.instruction_set()
     yield
-    kernels.instruction_set(before)
+    use_instruction_set(before)
 
 
 def attribute(e, X, method, **options):
@@ -31,7 +33,7 @@ def attribute(e, X, method, **options):
 
     value = e.node_value if method == "predecomp" else e.mean_value
     paths = None if method == "treeshap" else e.forest.path_table(value)
-    return kernels.attribute(e.forest, read_table(X, e.schema), e.n_features, paths, **options)
+    return compiled.attribute(e.forest, read_table(X, e.schema), e.n_features, paths, **options)
 
 
 recipes = st.builds(
@@ -55,7 +57,7 @@ recipes = st.builds(
 @settings(max_examples=60, deadline=None)
 @given(recipe=recipes, n_rows=st.integers(1, 140), seed=st.integers(0, 2**32 - 1))
 def test_routing_predicting_and_path_attribution_equal_the_oracle(level, recipe, n_rows, seed):
-    kernels.instruction_set(level)
+    use_instruction_set(level)
     e = make_ensemble(recipe, seed)
     X = make_rows(e, n_rows, seed + 1)
     assert np.array_equal(e.apply(X), oracle.apply(e, X))
@@ -70,7 +72,7 @@ def test_routing_predicting_and_path_attribution_equal_the_oracle(level, recipe,
 @settings(max_examples=25, deadline=None)
 @given(recipe=recipes, seed=st.integers(0, 2**32 - 1))
 def test_treeshap_is_the_shapley_value(level, recipe, seed):
-    kernels.instruction_set(level)
+    use_instruction_set(level)
     recipe.depth, recipe.n_columns = min(recipe.depth, 5), min(recipe.n_columns, 5)
     recipe.n_categorical = min(recipe.n_categorical, recipe.n_columns)
     e = make_ensemble(recipe, seed)
@@ -112,7 +114,7 @@ def test_every_instruction_set_gives_the_same_bits(recipe, seed):
     X = make_rows(e, 100, seed + 1)
     results = []
     for level in LEVELS:
-        kernels.instruction_set(level)
+        use_instruction_set(level)
         results.append([e.predict(X), attribute(e, X, "predecomp"), attribute(e, X, "treeshap")])
     for other in results[1:]:
         for a, b in zip(results[0], other, strict=True):
@@ -202,12 +204,12 @@ def test_large_trees_equal_the_oracle_at_every_instruction_set(name):
     X = make_rows(e, 333, 12)  # more than a run, and no whole block at the end
     leaves, margin = oracle.apply(e, X), oracle.predict(e, X)
     expected = oracle.path_attribution(e, e.node_value, X)
-    weight = kernels.aligned((e.n_outputs, kernels.padded_rows(len(X))))
+    weight = compiled.aligned((e.n_outputs, compiled.padded_rows(len(X))))
     weight[:] = np.random.default_rng(13).normal(size=weight.shape)
     table, results = e.forest.path_table(e.node_value), []
     for level in LEVELS:
-        kernels.instruction_set(level)
-        sums = e.forest.sums(len(X))
+        use_instruction_set(level)
+        sums = compiled.Sums(e.forest, len(X))
         sums.add_path(e.forest.bin(X), 0, e.n_trees, table, weight)
         results.append(
             [e.predict(X).reshape(margin.shape), attribute(e, X, "predecomp"), e.forest.features(sums.players())]
@@ -232,11 +234,11 @@ def test_large_trees_give_the_same_bits_in_any_strips():
     """More rows than go through a large tree before the next one's turn."""
     e = make_ensemble(Recipe(n_trees=3, depth=10, grow=0.97), 14)
     X = np.tile(make_rows(e, 700, 15), (7, 1))
-    whole = kernels.aligned((1, kernels.padded_rows(len(X))))
+    whole = compiled.aligned((1, compiled.padded_rows(len(X))))
     e.forest.core.margins(e.forest.bin(X), 0, e.n_trees, whole)
     assert np.array_equal(whole[0, :700] + e.base_score, e.predict(X[:700]))
     assert np.array_equal(whole[0, : len(X)], np.tile(whole[0, :700], 7))
-    sums = e.forest.sums(len(X))
+    sums = compiled.Sums(e.forest, len(X))
     sums.add_path(e.forest.bin(X), 0, e.n_trees, e.forest.path_table(e.node_value))
     assert np.array_equal(e.forest.features(sums.players()), attribute(e, X, "predecomp"))
 
@@ -244,7 +246,7 @@ def test_large_trees_give_the_same_bits_in_any_strips():
 def boosted(e, X, y, table):
     """Margins, leaf sums and row scores of all rounds of squared error."""
     f, n = e.forest, len(X)
-    margin, largest = kernels.aligned((1, kernels.padded_rows(n))), np.zeros(n)
+    margin, largest = compiled.aligned((1, compiled.padded_rows(n))), np.zeros(n)
     leaf_sums, none = np.zeros((int(f.first_leaf[-1]), 1), np.int64), np.zeros((0, 1), np.int64)
     sums = np.zeros((n, 1, f.n_players))
     rounds = np.arange(e.n_trees + 1, dtype=np.int32)
@@ -255,15 +257,15 @@ def boosted(e, X, y, table):
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("with_scores", [False, True])
 def test_boosting_through_large_trees_is_its_rounds_one_by_one(level, with_scores):
-    kernels.instruction_set(level)
+    use_instruction_set(level)
     e = make_ensemble(Recipe(n_trees=4, depth=10, grow=0.97), 16)
     assert np.diff(e.forest.first_leaf).min() > 256
     X = np.tile(make_rows(e, 333, 17), (14, 1))  # more rows than go through a large tree before the next one's turn
     y = np.random.default_rng(18).normal(size=len(X))
     table = e.forest.path_table(e.node_value, with_scores=with_scores)
     margin, leaf_sums, scores = boosted(e, X, y, table)
-    weight, before = (kernels.aligned((1, kernels.padded_rows(len(X)))) for _ in range(2))
-    sums, codes = e.forest.sums(len(X)), e.forest.bin(X)
+    weight, before = (compiled.aligned((1, compiled.padded_rows(len(X)))) for _ in range(2))
+    sums, codes = compiled.Sums(e.forest, len(X)), e.forest.bin(X)
     whole, n_leaves = np.zeros_like(leaf_sums), int(e.forest.first_leaf[-1])
     for tree in range(e.n_trees):
         weight[0, : len(X)] = y - before[0, : len(X)]
@@ -282,7 +284,7 @@ def test_boosting_through_large_trees_is_its_rounds_one_by_one(level, with_score
 @pytest.mark.parametrize(("n_thresholds", "code_bytes"), [(253, 1), (254, 1), (300, 1), (5_000, 2), (70_000, 2)])
 def test_many_thresholds_on_a_feature(n_thresholds, code_bytes):
     """Codes overflow into further planes, then into 16 bits, then into further planes of 16 bits."""
-    from treeinner.binning import plan
+    from treeinner.compiled.binning import plan
 
     e = chain(n_thresholds, n_columns=1)
     assert plan(e).code_bytes == code_bytes
@@ -354,8 +356,8 @@ def test_every_dtype_order_and_stride(dtype):
 
 
 def test_unknown_instruction_set_is_named():
-    with pytest.raises(ValueError, match="cannot run 'sse9'"):
-        kernels.instruction_set("sse9")
+    with pytest.raises(ValueError, match="cannot run the instruction set 'sse9'"):
+        use_instruction_set("sse9")
 
 
 def test_n_jobs():

@@ -11,8 +11,8 @@ from sklearn.metrics import log_loss, mean_squared_error
 from threadpoolctl import threadpool_limits
 
 import treeinner as ti
+from treeinner.compiled import task_rows
 from treeinner.errors import DataError, UnsupportedModelError
-from treeinner.kernels import task_rows
 from treeinner.tables import read_table
 
 from .forests import Recipe, make_ensemble, make_rows

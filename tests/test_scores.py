@@ -731,16 +731,16 @@ def test_by_round_must_be_asked_for_where_it_costs():
 
 def test_threads_share_one_compiled_form(monkeypatch):
     """Each thread made its own once: the time and memory of the slowest part, as often as there are threads."""
-    made, path_table = [], ti.kernels.Forest.path_table
+    made, path_table = [], ti.compiled.Forest.path_table
 
     def slowly(self, *args, **options):
         made.append(threading.current_thread())
         time.sleep(0.2)  # long enough for the other threads to come and ask
         return path_table(self, *args, **options)
 
-    monkeypatch.setattr(ti.kernels.Forest, "path_table", slowly)
+    monkeypatch.setattr(ti.compiled.Forest, "path_table", slowly)
     e = make_ensemble(Recipe(n_trees=3), 0)
-    X = make_rows(e, 3 * ti.kernels.TASK_ROWS, 1)
+    X = make_rows(e, 3 * ti.compiled.TASK_ROWS, 1)
     ti.importance(e, X, np.zeros(len(X)), objective="squared_error", n_jobs=3)
     assert made == [threading.main_thread()]
 

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from treeinner import kernels
+from treeinner import compiled
+from treeinner.compiled.forest import use_instruction_set
 from treeinner.tables import read_table
 
 from .forests import Recipe, make_ensemble, make_rows
@@ -14,7 +15,7 @@ from .test_kernels import LEVELS, chain, recipes, restore_level  # noqa: F401
 
 def margins(e, X, group_of_column, n_groups, order):
     """Margins as the rows are, and their changes with each group shuffled, from the core."""
-    shuffle = kernels.Shuffle(e.forest, group_of_column, n_groups, read_table(X, e.schema), n_jobs=1)
+    shuffle = compiled.Shuffle(e.forest, group_of_column, n_groups, read_table(X, e.schema), n_jobs=1)
     parts = [
         shuffle.margins(start, order[start : start + shuffle.step]) for start in range(0, len(order), shuffle.step)
     ]
@@ -23,7 +24,7 @@ def margins(e, X, group_of_column, n_groups, order):
 
 def plain(e, X):
     """Sums of the leaf values: (outputs, rows)."""
-    return kernels.predict(e.forest, read_table(X, e.schema), n_jobs=1).T
+    return compiled.predict(e.forest, read_table(X, e.schema), n_jobs=1).T
 
 
 def check(e, X, of_column, order):
@@ -43,7 +44,7 @@ def check(e, X, of_column, order):
 @settings(max_examples=60, deadline=None)
 @given(recipe=recipes, n_rows=st.integers(1, 200), n_groups=st.integers(1, 4), seed=st.integers(0, 2**32 - 1))
 def test_shuffled_groups_are_routed_as_shuffled_rows_are(level, recipe, n_rows, n_groups, seed):
-    kernels.instruction_set(level)
+    use_instruction_set(level)
     e = make_ensemble(recipe, seed)
     X = make_rows(e, n_rows, seed + 1)
     rng = np.random.default_rng(seed)
@@ -60,7 +61,7 @@ def test_every_instruction_set_gives_the_same_bits(recipe, seed):
     order = np.random.default_rng(seed).permutation(100)
     results = []
     for level in LEVELS:
-        kernels.instruction_set(level)
+        use_instruction_set(level)
         results.append(margins(e, X, np.arange(recipe.n_columns, dtype=np.int32), recipe.n_columns, order))
     for other in results[1:]:
         assert all(np.array_equal(a, b) for a, b in zip(results[0], other, strict=True))
@@ -69,7 +70,7 @@ def test_every_instruction_set_gives_the_same_bits(recipe, seed):
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("depth", [9, 12])
 def test_trees_of_more_leaves_than_rows(level, depth):
-    kernels.instruction_set(level)
+    use_instruction_set(level)
     e = make_ensemble(Recipe(n_trees=2, depth=depth, n_columns=6, grow=0.97), depth)
     X = make_rows(e, 150, 1)
     _, changes = check(e, X, np.arange(6, dtype=np.int32), np.random.default_rng(0).permutation(150))
@@ -78,7 +79,7 @@ def test_trees_of_more_leaves_than_rows(level, depth):
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_a_tree_that_is_one_long_path(level):
-    kernels.instruction_set(level)
+    use_instruction_set(level)
     e = chain(300)
     X = make_rows(e, 90, 1)
     check(e, X, np.arange(3, dtype=np.int32), np.random.default_rng(0).permutation(90))
@@ -88,10 +89,10 @@ def test_what_does_not_fit_is_refused():
     e = make_ensemble(Recipe(n_columns=4), 0)
     table = read_table(make_rows(e, 70, 1), e.schema)
     with pytest.raises(ValueError, match="one group per column"):
-        kernels.Shuffle(e.forest, np.zeros(3, np.int32), 1, table, n_jobs=1)
+        compiled.Shuffle(e.forest, np.zeros(3, np.int32), 1, table, n_jobs=1)
     with pytest.raises(ValueError, match="has no group"):
-        kernels.Shuffle(e.forest, np.full(4, -1, np.int32), 1, table, n_jobs=1)
-    shuffle = kernels.Shuffle(e.forest, np.zeros(4, np.int32), 1, table, n_jobs=1)
+        compiled.Shuffle(e.forest, np.full(4, -1, np.int32), 1, table, n_jobs=1)
+    shuffle = compiled.Shuffle(e.forest, np.zeros(4, np.int32), 1, table, n_jobs=1)
     with pytest.raises(ValueError, match="no such row"):
         shuffle.margins(0, np.full(70, 70))
     with pytest.raises(ValueError, match="the same rows"):

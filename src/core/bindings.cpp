@@ -2,7 +2,6 @@
 #include "core_forest.h"
 #include "core_shuffle.h"
 #include "leaf_scores.h"
-#include "records.h"
 
 namespace treeinner {
 namespace {
@@ -66,38 +65,10 @@ void centre_values_of(const CoreForest& forest, In<int64_t, 2> leaf_weights, Out
   centre_values(forest.forest(), leaf_weights.data(), value.data());
 }
 
-std::string_view view_of(const nb::bytes& bytes) { return {bytes.c_str(), bytes.size()}; }
-
-// begin, bytes: (holes, records).
-bool find_holes_of(const nb::bytes& data, size_t at, const std::vector<nb::bytes>& texts,
-                   const std::vector<int64_t>& item_bytes, Out<int64_t, 2> begin, Out<int64_t, 2> bytes) {
-  RecordForm form{{}, item_bytes};
-  for (const nb::bytes& text : texts) form.texts.push_back(view_of(text));
-  require(begin.shape(0) == item_bytes.size() && texts.size() == item_bytes.size() + 1, "a text around each hole");
-  require(bytes.shape(0) == begin.shape(0) && bytes.shape(1) == begin.shape(1), "begin and bytes are of one shape");
-  require(at <= data.size(), "the records begin in the data");
-  return find_holes(form, view_of(data), at, static_cast<int64_t>(begin.shape(1)), begin.data(), bytes.data());
-}
-
-template <class Whole>
-void join_numbers_of(const nb::bytes& data, In<int64_t> begin, In<int64_t> bytes, Out<Whole> out) {
-  const int64_t n = static_cast<int64_t>(begin.size()), size = static_cast<int64_t>(data.size());
-  require(bytes.size() == begin.size(), "begin and bytes are of one length");
-  int64_t room = static_cast<int64_t>(out.size() * sizeof(Whole));
-  for (int64_t i = 0; i < n; ++i) {
-    const int64_t first = begin.data()[i], length = bytes.data()[i];
-    require(first >= 0 && length >= 0 && first <= size && length <= size - first && length <= room,
-            "a part is outside");
-    room -= length;
-  }
-  require(room == 0, "the parts fill the output");
-  join_numbers(data.c_str(), begin.data(), bytes.data(), n, out.data());
-}
-
 }  // namespace
 
 NB_MODULE(_core, m) {
-  m.doc() = "Compiled core of treeinner; use treeinner.kernels.";
+  m.doc() = "Compiled core of treeinner; use treeinner.compiled.";
   use_level("");
   m.def("levels", &level_names, "Instruction sets this machine can run, slowest first.");
   m.def("use_level", &use_level, "Choose a level; an unknown name changes nothing. Returns the one in use.");
@@ -105,11 +76,6 @@ NB_MODULE(_core, m) {
   m.def("shap_splits", &shap_splits_of);
   m.def("add_exact", &add_exact, nb::arg(), nb::arg(), nb::arg().none(), nb::arg().none(), nb::arg().none(),
         nb::arg().none());
-  m.def("find_holes", &find_holes_of);
-  m.def("join_numbers", &join_numbers_of<uint8_t>);
-  m.def("join_numbers", &join_numbers_of<uint16_t>);
-  m.def("join_numbers", &join_numbers_of<uint32_t>);
-  m.def("join_numbers", &join_numbers_of<uint64_t>);
   m.attr("SHAP_SPLIT_BYTES") = sizeof(ShapSplit);
   m.attr("FOURTHS_EXPONENTS") = nb::make_tuple(kSmallFourths, kLargeFourths);
   m.attr("SWEEP_ROWS") = kSweepRows;

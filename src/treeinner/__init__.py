@@ -4,6 +4,7 @@ from importlib.metadata import version as _version
 
 from treeinner import objectives, plots
 from treeinner.attribution import Attribution, attribute
+from treeinner.compiled import instruction_set
 from treeinner.ensemble import Ensemble
 from treeinner.errors import (
     DataError,
@@ -15,7 +16,6 @@ from treeinner.errors import (
 )
 from treeinner.explainer import TreeExplainer
 from treeinner.files import load
-from treeinner.kernels import instruction_set
 from treeinner.model import Model, read_model
 from treeinner.page import report
 from treeinner.scores import Comparison, Importance, ImportanceAccumulator, compare, importance

@@ -40,10 +40,6 @@ def add_exact(
     large_fourths: NDArray[Any] | None,
     /,
 ) -> bool: ...
-def find_holes(
-    data: bytes, at: int, texts: list[bytes], item_bytes: list[int], begin: NDArray[Any], bytes: NDArray[Any], /
-) -> bool: ...
-def join_numbers(data: bytes, begin: NDArray[Any], bytes: NDArray[Any], out: NDArray[Any], /) -> None: ...
 
 class Codes:
     n_rows: int

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treeinner import kernels, output, storage
+from treeinner import compiled, output, storage
 from treeinner._frames import as_frame, frame_library_of, row_labels_of
 from treeinner.ensemble import Ensemble
 from treeinner.errors import MissingDependencyError, ModelError, UnknownParameterError, UnsupportedModelError
@@ -82,7 +82,7 @@ def attribute(
     paths, root = _prepared(e, method)  # asks for what is unknown before X is touched
     seen = opened.transform(X)
     table = opened.table(X, seen)
-    values = kernels.attribute(e.forest, table, e.n_features, paths, n_jobs=n_jobs, progress=progress)
+    values = compiled.attribute(e.forest, table, e.n_features, paths, n_jobs=n_jobs, progress=progress)
     names = opened.names(X) or tuple(f"f{i}" for i in range(e.n_features))
     grouped = resolve_groups(groups, names)
     if grouped is not None:
@@ -102,11 +102,11 @@ def attribute(
 
 def _prepared(e: Ensemble, method: str) -> tuple[Any, FloatArray]:
     """The path attribution in its compiled form (None: TreeSHAP) and the root values; worked out once per model."""
-    found: tuple[Any, FloatArray] | None = e.forest.kept.get(method)
+    found: tuple[Any, FloatArray] | None = e.forest.cache.get(method)
     if found is None:
         node_value = node_values(e, method)
         paths = None if method == "treeshap" else e.forest.path_table(node_value)
-        found = e.forest.kept[method] = paths, root_values(e, node_value)
+        found = e.forest.cache[method] = paths, root_values(e, node_value)
     return found
 
 

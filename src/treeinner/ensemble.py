@@ -23,7 +23,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from treeinner import kernels, storage
+from treeinner import compiled, storage
 from treeinner.errors import DataError, ModelError
 from treeinner.tables import Schema, Table, read_table
 from treeinner.validation import frozen, validate
@@ -179,9 +179,9 @@ class Ensemble:
         return mean
 
     @cached_property
-    def forest(self) -> kernels.Forest:
+    def forest(self) -> compiled.Forest:
         """The compiled form, built on first use."""
-        return kernels.Forest(self)
+        return compiled.Forest(self)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the fields alone: what is computed from them, the compiled form too, is built again on first use."""
@@ -200,7 +200,7 @@ class Ensemble:
 
     def predict_table(self, table: Table, *, base_margin: Any = None, n_jobs: int | None = -1) -> FloatArray:
         """`predict` of rows that were read already."""
-        margin = kernels.predict(self.forest, table, n_jobs=n_jobs)
+        margin = compiled.predict(self.forest, table, n_jobs=n_jobs)
         margin += self.base_values(table.n_rows, base_margin)
         return margin[:, 0] if self.n_outputs == 1 else margin
 
@@ -210,7 +210,7 @@ class Ensemble:
 
     def apply_table(self, table: Table, *, n_jobs: int | None = -1) -> IntArray:
         """`apply` to rows that were read already."""
-        return kernels.apply(self.forest, table, n_jobs=n_jobs)
+        return compiled.apply(self.forest, table, n_jobs=n_jobs)
 
     def base_values(self, n_rows: int, base_margin: Any = None) -> FloatArray:
         """Margin before the first tree: (rows, outputs)."""

@@ -10,7 +10,6 @@
 #include "forest.h"
 #include "oracle.h"
 #include "primitives.h"
-#include "random_records.h"
 
 namespace treeinner {
 namespace {
@@ -337,21 +336,6 @@ void check_shap(const Case& c, const Results& got, const char* level) {
   check(defined, level, "shap against the definition");
 }
 
-// -- the parts of files
-// ---------------------------------------------------------------------------------------------------------------
-
-void check_records() {
-  Random random(1);
-  for (int i = 0; i < 300; ++i) {
-    const RandomRecords r = random_records(random);
-    check(records_are_found(r), "records", "what is found");
-    check(cut_off_is_noticed(random, r), "records", "of a file cut off, what is found");
-    check(damage_stays_inside(random, r), "records", "of a damaged file, what is found");
-    check(numbers_are_joined<uint8_t>(random) && numbers_are_joined<uint16_t>(random), "records", "short numbers");
-    check(numbers_are_joined<uint32_t>(random) && numbers_are_joined<uint64_t>(random), "records", "long numbers");
-  }
-}
-
 // -- all of it
 // ---------------------------------------------------------------------------------------------------------------
 
@@ -422,7 +406,6 @@ int main() {
   std::puts("");
   for (const Level& level : all) check_primitives(*level.primitives);
   check_kernels(all);
-  check_records();
   std::printf("%lld passed, %lld failed\n", static_cast<long long>(n_passed), static_cast<long long>(n_failed));
   return n_failed != 0;
 }

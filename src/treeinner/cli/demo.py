@@ -22,8 +22,8 @@ from treeinner import plots
 from treeinner.attribution import Attribution, attribute
 from treeinner.cli import options, output
 from treeinner.cli.errors import guarded
+from treeinner.compiled import instruction_set
 from treeinner.errors import DataError, MissingDependencyError
-from treeinner.kernels import instruction_set
 from treeinner.model import read_model
 from treeinner.page import report
 from treeinner.scores import Importance, compare, importance

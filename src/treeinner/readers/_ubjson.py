@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeinner.errors import ModelError
-from treeinner.kernels import find_holes, join_numbers
 
 __all__ = ["Records", "parse"]
 
@@ -199,30 +198,31 @@ class _Reader:
         first = self.at
         if count < MIN_RECORDS or self.mark() != OBJECT:
             return None
-        holes: list[Hole] = []
-        if not self.form(holes, "", depth + 1):
+        fields: list[Field] = []
+        if not self.form(fields, "", depth + 1):
             return None
-        ends = [first, *(hole.end for hole in holes)]
-        texts = [self.data[end : hole.start] for end, hole in zip(ends, holes, strict=False)]
+        ends = [first, *(field.end for field in fields)]
+        texts = [self.data[end : field.start] for end, field in zip(ends, fields, strict=False)]
         texts.append(self.data[ends[-1] : self.at])
         if count * sum(map(len, texts)) > len(self.data) - first:
             return None
-        begin, size = np.empty((2, len(holes), count), np.int64)
-        if not find_holes(self.data, first, texts, [hole.size for hole in holes], begin, size):
+        found = _find_fields(self.data, first, texts, [field.size for field in fields], count)
+        if found is None:
             return None
+        begin, size = found
         behind = begin[-1] + size[-1] + len(texts[-1])
         self.at = int(behind[-1])
-        return Records(self.data, np.concatenate([[first], behind[:-1]]), depth, holes, begin, size)
+        return Records(self.data, np.concatenate([[first], behind[:-1]]), depth, fields, begin, size)
 
-    def form(self, holes: list[Hole], inside: str, depth: int) -> bool:
-        """Find the holes of an object; False: it holds what Records cannot, or one name twice."""
+    def form(self, fields: list[Field], inside: str, depth: int) -> bool:
+        """Find the fields of an object; False: it holds what Records cannot, or one name twice."""
         while True:
             mark = self.mark()
             if mark == OBJECT_END:
-                return bool(holes)
+                return bool(fields)
             name, start, mark = inside + self.text(mark), self.at, self.mark()
             if mark == OBJECT:
-                if depth >= MAX_DEPTH or not self.form(holes, f"{name}/", depth + 1):
+                if depth >= MAX_DEPTH or not self.form(fields, f"{name}/", depth + 1):
                     return False
                 continue
             kind, size = mark, 0
@@ -233,13 +233,50 @@ class _Reader:
                 size, start = 1, self.at + 1
             elif mark not in SCALARS:
                 return False
-            if any(hole.name == name for hole in holes):
+            if any(field.name == name for field in fields):
                 return False
             self.value(mark, depth)
-            holes.append(Hole(name, kind, size, start, self.at))
+            fields.append(Field(name, kind, size, start, self.at))
 
 
-class Hole(NamedTuple):
+def _find_fields(
+    data: bytes, at: int, texts: list[bytes], sizes: list[int], count: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
+    """Begin and bytes of every field of `count` records: (fields, records). None: one of them has another form.
+
+    A record is texts[0], a field, texts[1], a field, ..., and a last text.
+    """
+    begin, size = list[int](), list[int]()
+    length, end = SCALARS[ord("L")].unpack_from, len(data)
+    steps = [(text, len(text), item) for text, item in zip(texts, sizes, strict=False)]
+    for _ in range(count):
+        for text, text_size, item in steps:
+            if not data.startswith(text, at):
+                return None
+            at += text_size
+            if at + (8 if item else 1) > end:
+                return None
+            if item:
+                n_bytes = length(data, at)[0] * item
+                at += 8
+            else:
+                if data[at] not in SCALARS:
+                    return None
+                n_bytes = SCALARS[data[at]].size
+                at += 1
+            if not 0 <= n_bytes <= end - at:
+                return None
+            begin.append(at)
+            size.append(n_bytes)
+            at += n_bytes
+        if not data.startswith(texts[-1], at):
+            return None
+        at += len(texts[-1])
+    shape = count, len(steps)
+    return np.array(begin).reshape(shape).T.copy(), np.array(size).reshape(shape).T.copy()
+
+
+class Field(NamedTuple):
     """Where the records of one form differ: a number, a text or a typed array."""
 
     name: str  # members of an inner object are called "object/member"
@@ -257,14 +294,14 @@ class Records(Sequence[dict[str, Any]]):
         data: bytes,
         starts: NDArray[np.int64],
         depth: int,
-        holes: list[Hole],
+        fields: list[Field],
         begin: NDArray[np.int64],
         size: NDArray[np.int64],
     ) -> None:
         self._data, self._starts, self._depth = data, starts, depth
-        self._holes = {hole.name: hole for hole in holes}
+        self._fields = {field.name: field for field in fields}
         # By name: where the contents begin, and how many bytes they have.
-        self._parts = {hole.name: part for hole, *part in zip(holes, begin, size, strict=True)}
+        self._parts = {field.name: part for field, *part in zip(fields, begin, size, strict=True)}
 
     def __len__(self) -> int:
         return len(self._starts)
@@ -282,24 +319,23 @@ class Records(Sequence[dict[str, Any]]):
 
     def has(self, name: str) -> bool:
         """Whether every record has a typed array of this name; else none has."""
-        return name in self._holes and self._holes[name].kind in DTYPES and self._holes[name].size > 0
+        return name in self._fields and self._fields[name].kind in DTYPES and self._fields[name].size > 0
 
     def lengths(self, name: str) -> NDArray[np.int64]:
         """Number of items of a text or typed array in each record: (records,)."""
         _, size = self._parts[name]
-        return np.asarray(size // self._holes[name].size)
+        return np.asarray(size // self._fields[name].size)
 
     def joined(self, name: str) -> NDArray[Any]:
         """Typed arrays of all records, one after the other, in the machine's own byte order."""
-        dtype = DTYPES[self._holes[name].kind]
-        begin, size = self._parts[name]
-        out = np.empty(int(size.sum()) // dtype.itemsize, dtype.newbyteorder("="))
-        join_numbers(self._data, begin, size, out.view(f"u{dtype.itemsize}"))
-        return out
+        dtype = DTYPES[self._fields[name].kind]
+        parts = zip(*(part.tolist() for part in self._parts[name]), strict=True)
+        joined = b"".join([self._data[begin : begin + size] for begin, size in parts])
+        return np.frombuffer(joined, dtype).astype(dtype.newbyteorder("="))
 
     def texts(self, name: str) -> set[str] | None:
         """Distinct texts of a member ("object/member" for one of an inner object); None if it is no text."""
-        if name not in self._holes or self._holes[name].kind != STRING:
+        if name not in self._fields or self._fields[name].kind != STRING:
             return None
         parts = zip(*(part.tolist() for part in self._parts[name]), strict=True)
         found = {self._data[begin : begin + size] for begin, size in parts}

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from treeinner.compiled import LOSSES, Sums, aligned, padded_rows
 from treeinner.errors import DataError, UnsupportedModelError
 from treeinner.groups import Groups
-from treeinner.kernels import LOSSES, Sums, aligned, padded_rows
 from treeinner.objectives import Objective
 from treeinner.scores.leaves import Leaves
 from treeinner.scores.setting import GRADIENT_BITS, WEIGHT_BITS, Setting
@@ -58,7 +58,7 @@ class Block:
         self.margin[:, :n_rows] = base.T
         self.push = aligned(self.margin.shape)  # minus the gradient of the round; 0 behind the last row
         self.pushed = np.zeros((n_rows, forest.n_outputs))  # over all rounds
-        self.sums = forest.sums(n_rows)
+        self.sums = Sums(forest, n_rows)
         self.own: FloatArray | None = None  # scores by a user's own attribution: (rows, features, outputs)
         self.by_round: list[FloatArray] = []
         self.leaves = leaves  # what the rows add to the leaves is added there, with what other rows did
@@ -214,7 +214,7 @@ class Block:
             None if weights is None else self._whole_weight(),
             self.leaves.sums if weights is None else weights,
             s.paths if s.needs_rows else None,
-            self.sums,
+            self.sums.by_row,
         )
         self.boosted = True
         _check_size(float(self.largest_push.max()))
@@ -266,7 +266,7 @@ class Block:
     def _absolute_by_tree(self) -> FloatArray:
         """Sum over the trees of `|attribution|`: (rows, features, outputs). A tree touches the players it splits on."""
         s, forest = self.setting, self.setting.forest
-        sums, total = forest.sums(self.n_rows), forest.sums(self.n_rows)
+        sums, total = Sums(forest, self.n_rows), Sums(forest, self.n_rows)
         for tree in range(s.ensemble.n_trees):
             players = np.unique(forest.split_player[forest.first_split[tree] : forest.first_split[tree + 1]])
             if len(players):
@@ -278,7 +278,7 @@ class Block:
         """Attribution of one tree: (rows, features, outputs)."""
         if callable(self.setting.method):
             return self._own_attribution(tree)
-        self.sums = self.setting.forest.sums(self.n_rows)
+        self.sums = Sums(self.setting.forest, self.n_rows)
         self._add(self.sums, tree, 1, None)
         return self.row_scores()
 

@@ -1,4 +1,4 @@
-"""Sums that do not depend on how the rows were cut or ordered (core/exact.h says how)."""
+"""Sums that do not depend on how the rows were cut or ordered (core/kernels/exact.h says how)."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from treeinner import kernels
+from treeinner import compiled
 from treeinner.errors import DataError
 
 __all__ = ["ExactSums", "FourthPowers", "add_powers"]
 
 LIMBS = 5
 LOWEST_UNIT = 88  # the last limb counts units of 2^-88
-SMALL_EXPONENT, LARGE_EXPONENT = kernels.FOURTHS_EXPONENTS
+SMALL_EXPONENT, LARGE_EXPONENT = compiled.FOURTHS_EXPONENTS
 FloatArray = NDArray[np.float64]
 
 
@@ -113,7 +113,7 @@ def add_powers(
     added = held
     if places is not None:
         added = [None if limbs is None else np.zeros((len(places), LIMBS), np.int64) for limbs in held]
-    if not kernels.add_exact(values, 2.0**sums.exponent, *added):
+    if not compiled.add_exact(values, 2.0**sums.exponent, *added):
         worst = np.abs(values).max()
         raise DataError(
             f"A row's share of a score is {worst:.3g}, out of all proportion to the model's own values; "

@@ -13,13 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeinner import inference
+from treeinner.compiled import Shuffle, map_rows
 from treeinner.errors import DataError, UnsupportedModelError
 from treeinner.groups import Groups
-from treeinner.kernels import Shuffle
 from treeinner.scores.inputs import Inputs
 from treeinner.scores.setting import Setting
 from treeinner.tables import Table
-from treeinner.threads import map_rows
 
 __all__ = ["permutation_scores"]
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from treeinner.compiled import map_rows, task_rows
 from treeinner.groups import Groups
-from treeinner.kernels import task_rows
 from treeinner.objectives.base import one_hot
 from treeinner.scores.blocks import Block, run_block, run_rounds
 from treeinner.scores.inputs import Inputs
@@ -18,7 +18,6 @@ from treeinner.scores.leaves import Leaves, LeavesOfTasks
 from treeinner.scores.setting import Setting
 from treeinner.scores.state import State
 from treeinner.tables import Table
-from treeinner.threads import map_rows
 
 __all__ = ["Rows", "add_rows"]
 

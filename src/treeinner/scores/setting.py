@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeinner.attribution import METHODS, node_values
+from treeinner.compiled import Forest
 from treeinner.ensemble import Ensemble
 from treeinner.errors import UnknownParameterError, UnsupportedModelError
-from treeinner.kernels import Forest
 from treeinner.objectives import Objective
 
 __all__ = ["SCORES", "Setting", "make_setting"]
@@ -98,12 +98,12 @@ class Setting:
             scale = self.tree_scale[self.ensemble.tree_of_node]
             return np.asarray(node_values(self.ensemble, method) * scale[:, None])
 
-        return self._kept(f"node_value of {method}", scaled)
+        return self._cached(f"node_value of {method}", scaled)
 
     @cached_property
     def numbered_value(self) -> FloatArray:
         """`node_value` in the order that the core numbers the nodes in."""
-        return self._kept(f"numbered value of {self.method}", lambda: self.node_value[self.forest.numbered])
+        return self._cached(f"numbered value of {self.method}", lambda: self.node_value[self.forest.numbered])
 
     @cached_property
     def split_place(self) -> NDArray[np.intp]:
@@ -115,12 +115,12 @@ class Setting:
             shape = (e.n_rounds, forest.n_players, e.n_outputs)
             return np.ravel_multi_index((e.tree_round[tree], forest.split_player, e.tree_output[tree]), shape)
 
-        return self._kept("split_place", places)
+        return self._cached("split_place", places)
 
     @cached_property
     def paths(self) -> Any:
         """The path attribution in its compiled form; None for other methods."""
-        return self._kept(f"paths of {self.method}", self._paths) if self.by_path else None
+        return self._cached(f"paths of {self.method}", self._paths) if self.by_path else None
 
     def prepare(self) -> None:
         """Work out what the threads will ask for, before they start: else each of them would make its own."""
@@ -133,12 +133,12 @@ class Setting:
     def _paths(self) -> Any:
         return self.forest.path_table(self.node_value, with_scores=True)
 
-    def _kept(self, what: str, work_out: Callable[[], T]) -> T:
+    def _cached(self, what: str, work_out: Callable[[], T]) -> T:
         """Work out what depends on the model and the tree scale alone, once for all settings."""
         key = (what, self.score == "abs")
-        if key not in self.forest.kept:
-            self.forest.kept[key] = work_out()
-        return cast(T, self.forest.kept[key])
+        if key not in self.forest.cache:
+            self.forest.cache[key] = work_out()
+        return cast(T, self.forest.cache[key])
 
     @cached_property
     def rounds(self) -> list[tuple[int, int]]:
@@ -161,7 +161,7 @@ class Setting:
             largest = float(np.abs(self.ensemble.value[leaves] * scale).max(initial=0.0))
             return int(np.frexp(largest)[1]) if largest > 0 else 0
 
-        return self._kept("scale_bits", bits)
+        return self._cached("scale_bits", bits)
 
     @property
     def exponent(self) -> int:

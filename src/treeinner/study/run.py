@@ -19,8 +19,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from treeinner.compiled import instruction_set
 from treeinner.errors import DataError, MissingDependencyError
-from treeinner.kernels import instruction_set
 from treeinner.study import chip
 from treeinner.study.grid import SWEEPS, Setting, settings_of, standard
 from treeinner.study.measure import measure

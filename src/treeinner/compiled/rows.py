@@ -1,0 +1,192 @@
+"""What is done to rows with a compiled ensemble.
+
+A row's results depend on that row alone, rows are cut into tasks whose size depends on the model alone, and tasks are
+put together in their order: so the number of threads changes no bit.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treeinner import _core
+from treeinner.compiled.forest import BLOCK, Forest
+from treeinner.compiled.threads import Progress, map_rows
+
+if TYPE_CHECKING:
+    from treeinner.tables import Table
+
+__all__ = [
+    "FOURTHS_EXPONENTS",
+    "Shuffle",
+    "Sums",
+    "add_exact",
+    "aligned",
+    "apply",
+    "attribute",
+    "padded_rows",
+    "predict",
+    "task_rows",
+]
+
+# (values, scale, then limbs or None: sums, squares, small and large fourths) -> whether all fitted (kernels/exact.h)
+add_exact = _core.add_exact
+FOURTHS_EXPONENTS = _core.FOURTHS_EXPONENTS
+
+
+def aligned(shape: tuple[int, ...]) -> NDArray[np.float64]:
+    """Zeros at an address that is a multiple of 64, as the vector loads need."""
+    size = int(np.prod(shape))
+    buffer = np.zeros(size + 8)
+    offset = -buffer.ctypes.data % 64 // 8
+    return buffer[offset : offset + size].reshape(shape)
+
+
+def padded_rows(n_rows: int) -> int:
+    """Rows rounded up to whole blocks."""
+    return -(-n_rows // BLOCK) * BLOCK
+
+
+class Sums:
+    """Attributions that add up tree by tree: by path row by row, by TreeSHAP in blocks, as the kernels like it."""
+
+    def __init__(self, forest: Forest, n_rows: int) -> None:
+        self.forest, self.n_rows = forest, n_rows
+        self.by_row = np.zeros((n_rows, forest.n_outputs, forest.n_players))
+        self._blocks: NDArray[np.float64] | None = None
+
+    def add_path(self, codes: Any, first: int, n: int, table: Any, weight: NDArray[np.float64] | None = None) -> None:
+        """Add the path attributions by trees first..first + n, times a weight per row and output."""
+        self.forest.core.path(codes, first, n, table, weight, self.by_row)
+
+    def add_shap(
+        self,
+        codes: Any,
+        first: int,
+        n: int,
+        tree_scale: NDArray[np.float64] | None = None,
+        weight: NDArray[np.float64] | None = None,
+    ) -> None:
+        """Add the TreeSHAP values of trees first..first + n, times a factor per tree and a weight."""
+        if self._blocks is None:
+            n_slices = padded_rows(self.n_rows) // _core.SWEEP_ROWS
+            shape = (n_slices, self.forest.n_outputs, self.forest.n_players, _core.SWEEP_ROWS)
+            self._blocks = aligned(shape)
+        self.forest.core.shap(codes, first, n, tree_scale, weight, self._blocks)
+
+    def move_absolute(self, players: NDArray[np.int32], total: Sums) -> None:
+        """Add |sums| of some players to those of `total`, and set them to zero here."""
+        if self._blocks is None:
+            here, there = self.by_row, total.by_row
+        else:
+            if total._blocks is None:
+                total._blocks = aligned(self._blocks.shape)
+            here, there = self._blocks, total._blocks
+        for player in players.tolist():
+            there[:, :, player] += np.abs(here[:, :, player])
+            here[:, :, player] = 0.0
+
+    def players(self) -> NDArray[np.float64]:
+        """Return the sums of the players: (rows, outputs, players)."""
+        if self._blocks is None:
+            return self.by_row
+        shape = (padded_rows(self.n_rows), self.forest.n_outputs, self.forest.n_players)
+        blocks = self._blocks.transpose(0, 3, 1, 2).reshape(shape)
+        return self.by_row + blocks[: self.n_rows]
+
+
+class Shuffle:
+    """A table whose columns are shuffled, group by group, and what that does to the margins.
+
+    Parameters
+    ----------
+    group_of_column
+        Columns of one group are shuffled together; -1 for columns that no tree uses.
+    """
+
+    def __init__(
+        self, forest: Forest, group_of_column: NDArray[np.int32], n_groups: int, table: Table, *, n_jobs: int | None
+    ) -> None:
+        self.forest, self.n_groups = forest, n_groups
+        self.step = task_rows(forest, table)
+        self._core = _core.CoreShuffle(forest.core, group_of_column, n_groups)
+        self._codes = list(map_rows(table.n_rows, self.step, lambda a, b: forest.bin(table.block(a, b)), n_jobs=n_jobs))
+
+    def margins(self, start: int, order: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Leaf sums of the task that begins at `start`, and their changes if its rows are those of `order`.
+
+        (outputs, rows) as the rows are, and (groups, outputs, rows) with each group shuffled.
+        """
+        own = self._codes[start // self.step]
+        n_blocks = padded_rows(own.n_rows) // BLOCK
+        change = aligned((n_blocks, self.n_groups + 1, self.forest.n_outputs, BLOCK))
+        self._core.changes(own, self._core.gather(self._codes, self.step, order), change)
+        by_group = change.transpose(1, 2, 0, 3).reshape(self.n_groups + 1, self.forest.n_outputs, -1)
+        return by_group[-1, :, : own.n_rows], by_group[:-1, :, : own.n_rows]
+
+
+def task_rows(forest: Forest, table: Table) -> int:
+    """Rows of one task: the model's, or fewer where the table asks for it."""
+    return forest.task_rows if table.block_rows is None else max(1, min(forest.task_rows, table.block_rows))
+
+
+def predict(forest: Forest, table: Table, *, n_jobs: int | None = -1) -> NDArray[np.float64]:
+    """Sum of the leaf values of every row, without the base score: (rows, outputs)."""
+    out = np.empty((table.n_rows, forest.n_outputs))
+
+    def work(start: int, stop: int) -> None:
+        codes = forest.bin(table.block(start, stop))
+        margin = aligned((forest.n_outputs, padded_rows(stop - start)))
+        forest.core.margins(codes, 0, forest.n_trees, margin)
+        out[start:stop] = margin[:, : stop - start].T
+
+    for _ in map_rows(table.n_rows, task_rows(forest, table), work, n_jobs=n_jobs):
+        pass
+    return out
+
+
+def apply(forest: Forest, table: Table, *, n_jobs: int | None = -1) -> NDArray[np.int32]:
+    """Leaf of every row in every tree: (rows, trees)."""
+    out = np.empty((table.n_rows, forest.n_trees), np.int32)
+
+    def work(start: int, stop: int) -> None:
+        forest.core.leaves(forest.bin(table.block(start, stop)), out[start:stop])
+
+    for _ in map_rows(table.n_rows, task_rows(forest, table), work, n_jobs=n_jobs):
+        pass
+    return out
+
+
+def attribute(
+    forest: Forest,
+    table: Table,
+    n_features: int,
+    table_of_paths: Any,
+    *,
+    n_jobs: int | None = -1,
+    progress: Progress | None = None,
+) -> NDArray[np.float64]:
+    """Attribution of every row, by path with a `Forest.path_table`, else by TreeSHAP: (rows, features, outputs)."""
+    if table_of_paths is None:
+        forest.prepare_shap()
+    out = np.zeros((table.n_rows, n_features, forest.n_outputs))
+    # One output: rows of features are rows of players, and the core can add to them where they are.
+    in_place = table_of_paths is not None and forest.n_outputs == 1 and forest.features_are_players
+
+    def work(start: int, stop: int) -> None:
+        codes = forest.bin(table.block(start, stop))
+        if in_place:
+            forest.core.path(codes, 0, forest.n_trees, table_of_paths, None, out[start:stop].reshape(-1, 1, n_features))
+            return
+        sums = Sums(forest, stop - start)
+        if table_of_paths is None:
+            sums.add_shap(codes, 0, forest.n_trees)
+        else:
+            sums.add_path(codes, 0, forest.n_trees, table_of_paths)
+        forest.by_feature(sums.players(), out[start:stop])
+
+    for _ in map_rows(table.n_rows, task_rows(forest, table), work, n_jobs=n_jobs, progress=progress):
+        pass
+    return out
