@@ -143,6 +143,7 @@ def test_targets_in_any_container(regression, animals):
         (np.where(np.arange(N) == 3, np.inf, 1.0), "holds inf in row 3"),
         (np.zeros(N), "zero in every row"),
         (np.ones(N - 1), "has 59 values, but X has 60 rows"),
+        (["heavy"] * N, r"sample_weight is not an array of numbers \(could not convert.*one weight per row"),
     ],
 )
 def test_bad_weights(regression, score, weight, says):

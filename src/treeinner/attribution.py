@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treeinner import compiled, output, storage
-from treeinner._frames import as_frame, frame_library_of, row_labels_of
+from treeinner import compiled, storage, tables
 from treeinner.ensemble import Ensemble
 from treeinner.errors import MissingDependencyError, ModelError, UnknownParameterError, UnsupportedModelError
 from treeinner.groups import GroupSpec, resolve_groups
 from treeinner.model import open_model
 from treeinner.options import ReadOptions
+from treeinner.tables import as_frame, frame_library_of, row_labels_of
 
 __all__ = ["METHODS", "Attribution", "attribute", "node_values"]
 
@@ -193,7 +193,7 @@ class Attribution:
                 for k, output in enumerate(outputs)
                 for j, name in enumerate(self.feature_names)
             }
-        return output.make_frame(columns, library=self.frame_library, row_labels=self.row_labels)
+        return tables.make_frame(columns, library=self.frame_library, row_labels=self.row_labels)
 
     def to_shap(self) -> Any:
         """Make a `shap.Explanation`, for shap's own plots."""
@@ -214,7 +214,7 @@ class Attribution:
         if self.data is None:
             return None
         frame = as_frame(self.data)
-        array = output.to_array(self.data if frame is None else frame, self.feature_names)
+        array = tables.to_array(self.data if frame is None else frame, self.feature_names)
         return array if array.ndim == 2 else None  # a catboost.Pool, for one
 
     def save(self, path: str | Path) -> None:

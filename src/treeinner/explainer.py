@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treeinner import output
+from treeinner import tables
 from treeinner.attribution import METHODS, Attribution, attribute, node_values, root_values
 from treeinner.errors import UnsupportedModelError
 from treeinner.model import open_model
@@ -123,5 +123,5 @@ def _renamed(attribution: Attribution, names: tuple[str, ...]) -> Attribution:
         )
     data = attribution.data
     if data is not None:  # under its old names the data could not be found again
-        data = output.to_array(data, attribution.feature_names)
+        data = tables.to_array(data, attribution.feature_names)
     return replace(attribution, feature_names=names, data=data)

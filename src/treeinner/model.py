@@ -25,7 +25,6 @@ from treeinner.tables import (
     frame_library_of,
     names_of,
     read_table,
-    row_labels_of,
 )
 
 __all__ = ["Model", "open_model", "out_of_bag_rows", "read_model"]
@@ -96,7 +95,7 @@ class Model:
             table = read_table(transformed, self.ensemble.schema)
         if transformed is X or not isinstance(table, (DenseTable, ColumnTable, SparseTable)):
             return table
-        return replace(table, row_labels=row_labels_of(X), frame_library=frame_library_of(X))
+        return replace(table, frame_library=frame_library_of(X))
 
     def names(self, X: Any) -> tuple[str, ...] | None:
         """Feature names for a report on X: the model's, else the data frame's; None if neither has any."""

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treeinner._columns import listing
-from treeinner._frames import as_stored
 from treeinner.cli import screen
 from treeinner.cli.files import DataFile, open_data
 from treeinner.cli.models import ModelFile
 from treeinner.errors import DataError
 from treeinner.objectives import encode_target, for_ensemble
+from treeinner.tables.columns import listing
+from treeinner.tables.frames import as_stored
 
 __all__ = ["Roles", "Rows", "check_target", "read_rows"]
 

@@ -141,7 +141,7 @@ def _deliver(scores: Importance, to: output.Destination | None, top: int | None,
         screen.Column("score", scores.scores[order]),
     ]
     if scores.has_std_errors:
-        percent = f"{100 * scores.statistics.level:g}%"
+        percent = f"{100 * scores.statistics.confidence:g}%"
         table += [
             screen.Column("std error", scores.std_errors[order], spare=1),
             screen.Column(f"{percent} from", scores.ci_low[order]),

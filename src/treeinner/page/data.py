@@ -39,7 +39,7 @@ def collect(subject: Subject, held_out: Side, training: Side | None, *, rows: in
         "written": _now().strftime("%Y-%m-%d %H:%M UTC"),
         "versions": _versions(subject),
         "q_level": Q_LEVEL,
-        "confidence": valid.statistics.level,
+        "confidence": valid.statistics.confidence,
         "same_rows": are_training_rows(valid, gain),
         "features": list(valid.feature_names),
         "ranking": ranking,

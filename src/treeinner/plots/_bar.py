@@ -150,6 +150,6 @@ def _handles(
         words = "not better than noise" if importance.tested else "not used"
         handles.append(mpl.patches.Patch(color=style.GREY, label=words))
     if interval:
-        level = f"{importance.statistics.level:.0%} interval"
+        level = f"{importance.statistics.confidence:.0%} interval"
         handles.append(mpl.lines.Line2D([], [], color=style.text_color(), linewidth=1.3, label=level))
     return handles

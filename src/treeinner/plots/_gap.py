@@ -54,7 +54,7 @@ def gap(comparison: Comparison, *, top: int = 20, fdr: float = 0.05, ax: Axes | 
     style.zero_line(ax)
     style.label_rows(ax, names, made=made, rest=rest)
     ax.set_xlabel(score_label(valid, per_row=True))
-    _legend(ax, bool(better[first].any()), bool(better[first].all()), valid.statistics.level)
+    _legend(ax, bool(better[first].any()), bool(better[first].all()), valid.statistics.confidence)
     return ax
 
 

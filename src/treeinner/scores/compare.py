@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treeinner import inference, output
+from treeinner import inference, tables
 from treeinner.errors import TreeInnerError
 from treeinner.scores.importance import importance
 from treeinner.scores.result import Importance
@@ -62,7 +62,7 @@ class Comparison:
         columns["valid_std_error"] = self.valid["tree_inner"].std_errors / self.valid["tree_inner"].sum_of_weights
         columns["valid_q_value"] = self.valid["tree_inner"].q_values
         columns["gap"], columns["gap_std_error"] = self.gap.score, self.gap.std_error
-        return output.make_frame({k: list(v[order]) for k, v in columns.items()}, library=self.frame_library)
+        return tables.make_frame({k: list(v[order]) for k, v in columns.items()}, library=self.frame_library)
 
     def __repr__(self) -> str:
         valid = self.valid["tree_inner"]
@@ -141,7 +141,7 @@ def compare(
             UserWarning,
             stacklevel=2,
         )
-    gap = inference.difference(_per_weight(a), _per_weight(b), level=b.statistics.level)
+    gap = inference.difference(_per_weight(a), _per_weight(b), confidence=b.statistics.confidence)
     return Comparison(train, valid, left_out, gain, gap, b.feature_names, b.frame_library)
 
 

@@ -66,7 +66,10 @@ def read_inputs(
 
 
 def _weights(weight: Any, n_rows: int) -> FloatArray:
-    w = np.asarray(weight, np.float64).reshape(-1)
+    try:
+        w = np.asarray(weight, np.float64).reshape(-1)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"sample_weight is not an array of numbers ({error}); pass one weight per row.") from error
     if len(w) != n_rows:
         raise DataError(f"sample_weight has {len(w)} values, but X has {n_rows} rows; pass one weight per row.")
     if not np.all(np.isfinite(w)) or np.any(w < 0):

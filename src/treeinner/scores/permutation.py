@@ -86,14 +86,14 @@ def permutation_scores(
         summed = np.zeros((len(labels), n_scores))
         for group, score in enumerate(used.tolist()):
             summed[:, score] = np.bincount(of_row.reshape(-1), rises[group, here], len(labels))
-        return inference.from_clusters(summed, level=confidence)
+        return inference.from_clusters(summed, confidence=confidence)
     n = table.n_rows if inputs.weight is None else int(np.count_nonzero(inputs.weight))
     sums = np.zeros((3, n_scores))
     sums[:, used] = np.sum(parts, axis=0)
     total, squares, fourth = sums
     effective = np.full(n_scores, np.nan)
     np.divide(squares**2, fourth, out=effective, where=fourth > 0)
-    return inference.from_sums(total, squares, n, effective=effective, level=confidence)
+    return inference.from_sums(total, squares, n, effective=effective, confidence=confidence)
 
 
 def _orders(n_rows: int, n_repeats: int, random_state: Any) -> list[NDArray[np.int64]]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treeinner import output
+from treeinner import tables
 from treeinner.inference import Inference
 
 __all__ = ["Importance"]
@@ -143,7 +143,7 @@ class Importance:
             "q_value": self.q_values,
         }
         named = {"feature": [self.feature_names[k] for k in order]}
-        return output.make_frame({**named, **{k: v[order] for k, v in columns.items()}}, library=self.frame_library)
+        return tables.make_frame({**named, **{k: v[order] for k, v in columns.items()}}, library=self.frame_library)
 
     def __repr__(self) -> str:
         title = f"{self.score}({self.method}) on {self.n_rows} rows"

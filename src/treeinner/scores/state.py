@@ -157,7 +157,7 @@ class State:
             rows = np.array([ExactSums(self.clusters[label], exponent).totals() for label in labels])
             found = [
                 inference.from_clusters(
-                    self._shaped(rows, total=total), score=of(score, total), centring=of(shift, total), level=level
+                    self._shaped(rows, total=total), score=of(score, total), centring=of(shift, total), confidence=level
                 )
                 for total in parts
             ]
@@ -172,7 +172,7 @@ class State:
                     effective=self._shaped(effective, total=total),
                     score=of(score, total),
                     centring=of(shift, total),
-                    level=level,
+                    confidence=level,
                 )
                 for total in parts
             ]

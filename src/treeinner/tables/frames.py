@@ -1,31 +1,32 @@
-"""Data frames of any library that narwhals knows -> columns in the model's order."""
+"""Data frames of any library that narwhals knows -> columns in the model's order; results -> data frames."""
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections import Counter
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import narwhals as nw
 import numpy as np
 from narwhals.exceptions import DuplicateError
 from numpy.typing import NDArray
 
-from treeinner._columns import codes_by_dictionary, codes_by_number, codes_by_object, listing, numbers
-from treeinner.errors import DataError
-
-if TYPE_CHECKING:
-    from treeinner.tables import Schema
+from treeinner.errors import DataError, MissingDependencyError
+from treeinner.tables.arrays import ColumnTable
+from treeinner.tables.columns import codes_by_dictionary, codes_by_number, codes_by_object, listing, numbers
+from treeinner.tables.schema import Schema, not_two_dimensional
 
 __all__ = [
     "as_frame",
-    "check_names",
-    "collect",
-    "column_names",
-    "frame_columns",
+    "as_stored",
     "frame_library_of",
+    "make_frame",
+    "names_of",
+    "read_frame",
     "row_labels_of",
+    "to_array",
 ]
 
 Frame = nw.DataFrame[Any] | nw.LazyFrame[Any]
@@ -34,8 +35,8 @@ WIDE = (nw.Decimal, nw.Int128, nw.UInt128)  # numbers that numpy has no type for
 
 
 def as_frame(X: Any) -> Frame | nw.Series[Any] | None:
-    """X as narwhals sees it; None if it is no frame and no series."""
-    if type(X) is np.ndarray:  # narwhals takes longer to say so than a small prediction does
+    """X as narwhals sees it; None if it is neither a frame nor a series."""
+    if type(X) is np.ndarray:  # narwhals takes longer to find out than a small prediction does
         return None
     if any(kind.__module__.split(".")[0] == "narwhals" for kind in type(X).__mro__):
         X = X.to_native()
@@ -49,7 +50,40 @@ def as_frame(X: Any) -> Frame | nw.Series[Any] | None:
     return seen if isinstance(seen, (nw.DataFrame, nw.LazyFrame, nw.Series)) else None
 
 
-def column_names(frame: Frame) -> tuple[str, ...]:
+def read_frame(frame: Frame | nw.Series[Any], schema: Schema) -> ColumnTable:
+    """Table of the frame's columns in the model's order; the frame's own memory where possible."""
+    if isinstance(frame, nw.Series):
+        raise not_two_dimensional(frame.shape)
+    names = as_stored(_column_names(frame), schema)
+    _check_names(names, schema)
+    schema.check_shape(1, len(names))
+    rows = _collect(frame, schema)
+    schema.check_shape(rows.shape[0], len(names))
+    names = as_stored(_column_names(rows), schema)
+    place = {name: j for j, name in enumerate(names if schema.names is None else schema.names)}
+    columns: list[NDArray[Any]] = [np.empty(0)] * len(names)
+    for name, series in zip(names, rows.iter_columns(), strict=True):
+        columns[place[name]] = _column(series, place[name], f"Column {name!r}", schema)
+    return ColumnTable(columns, missing=schema.missing, frame_library=str(rows.implementation.value))
+
+
+def _collect(frame: Frame, schema: Schema) -> nw.DataFrame[Any]:
+    """Rows of a lazy polars frame; other lazy frames are refused."""
+    if isinstance(frame, nw.DataFrame):
+        return frame
+    library = frame.implementation.value
+    if library != "polars":
+        raise DataError(f"X is a lazy {library} frame; collect it into memory, or pass it in parts.")
+    return frame.collect()
+
+
+def names_of(X: Any) -> tuple[str, ...] | None:
+    """Column names of a data frame; None if X has none."""
+    frame = as_frame(X)
+    return None if frame is None or isinstance(frame, nw.Series) else _column_names(frame)
+
+
+def _column_names(frame: Frame) -> tuple[str, ...]:
     """Names of the frame as strings, each one once."""
     try:
         names = frame.columns if isinstance(frame, nw.DataFrame) else frame.collect_schema().names()
@@ -68,7 +102,7 @@ def _duplicates(X: Any) -> DataError:
 
 
 def frame_library_of(X: Any) -> str:
-    """Name of the frame library that X comes from, such as "pandas"; "" if X is no frame."""
+    """Name of the frame library that X comes from, such as "pandas"; "" if X is not a frame."""
     frame = as_frame(X)
     return "" if frame is None else str(frame.implementation.value)
 
@@ -79,23 +113,12 @@ def row_labels_of(X: Any) -> Any:
     return nw.maybe_get_index(frame) if isinstance(frame, nw.DataFrame) else None
 
 
-def collect(frame: Frame, schema: Schema) -> nw.DataFrame[Any]:
-    """Rows of a lazy polars frame, the model's columns only; other lazy frames are refused."""
-    if isinstance(frame, nw.DataFrame):
-        return frame
-    library = frame.implementation.value
-    if library != "polars":
-        raise DataError(f"X is a lazy {library} frame; collect it into memory, or pass it part by part.")
-    check_names(column_names(frame), schema)
-    return frame.select(list(schema.names)).collect() if schema.names is not None else frame.collect()
-
-
 def as_stored(names: Sequence[str], schema: Schema) -> tuple[str, ...]:
     """Names as the model's library keeps them."""
     return tuple("_".join(name.split(" ")) for name in names) if schema.blank_is_underscore else tuple(names)
 
 
-def check_names(names: Sequence[str], schema: Schema) -> None:
+def _check_names(names: Sequence[str], schema: Schema) -> None:
     """Names that do not fit the model's are an error that lists them."""
     if schema.names is None:
         return
@@ -109,17 +132,6 @@ def check_names(names: Sequence[str], schema: Schema) -> None:
             f"The columns of X are not the {len(schema.names)} that the model was trained on: it "
             f"{' and '.join(parts)}. Select the training columns by name; their order does not matter."
         )
-
-
-def frame_columns(frame: nw.DataFrame[Any], schema: Schema) -> list[NDArray[Any]]:
-    """Columns in the model's order and a dtype of the kernels; the frame's own memory where possible."""
-    names = as_stored(column_names(frame), schema)
-    check_names(names, schema)
-    place = {name: j for j, name in enumerate(names if schema.names is None else schema.names)}
-    columns: list[NDArray[Any]] = [np.empty(0)] * len(names)
-    for name, series in zip(names, frame.iter_columns(), strict=True):
-        columns[place[name]] = _column(series, place[name], f"Column {name!r}", schema)
-    return columns
 
 
 def _column(series: nw.Series[Any], j: int, where: str, schema: Schema) -> NDArray[Any]:
@@ -137,13 +149,13 @@ def _column(series: nw.Series[Any], j: int, where: str, schema: Schema) -> NDArr
         )
     if isinstance(series.dtype, nw.String):
         words = series.drop_nulls().head(1).to_list()
-        # Nulls alone are missing values: what a part of a file holds is often typed so.
+        # A column of nulls is missing values: parts of a file are often typed as strings.
         return numbers(np.array(words, dtype=object), where) if words else np.full(len(series), np.nan)
     return numbers(_to_numpy(series), where)
 
 
 def _to_numpy(series: nw.Series[Any]) -> NDArray[Any]:
-    """Nulls of whole numbers and of booleans become NaN in float64."""
+    """Nulls of integers and booleans become NaN in float64."""
     if isinstance(series.dtype, WIDE) or (isinstance(series.dtype, nw.Boolean) and series.null_count() > 0):
         series = series.cast(nw.Float64)
     return series.to_numpy()
@@ -153,7 +165,7 @@ def _to_numpy(series: nw.Series[Any]) -> NDArray[Any]:
 def _codes(series: nw.Series[Any], j: int, where: str, schema: Schema) -> NDArray[Any]:
     if series.null_count() == len(series):  # whatever type they have
         return np.full(len(series), np.nan)
-    levels = schema.levels[j] if schema.levels is not None else None
+    levels = schema.levels_of(j)
     labelled = isinstance(series.dtype, (nw.Categorical, nw.Enum, nw.String))
     if levels is None:
         return _own_codes(series, where) if labelled else numbers(_to_numpy(series), where)
@@ -195,7 +207,7 @@ def _dictionary(series: nw.Series[Any]) -> tuple[NDArray[Any], list[Any]]:
 
 
 def _own_codes(series: nw.Series[Any], where: str) -> NDArray[np.float64]:
-    """Codes as the frame has them: all there is when the model has not kept the training categories."""
+    """Codes as the frame has them: all there is when the model does not store the training categories."""
     native, library = series.to_native(), series.implementation
     if isinstance(series.dtype, nw.Enum) and library.is_polars():
         return np.asarray(native.to_physical().to_numpy(), dtype=np.float64)  # null is NaN
@@ -205,8 +217,41 @@ def _own_codes(series: nw.Series[Any], where: str) -> NDArray[np.float64]:
         or not (library.is_pyarrow() or hasattr(native, "cat"))
     ):
         raise DataError(
-            f"{where} holds {series.dtype} labels, but the model does not know its training categories; "
+            f"{where} holds {series.dtype} labels, but the model does not store its training categories; "
             "pass the codes that it was trained on."
         )
     keys, _ = _dictionary(series)
     return np.where(keys < 0, np.nan, keys)
+
+
+# -- results -------------------------------------------------------------------------------------------------
+def make_frame(columns: Mapping[str, Any], *, library: str = "", row_labels: Any = None) -> Any:
+    """Data frame of `columns` in `library`, else in one that is installed; with pandas, indexed by `row_labels`."""
+    candidates: tuple[Any, ...] = (library, "pandas", "polars", "pyarrow")
+    for name in candidates:
+        try:
+            importlib.import_module(name)
+        except (ImportError, ValueError):  # not installed; an empty name
+            continue
+        frame = nw.from_dict(dict(columns), backend=name).to_native()
+        if row_labels is not None and hasattr(frame, "index"):
+            frame.index = row_labels
+        return frame
+    raise MissingDependencyError("A data frame needs pandas, polars or pyarrow; install one: pip install pandas")
+
+
+def to_array(data: Any, feature_names: Sequence[str]) -> NDArray[Any]:
+    """Return the user's table as a 2-D array in the order of the features."""
+    if hasattr(data, "toarray"):  # scipy sparse: only shown rows are asked for here
+        return np.asarray(data.toarray())
+    frame = nw.from_native(data, pass_through=True)
+    if isinstance(frame, nw.LazyFrame):
+        frame = frame.collect()
+    if isinstance(frame, nw.DataFrame):
+        # LightGBM keeps "my column" as "my_column".
+        names = {str(name).replace(" ", "_"): name for name in frame.columns}
+        names |= {str(name): name for name in frame.columns}
+        if set(feature_names) <= names.keys():
+            frame = frame.select([names[name] for name in feature_names])
+        data = frame.to_numpy()
+    return np.asarray(data)

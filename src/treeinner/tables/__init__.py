@@ -1,0 +1,109 @@
+"""X in any container -> a table: columns in the model's order, handed out in blocks that the kernels read.
+
+    schema      what the model needs; what a table is
+    arrays      numpy arrays and lists
+    frames      data frames of any library that narwhals knows, and results as frames of that library
+    sparse      scipy's sparse matrices
+    columns     one column: numbers, missing values, category codes
+
+Nothing here knows about trees, losses or scores.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from treeinner.errors import DataError
+from treeinner.tables.arrays import ColumnTable, DenseTable, read_array
+from treeinner.tables.columns import KERNEL_DTYPES
+from treeinner.tables.frames import (
+    as_frame,
+    frame_library_of,
+    make_frame,
+    names_of,
+    read_frame,
+    row_labels_of,
+    to_array,
+)
+from treeinner.tables.schema import Level, Schema, Table, block_rows_for
+from treeinner.tables.sparse import SparseTable, is_sparse, read_sparse
+
+__all__ = [
+    "KERNEL_DTYPES",
+    "ColumnTable",
+    "DenseTable",
+    "Level",
+    "Schema",
+    "SparseTable",
+    "Table",
+    "as_frame",
+    "frame_library_of",
+    "make_frame",
+    "names_of",
+    "read_table",
+    "row_labels_of",
+    "to_array",
+]
+
+FROM_ARRAY = "pass the array or data frame that it was made from"
+# Containers whose rows cannot be read here: (package, class) -> what to pass instead.
+REFUSED = {
+    ("xgboost", "DMatrix"): FROM_ARRAY,
+    ("lightgbm", "Dataset"): FROM_ARRAY,
+    ("catboost", "Pool"): FROM_ARRAY + " (only a CatBoost model with categorical features takes a Pool, because "
+    "CatBoost itself must route its rows)",
+}
+# The same for every class of a package.
+DISTRIBUTED = {
+    ("dask", "dask_expr"): "pass X.compute(), or pass the partitions one by one to ti.ImportanceAccumulator",
+    ("pyspark",): "pass X.toPandas(), or a sample of it, or pass its partitions one by one to ti.ImportanceAccumulator",
+}
+
+
+def read_table(X: Any, schema: Schema) -> DenseTable | ColumnTable | SparseTable:
+    """Check X against the schema; convert what the kernels cannot read, and nothing else."""
+    if schema.external:
+        raise DataError(
+            "Rows cannot be routed from the table alone: this model has splits on encoded categories, which "
+            "only the CatBoost model object itself can evaluate; use ti.attribute(model, X)."
+        )
+    _refuse_by_name(X)
+    table: DenseTable | ColumnTable | SparseTable
+    if is_sparse(X):
+        table = read_sparse(X, schema)
+    elif (frame := as_frame(X)) is not None:
+        table = read_frame(frame, schema)
+    else:
+        table = read_array(X, schema)
+    if not schema.allow_infinite:
+        _check_finite(table, schema)
+    return table
+
+
+def _refuse_by_name(X: Any) -> None:
+    """Raise for containers whose rows cannot be read here, with what to pass instead."""
+    for kind in type(X).__mro__:
+        package, name = kind.__module__.split(".")[0], kind.__name__
+        if advice := REFUSED.get((package, name)):
+            raise DataError(f"X is a {package}.{name}; {advice}.")
+        for packages, advice in DISTRIBUTED.items():
+            if package in packages:
+                raise DataError(f"X is a {packages[0]} {name}, whose rows are not in memory; {advice}.")
+    if isinstance(X, (str, bytes, dict)) and not is_sparse(X):  # a dok_matrix is a dict
+        raise DataError(f"X is a {type(X).__name__}, expected a table; pass a 2-D array or a data frame.")
+
+
+def _check_finite(table: DenseTable | ColumnTable | SparseTable, schema: Schema) -> None:
+    """One pass in blocks; the first infinite value is an error that names its column."""
+    step = table.block_rows or block_rows_for(schema.n_columns, 8)
+    for start in range(0, table.n_rows, step):
+        block = table.block(start, start + step)
+        columns = block.T if isinstance(block, np.ndarray) else block
+        infinite = next((j for j, column in enumerate(columns) if np.isinf(column).any()), None)
+        if infinite is not None:
+            raise DataError(
+                f"{schema.column_label(infinite)} of X holds an infinite value, which the model's "
+                "own library refuses; replace it by a large number or by NaN."
+            )

@@ -1,0 +1,102 @@
+"""Schema: what a table must look like for a model. Table: what every container becomes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, Protocol
+
+from numpy.typing import NDArray
+
+from treeinner.errors import DataError
+
+__all__ = ["Level", "Schema", "Table", "block_rows_for", "not_two_dimensional"]
+
+Level = str | int | float | bool
+
+BLOCK_BYTES = 16 * 2**20
+BLOCK_MULTIPLE = 64  # rows that the kernels route at once; smaller blocks would waste them
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schema:
+    """What a table must look like for a model, as its reader learned it."""
+
+    n_columns: int
+    names: tuple[str, ...] | None = None  # training names; None: the model stores none, columns go by position
+    blank_is_underscore: bool = False  # the library keeps "my col" as "my_col" (LightGBM)
+    categorical: tuple[bool, ...] | None = None  # columns that hold categories; None: no column does
+    levels: tuple[tuple[Level, ...] | None, ...] | None = (
+        None  # code of a level = its position; None: numbers are codes
+    )
+    levels_for_arrays: bool = False  # numpy columns hold levels too (scikit-learn), not codes (XGBoost, LightGBM)
+    unseen: Literal["missing", "other", "error"] = "other"  # what a level outside `levels` is
+    known_codes: tuple[int | None, ...] | None = None  # a code outside 0..known-1 is missing; None: it is "other"
+    absent: Literal["missing", "zero"] = "zero"  # what an absent entry of a sparse matrix is
+    missing: float = float("nan")  # a number that means missing besides NaN (XGBoost's `missing=`)
+    allow_infinite: bool = True
+    external: str = ""  # not empty: only the model object can make this table; the text says what to call instead
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data for `storage`."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Schema:
+        """Inverse of `to_json`."""
+
+        def tuples(item: Any) -> Any:
+            return tuple(tuples(i) for i in item) if isinstance(item, list) else item
+
+        return cls(**{name: tuples(item) for name, item in data.items()})
+
+    def check_shape(self, n_rows: int, n_columns: int) -> None:
+        """Raise a DataError if a table of this shape does not fit the model."""
+        if n_columns != self.n_columns:
+            raise DataError(
+                f"X has {n_columns} columns, but the model was trained on {self.n_columns}; "
+                "pass the training columns in training order, or a data frame with their names."
+            )
+        if n_rows == 0:
+            raise DataError("X has no rows; pass at least one.")
+
+    def levels_of(self, j: int) -> tuple[Level, ...] | None:
+        """Levels of column j; None if it is not categorical or its levels are not known."""
+        categorical = self.categorical is not None and self.categorical[j]
+        return self.levels[j] if categorical and self.levels is not None else None
+
+    def column_label(self, j: int) -> str:
+        """Column j as error messages call it."""
+        return f"Column {j}" if self.names is None else f"Column {j} ({self.names[j]!r})"
+
+
+class Table(Protocol):
+    """Rows that can be handed out in blocks."""
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        ...
+
+    @property
+    def block_rows(self) -> int | None:
+        """A block should have at most this many rows; None: any number."""
+        ...
+
+    def block(self, start: int, stop: int) -> NDArray[Any] | Sequence[NDArray[Any]]:
+        """Rows start..stop as a 2-D array or as 1-D columns: any stride, any dtype of KERNEL_DTYPES."""
+        ...
+
+
+def block_rows_for(n_columns: int, itemsize: int) -> int:
+    """Rows of a dense block of about 16 MB: a multiple of 64, at least 64."""
+    rows = BLOCK_BYTES // max(1, n_columns * itemsize)
+    return max(BLOCK_MULTIPLE, rows // BLOCK_MULTIPLE * BLOCK_MULTIPLE)
+
+
+def not_two_dimensional(shape: object) -> DataError:
+    """Return the error for data that are not a table."""
+    return DataError(
+        f"X has shape {shape}, expected a table of two dimensions; reshape a single row with "
+        "X.reshape(1, -1) and a single column with X.reshape(-1, 1), or pass a data frame."
+    )
