@@ -169,13 +169,12 @@ def test_names_of_the_frame_serve_a_model_without_names():
     assert named.feature_names == named.names(X) == ("a", "b", "c")
 
 
-def test_labels_and_library_are_those_of_the_users_frame():
+def test_the_frame_library_is_that_of_the_users_frame():
     model = make_pipeline(StandardScaler(), forest()).fit(FRAME, Y)
     table = open_model(model).table(FRAME)
-    assert list(table.row_labels) == list(FRAME.index)
     assert table.frame_library == "pandas"
     table = open_model(model).table(pl.DataFrame(X, schema=["a", "b", "c"]))
-    assert (table.row_labels, table.frame_library) == (None, "polars")
+    assert table.frame_library == "polars"
 
 
 # -- refused by name -----------------------------------------------------------------------------------------
