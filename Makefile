@@ -8,7 +8,7 @@ SOURCES := $(shell find src/core -type f) CMakeLists.txt
 CXX_FILES := $(wildcard src/core/*.h src/core/*.cpp tests/core/*.h tests/core/*.cpp)
 PYTEST_FLAGS ?= -n 2 --dist worksteal -q
 
-.PHONY: demo test test-new test-browser check format docs clean bench bench-old instructions
+.PHONY: demo test test-new test-browser test-study study check format docs clean bench bench-old instructions
 
 $(VENV)/.made:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "treeinner needs Python >= 3.11; say PYTHON=/path/to/python3.11")'
@@ -17,9 +17,9 @@ $(VENV)/.made:
 	touch $@
 
 # Editable: a change of Python source needs nothing, a change of C++ source rebuilds the core.
-$(VENV)/.test: $(VENV)/.made pyproject.toml $(SOURCES)
+$(VENV)/.test: $(VENV)/.made pyproject.toml study/pyproject.toml $(SOURCES)
 	$(BIN)/python -m pip install -q --group test
-	$(BIN)/python -m pip install -q --no-deps --force-reinstall -e .
+	$(BIN)/python -m pip install -q --no-deps --force-reinstall -e . -e study
 	touch $@
 
 $(VENV)/.check: $(VENV)/.test
@@ -44,6 +44,17 @@ test-new:
 # The page in a real browser. Needs Chromium (Debian: apt-get install chromium); skipped without it.
 test-browser: $(VENV)/.test
 	$(BIN)/python -m pytest tests/browser -q
+
+# The tests of study/ alone; they are part of `make test`.
+test-study: $(VENV)/.test
+	$(BIN)/python -m pytest $(PYTEST_FLAGS) study/tests
+
+# The paper's simulation study (about an hour on two cores). STUDY_FLAGS="--quick" takes two minutes.
+STUDY_OUT ?= build/study
+STUDY_FLAGS ?=
+
+study: $(VENV)/.test
+	$(BIN)/treeinner-study --out $(STUDY_OUT) $(STUDY_FLAGS)
 
 check: $(VENV)/.check
 	$(BIN)/ruff check .

@@ -72,7 +72,7 @@ STUDY_PARTS = ("claims.md", "table.md", "references.md")
 
 
 def add_study(app, docname, source):
-    """Show on the page of the study what `treeinner study --out docs/study` wrote."""
+    """Show on the page of the study what `treeinner-study --out docs/study` wrote."""
     if docname == "study":
         includes = [f"```{{include}} study/{name}\n:heading-offset: 1\n```" for name in STUDY_PARTS]
         link = '<a href="study/index.html">All tables, figures and claims on one page</a>.'
@@ -80,7 +80,7 @@ def add_study(app, docname, source):
 
 
 def copy_study(app, exception):
-    """Put the study's own page, made by `treeinner study`, beside the others."""
+    """Put the study's own page, made by `treeinner-study`, beside the others."""
     if exception is None:
         shutil.copytree(HERE / "study", Path(app.outdir) / "study", dirs_exist_ok=True)
 

@@ -12,7 +12,7 @@ from sklearn.model_selection import train_test_split
 import treeinner
 
 # Commands that take longer than a page should: their options are parsed, they are not run.
-SLOW_COMMANDS = {"study": "hours of training", "demo": "tests/test_cli_demo.py runs it"}
+SLOW_COMMANDS = {"demo": "tests/test_cli_demo.py runs it"}
 
 # Languages of blocks that are not code of ours to run; "{...}" are directives of MyST.
 NOT_RUN = {"", "text", "json", "toml", "bibtex", "mermaid"}

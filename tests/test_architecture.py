@@ -31,7 +31,6 @@ LAYERS = [
     {"attribution"},
     {"scores"},
     {"plots", "explainer", "page"},
-    {"study"},
     {"cli"},
     {"files"},
     {"__init__"},
@@ -40,18 +39,15 @@ LAYER = {name: i for i, names in enumerate(LAYERS) for name in names}
 
 # Where an optional library may be imported at all.
 OPTIONAL = {
-    "xgboost": {"readers/xgboost.py", "cli/demo.py", "study/measure.py", "study/illustrations.py"},
+    "xgboost": {"readers/xgboost.py", "cli/demo.py"},
     "lightgbm": {"readers/lightgbm.py"},
     "catboost": {"readers/catboost.py", "readers/_catboost_ctr.py"},
     "sklearn": {"readers/sklearn.py", "readers/_sklearn_hist.py", "readers/_sklearn_trees.py", "cli/demo.py"},
     "shap": {"attribution.py"},
     "pandas": set(),
     "polars": set(),
-    "pyarrow": {"cli/data.py", "cli/files.py", "cli/output.py", "study/store.py"},
-    "pooch": {"study/chip.py"},
-    "typer": {
-        f"cli/{m}.py" for m in ("app", "compare", "errors", "importance", "options", "output", "report", "study")
-    },
+    "pyarrow": {"cli/data.py", "cli/files.py", "cli/output.py"},
+    "typer": {f"cli/{m}.py" for m in ("app", "compare", "errors", "importance", "options", "output", "report")},
     "rich": {"cli/screen.py"},
     "matplotlib": {"plots/_style.py", "cli/demo.py"},
 }

@@ -16,7 +16,6 @@ from treeinner.cli.compare import compare_command
 from treeinner.cli.demo import demo_command
 from treeinner.cli.importance import importance_command
 from treeinner.cli.report import report_command
-from treeinner.cli.study import study_command
 
 __all__ = ["make_app", "run"]
 
@@ -91,19 +90,6 @@ Examples:
   treeinner demo -o somewhere
 """
 
-STUDY_HELP = """Repeat the paper's simulation study: every table and figure.
-
-Trains 1,480 models and scores them; about an hour on two cores. Stopped and started again, it goes on where it was.
-Needs the extra study.
-
-Examples:
-
-\b
-  treeinner study --out study --quick
-  treeinner study --out study --jobs 2
-  treeinner study --out study --only-show
-"""
-
 
 def _version(asked: bool) -> None:
     if asked:
@@ -134,7 +120,6 @@ def make_app(*, rich: bool) -> typer.Typer:
     app.command("compare", help=COMPARE_HELP)(compare_command)
     app.command("report", help=REPORT_HELP)(report_command)
     app.command("demo", help=DEMO_HELP)(demo_command)
-    app.command("study", help=STUDY_HELP)(study_command)
     return app
 
 

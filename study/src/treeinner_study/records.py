@@ -11,27 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
+from scipy import stats
 
-from treeinner.errors import DataError
-from treeinner.inference import t_quantile
-from treeinner.study.grid import SWEEPS, Setting, standard, sweeps
-from treeinner.study.names import PROBLEMS, Problem, Score
-from treeinner.study.store import read_columns
+from treeinner_study.grid import SWEEPS, Setting, standard, sweeps
+from treeinner_study.names import BEST, PROBLEMS, REFERENCES, SCORES, Problem, Score, StudyError
 
-__all__ = [
-    "BEST", "REFERENCES", "SCORES", "Mean", "Study", "plus_minus", "read_study", "signed",
-]  # fmt: skip
+__all__ = ["Mean", "Study", "plus_minus", "read_study", "signed"]
 
 
-# The paper's 14, in the order of its table.
-SCORES = tuple(
-    Score(gfa, domain, ifa)
-    for gfa in ("Abs", "ForestInner", "Permutation", "TreeInner")
-    for domain in ("Train", "Valid")
-    for ifa in (("",) if gfa == "Permutation" else ("PreDecomp", "TreeSHAP"))
-)
-BEST = Score("TreeInner", "Valid", "PreDecomp")  # what the paper proposes; all differences are to it
-REFERENCES = ("F-test", "Linear |t|", "Placebo TreeInner", "Minus total gain")
 SETTING = ("eta", "max_depth", "min_child_weight", "num_boost_round", "reg_lambda")
 NUMBERS = ("auc", "auc_first10", "score_noisy", "score_signal", "risk", "error")
 NAMES = ("dataset", "task", "gfa", "domain", "ifa")
@@ -72,7 +60,7 @@ class Mean:
 @cache
 def _t(df: int) -> float:
     """97.5 % quantile of Student's t; thousands of intervals share a few degrees of freedom."""
-    return float(t_quantile(0.975, df))
+    return float(stats.t.ppf(0.975, df))
 
 
 def plus_minus(m: Mean, digits: int = 3) -> str:
@@ -160,31 +148,28 @@ def read_study(results: Path) -> Study:
     """Read meta.json and results.parquet of a study."""
     for name in ("meta.json", "results.parquet"):
         if not (results / name).is_file():
-            raise DataError(f"{results} has no {name}; run `treeinner study` first, which writes it.")
+            raise StudyError(f"{results} has no {name}; run `treeinner-study` first, which writes it.")
     meta = json.loads((results / "meta.json").read_text(encoding="utf-8"))
-    columns = read_columns(results)
-    lacking = [name for name in (*NAMES, "replication", *SETTING, *NUMBERS) if name not in columns]
-    if lacking:
-        raise DataError(f"results.parquet lacks the column {lacking[0]!r}; it was not written by `treeinner study`.")
-    return Study(_index(columns, len(columns["replication"])), meta)
+    frame = pd.read_parquet(results / "results.parquet")
+    missing = [name for name in (*NAMES, "replication", *SETTING, *NUMBERS) if name not in frame]
+    if missing:
+        raise StudyError(f"results.parquet has no column {missing[0]!r}; it was not written by `treeinner-study`.")
+    return Study(_index(frame), meta)
 
 
-def _index(
-    columns: dict[str, list[Any]], n_rows: int
-) -> dict[tuple[Problem, Score, Setting], dict[int, dict[str, float]]]:
+def _index(frame: pd.DataFrame) -> dict[tuple[Problem, Score, Setting], dict[int, dict[str, float]]]:
     """Rows by what they are about, replications in ascending order, so that no sum depends on the order of the file."""
     rows: dict[tuple[Problem, Score, Setting], dict[int, dict[str, float]]] = {}
-    for i in sorted(range(n_rows), key=lambda i: int(columns["replication"][i])):
-        dataset, task, gfa, domain, ifa = (columns[name][i] or "" for name in NAMES)
-        eta, depth, weight, rounds, l2 = (columns[name][i] for name in SETTING)
-        setting = Setting(float(eta), int(depth), float(weight), int(rounds), float(l2))
-        of = rows.setdefault((Problem(dataset, task), Score(gfa, domain, ifa), setting), {})
-        replication = int(columns["replication"][i])
-        if replication in of:
-            raise DataError(
-                f"results.parquet holds replication {replication} of {dataset} {task}, {Score(gfa, domain, ifa)}, "
-                f"{setting} twice; delete results.parquet and run `treeinner study` again, which gathers it anew."
+    for row in frame.sort_values("replication", kind="stable").to_dict("records"):
+        problem = Problem(row["dataset"], row["task"])
+        score = Score(row["gfa"], row["domain"], row["ifa"])
+        setting = Setting(**{name: row[name] for name in SETTING})
+        replication = int(row["replication"])
+        numbers = rows.setdefault((problem, score, setting), {})
+        if replication in numbers:
+            raise StudyError(
+                f"results.parquet contains replication {replication} of {problem}, {score}, {setting} twice; delete "
+                "it and run `treeinner-study` again, which writes it anew."
             )
-        numbers = ((name, columns[name][i]) for name in NUMBERS)
-        of[replication] = {name: math.nan if value is None else float(value) for name, value in numbers}
+        numbers[replication] = {name: float(row[name]) for name in NUMBERS}
     return rows

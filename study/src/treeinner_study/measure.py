@@ -21,30 +21,28 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
+import xgboost
 from numpy.typing import NDArray
+from scipy.stats import rankdata
 
-from treeinner.ensemble import Ensemble
-from treeinner.model import read_model
-from treeinner.scores.importance import importance
-from treeinner.study.grid import Setting, Training, trainings
-from treeinner.study.names import Problem, Score
-from treeinner.study.problems import CANDIDATES, Data, Process, Rows, Seeds, make_data, permuted_labels
-from treeinner.study.references import f_test, linear_t
+from treeinner_study import scores
+from treeinner_study.grid import Setting, Training, trainings
+from treeinner_study.names import GAIN, Problem, Score
+from treeinner_study.problems import CANDIDATES, Data, Process, Rows, Seeds, make_data, permuted_labels
+from treeinner_study.references import f_test, linear_t
 
 __all__ = ["Unit", "area_under_curve", "measure", "risk_of"]
 
 FloatArray = NDArray[np.float64]
+T = TypeVar("T")
 DOMAINS = ("Train", "Valid")
 METHODS = {"PreDecomp": "predecomp", "TreeSHAP": "treeshap"}
 OBJECTIVE = {"classification": "binary:logistic", "regression": "reg:squarederror"}
 BASE_SCORE = {"classification": 0.5, "regression": 0.0}  # newer versions of XGBoost estimate it if not told
 NAN = float("nan")
-
-
-GAIN = Score("TreeInner", "Train", "PreDecomp")  # by Proposition 3 the total gain
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,9 +59,17 @@ class Trained:
     """A model with the CPU seconds that had gone by after each round."""
 
     booster: Any
-    ensemble: Ensemble
+    read: scores.Model
     after_round: FloatArray
     read_seconds: float
+
+
+@dataclass(frozen=True, eq=False)
+class Cut:
+    """The first rounds of a model."""
+
+    rounds: int
+    model: scores.Model
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,15 +115,11 @@ def measure(
 
 # -- training ----------------------------------------------------------------------------------------------------
 def _matrix(data: Data) -> Any:
-    import xgboost
-
     return xgboost.DMatrix(data.X_train, data.y_train, nthread=1)
 
 
 def _train(problem: Problem, setting: Setting, matrix: Any) -> Trained:
     """Train as XGBoost 1.6.2 did by default: exact greedy, one thread."""
-    import xgboost
-
     params = {
         "objective": OBJECTIVE[problem.task],
         "base_score": BASE_SCORE[problem.task],
@@ -134,14 +136,8 @@ def _train(problem: Problem, setting: Setting, matrix: Any) -> Trained:
     for i in range(setting.num_boost_round):
         booster.update(matrix, i)
         after_round[i] = time.process_time() - begun
-    ensemble, seconds = _timed(lambda: _read(booster, setting))
-    return Trained(booster, ensemble, after_round, seconds)
-
-
-def _read(booster: Any, setting: Setting) -> Ensemble:
-    ensemble = read_model(booster, learning_rate=setting.eta, reg_lambda=setting.reg_lambda, reg_alpha=0.0).ensemble
-    _ = ensemble.forest  # what the kernels walk
-    return ensemble
+    read, seconds = _timed(lambda: scores.read(booster, eta=setting.eta, reg_lambda=setting.reg_lambda))
+    return Trained(booster, read, after_round, seconds)
 
 
 # -- scores ------------------------------------------------------------------------------------------------------
@@ -150,84 +146,67 @@ def _cuts(
 ) -> Iterator[tuple[Setting, Measured, dict[str, float]]]:
     """Each setting of a training with its scores and the times of the model."""
     running: dict[Score, FloatArray] = {}
-    before: Ensemble | None = None
+    before: Cut | None = None
     found: Measured | None = None
     last = training.settings[-1].num_boost_round
     for setting in training.settings:
         rounds = setting.num_boost_round
         times = {"train_seconds": 0.0, "read_seconds": 0.0, "alone_seconds": float(model.after_round[rounds - 1])}
-        if before is not None and before.n_rounds == rounds and found is not None:  # the same model once more
+        if found is not None and before is not None and before.rounds == rounds:  # the same model once more
             found = replace(found, scores={score: (vector, 0.0) for score, (vector, _) in found.scores.items()})
             yield setting, found, times
             continue
         if rounds == last:
             times |= {"train_seconds": float(model.after_round[-1]), "read_seconds": model.read_seconds}
-        whole = model.ensemble.slice_rounds(0, rounds)
-        _ = whole.forest
-        found = _measured(problem, model, whole, before, running, data, shuffles)
+        cut = Cut(rounds, scores.cut(model.read, 0, rounds))
+        found = _measured(problem, model, cut, before, running, data, shuffles)
         yield setting, found, times
-        before = whole
+        before = cut
 
 
 def _measured(
     problem: Problem,
     model: Trained,
-    whole: Ensemble,
-    before: Ensemble | None,
+    cut: Cut,
+    before: Cut | None,
     running: dict[Score, FloatArray],
     data: Data,
     shuffles: Sequence[int],
 ) -> Measured:
     """All scores of a cut model; `running` holds what the trees before its last stretch have added up to."""
-    stretch = whole if before is None else model.ensemble.slice_rounds(before.n_rounds, whole.n_rounds)
-    scores: dict[Score, tuple[FloatArray, float]] = {}
+    whole = cut.model
+    stretch = whole if before is None else scores.cut(model.read, before.rounds, cut.rounds)
+    found: dict[Score, tuple[FloatArray, float]] = {}
+
+    def add(score: Score, part: FloatArray) -> FloatArray:
+        running[score] = part if before is None else running[score] + part
+        return running[score]
+
+    def tree_inner_so_far(score: Score, X: Any, y: Any) -> FloatArray:
+        margin = None if before is None else scores.predict(before.model, X)
+        return add(score, scores.tree_inner(stretch, X, y, METHODS[score.ifa], base_margin=margin))
+
     for domain, shuffle in zip(DOMAINS, shuffles, strict=True):
         X, y = data.rows(domain)
-        common: dict[str, Any] = {"std_errors": False, "n_jobs": 1}
         for ifa, method in METHODS.items():
-            common["method"] = method
-            scores[Score("ForestInner", domain, ifa)] = _scored(whole, X, y, score="forest_inner", **common)
-            of_trees = Score("TreeInner", domain, ifa)
+            found[Score("ForestInner", domain, ifa)] = _timed(scores.forest_inner, whole, X, y, method)
+            of_trees, size = Score("TreeInner", domain, ifa), Score("Abs", domain, ifa)
             if ifa == "PreDecomp":
-                scores[of_trees] = _scored(whole, X, y, **common)
+                found[of_trees] = _timed(scores.tree_inner, whole, X, y, method)
             else:
-                scores[of_trees] = _timed(lambda: _added(running, of_trees, stretch, before, X, y, common))  # noqa: B023
-            size = Score("Abs", domain, ifa)
-            part, seconds = _scored(stretch, X, None, score="abs", level="tree", **common)
-            running[size] = running[size] + part if before is not None else part
-            scores[size] = running[size], seconds
-        scores[Score("Permutation", domain, "")] = _scored(
-            whole, X, y, score="permutation", n_repeats=1, random_state=shuffle, n_jobs=1
-        )
-    total_gain = _total_gain(model.booster, whole.n_rounds, whole.n_features)
-    error = float(np.abs(_unit(scores[GAIN][0], 1) - _unit(total_gain, 1)).max())
-    risk = risk_of(problem, data.y_valid, whole.predict(data.X_valid, n_jobs=1))
-    return Measured(scores, risk, error, total_gain)
+                found[of_trees] = _timed(tree_inner_so_far, of_trees, X, y)
+            part, seconds = _timed(scores.absolute, stretch, X, method)
+            found[size] = add(size, part), seconds
+        found[Score("Permutation", domain, "")] = _timed(scores.permutation, whole, X, y, shuffle)
+    total_gain = _total_gain(model.booster, cut.rounds, data.X_train.shape[1])
+    error = float(np.abs(_unit(found[GAIN][0], 1) - _unit(total_gain, 1)).max())
+    risk = risk_of(problem, data.y_valid, scores.predict(whole, data.X_valid))
+    return Measured(found, risk, error, total_gain)
 
 
-def _added(
-    running: dict[Score, FloatArray],
-    score: Score,
-    stretch: Ensemble,
-    before: Ensemble | None,
-    X: Any,
-    y: Any,
-    common: dict[str, Any],
-) -> FloatArray:
-    """TreeInner of the rounds so far: that of the last stretch, at the margins it was trained from, is added."""
-    margin = None if before is None else before.predict(X, n_jobs=1)
-    part = importance(stretch, X, y, base_margin=margin, **common).scores
-    running[score] = part if before is None else running[score] + part
-    return running[score]
-
-
-def _scored(ensemble: Ensemble, X: Any, y: Any, **options: Any) -> tuple[FloatArray, float]:
-    return _timed(lambda: importance(ensemble, X, y, **options).scores)
-
-
-def _timed(work: Callable[[], Any]) -> tuple[Any, float]:
+def _timed(work: Callable[..., T], *arguments: Any) -> tuple[T, float]:
     begun = time.process_time()
-    result = work()
+    result = work(*arguments)
     return result, time.process_time() - begun
 
 
@@ -251,14 +230,12 @@ def _reference_rows(
     """Rows to hold the others against, and the CPU seconds of training the placebo's model."""
     X = np.concatenate([data.X_train, data.X_valid])
     y = np.concatenate([data.y_train, data.y_valid])
-    f, f_seconds = _timed(lambda: f_test(data.X_train, data.y_train))
-    t, t_seconds = _timed(lambda: linear_t(X, y))
+    f, f_seconds = _timed(f_test, data.X_train, data.y_train)
+    t, t_seconds = _timed(linear_t, X, y)
     placebo = permuted_labels(data, seeds.generator("placebo"))
     model = _train(problem, standard, _matrix(placebo))
-    inner, seconds = _scored(
-        model.ensemble, placebo.X_valid, placebo.y_valid, method="predecomp", std_errors=False, n_jobs=1
-    )
-    risk = risk_of(problem, placebo.y_valid, model.ensemble.predict(placebo.X_valid, n_jobs=1))
+    inner, seconds = _timed(scores.tree_inner, model.read, placebo.X_valid, placebo.y_valid)
+    risk = risk_of(problem, placebo.y_valid, scores.predict(model.read, placebo.X_valid))
     rows = [
         _row(problem, data, Score("F-test", "Train", ""), f, risk=NAN, seconds=f_seconds),
         _row(problem, data, Score("Linear |t|", "Train+Valid", ""), t, risk=NAN, seconds=t_seconds),
@@ -302,10 +279,8 @@ def _unit(vector: FloatArray, order: int) -> FloatArray:
 def area_under_curve(positive: Any, score: Any) -> float:
     """Chance that a positive is scored above a negative, a tie counting one half."""
     positive = np.asarray(positive, np.bool_)
-    _, place, count = np.unique(score, return_inverse=True, return_counts=True)
-    rank = np.cumsum(count) - (count - 1) / 2.0  # mean rank of equal scores, from 1
     n = int(positive.sum())
-    above = rank[place.reshape(-1)][positive].sum() - n * (n + 1) / 2.0
+    above = rankdata(score)[positive].sum() - n * (n + 1) / 2.0
     return float(above / (n * (len(positive) - n)))
 
 

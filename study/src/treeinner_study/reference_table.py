@@ -6,9 +6,9 @@ import csv
 import io
 import math
 
-from treeinner.study.names import Problem, Score
-from treeinner.study.records import BEST, SCORES, Study, plus_minus, signed
-from treeinner.study.table import number
+from treeinner_study.names import BEST, GAIN, SCORES, Problem, Score
+from treeinner_study.records import Study, plus_minus, signed
+from treeinner_study.table import number
 
 __all__ = ["COLUMNS", "WHAT", "first10_problems", "reference_rows", "to_csv", "to_markdown"]
 
@@ -26,7 +26,7 @@ WHAT = {
 
 def reference_rows(study: Study, problem: Problem) -> tuple[Score, ...]:
     """What a reference table of a problem shows: the proposed score, total gain, and the references."""
-    return (BEST, Score("TreeInner", "Train", "PreDecomp"), *study.references(problem))
+    return (BEST, GAIN, *study.references(problem))
 
 
 def first10_problems(study: Study) -> tuple[Problem, ...]:
@@ -82,7 +82,7 @@ FIRST10 = (
 
 def label(score: Score) -> str:
     """Name of a score; total gain by its own."""
-    return f"{score} (total gain)" if score == Score("TreeInner", "Train", "PreDecomp") else str(score)
+    return f"{score} (total gain)" if score == GAIN else str(score)
 
 
 def cell(study: Study, problem: Problem, score: Score) -> str:

@@ -1,15 +1,15 @@
-"""The claims as text: what was missing, how well the table agrees, every claim with its numbers."""
+"""The verdicts in words: what was missing, how well the table agrees, what follows, and claims.md."""
 
 from __future__ import annotations
 
-from treeinner.study.additions import what_follows
-from treeinner.study.claims import agreement
-from treeinner.study.grid import SWEEPS
-from treeinner.study.names import PROBLEMS
-from treeinner.study.records import BEST, SCORES, Study, signed
-from treeinner.study.verdicts import RULE, Claim, listed
+from treeinner_study.claims import ART, BEATS, FIRST, MINUS, PLACEBO
+from treeinner_study.grid import SWEEPS
+from treeinner_study.names import BEST, PROBLEMS, SCORES
+from treeinner_study.records import Study, signed
+from treeinner_study.table import agreement
+from treeinner_study.verdicts import CANNOT, FAILS, HOLDS, RULE, Claim, listed
 
-__all__ = ["agreement_sentences", "difference_rows", "missing_sentences", "to_markdown"]
+__all__ = ["agreement_sentences", "difference_rows", "missing_sentences", "to_markdown", "what_follows"]
 
 
 def missing_sentences(study: Study) -> list[str]:
@@ -63,6 +63,67 @@ def agreement_sentences(study: Study) -> list[str]:
         "chance; the rows of a problem share their replications, so they come together."
     )
     return sentences
+
+
+def what_follows(claims: list[Claim]) -> list[str]:
+    """Sentences on the claim "state of the art", from the verdicts."""
+    by_name = {c.name: c for c in claims}
+    sentences = [_on_trees(by_name[BEATS]), _on_tests(by_name[ART])]
+    sentences += [_on_guessing(by_name[PLACEBO], "a model whose labels were permuted", "TreeInner-Valid-PreDecomp")]
+    sentences += [_on_guessing(by_name[MINUS], "total gain turned upside down", "it")]
+    first = by_name[FIRST]
+    if first.findings:
+        numbers = listed(f"{f.number.removeprefix('AUC ')} on {f.problem}" for f in first.findings)
+        lost = first.where(CANNOT) + first.where(FAILS)
+        cannot = f"; it cannot be told from guessing on {listed(lost)}" if lost else ", clearly above guessing"
+        sentences.append(
+            f"Among the first 10 features of Simulated TreeInner-Valid-PreDecomp has an AUC of {numbers}{cannot}."
+        )
+    return [s for s in sentences if s]
+
+
+def _on_trees(beats: Claim) -> str:
+    if not beats.findings:
+        return ""
+    held, lost, n = beats.where(HOLDS), beats.where(FAILS), len(beats.findings)
+    text = f"Among scores of boosted trees, TreeInner-Valid is clearly the best on {len(held)} of {n} problems"
+    text += f" ({listed(held)})" if held else ""
+    return text + (
+        f"; another one is clearly better on {listed(lost)}." if lost else "; none is clearly better on any."
+    )
+
+
+def _on_tests(art: Claim) -> str:
+    if not art.findings:
+        return "The classical tests were not run, so nothing is said here about methods without trees."
+    lost, n = art.where(FAILS), len(art.findings)
+    if lost:
+        return (
+            "A classical test that knows nothing of trees is clearly better than TreeInner-Valid-PreDecomp on "
+            f"{len(lost)} of {n} problems ({listed(lost)}): the signal is linear and additive. So “state of the art” "
+            "can mean among attributions of boosted trees only."
+        )
+    held = art.where(HOLDS)
+    if len(held) == n:
+        return (
+            f"Both classical tests are clearly worse than TreeInner-Valid-PreDecomp on all {n} problems: the claim "
+            "stands here."
+        )
+    return "No classical test is clearly better than TreeInner-Valid-PreDecomp on any problem, nor worse on all."
+
+
+def _on_guessing(claim: Claim, what: str, who: str) -> str:
+    """Say whether something that knows nothing of the labels passes for a selector."""
+    if not claim.findings:
+        return ""
+    leaks = [f for f in claim.findings if f.verdict == FAILS]
+    if leaks:
+        numbers = listed(f"{f.number.removeprefix('AUC ')} on {f.problem}" for f in leaks)
+        return (
+            f"For {what} {who} has an AUC above 0.5: {numbers}. There an AUC above 0.5 is no proof of signal; in "
+            "Simulated the relevant features are among those with the fewest distinct values."
+        )
+    return f"For {what} no AUC is clearly above 0.5."
 
 
 def difference_rows(study: Study) -> list[tuple[str, list[tuple[str, int]]]]:

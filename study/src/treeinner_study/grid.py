@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import astuple, dataclass, replace
 
-__all__ = ["STANDARD", "SWEEPS", "Setting", "Training", "settings_of", "standard", "sweeps", "trainings", "varied"]
+__all__ = ["STANDARD", "SWEEPS", "Setting", "Training", "settings_of", "standard", "sweeps", "trainings"]
 
 
 @dataclass(frozen=True, order=True)
@@ -53,11 +53,6 @@ def standard(rounds: int | None = None) -> Setting:
 def sweeps(rounds: int | None = None) -> dict[str, tuple[Setting, ...]]:
     """Return the five sweeps, with `rounds` boosting rounds in the standard setting instead of 400."""
     return {name: tuple(_scaled(setting, rounds) for setting in settings) for name, settings in SWEEPS.items()}
-
-
-def varied(name: str, rounds: int | None = None) -> tuple[float, ...]:
-    """Return the values that the parameter takes in its sweep."""
-    return tuple(getattr(setting, name) for setting in sweeps(rounds)[name])
 
 
 def settings_of(names: Iterable[str], rounds: int | None = None) -> tuple[Setting, ...]:

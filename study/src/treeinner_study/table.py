@@ -9,14 +9,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from typing import Any
 
-from treeinner.study.names import PROBLEMS, Problem, Score
-from treeinner.study.records import Mean, Study
+from treeinner_study.names import PROBLEMS, Problem, Score
+from treeinner_study.records import Mean, Study
 
 __all__ = [
     "COLUMNS",
     "FAR",
     "Row",
+    "agreement",
     "best_rows",
     "by_problem",
     "compare_with_paper",
@@ -63,7 +65,7 @@ def _z(ours: Mean, paper: Mean) -> float:
 @cache
 def paper_rows() -> tuple[dict[str, str], ...]:
     """The published table, as text."""
-    text = (files("treeinner.study") / "paper_table.csv").read_text(encoding="utf-8")
+    text = (files("treeinner_study") / "paper_table.csv").read_text(encoding="utf-8")
     return tuple(csv.DictReader(io.StringIO(text)))
 
 
@@ -89,6 +91,21 @@ def best_rows(rows: Sequence[Row]) -> set[Score]:
     """Scores with the highest mean AUC of a problem."""
     top = max((row.auc.mean for row in rows if row.auc.n), default=math.nan)
     return {row.score for row in rows if row.auc.mean == top}
+
+
+def agreement(study: Study) -> dict[str, Any]:
+    """How many AUC means and risks lie within 2.5 standard errors of the paper's, and which do not."""
+    rows = [row for row in compare_with_paper(study) if not math.isnan(row.z)]
+    risks = [part[0] for _, part in by_problem(rows) if part]
+    return {
+        "rows": len(rows),
+        "within": sum(abs(r.z) <= FAR for r in rows),
+        "far": [r for r in rows if abs(r.z) > FAR],
+        "largest": max((abs(r.z) for r in rows), default=math.nan),
+        "risks": len(risks),
+        "risks_within": sum(abs(r.risk_z) <= FAR for r in risks),
+        "risks_far": [r for r in risks if abs(r.risk_z) > FAR],
+    }
 
 
 def number(value: float, digits: int, missing: str = "") -> str:

@@ -15,11 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from treeinner.errors import DataError
-from treeinner.study.measure import Unit
-from treeinner.study.names import Problem
+import pyarrow
+import pyarrow.parquet
 
-__all__ = ["COLUMNS", "Store", "read_columns", "read_meta"]
+from treeinner_study.measure import Unit
+from treeinner_study.names import Problem, StudyError
+
+__all__ = ["COLUMNS", "Store", "read_meta"]
 
 TEXT, WHOLE, NUMBER = "string", "int32", "float64"
 COLUMNS = {
@@ -77,7 +79,7 @@ class Store:
         if known is not None:
             differing = [name for name in IDENTITY if known.get(name) != meta[name]]
             if differing:
-                raise DataError(
+                raise StudyError(
                     f"{folder} holds results with another {_spoken(differing[0], known, meta)}; choose another --out, "
                     "or delete that folder."
                 )
@@ -93,17 +95,15 @@ class Store:
 
     def has(self, problem: Problem, replication: int) -> bool:
         """Whether a replication is there; refuses one of another study."""
-        import pyarrow.parquet
-
         path = self.path(problem, replication)
         if not path.exists():
             return False
         try:
             stored = pyarrow.parquet.read_schema(path).metadata or {}
         except (OSError, ValueError) as error:  # not ours: we write whole files
-            raise DataError(f"{path} cannot be read as Parquet ({error}); delete it and start again.") from None
+            raise StudyError(f"{path} cannot be read as Parquet ({error}); delete it and start again.") from None
         if stored.get(b"identity") != self.identity.encode():
-            raise DataError(
+            raise StudyError(
                 f"{path} was made with another seed, process, setting or version than {self.folder / 'meta.json'} "
                 "says; choose another --out, or delete that file."
             )
@@ -111,8 +111,6 @@ class Store:
 
     def write(self, problem: Problem, replication: int, unit: Unit) -> None:
         """Write one replication, whole or not at all."""
-        import pyarrow
-
         rows = sorted(unit.rows, key=lambda row: tuple(row[name] for name in KEY))
         about = {
             "identity": self.identity,
@@ -125,9 +123,6 @@ class Store:
 
     def gather(self, units: Iterable[tuple[Problem, int]]) -> Path:
         """Put the parts of some replications together: results.parquet, and the CPU seconds into meta.json."""
-        import pyarrow
-        import pyarrow.parquet
-
         tables = [pyarrow.parquet.read_table(self.path(*unit)) for unit in units]
         for name in ("cpu_seconds", "training_seconds"):
             self.meta[name] = sum(float(table.schema.metadata[name.encode()]) for table in tables)
@@ -147,17 +142,7 @@ class Store:
         os.replace(temporary, self.folder / "meta.json")
 
 
-def read_columns(results: Path) -> dict[str, list[Any]]:
-    """Return the gathered table as lists by column."""
-    import pyarrow.parquet
-
-    columns: dict[str, list[Any]] = pyarrow.parquet.read_table(results / "results.parquet").to_pydict()
-    return columns
-
-
 def _write_table(table: Any, path: Path) -> None:
-    import pyarrow.parquet
-
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     pyarrow.parquet.write_table(table, temporary, compression="zstd")
     os.replace(temporary, path)
@@ -168,14 +153,14 @@ def read_meta(folder: Path) -> dict[str, Any] | None:
     path = folder / "meta.json"
     if not path.exists():
         if any((folder / "parts").glob("*.parquet")):
-            raise DataError(f"{folder} holds parts of a study but no meta.json; delete it, or choose another --out.")
+            raise StudyError(f"{folder} holds parts of a study but no meta.json; delete it, or choose another --out.")
         return None
     try:
         meta = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise DataError(f"{path} is not JSON ({error}); delete {folder}, or choose another --out.") from None
+        raise StudyError(f"{path} is not JSON ({error}); delete {folder}, or choose another --out.") from None
     if not isinstance(meta, dict):
-        raise DataError(f"{path} does not describe a study; delete {folder}, or choose another --out.")
+        raise StudyError(f"{path} does not describe a study; delete {folder}, or choose another --out.")
     return meta
 
 

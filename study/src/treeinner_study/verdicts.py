@@ -6,13 +6,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from treeinner.study.names import Problem, Score
-from treeinner.study.records import BEST, Mean, Study
+from treeinner_study.names import BEST, Problem, Score
+from treeinner_study.records import Mean, Study
 
 __all__ = [
     "CANNOT",
     "FAILS",
-    "GAIN",
     "HOLDS",
     "RULE",
     "TIE",
@@ -31,7 +30,7 @@ RULE = (
     "Intervals are not adjusted for how many of them there are."
 )
 TIE = 0.05  # AUC within which two scores, or a score and guessing, are called equal
-GAIN = Score("TreeInner", "Train", "PreDecomp")  # total gain, by Proposition 3
+Find = Callable[[Study, Problem], tuple[str, str] | None]
 
 
 @dataclass(frozen=True)
@@ -84,18 +83,20 @@ def listed(items: Iterable[Any]) -> str:
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
-def claim(
-    study: Study,
-    name: str,
-    says: str,
-    rule: str,
-    find: Callable[[Problem], tuple[str, str] | None],
-    *,
-    ours: bool = False,
-) -> Claim:
-    """A claim with what `find` says about each problem that was run; None where it has no data."""
-    found = ((problem, find(problem)) for problem in study.problems)
-    return Claim(name, says, rule, tuple(Finding(p, *f) for p, f in found if f is not None), ours)
+def claim(name: str, *, says: str, rule: str, ours: bool = False) -> Callable[[Find], Callable[[Study], Claim]]:
+    """Turn a function that judges one problem into one that judges a study.
+
+    The function returns a verdict and a number in words, or None where it has no data.
+    """
+
+    def decorate(find: Find) -> Callable[[Study], Claim]:
+        def check(study: Study) -> Claim:
+            found = ((problem, find(study, problem)) for problem in study.problems)
+            return Claim(name, says, rule, tuple(Finding(p, *f) for p, f in found if f is not None), ours)
+
+        return check
+
+    return decorate
 
 
 def by_sign(sign: int, wanted: int = 1) -> str:

@@ -12,23 +12,17 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from treeinner.errors import DataError
-from treeinner.study import claims_text, illustrations, show, table
-from treeinner.study.additions import what_follows
-from treeinner.study.claims import agreement, check_claims
-from treeinner.study.figures import COLORS, MARKERS, MEASURES, compact, figure_names, save, sweep_figure
-from treeinner.study.grid import STANDARD, SWEEPS, settings_of, standard
-from treeinner.study.names import PROBLEMS, Problem, Score
-from treeinner.study.records import BEST, SCORES, Mean, read_study
-from treeinner.study.verdicts import CANNOT, FAILS, HOLDS
-
-pytest.importorskip("matplotlib")
-pytest.importorskip("pyarrow")
-pytest.importorskip("xgboost")
+from treeinner_study import illustrations, show, summary, table
+from treeinner_study.claims import check_claims
+from treeinner_study.figures import COLORS, MARKERS, MEASURES, compact, figure_names, save, sweep_figure
+from treeinner_study.grid import STANDARD, SWEEPS, settings_of, standard
+from treeinner_study.names import BEST, GAIN, PROBLEMS, SCORES, Problem, Score, StudyError
+from treeinner_study.records import Mean, read_study
+from treeinner_study.summary import what_follows
+from treeinner_study.verdicts import CANNOT, FAILS, HOLDS
 
 SETTING = ["eta", "max_depth", "min_child_weight", "num_boost_round", "reg_lambda"]
 KEY = ["dataset", "task", "gfa", "domain", "ifa"]
-GAIN = Score("TreeInner", "Train", "PreDecomp")
 REFERENCES = [
     ("F-test", "Train", ""), ("Linear |t|", "Train+Valid", ""), ("Placebo TreeInner", "Valid", "PreDecomp"),
     ("Minus total gain", "Train", ""),
@@ -189,7 +183,7 @@ def test_names_are_escaped(shown):
 
 def test_page_says_how_it_was_run_and_how_to_run_it_again(shown):
     words = Page((shown[0] / "index.html").read_text(encoding="utf-8")).text
-    assert "treeinner study --out study --seed 7 --process as_run --replications 6 --jobs 2" in words
+    assert "treeinner-study --out study-results --seed 7 --process as_run --replications 6 --jobs 2" in words
     assert "xgboost 3.2" in words
     assert "1.5 minutes" in words
     assert "60% of 100 s" in words  # XGBoost's share, from meta.json
@@ -205,7 +199,7 @@ def test_same_results_same_bytes(results, study, shown, tmp_path):
     for shown_again in illustrations.illustrate(tmp_path):
         assert shown_again.path.read_bytes() == (out / "figures" / shown_again.path.name).read_bytes()
     read = read_study(results)
-    assert claims_text.to_markdown(read, check_claims(read)) == (out / "claims.md").read_text(encoding="utf-8")
+    assert summary.to_markdown(read, check_claims(read)) == (out / "claims.md").read_text(encoding="utf-8")
 
 
 def test_order_of_the_rows_does_not_matter(frame, study, tmp_path):
@@ -294,7 +288,7 @@ def test_far_rows_are_named(frame, tmp_path, no_training):
     far.loc[(far.dataset == "Simulated") & (far.task == "regression"), "risk"] *= 2
     far = far[np.logical_and.reduce([far[name] == getattr(STANDARD, name) for name in SETTING])]
     show.write_outputs(store(tmp_path / "results", far), tmp_path)
-    found = agreement(read_study(tmp_path / "results"))
+    found = table.agreement(read_study(tmp_path / "results"))
     assert (found["within"], found["risks_within"]) == (54, 3)
     words = Page((tmp_path / "index.html").read_text(encoding="utf-8")).text
     assert "54 of 56 AUC means" in words
@@ -528,7 +522,7 @@ def test_miniature_and_one_sweep_and_chip_alone(tmp_path):
     figure = sweep_figure(study, "num_boost_round", "auc")
     assert [t.get_text() for t in figure.axes[0].get_xticklabels()] == ["10", "20", "30", "40", "50"]
     assert [t.get_text() for t in figure.axes[2].texts] == ["not run"]
-    text = claims_text.to_markdown(study, check_claims(study))
+    text = summary.to_markdown(study, check_claims(study))
     assert "A miniature: the standard setting has 20 rounds" in text
     assert "No results for Simulated classification and Simulated regression." in text
     assert "Not swept: eta, max_depth, min_child_weight and reg_lambda." in text
@@ -536,7 +530,7 @@ def test_miniature_and_one_sweep_and_chip_alone(tmp_path):
 
 def test_text_process_is_said(tmp_path, frame):
     study = read_study(store(tmp_path, at_standard(frame), process="as_written"))
-    assert "as the paper's text has it" in " ".join(claims_text.missing_sentences(study))
+    assert "as the paper's text has it" in " ".join(summary.missing_sentences(study))
 
 
 def test_nothing_run_is_said(tmp_path, no_training, frame):
@@ -545,11 +539,11 @@ def test_nothing_run_is_said(tmp_path, no_training, frame):
 
 
 def test_rows_counted_twice_are_refused(frame, tmp_path):
-    with pytest.raises(DataError, match="twice"):
+    with pytest.raises(StudyError, match="twice"):
         read_study(store(tmp_path, pd.concat([frame, frame.iloc[:1]])))
-    with pytest.raises(DataError, match=r"has no meta\.json; run"):
+    with pytest.raises(StudyError, match=r"has no meta\.json; run"):
         read_study(tmp_path / "nowhere")
-    with pytest.raises(DataError, match="lacks the column 'risk'"):
+    with pytest.raises(StudyError, match="has no column 'risk'"):
         read_study(store(tmp_path, frame.drop(columns="risk")))
 
 

@@ -3,6 +3,8 @@
 import csv
 import json
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -13,20 +15,19 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet
 import pytest
+import typer.main
 import xgboost
+from chip_files import CHIP_FOLDER, needs_chip
 from typer.testing import CliRunner
 
 import treeinner as ti
-from tests.test_study_problems import CHIP_FOLDER, needs_chip
-from treeinner.cli import study as study_cli
-from treeinner.cli.app import make_app
-from treeinner.errors import DataError
-from treeinner.study import chip, grid
-from treeinner.study.cost import cost_of
-from treeinner.study.measure import METHODS, _cuts, _matrix, _train, area_under_curve, measure
-from treeinner.study.names import PROBLEMS
-from treeinner.study.problems import Seeds, make_data
-from treeinner.study.run import Plan, run_study
+from treeinner_study import chip, grid
+from treeinner_study.cli import app
+from treeinner_study.cost import cost_of
+from treeinner_study.measure import METHODS, _cuts, _matrix, _train, area_under_curve, measure
+from treeinner_study.names import PROBLEMS, StudyError
+from treeinner_study.problems import Seeds, make_data
+from treeinner_study.run import Plan, run_study
 
 SIMULATED = PROBLEMS[2:]
 SCORES = {"TreeInner": "tree_inner", "ForestInner": "forest_inner", "Abs": "abs"}
@@ -42,7 +43,7 @@ def no_chip(monkeypatch, tmp_path):
 
 
 def command(*arguments):
-    return CliRunner().invoke(make_app(rich=False), ["study", *map(str, arguments)])
+    return CliRunner().invoke(app, [*map(str, arguments)])
 
 
 def numbers(results: Path):
@@ -151,7 +152,6 @@ def test_a_replication_of_chip():
 # -- end to end --------------------------------------------------------------------------------------------------
 @pytest.mark.usefixtures("no_chip")
 def test_a_miniature_end_to_end(tmp_path):
-    pytest.importorskip("treeinner.study.show")
     out = tmp_path / "study"
     result = command("--out", out, "--replications", 2, "--rounds", 20, "--jobs", CORES)
     assert result.exit_code == 0, (result.output, result.exception)
@@ -177,8 +177,8 @@ def test_a_miniature_end_to_end(tmp_path):
 
 def test_only_show_runs_nothing(tmp_path, monkeypatch):
     drawn = []
-    monkeypatch.setattr("treeinner.study.show.write_outputs", lambda *folders: drawn.append(folders))
-    monkeypatch.setattr("treeinner.study.run.run_study", None)
+    monkeypatch.setattr("treeinner_study.show.write_outputs", lambda *folders: drawn.append(folders))
+    monkeypatch.setattr("treeinner_study.run.run_study", None)
     assert command("--out", tmp_path, "--only-show").exit_code == 0
     assert drawn == [(tmp_path / "results", tmp_path)]
 
@@ -200,7 +200,7 @@ def _open(path):
 # -- killed and resumed ------------------------------------------------------------------------------------------
 def start(out, jobs, **more):
     code = (
-        "import sys; from pathlib import Path; from treeinner.study.run import Plan, run_study\n"
+        "import sys; from pathlib import Path; from treeinner_study.run import Plan, run_study\n"
         f"run_study(Plan(Path({str(out)!r}), jobs={jobs}, **{PIECE!r}), lambda p: print(p.done, flush=True))"
     )
     return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, **more)
@@ -251,9 +251,9 @@ def _runs(pid):
 
 @pytest.mark.usefixtures("no_chip")
 def test_ctrl_c_stops_and_says_how_to_go_on(tmp_path):
-    arguments = ["study", "--out", tmp_path, "--replications", 20, "--rounds", 4, "--sweeps", "eta", "--jobs", 2]
+    arguments = ["--out", tmp_path, "--replications", 20, "--rounds", 4, "--sweeps", "eta", "--jobs", 2]
     process = subprocess.Popen(
-        [sys.executable, "-m", "treeinner.cli", *map(str, arguments)],
+        [sys.executable, "-m", "treeinner_study", *map(str, arguments)],
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
@@ -286,39 +286,42 @@ def test_a_replication_does_not_depend_on_the_others(tmp_path):
 def test_parts_of_different_studies_are_never_mixed(tmp_path):
     mini = {"replications": 1, "rounds": 2, "quick": True}
     results = run_study(Plan(tmp_path, **mini))
-    with pytest.raises(DataError, match=r"another seed \(0, now 1\)"):
+    with pytest.raises(StudyError, match=r"another seed \(0, now 1\)"):
         run_study(Plan(tmp_path, seed=1, **mini))
-    with pytest.raises(DataError, match="another process"):
+    with pytest.raises(StudyError, match="another process"):
         run_study(Plan(tmp_path, process="as_written", **mini))
-    with pytest.raises(DataError, match="another rounds"):
+    with pytest.raises(StudyError, match="another rounds"):
         run_study(Plan(tmp_path, replications=1, rounds=3, quick=True))
-    with pytest.raises(DataError, match=r"set of settings \(1, now 5"):
+    with pytest.raises(StudyError, match=r"set of settings \(1, now 5"):
         run_study(Plan(tmp_path, replications=1, rounds=2, sweeps=("max_depth",)))
     other = run_study(Plan(tmp_path / "other", seed=1, **mini))
     part = next((results / "parts").iterdir())
     kept = part.read_bytes()
     part.write_bytes((other / "parts" / part.name).read_bytes())
-    with pytest.raises(DataError, match="was made with another seed"):
+    with pytest.raises(StudyError, match="was made with another seed"):
         run_study(Plan(tmp_path, **mini))
     part.write_bytes(kept[:100])
-    with pytest.raises(DataError, match="cannot be read as Parquet"):
+    with pytest.raises(StudyError, match="cannot be read as Parquet"):
         run_study(Plan(tmp_path, **mini))
     part.write_bytes(kept)
     (results / "meta.json").unlink()
-    with pytest.raises(DataError, match=r"no meta\.json"):
+    with pytest.raises(StudyError, match=r"no meta\.json"):
         run_study(Plan(tmp_path, **mini))
 
 
-def test_slips_on_the_command_line(tmp_path, monkeypatch):
+def test_slips_on_the_command_line(tmp_path):
     wrong = command("--out", tmp_path, "--sweeps", "eta,depth")
     assert wrong.exit_code == 2
     assert "there is no sweep 'depth'" in wrong.stderr
     nowhere = command("--out", tmp_path, "--chip-dir", tmp_path)
     assert nowhere.exit_code == 1
-    assert "does not hold X_train.csv" in nowhere.stderr
-    monkeypatch.setattr(study_cli, "find_spec", lambda name: None if name == "pooch" else name)
-    missing = command("--out", tmp_path)
-    assert missing.exit_code == 1
-    assert missing.stderr.strip() == (
-        "Error: The study needs pooch, not installed here; install it with: pip install 'treeinner[study]'."
-    )
+    assert "does not contain X_train.csv" in nowhere.stderr
+
+
+def test_commands_of_the_page_are_understood():
+    page = Path(__file__).parents[2] / "docs" / "study.md"
+    typed = re.findall(r"^\$ treeinner-study (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    assert typed
+    for arguments in typed:
+        # Raises for an unknown option.
+        typer.main.get_command(app).make_context("treeinner-study", shlex.split(arguments))

@@ -1,26 +1,25 @@
 """Two propositions about infinitely many rows, measured on finitely many: Proposition 2, and that of section S7.
 
-Both train XGBoost on data made here, from a fixed seed, and measure with `attribute` and `importance`. They do not
-depend on the study's results and take a few seconds.
+Both train XGBoost on data made here, from a fixed seed, and measure with `scores.py`. They do not depend on the
+study's results and take a few seconds.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import xgboost
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from treeinner.attribution import attribute
-from treeinner.ensemble import Ensemble
-from treeinner.errors import MissingDependencyError
-from treeinner.model import read_model
-from treeinner.plots._style import BLUE, GREEN, GREY, ORANGE, PURPLE, VERMILLION
-from treeinner.scores import importance
-from treeinner.study.figures import INK, drawing, save
-from treeinner.study.records import Mean, plus_minus, signed
+from treeinner_study import scores
+from treeinner_study.figures import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, VERMILLION, drawing, save
+from treeinner_study.records import Mean, plus_minus, signed
 
 __all__ = ["Illustration", "illustrate", "measure_proposition_2", "measure_s7"]
 
@@ -58,20 +57,14 @@ def illustrate(folder: Path) -> list[Illustration]:
     return [_draw_proposition_2(folder / "proposition-2.svg"), _draw_s7(folder / "s7.svg")]
 
 
-def _train(X: FloatArray, y: FloatArray, rounds: int, *, max_depth: int, reg_lambda: float) -> Ensemble:
+def _train(X: FloatArray, y: FloatArray, rounds: int, *, max_depth: int, reg_lambda: float) -> scores.Model:
     """Train on one thread, so that the same data give the same model; it is read once."""
-    try:
-        import xgboost
-    except ImportError as error:
-        raise MissingDependencyError(
-            'The study trains XGBoost; install what it needs with: pip install "treeinner[study]"'
-        ) from error
     parameters = {
         "objective": "reg:squarederror", "base_score": 0.0, "tree_method": "hist", "nthread": 1, "seed": 0, "eta": ETA,
         "max_depth": max_depth, "reg_lambda": reg_lambda,
     }  # fmt: skip
     model = xgboost.train(parameters, xgboost.DMatrix(X, label=y, nthread=1), rounds)
-    return read_model(model, learning_rate=ETA, reg_lambda=reg_lambda, reg_alpha=0.0).ensemble
+    return scores.read(model, eta=ETA, reg_lambda=reg_lambda)
 
 
 # -- Proposition 2 -----------------------------------------------------------------------------------------
@@ -103,7 +96,7 @@ def measure_proposition_2(rows: tuple[int, ...] = ROWS, trees: tuple[int, ...] =
         y = components(X).sum(axis=1) + rng.normal(size=n)
         model = _train(X, y, max(trees), max_depth=3, reg_lambda=L2)
         for method in METHODS:
-            found = [attribute(model, fresh, method=method, iteration_range=(0, m), n_jobs=1).values for m in trees]
+            found = [scores.attributions(model, fresh, method, m) for m in trees]
             error[method, n] = [float(((f - truth) ** 2).mean(axis=0).sum()) for f in found]
             if method == "predecomp":
                 least = int(np.argmin(error[method, n]))
@@ -114,8 +107,8 @@ def measure_proposition_2(rows: tuple[int, ...] = ROWS, trees: tuple[int, ...] =
 def _draw_proposition_2(path: Path) -> Illustration:
     measured = measure_proposition_2()
     colors = dict(zip(ROWS, (ORANGE, GREEN, BLUE), strict=True))
-    with drawing() as mpl:
-        figure = mpl.figure.Figure(figsize=(9.6, 6.4), layout="constrained")
+    with drawing():
+        figure = Figure(figsize=(9.6, 6.4), layout="constrained")
         grid = figure.add_gridspec(2, 4, height_ratios=(1, 1.25))
         some = slice(0, 120)  # points enough to see the shape
         for k, name in enumerate(COMPONENTS):
@@ -183,13 +176,14 @@ def _told(measured: Recovery) -> tuple[str, str]:
 
 
 # -- S7 ----------------------------------------------------------------------------------------------------
-S7_SCORES: dict[str, tuple[str, dict[str, Any], str, Any]] = {  # name -> rows, arguments of importance, colour, dashes
-    "total gain, training rows": ("train", {"score": "tree_inner"}, VERMILLION, (0, (2.5, 1.5))),
-    "ForestInner, training rows": ("train", {"score": "forest_inner"}, ORANGE, (0, (2.5, 1.5))),
-    "… times the label": ("train", {"score": "forest_inner", "target": "label"}, PURPLE, (0, (2.5, 1.5))),
-    "TreeInner, held-out rows": ("valid", {"score": "tree_inner"}, VERMILLION, "-"),
-    "ForestInner, held-out rows": ("valid", {"score": "forest_inner"}, ORANGE, "-"),
-    "… times the label ": ("valid", {"score": "forest_inner", "target": "label"}, PURPLE, "-"),
+DASHED, LABEL = (0, (2.5, 1.5)), partial(scores.forest_inner, against="label")
+S7_SCORES: dict[str, tuple[str, Callable[..., FloatArray], str, Any]] = {  # name -> rows, score, colour, dashes
+    "total gain, training rows": ("train", scores.tree_inner, VERMILLION, DASHED),
+    "ForestInner, training rows": ("train", scores.forest_inner, ORANGE, DASHED),
+    "… times the label": ("train", LABEL, PURPLE, DASHED),
+    "TreeInner, held-out rows": ("valid", scores.tree_inner, VERMILLION, "-"),
+    "ForestInner, held-out rows": ("valid", scores.forest_inner, ORANGE, "-"),
+    "… times the label ": ("valid", LABEL, PURPLE, "-"),
 }
 
 
@@ -202,10 +196,9 @@ def measure_s7(rows: tuple[int, ...] = S7_ROWS, replications: int = S7_REPLICATI
             rng = np.random.default_rng([SEED, n, replication])
             sides = {"train": _s7_data(rng, n), "valid": _s7_data(rng, 2000)}
             model = _train(*sides["train"], S7_ROUNDS, max_depth=4, reg_lambda=1.0)
-            for name, (side, arguments, *_) in S7_SCORES.items():
-                X, y = sides[side]
-                scores = importance(model, X, y, **arguments, std_errors=False, n_jobs=1).scores
-                shares[name].append(float(scores[3:].sum() / scores[:3].sum()))
+            for name, (side, score, *_) in S7_SCORES.items():
+                found = score(model, *sides[side])
+                shares[name].append(float(found[3:].sum() / found[:3].sum()))
         for name, values in shares.items():
             out[name].append(Mean.of(values))
     return out
@@ -222,8 +215,8 @@ def _s7_data(rng: np.random.Generator, n: int) -> tuple[FloatArray, FloatArray]:
 
 def _draw_s7(path: Path) -> Illustration:
     measured = measure_s7()
-    with drawing() as mpl:
-        figure = mpl.figure.Figure(figsize=(9.6, 4.6), layout="constrained")
+    with drawing():
+        figure = Figure(figsize=(9.6, 4.6), layout="constrained")
         ax = figure.subplots()
         ax.axhline(0.0, color=GREY, linewidth=1.0)
         for i, (name, (_, _, color, style)) in enumerate(S7_SCORES.items()):

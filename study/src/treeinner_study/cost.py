@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from treeinner.study.grid import Setting, standard
-from treeinner.study.store import read_columns
+import pandas as pd
+
+from treeinner_study.grid import standard
 
 __all__ = ["Cost", "cost_of", "spoken_cost"]
 
@@ -49,33 +49,20 @@ class Cost:
 
 def cost_of(results: Path, meta: dict[str, Any]) -> Cost:
     """Add up the times of a study."""
-    columns = read_columns(results)
-    usual = standard(meta["rounds"])
-    inner, shap = 0.0, 0.0
-    alone: dict[Any, float] = {}
-    read: defaultdict[Any, float] = defaultdict(float)
-    rounds: dict[Any, int] = {}
-    names = ("dataset", "task", "replication", "gfa", "ifa", "score_seconds", "alone_seconds", "read_seconds")
-    picked = zip(*(columns[name] for name in names), _settings(columns), strict=True)
-    for dataset, task, replication, gfa, ifa, seconds, alone_seconds, read_seconds, setting in picked:
-        unit = dataset, task, replication
-        if ifa == "TreeSHAP":
-            shap += seconds
-        if setting == usual:
-            alone[unit] = alone_seconds
-            if gfa == "TreeInner" and ifa == "PreDecomp":
-                inner += seconds
-        # The standard model may be cut out of a longer one, whose reading is shared out by rounds.
-        if read_seconds and (setting.eta, setting.max_depth, setting.min_child_weight, setting.reg_lambda) == (
-            usual.eta, usual.max_depth, usual.min_child_weight, usual.reg_lambda,
-        ):  # fmt: skip
-            read[unit], rounds[unit] = read_seconds, setting.num_boost_round
-    reading = sum(seconds * usual.num_boost_round / rounds[unit] for unit, seconds in read.items())
+    frame = pd.read_parquet(results / "results.parquet")
+    usual = asdict(standard(meta["rounds"]))
+    rounds = usual.pop("num_boost_round")
+    # The standard model may be cut out of a longer one, whose reading is shared out by rounds.
+    trained = frame[(frame[list(usual)] == pd.Series(usual)).all(axis=1)]
+    cut = trained[trained["num_boost_round"] == rounds]
+    inner = cut[(cut["gfa"] == "TreeInner") & (cut["ifa"] == "PreDecomp")]
+    unit = ["dataset", "task", "replication"]
+    read = trained[trained["read_seconds"] > 0].drop_duplicates(unit)
     return Cost(
-        inner_seconds=inner,
-        read_seconds=reading,
-        standard_seconds=sum(alone.values()),
-        shap_seconds=shap,
+        inner_seconds=float(inner["score_seconds"].sum()),
+        read_seconds=float((read["read_seconds"] * rounds / read["num_boost_round"]).sum()),
+        standard_seconds=float(cut.drop_duplicates(unit)["alone_seconds"].sum()),
+        shap_seconds=float(frame.loc[frame["ifa"] == "TreeSHAP", "score_seconds"].sum()),
         training_seconds=float(meta["training_seconds"]),
         cpu_seconds=float(meta["cpu_seconds"]),
         wall_seconds=float(meta["wall_seconds"]),
@@ -93,8 +80,3 @@ def spoken_cost(cost: Cost) -> list[str]:
         f"XGBoost's training: {cost.xgboost_share:.0%} of {cost.cpu_seconds:.0f} s of CPU.",
         f"Wall time: {cost.wall_seconds / 60:.1f} minutes, {cost.jobs} job{'s' * (cost.jobs != 1)}.",
     ]
-
-
-def _settings(columns: dict[str, list[Any]]) -> list[Setting]:
-    names = ("eta", "max_depth", "min_child_weight", "num_boost_round", "reg_lambda")
-    return [Setting(*values) for values in zip(*(columns[name] for name in names), strict=True)]

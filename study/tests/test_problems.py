@@ -1,25 +1,20 @@
 """The study's data: every generator against the formulas that the paper gives, or that its program ran."""
 
 import itertools
-import os
-from pathlib import Path
 
 import numpy as np
 import pytest
+from chip_files import CHIP_FOLDER, needs_chip
 from sklearn.feature_selection import f_classif, f_regression
 from sklearn.metrics import roc_auc_score
 
-from treeinner.errors import DataError
-from treeinner.study import chip
-from treeinner.study.measure import area_under_curve
-from treeinner.study.names import PROBLEMS
-from treeinner.study.problems import PROCESSES, Data, Seeds, make_data, permuted_labels
-from treeinner.study.references import f_test, linear_t
+from treeinner_study import chip
+from treeinner_study.measure import area_under_curve
+from treeinner_study.names import PROBLEMS, StudyError
+from treeinner_study.problems import PROCESSES, Data, Seeds, make_data, permuted_labels
+from treeinner_study.references import f_test, linear_t
 
 CHIP_CLASSES, CHIP_NUMBERS, SIMULATED_CLASSES, SIMULATED_NUMBERS = PROBLEMS
-NEIGHBOUR = Path(__file__).resolve().parents[2] / "shared" / "chip"
-CHIP_FOLDER = Path(os.environ.get(chip.ENVIRONMENT) or NEIGHBOUR)
-needs_chip = pytest.mark.skipif(not CHIP_FOLDER.is_dir(), reason=f"the ChIP files are not here; set {chip.ENVIRONMENT}")
 FIVE_SIGMA = 5.0  # a right generator fails about once in a million
 
 
@@ -175,12 +170,12 @@ def test_the_four_files_have_the_known_hashes():
 
 
 def test_files_that_are_missing_or_others_are_refused(tmp_path, monkeypatch):
-    with pytest.raises(DataError, match=r"does not hold X_train\.csv .* --chip-dir"):
+    with pytest.raises(StudyError, match=r"does not contain X_train\.csv .* --chip-dir"):
         chip.find_chip(tmp_path)
     for name in chip.FILES:
         (tmp_path / name).write_text(",0\n0,1\n")
     monkeypatch.setenv(chip.ENVIRONMENT, str(tmp_path))
-    with pytest.raises(DataError, match=r"SHA-256 differs.* --chip-dir"):
+    with pytest.raises(StudyError, match=r"SHA-256 differs.* --chip-dir"):
         chip.find_chip()
 
 
@@ -190,7 +185,7 @@ def test_without_a_network_one_sentence_says_what_to_do(tmp_path, monkeypatch):
     monkeypatch.delenv(chip.ENVIRONMENT, raising=False)
     monkeypatch.setattr(pooch, "os_cache", lambda name: tmp_path)
     monkeypatch.setattr(chip, "SOURCE", "http://127.0.0.1:9/")  # nobody listens there
-    with pytest.raises(DataError, match=r"could not be fetched.*02_enhancer.*--chip-dir or TREEINNER_CHIP\.$"):
+    with pytest.raises(StudyError, match=r"could not be fetched.*02_enhancer.*--chip-dir or TREEINNER_CHIP\.$"):
         chip.find_chip()
 
 
@@ -211,7 +206,7 @@ def test_fetched_files_are_checked_by_their_hash(tmp_path, monkeypatch):
         folder = chip.find_chip()
         monkeypatch.setitem(chip.FILES, "X_test.csv", "0" * 64)
         (folder / "X_test.csv").unlink()
-        with pytest.raises(DataError, match="could not be fetched"):
+        with pytest.raises(StudyError, match="could not be fetched"):
             chip.find_chip()
         server.shutdown()
     assert (folder / "X_train.csv").read_bytes() == (CHIP_FOLDER / "X_train.csv").read_bytes()

@@ -19,14 +19,13 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from treeinner.compiled import instruction_set
-from treeinner.errors import DataError, MissingDependencyError
-from treeinner.study import chip
-from treeinner.study.grid import SWEEPS, Setting, settings_of, standard
-from treeinner.study.measure import measure
-from treeinner.study.names import PROBLEMS, Problem
-from treeinner.study.problems import Process
-from treeinner.study.store import Store
+from treeinner_study import chip
+from treeinner_study.grid import SWEEPS, Setting, settings_of, standard
+from treeinner_study.measure import measure
+from treeinner_study.names import PROBLEMS, Problem, StudyError
+from treeinner_study.problems import Process
+from treeinner_study.scores import instruction_set
+from treeinner_study.store import Store
 
 __all__ = ["Plan", "Progress", "Report", "run_study"]
 
@@ -134,9 +133,9 @@ def _in_processes(store: Store, todo: Sequence[Task], jobs: int) -> Iterator[Tas
                 future.result()
                 yield futures[future]
         except BrokenProcessPool:
-            raise DataError(
-                "A worker process died (was the memory enough?); start the same command again, it goes on where it "
-                "was, and with --jobs 1 it needs the least memory."
+            raise StudyError(
+                "A worker process died (out of memory?); start the same command again: it goes on where it was, and "
+                "--jobs 1 needs the least memory."
             ) from None
         finally:
             ours.close()  # workers that are still busy end at once: what they had is not stored, so nothing is lost
@@ -203,7 +202,7 @@ def _problems(plan: Plan) -> tuple[list[Problem], Path | None, list[str]]:
     """Problems that can be run, the folder of the ChIP files, and sentences on what cannot be run."""
     try:
         return list(PROBLEMS), chip.find_chip(plan.chip_dir), []
-    except (DataError, MissingDependencyError) as error:
+    except StudyError as error:
         if plan.chip_dir is not None:
             raise  # the user named it: a slip, not a machine without network
         return [p for p in PROBLEMS if p.dataset != "ChIP"], None, [f"ChIP was not run: {error}"]

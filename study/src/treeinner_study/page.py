@@ -8,16 +8,15 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
-from treeinner.study import reference_table
-from treeinner.study.additions import what_follows
-from treeinner.study.claims_text import agreement_sentences, difference_rows, missing_sentences
-from treeinner.study.figures import MEASURES, alt_text, caption
-from treeinner.study.grid import SWEEPS
-from treeinner.study.illustrations import Illustration
-from treeinner.study.names import Score
-from treeinner.study.records import SCORES, Study, plus_minus
-from treeinner.study.table import FAR, Row, best_rows, by_problem, number, risk_sentence
-from treeinner.study.verdicts import CANNOT, FAILS, HOLDS, RULE, Claim
+from treeinner_study import reference_table
+from treeinner_study.figures import MEASURES, alt_text, caption
+from treeinner_study.grid import SWEEPS
+from treeinner_study.illustrations import Illustration
+from treeinner_study.names import SCORES, Score
+from treeinner_study.records import Study, plus_minus
+from treeinner_study.summary import agreement_sentences, difference_rows, missing_sentences, what_follows
+from treeinner_study.table import FAR, Row, best_rows, by_problem, number, risk_sentence
+from treeinner_study.verdicts import CANNOT, FAILS, HOLDS, RULE, Claim
 
 __all__ = ["page"]
 
@@ -48,7 +47,7 @@ def page(
     sections = "".join(
         f'<section id="{name}"><h2>{escape(title)}</h2>{parts[name]}</section>\n' for name, title in SECTIONS.items()
     )
-    style = (files("treeinner.study") / "page.css").read_text(encoding="utf-8")
+    style = (files("treeinner_study") / "page.css").read_text(encoding="utf-8")
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<meta name="viewport" '
         'content="width=device-width, initial-scale=1">\n'
@@ -268,10 +267,10 @@ def _run(study: Study, cost: Sequence[str]) -> str:
 
 def command(meta: dict[str, Any]) -> str:
     """Write the command that makes this study."""
-    words = ["treeinner study --out study", f"--seed {meta.get('seed')}", f"--process {meta.get('process')}"]
+    words = ["treeinner-study --out study-results", f"--seed {meta.get('seed')}", f"--process {meta.get('process')}"]
     words += ["--quick"] if meta.get("quick") else [f"--replications {meta.get('replications')}"]
     words += [f"--rounds {meta['rounds']}"] if meta.get("rounds") is not None else []
-    return 'pip install ".[study]"  # in a clone of treeinner\n' + " ".join([*words, f"--jobs {meta.get('jobs')}"])
+    return "pip install . ./study  # in a clone of treeinner\n" + " ".join([*words, f"--jobs {meta.get('jobs')}"])
 
 
 def _process(name: str) -> str:

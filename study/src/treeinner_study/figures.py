@@ -13,16 +13,17 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from treeinner.plots._style import BLUE, GREEN, GREY, ORANGE, VERMILLION, matplotlib
-from treeinner.study.grid import SWEEPS, Setting
-from treeinner.study.names import PROBLEMS, Problem, Score
-from treeinner.study.records import SCORES, Mean, Study
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from treeinner_study.grid import SWEEPS, Setting
+from treeinner_study.names import BEST, GAIN, PROBLEMS, SCORES, Problem
+from treeinner_study.records import Mean, Study
 
 __all__ = ["MEASURES", "alt_text", "caption", "drawing", "figure_names", "save", "sweep_figure"]
 
@@ -57,6 +58,8 @@ MEASURES = {
         "Risk on the validation rows: 1 - AUC (classification), mean squared error (regression). Lower is better.",
     ),
 }  # fmt: skip
+# Okabe and Ito (2008): colours that survive colour blindness.
+BLUE, VERMILLION, GREEN, ORANGE, PURPLE, GREY = "#0072B2", "#D55E00", "#009E73", "#E69F00", "#CC79A7", "#999999"
 COLORS = {"TreeInner": VERMILLION, "ForestInner": ORANGE, "Abs": BLUE, "Permutation": GREEN}
 MARKERS = {"PreDecomp": "o", "TreeSHAP": "X", "": "*"}
 DASHES: dict[str, Any] = {"Train": (0, (2.5, 1.5)), "Valid": "-"}
@@ -65,7 +68,7 @@ SMALLEST = 1e-18  # a difference of exactly 0 has no logarithm; it is drawn here
 INK = "#333333"
 SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
-PARAMETERS = {
+PARAMETERS: dict[Any, Any] = {
     "svg.hashsalt": "treeinner",  # ids of clip paths: the same in every run
     "svg.fonttype": "none",  # text stays text: a third of the size; other sans-serif fonts are narrower, so it fits
     "font.family": "sans-serif",
@@ -91,13 +94,12 @@ PARAMETERS = {
 
 
 @contextmanager
-def drawing() -> Iterator[Any]:
+def drawing() -> Iterator[None]:
     """Matplotlib with its default style and ours, whatever the user's is; theirs comes back."""
-    mpl = matplotlib()
     with mpl.rc_context():
         mpl.rcdefaults()
         mpl.rcParams.update(PARAMETERS)
-        yield mpl
+        yield
 
 
 def save(figure: Figure, path: Path) -> Path:
@@ -152,7 +154,7 @@ def alt_text(study: Study, sweep: str, measure: str) -> str:
     """What a figure says to somebody who cannot see it: the ends of the sweep for the proposed score."""
     column, title, _ = MEASURES[measure]
     first, last = study.sweep(sweep)[0], study.sweep(sweep)[-1]
-    score = Score("TreeInner", "Train" if measure == "error" else "Valid", "PreDecomp")
+    score = GAIN if measure == "error" else BEST
     parts = []
     for problem in study.problems:
         a, b = (study.mean(problem, score, column, setting) for setting in (first, last))
@@ -165,8 +167,8 @@ def alt_text(study: Study, sweep: str, measure: str) -> str:
 
 def sweep_figure(study: Study, sweep: str, measure: str) -> Figure:
     """One figure: a sweep and a measure, a panel for each problem."""
-    with drawing() as mpl:
-        figure: Figure = mpl.figure.Figure(figsize=(9.6, 6.4))
+    with drawing():
+        figure = Figure(figsize=(9.6, 6.4))
         axes = figure.subplots(2, 2, sharex=True, sharey=measure == "error")
         draw: Callable[..., None] = {"error": _boxes, "risk": _risk}.get(measure, _lines)
         settings = study.sweep(sweep)
@@ -189,7 +191,7 @@ def sweep_figure(study: Study, sweep: str, measure: str) -> Figure:
         if draw is _boxes:
             _decades(axes[0, 0])
         if draw is _lines:
-            _legend(figure, mpl)
+            _legend(figure)
         return figure
 
 
@@ -244,8 +246,7 @@ def _risk(ax: Axes, study: Study, problem: Problem, settings: tuple[Setting, ...
 
 def _boxes(ax: Axes, study: Study, problem: Problem, settings: tuple[Setting, ...], column: str) -> None:
     """Draw the distribution over replications of the error of Proposition 3."""
-    score = Score("TreeInner", "Train", "PreDecomp")
-    groups = [[row[column] for row in study.get(problem, score, s).values()] for s in settings]
+    groups = [[row[column] for row in study.get(problem, GAIN, s).values()] for s in settings]
     groups = [[max(v, SMALLEST) for v in group if not math.isnan(v)] for group in groups]
     ax.set_yscale("log")
     ax.boxplot(
@@ -263,11 +264,10 @@ def _decades(ax: Axes) -> None:
     ax.yaxis.set_minor_formatter("")
 
 
-def _legend(figure: Figure, mpl: Any) -> None:
+def _legend(figure: Figure) -> None:
     """Explain colour, marker and dashes, to the right of the panels."""
-    line, patch = mpl.lines.Line2D, mpl.patches.Patch
-    title = {"fontweight": "bold"}
-    blank = patch(alpha=0.0, linewidth=0)
+    line = Line2D
+    blank = Patch(alpha=0.0, linewidth=0)
     named = {"PreDecomp": "PreDecomp", "TreeSHAP": "TreeSHAP", "": "none (Permutation)"}
     rows = {"Train": "training rows", "Valid": "validation rows"}
     handles = [blank, *(line([], [], color=COLORS[g], linewidth=4) for g in COLORS)]
@@ -281,7 +281,7 @@ def _legend(figure: Figure, mpl: Any) -> None:
     legend = figure.legend(handles, labels, loc="center left", bbox_to_anchor=(0.8, 0.5), handlelength=2.4)
     for text in legend.get_texts():
         if text.get_text() in {"Score", "Attribution", "Computed on"}:
-            text.set(**title)
+            text.set_fontweight("bold")
 
 
 assert set(LOG) <= set(SWEEPS)

@@ -21,7 +21,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from treeinner.study.names import PROBLEMS, Problem
+from treeinner_study.names import PROBLEMS, Problem
 
 __all__ = ["PROCESSES", "Data", "Seeds", "make_data", "permuted_labels"]
 

@@ -12,9 +12,10 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
+import pooch
 from numpy.typing import NDArray
 
-from treeinner.errors import DataError, MissingDependencyError
+from treeinner_study.names import StudyError
 
 __all__ = ["ENVIRONMENT", "FILES", "find_chip", "load_chip"]
 
@@ -48,9 +49,9 @@ def find_chip(folder: str | Path | None = None) -> Path:
     for name in FEATURES:
         path = Path(folder) / name
         if not path.is_file():
-            raise DataError(f"{folder} does not hold {name} of the ChIP data; {WHAT_TO_DO}.")
+            raise StudyError(f"{folder} does not contain {name} of the ChIP data; {WHAT_TO_DO}.")
         if hashlib.sha256(path.read_bytes()).hexdigest() != FILES[name]:
-            raise DataError(f"{path} is not the file that the paper used (its SHA-256 differs); {WHAT_TO_DO}.")
+            raise StudyError(f"{path} is not the file that the paper used (its SHA-256 differs); {WHAT_TO_DO}.")
     return Path(folder).absolute()
 
 
@@ -65,17 +66,11 @@ def load_chip(folder: Path) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 
 def _fetched() -> Path:
     """Fetch the files into the user's cache, unless they are there."""
-    try:
-        import pooch
-    except ImportError:
-        raise MissingDependencyError(
-            f"Fetching the ChIP data needs pooch: pip install 'treeinner[study]'; or {WHAT_TO_DO}."
-        ) from None
     shelf = pooch.create(path=pooch.os_cache("treeinner") / "chip", base_url=SOURCE, registry=FILES)
     try:
         for name in FEATURES:
             shelf.fetch(name, downloader=pooch.HTTPDownloader(timeout=TIMEOUT))
     except (OSError, ValueError) as error:  # no network, or a file that is another one
         reason = " ".join(str(error).split()) if isinstance(error, ValueError) else type(error).__name__
-        raise DataError(f"The ChIP data could not be fetched ({reason}); {WHAT_TO_DO}.") from error
+        raise StudyError(f"The ChIP data could not be fetched ({reason}); {WHAT_TO_DO}.") from error
     return Path(shelf.path)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from treeinner.study import claims_text, reference_table, table
-from treeinner.study.claims import check_claims
-from treeinner.study.cost import cost_of, spoken_cost
-from treeinner.study.figures import figure_names, save, sweep_figure
-from treeinner.study.illustrations import illustrate
-from treeinner.study.page import page
-from treeinner.study.records import read_study
+from treeinner_study import reference_table, summary, table
+from treeinner_study.claims import check_claims
+from treeinner_study.cost import cost_of, spoken_cost
+from treeinner_study.figures import figure_names, save, sweep_figure
+from treeinner_study.illustrations import illustrate
+from treeinner_study.page import page
+from treeinner_study.records import read_study
 
 __all__ = ["write_outputs"]
 
@@ -46,7 +46,7 @@ def write_outputs(results: Path, out: Path) -> list[Path]:
         "table.tex": table.to_latex(rows),
         "references.csv": reference_table.to_csv(study),
         "references.md": reference_table.to_markdown(study),
-        "claims.md": claims_text.to_markdown(study, claims),
+        "claims.md": summary.to_markdown(study, claims),
         "index.html": page(study, rows, claims, illustrations, cost),
     }
     written = []

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["PROBLEMS", "Problem", "Score"]
+__all__ = ["BEST", "GAIN", "PROBLEMS", "REFERENCES", "SCORES", "Problem", "Score", "StudyError"]
+
+
+class StudyError(Exception):
+    """The study cannot be run or shown; the message says why and what to do."""
 
 
 class Problem(NamedTuple):
@@ -40,3 +44,13 @@ PROBLEMS = (
     Problem("Simulated", "classification"),
     Problem("Simulated", "regression"),
 )
+# The paper's 14, in the order of its table.
+SCORES = tuple(
+    Score(gfa, domain, ifa)
+    for gfa in ("Abs", "ForestInner", "Permutation", "TreeInner")
+    for domain in ("Train", "Valid")
+    for ifa in (("",) if gfa == "Permutation" else ("PreDecomp", "TreeSHAP"))
+)
+BEST = Score("TreeInner", "Valid", "PreDecomp")  # what the paper proposes; all differences are to it
+GAIN = Score("TreeInner", "Train", "PreDecomp")  # total gain, by Proposition 3
+REFERENCES = ("F-test", "Linear |t|", "Placebo TreeInner", "Minus total gain")

@@ -1,0 +1,80 @@
+"""Every call of the study to treeinner: a model is read and cut at rounds here, predicted with, scored and attributed.
+
+Scores are vectors with one number per feature. Their scale does not matter to the study, which ranks features and
+normalises vectors. Everything runs on one thread: `run.py` works in parallel processes.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+import treeinner as ti
+
+__all__ = [
+    "Model", "absolute", "attributions", "cut", "forest_inner", "instruction_set", "permutation", "predict",
+    "read", "tree_inner",
+]  # fmt: skip
+
+FloatArray = NDArray[np.float64]
+Model = ti.Model
+
+ONE_THREAD: dict[str, Any] = {"n_jobs": 1}
+SCORES_ONLY: dict[str, Any] = {"std_errors": False, **ONE_THREAD}
+
+instruction_set = ti.instruction_set
+
+
+def read(booster: Any, *, eta: float, reg_lambda: float) -> Model:
+    """Read a model of XGBoost; it is told what it was trained with, so that nothing has to be inferred."""
+    return _built(ti.read_model(booster, learning_rate=eta, reg_lambda=reg_lambda, reg_alpha=0.0))
+
+
+def cut(model: Model, start: int, stop: int) -> Model:
+    """Keep the trees of rounds start <= round < stop."""
+    return _built(ti.read_model(model, iteration_range=(start, stop)))
+
+
+def predict(model: Model, X: Any) -> FloatArray:
+    """Margin of each row: (rows,)."""
+    return model.predict(X, **ONE_THREAD)
+
+
+def tree_inner(model: Model, X: Any, y: Any, method: str = "predecomp", *, base_margin: Any = None) -> FloatArray:
+    """TreeInner: (features,); the first tree starts from `base_margin`."""
+    return ti.importance(model, X, y, method=method, base_margin=base_margin, **SCORES_ONLY).scores
+
+
+def forest_inner(
+    model: Model,
+    X: Any,
+    y: Any,
+    method: str = "predecomp",
+    *,
+    against: Literal["residual", "label"] = "residual",
+) -> FloatArray:
+    """ForestInner, the attributions of the whole model times the residual or the label: (features,)."""
+    return ti.importance(model, X, y, score="forest_inner", method=method, target=against, **SCORES_ONLY).scores
+
+
+def absolute(model: Model, X: Any, method: str) -> FloatArray:
+    """Abs, the sum of |attribution| over rows and trees: (features,)."""
+    return ti.importance(model, X, None, score="abs", level="tree", method=method, **SCORES_ONLY).scores
+
+
+def permutation(model: Model, X: Any, y: Any, seed: int) -> FloatArray:
+    """Rise of the training loss when a column is shuffled once: (features,)."""
+    return ti.importance(model, X, y, score="permutation", n_repeats=1, random_state=seed, **ONE_THREAD).scores
+
+
+def attributions(model: Model, X: Any, method: str, rounds: int) -> FloatArray:
+    """Attributions of each row by the first rounds: (rows, features)."""
+    return ti.attribute(model, X, method=method, iteration_range=(0, rounds), **ONE_THREAD).values
+
+
+def _built(model: Model) -> Model:
+    """Predict one row, so that the time of building what the kernels walk is not counted as that of a score."""
+    predict(model, np.zeros((1, model.n_features), np.float32))
+    return model
