@@ -124,7 +124,7 @@ def gain_by_definition(ensemble, fitted):
         node = np.array([node_of[int(leaf)] for leaf in leaves[:, tree]])
         G = np.zeros((stop - first, n_outputs))
         H = np.zeros((stop - first, n_outputs, n_outputs))
-        np.add.at(G, node, objective.gradient(y, margin, weight=weight))
+        np.add.at(G, node, objective.gradients(y, margin, weight=weight))
         np.add.at(H, node, weight[:, None, None] * _hessians(objective, y, margin, newton))
         for t in range(stop - first - 1, -1, -1):
             children = [c - first for c in (ensemble.left[first + t], ensemble.right[first + t]) if c >= 0]
@@ -147,7 +147,7 @@ def _hessians(objective, y, margin, newton):
     if not newton:
         return np.broadcast_to(np.eye(n_outputs), (len(margin), n_outputs, n_outputs))
     if n_outputs == 1:
-        return objective.hessian(y, margin)[:, :, None]
+        return objective.hessians(y, margin)[:, :, None]
     p = np.exp(margin - margin.max(axis=1, keepdims=True))
     p /= p.sum(axis=1, keepdims=True)
     return p[:, :, None] * np.eye(n_outputs) - p[:, :, None] * p[:, None, :]

@@ -85,14 +85,14 @@ def differences(objective, y, margin, **extra):
         up, down = margin.copy(), margin.copy()
         up[:, k] += STEP
         down[:, k] -= STEP
-        out[:, k] = objective.loss(y, up, **extra) - objective.loss(y, down, **extra)
+        out[:, k] = objective.losses(y, up, **extra) - objective.losses(y, down, **extra)
     return out / (2 * STEP)
 
 
 @pytest.mark.parametrize("case", ELEMENTWISE, ids=lambda c: f"{c[0]}-{c[1]}")
 @settings(max_examples=40, deadline=None)
 @given(data=st.data())
-def test_gradient_is_the_slope_of_the_loss(case, data):
+def test_gradient_is_the_derivative_of_the_loss(case, data):
     library, name, params, targets, kink = case
     objective = get(name, library=library, **params)
     rows = data.draw(st.lists(st.tuples(targets, REAL), min_size=1, max_size=6))
@@ -105,19 +105,19 @@ def test_gradient_is_the_slope_of_the_loss(case, data):
     objective.check_target(y)
     extra = {}
     if objective.scope == "round":  # the derivative holds the round's shared number fixed
-        extra["state"] = objective.global_state(y, m)
+        extra["state"] = objective.round_state(y, m)
         if name == "huber":
             extra["state"] = np.array([0.7])
             far = np.abs(np.abs(m - y) - 0.7) > 1e-3
             y, m = y[far], m[far]
         elif np.any(extra["state"] < 0.05):  # a corner of width s: finite differences see nothing there
             return
-    slope = objective.gradient(y, m, **extra)
+    gradient = objective.gradients(y, m, **extra)
     expected = differences(objective, y, m, **extra)
-    assert slope.shape == (len(y), 1)
+    assert gradient.shape == (len(y), 1)
     # step^2 * third derivative: up to 1e-10 * e^4 * 50 here; the smooth quantile bends within 0.04 s.
     tolerance = 1e-3 if name == "smooth_quantile" else 1e-6
-    np.testing.assert_allclose(slope, expected, rtol=tolerance, atol=tolerance)
+    np.testing.assert_allclose(gradient, expected, rtol=tolerance, atol=tolerance)
 
 
 # Hessians that are exact second derivatives (the others are conventions, checked against the library below).
@@ -140,15 +140,15 @@ EXACT_HESSIAN = [
 
 
 @pytest.mark.parametrize("case", [c for c in ELEMENTWISE if c[1] in EXACT_HESSIAN and "is_unbalance" not in c[2]])
-def test_hessian_is_the_slope_of_the_gradient(case):
+def test_hessian_is_the_derivative_of_the_gradient(case):
     rng = np.random.default_rng(3)
     library, name, params, _, _ = case
     objective = get(name, library=library, **params)
     m = rng.normal(size=50)
-    y = (rng.random(50) < 0.5).astype(float) + (0.0 if objective.domain.holds(np.array([0.0]))[0] else 0.5)
-    expected = (objective.gradient(y, m + STEP) - objective.gradient(y, m - STEP)) / (2 * STEP)
+    y = (rng.random(50) < 0.5).astype(float) + (0.0 if objective.domain.contains(np.array([0.0]))[0] else 0.5)
+    expected = (objective.gradients(y, m + STEP) - objective.gradients(y, m - STEP)) / (2 * STEP)
     # As above: error step^2 * fourth derivative of the loss.
-    np.testing.assert_allclose(objective.hessian(y, m), expected, rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(objective.hessians(y, m), expected, rtol=1e-6, atol=1e-7)
 
 
 @pytest.mark.parametrize(
@@ -166,9 +166,9 @@ def test_softmax_gradient(library, name, data):
     objective = get(name, library=library, n_outputs=3)
     m = np.array(data.draw(st.lists(st.tuples(REAL, REAL, REAL), min_size=1, max_size=5)))
     y = np.array(data.draw(st.lists(st.sampled_from([0.0, 1.0, 2.0]), min_size=len(m), max_size=len(m))))
-    slope = objective.gradient(y, m)
-    np.testing.assert_allclose(slope, differences(objective, y, m), atol=1e-7)  # third derivative below 1
-    np.testing.assert_allclose(slope.sum(axis=1), 0, atol=1e-15)  # a constant in all margins changes nothing
+    gradient = objective.gradients(y, m)
+    np.testing.assert_allclose(gradient, differences(objective, y, m), atol=1e-7)  # third derivative below 1
+    np.testing.assert_allclose(gradient.sum(axis=1), 0, atol=1e-15)  # a constant in all margins changes nothing
     np.testing.assert_allclose(objective.link(m).sum(axis=1), 1, rtol=1e-15)
 
 
@@ -177,19 +177,19 @@ def test_one_vs_all_gradient(library, name):
     rng = np.random.default_rng(0)
     objective = get(name, library=library, n_outputs=4)
     y, m = rng.integers(0, 4, 60).astype(float), rng.normal(size=(60, 4))
-    np.testing.assert_allclose(objective.gradient(y, m), differences(objective, y, m), atol=1e-7)
+    np.testing.assert_allclose(objective.gradients(y, m), differences(objective, y, m), atol=1e-7)
 
 
 def test_several_outputs():
     rng = np.random.default_rng(0)
     y, m = rng.normal(size=(20, 3)), rng.normal(size=(20, 3))
-    np.testing.assert_array_equal(get("MultiRMSE", n_outputs=3).gradient(y, m), m - y)
+    np.testing.assert_array_equal(get("MultiRMSE", n_outputs=3).gradients(y, m), m - y)
     quantiles = get("reg:quantileerror", quantile_alpha=[0.1, 0.5, 0.9], version="3.1.0", n_outputs=3)
-    np.testing.assert_allclose(quantiles.gradient(y[:, 0], m), differences(quantiles, y[:, 0], m), atol=1e-9)
+    np.testing.assert_allclose(quantiles.gradients(y[:, 0], m), differences(quantiles, y[:, 0], m), atol=1e-9)
     with pytest.raises(DataError, match="3 columns"):
-        quantiles.gradient(y, m)
+        quantiles.gradients(y, m)
     with pytest.raises(DataError, match="1 columns"):
-        get("MultiRMSE", n_outputs=3).gradient(y[:, 0], m)
+        get("MultiRMSE", n_outputs=3).gradients(y[:, 0], m)
 
 
 def test_several_expectiles():
@@ -198,7 +198,7 @@ def test_several_expectiles():
     objective = get("reg:expectileerror", expectile_alpha=alphas, n_outputs=3)
     y, m = rng.normal(size=60), rng.normal(size=(60, 3))
     # As above; a kink of the second derivative at r = 0 costs at most the step.
-    np.testing.assert_allclose(objective.gradient(y, m), differences(objective, y, m), atol=1e-5)
+    np.testing.assert_allclose(objective.gradients(y, m), differences(objective, y, m), atol=1e-5)
     assert np.all(np.diff(objective.link(m), axis=1) > 0)
     xgb = pytest.importorskip("xgboost", minversion="3.3")
     X, y = make("real")
@@ -206,7 +206,7 @@ def test_several_expectiles():
     settings = {"objective": "reg:expectileerror", "expectile_alpha": alphas, "max_depth": 3, "nthread": 1}
 
     def ours(margin, d):
-        return objective.gradient(y, margin), objective.hessian(y, margin)
+        return objective.gradients(y, margin), objective.hessians(y, margin)
 
     built_in = xgb.train(settings, data, 3).predict(data, output_margin=True)
     custom = xgb.train(settings, data, 3, obj=ours).predict(data, output_margin=True)
@@ -222,18 +222,18 @@ def test_aft_gradient(distribution):
     low[:40], high[40:80], high[80:120] = 0.0, np.inf, low[80:120]
     y, m = np.column_stack([low, high]), rng.normal(0.5, 0.5, 200)
     objective.check_target(y)
-    slope = objective.gradient(y, m)
-    np.testing.assert_allclose(slope, differences(objective, y, m), atol=1e-7)  # as above
-    expected = (objective.gradient(y, m + STEP) - objective.gradient(y, m - STEP)) / (2 * STEP)
-    np.testing.assert_allclose(objective.hessian(y, m), expected, atol=1e-6)
+    gradient = objective.gradients(y, m)
+    np.testing.assert_allclose(gradient, differences(objective, y, m), atol=1e-7)  # as above
+    expected = (objective.gradients(y, m + STEP) - objective.gradients(y, m - STEP)) / (2 * STEP)
+    np.testing.assert_allclose(objective.hessians(y, m), expected, atol=1e-6)
     # Far out the ratio of densities is 0 / 0: XGBoost takes limits and clips to +-15.
     for far in (-400.0, 400.0):
-        g, h = objective.gradient(y, np.full(200, far)), objective.hessian(y, np.full(200, far))
+        g, h = objective.gradients(y, np.full(200, far)), objective.hessians(y, np.full(200, far))
         assert np.all(np.abs(g) <= 15)
         assert np.all((h >= 1e-16) & (h <= 15))
 
 
-def test_cox_gradient_is_the_slope_of_the_partial_likelihood():
+def test_cox_gradient_is_the_derivative_of_the_partial_likelihood():
     rng = np.random.default_rng(2)
     # No ties: nothing is left to convention.
     y = rng.permutation(np.arange(1.0, 31.0)) * rng.choice([-1.0, 1.0], 30)
@@ -243,17 +243,17 @@ def test_cox_gradient_is_the_slope_of_the_partial_likelihood():
     assert not objective.per_row
 
     def total(margin):
-        return objective.loss(y, margin).sum()
+        return objective.losses(y, margin).sum()
 
     expected = [(total(m + STEP * e) - total(m - STEP * e)) / (2 * STEP) for e in np.eye(30)]
-    np.testing.assert_allclose(objective.gradient(y, m)[:, 0], expected, atol=1e-7)
+    np.testing.assert_allclose(objective.gradients(y, m)[:, 0], expected, atol=1e-7)
 
 
 def test_weights_multiply_except_in_cross_entropy_lambda():
     rng = np.random.default_rng(4)
     y, m, w = rng.random(50), rng.normal(size=50), rng.random(50) + 0.1
     plain = get("cross_entropy", library="lightgbm")
-    np.testing.assert_array_equal(plain.gradient(y, m, weight=w), plain.gradient(y, m) * w[:, None])
+    np.testing.assert_array_equal(plain.gradients(y, m, weight=w), plain.gradients(y, m) * w[:, None])
 
     # Definition: loss(y, p) with p = 1 - exp(-w log(1 + e^m)).
     def loss(m):
@@ -262,24 +262,24 @@ def test_weights_multiply_except_in_cross_entropy_lambda():
 
     expected = (loss(m + STEP) - loss(m - STEP)) / (2 * STEP)
     weighted = get("cross_entropy_lambda", library="lightgbm")
-    np.testing.assert_allclose(weighted.gradient(y, m, weight=w)[:, 0], expected, rtol=1e-6, atol=1e-8)
-    ones = weighted.gradient(y, m, weight=np.ones(50))
-    np.testing.assert_allclose(ones, weighted.gradient(y, m), rtol=1e-12)  # same formula written another way
+    np.testing.assert_allclose(weighted.gradients(y, m, weight=w)[:, 0], expected, rtol=1e-6, atol=1e-8)
+    ones = weighted.gradients(y, m, weight=np.ones(50))
+    np.testing.assert_allclose(ones, weighted.gradients(y, m), rtol=1e-12)  # same formula written another way
 
 
 def test_scale_pos_weight_hits_every_label_equal_to_one_whatever_the_loss():
     # The last is 1 in float32, in which XGBoost holds labels.
     y, m = np.array([0.5, 1.0, 2.0, 1.0 + 1e-9]), np.zeros(4)
-    slope = get("reg:squarederror", scale_pos_weight=3.0).gradient(y, m)[:, 0]
-    np.testing.assert_allclose(slope, [-0.5, -3.0, -2.0, -3.0], rtol=1e-8)
+    gradient = get("reg:squarederror", scale_pos_weight=3.0).gradients(y, m)[:, 0]
+    np.testing.assert_allclose(gradient, [-0.5, -3.0, -2.0, -3.0], rtol=1e-8)
 
 
 def test_round_state_is_weighted():
     y, m, w = np.zeros(3), np.array([1.0, 4.0, 9.0]), np.array([1.0, 2.0, 0.0])
-    assert get("smooth_absolute_error").global_state(y, m, w) == pytest.approx(((1 + 2 * 2) / 3) ** 2, rel=1e-15)
-    assert get("huber", library="sklearn", alpha=0.5).global_state(y, m, w) == 4.0
+    assert get("smooth_absolute_error").round_state(y, m, w) == pytest.approx(((1 + 2 * 2) / 3) ** 2, rel=1e-15)
+    assert get("huber", library="sklearn", alpha=0.5).round_state(y, m, w) == 4.0
     with pytest.raises(TypeError, match="share no state"):
-        get("squared_error").global_state(y, m)
+        get("squared_error").round_state(y, m)
 
 
 # -- what the libraries do -------------------------------------------------------------------------------
@@ -337,7 +337,7 @@ def test_xgboost_trains_the_same_model_with_our_gradients(name, kind, params):
     data = xgb.DMatrix(X, y)
 
     def ours(margin, d):
-        return objective.gradient(y, margin), objective.hessian(y, margin)
+        return objective.gradients(y, margin), objective.hessians(y, margin)
 
     built_in = xgb.train(settings, data, 3).predict(data, output_margin=True)
     custom = xgb.train(settings, data, 3, obj=ours).predict(data, output_margin=True)
@@ -365,7 +365,7 @@ def test_xgboost_ranks_the_same_with_our_gradients(name, params):
     settings = {"objective": name, "max_depth": 3, "eta": 0.5, "nthread": 1, "base_score": 0.5, **params}
 
     def ours(margin, d):
-        return objective.gradient(y, margin, group=query), objective.hessian(y, margin, group=query)
+        return objective.gradients(y, margin, qid=query), objective.hessians(y, margin, qid=query)
 
     built_in = xgb.train(settings, data, 3).predict(data, output_margin=True)
     custom = xgb.train(settings, data, 3, obj=ours).predict(data, output_margin=True)
@@ -388,7 +388,7 @@ def test_xgboost_aft_trains_the_same_model_with_our_gradients(distribution):
     y = np.column_stack([low, high])
 
     def ours(margin, d):
-        return objective.gradient(y, margin), objective.hessian(y, margin)
+        return objective.gradients(y, margin), objective.hessians(y, margin)
 
     built_in = xgb.train({**common, **params}, data, 3).predict(data, output_margin=True)
     custom = xgb.train({**common, **params}, data, 3, obj=ours).predict(data, output_margin=True)
@@ -422,10 +422,10 @@ def test_xgboost_aft_trains_the_same_model_with_our_gradients(distribution):
 def test_lightgbm_trains_the_same_model_with_our_gradients(name, kind, params):
     lgb = pytest.importorskip("lightgbm")
     X, y = make(kind)
-    group = np.repeat(np.arange(20), 15)
+    qid = np.repeat(np.arange(20), 15)
     n_outputs = params.get("num_class", 1)
     objective = get(name, library="lightgbm", n_outputs=n_outputs, **params)
-    extra = {"group": group} if objective.scope == "group" else {}
+    extra = {"qid": qid} if objective.scope == "query" else {}
     common = {
         "boost_from_average": False,
         "num_leaves": 6,
@@ -440,7 +440,7 @@ def test_lightgbm_trains_the_same_model_with_our_gradients(name, kind, params):
     data = lgb.Dataset(X, y, group=np.full(20, 15), free_raw_data=False)
 
     def ours(margin, d):
-        pair = objective.gradient(y, margin, **extra), objective.hessian(y, margin, **extra)
+        pair = objective.gradients(y, margin, **extra), objective.hessians(y, margin, **extra)
         return tuple(part[:, 0] if n_outputs == 1 else part for part in pair)
 
     # LightGBM moves the leaves of these losses after growing the tree; nodes above keep their gradient sums.
@@ -483,10 +483,10 @@ def test_catboost_leaves_are_means_of_our_gradients(name, kind, params):
     cb = pytest.importorskip("catboost")
     X, y = make(kind)
     K = 3 if kind == "class" else 1
-    group = np.repeat(np.arange(20), 15)
+    qid = np.repeat(np.arange(20), 15)
     objective = get(name, library="catboost", n_outputs=K, **params)
-    extra = {"group": group} if objective.scope == "group" else {}
-    pool = cb.Pool(X, y, group_id=group if extra else None)
+    extra = {"qid": qid} if objective.scope == "query" else {}
+    pool = cb.Pool(X, y, group_id=qid if extra else None)
     text = ";".join(f"{k}={v}" for k, v in params.items())
     rate, l2 = 0.3, 2.0
     model = cb.CatBoost(
@@ -509,7 +509,7 @@ def test_catboost_leaves_are_means_of_our_gradients(name, kind, params):
     margin = model.predict(X, prediction_type="RawFormulaVal", ntree_end=1).reshape(len(y), K)
     after = model.predict(X, prediction_type="RawFormulaVal", ntree_end=2).reshape(len(y), K)
     leaf = model.calc_leaf_indexes(cb.Pool(X, y))[:, 1]
-    gradient = objective.gradient(y, margin, **extra)
+    gradient = objective.gradients(y, margin, **extra)
     for number in np.unique(leaf):
         rows = leaf == number
         step = -rate * gradient[rows].sum(axis=0) / (rows.sum() + l2)
@@ -533,12 +533,12 @@ def test_scikit_learn_losses():
     for name, (theirs, params, kind) in kinds.items():
         y = make(kind, 200)[1]
         tied = np.where(np.arange(200) % 3 == 0, y, m)  # ties count: the libraries do not agree on them
-        ours = get(name, library="sklearn", **params).gradient(y, tied)[:, 0]
+        ours = get(name, library="sklearn", **params).gradients(y, tied)[:, 0]
         expected = theirs.gradient(y_true=y, raw_prediction=tied)
         np.testing.assert_allclose(ours, expected, rtol=1e-13, atol=1e-15, err_msg=name)  # same formulas
     y, m = make("class", 200)[1], rng.normal(size=(200, 3))
     expected = loss.HalfMultinomialLoss(n_classes=3).gradient(y_true=y, raw_prediction=m)
-    np.testing.assert_allclose(get("log_loss", library="sklearn", n_outputs=3).gradient(y, m), expected, atol=1e-15)
+    np.testing.assert_allclose(get("log_loss", library="sklearn", n_outputs=3).gradients(y, m), expected, atol=1e-15)
 
 
 def test_scikit_learn_huber_has_one_delta_per_round():
@@ -549,7 +549,7 @@ def test_scikit_learn_huber_has_one_delta_per_round():
     assert objective.scope == "round"
     for i, margin in enumerate([model._raw_predict_init(X)[:, 0], *list(model.staged_predict(X))[:2]]):
         root = model.estimators_[i, 0].tree_.value[0, 0, 0]  # mean of the negative gradients
-        assert root == pytest.approx(-objective.gradient(y, margin).mean(), rel=1e-9, abs=1e-12)
+        assert root == pytest.approx(-objective.gradients(y, margin).mean(), rel=1e-9, abs=1e-12)
 
 
 def boosters():
@@ -582,15 +582,15 @@ def test_root_of_the_second_round_is_a_newton_step_along_our_gradient(number):
     objective = for_ensemble(ensemble)
     target = encode_target(ensemble, y, n_rows=len(X))
     margin = ensemble.slice_rounds(0, 1).predict(X)
-    G = objective.gradient(target, margin).sum(axis=0)
-    H = objective.hessian(target, margin).sum(axis=0)
+    G = objective.gradients(target, margin).sum(axis=0)
+    H = objective.hessians(target, margin).sum(axis=0)
     for tree in np.flatnonzero(ensemble.tree_round == 1):
         k, root = ensemble.tree_output[tree], ensemble.tree_start[tree]
         step = -0.4 * G[k] / (H[k] + 1.5)
         if ensemble.library == "xgboost" and ensemble.objective == "count:poisson":
             step = 0.4 * np.clip(step / 0.4, -0.7, 0.7)  # max_delta_step
         # float32 gradients in the library; the sum at a root nearly cancels, so compare on the scale of |G|.
-        slack = 0.4 * np.abs(objective.gradient(target, margin)[:, k]).sum() / (H[k] + 1.5)
+        slack = 0.4 * np.abs(objective.gradients(target, margin)[:, k]).sum() / (H[k] + 1.5)
         assert ensemble.node_value[root, 0] == pytest.approx(step, abs=2e-6 * slack)
 
 
@@ -603,13 +603,13 @@ def model(library="xgboost", objective="reg:squarederror", n_outputs=1, **fields
 def test_forest_fits_the_target_itself():
     y, m = np.array([0.0, 2.0, 1.0]), np.ones((3, 3))
     classifier = model("sklearn", "gini", 3, averaged=True, output_names=("a", "b", "c"))
-    np.testing.assert_array_equal(for_ensemble(classifier).gradient(y, m), -np.eye(3)[[0, 2, 1]])
+    np.testing.assert_array_equal(for_ensemble(classifier).gradients(y, m), -np.eye(3)[[0, 2, 1]])
     regressor = model("sklearn", "squared_error", averaged=True)
-    np.testing.assert_array_equal(for_ensemble(regressor).gradient(y, m[:, 0])[:, 0], -y)
+    np.testing.assert_array_equal(for_ensemble(regressor).gradients(y, m[:, 0])[:, 0], -y)
     tree = pytest.importorskip("sklearn.tree")
     X, target = make("real")
     fitted = tree.DecisionTreeRegressor(max_depth=2).fit(X, target)
-    root = -for_ensemble(regressor).gradient(target, np.zeros(300)).mean()
+    root = -for_ensemble(regressor).gradients(target, np.zeros(300)).mean()
     assert fitted.tree_.value[0, 0, 0] == pytest.approx(root, rel=1e-12)
 
 
@@ -618,7 +618,7 @@ def test_forest_of_several_targets():
     many = model("sklearn", "gini", 5, averaged=True, objective_params={"classes": classes})
     y = encode_target(many, np.array([["b", 3], ["a", 1]], object))
     np.testing.assert_array_equal(y, [[0, 1, 0, 0, 1], [1, 0, 1, 0, 0]])
-    np.testing.assert_array_equal(for_ensemble(many).gradient(y, np.zeros((2, 5))), -y)
+    np.testing.assert_array_equal(for_ensemble(many).gradients(y, np.zeros((2, 5))), -y)
     with pytest.raises(DataError, match="2 targets"):
         encode_target(many, ["a", "b"])
 
@@ -627,9 +627,9 @@ def test_unbalanced_weights_from_the_model_beat_those_of_the_rows():
     params = {"is_unbalance": True, "label_weights": [1.0, 4.0]}
     known = for_ensemble(model("lightgbm", "binary", objective_params=params))
     assert known.per_row
-    np.testing.assert_array_equal(known.gradient([0.0, 1.0, 1.0], np.zeros(3))[:, 0], [0.5, -2.0, -2.0])
+    np.testing.assert_array_equal(known.gradients([0.0, 1.0, 1.0], np.zeros(3))[:, 0], [0.5, -2.0, -2.0])
     unknown = for_ensemble(model("lightgbm", "binary", objective_params={"is_unbalance": True}))
-    np.testing.assert_array_equal(unknown.gradient([0.0, 1.0, 1.0], np.zeros(3))[:, 0], [1.0, -0.5, -0.5])
+    np.testing.assert_array_equal(unknown.gradients([0.0, 1.0, 1.0], np.zeros(3))[:, 0], [1.0, -0.5, -0.5])
 
 
 def test_target_border_of_catboost():
@@ -639,27 +639,27 @@ def test_target_border_of_catboost():
 
 def test_auto_reads_parameters_and_version():
     tweedie = for_ensemble(model(objective="reg:tweedie", objective_params={"tweedie_variance_power": "1.2"}))
-    assert tweedie.gradient([2.0], [0.5])[0, 0] == pytest.approx(-2 * np.exp(-0.1) + np.exp(0.4))
+    assert tweedie.gradients([2.0], [0.5])[0, 0] == pytest.approx(-2 * np.exp(-0.1) + np.exp(0.4))
     assert for_ensemble(model(objective="reg:absoluteerror", params={"version": [3, 3, 0]})).per_row
     assert not for_ensemble(model(objective="reg:absoluteerror", params={"version": "3.4.1"})).per_row
     assert not for_ensemble(model(objective="reg:absoluteerror", params={"version": "3.10.0"})).per_row
     header = for_ensemble(model("lightgbm", "binary sigmoid:0.5"))
-    assert header.gradient([0.0], [0.0])[0, 0] == 0.25
+    assert header.gradients([0.0], [0.0])[0, 0] == 0.25
     catboost = for_ensemble(model("catboost", "Quantile:alpha=0.9"))
-    assert catboost.gradient([1.0], [0.0])[0, 0] == -0.9
+    assert catboost.gradients([1.0], [0.0])[0, 0] == -0.9
     named = for_ensemble(model("lightgbm", "huber", objective_params={"alpha": 0.3}), "huber")
-    assert named.gradient([0.0], [5.0])[0, 0] == 0.3
+    assert named.gradients([0.0], [5.0])[0, 0] == 0.3
 
 
 def test_own_losses():
     ours = for_ensemble(model(objective=""), lambda y, margin: 2 * (margin - y))
-    np.testing.assert_array_equal(ours.gradient([1.0, 2.0], [3.0, 5.0], weight=[1.0, 3.0]), [[4.0], [18.0]])
+    np.testing.assert_array_equal(ours.gradients([1.0, 2.0], [3.0, 5.0], weight=[1.0, 3.0]), [[4.0], [18.0]])
     register("test-pair", lambda y, margin: (margin - y, np.ones_like(margin)))
-    np.testing.assert_array_equal(for_ensemble(model(), "test-pair").gradient([1.0], [3.0]), [[2.0]])
+    np.testing.assert_array_equal(for_ensemble(model(), "test-pair").gradients([1.0], [3.0]), [[2.0]])
     with pytest.raises(DataError, match="shape"):
-        for_ensemble(model(), lambda y, margin: np.zeros(7)).gradient([1.0], [3.0])
+        for_ensemble(model(), lambda y, margin: np.zeros(7)).gradients([1.0], [3.0])
     with pytest.raises(DataError, match="gradient of row 0 is nan"):
-        for_ensemble(model(), lambda y, margin: margin * np.nan).gradient([1.0], [3.0])
+        for_ensemble(model(), lambda y, margin: margin * np.nan).gradients([1.0], [3.0])
 
 
 @pytest.mark.parametrize(
@@ -686,24 +686,24 @@ def test_refusals_say_what_to_do(ensemble, spec, error, says):
         for_ensemble(ensemble, spec)
 
 
-def test_group_losses_need_groups():
+def test_losses_of_queries_need_queries():
     with pytest.raises(DataError, match="query"):
-        get("lambdarank").gradient([0.0, 1.0], [0.0, 0.0])
+        get("lambdarank").gradients([0.0, 1.0], [0.0, 0.0])
 
 
 def test_query_means_are_weighted_so_weights_are_refused():
     with pytest.raises(DataError, match="unweighted"):
-        get("QueryRMSE").gradient([0.0, 1.0], [0.0, 0.0], weight=[1.0, 2.0], group=[0, 0])
+        get("QueryRMSE").gradients([0.0, 1.0], [0.0, 0.0], weight=[1.0, 2.0], qid=[0, 0])
 
 
-def test_group_rows_need_not_be_neighbours():
+def test_rows_of_a_query_need_not_be_neighbours():
     y = make("rank", 60)[1]
     rng = np.random.default_rng(0)
-    m, group = rng.normal(size=60), np.repeat(np.arange(6), 10)
+    m, qid = rng.normal(size=60), np.repeat(np.arange(6), 10)
     order = rng.permutation(60)
     for name in ("lambdarank", "QueryRMSE"):
-        whole = get(name).gradient(y, m, group=group)
-        shuffled = get(name).gradient(y[order], m[order], group=group[order])
+        whole = get(name).gradients(y, m, qid=qid)
+        shuffled = get(name).gradients(y[order], m[order], qid=qid[order])
         np.testing.assert_allclose(shuffled, whole[order], atol=1e-12)  # another order of addition
 
 
@@ -773,7 +773,7 @@ def test_containers():
         (model(), [np.inf], "finite"),
         (model(), ["a", "b"], "'a', which is not a number"),
         (model(), [[1.0, 2.0]], "2 columns"),
-        (model(n_outputs=2), [1.0], "1 column, but 2"),
+        (model(n_outputs=2), [1.0], "1 column, expected 2"),
         (model(objective="survival:cox"), [1.0, 0.0], "not 0"),
         (
             model(objective="survival:aft", objective_params={"aft_loss_distribution": "normal"}),
@@ -819,3 +819,41 @@ def test_every_name_can_be_built():
     for name in objectives.catalogue.known_names():
         objective = get(name, n_outputs=2 if name in ("softmax", "MultiClass") else 1, **given)
         assert objective.name == name
+
+
+@pytest.mark.parametrize(
+    ("library", "name", "params", "unit"),
+    [
+        ("xgboost", "reg:squarederror", {}, "units of the target"),
+        ("lightgbm", "regression", {"reg_sqrt": "1"}, "square root of the target"),
+        ("sklearn", "huber", {"alpha": 0.9}, "units of the target"),
+        ("xgboost", "binary:logitraw", {}, "log-odds"),
+        ("lightgbm", "binary", {"is_unbalance": True}, "log-odds"),
+        ("lightgbm", "binary", {"sigmoid": 2.0}, "log-odds / 2"),
+        ("catboost", "MultiClassOneVsAll", {}, "log-odds"),
+        ("catboost", "MultiClass", {}, "unnormalised log-probability"),  # not log-odds: it has no zero of its own
+        ("sklearn", "exponential", {}, "half of the log-odds"),
+        ("xgboost", "count:poisson", {}, "log of the mean"),
+        ("xgboost", "survival:cox", {}, "log hazard ratio"),
+        ("lightgbm", "lambdarank", {}, "ranking score"),
+        ("xgboost", "binary:hinge", {}, "margin"),
+    ],
+)
+def test_every_loss_knows_the_unit_of_its_margin(library, name, params, unit):
+    assert get(name, library=library, n_outputs=3 if name.startswith("Multi") else 1, **params).unit == unit
+
+
+def test_units_of_forests_and_of_a_users_own_loss():
+    assert for_ensemble(model(), lambda y, margin: margin - y).unit == "margin"
+    forest = objectives.catalogue.forest
+    assert [forest("gini", n, many_targets=n == 5).unit for n in (1, 3, 5)] == ["probability"] * 3
+    assert forest("poisson", 1).unit == "units of the target"
+
+
+def test_a_loss_of_ones_own_is_written_with_gradient_and_hessian():
+    own = objectives.Objective(
+        name="mine", value=lambda y, m: (m - y) ** 4, gradient=lambda y, m: 4 * (m - y) ** 3, hessian=None, unit="feet"
+    )
+    assert (own.unit, own.hessians([1.0], [3.0])) == ("feet", None)
+    np.testing.assert_array_equal(own.gradients([1.0], [3.0], weight=[2.0]), [[64.0]])
+    np.testing.assert_array_equal(own.losses([1.0], [3.0]), [16.0])

@@ -64,7 +64,7 @@ def test_y_with_holes(regression, binary, animals, score):
 def test_y_of_the_wrong_length_or_shape(regression, score):
     with pytest.raises(DataError, match="y has 59 rows, but X has 60"):
         ti.importance(regression, X, SIGNAL[:-1], score=score)
-    with pytest.raises(DataError, match="y has 2 columns, but 1 were needed"):
+    with pytest.raises(DataError, match="y has 2 columns, expected 1"):
         ti.importance(regression, X, np.stack([SIGNAL, SIGNAL], axis=1), score=score)
     with pytest.raises(DataError, match=r"pass y|y is missing"):
         ti.importance(regression, X, score=score)
@@ -87,7 +87,7 @@ def test_no_x_at_all(regression):
 
 
 def test_classes_that_the_model_does_not_know(animals, binary):
-    with pytest.raises(DataError, match=r"does not know: 'horse'; it was trained on 'cat', 'dog'"):
+    with pytest.raises(DataError, match=r"are not in the model: 'horse'; it was trained on 'cat', 'dog'"):
         ti.importance(animals, X, with_value(np.where(LABEL > 0, "cat", "dog"), "horse"))
     with pytest.raises(DataError, match="y holds 2"):
         ti.importance(binary, X, with_value(LABEL, 2))

@@ -2,10 +2,10 @@
 
     objective = for_ensemble(ensemble)              # the loss the model was trained with
     y = encode_target(ensemble, y)                  # labels as the model encodes them
-    G = objective.gradient(y, margin)               # (rows, outputs), d loss / d margin
+    G = objective.gradients(y, margin)              # (rows, outputs), d loss / d margin
 
 `objective.scope` says what the gradient of a row needs: the "row" itself; a number shared by the "round",
-which `global_state` computes from all rows first; the other rows of its "group" (query); or all the "data".
+which `round_state` computes from all rows first; the other rows of its "query"; or all the "data".
 
 Weights that are part of the loss (scale_pos_weight, is_unbalance, CatBoost's class_weights) are in the
 gradient. `class_weight` of LightGBM's and scikit-learn's estimators is not: it only makes sample weights
@@ -87,7 +87,7 @@ def for_ensemble(ensemble: Ensemble, spec: str | Objective | Gradient = "auto") 
     ensemble
         The model: library, objective, objective_params and version decide.
     spec
-        "auto": the loss the model says it was trained with; or the name of a loss, an Objective, or a
+        "auto": the loss that the model stores; or the name of a loss, an Objective, or a
         function (y, margin) -> gradient, for models trained with a loss of your own.
     """
     if isinstance(spec, Objective):
@@ -103,7 +103,7 @@ def for_ensemble(ensemble: Ensemble, spec: str | Objective | Gradient = "auto") 
         return get(spec, library=ensemble.library, n_outputs=ensemble.n_outputs, **merged)
     if not own_name:
         raise UnsupportedModelError(
-            f"this {ensemble.library} model does not say its loss (a custom objective); pass "
+            f"this {ensemble.library} model does not store its loss (a custom objective); pass "
             "objective=callable(y, margin) -> gradient, or the name of a built-in loss."
         )
     if ensemble.averaged and ensemble.library == "sklearn":
@@ -131,16 +131,14 @@ def from_callable(function: Gradient, name: str = "") -> Objective:
         )
     name = name or getattr(function, "__name__", "custom")
 
-    def slope(y: Any, m: FloatArray) -> FloatArray:
+    def gradient(y: Any, m: FloatArray) -> FloatArray:
         result = function(y, m[:, 0] if m.shape[1] == 1 else m)
-        if isinstance(result, tuple):
-            result = result[0]
-        gradient = np.asarray(result, np.float64)
-        if gradient.shape != m.shape and gradient.shape != m.shape[: 1 if m.shape[1] == 1 else 2]:
-            raise DataError(f"objective {name!r} returned a gradient of shape {gradient.shape}; {m.shape} was needed.")
-        return gradient.reshape(m.shape)
+        g = np.asarray(result[0] if isinstance(result, tuple) else result, np.float64)
+        if g.shape != m.shape and (m.shape[1] > 1 or g.shape != m.shape[:1]):
+            raise DataError(f"objective {name!r} returned a gradient of shape {g.shape}, expected {m.shape}.")
+        return g.reshape(m.shape)
 
-    return Objective(name, None, slope, target="any")
+    return Objective(name, None, gradient, target="any")
 
 
 def _version(value: Any) -> tuple[int, ...]:

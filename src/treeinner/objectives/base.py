@@ -23,23 +23,23 @@ __all__ = ["ANY", "Domain", "Objective", "between", "integers_below", "one_hot",
 
 FloatArray = NDArray[np.float64]
 Target = Literal["real", "binary", "class", "interval", "any"]
-Scope = Literal["row", "round", "group", "data"]
+Scope = Literal["row", "round", "query", "data"]
 
 
 @dataclass(frozen=True)
 class Domain:
     """Which targets a loss is defined for."""
 
-    holds: Callable[[FloatArray], NDArray[np.bool_]]  #: whether each target is in it
-    says: str  #: "must be ..." in words
+    contains: Callable[[FloatArray], NDArray[np.bool_]]  #: whether each target is in the domain
+    description: str  #: in words, after "it must be"
 
 
 ANY = Domain(np.isfinite, "a finite number")
 
 
-def between(low: float, high: float, says: str, *, open_low: bool = False) -> Domain:
+def between(low: float, high: float, description: str, *, open_low: bool = False) -> Domain:
     """Targets with low <= y <= high (low < y if `open_low`), finite."""
-    return Domain(lambda y: np.isfinite(y) & ((y > low) if open_low else (y >= low)) & (y <= high), says)
+    return Domain(lambda y: np.isfinite(y) & ((y > low) if open_low else (y >= low)) & (y <= high), description)
 
 
 def integers_below(n: int) -> Domain:
@@ -50,8 +50,7 @@ def integers_below(n: int) -> Domain:
 def sigmoid(x: FloatArray) -> FloatArray:
     """Logistic function; relatively precise for very negative x too."""
     with np.errstate(over="ignore"):
-        result: FloatArray = 1.0 / (1.0 + np.exp(-x))
-    return result
+        return 1.0 / (1.0 + np.exp(-x))
 
 
 def one_hot(codes: NDArray[Any], n: int) -> FloatArray:
@@ -66,26 +65,26 @@ def identity(margin: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class Compiled:
-    """A loss that core/loss.h knows."""
+    """A loss that the compiled core knows."""
 
     kind: Literal["squared", "logistic", "poisson", "softmax"]
-    slope: Callable[..., FloatArray]  # the function it stands for
+    gradient: Callable[..., FloatArray]  # the function it stands for
     scale: float = 1.0  # of the margin
-    target: Callable[[FloatArray], FloatArray] | None = None  # y as the core wants it; None: as it is
+    target: Callable[[FloatArray], FloatArray] | None = None  # y as the core needs it; None: as it is
 
 
 @dataclass(frozen=True, eq=False)
 class Objective:
     """A loss: its value, gradient and hessian per row, its link, and the targets it is defined for.
 
-    The functions take `(y, margin)`; if `scope` is not "row" they take a third argument, the state of the
-    round ("round"), or the query of each row ("group"), or None ("data": all rows at once).
+    The functions take `(y, margin)`; if `scope` is not "row" they take a third argument: the state of the
+    round ("round"), the query of each row ("query"), or None ("data": all rows at once).
     """
 
     name: str  #: as the library calls it
     value: Callable[..., FloatArray] | None  #: loss of every row and output; None if only the gradient is known
-    slope: Callable[..., FloatArray]  #: d value / d margin: (rows, outputs)
-    curvature: Callable[..., FloatArray] | None = None  #: what the library adds up as hessian; not always exact
+    gradient: Callable[..., FloatArray]  #: d value / d margin: (rows, outputs)
+    hessian: Callable[..., FloatArray] | None = None  #: what the library sums as hessian; not always the derivative
     link: Callable[[FloatArray], FloatArray] = identity  #: margin -> prediction
     domain: Domain = ANY  #: targets it is defined for
     target: Target = "real"  #: what a target is: a number, one of two, a class, an interval
@@ -95,9 +94,10 @@ class Objective:
     state: Callable[[FloatArray, FloatArray, FloatArray | None], FloatArray] | None = None
     row_weight: Callable[[NDArray[Any]], FloatArray] | None = None  #: weight that the loss itself gives a row
     multiplies_weights: bool = True  #: False: weights enter in another way, and are refused
-    #: slope where weights do not just multiply
-    weighted_slope: Callable[[FloatArray, FloatArray, FloatArray], FloatArray] | None = None
-    compiled: Compiled | None = None  #: the same slope in the core
+    #: gradient where weights do not simply multiply
+    weighted_gradient: Callable[[FloatArray, FloatArray, FloatArray], FloatArray] | None = None
+    compiled: Compiled | None = None  #: the same gradient in the core
+    unit: str = "margin"  #: what the margin is measured in, in words: "log-odds", "units of the target", ...
 
     @property
     def per_row(self) -> bool:
@@ -105,32 +105,35 @@ class Objective:
         return self.scope == "row"
 
     def core_loss(self) -> Compiled | None:
-        """The slope as the compiled core has it; None where it has not, or where another slope took its place."""
-        own = self.compiled is not None and self.compiled.slope is self.slope
-        return self.compiled if own and self.per_row and self.weighted_slope is None else None
+        """The gradient as the core has it; None if it does not, or if another gradient has been put in its place."""
+        own = self.compiled is not None and self.compiled.gradient is self.gradient
+        return self.compiled if own and self.per_row and self.weighted_gradient is None else None
 
     def renamed(self, name: str) -> Objective:
         """Return the same loss under a library's name."""
         return replace(self, name=name)
 
-    # -- values ----------------------------------------------------------------------------------------------
-    def loss(self, y: ArrayLike, margin: ArrayLike, *, state: Any = None, group: Any = None) -> FloatArray:
+    def of_target(self, encode: Callable[[Any], FloatArray], **changes: Any) -> Objective:
+        """Return the loss of `encode(y)`, with other fields changed too."""
+        value, gradient, hessian = self.value, self.gradient, self.hessian
+        functions = {
+            "value": None if value is None else lambda y, m: value(encode(y), m),
+            "gradient": lambda y, m: gradient(encode(y), m),
+            "hessian": None if hessian is None else lambda y, m: hessian(encode(y), m),
+        }
+        return replace(self, **{**functions, "compiled": None, **changes})
+
+    # -- over rows -------------------------------------------------------------------------------------------
+    def losses(self, y: ArrayLike, margin: ArrayLike, *, state: Any = None, qid: Any = None) -> FloatArray:
         """Loss of each row, summed over outputs, weights of the loss included: (rows,)."""
         if self.value is None:
             raise UnsupportedModelError(f"objective {self.name!r} has a gradient only, so its loss is unknown.")
         target, m = self._arrays(y, margin)
-        terms = self._call(self.value, target, m, state, group)
-        terms = self._weigh(terms, target, None)
+        terms = self._weigh(self._call(self.value, target, m, state, qid), target, None)
         return terms.sum(axis=1) if terms.ndim == 2 else terms
 
-    def gradient(
-        self,
-        y: ArrayLike,
-        margin: ArrayLike,
-        *,
-        weight: ArrayLike | None = None,
-        state: Any = None,
-        group: Any = None,
+    def gradients(
+        self, y: ArrayLike, margin: ArrayLike, *, weight: ArrayLike | None = None, state: Any = None, qid: Any = None
     ) -> FloatArray:
         """Gradient of the loss in the margin: (rows, outputs).
 
@@ -141,42 +144,41 @@ class Objective:
         margin
             Raw margin, (rows,) or (rows, outputs).
         weight
-            Weights of the rows; the gradient comes back multiplied by them (and by the loss's own weights).
+            Weights of the rows; the gradient is multiplied by them (and by the loss's own weights).
         state
-            For scope "round": what `global_state` returned for all rows; None: computed from the rows given.
-        group
-            For scope "group": query of each row, (rows,).
+            For scope "round": what `round_state` returned for all rows; None: computed from the rows given.
+        qid
+            For scope "query": query of each row, (rows,).
         """
         target, m = self._arrays(y, margin)
-        w = None if weight is None else np.asarray(weight, np.float64).reshape(-1)
+        w = _flat(weight)
         if w is not None and not self.multiplies_weights:
             raise DataError(f"{self.name}: weights do not simply multiply this loss; only unweighted rows are covered.")
         if self.scope == "round" and state is None:
-            state = self.global_state(y, margin, weight)
+            state = self.round_state(y, margin, weight)
         with np.errstate(over="ignore", invalid="ignore"):
-            if w is not None and self.weighted_slope is not None:
-                return self._finite(self.weighted_slope(target, m, w[:, None]), m)
-            result = self._call(self.slope, target, m, state, group)
+            if w is not None and self.weighted_gradient is not None:
+                return self._finite(self.weighted_gradient(target, m, w[:, None]), m)
+            result = self._call(self.gradient, target, m, state, qid)
         return self._finite(self._weigh(result, target, w), m)
 
-    def hessian(self, y: ArrayLike, margin: ArrayLike, *, state: Any = None, group: Any = None) -> FloatArray | None:
+    def hessians(self, y: ArrayLike, margin: ArrayLike, *, state: Any = None, qid: Any = None) -> FloatArray | None:
         """Second derivative as the library uses it (XGBoost doubles softmax's): (rows, outputs), or None."""
-        if self.curvature is None:
+        if self.hessian is None:
             return None
         target, m = self._arrays(y, margin)
         if self.scope == "round" and state is None:
-            state = self.global_state(y, margin)
+            state = self.round_state(y, margin)
         with np.errstate(over="ignore"):
-            result = self._call(self.curvature, target, m, state, group)
+            result = self._call(self.hessian, target, m, state, qid)
         return self._weigh(np.broadcast_to(result, m.shape).astype(np.float64), target, None)
 
-    def global_state(self, y: ArrayLike, margin: ArrayLike, weight: ArrayLike | None = None) -> FloatArray:
+    def round_state(self, y: ArrayLike, margin: ArrayLike, weight: ArrayLike | None = None) -> FloatArray:
         """Return the numbers that the gradients of a round share, from all rows; for scope "round" only."""
         if self.state is None:
             raise TypeError(f"objective {self.name!r} has scope {self.scope!r}: its rounds share no state.")
         target, m = self._arrays(y, margin)
-        w = None if weight is None else np.asarray(weight, np.float64).reshape(-1)
-        return self.state(target, m, w)
+        return self.state(target, m, _flat(weight))
 
     def check_target(self, y: ArrayLike) -> None:
         """Raise a DataError that names the first target outside the loss's domain."""
@@ -184,12 +186,12 @@ class Objective:
         if self.target == "interval":
             check_intervals(self.name, values)
             return
-        good = self.domain.holds(values)
+        good = self.domain.contains(values)
         if not np.all(good):
             where = tuple(int(i) for i in np.argwhere(~good)[0])
             raise DataError(
                 f"{self.name}: y holds {values[where]:g} in row {where[0]} ({np.count_nonzero(~good)} such "
-                f"values), but it must be {self.domain.says}."
+                f"values), but it must be {self.domain.description}."
             )
 
     def total_weight(self, y: ArrayLike, weight: FloatArray | None) -> FloatArray | None:
@@ -200,17 +202,15 @@ class Objective:
         return own if weight is None else own * weight
 
     # -- inside ----------------------------------------------------------------------------------------------
-    def _call(self, function: Callable[..., FloatArray], y: Any, m: FloatArray, state: Any, group: Any) -> Any:
-        if self.scope == "row":
-            return function(y, m)
-        if self.scope == "group":
-            if group is None:
+    def _call(self, function: Callable[..., FloatArray], y: Any, m: FloatArray, state: Any, qid: Any) -> Any:
+        if self.scope == "query":
+            if qid is None:
                 raise DataError(
                     f"{self.name}: the gradient of a row depends on the other rows of its query; "
-                    "pass the query of each row."
+                    "pass qid, the query of each row."
                 )
-            return function(y, m, np.asarray(group))
-        return function(y, m, state)
+            state = np.asarray(qid)
+        return function(y, m) if self.scope == "row" else function(y, m, state)
 
     def _weigh(self, terms: FloatArray, y: Any, weight: FloatArray | None) -> FloatArray:
         if self.row_weight is not None:
@@ -243,9 +243,13 @@ class Objective:
         needed = 2 if self.target == "interval" else 1 if self.shared_target else m.shape[1]
         if target.shape[1] != needed:
             raise DataError(
-                f"{self.name}: y has {target.shape[1]} columns, but {needed} were needed for {m.shape[1]} outputs."
+                f"{self.name}: y has {target.shape[1]} columns, expected {needed} for {m.shape[1]} outputs."
             )
         return target, m
+
+
+def _flat(weight: ArrayLike | None) -> FloatArray | None:
+    return None if weight is None else np.asarray(weight, np.float64).reshape(-1)
 
 
 def check_intervals(name: str, y: FloatArray) -> None:
@@ -257,6 +261,6 @@ def check_intervals(name: str, y: FloatArray) -> None:
     if not np.all(good):
         row = int(np.argmin(good))
         raise DataError(
-            f"{name}: row {row} has the interval [{low[row]:g}, {high[row]:g}], but 0 <= lower <= upper was "
-            "needed, lower finite and upper above 0 (inf: right-censored)."
+            f"{name}: row {row} has the interval [{low[row]:g}, {high[row]:g}], expected "
+            "0 <= lower <= upper, lower finite and upper above 0 (inf: right-censored)."
         )

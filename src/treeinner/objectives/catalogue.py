@@ -9,7 +9,7 @@ import numpy as np
 
 from treeinner.errors import UnknownParameterError, UnsupportedModelError
 from treeinner.objectives import classes, losses, ranking, rounds, survival
-from treeinner.objectives.base import FloatArray, Objective, integers_below
+from treeinner.objectives.base import Objective, integers_below
 from treeinner.objectives.params import Params
 
 __all__ = ["Params", "find", "known_names", "refusal", "split_name"]
@@ -35,7 +35,7 @@ def _smooth_since_3_4(p: Params) -> bool:
     """Whether this XGBoost trains MAE and quantiles by a smooth surrogate."""
     if not p.version:
         raise UnknownParameterError(
-            f"{p.name}: XGBoost changed this loss in 3.4, and the model does not say its version; pass "
+            f"{p.name}: XGBoost changed this loss in 3.4, and the model does not store its version; pass "
             'objective="absolute_error" or "quantile:alpha=..." (before 3.4), or "smooth_absolute_error" or '
             '"smooth_quantile:alpha=..." (3.4 and later).'
         )
@@ -193,11 +193,7 @@ def _class_weighted(build: Factory) -> Factory:
 
 def _catboost_huber(p: Params) -> Objective:
     delta = p.number("delta")
-
-    def curvature(y: FloatArray, m: FloatArray) -> FloatArray:
-        return (np.abs(m - y) < delta).astype(np.float64)
-
-    return replace(losses.huber(delta), curvature=curvature)
+    return replace(losses.huber(delta), hessian=lambda y, m: (np.abs(m - y) < delta).astype(np.float64))
 
 
 def _catboost_quantile(alpha: float | list[float], delta: float) -> Objective:
@@ -207,7 +203,7 @@ def _catboost_quantile(alpha: float | list[float], delta: float) -> Objective:
 CATBOOST: dict[str, Factory] = {
     "RMSE": lambda p: losses.squared_error(),
     "MultiRMSE": lambda p: losses.squared_error(),
-    # CatBoost trains MAE as the 0.5-quantile: half the slope of |r|.
+    # CatBoost trains MAE as the 0.5-quantile: half of |r|.
     "MAE": lambda p: _catboost_quantile(0.5, 1e-6),
     "Quantile": lambda p: _catboost_quantile(p.number("alpha", default=0.5), p.number("delta", default=1e-6)),
     "MultiQuantile": lambda p: _catboost_quantile(p.numbers("alpha"), p.number("delta", default=1e-6)),
@@ -248,7 +244,7 @@ SKLEARN: dict[str, Factory] = {
     "exponential": lambda p: classes.exponential(),
 }
 
-# Names that belong to no library; for users who say the loss themselves.
+# Names that belong to no library; for users who name the loss themselves.
 NEUTRAL: dict[str, Factory] = {
     "squared_error": lambda p: losses.squared_error(),
     "absolute_error": lambda p: losses.absolute_error(),
@@ -299,7 +295,7 @@ REFUSED = {
 
 
 def refusal(library: str, name: str) -> UnsupportedModelError:
-    """Return the error for a loss that cannot be had, with the reason where it is known."""
+    """Return the error for a loss that is not available, with the reason where it is known."""
     reason = REFUSED.get(name)
     if reason:
         return UnsupportedModelError(f"{library} {name}: {reason}; {DO_INSTEAD}")
@@ -337,11 +333,11 @@ def find(params: Params, library: str = "", *, elsewhere: bool = True) -> Object
 def forest(name: str, n_outputs: int, *, many_targets: bool = False) -> Objective | None:
     """Return what the trees of an averaged scikit-learn forest fit, or None if the criterion is not known."""
     if name in FOREST_CRITERIA["classification"]:
-        if many_targets:  # y comes as the indicators of every target's classes, side by side
-            return replace(losses.forest(), name=name, domain=losses.ZERO_OR_ONE)
-        if n_outputs == 1:
-            return replace(losses.forest(), name=name, target="binary", domain=losses.ZERO_OR_ONE)
-        return replace(losses.forest(n_outputs), name=name, domain=integers_below(n_outputs))
+        if not many_targets and n_outputs > 1:
+            found = replace(losses.forest(n_outputs), domain=integers_below(n_outputs))
+        else:  # of many targets y is the indicators of every target's classes, side by side
+            found = replace(losses.forest(), domain=losses.ZERO_OR_ONE, target="real" if many_targets else "binary")
+        return replace(found, name=name, unit="probability")
     if name in FOREST_CRITERIA["regression"]:
         return losses.forest().renamed(name)
     return None

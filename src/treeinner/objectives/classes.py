@@ -16,22 +16,23 @@ from treeinner.objectives.losses import SIGNED_BINARY, ZERO_OR_ONE, ZERO_TO_ONE
 def logistic(scale: float = 1.0, domain: Domain = ZERO_OR_ONE) -> Objective:
     """Cross-entropy of y against sigmoid(scale * m)."""
 
-    def curvature(y: FloatArray, m: FloatArray) -> FloatArray:
+    def gradient(y: FloatArray, m: FloatArray) -> FloatArray:
+        return scale * (sigmoid(scale * m) - y)
+
+    def hessian(y: FloatArray, m: FloatArray) -> FloatArray:
         q = sigmoid(scale * m)
         return scale * scale * q * (1.0 - q)
-
-    def slope(y: FloatArray, m: FloatArray) -> FloatArray:
-        return scale * (sigmoid(scale * m) - y)
 
     return Objective(
         "logistic",
         lambda y, m: np.logaddexp(0.0, scale * m) - y * scale * m,
-        slope,
-        curvature,
+        gradient,
+        hessian,
         link=lambda m: sigmoid(scale * m),
         domain=domain,
         target="binary",
-        compiled=Compiled("logistic", slope, scale),
+        compiled=Compiled("logistic", gradient, scale),
+        unit="log-odds" if scale == 1.0 else f"log-odds / {scale:g}",
     )
 
 
@@ -39,31 +40,17 @@ def lightgbm_binary(scale: float, weights: tuple[float, float], *, unbalanced: b
     """LightGBM's `binary`: a label above 0 is positive; classes weighted by scale_pos_weight or is_unbalance.
 
     `weights` are those of the negative and the positive class. With is_unbalance they come from the class
-    counts of the training rows; where the model does not give them away (`unbalanced`), they are taken from
+    counts of the training rows; where the model does not store them (`unbalanced`), they are taken from
     the rows given: exact on the training rows, and of scope "round" although y alone decides.
     """
-    inner = logistic(scale)
-    value, slope, curvature = inner.value, inner.slope, inner.curvature
-    assert value is not None
-    assert curvature is not None
 
     def zero_one(y: FloatArray) -> FloatArray:
         return (y > 0).astype(np.float64)
 
-    def plain_slope(y: FloatArray, m: FloatArray) -> FloatArray:
-        return slope(zero_one(y), m)
-
-    plain = replace(
-        inner,
-        value=lambda y, m: value(zero_one(y), m),
-        slope=plain_slope,
-        curvature=lambda y, m: curvature(zero_one(y), m),
-        domain=SIGNED_BINARY,
-        compiled=Compiled("logistic", plain_slope, scale, zero_one),
-    )
+    plain = logistic(scale).of_target(zero_one, domain=SIGNED_BINARY)
     if not unbalanced:
         table = None if weights == (1.0, 1.0) else lambda y: np.where(y > 0, weights[1], weights[0])
-        return replace(plain, row_weight=table)
+        return replace(plain, row_weight=table, compiled=Compiled("logistic", plain.gradient, scale, zero_one))
 
     def counts(y: FloatArray, m: FloatArray, w: FloatArray | None) -> FloatArray:
         n_positive = float(np.count_nonzero(y > 0))
@@ -72,15 +59,14 @@ def lightgbm_binary(scale: float, weights: tuple[float, float], *, unbalanced: b
             return np.ones(2)
         return np.array([max(n_positive / n_negative, 1.0), max(n_negative / n_positive, 1.0)])
 
-    def pick(y: FloatArray, s: FloatArray) -> FloatArray:
-        result: FloatArray = np.where(y > 0, s[1], s[0])
-        return result
+    def weighted(function: Any) -> Any:
+        return lambda y, m, s: function(y, m) * np.where(y > 0, s[1], s[0])
 
     return replace(
         plain,
-        value=lambda y, m, s: value(zero_one(y), m) * pick(y, s),
-        slope=lambda y, m, s: slope(zero_one(y), m) * pick(y, s),
-        curvature=lambda y, m, s: curvature(zero_one(y), m) * pick(y, s),
+        value=weighted(plain.value),
+        gradient=weighted(plain.gradient),
+        hessian=weighted(plain.hessian),
         scope="round",
         state=counts,
     )
@@ -91,50 +77,45 @@ def softmax(n_classes: int, hessian_factor: float = 1.0) -> Objective:
 
     def probability(m: FloatArray) -> FloatArray:
         e = np.exp(m - m.max(axis=1, keepdims=True))
-        result: FloatArray = e / e.sum(axis=1, keepdims=True)
-        return result
+        return np.asarray(e / e.sum(axis=1, keepdims=True))
 
     def value(y: NDArray[Any], m: FloatArray) -> FloatArray:
         top = m.max(axis=1)
         log_sum = top + np.log(np.exp(m - top[:, None]).sum(axis=1))
-        result: FloatArray = log_sum - m[np.arange(len(m)), y]
-        return result
+        return np.asarray(log_sum - m[np.arange(len(m)), y])
 
-    def curvature(y: NDArray[Any], m: FloatArray) -> FloatArray:
+    def gradient(y: NDArray[Any], m: FloatArray) -> FloatArray:
+        return probability(m) - one_hot(y, m.shape[1])
+
+    def hessian(y: NDArray[Any], m: FloatArray) -> FloatArray:
         p = probability(m)
         return hessian_factor * p * (1.0 - p)
-
-    def slope(y: NDArray[Any], m: FloatArray) -> FloatArray:
-        return probability(m) - one_hot(y, m.shape[1])
 
     return Objective(
         "softmax",
         value,
-        slope,
-        curvature,
+        gradient,
+        hessian,
         link=probability,
         domain=integers_below(n_classes),
         target="class",
-        compiled=Compiled("softmax", slope),
+        compiled=Compiled("softmax", gradient),
+        unit="unnormalised log-probability",  # not log-odds: only differences between classes mean something
     )
 
 
 def one_vs_all(n_classes: int, scale: float = 1.0, positive: float = 1.0) -> Objective:
     """Return a logistic loss per class; `positive` weighs a row in its own class's column."""
-    inner = logistic(scale)
-    value, slope, curvature = inner.value, inner.slope, inner.curvature
-    assert value is not None
-    assert curvature is not None
+
+    def indicators(y: NDArray[Any]) -> FloatArray:
+        return one_hot(y, n_classes)
 
     def weight(y: NDArray[Any]) -> FloatArray:
-        return np.where(one_hot(y, n_classes) > 0, positive, 1.0)
+        return np.where(indicators(y) > 0, positive, 1.0)
 
-    return Objective(
-        "one_vs_all",
-        lambda y, m: value(one_hot(y, n_classes), m),
-        lambda y, m: slope(one_hot(y, n_classes), m),
-        lambda y, m: curvature(one_hot(y, n_classes), m),
-        link=inner.link,
+    return logistic(scale).of_target(
+        indicators,
+        name="one_vs_all",
         domain=integers_below(n_classes),
         target="class",
         row_weight=None if positive == 1.0 else weight,
@@ -144,7 +125,7 @@ def one_vs_all(n_classes: int, scale: float = 1.0, positive: float = 1.0) -> Obj
 def cross_entropy_lambda() -> Objective:
     """LightGBM's cross_entropy_lambda: p = 1 - exp(-w log(1 + e^m)), so a weight does not simply multiply."""
 
-    def slope(y: FloatArray, m: FloatArray, w: FloatArray) -> FloatArray:
+    def gradient(y: FloatArray, m: FloatArray, w: FloatArray) -> FloatArray:
         p = -np.expm1(-w * np.logaddexp(0.0, m))
         return (1.0 - y / p) * w * sigmoid(m)
 
@@ -152,7 +133,7 @@ def cross_entropy_lambda() -> Objective:
         logistic(domain=ZERO_TO_ONE),
         name="cross_entropy_lambda",
         link=lambda m: np.logaddexp(0.0, m),
-        weighted_slope=slope,
+        weighted_gradient=gradient,
     )
 
 
@@ -176,14 +157,19 @@ def hinge() -> Objective:
 
 def exponential() -> Objective:
     """AdaBoost's loss, e^-m for class 1 and e^m for class 0 (scikit-learn's GradientBoostingClassifier)."""
+
+    def value(y: FloatArray, m: FloatArray) -> FloatArray:
+        return y * np.exp(-m) + (1.0 - y) * np.exp(m)
+
     return Objective(
         "exponential",
-        lambda y, m: y * np.exp(-m) + (1.0 - y) * np.exp(m),
+        value,
         lambda y, m: -y * np.exp(-m) + (1.0 - y) * np.exp(m),
-        lambda y, m: y * np.exp(-m) + (1.0 - y) * np.exp(m),
+        value,
         link=lambda m: sigmoid(2.0 * m),
         domain=ZERO_OR_ONE,
         target="binary",
+        unit="half of the log-odds",
     )
 
 
@@ -198,11 +184,11 @@ def focal(alpha: float, gamma: float) -> Objective:
         p, a = parts(y, m)
         return -a * (1.0 - p) ** gamma * np.log(p)
 
-    def slope(y: FloatArray, m: FloatArray) -> FloatArray:
+    def gradient(y: FloatArray, m: FloatArray) -> FloatArray:
         p, a = parts(y, m)
         return a * (2.0 * y - 1.0) * (1.0 - p) ** gamma * (gamma * p * np.log(p) + p - 1.0)
 
-    return Objective("focal", value, slope, link=sigmoid, domain=ZERO_OR_ONE, target="binary")
+    return Objective("focal", value, gradient, link=sigmoid, domain=ZERO_OR_ONE, target="binary", unit="log-odds")
 
 
 def with_class_weights(objective: Objective, weights: Sequence[float]) -> Objective:

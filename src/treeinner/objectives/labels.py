@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeinner.errors import DataError
+from treeinner.tables.columns import listing
 
 if TYPE_CHECKING:
     from treeinner.ensemble import Ensemble
@@ -94,7 +95,7 @@ def _numbers(values: NDArray[Any], name: str) -> FloatArray:
     except (TypeError, ValueError):
         bad = next(v for v in values.ravel().tolist() if not _is_number(v))
         raise DataError(
-            f"{name}: y holds {bad!r}, which is not a number, and the model knows no class labels; pass the "
+            f"{name}: y holds {bad!r}, which is not a number, and the model stores no class labels; pass the "
             "numbers it was trained on."
         ) from None
     missing = np.isnan(numbers)
@@ -131,8 +132,8 @@ def _positions(values: NDArray[Any], classes: Sequence[Any]) -> FloatArray:
     unknown = [v for v, k in zip(unique, found, strict=True) if k < 0]
     if unknown:
         raise DataError(
-            f"y holds classes that the model does not know: {_listed(unknown)}; it was trained on {_listed(classes)}; "
-            "pass the labels of training."
+            f"y holds classes that are not in the model: {listing(unknown)}; it was trained on "
+            f"{listing(list(classes))}; pass the labels of training."
         )
     return np.asarray(found, np.float64)[codes.reshape(len(values))] if len(values) else np.zeros(0)
 
@@ -145,7 +146,7 @@ def is_nested(classes: Any) -> bool:
 def _indicators(values: NDArray[Any], classes: Sequence[Sequence[Any]]) -> FloatArray:
     """Return the indicators of each target's classes side by side: (rows, sum of the numbers of classes)."""
     if values.ndim != 2 or values.shape[1] != len(classes):
-        raise DataError(f"y has shape {values.shape}, but one column for each of {len(classes)} targets was needed.")
+        raise DataError(f"y has shape {values.shape}, expected one column for each of {len(classes)} targets.")
     codes = [_positions(values[:, t], labels) for t, labels in enumerate(classes)]
     blocks = [c[:, None] == np.arange(len(labels)) for c, labels in zip(codes, classes, strict=True)]
     return np.concatenate(blocks, axis=1).astype(np.float64)
@@ -176,11 +177,6 @@ def _is_missing(value: Any) -> bool:
         return True
 
 
-def _listed(labels: Sequence[Any]) -> str:
-    shown = ", ".join(repr(v) for v in list(labels)[:10])
-    return shown + (f" and {len(labels) - 10} more" if len(labels) > 10 else "")
-
-
 def _check_columns(y: FloatArray, objective: Objective, n_outputs: int) -> None:
     if objective.target == "any":
         return
@@ -189,6 +185,6 @@ def _check_columns(y: FloatArray, objective: Objective, n_outputs: int) -> None:
     needed = 2 if objective.target == "interval" else 1 if single else n_outputs
     if columns != needed:
         raise DataError(
-            f"{objective.name}: y has {columns} column{'s' * (columns != 1)}, but {needed} were needed for a "
+            f"{objective.name}: y has {columns} column{'s' * (columns != 1)}, expected {needed} for a "
             f"model of {n_outputs} output{'s' * (n_outputs != 1)}."
         )

@@ -6,19 +6,28 @@ r = margin - y throughout. Every function returns an Objective; `catalogue` give
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from treeinner.objectives.base import ANY, Compiled, Domain, FloatArray, Objective, between, one_hot, sigmoid
+from treeinner.objectives.base import Compiled, Domain, FloatArray, Objective, between, one_hot, sigmoid
 
 ZERO_TO_ONE = between(0.0, 1.0, "between 0 and 1")
 NOT_NEGATIVE = between(0.0, np.inf, "zero or above")
 POSITIVE = between(0.0, np.inf, "above zero", open_low=True)
 ZERO_OR_ONE = Domain(lambda y: (y == 0) | (y == 1), "0 or 1")
 SIGNED_BINARY = Domain(lambda y: (y == 0) | (y == 1) | (y == -1), "0 or 1 (or -1 or 1)")
+
+TARGET_UNITS = "units of the target"
+Residual = partial(Objective, unit=TARGET_UNITS)
+LogLink = partial(Objective, link=np.exp, unit="log of the mean")
+
+
+def ones(y: FloatArray, m: FloatArray, *state: FloatArray) -> FloatArray:
+    """Hessian of the squared error, and what the libraries use where the true one is 0."""
+    return np.ones_like(m)
 
 
 def positive_class_weight(scale: float) -> Callable[[NDArray[Any]], FloatArray] | None:
@@ -32,25 +41,20 @@ def positive_class_weight(scale: float) -> Callable[[NDArray[Any]], FloatArray] 
 def squared_error() -> Objective:
     """r^2 / 2."""
 
-    def slope(y: FloatArray, m: FloatArray) -> FloatArray:
+    def gradient(y: FloatArray, m: FloatArray) -> FloatArray:
         return m - y
 
-    return Objective(
-        "squared_error",
-        lambda y, m: 0.5 * (m - y) ** 2,
-        slope,
-        lambda y, m: np.ones_like(m),
-        compiled=Compiled("squared", slope),
-    )
+    compiled = Compiled("squared", gradient)
+    return Residual("squared_error", lambda y, m: 0.5 * (m - y) ** 2, gradient, ones, compiled=compiled)
 
 
-def absolute_error(tie: float = 0.0, scale: float = 1.0) -> Objective:
-    """|r|; `tie` is the gradient at r = 0 before `scale`."""
+def absolute_error(tie: float = 0.0) -> Objective:
+    """|r|; `tie` is the gradient at r = 0."""
 
-    def slope(y: FloatArray, m: FloatArray) -> FloatArray:
-        return scale * np.where(m == y, tie, np.sign(m - y))
+    def gradient(y: FloatArray, m: FloatArray) -> FloatArray:
+        return np.where(m == y, tie, np.sign(m - y))
 
-    return Objective("absolute_error", lambda y, m: scale * np.abs(m - y), slope, lambda y, m: np.ones_like(m))
+    return Residual("absolute_error", lambda y, m: np.abs(m - y), gradient, ones)
 
 
 def quantile(alpha: float | Sequence[float], *, tie: str = "above", dead_zone: float = 0.0) -> Objective:
@@ -62,17 +66,14 @@ def quantile(alpha: float | Sequence[float], *, tie: str = "above", dead_zone: f
     """
     level = np.atleast_1d(np.asarray(alpha, np.float64))
 
-    def slope(y: FloatArray, m: FloatArray) -> FloatArray:
+    def value(y: FloatArray, m: FloatArray) -> FloatArray:
+        return np.where(m >= y, (1.0 - level) * (m - y), level * (y - m))
+
+    def gradient(y: FloatArray, m: FloatArray) -> FloatArray:
         above = m >= y if tie == "above" else m > y
         return np.where(np.abs(m - y) < dead_zone, 0.0, np.where(above, 1.0 - level, -level))
 
-    return Objective(
-        "quantile",
-        lambda y, m: np.where(m >= y, (1.0 - level) * (m - y), level * (y - m)),
-        slope,
-        lambda y, m: np.ones_like(m),
-        shared_target=len(level) > 1,
-    )
+    return Residual("quantile", value, gradient, ones, shared_target=len(level) > 1)
 
 
 def expectile(alpha: float, scale: float = 1.0) -> Objective:
@@ -81,16 +82,13 @@ def expectile(alpha: float, scale: float = 1.0) -> Objective:
     def weight(y: FloatArray, m: FloatArray) -> FloatArray:
         return scale * np.where(m >= y, 1.0 - alpha, alpha)
 
-    return Objective(
-        "expectile",
-        lambda y, m: 0.5 * weight(y, m) * (m - y) ** 2,
-        lambda y, m: weight(y, m) * (m - y),
-        weight,
+    return Residual(
+        "expectile", lambda y, m: 0.5 * weight(y, m) * (m - y) ** 2, lambda y, m: weight(y, m) * (m - y), weight
     )
 
 
 def stacked_expectiles(alpha: Sequence[float]) -> Objective:
-    """XGBoost's several expectiles: the first margin, then increments softplus(m_k): they never cross.
+    """XGBoost's several expectiles: the first margin, then increments softplus(m_k), so that they never cross.
 
     The hessian is XGBoost's: the diagonal of the Gauss-Newton matrix.
     """
@@ -113,25 +111,20 @@ def stacked_expectiles(alpha: Sequence[float]) -> Objective:
         r, weight, _ = parts(y, m)
         return 0.5 * weight * r * r
 
-    def slope(y: FloatArray, m: FloatArray) -> FloatArray:
+    def gradient(y: FloatArray, m: FloatArray) -> FloatArray:
         r, weight, inner = parts(y, m)
         return inner * from_the_right(weight * r)
 
-    def curvature(y: FloatArray, m: FloatArray) -> FloatArray:
+    def hessian(y: FloatArray, m: FloatArray) -> FloatArray:
         _, weight, inner = parts(y, m)
         return inner * inner * from_the_right(weight)
 
-    return Objective("expectiles", value, slope, curvature, link=expectiles, shared_target=True)
+    return Objective("expectiles", value, gradient, hessian, link=expectiles, shared_target=True)
 
 
 def huber(delta: float) -> Objective:
     """Square inside delta, straight outside; the hessian is LightGBM's (1 everywhere)."""
-    return Objective(
-        "huber",
-        lambda y, m: huber_value(m - y, delta),
-        lambda y, m: np.clip(m - y, -delta, delta),
-        lambda y, m: np.ones_like(m),
-    )
+    return Residual("huber", lambda y, m: huber_value(m - y, delta), lambda y, m: np.clip(m - y, -delta, delta), ones)
 
 
 def huber_value(r: FloatArray, delta: FloatArray | float) -> FloatArray:
@@ -147,7 +140,7 @@ def fair(c: float) -> Objective:
         x = np.abs(m - y) / c
         return c * c * (x - np.log1p(x))
 
-    return Objective(
+    return Residual(
         "fair",
         value,
         lambda y, m: c * (m - y) / (np.abs(m - y) + c),
@@ -160,10 +153,9 @@ def pseudo_huber(slope: float) -> Objective:
     d2 = slope * slope
 
     def root(y: FloatArray, m: FloatArray) -> FloatArray:
-        result: FloatArray = np.sqrt(1.0 + (m - y) ** 2 / d2)
-        return result
+        return np.sqrt(1.0 + (m - y) ** 2 / d2)
 
-    return Objective(
+    return Residual(
         "pseudo_huber",
         lambda y, m: d2 * (root(y, m) - 1.0),
         lambda y, m: (m - y) / root(y, m),
@@ -178,20 +170,16 @@ def squared_log_error() -> Objective:
         lifted = np.maximum(m, -1.0 + 1e-6)
         return np.log1p(lifted) - np.log1p(y), lifted + 1.0
 
-    def value(y: FloatArray, m: FloatArray) -> FloatArray:
-        return 0.5 * parts(y, m)[0] ** 2
-
-    def slope(y: FloatArray, m: FloatArray) -> FloatArray:
+    def gradient(y: FloatArray, m: FloatArray) -> FloatArray:
         r, one_plus = parts(y, m)
         return r / one_plus
 
-    def curvature(y: FloatArray, m: FloatArray) -> FloatArray:
+    def hessian(y: FloatArray, m: FloatArray) -> FloatArray:
         r, one_plus = parts(y, m)
-        result: FloatArray = np.maximum((1.0 - r) / one_plus**2, 1e-6)
-        return result
+        return np.maximum((1.0 - r) / one_plus**2, 1e-6)
 
     domain = between(-1.0, np.inf, "above -1", open_low=True)
-    return Objective("squared_log_error", value, slope, curvature, domain=domain)
+    return Residual("squared_log_error", lambda y, m: 0.5 * parts(y, m)[0] ** 2, gradient, hessian, domain=domain)
 
 
 def mape(tie: float = 0.0) -> Objective:
@@ -199,20 +187,14 @@ def mape(tie: float = 0.0) -> Objective:
     base = absolute_error(tie)
 
     def size(y: FloatArray) -> FloatArray:
-        result: FloatArray = np.maximum(1.0, np.abs(y))
-        return result
+        return np.maximum(1.0, np.abs(y))
 
-    return replace(
-        base,
-        name="mape",
-        value=lambda y, m: np.abs(m - y) / size(y),
-        slope=lambda y, m: base.slope(y, m) / size(y),
-    )
+    return Residual("mape", lambda y, m: np.abs(m - y) / size(y), lambda y, m: base.gradient(y, m) / size(y), ones)
 
 
 def lq(q: float) -> Objective:
     """|r|^q."""
-    return Objective(
+    return Residual(
         "lq",
         lambda y, m: np.abs(m - y) ** q,
         lambda y, m: q * np.where(m >= y, 1.0, -1.0) * np.abs(m - y) ** (q - 1.0),
@@ -225,58 +207,44 @@ def log_cosh() -> Objective:
 
     def value(y: FloatArray, m: FloatArray) -> FloatArray:
         r = np.abs(m - y)
-        result: FloatArray = r + np.log1p(np.exp(-2.0 * r)) - np.log(2.0)
-        return result
+        return np.asarray(r + np.log1p(np.exp(-2.0 * r)) - np.log(2.0))
 
-    return Objective("log_cosh", value, lambda y, m: np.tanh(m - y), lambda y, m: 1.0 - np.tanh(m - y) ** 2)
+    return Residual("log_cosh", value, lambda y, m: np.tanh(m - y), lambda y, m: 1.0 - np.tanh(m - y) ** 2)
 
 
 def on_square_root(inner: Objective) -> Objective:
     """LightGBM's reg_sqrt: the loss is taken of sign(y) sqrt|y|, and the prediction is squared back."""
 
     def root(y: FloatArray) -> FloatArray:
-        result: FloatArray = np.sign(y) * np.sqrt(np.abs(y))
-        return result
+        return np.sign(y) * np.sqrt(np.abs(y))
 
-    value, slope, curvature = inner.value, inner.slope, inner.curvature
-    assert value is not None
-    assert curvature is not None
-    return replace(
-        inner,
-        value=lambda y, m: value(root(y), m),
-        slope=lambda y, m: slope(root(y), m),
-        curvature=lambda y, m: curvature(root(y), m),
-        link=lambda m: np.sign(m) * m * m,
-    )
+    return inner.of_target(root, link=lambda m: np.sign(m) * m * m, unit="square root of the target")
 
 
 # -- log link ----------------------------------------------------------------------------------------------
 def poisson(max_delta_step: float = 0.0) -> Objective:
     """e^m - y m; XGBoost's and LightGBM's hessian is e^(m + max_delta_step)."""
 
-    def slope(y: FloatArray, m: FloatArray) -> FloatArray:
-        result: FloatArray = np.exp(m) - y
-        return result
+    def gradient(y: FloatArray, m: FloatArray) -> FloatArray:
+        return np.exp(m) - y
 
-    return Objective(
+    return LogLink(
         "poisson",
         lambda y, m: np.exp(m) - y * m,
-        slope,
+        gradient,
         lambda y, m: np.exp(m + max_delta_step),
-        link=np.exp,
         domain=NOT_NEGATIVE,
-        compiled=Compiled("poisson", slope),
+        compiled=Compiled("poisson", gradient),
     )
 
 
 def gamma(domain: Domain = POSITIVE) -> Objective:
     """Gamma deviance up to a constant: m + y e^-m."""
-    return Objective(
+    return LogLink(
         "gamma",
         lambda y, m: m + y * np.exp(-m),
         lambda y, m: 1.0 - y * np.exp(-m),
         lambda y, m: y * np.exp(-m),
-        link=np.exp,
         domain=domain,
     )
 
@@ -284,12 +252,11 @@ def gamma(domain: Domain = POSITIVE) -> Objective:
 def tweedie(rho: float) -> Objective:
     """Tweedie deviance of variance power rho, 1 < rho < 2."""
     a, b = 1.0 - rho, 2.0 - rho
-    return Objective(
+    return LogLink(
         "tweedie",
         lambda y, m: -y * np.exp(a * m) / a + np.exp(b * m) / b,
         lambda y, m: -y * np.exp(a * m) + np.exp(b * m),
         lambda y, m: -y * a * np.exp(a * m) + b * np.exp(b * m),
-        link=np.exp,
         domain=NOT_NEGATIVE,
     )
 
@@ -301,12 +268,13 @@ def log_linear_quantile(alpha: float) -> Objective:
         lambda y, m: np.where(np.exp(m) >= y, (1.0 - alpha) * (np.exp(m) - y), alpha * (y - np.exp(m))),
         lambda y, m: np.exp(m) * np.where(np.exp(m) >= y, 1.0 - alpha, -alpha),
         link=np.exp,
-        domain=ANY,
+        unit="log of the quantile",
     )
 
 
+# -- averaged forests --------------------------------------------------------------------------------------
 def forest(n_classes: int = 0) -> Objective:
-    """Return what a tree of an averaged forest fits: y itself, whatever the other trees say.
+    """Return what a tree of an averaged forest fits: y itself, whatever the other trees predict.
 
     Its gradient is -y (of each class's indicator if there are classes), so that TreeInner in the sample is
     the mean decrease of impurity (squared error, Gini).
@@ -315,10 +283,10 @@ def forest(n_classes: int = 0) -> Objective:
     def hot(y: NDArray[Any]) -> FloatArray:
         return one_hot(y, n_classes) if n_classes else y
 
-    return Objective(
+    return Residual(
         "forest",
         lambda y, m: -hot(y) * m,
         lambda y, m: -hot(y) * np.ones_like(m),
-        lambda y, m: np.ones_like(m),
+        ones,
         target="class" if n_classes else "real",
     )

@@ -1,4 +1,4 @@
-"""What a loss asks about the model it belongs to."""
+"""Parameters of a loss, as the libraries spell and nest them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ REQUIRED = object()
 
 @dataclass(frozen=True)
 class Params:
-    """What a loss may ask about the model it belongs to."""
+    """What the model stores about its loss."""
 
     name: str
     values: Mapping[str, Any]
@@ -32,7 +32,7 @@ class Params:
                     return place[name]
         if default is REQUIRED:
             raise UnknownParameterError(
-                f'{self.name}: the model does not say {names[0]}; pass objective="{self.name}:{names[0]}=...".'
+                f'{self.name}: the model does not store {names[0]}; pass objective="{self.name}:{names[0]}=...".'
             )
         return default
 
@@ -40,7 +40,7 @@ class Params:
         """Return one number."""
         value = self.numbers(*names, default=default)
         if len(value) != 1:
-            raise UnknownParameterError(f"{self.name}: {names[0]}={list(value)}, but one number was needed.")
+            raise UnknownParameterError(f"{self.name}: {names[0]}={list(value)}, expected one number.")
         return value[0]
 
     def numbers(self, *names: str, default: Any = REQUIRED) -> list[float]:

@@ -11,16 +11,16 @@ from numpy.typing import NDArray
 from treeinner.errors import DataError
 from treeinner.objectives.base import FloatArray, Objective, integers_below
 from treeinner.objectives.base import sigmoid as logistic
-from treeinner.objectives.losses import NOT_NEGATIVE, ZERO_OR_ONE
+from treeinner.objectives.losses import NOT_NEGATIVE, TARGET_UNITS, ZERO_OR_ONE
 
 # LightGBM looks its sigmoid up in a table of this many bins over +-25 / sigmoid.
 SIGMOID_BINS = 1024 * 1024
 MAX_LABEL = 31  # label_gain defaults to 2^label - 1 for labels 0 .. 30
 
 
-def queries(group: NDArray[Any]) -> Iterator[NDArray[np.intp]]:
+def queries(qid: NDArray[Any]) -> Iterator[NDArray[np.intp]]:
     """Yield the rows of each query, in their order; a query's rows need not be neighbours."""
-    _, codes = np.unique(group, return_inverse=True)
+    _, codes = np.unique(qid, return_inverse=True)
     order = np.argsort(codes, kind="stable")
     yield from np.split(order, np.flatnonzero(np.diff(codes[order])) + 1)
 
@@ -35,12 +35,12 @@ def lambdarank(
     """LightGBM's lambdarank (NDCG), without position bias; y holds relevance labels 0, 1, 2, ..."""
     gain = np.asarray(label_gain if label_gain else 2.0 ** np.arange(MAX_LABEL) - 1.0, np.float64)
 
-    def both(y: FloatArray, m: FloatArray, group: NDArray[Any]) -> tuple[FloatArray, FloatArray]:
-        if len(group) != len(m):
-            raise DataError(f"lambdarank: {len(group)} query ids for {len(m)} rows; pass one per row.")
+    def both(y: FloatArray, m: FloatArray, qid: NDArray[Any]) -> tuple[FloatArray, FloatArray]:
+        if len(qid) != len(m):
+            raise DataError(f"lambdarank: {len(qid)} query ids for {len(m)} rows; pass one per row.")
         lambdas, hessians = np.zeros_like(m), np.zeros_like(m)
         labels = y[:, 0].astype(np.int64)
-        for rows in queries(group):
+        for rows in queries(qid):
             lambdas[rows, 0], hessians[rows, 0] = _lambdas(
                 labels[rows], m[rows, 0], gain, sigmoid=sigmoid, norm=norm, top=truncation_level
             )
@@ -49,10 +49,11 @@ def lambdarank(
     return Objective(
         "lambdarank",
         None,
-        lambda y, m, group: both(y, m, group)[0],
-        lambda y, m, group: both(y, m, group)[1],
+        lambda y, m, qid: both(y, m, qid)[0],
+        lambda y, m, qid: both(y, m, qid)[1],
         domain=integers_below(len(gain)),
-        scope="group",
+        scope="query",
+        unit="ranking score",
     )
 
 
@@ -85,8 +86,7 @@ def _table_sigmoid(x: FloatArray, sigmoid: float) -> FloatArray:
     low = -50.0 / sigmoid / 2.0
     factor = SIGMOID_BINS / (-2.0 * low)
     index = np.clip(np.floor((x - low) * factor), 0, SIGMOID_BINS - 1)
-    result: FloatArray = 1.0 / (1.0 + np.exp((index / factor + low) * sigmoid))
-    return result
+    return 1.0 / (1.0 + np.exp((index / factor + low) * sigmoid))
 
 
 def xgboost_rank(
@@ -94,10 +94,10 @@ def xgboost_rank(
 ) -> Objective:
     """XGBoost's rank:ndcg, rank:map, rank:pairwise; pairs by the "topk" method, no position bias."""
 
-    def both(y: FloatArray, m: FloatArray, group: NDArray[Any]) -> tuple[FloatArray, FloatArray]:
+    def both(y: FloatArray, m: FloatArray, qid: NDArray[Any]) -> tuple[FloatArray, FloatArray]:
         gradient, hessian = np.zeros_like(m), np.zeros_like(m)
         score = m[:, 0].astype(np.float32).astype(np.float64)  # XGBoost ranks in float32
-        for rows in queries(group):
+        for rows in queries(qid):
             order = rows[np.argsort(-score[rows], kind="stable")]
             pairs = _xgboost_pairs(metric, y[order, 0], score[order], top=top, score_norm=score_norm, exp_gain=exp_gain)
             gradient[order, 0], hessian[order, 0] = _add_pairs(*pairs, n=len(order), norm=norm)
@@ -106,10 +106,11 @@ def xgboost_rank(
     return Objective(
         f"rank:{metric}",
         None,
-        lambda y, m, group: both(y, m, group)[0],
-        lambda y, m, group: both(y, m, group)[1],
+        lambda y, m, qid: both(y, m, qid)[0],
+        lambda y, m, qid: both(y, m, qid)[1],
         domain=ZERO_OR_ONE if metric == "map" else integers_below(MAX_LABEL + 1) if exp_gain else NOT_NEGATIVE,
-        scope="group",
+        scope="query",
+        unit="ranking score",
         multiplies_weights=False,  # XGBoost's weights are per query and normalised
     )
 
@@ -152,8 +153,7 @@ def _change_of_map(label: FloatArray, high: NDArray[np.intp], low: NDArray[np.in
     between = precision[last - 1] - precision[first]
     up = relevant[last] / rank[last] - (relevant[first] + 1.0) / rank[first] - between
     down = relevant[first] / rank[first] - relevant[last] / rank[last] + between
-    result: FloatArray = np.where(label[first] < label[last], up, down) / max(relevant[-1], 1.0)
-    return result
+    return np.asarray(np.where(label[first] < label[last], up, down) / max(relevant[-1], 1.0))
 
 
 def _add_pairs(
@@ -173,17 +173,18 @@ def _add_pairs(
 def query_rmse() -> Objective:
     """CatBoost's QueryRMSE without weights: squared error after removing each query's mean residual."""
 
-    def residual(y: FloatArray, m: FloatArray, group: NDArray[Any]) -> FloatArray:
+    def residual(y: FloatArray, m: FloatArray, qid: NDArray[Any]) -> FloatArray:
         r = m - y
-        for rows in queries(group):
+        for rows in queries(qid):
             r[rows] -= r[rows].mean()
         return r
 
     return Objective(
         "query_rmse",
-        lambda y, m, group: 0.5 * residual(y, m, group) ** 2,
+        lambda y, m, qid: 0.5 * residual(y, m, qid) ** 2,
         residual,
-        lambda y, m, group: np.ones_like(m),
-        scope="group",
+        lambda y, m, qid: np.ones_like(m),
+        scope="query",
         multiplies_weights=False,  # they enter the query's mean too
+        unit=TARGET_UNITS,
     )

@@ -22,20 +22,21 @@ class Distribution(NamedTuple):
 
     pdf: Callable[[FloatArray], FloatArray]
     cdf: Callable[[FloatArray], FloatArray]
-    pdf_slope: Callable[[FloatArray], FloatArray]
-    pdf_curvature: Callable[[FloatArray], FloatArray]
+    pdf_d1: Callable[[FloatArray], FloatArray]
+    pdf_d2: Callable[[FloatArray], FloatArray]
     # Gradient and hessian where the ratio of densities is 0 / 0: (z > 0, z <= 0) of an uncensored row.
     gradient_limit: Callable[[float], tuple[float, float]]
     hessian_limit: Callable[[float], tuple[float, float]]
 
 
-def _erf(z: FloatArray) -> FloatArray:
-    return np.array([math.erf(v) for v in np.ravel(z)], np.float64).reshape(np.shape(z))
+def _normal_cdf(z: FloatArray) -> FloatArray:
+    from scipy.special import erf  # here, because its import takes longer than that of treeinner
+
+    return np.asarray(0.5 * (1.0 + erf(z / math.sqrt(2.0))))
 
 
 def _normal_pdf(z: FloatArray) -> FloatArray:
-    result: FloatArray = np.exp(-z * z / 2.0) / math.sqrt(2.0 * math.pi)
-    return result
+    return np.exp(-z * z / 2.0) / math.sqrt(2.0 * math.pi)
 
 
 def _logistic_pdf(z: FloatArray) -> FloatArray:
@@ -45,8 +46,7 @@ def _logistic_pdf(z: FloatArray) -> FloatArray:
 
 def _extreme_pdf(z: FloatArray) -> FloatArray:
     w = np.exp(np.minimum(z, 700.0))
-    result: FloatArray = w * np.exp(-w)
-    return result
+    return w * np.exp(-w)
 
 
 def _extreme_factor(z: FloatArray, order: int) -> FloatArray:
@@ -57,7 +57,7 @@ def _extreme_factor(z: FloatArray, order: int) -> FloatArray:
 DISTRIBUTIONS = {
     "normal": Distribution(
         _normal_pdf,
-        lambda z: 0.5 * (1.0 + _erf(z / math.sqrt(2.0))),
+        _normal_cdf,
         lambda z: -z * _normal_pdf(z),
         lambda z: (z * z - 1.0) * _normal_pdf(z),
         lambda sigma: (-MAX_GRADIENT, MAX_GRADIENT),
@@ -113,22 +113,21 @@ def aft(distribution: str, sigma: float) -> Objective:
         low = np.where(e.exact, y[:, :1], 1.0)
         density = d.pdf(e.z_low) / (sigma * low)
         mass = np.where(e.has_high, d.cdf(e.z_high), 1.0) - np.where(e.has_low, d.cdf(e.z_low), 0.0)
-        result: FloatArray = -np.log(np.maximum(np.where(e.exact, density, mass), EPS))
-        return result
+        return -np.log(np.maximum(np.where(e.exact, density, mass), EPS))
 
-    def slope(y: FloatArray, m: FloatArray) -> FloatArray:
+    def gradient(y: FloatArray, m: FloatArray) -> FloatArray:
         e = _ends(y, m, sigma)
         top, mass = _differences(d, e)[:2]
-        above = np.where(e.exact, d.pdf_slope(e.z_low), top)
+        above = np.where(e.exact, d.pdf_d1(e.z_low), top)
         below = sigma * np.where(e.exact, d.pdf(e.z_low), mass)
         limit = _limit(e, d.gradient_limit(sigma), 0.0)
         return np.clip(_ratio(above, below, limit), -MAX_GRADIENT, MAX_GRADIENT)
 
-    def curvature(y: FloatArray, m: FloatArray) -> FloatArray:
+    def hessian(y: FloatArray, m: FloatArray) -> FloatArray:
         e = _ends(y, m, sigma)
         top, mass, grad = _differences(d, e)
         pdf = d.pdf(e.z_low)
-        exact = -(pdf * d.pdf_curvature(e.z_low) - d.pdf_slope(e.z_low) ** 2)
+        exact = -(pdf * d.pdf_d2(e.z_low) - d.pdf_d1(e.z_low) ** 2)
         above = np.where(e.exact, exact, -(mass * grad - top * top))
         below = sigma**2 * np.where(e.exact, pdf, mass) ** 2
         limit = _limit(e, d.hessian_limit(sigma), MIN_HESSIAN)
@@ -136,15 +135,16 @@ def aft(distribution: str, sigma: float) -> Objective:
             limit = np.where(~e.has_low, MIN_HESSIAN, limit)
         return np.clip(_ratio(above, below, limit), MIN_HESSIAN, MAX_HESSIAN)
 
-    return Objective("aft", value, slope, curvature, link=np.exp, target="interval")
+    unit = "log of the survival time"
+    return Objective("aft", value, gradient, hessian, link=np.exp, target="interval", unit=unit)
 
 
 def _differences(d: Distribution, e: _Ends) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Upper end minus lower end: of the density, the distribution function, the density's slope."""
+    """Upper end minus lower end: of the density, the distribution function, the density's derivative."""
     pdf = np.where(e.has_high, d.pdf(e.z_high), 0.0) - np.where(e.has_low, d.pdf(e.z_low), 0.0)
     cdf = np.where(e.has_high, d.cdf(e.z_high), 1.0) - np.where(e.has_low, d.cdf(e.z_low), 0.0)
-    low = np.where(e.has_low, d.pdf_slope(e.z_low), 0.0)
-    return pdf, cdf, np.where(e.has_high, d.pdf_slope(e.z_high), 0.0) - low
+    low = np.where(e.has_low, d.pdf_d1(e.z_low), 0.0)
+    return pdf, cdf, np.where(e.has_high, d.pdf_d1(e.z_high), 0.0) - low
 
 
 def _ratio(above: FloatArray, below: FloatArray, limit: FloatArray) -> FloatArray:
@@ -186,12 +186,13 @@ def cox() -> Objective:
         order, hazard, risk, event = risks(y, m)
         return spread(order, event * (np.log(risk) - np.log(hazard)))
 
-    def slope(y: FloatArray, m: FloatArray, state: Any = None) -> FloatArray:
+    def gradient(y: FloatArray, m: FloatArray, state: Any = None) -> FloatArray:
         order, hazard, risk, event = risks(y, m)
         return spread(order, hazard * np.cumsum(event / risk) - event)
 
-    def curvature(y: FloatArray, m: FloatArray, state: Any = None) -> FloatArray:
+    def hessian(y: FloatArray, m: FloatArray, state: Any = None) -> FloatArray:
         order, hazard, risk, event = risks(y, m)
         return spread(order, hazard * np.cumsum(event / risk) - hazard**2 * np.cumsum(event / risk**2))
 
-    return Objective("cox", value, slope, curvature, link=np.exp, domain=NONZERO, scope="data")
+    unit = "log hazard ratio"
+    return Objective("cox", value, gradient, hessian, link=np.exp, domain=NONZERO, scope="data", unit=unit)

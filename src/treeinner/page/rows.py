@@ -119,7 +119,7 @@ def _losses(subject: Subject, actual: NDArray[Any], margin: FloatArray) -> list[
     if subject.loss.value is None or not subject.loss.per_row:
         return None
     y = encode_target(subject.opened.ensemble, actual, objective=subject.loss)
-    return shorts(subject.loss.loss(y, margin), 4)
+    return shorts(subject.loss.losses(y, margin), 4)
 
 
 def _values(data: Any, names: tuple[str, ...], order: NDArray[np.intp]) -> list[list[Any]]:

@@ -324,7 +324,7 @@ def run_block(block: Block) -> None:
     weight = None if block.weight is None else block.weight[repeated]
     for first, n in setting.rounds:
         if target is None or not block.take_in_core(target):  # numpy knows which row has no finite gradient
-            block.take(objective.gradient(y, block.padded_margins(), weight=weight)[: block.n_rows])
+            block.take(objective.gradients(y, block.padded_margins(), weight=weight)[: block.n_rows])
         hessian = None
         if setting.penalty is not None:
             hessian = _hessian(setting, y, block.padded_margins(), weight, None)[: block.n_rows]
@@ -342,7 +342,7 @@ def run_rounds(blocks: Sequence[Block], group: NDArray[Any] | None = None) -> No
     edges = np.cumsum([0] + [b.n_rows for b in blocks])
     for first, n in setting.rounds:
         margin = np.concatenate([b.margins() for b in blocks])
-        gradient = objective.gradient(y, margin, weight=weight, group=group)
+        gradient = objective.gradients(y, margin, weight=weight, qid=group)
         hessian = _hessian(setting, y, margin, weight, group) if setting.penalty is not None else None
         for block, start, stop in zip(blocks, edges[:-1], edges[1:], strict=True):
             block.take(gradient[start:stop])
@@ -357,7 +357,7 @@ def _hessian(
     assert objective is not None
     hessian: FloatArray | None = np.ones_like(margin)
     if e.cover_is == "hessian":
-        hessian = objective.hessian(y, margin, group=group)
+        hessian = objective.hessians(y, margin, qid=group)
     if hessian is None:
         raise UnsupportedModelError(
             f"objective {objective.name!r} has no hessian, which the score of an l1-regularised model needs; "

@@ -121,7 +121,7 @@ def _rises(
     weight = None if inputs.weight is None else inputs.weight[start:stop]
 
     def loss(margin: FloatArray) -> FloatArray:
-        per_row = objective.loss(y, margin)
+        per_row = objective.losses(y, margin)
         return per_row if weight is None else per_row * weight
 
     rises = np.zeros((shuffle.n_groups, stop - start))
