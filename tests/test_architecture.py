@@ -139,3 +139,25 @@ def test_all_of_every_module_exists(path):
     )
     for name in getattr(module, "__all__", ()):
         assert hasattr(module, name), f"{path} promises {name}"
+
+
+TESTS = Path(__file__).parent
+
+
+def calls_at_import(tree):
+    """Names of the functions and methods that importing a file calls: bodies of functions and lambdas do not count."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            for outside in (*node.decorator_list, *node.args.defaults):
+                yield from calls_at_import(ast.Expression(outside))
+        elif not isinstance(node, ast.Lambda):
+            if isinstance(node, ast.Call):
+                yield getattr(node.func, "attr", getattr(node.func, "id", ""))
+            yield from calls_at_import(node)
+
+
+@pytest.mark.parametrize("path", sorted(p.relative_to(TESTS).as_posix() for p in TESTS.rglob("*.py")))
+def test_no_test_file_trains_or_reads_a_model_when_it_is_imported(path):
+    """Collecting the tests must stay quick: see models.py."""
+    called = set(calls_at_import(ast.parse((TESTS / path).read_text(encoding="utf-8"))))
+    assert called.isdisjoint({"fit", "train", "read_model", "importance", "attribute"})

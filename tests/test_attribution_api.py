@@ -25,6 +25,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import treeinner as ti
 from tests.forests import Recipe, make_ensemble, make_rows
+from tests.models import Models
 from treeinner import compiled
 
 mpl.use("Agg")
@@ -38,11 +39,14 @@ NAMES = ["alpha", "beta", "gamma", "delta"]
 FRAME = pd.DataFrame(X, columns=NAMES, index=[f"row {i}" for i in range(N)])
 FAST = {"n_estimators": 5, "max_depth": 3, "n_jobs": 1}
 QUIET = {"verbosity": -1, "min_child_samples": 5}
-XGB = xgb.XGBRegressor(**FAST).fit(X, Y)
-XGB_NAMED = xgb.XGBRegressor(**FAST).fit(FRAME, Y)
-XGB_MULTI = xgb.XGBClassifier(**FAST).fit(FRAME, np.digitize(Y, [-1, 1]))
-LGB = lgb.LGBMRegressor(**FAST, **QUIET).fit(X, Y)
-FOREST_MULTI = ske.RandomForestClassifier(n_estimators=3, max_depth=3, random_state=0).fit(FRAME, CLASS)
+MODELS = Models(
+    xgb=lambda: xgb.XGBRegressor(**FAST).fit(X, Y),
+    xgb_named=lambda: xgb.XGBRegressor(**FAST).fit(FRAME, Y),
+    xgb_classes=lambda: xgb.XGBClassifier(**FAST).fit(FRAME, np.digitize(Y, [-1, 1])),
+    lgb=lambda: lgb.LGBMRegressor(**FAST, **QUIET).fit(X, Y),
+    lgb_words=lambda: lgb.LGBMRegressor(**FAST, **QUIET).fit(TEXT_FRAME, Y),
+    forest_classes=lambda: ske.RandomForestClassifier(n_estimators=3, max_depth=3, random_state=0).fit(FRAME, CLASS),
+)
 METHODS = ("predecomp", "saabas", "treeshap")
 
 
@@ -57,28 +61,28 @@ def same_bits(one, other):
 
 # -- shapes, names -------------------------------------------------------------------------------------------
 def test_shapes_and_repr():
-    a = ti.attribute(XGB, X)
+    a = ti.attribute(MODELS["xgb"], X)
     assert (a.values.shape, a.base_values.shape, len(a), a.method) == ((N, 4), (N,), N, "predecomp")
     assert repr(a) == "Attribution(predecomp: 100 rows x 4 features)"
     assert a.output_names is None
     assert a.data is X
-    a = ti.attribute(XGB_MULTI, FRAME, method="treeshap")
+    a = ti.attribute(MODELS["xgb_classes"], FRAME, method="treeshap")
     assert (a.values.shape, a.base_values.shape, len(a)) == ((N, 4, 3), (N, 3), N)
     assert repr(a) == "Attribution(treeshap: 100 rows x 4 features x 3 outputs)"
-    assert len(ti.attribute(XGB, X[:1])) == 1
+    assert len(ti.attribute(MODELS["xgb"], X[:1])) == 1
 
 
 def test_names_are_the_models_else_the_frames_else_numbered():
-    assert ti.attribute(XGB_NAMED, X).feature_names == tuple(NAMES)
-    assert ti.attribute(XGB, FRAME).feature_names == tuple(NAMES)
-    assert ti.attribute(XGB, X).feature_names == ("f0", "f1", "f2", "f3")
-    assert ti.attribute(FOREST_MULTI, X).output_names == ("low", "mid", "top")
-    assert ti.attribute(XGB_MULTI, X).output_names == ("0", "1", "2")
+    assert ti.attribute(MODELS["xgb_named"], X).feature_names == tuple(NAMES)
+    assert ti.attribute(MODELS["xgb"], FRAME).feature_names == tuple(NAMES)
+    assert ti.attribute(MODELS["xgb"], X).feature_names == ("f0", "f1", "f2", "f3")
+    assert ti.attribute(MODELS["forest_classes"], X).output_names == ("low", "mid", "top")
+    assert ti.attribute(MODELS["xgb_classes"], X).output_names == ("0", "1", "2")
 
 
-@pytest.mark.parametrize("model", [XGB_NAMED, LGB], ids=["xgboost", "lightgbm"])
-def test_contribs_have_xgboosts_layout(model):
-    a = ti.attribute(model, X)
+@pytest.mark.parametrize("name", ["xgb_named", "lgb"])
+def test_contribs_have_xgboosts_layout(name):
+    a = ti.attribute(MODELS[name], X)
     contribs = a.to_contribs()
     assert contribs.shape == (N, 5)
     np.testing.assert_array_equal(contribs[:, :4], a.values)
@@ -86,27 +90,27 @@ def test_contribs_have_xgboosts_layout(model):
 
 
 def test_contribs_of_several_outputs_have_xgboosts_layout():
-    contribs = ti.attribute(XGB_MULTI, X, method="treeshap").to_contribs()
-    expected = XGB_MULTI.get_booster().predict(xgb.DMatrix(FRAME), pred_contribs=True)
+    contribs = ti.attribute(MODELS["xgb_classes"], X, method="treeshap").to_contribs()
+    expected = MODELS["xgb_classes"].get_booster().predict(xgb.DMatrix(FRAME), pred_contribs=True)
     assert contribs.shape == expected.shape == (N, 3, 5)
     np.testing.assert_allclose(contribs, expected, rtol=0, atol=1e-6)  # XGBoost's are float32, of size 1
 
 
 def test_columns_of_a_frame_go_by_name():
     shuffled = FRAME[["gamma", "alpha", "delta", "beta"]]
-    same_bits(ti.attribute(XGB_NAMED, shuffled), ti.attribute(XGB_NAMED, FRAME))
-    np.testing.assert_array_equal(ti.attribute(XGB_NAMED, shuffled).to_shap().data, X)
+    same_bits(ti.attribute(MODELS["xgb_named"], shuffled), ti.attribute(MODELS["xgb_named"], FRAME))
+    np.testing.assert_array_equal(ti.attribute(MODELS["xgb_named"], shuffled).to_shap().data, X)
 
 
 # -- rounds and margins --------------------------------------------------------------------------------------
 @pytest.mark.parametrize("method", METHODS)
 def test_iteration_range(method):
-    booster = XGB.get_booster()
-    found = margin_of(ti.attribute(XGB, X, method=method, iteration_range=(1, 4)))
+    booster = MODELS["xgb"].get_booster()
+    found = margin_of(ti.attribute(MODELS["xgb"], X, method=method, iteration_range=(1, 4)))
     expected = booster.predict(xgb.DMatrix(X), iteration_range=(1, 4), output_margin=True)
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)  # float32 sums of size 1
-    parts = [ti.attribute(XGB, X, method=method, iteration_range=part) for part in [(0, 2), (2, 5)]]
-    whole = ti.attribute(XGB, X, method=method)
+    parts = [ti.attribute(MODELS["xgb"], X, method=method, iteration_range=part) for part in [(0, 2), (2, 5)]]
+    whole = ti.attribute(MODELS["xgb"], X, method=method)
     # float64, added in another order
     np.testing.assert_allclose(sum(p.values for p in parts), whole.values, rtol=0, atol=1e-14)
 
@@ -114,25 +118,28 @@ def test_iteration_range(method):
 def test_base_margin_replaces_the_base_score_of_xgboost():
     start = rng.normal(size=N)
     D = xgb.DMatrix(X, base_margin=start)
-    found = ti.attribute(XGB, X, base_margin=start)
-    np.testing.assert_allclose(margin_of(found), XGB.get_booster().predict(D), rtol=0, atol=2e-6)  # float32
-    np.testing.assert_array_equal(found.values, ti.attribute(XGB, X).values)
+    found = ti.attribute(MODELS["xgb"], X, base_margin=start)
+    np.testing.assert_allclose(margin_of(found), MODELS["xgb"].get_booster().predict(D), rtol=0, atol=2e-6)  # float32
+    np.testing.assert_array_equal(found.values, ti.attribute(MODELS["xgb"], X).values)
     many = rng.normal(size=(N, 3))
     D = xgb.DMatrix(FRAME, base_margin=many)
-    expected = XGB_MULTI.get_booster().predict(D, output_margin=True)
-    np.testing.assert_allclose(margin_of(ti.attribute(XGB_MULTI, X, base_margin=many)), expected, rtol=0, atol=2e-6)
+    expected = MODELS["xgb_classes"].get_booster().predict(D, output_margin=True)
+    np.testing.assert_allclose(
+        margin_of(ti.attribute(MODELS["xgb_classes"], X, base_margin=many)), expected, rtol=0, atol=2e-6
+    )
 
 
 def test_base_margin_is_added_to_lightgbms_prediction():
     start = rng.normal(size=N)
-    found = ti.attribute(LGB, X, base_margin=start)
+    found = ti.attribute(MODELS["lgb"], X, base_margin=start)
     # LightGBM leaves adding it to the user; float64 in another order
-    np.testing.assert_allclose(margin_of(found), LGB.predict(X, raw_score=True) + start, rtol=0, atol=1e-13)
+    np.testing.assert_allclose(margin_of(found), MODELS["lgb"].predict(X, raw_score=True) + start, rtol=0, atol=1e-13)
 
 
 # -- groups --------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("model", [XGB_NAMED, XGB_MULTI], ids=["single", "several"])
-def test_groups_are_signed_sums(model):
+@pytest.mark.parametrize("name", ["xgb_named", "xgb_classes"])
+def test_groups_are_signed_sums(name):
+    model = MODELS[name]
     plain = ti.attribute(model, FRAME)
     grouped = ti.attribute(model, FRAME, groups={"outer": ["alpha", "delta"], "one": [2]})
     assert grouped.feature_names == ("outer", "beta", "one")
@@ -159,16 +166,16 @@ def test_groups_are_signed_sums(model):
 )
 def test_groups_that_make_no_sense(groups, error, message):
     with pytest.raises(error, match=message):
-        ti.attribute(XGB_NAMED, FRAME, groups=groups)
+        ti.attribute(MODELS["xgb_named"], FRAME, groups=groups)
 
 
 # -- frames --------------------------------------------------------------------------------------------------
 def test_pandas_in_pandas_out_with_its_index():
-    frame = ti.attribute(XGB_NAMED, FRAME).to_frame()
+    frame = ti.attribute(MODELS["xgb_named"], FRAME).to_frame()
     assert isinstance(frame, pd.DataFrame)
     assert list(frame.index) == list(FRAME.index)
     assert list(frame.columns) == NAMES
-    np.testing.assert_array_equal(frame.to_numpy(), ti.attribute(XGB_NAMED, X).values)
+    np.testing.assert_array_equal(frame.to_numpy(), ti.attribute(MODELS["xgb_named"], X).values)
 
 
 @pytest.mark.parametrize(
@@ -185,8 +192,8 @@ def test_pandas_in_pandas_out_with_its_index():
     ids=["polars", "polars lazy", "pyarrow", "pyarrow batch", "numpy", "scipy", "list"],
 )
 def test_frames_come_back_in_the_library_they_came_in(make, kind):
-    a = ti.attribute(XGB_NAMED, make())
-    same_bits(a, ti.attribute(XGB_NAMED, X))
+    a = ti.attribute(MODELS["xgb_named"], make())
+    same_bits(a, ti.attribute(MODELS["xgb_named"], X))
     frame = a.to_frame()
     assert isinstance(frame, kind)
     columns = frame.column_names if kind is pa.Table else list(frame.columns)
@@ -196,9 +203,9 @@ def test_frames_come_back_in_the_library_they_came_in(make, kind):
 
 
 def test_frames_of_several_outputs_name_output_and_feature():
-    frame = ti.attribute(FOREST_MULTI, FRAME).to_frame()
+    frame = ti.attribute(MODELS["forest_classes"], FRAME).to_frame()
     assert list(frame.columns)[:5] == ["low: alpha", "low: beta", "low: gamma", "low: delta", "mid: alpha"]
-    values = ti.attribute(FOREST_MULTI, X).values
+    values = ti.attribute(MODELS["forest_classes"], X).values
     np.testing.assert_array_equal(frame["top: beta"], values[:, 1, 2])
 
 
@@ -206,7 +213,7 @@ def test_frames_of_several_outputs_name_output_and_feature():
 def test_to_shap_is_a_real_explanation_and_its_plots_run():
     import matplotlib.pyplot as plt
 
-    explanation = ti.attribute(XGB_NAMED, FRAME).to_shap()
+    explanation = ti.attribute(MODELS["xgb_named"], FRAME).to_shap()
     assert isinstance(explanation, shap.Explanation)
     assert explanation.shape == (N, 4)
     assert list(explanation.feature_names) == NAMES
@@ -225,7 +232,7 @@ def test_to_shap_is_a_real_explanation_and_its_plots_run():
 def test_to_shap_of_several_outputs_can_be_cut():
     import matplotlib.pyplot as plt
 
-    a = ti.attribute(FOREST_MULTI, FRAME, method="treeshap")
+    a = ti.attribute(MODELS["forest_classes"], FRAME, method="treeshap")
     explanation = a.to_shap()
     for k, name in enumerate(["low", "mid", "top"]):
         assert explanation[..., k].shape == (N, 4)
@@ -240,7 +247,7 @@ def test_to_shap_of_several_outputs_can_be_cut():
 def test_to_shap_without_shap_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "shap", None)
     with pytest.raises(ti.MissingDependencyError, match="pip install shap"):
-        ti.attribute(XGB, X).to_shap()
+        ti.attribute(MODELS["xgb"], X).to_shap()
 
 
 def test_a_pool_of_catboost_is_taken_and_shows_no_data(tmp_path):
@@ -255,16 +262,15 @@ def test_a_pool_of_catboost_is_taken_and_shows_no_data(tmp_path):
 
 # -- files ---------------------------------------------------------------------------------------------------
 TEXT_FRAME = pd.DataFrame({"word": pd.Categorical(rng.choice(["red", "green", "blue"], N)), "x": X[:, 0], "y": X[:, 1]})
-TEXT_MODEL = lgb.LGBMRegressor(**FAST, **QUIET).fit(TEXT_FRAME, Y)
 
 
 @pytest.mark.parametrize(
-    ("model", "table"),
-    [(XGB, X), (XGB_NAMED, FRAME), (FOREST_MULTI, FRAME), (TEXT_MODEL, TEXT_FRAME)],
+    ("name", "table"),
+    [("xgb", X), ("xgb_named", FRAME), ("forest_classes", FRAME), ("lgb_words", TEXT_FRAME)],
     ids=["array", "frame", "several outputs", "text"],
 )
-def test_an_attribution_survives_a_file_bit_for_bit(model, table, tmp_path):
-    a = ti.attribute(model, table)
+def test_an_attribution_survives_a_file_bit_for_bit(name, table, tmp_path):
+    a = ti.attribute(MODELS[name], table)
     a.save(tmp_path / "saved")
     for loaded in (ti.load(tmp_path / "saved"), ti.Attribution.load(str(tmp_path / "saved"))):
         assert isinstance(loaded, ti.Attribution)
@@ -301,7 +307,11 @@ def test_an_ensemble_survives_a_file_bit_for_bit(recipe, tmp_path):
 @pytest.mark.parametrize("thing", ["attribution", "ensemble"])
 def test_damaged_files_are_model_errors(thing, tmp_path):
     saved, path = tmp_path / "saved", tmp_path / "damaged"
-    (ti.attribute(XGB, X[:3]) if thing == "attribution" else ti.read_model(XGB, iteration_range=(0, 1))).save(saved)
+    (
+        ti.attribute(MODELS["xgb"], X[:3])
+        if thing == "attribution"
+        else ti.read_model(MODELS["xgb"], iteration_range=(0, 1))
+    ).save(saved)
     whole = saved.read_bytes()
     for stop in range(0, len(whole), 97):
         path.write_bytes(whole[:stop])
@@ -328,7 +338,7 @@ def test_damaged_files_are_model_errors(thing, tmp_path):
 
 def test_foreign_files_are_model_errors(tmp_path):
     (tmp_path / "text").write_text("hello")
-    XGB.save_model(tmp_path / "model.ubj")
+    MODELS["xgb"].save_model(tmp_path / "model.ubj")
     with zipfile.ZipFile(tmp_path / "zip", "w") as archive:
         archive.writestr("meta.json", "{}")
     for name in ("text", "model.ubj", "zip"):
@@ -338,7 +348,7 @@ def test_foreign_files_are_model_errors(tmp_path):
             ti.load(tmp_path / name)
     with pytest.raises(FileNotFoundError):
         ti.load(tmp_path / "nothing")
-    ti.read_model(XGB).save(tmp_path / "ensemble")
+    ti.read_model(MODELS["xgb"]).save(tmp_path / "ensemble")
     with pytest.raises(ti.ModelError, match=r"holds treeinner\.ensemble, but treeinner\.attribution was needed"):
         ti.Attribution.load(tmp_path / "ensemble")
 
@@ -435,7 +445,7 @@ def test_an_exception_in_progress_stops_the_work():
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        ti.attribute(XGB, X, progress=stop)
+        ti.attribute(MODELS["xgb"], X, progress=stop)
 
 
 ISA_PROGRAM = """
@@ -492,13 +502,13 @@ def test_a_model_of_lone_leaves_attributes_nothing():
 
 
 def test_attributions_do_not_depend_on_the_layout_of_an_array():
-    whole = ti.attribute(XGB, X)
+    whole = ti.attribute(MODELS["xgb"], X)
     wide = np.empty((2 * N, 8))
     wide[::2, ::2] = X
     for table in (np.asfortranarray(X), wide[::2, ::2], X[::-1].copy()[::-1], X.astype(np.float32)):
-        same_bits(ti.attribute(XGB, table), whole)
+        same_bits(ti.attribute(MODELS["xgb"], table), whole)
 
 
 def test_an_attribution_is_what_replace_makes_of_it():
-    a = ti.attribute(XGB, X)
+    a = ti.attribute(MODELS["xgb"], X)
     assert replace(a, method="other").values is a.values

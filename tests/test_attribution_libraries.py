@@ -323,7 +323,7 @@ def test_every_method_adds_up_to_the_librarys_raw_margin(key):
         assert (a.output_names is None) == (case.margin.ndim == 1) or key[1] == "targets"
 
 
-@pytest.mark.parametrize("key", filter(explained, GRID), ids="-".join)
+@pytest.mark.parametrize("key", [key for key in GRID if explained(key)], ids="-".join)
 def test_treeshap_is_the_librarys_own_or_shaps(key):
     close(attribution_of(key, "treeshap").to_contribs(), case_of(key).contribs, case_of(key).rounding)
 

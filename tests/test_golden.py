@@ -67,6 +67,17 @@ def all_answers(folder):
         return {name: stored[name] for name in stored.files}
 
 
+@cache
+def names_of_answers(folder):
+    with np.load(GOLDEN / folder / "answers.npz") as stored:
+        return set(stored.files)
+
+
+def answered(cases, name):
+    """The cases that have an answer; without loading it, since files are collected before they are run."""
+    return [c for c in cases if f"{model_of(c)}.{name}" in names_of_answers(c.split("/")[0])]
+
+
 def answer(case, name):
     """One stored answer, or None where that version could not give it."""
     folder, model = case.split("/")
@@ -209,7 +220,7 @@ def test_rows_with_text_go_where_the_library_sends_them(case):
 
 
 # -- gains, rates, node values -------------------------------------------------------------------------------
-@pytest.mark.parametrize("case", [case for case in CASES if answer(case, "total_gain") is not None])
+@pytest.mark.parametrize("case", answered(CASES, "total_gain"))
 def test_stored_gains_add_up_to_the_librarys_total_gain(case):
     e, inner = ensemble(case), ensemble(case).feature >= 0
     found = np.bincount(e.feature[inner], e.gain[inner], minlength=e.schema.n_columns)
@@ -332,12 +343,12 @@ def check_contribs(case, method, stored):
     np.testing.assert_allclose(found, stored, rtol=0, atol=share * np.abs(stored).max())
 
 
-@pytest.mark.parametrize("case", [case for case in NUMERIC if answer(case, "contribs") is not None])
+@pytest.mark.parametrize("case", answered(NUMERIC, "contribs"))
 def test_treeshap_equals_the_librarys(case):
     check_contribs(case, "treeshap", answer(case, "contribs"))
 
 
-@pytest.mark.parametrize("case", [case for case in NUMERIC if answer(case, "approx_contribs") is not None])
+@pytest.mark.parametrize("case", answered(NUMERIC, "approx_contribs"))
 def test_saabas_equals_xgboosts(case):
     check_contribs(case, "saabas", answer(case, "approx_contribs"))
 
