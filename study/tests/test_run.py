@@ -153,13 +153,13 @@ def test_a_replication_of_chip():
 @pytest.mark.usefixtures("no_chip")
 def test_a_miniature_end_to_end(tmp_path):
     out = tmp_path / "study"
-    result = command("--out", out, "--replications", 2, "--rounds", 20, "--jobs", CORES)
+    result = command("--out", out, "--replications", 2, "--rounds", 6, "--jobs", CORES)
     assert result.exit_code == 0, (result.output, result.exception)
     assert "ChIP was not run" in result.stderr
     assert "% of the training time" in result.stdout
     assert "4 of 4" in result.stderr
     meta = json.loads((out / "results" / "meta.json").read_text())
-    assert (meta["rounds"], meta["replications"], meta["seed"]) == (20, 2, 0)
+    assert (meta["rounds"], meta["replications"], meta["seed"]) == (6, 2, 0)
     assert len(meta["settings"]) == 22
     table = pyarrow.parquet.read_table(out / "results" / "results.parquet")
     assert table.num_rows == 2 * 2 * (22 * 14 + 4)
