@@ -109,9 +109,9 @@ PICTURES = {
     "bar": lambda: plots.bar(make_importance(), total_gain=make_comparison().total_gain, top=4),
     "gap": lambda: plots.gap(make_comparison()),
     "rounds": lambda: plots.rounds(make_importance()),
-    "beeswarm": lambda: plots.beeswarm(make_attribution(), unit="log-odds"),
-    "waterfall": lambda: plots.waterfall(make_attribution(), 3, top=3, unit="log-odds"),
-    "dependence": lambda: plots.dependence(make_attribution(), "age", "bmi", unit="log-odds"),
+    "beeswarm": lambda: plots.beeswarm(make_attribution(unit="log-odds")),
+    "waterfall": lambda: plots.waterfall(make_attribution(unit="log-odds"), 3, top=3),
+    "dependence": lambda: plots.dependence(make_attribution(unit="log-odds"), "age", "bmi"),
     "dependence_categories": lambda: plots.dependence(with_categories(), "sex", "noise"),
 }
 
@@ -174,23 +174,16 @@ def test_bar_is_in_order_with_scores_intervals_and_colours():
     assert ax.get_xlabel() == "TreeInner(PreDecomp) (gain per row)"
 
 
-def test_bar_of_sums():
-    importance = make_importance()
-    ax = plots.bar(importance, per_row=False)
-    np.testing.assert_allclose([p.get_width() for p in ax.patches], importance.scores[importance.order])
-    assert ax.get_xlabel() == "TreeInner(PreDecomp) (gain, sum over 100 rows)"
-
-
-def test_gain_and_score_of_the_same_share_are_as_long():
+def test_total_gain_has_an_axis_of_its_own():
     importance = make_importance((4.0, 3.0, 2.0, 1.0, 0.0))
     ax = plots.bar(importance, total_gain=7 * importance.scores)
     gains, scores = bars_of(ax, style.ORANGE), bars_of(ax, style.BLUE) + bars_of(ax, style.GREY)
     assert len(gains) == 4
     np.testing.assert_allclose([p.get_width() for p in gains], [p.get_width() for p in scores])
-    (shares,) = ax.child_axes
-    assert shares.get_xlabel() == "share of the whole (%)"
+    (above,) = ax.child_axes
+    assert above.get_xlabel() == "total gain of the training rows"
     drawn(ax)
-    np.testing.assert_allclose(shares.get_xlim(), np.array(ax.get_xlim()) / 10 * 100)  # the sum of the scores is 10
+    np.testing.assert_allclose(above.get_xlim(), np.array(ax.get_xlim()) * 700)  # the sums over 100 rows, times 7
 
 
 def test_gain_as_importance_goes_by_name():
@@ -198,7 +191,7 @@ def test_gain_as_importance_goes_by_name():
     backwards = make_importance((0.0, 1.0, 2.0, 3.0, 4.0), NAMES[::-1], score="total_gain")
     gains = bars_of(plots.bar(importance, total_gain=backwards), style.ORANGE)
     np.testing.assert_allclose([p.get_width() for p in gains], [4, 3, 2, 1])
-    with pytest.raises(ValueError, match="does not know feature 'age'"):
+    with pytest.raises(ValueError, match="has no feature 'age'"):
         plots.bar(importance, total_gain=make_importance(names="abcde"))
     with pytest.raises(ValueError, match=r"shape \(2,\).*5 features"):
         plots.bar(importance, total_gain=[1.0, 2.0])
@@ -206,11 +199,11 @@ def test_gain_as_importance_goes_by_name():
 
 def test_gain_beside_scores_that_are_all_negative():
     ax = plots.bar(make_importance((-1.0, -2.0), ("a", "b")), total_gain=[1.0, 3.0])
-    assert not ax.child_axes  # there is no share of nothing
-    assert "total gain, on a scale of its own" in texts(ax.get_legend().get_texts())
+    np.testing.assert_allclose([p.get_width() for p in bars_of(ax, style.ORANGE)], [2 / 3, 2])
+    assert "total gain (axis above)" in texts(ax.get_legend().get_texts())
 
 
-def test_bar_without_standard_errors_draws_no_interval_and_condemns_nobody_with_a_positive_score():
+def test_bar_without_standard_errors_draws_no_interval_and_positive_scores_in_colour():
     ax = plots.bar(make_importance(has_std_errors=False))
     assert not ax.collections
     assert len(bars_of(ax, style.BLUE)) == 3
@@ -500,20 +493,31 @@ def test_the_axis_says_the_unit(fields, label):
     assert plots.bar(make_importance(**fields)).get_xlabel() == label
 
 
-def test_margin_units_of_models():
-    xgb = pytest.importorskip("xgboost")
-    X, y = np.random.default_rng(0).normal(size=(40, 2)), np.arange(40) % 2
-    for objective, unit in [
-        ("binary:logistic", "log-odds"),
-        ("count:poisson", "log of the prediction"),
-        ("reg:squarederror", "units of the target"),
-        ("rank:pairwise", "margin"),
-    ]:
-        data = xgb.DMatrix(X, y, group=[40]) if "rank" in objective else xgb.DMatrix(X, y)
-        model = xgb.train({"objective": objective, "nthread": 1}, data, 2)
-        assert plots.margin_unit(model) == unit
-    forest = pytest.importorskip("sklearn.ensemble").RandomForestClassifier(3).fit(X, y)
-    assert plots.margin_unit(forest) == "probability"
+def test_the_unit_of_an_attribution_is_on_the_axis():
+    a = make_attribution(unit="log-odds")
+    assert plots.beeswarm(a).get_xlabel() == "TreeSHAP attribution (log-odds)"
+    assert plots.waterfall(a, 0).get_xlabel() == "log-odds, by TreeSHAP"
+    assert plots.dependence(a, 0).get_ylabel() == "TreeSHAP attribution (log-odds)"
+
+
+@pytest.mark.parametrize(
+    ("draw", "make", "message"),
+    [
+        (
+            plots.bar,
+            make_attribution,
+            r"bar expected an Importance \(from ti.importance\), got an Attrib.*beeswarm",
+        ),
+        (plots.rounds, make_comparison, "rounds expected an Importance.*got a Comparison.*to draw that, use gap"),
+        (plots.gap, make_importance, "gap expected a Comparison.*got an Importance.*use bar or rounds of ti.plots"),
+        (plots.beeswarm, make_importance, "beeswarm expected an Attribution.*use bar or rounds of ti.plots"),
+        (lambda a: plots.waterfall(a, 0), make_importance, "waterfall expected an Attribution"),
+        (lambda a: plots.dependence(a, 0), lambda: [1.0], "dependence expected an Attribution.*object of type list.$"),
+    ],
+)
+def test_a_result_of_another_kind_is_a_clear_error(draw, make, message):
+    with pytest.raises(TypeError, match=message):
+        draw(make())
 
 
 def test_matplotlib_is_imported_only_to_draw_and_its_absence_is_explained():

@@ -18,4 +18,4 @@ model = xgb.XGBClassifier(n_estimators=60, max_depth=3, learning_rate=0.1, n_job
 model.fit(X_train, y_train)
 
 attribution = ti.attribute(model, X_valid)
-ti.plots.beeswarm(attribution, top=12, unit=ti.plots.margin_unit(model))
+ti.plots.beeswarm(attribution, top=12)

@@ -21,7 +21,7 @@ model.fit(X_train, y_train)
 attribution = ti.attribute(model, X_valid)
 margin = model.predict(X_valid, output_margin=True)
 unsure = int(np.abs(margin).argmin())  # the row of which the model is least sure
-ti.plots.waterfall(attribution, unsure, unit=ti.plots.margin_unit(model))
+ti.plots.waterfall(attribution, unsure)
 
 # %%
 # They add up.

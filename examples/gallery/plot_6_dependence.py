@@ -18,4 +18,4 @@ model = lgb.LGBMRegressor(n_estimators=80, num_leaves=15, learning_rate=0.05, n_
 model.fit(X_train, y_train)
 
 attribution = ti.attribute(model, X_valid)
-ti.plots.dependence(attribution, "bmi", color="s5", unit="progression")
+ti.plots.dependence(attribution, "bmi", color="s5")

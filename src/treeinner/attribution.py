@@ -163,6 +163,7 @@ class Attribution:
     feature_names: tuple[str, ...]  #: features, or groups of them
     output_names: tuple[str, ...] | None  #: classes or targets; None if there is one
     method: str  #: which attribution
+    unit: str = "margin"  #: unit of the values in words, such as "log-odds"
     row_labels: Any = None  #: index of the pandas frame that X was
     frame_library: str = ""  #: "pandas", "polars", ...: what X was a frame of
 

@@ -166,13 +166,12 @@ def _write_pictures(
 
     mpl.use("Agg")  # no window, and no need of a screen
     comparison = compare(model, data.X_train, data.y_train, data.X_valid, data.y_valid)
-    unit = plots.margin_unit(model)
     drawn = {
         "bar.png": plots.bar(inner, total_gain=gain),
         "gap.png": plots.gap(comparison),
         "rounds.png": plots.rounds(inner),
-        "beeswarm.png": plots.beeswarm(attribution, unit=unit),
-        "waterfall.png": plots.waterfall(attribution, 0, unit=unit),
+        "beeswarm.png": plots.beeswarm(attribution),
+        "waterfall.png": plots.waterfall(attribution, 0),
     }
     for name, ax in drawn.items():
         figure: Any = ax.figure

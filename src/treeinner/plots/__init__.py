@@ -8,7 +8,6 @@ from treeinner.plots._beeswarm import beeswarm
 from treeinner.plots._dependence import dependence
 from treeinner.plots._gap import gap
 from treeinner.plots._rounds import rounds
-from treeinner.plots._units import margin_unit
 from treeinner.plots._waterfall import waterfall
 
-__all__ = ["bar", "beeswarm", "dependence", "gap", "margin_unit", "rounds", "waterfall"]
+__all__ = ["bar", "beeswarm", "dependence", "gap", "rounds", "waterfall"]

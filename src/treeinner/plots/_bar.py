@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeinner.plots import _style as style
-from treeinner.plots._units import score_label, score_name
+from treeinner.plots._data import check_kind
+from treeinner.plots._labels import score_label, score_name
 from treeinner.scores import Importance
 
 if TYPE_CHECKING:
@@ -20,60 +21,53 @@ FloatArray = NDArray[np.float64]
 
 
 def bar(
-    importance: Importance,
-    *,
-    total_gain: Any = None,
-    top: int = 20,
-    per_row: bool = True,
-    fdr: float = 0.05,
-    ax: Axes | None = None,
+    importance: Importance, *, total_gain: Any = None, top: int = 20, fdr: float = 0.05, ax: Axes | None = None
 ) -> Axes:
-    """Scores with their intervals, best on top; features not better than noise in grey.
+    """Scores per row with their intervals, best on top; features not told apart from noise in grey.
 
     Parameters
     ----------
     importance : Importance
         What `ti.importance` returned.
     total_gain : Importance or array, optional
-        Total gain of the same features (`Comparison.total_gain`), shown faintly behind the scores. Both are on one
-        scale of shares: a bar is as long as its share of the sum of all positive ones.
+        Total gain of the same features (`Comparison.total_gain`), shown as pale bars with an axis of its own above
+        the plot: gains are sums over the training rows, in another unit than the scores. The two zeros are at one
+        place, and the largest gain is as long as the largest score, so compare the order, not the lengths.
     top : int
         How many features to show; the others are counted.
-    per_row : bool
-        Score per row; else its sum over the rows.
     fdr : float
         Features with a q value above it are grey.
     ax : Axes, optional
         Where to draw.
     """
+    check_kind(importance, Importance, "bar")
     order = importance.order
     shown, rest = style.more(len(order), top)
     first = order[:shown]
     names = [importance.feature_names[k] for k in first]
-    per_row = per_row and importance.n_rows > 0
-    scale = 1.0 / importance.sum_of_weights if per_row else 1.0
     made = ax is None
     ax = style.axes_for(ax, names, height=style.rows_height(shown + bool(rest)))
 
     better = better_than_noise(importance, fdr)
-    scores, y = importance.scores * scale, np.arange(shown)
-    handles: list[Any] = []
+    scale = 1.0 / importance.sum_of_weights if importance.n_rows else 1.0
+    scores, low, high = importance.scores * scale, importance.ci_low * scale, importance.ci_high * scale
+    y = np.arange(shown)
     gain = _gain_of(importance, total_gain)
-    if gain is not None:
-        handles.append(_draw_gain(ax, gain, scores, first))
+    gained = [] if gain is None else [_draw_gain(ax, gain, scores, first)]
     colors = np.where(better, style.BLUE, style.GREY)
     ax.barh(y, scores[first], height=0.5, color=colors[first], zorder=2)
-    low, high = importance.ci_low * scale, importance.ci_high * scale
     known = np.isfinite(low[first]) & np.isfinite(high[first]) & (high[first] > low[first])
     if known.any():
         k = first[known]
         ax.hlines(y[known], low[k], high[k], color=style.text_color(), linewidth=1.3, zorder=3, label="interval")
     style.zero_line(ax)
     if rest:
-        _sum_of_rest(ax, scores[order[shown:]].sum(), shown)
+        total = style.typographic(f"together {scores[order[shown:]].sum():.3g}")
+        beside: dict[str, Any] = {"textcoords": "offset points", "va": "center", "fontsize": "small", "alpha": 0.75}
+        ax.annotate(total, (0.0, shown), (4, 0), **beside)
     style.label_rows(ax, names, made=made, rest=rest)
-    ax.set_xlabel(score_label(importance, per_row=per_row))
-    handles = _handles(importance, better[first], fdr, interval=bool(known.any()), gained=gain is not None) + handles
+    ax.set_xlabel(score_label(importance))
+    handles = _handles(importance, better[first], fdr, interval=bool(known.any()), gained=bool(gained)) + gained
     if handles:
         style.legend(ax, handles)
     return ax
@@ -81,7 +75,7 @@ def bar(
 
 def better_than_noise(importance: Importance, fdr: float) -> NDArray[np.bool_]:
     """Features whose score is positive and, where that was tested, has a q value of at most `fdr`."""
-    # An unknown q value (NaN) condemns nobody.
+    # NaN, an unknown q value, is not above `fdr`.
     better: NDArray[np.bool_] = (importance.scores > 0) & ~(importance.q_values > fdr)
     return better
 
@@ -94,7 +88,7 @@ def _gain_of(importance: Importance, total_gain: Any) -> FloatArray | None:
         lost = [name for name in importance.feature_names if name not in position]
         if lost:
             raise ValueError(
-                f"total_gain does not know feature {lost[0]!r}; pass the gains of the same model and groups."
+                f"total_gain has no feature {lost[0]!r}; pass the gains of the same model and feature groups."
             )
         return total_gain.scores[[position[name] for name in importance.feature_names]]
     gain = np.asarray(total_gain, np.float64)
@@ -107,33 +101,13 @@ def _gain_of(importance: Importance, total_gain: Any) -> FloatArray | None:
 
 
 def _draw_gain(ax: Axes, gain: FloatArray, scores: FloatArray, first: NDArray[np.intp]) -> Any:
-    """Gains as faint bars, so scaled that the same length is the same share; and the shares above the plot."""
-    whole = scores[scores > 0].sum()
-    shared = whole > 0
-    if not shared:  # no share of nothing; then the gains fill the plot
-        whole = np.abs(scores).max(initial=0.0) or 1.0
-    sum_of_gains = gain[gain > 0].sum() or 1.0
-    bars = ax.barh(
-        np.arange(len(first)), gain[first] / sum_of_gains * whole, height=0.84, color=style.ORANGE, alpha=0.35, zorder=1
-    )
-    bars.set_label("total gain, on the same scale of shares" if shared else "total gain, on a scale of its own")
-    if not shared:
-        return bars
-    shares = ax.secondary_xaxis("top", functions=(lambda x: x / whole * 100, lambda s: s * whole / 100))
-    shares.set_xlabel("share of the whole (%)")
+    """Pale bars of the gains, and their axis above the plot."""
+    unit = (np.abs(scores).max(initial=0.0) or 1.0) / (np.abs(gain).max(initial=0.0) or 1.0)
+    pale: dict[str, Any] = {"height": 0.84, "color": style.ORANGE, "alpha": 0.35, "zorder": 1}
+    bars = ax.barh(np.arange(len(first)), gain[first] * unit, label="total gain (axis above)", **pale)
+    above = ax.secondary_xaxis("top", functions=(lambda x: np.divide(x, unit), lambda g: np.multiply(g, unit)))
+    above.set_xlabel("total gain of the training rows")
     return bars
-
-
-def _sum_of_rest(ax: Axes, total: float, y: int) -> None:
-    ax.annotate(
-        style.typographic(f"together {total:.3g}"),
-        (0.0, y),
-        (4, 0),
-        textcoords="offset points",
-        va="center",
-        fontsize="small",
-        alpha=0.75,
-    )
 
 
 def _handles(
@@ -142,14 +116,13 @@ def _handles(
     mpl = style.matplotlib()
     tested = bool(np.isfinite(importance.q_values).any())
     handles = []
-    if better.any():
+    if better.any() and (tested or gained):
         words = f"better than noise (q ≤ {fdr:g})" if tested else score_name(importance)
-        if tested or gained:
-            handles.append(mpl.patches.Patch(color=style.BLUE, label=words))
+        handles.append(mpl.patches.Patch(color=style.BLUE, label=words))
     if not better.all():
-        words = "not better than noise" if importance.tested else "not used"
+        words = "not told apart from noise" if importance.tested else "not used"
         handles.append(mpl.patches.Patch(color=style.GREY, label=words))
     if interval:
-        level = f"{importance.statistics.confidence:.0%} interval"
-        handles.append(mpl.lines.Line2D([], [], color=style.text_color(), linewidth=1.3, label=level))
+        words = f"{importance.statistics.confidence:.0%} interval"
+        handles.append(mpl.lines.Line2D([], [], color=style.text_color(), linewidth=1.3, label=words))
     return handles

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from treeinner.attribution import Attribution
 from treeinner.plots import _style as style
-from treeinner.plots._data import Column, column, one_output, spread_rows
-from treeinner.plots._units import attribution_label
+from treeinner.plots._data import Column, check_kind, column, one_output, spread_rows
+from treeinner.plots._labels import attribution_label
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,13 +27,11 @@ def beeswarm(
     output: int | str | None = None,
     top: int = 20,
     max_rows: int = 5000,
-    unit: str | None = None,
     ax: Axes | None = None,
 ) -> Axes:
     """Attribution of every row as a dot, coloured by the value of the feature; largest mean `|attribution|` on top.
 
-    Dots that would lie upon each other are piled up. Missing values are grey, and so are categories: they have no
-    low and high.
+    Dots that would overlap are piled up. Missing values are grey, and so are categories, which have no low and high.
 
     Parameters
     ----------
@@ -45,11 +43,10 @@ def beeswarm(
         How many features to show; the others are counted.
     max_rows : int
         Of more rows, this many are drawn, evenly spread; the order of the features is that of all rows.
-    unit : str, optional
-        Unit of the margin, as `margin_unit(model)` tells it.
     ax : Axes, optional
         Where to draw.
     """
+    check_kind(attribution, Attribution, "beeswarm")
     values, _, output_name = one_output(attribution, output)
     order = np.argsort(-np.abs(values).mean(axis=0), kind="stable")
     shown, rest = style.more(len(order), top)
@@ -75,7 +72,7 @@ def beeswarm(
     style.zero_line(ax)
     style.label_rows(ax, names, made=made, rest=rest)
     sample = "" if len(rows) == len(values) else f"; {len(rows):,} of {len(values):,} rows"
-    ax.set_xlabel(attribution_label(attribution, unit, output_name) + sample)
+    ax.set_xlabel(attribution_label(attribution, output_name) + sample)
     _explain_colors(ax, columns)
     return ax
 

@@ -12,9 +12,26 @@ from numpy.typing import NDArray
 
 from treeinner.attribution import Attribution
 
-__all__ = ["Column", "column", "one_output", "position_of", "spread_rows"]
+__all__ = ["Column", "check_kind", "column", "one_output", "position_of", "spread_rows"]
 
 FloatArray = NDArray[np.float64]
+
+
+# What each kind of result is in words, and which plots draw it.
+KINDS = {
+    "Importance": ("an Importance (from ti.importance)", "bar or rounds"),
+    "Comparison": ("a Comparison (from ti.compare)", "gap"),
+    "Attribution": ("an Attribution (from ti.attribute)", "beeswarm, waterfall or dependence"),
+}
+
+
+def check_kind(given: Any, kind: type, plot: str) -> None:
+    """Raise a TypeError that says what the plot draws, and which plot draws what was given."""
+    if not isinstance(given, kind):
+        name = type(given).__name__
+        got, plots = KINDS.get(name, (f"an object of type {name}", ""))
+        advice = f"; to draw that, use {plots} of ti.plots" if plots else ""
+        raise TypeError(f"ti.plots.{plot} expected {KINDS[kind.__name__][0]}, got {got}{advice}.")
 
 
 @dataclass(frozen=True, eq=False)

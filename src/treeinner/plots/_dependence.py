@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from treeinner.attribution import Attribution
 from treeinner.errors import DataError
 from treeinner.plots import _style as style
-from treeinner.plots._data import Column, column, one_output, position_of, spread_rows
-from treeinner.plots._units import attribution_label
+from treeinner.plots._data import Column, check_kind, column, one_output, position_of, spread_rows
+from treeinner.plots._labels import attribution_label
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,7 +30,6 @@ def dependence(
     *,
     output: int | str | None = None,
     max_rows: int = 5000,
-    unit: str | None = None,
     ax: Axes | None = None,
 ) -> Axes:
     """Attribution of one feature against its value, a dot per row; rows where it is missing stand apart, in grey.
@@ -47,18 +46,17 @@ def dependence(
         Class or target, if the model has several.
     max_rows : int
         Of more rows, this many are drawn, evenly spread.
-    unit : str, optional
-        Unit of the margin, as `margin_unit(model)` tells it.
     ax : Axes, optional
         Where to draw.
     """
+    check_kind(attribution, Attribution, "dependence")
     values, _, output_name = one_output(attribution, output)
     names = attribution.feature_names
     k = position_of(feature, names)
     rows = spread_rows(len(values), max_rows)
     x = column(attribution, k, rows)
     if x is None:
-        raise DataError("This attribution holds no data (its features are grouped); attribute without groups=.")
+        raise DataError("This attribution holds no data, because its features are grouped; attribute without groups.")
     made = ax is None
     ax = style.axes_for(ax, height=3.8, width=5.6 + (0.9 if color is not None else 0.0))
     places = _places(ax, x, made=made)
@@ -79,7 +77,7 @@ def dependence(
     style.zero_line(ax, "y")
     label = style.shorten([names[k]], style.axes_points(ax)[0], style.font_points("axes.labelsize"))[0]
     style.plain(ax.set_xlabel(label))
-    style.plain(ax.set_ylabel(attribution_label(attribution, unit, output_name)))
+    style.plain(ax.set_ylabel(attribution_label(attribution, output_name)))
     ax.spines[["top", "right"]].set_visible(False)
     return ax
 

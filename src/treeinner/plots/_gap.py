@@ -8,7 +8,8 @@ import numpy as np
 
 from treeinner.plots import _style as style
 from treeinner.plots._bar import better_than_noise
-from treeinner.plots._units import score_label
+from treeinner.plots._data import check_kind
+from treeinner.plots._labels import score_label
 from treeinner.scores import Comparison
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ __all__ = ["gap"]
 def gap(comparison: Comparison, *, top: int = 20, fdr: float = 0.05, ax: Axes | None = None) -> Axes:
     """Score per row on the training rows (ring) and on held-out rows (dot with its interval), best held-out on top.
 
-    What falls from its ring to zero was learnt by heart: on the training rows TreeInner is the total gain.
+    A feature that falls from its ring to zero was overfitted: on the training rows TreeInner is the total gain.
 
     Parameters
     ----------
@@ -33,6 +34,7 @@ def gap(comparison: Comparison, *, top: int = 20, fdr: float = 0.05, ax: Axes | 
     ax : Axes, optional
         Where to draw.
     """
+    check_kind(comparison, Comparison, "gap")
     train, valid = comparison.train["tree_inner"], comparison.valid["tree_inner"]
     a, b = train.per_row, valid.per_row
     shown, rest = style.more(len(b), top)
@@ -53,20 +55,20 @@ def gap(comparison: Comparison, *, top: int = 20, fdr: float = 0.05, ax: Axes | 
     ax.scatter(b[first], y, s=42, color=colors, zorder=4)
     style.zero_line(ax)
     style.label_rows(ax, names, made=made, rest=rest)
-    ax.set_xlabel(score_label(valid, per_row=True))
+    ax.set_xlabel(score_label(valid))
     _legend(ax, bool(better[first].any()), bool(better[first].all()), valid.statistics.confidence)
     return ax
 
 
-def _legend(ax: Axes, some: bool, all_better: bool, level: float) -> None:
+def _legend(ax: Axes, some: bool, all_better: bool, confidence: float) -> None:
     line = style.matplotlib().lines.Line2D
     ring = {"marker": "o", "linestyle": "", "markerfacecolor": ax.get_facecolor(), "markeredgewidth": 1.6}
     handles = [line([], [], label="training rows", markeredgecolor=style.VERMILLION, **ring)]
-    interval = f"held-out rows, {level:.0%} interval"
+    interval = f"held-out rows, {confidence:.0%} interval"
     dot = {"marker": "o", "linestyle": "-", "linewidth": 1.2}
     if some:
         handles.append(line([], [], color=style.BLUE, label=interval, **dot))
     if not all_better:
-        words = "the same, not better than noise" if some else f"{interval}; not better than noise"
+        words = "the same, not told apart from noise" if some else f"{interval}; not told apart from noise"
         handles.append(line([], [], color=style.GREY, label=words, **dot))
     style.legend(ax, handles)

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeinner.plots import _style as style
-from treeinner.plots._data import position_of
-from treeinner.plots._units import score_label
+from treeinner.plots._data import check_kind, position_of
+from treeinner.plots._labels import score_label
 from treeinner.scores import Importance
 
 if TYPE_CHECKING:
@@ -22,14 +22,8 @@ FloatArray = NDArray[np.float64]
 LINES = ("-", "--", ":", "-.")
 
 
-def rounds(
-    importance: Importance,
-    features: int | Sequence[str | int] = 8,
-    *,
-    per_row: bool = True,
-    ax: Axes | None = None,
-) -> Axes:
-    """Cumulative score by boosting round, a line per feature with its name at its end; a dot marks its best round.
+def rounds(importance: Importance, features: int | Sequence[str | int] = 8, *, ax: Axes | None = None) -> Axes:
+    """Cumulative score per row by boosting round, a line per feature; a dot marks its best round.
 
     Parameters
     ----------
@@ -37,13 +31,11 @@ def rounds(
         One that keeps scores by round (`Importance.by_round`).
     features : int or sequence
         Names or positions of features, or how many: those whose curve goes farthest from zero, helpful or harmful.
-    per_row : bool
-        Score per row; else its sum over the rows.
     ax : Axes, optional
         Where to draw.
     """
-    scale = 1.0 / importance.sum_of_weights if per_row else 1.0
-    by_round = importance.by_round() * scale
+    check_kind(importance, Importance, "rounds")
+    by_round = importance.by_round() / importance.sum_of_weights
     curves = np.concatenate([np.zeros((1, by_round.shape[1])), np.cumsum(by_round, axis=0)])
     chosen = _choose(importance, features, curves)
     names = [importance.feature_names[k] for k in chosen]
@@ -64,7 +56,7 @@ def rounds(
     ax.set_xlim(0, len(x) - 1)
     ax.xaxis.set_major_locator(style.matplotlib().ticker.MaxNLocator(integer=True))
     ax.set_xlabel("boosting round" + " (dot: the best of a feature)" * dotted)
-    ax.set_ylabel("cumulative " + score_label(importance, per_row=per_row).replace(" (", "\n("))
+    ax.set_ylabel("cumulative " + score_label(importance).replace(" (", "\n("))
     ax.spines[["top", "right"]].set_visible(False)
     _name_ends(ax, names, curves[-1, chosen], colors, made=made)
     return ax

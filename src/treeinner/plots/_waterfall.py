@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from treeinner.attribution import Attribution
 from treeinner.plots import _style as style
-from treeinner.plots._data import column, one_output
-from treeinner.plots._units import attribution_unit, method_name
+from treeinner.plots._data import check_kind, column, one_output
+from treeinner.plots._labels import method_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,10 +27,9 @@ def waterfall(
     output: int | str | None = None,
     *,
     top: int = 10,
-    unit: str | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """From the base value to the margin of one row: the largest steps first, the others together.
+    """From the base value to the margin of one row: the largest steps first, the rest as one step.
 
     Parameters
     ----------
@@ -42,11 +41,10 @@ def waterfall(
         Class or target, if the model has several.
     top : int
         How many features to show; the others are one step.
-    unit : str, optional
-        Unit of the margin, as `margin_unit(model)` tells it.
     ax : Axes, optional
         Where to draw.
     """
+    check_kind(attribution, Attribution, "waterfall")
     matrix, base_values, output_name = one_output(attribution, output)
     what = f"output {output_name}" if output_name else ""
     if not -len(matrix) <= row < len(matrix):
@@ -68,7 +66,7 @@ def waterfall(
     for label in (ax.get_yticklabels()[0], ax.get_yticklabels()[-1]):
         label.set_fontweight("bold")
     of = f" of {what}" if what else ""
-    style.plain(ax.set_xlabel(f"{attribution_unit(attribution, unit)}{of}, by {method_name(attribution.method)}"))
+    style.plain(ax.set_xlabel(f"{attribution.unit}{of}, by {method_name(attribution.method)}"))
     return ax
 
 
