@@ -131,6 +131,14 @@ def test_picking_a_row(page):
     assert abs(sum(values[:-1]) - values[-1]) < 0.0005 * 15  # each is rounded to three decimals
 
 
+def test_steps_have_the_colours_of_the_plots(page):
+    colour = "getComputedStyle(document.querySelector('#row-waterfall rect.bar.{}')).fill"
+    red_up, _, blue_up = numbers(page.evaluate(colour.format("up"))[4:-1].split(","))
+    red_down, _, blue_down = numbers(page.evaluate(colour.format("down"))[4:-1].split(","))
+    assert red_up > blue_up  # orange
+    assert blue_down > red_down
+
+
 def test_other_class_of_a_row(page):
     get = "document.querySelector('#row-waterfall tbody tr:last-child .number').textContent"
     before = page.evaluate(get)

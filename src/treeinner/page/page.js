@@ -408,7 +408,7 @@ function rowsSection() {
       const name = s.others ? `${plural(s.others, "other feature")}` : [bdi(feature(s.k)),
         s.value === undefined ? null : el("span", { class: "value" }, " = ", bdi(shown(s.value), "value"))];
       return line("", name, svg("svg", { "aria-hidden": "true" },
-        svg("rect", { class: `bar ${s.by < 0 ? "bad" : ""}`, x: percent(place(Math.min(a, b))), y: "12%", height: "76%",
+        svg("rect", { class: `bar ${s.by < 0 ? "down" : "up"}`, x: percent(place(Math.min(a, b))), y: "12%", height: "76%",
           width: percent(Math.max(0.3, Math.abs(place(b) - place(a)))) })), signed(number)(s.by));
     });
     const head = ["Feature and its value", "Step", x.prediction ? "Margin" : "Amount"];
