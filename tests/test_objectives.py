@@ -188,7 +188,7 @@ def test_several_outputs():
     np.testing.assert_allclose(quantiles.gradients(y[:, 0], m), differences(quantiles, y[:, 0], m), atol=1e-9)
     with pytest.raises(DataError, match="3 columns"):
         quantiles.gradients(y, m)
-    with pytest.raises(DataError, match="1 columns"):
+    with pytest.raises(DataError, match="1 column, expected 3"):
         get("MultiRMSE", n_outputs=3).gradients(y[:, 0], m)
 
 

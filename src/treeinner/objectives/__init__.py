@@ -14,6 +14,7 @@ when fitting, so pass `sample_weight` if you want it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -143,13 +144,4 @@ def from_callable(function: Gradient, name: str = "") -> Objective:
 
 def _version(value: Any) -> tuple[int, ...]:
     """Read "3.2.0", [3, 2, 0] or None."""
-    if value is None or isinstance(value, Mapping):
-        return ()
-    parts = str(value).split(".") if isinstance(value, str) else list(value)
-    numbers = []
-    for part in parts:
-        digits = "".join(c for c in str(part) if c.isdigit())
-        if not digits:
-            break
-        numbers.append(int(digits))
-    return tuple(numbers)
+    return () if value is None or isinstance(value, Mapping) else tuple(map(int, re.findall(r"\d+", str(value))))

@@ -127,7 +127,7 @@ class Objective:
     def losses(self, y: ArrayLike, margin: ArrayLike, *, state: Any = None, qid: Any = None) -> FloatArray:
         """Loss of each row, summed over outputs, weights of the loss included: (rows,)."""
         if self.value is None:
-            raise UnsupportedModelError(f"objective {self.name!r} has a gradient only, so its loss is unknown.")
+            raise UnsupportedModelError(f"objective {self.name!r} has a gradient only; pass an Objective with a value.")
         target, m = self._arrays(y, margin)
         terms = self._weigh(self._call(self.value, target, m, state, qid), target, None)
         return terms.sum(axis=1) if terms.ndim == 2 else terms
@@ -194,6 +194,17 @@ class Objective:
                 f"values), but it must be {self.domain.description}."
             )
 
+    def check_columns(self, y: FloatArray, n_outputs: int) -> None:
+        """Raise a DataError unless y has as many columns as a model of `n_outputs` needs."""
+        columns = 1 if y.ndim == 1 else y.shape[1]
+        single = self.target == "class" or self.shared_target
+        needed = 2 if self.target == "interval" else 1 if single else n_outputs
+        if columns != needed and self.target != "any":
+            raise DataError(
+                f"{self.name}: y has {columns} column{'s' * (columns != 1)}, expected {needed} for a "
+                f"model of {n_outputs} output{'s' * (n_outputs != 1)}."
+            )
+
     def total_weight(self, y: ArrayLike, weight: FloatArray | None) -> FloatArray | None:
         """Weight of each row, the loss's own included: (rows,); None: 1."""
         if self.row_weight is None:
@@ -240,11 +251,7 @@ class Objective:
         if self.target == "class":
             return target.reshape(-1).astype(np.int64), m
         target = target[:, None] if target.ndim == 1 else target
-        needed = 2 if self.target == "interval" else 1 if self.shared_target else m.shape[1]
-        if target.shape[1] != needed:
-            raise DataError(
-                f"{self.name}: y has {target.shape[1]} columns, expected {needed} for {m.shape[1]} outputs."
-            )
+        self.check_columns(target, m.shape[1])
         return target, m
 
 

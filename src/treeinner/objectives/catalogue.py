@@ -15,7 +15,7 @@ from treeinner.objectives.params import Params
 __all__ = ["Params", "find", "known_names", "refusal", "split_name"]
 
 UNSET_PAIRS = 2**32 - 1  # what XGBoost writes for lambdarank_num_pair_per_sample if it was not given
-DO_INSTEAD = 'pass objective=callable(y, margin) -> gradient, or use score="abs" or "permutation", which need none.'
+DO_INSTEAD = 'pass objective=callable(y, margin) -> gradient, or use score="abs", which needs no loss.'
 
 
 Factory = Callable[[Params], Objective]
@@ -278,11 +278,10 @@ FOREST_CRITERIA = {
 }
 
 REFUSED = {
-    "rank_xendcg": "its gradients are random",
-    "YetiRank": "its gradients are random",
-    "YetiRankPairwise": "its gradients are random",
-    "StochasticRank": "its gradients are random",
-    "StochasticFilter": "its gradients are random",
+    **dict.fromkeys(
+        ("rank_xendcg", "YetiRank", "YetiRankPairwise", "StochasticRank", "StochasticFilter"),
+        "its gradients are random",
+    ),
     "PairLogit": "its gradients need the training pairs",
     "PairLogitPairwise": "its gradients need the training pairs",
     "QuerySoftMax": "its gradients need the weights of whole queries",

@@ -56,7 +56,7 @@ def encode_target(
         encoded = (_numbers(values, objective.name) > border).astype(np.float64)
     else:
         encoded = _numbers(values, objective.name)
-    _check_columns(encoded, objective, ensemble.n_outputs)
+    objective.check_columns(encoded, ensemble.n_outputs)
     if objective.target != "any":
         objective.check_target(encoded)
     return encoded
@@ -175,16 +175,3 @@ def _is_missing(value: Any) -> bool:
         return bool(value != value)  # noqa: PLR0124  # NaN and NaT differ from themselves
     except (TypeError, ValueError):  # pandas.NA refuses to be true or false
         return True
-
-
-def _check_columns(y: FloatArray, objective: Objective, n_outputs: int) -> None:
-    if objective.target == "any":
-        return
-    columns = 1 if y.ndim == 1 else y.shape[1]
-    single = objective.target == "class" or objective.shared_target
-    needed = 2 if objective.target == "interval" else 1 if single else n_outputs
-    if columns != needed:
-        raise DataError(
-            f"{objective.name}: y has {columns} column{'s' * (columns != 1)}, expected {needed} for a "
-            f"model of {n_outputs} output{'s' * (n_outputs != 1)}."
-        )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,12 +17,36 @@ from treeinner.objectives.losses import NOT_NEGATIVE, TARGET_UNITS, ZERO_OR_ONE
 SIGMOID_BINS = 1024 * 1024
 MAX_LABEL = 31  # label_gain defaults to 2^label - 1 for labels 0 .. 30
 
+Pairs = tuple[NDArray[np.intp], NDArray[np.intp], FloatArray, FloatArray]
+
 
 def queries(qid: NDArray[Any]) -> Iterator[NDArray[np.intp]]:
     """Yield the rows of each query, in their order; a query's rows need not be neighbours."""
     _, codes = np.unique(qid, return_inverse=True)
     order = np.argsort(codes, kind="stable")
     yield from np.split(order, np.flatnonzero(np.diff(codes[order])) + 1)
+
+
+def _pairwise(name: str, pairs: Callable[..., Pairs], *, norm: bool, single: bool, **fields: Any) -> Objective:
+    """Loss whose gradients are sums over pairs of rows of a query.
+
+    `pairs(label, score)` gets the rows of one query, best score first, and returns the better and the worse row of each
+    pair with the pair's gradient and hessian. `single`: rows are ranked by their score in float32.
+    """
+
+    def both(y: FloatArray, m: FloatArray, qid: NDArray[Any]) -> tuple[FloatArray, FloatArray]:
+        if len(qid) != len(m):
+            raise DataError(f"{name}: qid has {len(qid)} labels for {len(m)} rows; pass one per row.")
+        gradient, hessian = np.zeros_like(m), np.zeros_like(m)
+        score = m[:, 0].astype(np.float32).astype(np.float64) if single else m[:, 0]
+        for rows in queries(qid):
+            order = rows[np.argsort(-score[rows], kind="stable")]
+            parts = pairs(y[order, 0], score[order])
+            gradient[order, 0], hessian[order, 0] = _add_pairs(*parts, n=len(order), norm=norm)
+        return gradient, hessian
+
+    functions = (lambda y, m, qid: both(y, m, qid)[0], lambda y, m, qid: both(y, m, qid)[1])
+    return Objective(name, None, *functions, scope="query", unit="ranking score", **fields)
 
 
 def lambdarank(
@@ -35,50 +59,20 @@ def lambdarank(
     """LightGBM's lambdarank (NDCG), without position bias; y holds relevance labels 0, 1, 2, ..."""
     gain = np.asarray(label_gain if label_gain else 2.0 ** np.arange(MAX_LABEL) - 1.0, np.float64)
 
-    def both(y: FloatArray, m: FloatArray, qid: NDArray[Any]) -> tuple[FloatArray, FloatArray]:
-        if len(qid) != len(m):
-            raise DataError(f"lambdarank: {len(qid)} query ids for {len(m)} rows; pass one per row.")
-        lambdas, hessians = np.zeros_like(m), np.zeros_like(m)
-        labels = y[:, 0].astype(np.int64)
-        for rows in queries(qid):
-            lambdas[rows, 0], hessians[rows, 0] = _lambdas(
-                labels[rows], m[rows, 0], gain, sigmoid=sigmoid, norm=norm, top=truncation_level
-            )
-        return lambdas, hessians
+    def pairs(y: FloatArray, score: FloatArray) -> Pairs:
+        label = y.astype(np.int64)
+        discount = 1.0 / np.log2(np.arange(len(label)) + 2.0)
+        best = (np.sort(gain[label])[::-1] * discount)[:truncation_level].sum()
+        high, low = _ranked_pairs(label, truncation_level)
+        difference = score[high] - score[low]
+        change = (gain[label[high]] - gain[label[low]]) * np.abs(discount[high] - discount[low])
+        change = change * (1.0 / best if best > 0 else best)
+        if norm and len(label) and score[0] != score[-1]:
+            change = change / (np.float64(np.float32(0.01)) + np.abs(difference))
+        p = _table_sigmoid(difference, sigmoid)
+        return high, low, -sigmoid * change * p, sigmoid * sigmoid * change * p * (1.0 - p)
 
-    return Objective(
-        "lambdarank",
-        None,
-        lambda y, m, qid: both(y, m, qid)[0],
-        lambda y, m, qid: both(y, m, qid)[1],
-        domain=integers_below(len(gain)),
-        scope="query",
-        unit="ranking score",
-    )
-
-
-def _lambdas(
-    label: NDArray[np.int64], score: FloatArray, gain: FloatArray, *, sigmoid: float, norm: bool, top: int
-) -> tuple[FloatArray, FloatArray]:
-    """Gradients and hessians of one query."""
-    n = len(label)
-    order = np.argsort(-score, kind="stable")
-    label, score = label[order], score[order]
-    discount = 1.0 / np.log2(np.arange(n) + 2.0)
-    best = (np.sort(gain[label])[::-1] * discount)[:top].sum()
-    high, low = _ranked_pairs(label, top)
-    difference = score[high] - score[low]
-    change = (gain[label[high]] - gain[label[low]]) * np.abs(discount[high] - discount[low])
-    change = change * (1.0 / best if best > 0 else best)
-    if norm and n and score[0] != score[-1]:
-        change = change / (np.float64(np.float32(0.01)) + np.abs(difference))
-    p = _table_sigmoid(difference, sigmoid)
-    pull = -sigmoid * change * p
-    curve = sigmoid * sigmoid * change * p * (1.0 - p)
-    lambdas, hessians = _add_pairs(high, low, pull, curve, n=n, norm=norm)
-    back = np.empty(n, np.intp)
-    back[order] = np.arange(n)
-    return lambdas[back], hessians[back]
+    return _pairwise("lambdarank", pairs, norm=norm, single=False, domain=integers_below(len(gain)))
 
 
 def _table_sigmoid(x: FloatArray, sigmoid: float) -> FloatArray:
@@ -94,25 +88,26 @@ def xgboost_rank(
 ) -> Objective:
     """XGBoost's rank:ndcg, rank:map, rank:pairwise; pairs by the "topk" method, no position bias."""
 
-    def both(y: FloatArray, m: FloatArray, qid: NDArray[Any]) -> tuple[FloatArray, FloatArray]:
-        gradient, hessian = np.zeros_like(m), np.zeros_like(m)
-        score = m[:, 0].astype(np.float32).astype(np.float64)  # XGBoost ranks in float32
-        for rows in queries(qid):
-            order = rows[np.argsort(-score[rows], kind="stable")]
-            pairs = _xgboost_pairs(metric, y[order, 0], score[order], top=top, score_norm=score_norm, exp_gain=exp_gain)
-            gradient[order, 0], hessian[order, 0] = _add_pairs(*pairs, n=len(order), norm=norm)
-        return gradient, hessian
+    def pairs(label: FloatArray, score: FloatArray) -> Pairs:
+        high, low = _ranked_pairs(label, top)
+        if metric == "ndcg":
+            gain = 2.0**label - 1.0 if exp_gain else label
+            discount = 1.0 / np.log2(np.arange(len(label)) + 2.0)
+            best = (np.sort(gain)[::-1] * discount)[:top].sum()
+            change = np.abs((gain[high] - gain[low]) * (discount[high] - discount[low])) / (best or 1.0)
+        elif metric == "map":
+            change = np.abs(_change_of_map(label, high, low))
+        else:
+            change = np.ones(len(high))
+        difference = score[high] - score[low]
+        if score_norm and len(score) and score[0] != score[-1]:
+            change = change / (np.abs(difference) + 0.01)
+        p = logistic(difference)
+        return high, low, (p - 1.0) * change, np.maximum(p * (1.0 - p), 1e-16) * change * 2.0
 
-    return Objective(
-        f"rank:{metric}",
-        None,
-        lambda y, m, qid: both(y, m, qid)[0],
-        lambda y, m, qid: both(y, m, qid)[1],
-        domain=ZERO_OR_ONE if metric == "map" else integers_below(MAX_LABEL + 1) if exp_gain else NOT_NEGATIVE,
-        scope="query",
-        unit="ranking score",
-        multiplies_weights=False,  # XGBoost's weights are per query and normalised
-    )
+    domain = ZERO_OR_ONE if metric == "map" else integers_below(MAX_LABEL + 1) if exp_gain else NOT_NEGATIVE
+    # XGBoost's weights are per query and normalised.
+    return _pairwise(f"rank:{metric}", pairs, norm=norm, single=True, domain=domain, multiplies_weights=False)
 
 
 def _ranked_pairs(label: NDArray[Any], top: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -122,27 +117,6 @@ def _ranked_pairs(label: NDArray[Any], top: int) -> tuple[NDArray[np.intp], NDAr
     i, j = i[keep], j[keep]
     first_wins = label[i] > label[j]
     return np.where(first_wins, i, j), np.where(first_wins, j, i)
-
-
-def _xgboost_pairs(
-    metric: str, label: FloatArray, score: FloatArray, *, top: int, score_norm: bool, exp_gain: bool
-) -> tuple[NDArray[np.intp], NDArray[np.intp], FloatArray, FloatArray]:
-    """Better and worse row of each pair of a ranked query, with the pair's gradient and hessian."""
-    high, low = _ranked_pairs(label, top)
-    if metric == "ndcg":
-        gain = 2.0**label - 1.0 if exp_gain else label
-        discount = 1.0 / np.log2(np.arange(len(label)) + 2.0)
-        best = (np.sort(gain)[::-1] * discount)[:top].sum()
-        change = np.abs((gain[high] - gain[low]) * (discount[high] - discount[low])) / (best or 1.0)
-    elif metric == "map":
-        change = np.abs(_change_of_map(label, high, low))
-    else:
-        change = np.ones(len(high))
-    difference = score[high] - score[low]
-    if score_norm and len(score) and score[0] != score[-1]:
-        change = change / (np.abs(difference) + 0.01)
-    p = logistic(difference)
-    return high, low, (p - 1.0) * change, np.maximum(p * (1.0 - p), 1e-16) * change * 2.0
 
 
 def _change_of_map(label: FloatArray, high: NDArray[np.intp], low: NDArray[np.intp]) -> FloatArray:

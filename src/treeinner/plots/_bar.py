@@ -15,8 +15,6 @@ from treeinner.scores import Importance
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["bar", "better_than_noise"]
-
 FloatArray = NDArray[np.float64]
 
 

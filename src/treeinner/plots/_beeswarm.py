@@ -15,8 +15,6 @@ from treeinner.plots._labels import attribution_label
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["beeswarm"]
-
 FloatArray = NDArray[np.float64]
 BINS = 100
 
@@ -121,5 +119,4 @@ def _explain_colors(ax: Axes, columns: list[Column | None]) -> None:
     categories = any(c.categories is not None for c in known)
     if missing or categories:
         words = " or ".join(["missing"] * missing + ["category"] * categories)
-        dot = mpl.lines.Line2D([], [], marker="o", linestyle="", color=style.GREY, markersize=4, label=words)
-        style.legend(ax, [dot])
+        style.legend(ax, [style.dot_handle(style.GREY, words, markersize=4)])

@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 
 from treeinner.attribution import Attribution
 
-__all__ = ["Column", "check_kind", "column", "one_output", "position_of", "spread_rows"]
-
 FloatArray = NDArray[np.float64]
 
 

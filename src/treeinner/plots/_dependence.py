@@ -16,8 +16,6 @@ from treeinner.plots._labels import attribution_label
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["dependence"]
-
 FloatArray = NDArray[np.float64]
 MOST_COLORS = len(style.OKABE_ITO)
 MOST_CATEGORIES = 30  # that get a name on the axis
@@ -132,22 +130,9 @@ def _name_categories(ax: Axes, names: list[str], *, made: bool) -> None:
 
 
 def _color_by(ax: Axes, x: FloatArray, y: FloatArray, shades: Column, name: str, dots: dict[str, Any]) -> None:
-    mpl = style.matplotlib()
     known = np.isfinite(shades.numbers)
     ax.scatter(x[~known], y[~known], color=style.GREY, **dots)
-    height = style.axes_points(ax)[1]
-    label = style.shorten([name], height, style.font_points("axes.labelsize"))[0]
-    line = mpl.lines.Line2D
-    grey = [
-        line(
-            [],
-            [],
-            marker="o",
-            linestyle="",
-            color=style.GREY,
-            label="colour: missing" if shades.categories is None else "missing",
-        )
-    ]
+    label = style.shorten([name], style.axes_points(ax)[1], style.font_points("axes.labelsize"))[0]
     if shades.categories is None:
         numbers = shades.numbers[known]
         low, high = np.percentile(numbers, [5, 95]) if len(numbers) else (0.0, 1.0)
@@ -159,6 +144,7 @@ def _color_by(ax: Axes, x: FloatArray, y: FloatArray, shades: Column, name: str,
         style.plain(bar.ax.yaxis.label)
         bar.set_label(label)
         if not known.all():
+            grey = [style.dot_handle(style.GREY, "colour: missing")]
             # Below are the names of categories; above is room.
             style.legend(ax, grey, loc="lower right", bbox_to_anchor=(1.0, 1.0), bbox_transform=ax.transAxes)
         return
@@ -166,22 +152,16 @@ def _color_by(ax: Axes, x: FloatArray, y: FloatArray, shades: Column, name: str,
     many = len(counts) > MOST_COLORS
     own = np.sort(np.argsort(-counts, kind="stable")[: MOST_COLORS - many])
     handles = []
-    for i, category in enumerate(own):
+    for category, color in zip(own, style.OKABE_ITO, strict=False):
         here = shades.numbers == category
-        ax.scatter(x[here], y[here], color=style.OKABE_ITO[i], **dots)
+        ax.scatter(x[here], y[here], color=color, **dots)
         text = style.shorten([shades.categories[category]], 140, style.font_points())[0]
-        handles.append(line([], [], marker="o", linestyle="", color=style.OKABE_ITO[i], label=text))
+        handles.append(style.dot_handle(color, text))
     if many:
         here = known & ~np.isin(shades.numbers, own)
         ax.scatter(x[here], y[here], color=style.OKABE_ITO[-1], **dots)
-        handles.append(
-            line([], [], marker="o", linestyle="", color=style.OKABE_ITO[-1], label=f"{len(counts) - len(own)} others")
-        )
-    beside: dict[str, Any] = {
-        "title": label,
-        "loc": "upper left",
-        "bbox_to_anchor": (1.01, 1.0),
-        "bbox_transform": ax.transAxes,
-    }
-    beside |= {"frameon": False, "ncols": 1}
-    style.legend(ax, handles + ([] if known.all() else grey), **beside)
+        handles.append(style.dot_handle(style.OKABE_ITO[-1], f"{len(counts) - len(own)} others"))
+    if not known.all():
+        handles.append(style.dot_handle(style.GREY, "missing"))
+    beside: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0), "bbox_transform": ax.transAxes}
+    style.legend(ax, handles, title=label, frameon=False, ncols=1, **beside)

@@ -15,8 +15,6 @@ from treeinner.scores import Comparison
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["gap"]
-
 
 def gap(comparison: Comparison, *, top: int = 20, fdr: float = 0.05, ax: Axes | None = None) -> Axes:
     """Score per row on the training rows (ring) and on held-out rows (dot with its interval), best held-out on top.

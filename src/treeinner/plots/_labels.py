@@ -5,8 +5,6 @@ from __future__ import annotations
 from treeinner.attribution import Attribution
 from treeinner.scores import Importance
 
-__all__ = ["attribution_label", "method_name", "score_label", "score_name"]
-
 SCORES = {
     "tree_inner": "TreeInner",
     "forest_inner": "ForestInner",

@@ -16,8 +16,6 @@ from treeinner.scores import Importance
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["rounds"]
-
 FloatArray = NDArray[np.float64]
 LINES = ("-", "--", ":", "-.")
 

@@ -16,12 +16,6 @@ if TYPE_CHECKING:
     from matplotlib.colors import Colormap
     from matplotlib.text import Text
 
-__all__ = [
-    "BLUE", "GREY", "OKABE_ITO", "ORANGE", "VERMILLION", "axes_for", "axes_points", "colormap", "font_points",
-    "label_rows", "legend", "matplotlib", "more", "needed_points", "plain", "rows_height", "shorten", "text_color",
-    "typographic", "zero_line",
-]  # fmt: skip
-
 # Okabe and Ito (2008), without yellow, which is hard to see on white; black is left to text.
 BLUE, VERMILLION, GREEN, ORANGE, PURPLE, SKY = "#0072B2", "#D55E00", "#009E73", "#E69F00", "#CC79A7", "#56B4E9"
 OKABE_ITO = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY)
@@ -96,9 +90,9 @@ def axes_points(ax: Axes) -> tuple[float, float]:
 
 
 def shorten(names: Sequence[str], points: float | Sequence[float], size: float) -> list[str]:
-    """Names that fit into a width (of each), and that differ where they differed.
+    """Names shortened to a width (of each); different names stay different.
 
-    The middle of a name gives way; where that makes names equal, the beginning that all share does.
+    The middle of a name is left out; where that makes names equal, the beginning that they share is.
     """
     names = _clean(names)
     rooms = [points] * len(names) if isinstance(points, float | int) else list(points)
@@ -141,7 +135,7 @@ def label_rows(ax: Axes, names: Sequence[str], *, made: bool, rest: int = 0, val
     """
     n = len(names) + bool(rest)
     size, room = font_points(), LABEL_INCHES * 72
-    if not made:  # somebody else's Axes: take what is there
+    if not made:  # the user's Axes: use the room there is
         width, height = axes_points(ax)
         size, room = max(SMALLEST_FONT, min(size, height / n / LINE)), OTHERS_LABELS * width
     values = list(values) or [""] * len(names)
@@ -178,6 +172,11 @@ def zero_line(ax: Axes, axis: str = "x") -> None:
     """Draw a thin line at 0, behind everything."""
     draw = ax.axvline if axis == "x" else ax.axhline
     draw(0.0, color=text_color(), linewidth=0.8, alpha=0.6, zorder=0.5)
+
+
+def dot_handle(color: str, label: str, **options: Any) -> Any:
+    """Dot of a legend."""
+    return matplotlib().lines.Line2D([], [], marker="o", linestyle="", color=color, label=label, **options)
 
 
 def typographic(number: str) -> str:

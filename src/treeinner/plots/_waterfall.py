@@ -15,8 +15,6 @@ from treeinner.plots._labels import method_name
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["waterfall"]
-
 FloatArray = NDArray[np.float64]
 LONGEST_VALUE = 24  # characters of a category that are shown
 

@@ -35,6 +35,11 @@ KERNEL_DTYPES: tuple[np.dtype[Any], ...] = tuple(
     )
 )
 OTHER_CODE = -1.0  # a code in no category set
+UNREADABLE = {
+    "M": ("dates", "convert it to a number as it was done for training"),
+    "m": ("time spans", "convert it to a number as it was done for training"),
+    "c": ("complex numbers", "pass a 2-D array of numbers or a data frame"),
+}
 MISSING_TYPES = ("NoneType", "NAType", "NaTType")  # by name: pandas is not imported here
 
 
@@ -64,7 +69,8 @@ def numbers(values: NDArray[Any], where: str) -> NDArray[Any]:
         return _numbers_from_objects(values, where)
     if values.dtype.kind in "US":
         raise _not_a_number(values[0], where)
-    raise DataError(f"{where} holds {_kind_name(values.dtype)}, but the model needs numbers; {_advice(values.dtype)}.")
+    kind, advice = UNREADABLE.get(values.dtype.kind, ("values", "pass a 2-D array of numbers or a data frame"))
+    raise DataError(f"{where} holds {kind} ({values.dtype}), but the model needs numbers; {advice}.")
 
 
 def _numbers_from_objects(values: NDArray[Any], where: str) -> FloatArray:
@@ -92,17 +98,6 @@ def _not_a_number(item: Any, where: str) -> DataError:
         f"{where} holds {kind}{shown}, but the model needs numbers there; "
         "prepare the column as it was prepared for training."
     )
-
-
-def _kind_name(dtype: np.dtype[Any]) -> str:
-    names = {"M": "dates", "m": "time spans", "c": "complex numbers", "V": "records"}
-    return f"{names.get(dtype.kind, 'values')} ({dtype})"
-
-
-def _advice(dtype: np.dtype[Any]) -> str:
-    if dtype.kind in "Mm":
-        return "convert it to a number as it was done for training"
-    return "pass a 2-D array of numbers or a data frame"
 
 
 # -- missing values ------------------------------------------------------------------------------------------
@@ -145,21 +140,8 @@ def codes_by_dictionary(
 
 def codes_by_number(values: NDArray[Any], levels: Sequence[Any], unseen: Unseen, where: str) -> FloatArray:
     """Code of each number among `levels`; NaN is missing."""
-    known = [(float(level), i) for i, level in enumerate(levels) if _is_number(type(level)) and not _is_missing(level)]
-    known.sort()
-    level = np.array([number for number, _ in known])
-    code = np.array([float(i) for _, i in known])
-    column = values.astype(np.float64, copy=False)
-    place = np.searchsorted(level, column)
-    seen = np.zeros(len(column), bool)
-    inside = place < len(level)
-    seen[inside] = level[place[inside]] == column[inside]
-    out = np.full(len(column), OTHER_CODE if unseen == "other" else np.nan)
-    out[seen] = code[place[seen]]
-    out[np.isnan(column)] = np.nan
-    if unseen == "error":
-        _refuse_unseen(np.unique(column[~seen & ~np.isnan(column)]).tolist(), levels, where)
-    return out
+    entries, keys = np.unique(values.astype(np.float64, copy=False), return_inverse=True)
+    return codes_by_dictionary(keys, entries.tolist(), levels, unseen, where)
 
 
 def codes_by_object(values: NDArray[Any], levels: Sequence[Any], unseen: Unseen, where: str) -> FloatArray:
