@@ -165,20 +165,24 @@ def residuals(e, X, gradient, weight=None, base=None):
     return np.array(out)
 
 
-def own_units(e):
-    """One over what turned a tree's own values into what it adds to the margin; a forest's is a mean: (trees,)."""
+def paper_units(e):
+    """One over the learning rate (and DART weight) in a tree's values; a forest's is a mean: (trees,)."""
     return 1 / e.tree_rate if e.averaged else 1 / (e.tree_rate * e.tree_weight)
 
 
-def tree_inner(e, r, push):
+def tree_inner(e, r, residual):
     """Share of every round and row in TreeInner, of `tensor` and `residuals`: (rounds, rows, columns, outputs)."""
     out = np.zeros((e.n_rounds, *r.shape[1:]))
     for tree in range(e.n_trees):
-        k = e.tree_round[tree]
-        out[k] += own_units(e)[tree] * r[tree] * push[k][:, None, :]
+        out[e.tree_round[tree]] += r[tree] * residual[e.tree_round[tree]][:, None, :]
     return out
 
 
-def forest_inner(e, r, push):
-    """Share of every row in ForestInner, push being the residuals or the label: (rows, columns, outputs)."""
-    return np.einsum("t,tijk->ijk", own_units(e), r) * push[:, None, :]
+def gains(e, r, residual):
+    """The paper's TreeInner: summed over the rows, every tree divided by its learning rate: (columns,)."""
+    return tree_inner(e, paper_units(e)[:, None, None, None] * r, residual).sum(axis=(0, 1, 3))
+
+
+def forest_inner(e, r, factor):
+    """Share of every row in ForestInner, factor being the residuals or the label: (rows, columns, outputs)."""
+    return r.sum(axis=0) * factor[:, None, :]

@@ -64,18 +64,18 @@ class Case:
             self.y = rng.normal(size=(N, e.n_outputs)) if e.n_outputs > 1 else rng.normal(size=N)
             self.gradient = squared(self.y)
         self.weight = rng.choice([0.0, 0.5, 1.0, 2.5], N) if weighted else None
-        self.push = oracle.residuals(e, self.X, self.gradient, self.weight)
+        self.residual = oracle.residuals(e, self.X, self.gradient, self.weight)
 
     def importance(self, **options):
         defaults = {"objective": self.objective, "sample_weight": self.weight, "n_jobs": 1}
-        return ti.importance(self.e, self.X, self.y, **{**defaults, **options})
+        target = () if options.get("score") == "abs" else (self.y,)
+        return ti.importance(self.e, self.X, *target, **{**defaults, **options})
 
     def leaf_bound(self, r):
         """Leaf sums hold a gradient to 2^-32 of the largest leaf: what that may change in each feature's score."""
-        unit = oracle.own_units(self.e)
-        largest = np.abs(self.e.value * unit[self.e.tree_of_node][:, None]).max()
-        resolution = 2.0 ** (np.frexp(largest)[1] - 32) / 2
-        return resolution * np.einsum("t,tijk->j", unit, np.abs(r)) + 1e-12 * np.abs(r).sum()
+        largest = np.abs(self.e.value * oracle.paper_units(self.e)[self.e.tree_of_node][:, None]).max()
+        resolution = 2.0 ** (np.frexp(largest)[1] - 32 + 3) / 2  # 3: a typical rate, 1/16, may stand in for 0.3
+        return resolution * np.abs(r).sum(axis=(0, 1, 3)) + 1e-12 * np.abs(r).sum()
 
 
 CASES = {
@@ -110,15 +110,16 @@ def check(imp, shares, n_units, *, slack=None):
     by_leaf = slack is not None
     if slack is None:  # both add the same few thousand terms, in another order
         slack = np.full(total.shape[1], 1e-12 * size)
-    assert np.all(np.abs(imp.scores - total.sum(axis=0)) <= slack)
+    weight = imp.sum_of_weights
+    assert np.all(np.abs(imp.scores * weight - total.sum(axis=0)) <= slack)
     spread = (total**2).sum(axis=0) - total.sum(axis=0) ** 2 / n_units
     error = np.sqrt(np.maximum(spread, 0) * n_units / (n_units - 1))
     # Sums of squares cancel to 1e-16 of their size at worst, so their root to 1e-8; here they hardly cancel.
-    np.testing.assert_allclose(imp.std_errors, error, rtol=FLOAT32 if by_leaf else 1e-9, atol=1e-7 * size)
+    np.testing.assert_allclose(imp.std_errors * weight, error, rtol=FLOAT32 if by_leaf else 1e-9, atol=1e-7 * size)
     if shares.shape[2] > 1:
-        assert np.all(np.abs(imp.outputs.score - shares.sum(axis=0)) <= slack[:, None])
+        assert np.all(np.abs(imp.outputs.score * weight - shares.sum(axis=0)) <= slack[:, None])
         for k in range(shares.shape[2]):
-            assert np.all(np.abs(imp.for_output(k).scores - shares[:, :, k].sum(axis=0)) <= slack)
+            assert np.all(np.abs(imp.for_output(k).scores * weight - shares[:, :, k].sum(axis=0)) <= slack)
     else:
         assert imp.outputs is None
 
@@ -130,7 +131,7 @@ def units(case):
 @pytest.mark.parametrize("method", METHODS)
 def test_tree_inner_is_its_definition(case, method):
     r = oracle.tensor(case.e, case.X, method)
-    shares = oracle.tree_inner(case.e, r, case.push)
+    shares = oracle.tree_inner(case.e, r, case.residual)
     imp = case.importance(method=method, by_round=True)
     slack = case.leaf_bound(r)
     check(imp, shares.sum(axis=0), units(case), slack=slack if method != "treeshap" else None)
@@ -138,8 +139,13 @@ def test_tree_inner_is_its_definition(case, method):
     assert imp.sum_of_weights == pytest.approx(N if case.weight is None else case.weight.sum(), rel=1e-15)
     by_round = shares.sum(axis=(1, 3))
     assert imp.by_round().shape == by_round.shape
-    assert np.all(np.abs(imp.by_round() - by_round) <= slack)
-    assert np.all(np.abs(imp.by_round().sum(axis=0) - imp.scores) <= slack)
+    assert np.all(np.abs(imp.by_round() * imp.sum_of_weights - by_round) <= slack)
+    if method == "treeshap":
+        np.testing.assert_allclose(imp.by_round().sum(axis=0), imp.scores, rtol=0, atol=1e-12 * np.abs(shares).sum())
+    else:
+        assert np.array_equal(imp.by_round().sum(axis=0), imp.scores)
+    unit = oracle.paper_units(case.e).max()
+    assert np.all(np.abs(imp.gains - oracle.gains(case.e, r, case.residual)) <= slack * unit)
 
 
 def test_a_users_attribution_gets_one_tree_and_rows(case):
@@ -149,14 +155,14 @@ def test_a_users_attribution_gets_one_tree_and_rows(case):
         # A scalar tree may be answered by (rows, features).
         return values if tree.width > 1 else values[:, :, tree.tree_output[0]]
 
-    for score, level in (("tree_inner", "tree"), ("forest_inner", "tree"), ("abs", "tree"), ("abs", "forest")):
-        options = {"score": score, "level": level}
+    for score, over in (("tree_inner", None), ("forest_inner", None), ("abs", "trees"), ("abs", "forest")):
+        options = {"score": score, "over": over}
         a, b = case.importance(method=own, **options), case.importance(method="predecomp", **options)
         assert a.method == "callable"
         size = np.abs(b.scores).sum() + 1.0
         slack = 1e-11 * size
         if score == "tree_inner":  # predecomp's scores are from the leaves
-            slack = case.leaf_bound(oracle.tensor(case.e, case.X, "predecomp"))
+            slack = case.leaf_bound(oracle.tensor(case.e, case.X, "predecomp")) / a.sum_of_weights
         assert np.all(np.abs(a.scores - b.scores) <= slack)
         np.testing.assert_allclose(a.std_errors, b.std_errors, rtol=FLOAT32, atol=1e-9 * size)
 
@@ -172,25 +178,25 @@ def test_forest_inner_is_its_definition(case, method):
     r = oracle.tensor(case.e, case.X, method)
     check(
         case.importance(score="forest_inner", method=method),
-        oracle.forest_inner(case.e, r, case.push.sum(axis=0)),
+        oracle.forest_inner(case.e, r, case.residual.sum(axis=0)),
         units(case),
     )
     label = np.eye(case.e.n_outputs)[case.y] if case.objective == "softmax" else case.y.reshape(N, -1)
     weighted = label * (1.0 if case.weight is None else case.weight[:, None])
     check(
-        case.importance(score="forest_inner", method=method, target="label"),
+        case.importance(score="forest_inner", method=method, against="label"),
         oracle.forest_inner(case.e, r, weighted),
         units(case),
     )
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("level", ["tree", "forest"])
-def test_abs_is_its_definition(case, method, level):
+@pytest.mark.parametrize("over", ["trees", "forest"])
+def test_abs_is_its_definition(case, method, over):
     r = oracle.tensor(case.e, case.X, method)
-    shares = np.abs(r).sum(axis=0) if level == "tree" else np.abs(r.sum(axis=0))
+    shares = np.abs(r).sum(axis=0) if over == "trees" else np.abs(r.sum(axis=0))
     weight = np.ones(N) if case.weight is None else case.weight
-    imp = ti.importance(case.e, case.X, score="abs", method=method, level=level, sample_weight=case.weight)
+    imp = ti.importance(case.e, case.X, score="abs", method=method, over=over, sample_weight=case.weight)
     check(imp, shares * weight[:, None, None], units(case))
     assert np.all(np.isnan(imp.p_values))  # a size is never below 0, so there is nothing to test
 
@@ -203,20 +209,20 @@ def test_a_group_is_scored_as_one_feature(case, method):
     groups = {"ends": [0, last]}
     together = np.concatenate([r[:, :, [0]] + r[:, :, [last]], r[:, :, 1:last]], axis=2)
     weight = np.ones(N) if case.weight is None else case.weight
-    options = {"method": method, "groups": groups}
+    options = {"method": method, "feature_groups": groups}
     imp = case.importance(by_round=True, **options)
     assert imp.feature_names == ("ends", *(f"f{i}" for i in range(1, last)))
-    shares = oracle.tree_inner(case.e, together, case.push)
+    shares = oracle.tree_inner(case.e, together, case.residual)
     slack = case.leaf_bound(together) + case.leaf_bound(r).max()
     check(imp, shares.sum(axis=0), units(case), slack=slack if method != "treeshap" else None)
-    assert np.all(np.abs(imp.by_round() - shares.sum(axis=(1, 3))) <= slack)
+    assert np.all(np.abs(imp.by_round() * imp.sum_of_weights - shares.sum(axis=(1, 3))) <= slack)
     check(
         case.importance(score="forest_inner", **options),
-        oracle.forest_inner(case.e, together, case.push.sum(axis=0)),
+        oracle.forest_inner(case.e, together, case.residual.sum(axis=0)),
         units(case),
     )
-    for level, size in (("tree", np.abs(together).sum(axis=0)), ("forest", np.abs(together.sum(axis=0)))):
-        check(case.importance(score="abs", level=level, **options), size * weight[:, None, None], units(case))
+    for over, size in (("trees", np.abs(together).sum(axis=0)), ("forest", np.abs(together.sum(axis=0)))):
+        check(case.importance(score="abs", over=over, **options), size * weight[:, None, None], units(case))
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -233,9 +239,9 @@ def test_without_standard_errors_the_scores_are_the_same(case, method):
 def test_a_base_margin_moves_the_gradients():
     case = Case(*CASES["one output"][:2], seed=3)
     margin = np.random.default_rng(4).normal(size=N)
-    push = oracle.residuals(case.e, case.X, case.gradient, case.weight, base=case.e.base_score + margin[:, None])
+    residual = oracle.residuals(case.e, case.X, case.gradient, case.weight, base=case.e.base_score + margin[:, None])
     r = oracle.tensor(case.e, case.X, "predecomp")
-    shares = oracle.tree_inner(case.e, r, push)
+    shares = oracle.tree_inner(case.e, r, residual)
     check(case.importance(base_margin=margin), shares.sum(axis=0), units(case), slack=case.leaf_bound(r))
 
 
@@ -251,7 +257,7 @@ def test_iteration_range_scores_these_rounds_at_the_margin_of_a_model_that_start
 
 # -- statistics ------------------------------------------------------------------------------------------------------
 def shares_of(case):
-    shares = oracle.tree_inner(case.e, oracle.tensor(case.e, case.X, "predecomp"), case.push)
+    shares = oracle.tree_inner(case.e, oracle.tensor(case.e, case.X, "predecomp"), case.residual)
     return shares.sum(axis=(0, 3))
 
 
@@ -266,19 +272,19 @@ def test_statistics_are_a_one_sample_t_test_of_the_row_shares_with_effective_row
     imp = case.importance(confidence=0.8, **options)
     r = oracle.tensor(case.e, case.X, options.get("method", "predecomp"))
     if "method" in options:
-        shares = oracle.tree_inner(case.e, r, case.push).sum(axis=(0, 3))
+        shares = oracle.tree_inner(case.e, r, case.residual).sum(axis=(0, 3))
     else:
-        shares = oracle.forest_inner(case.e, r, case.push.sum(axis=0))[:, :, 0]
+        shares = oracle.forest_inner(case.e, r, case.residual.sum(axis=0))[:, :, 0]
     statistic, df = stats.ttest_1samp(shares, 0).statistic, effective_df(shares)
-    half = stats.t.ppf(0.9, df) * shares.std(axis=0, ddof=1) * np.sqrt(N)
+    half = stats.t.ppf(0.9, df) * shares.std(axis=0, ddof=1) / np.sqrt(N)
     # Cancellation of the sums of squares costs a few digits of 16.
     np.testing.assert_allclose(imp.z, statistic, rtol=1e-9)
     np.testing.assert_allclose(imp.p_values, stats.t.sf(statistic, df), rtol=1e-8)
-    np.testing.assert_allclose(imp.ci_low, shares.sum(axis=0) - half, rtol=1e-8)
-    np.testing.assert_allclose(imp.ci_high, shares.sum(axis=0) + half, rtol=1e-8)
-    assert np.array_equal(imp.test_scores, imp.scores)
+    np.testing.assert_allclose(imp.ci_low, shares.mean(axis=0) - half, rtol=1e-8)
+    np.testing.assert_allclose(imp.ci_high, shares.mean(axis=0) + half, rtol=1e-8)
+    np.testing.assert_allclose(imp.test_scores, imp.scores, rtol=1e-14)  # rounds are added up in another order
     np.testing.assert_allclose(imp.q_values, stats.false_discovery_control(imp.p_values), rtol=1e-14)
-    np.testing.assert_allclose(imp.per_row, shares.mean(axis=0), rtol=1e-11)
+    np.testing.assert_allclose(imp.scores, shares.mean(axis=0), rtol=1e-11)
     assert list(imp.order) == sorted(range(4), key=lambda k: -imp.scores[k])
     assert [list(imp.order).index(k) + 1 for k in range(4)] == imp.ranks.tolist()
 
@@ -291,7 +297,7 @@ def test_tree_inner_by_path_is_tested_centred(case, method, clustered):
     alive = np.full(N, True) if case.weight is None else case.weight > 0
     labels = np.arange(N) if clusters is None else clusters
     plain, centred = (
-        oracle.tree_inner(case.e, r, case.push).sum(axis=0)
+        oracle.tree_inner(case.e, r, case.residual).sum(axis=0)
         for r in (
             oracle.tensor(case.e, case.X, method),
             oracle.centred_tensor(case.e, case.X, method, case.weight),
@@ -302,7 +308,8 @@ def test_tree_inner_by_path_is_tested_centred(case, method, clustered):
     if case.e.n_outputs > 1:
         parts += [(imp.for_output(k).statistics, units[:, :, k], centred[:, :, k].sum(axis=0)) for k in range(3)]
     slack = 2 * case.leaf_bound(oracle.tensor(case.e, case.X, method))  # of the leaf sums, for both node values
-    for found, shares, expected in parts:
+    for per_row, shares, expected in parts:
+        found = per_row.scaled(imp.sum_of_weights)
         assert np.all(np.abs(found.test_score - expected) <= slack)
         used = np.abs(shares).sum(axis=0) > 0
         df = np.minimum(effective_df(shares[:, used]), len(units) - 1)
@@ -317,7 +324,7 @@ def test_tree_inner_by_path_is_tested_centred(case, method, clustered):
 
 def test_centring_a_group_is_the_sum_of_its_members():
     case = Case(*CASES["three classes"][:2], seed=18)
-    alone, together = case.importance(), case.importance(groups={"pair": [1, 3]})
+    alone, together = case.importance(), case.importance(feature_groups={"pair": [1, 3]})
     expected = alone.outputs.test_score[[0, 1, 2]]
     expected[1] += alone.outputs.test_score[3]
     np.testing.assert_allclose(together.outputs.test_score, expected, rtol=1e-12)  # the same terms in another order
@@ -330,14 +337,15 @@ def test_centring_leaves_the_l1_penalty_as_it_is():
     e = ti.read_model(model).ensemble
     X, y = X[200:260].astype(float), y[200:260]
     imp = ti.importance(e, X, y)
-    push = oracle.residuals(e, X, squared(y))
+    residual = oracle.residuals(e, X, squared(y))
     plain, centred = (
-        oracle.tree_inner(e, r, push).sum(axis=(0, 1, 3))
+        oracle.tree_inner(e, r, residual).sum(axis=(0, 1, 3))
         for r in (oracle.tensor(e, X, "predecomp"), oracle.centred_tensor(e, X, "predecomp"))
     )
-    assert np.abs(imp.scores - plain).max() > 1e-3 * np.abs(plain).max()  # there is a penalty
+    assert np.abs(imp.scores * 60 - plain).max() > 1e-3 * np.abs(plain).max()  # there is a penalty
     # Leaf sums hold gradients to 2^-32 of the largest leaf.
-    np.testing.assert_allclose(imp.test_scores - imp.scores, centred - plain, rtol=0, atol=1e-7 * np.abs(plain).sum())
+    found = (imp.test_scores - imp.scores) * 60
+    np.testing.assert_allclose(found, centred - plain, rtol=0, atol=1e-7 * np.abs(plain).sum())
 
 
 def test_without_l2_the_training_rows_are_centred_already():
@@ -351,7 +359,7 @@ def test_without_l2_the_training_rows_are_centred_already():
 def test_out_of_bag_scores_are_not_centred():
     X, y = data(n=120)
     imp = ti.importance(RandomForestRegressor(8, max_depth=4, random_state=0).fit(X, y), X, y, oob=True)
-    assert np.array_equal(imp.test_scores, imp.scores)
+    np.testing.assert_allclose(imp.test_scores, imp.scores, rtol=1e-14)  # rounds are added up in another order
 
 
 def test_a_cluster_per_row_is_no_clusters():
@@ -371,8 +379,8 @@ def test_copies_of_rows_in_clusters_know_no_more_than_the_rows():
     copies = ti.importance(
         case.e, case.X[which], case.y[which], objective="squared_error", clusters=[f"patient {i}" for i in which]
     )
-    np.testing.assert_allclose(copies.scores, 3 * plain.scores, rtol=1e-13)
-    np.testing.assert_allclose(copies.std_errors, 3 * plain.std_errors, rtol=1e-9)
+    np.testing.assert_allclose(copies.scores, plain.scores, rtol=1e-13)
+    np.testing.assert_allclose(copies.std_errors, plain.std_errors, rtol=1e-9)
     np.testing.assert_allclose(copies.p_values, plain.p_values, rtol=1e-8)
 
 
@@ -383,7 +391,7 @@ def test_clusters_equal_brute_force():
     sums = np.array([shares[alive & (clusters == c)].sum(axis=0) for c in np.unique(clusters[alive])])
     error = np.sqrt(len(sums)) * sums.std(axis=0, ddof=1)
     imp = case.importance(clusters=clusters)
-    np.testing.assert_allclose(imp.std_errors, error, rtol=FLOAT32)
+    np.testing.assert_allclose(imp.std_errors * case.weight.sum(), error, rtol=FLOAT32)
     assert imp.statistics.n_units == len(sums)
 
 
@@ -416,7 +424,7 @@ def test_the_scale_of_the_weights_changes_no_test():
     np.testing.assert_allclose(
         b.statistics.df, a.statistics.df, rtol=1e-8
     )  # fourth powers are held to 28 bits at least
-    np.testing.assert_allclose(b.per_row, a.per_row, rtol=1e-7)
+    np.testing.assert_allclose(b.scores, a.scores, rtol=1e-7)
 
 
 # -- real models -----------------------------------------------------------------------------------------------------
@@ -459,19 +467,16 @@ def test_total_gain_of_xgboost_stored_and_on_the_training_rows(loss):
     X, y = data(classes=classes)
     model = xgb_model(X, y, **params)
     own = xgb_gain(model, X.shape[1])
-    stored = ti.importance(model, score="total_gain")
+    stored = ti.total_gain(model)
     # get_score adds float32 gains, printed with the digits of a float32.
     np.testing.assert_allclose(stored.scores, own, rtol=2e-6)
     assert np.all(np.isnan(stored.std_errors))
     # Proposition 3. XGBoost keeps gains, leaves and margins in float32: the paper's 5e-7 of the normalised gain.
-    on_rows = ti.importance(model, X, y, score="total_gain")
-    assert same_gain(on_rows.scores, own) < 5e-7
-    assert on_rows.scores.sum() == pytest.approx(own.sum(), rel=2e-6)
-    tree_inner = ti.importance(model, X, y)
-    assert np.array_equal(on_rows.scores, tree_inner.scores)
-    assert np.array_equal(on_rows.std_errors, tree_inner.std_errors)
+    on_rows = ti.importance(model, X, y).gains
+    assert same_gain(on_rows, own) < 5e-7
+    assert on_rows.sum() == pytest.approx(own.sum(), rel=2e-6)
     # Total gain is about node values; no other attribution gives it.
-    assert np.array_equal(ti.importance(model, X, y, score="total_gain", method="treeshap").scores, on_rows.scores)
+    assert same_gain(ti.importance(model, X, y, method="treeshap").gains, own) > 1e-3
 
 
 @pytest.mark.parametrize("reg_alpha", [5.0, 20.0])
@@ -484,11 +489,11 @@ def test_total_gain_with_an_l1_penalty(reg_alpha, loss):
     if loss != "squared" and ti.read_model(model).ensemble.cover_is != "hessian":
         pytest.skip("the reader does not say yet that XGBoost's cover is the sum of hessians")
     own = xgb_gain(model, X.shape[1])
-    imp = ti.importance(model, X, y, by_round=True)
-    assert same_gain(imp.scores, own) < 1e-6  # float32 margins, as above; l1 cancels part of the inner product
+    imp = ti.importance(model, X, y)
+    assert same_gain(imp.gains, own) < 1e-6  # float32 margins, as above; l1 cancels part of the inner product
     np.testing.assert_allclose(imp.by_round().sum(axis=0), imp.scores, rtol=0, atol=1e-12 * np.abs(imp.scores).sum())
     plain = ti.importance(model, X, y, method="saabas")
-    assert same_gain(plain.scores, own) > 1e-3  # without it the inner product is something else
+    assert same_gain(plain.gains, own) > 1e-3  # without it the inner product is something else
 
 
 def test_total_gain_of_lightgbm_stored_and_on_the_training_rows():
@@ -497,16 +502,16 @@ def test_total_gain_of_lightgbm_stored_and_on_the_training_rows():
     model = lgb.train(params, lgb.Dataset(X, y), 15)
     own = model.feature_importance("gain")
     # feature_importance adds the float32 gains of the splits.
-    np.testing.assert_allclose(ti.importance(model, score="total_gain").scores, own, rtol=1e-6)
-    assert same_gain(ti.importance(model, X, y, score="total_gain").scores, own) < 5e-7
+    np.testing.assert_allclose(ti.total_gain(model).scores, own, rtol=1e-6)
+    assert same_gain(ti.importance(model, X, y).gains, own) < 5e-7
 
 
 def test_total_gain_of_hist_gradient_boosting_on_the_training_rows():
     X, y = data()
     with threadpool_limits(1):  # a thread per core would wait for the others
         model = HistGradientBoostingRegressor(max_iter=10, max_leaf_nodes=7, early_stopping=False).fit(X, y)
-    stored = ti.importance(model, score="total_gain").scores
-    on_rows = ti.importance(model, X, y).scores
+    stored = ti.total_gain(model).scores
+    on_rows = ti.importance(model, X, y).gains
     assert same_gain(on_rows, stored) < 5e-7
     assert on_rows.sum() == pytest.approx(stored.sum(), rel=1e-5)
 
@@ -515,7 +520,7 @@ def test_total_gain_of_groups_is_the_sum_of_their_members():
     X, y = data()
     model = xgb_model(X, y)
     single, grouped = (
-        ti.importance(model, score="total_gain", groups=g).scores for g in (None, {"pair": ["f4", "f1"]})
+        ti.total_gain(model, feature_groups=g).scores for g in (None, {"pair": ["f4", "f1"]})
     )
     np.testing.assert_allclose(grouped, [single[0], single[1] + single[4], *single[[2, 3, 5]]], rtol=1e-14)
 
@@ -523,7 +528,7 @@ def test_total_gain_of_groups_is_the_sum_of_their_members():
 def test_noise_sinks_out_of_sample_and_shines_in_sample():
     X, y = data(n=600, n_columns=20, seed=5)
     model = xgb_model(X[:300], y[:300], rounds=60, max_depth=5)
-    gain = ti.importance(model, score="total_gain").scores
+    gain = ti.total_gain(model).scores
     held_out = ti.importance(model, X[300:], y[300:])
     noise = np.arange(20) > 3
     assert np.all(gain[noise] > 0)
@@ -540,17 +545,17 @@ def test_abs_of_the_forest_is_shaps_mean_absolute_value(loss):
     model = xgb_model(X, y, rounds=5, **params)
     values = np.asarray(shap.TreeExplainer(model).shap_values(X))
     values = values.reshape(len(X), X.shape[1], -1)
-    imp = ti.importance(model, X, score="abs", method="treeshap", level="forest")
+    imp = ti.importance(model, X, score="abs", method="treeshap", over="forest")
     # shap adds float32 leaves in its own order and precision.
-    np.testing.assert_allclose(imp.per_row, np.abs(values).mean(axis=0).sum(axis=1), rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(imp.scores, np.abs(values).mean(axis=0).sum(axis=1), rtol=1e-4, atol=1e-6)
 
 
 def test_saabas_is_xgboosts_approximate_contributions():
     X, y = data(n=60)
     model = xgb_model(X, y, rounds=5)
     contribs = model.predict(xgb.DMatrix(X), pred_contribs=True, approx_contribs=True)[:, :-1]
-    imp = ti.importance(model, X, score="abs", method="saabas", level="forest")
-    np.testing.assert_allclose(imp.scores, np.abs(contribs).sum(axis=0), rtol=1e-4, atol=1e-5)  # float32 contributions
+    imp = ti.importance(model, X, score="abs", method="saabas", over="forest")
+    np.testing.assert_allclose(imp.scores, np.abs(contribs).mean(axis=0), rtol=1e-4, atol=1e-5)  # float32 contributions
 
 
 # -- Remark 1 --------------------------------------------------------------------------------------------------------
@@ -577,12 +582,12 @@ def test_without_l2_the_attributions_of_a_tree_sum_to_zero_over_the_training_row
 
 
 def test_without_l2_the_score_is_a_covariance():
-    """So a constant added to every gradient's opponent changes nothing: TreeInner = N cov(f_mk, -G) in sample."""
+    """So a constant added to every gradient's opponent changes nothing: TreeInner per row = cov(f_mk, -G) in sample."""
     X, y = data()
     model = xgb_model(X, y, rounds=1, reg_lambda=0.0)
     f = ti.attribute(model, X).values
-    push = y - 0.5
-    covariance = ((f - f.mean(axis=0)) * (push - push.mean())[:, None]).sum(axis=0) / 0.3
+    residual = y - 0.5
+    covariance = ((f - f.mean(axis=0)) * (residual - residual.mean())[:, None]).mean(axis=0)
     imp = ti.importance(model, X, y)
     np.testing.assert_allclose(imp.scores, covariance, rtol=0, atol=1e-5 * imp.scores.max())  # float32 leaves
 
@@ -614,11 +619,10 @@ def test_out_of_bag_scores_are_mdi_oob(classes, share):
     expected = mdi_oob(forest, X, np.eye(classes)[y] if classes else y[:, None].astype(float))
     imp = ti.importance(forest, X, y, oob=True)
     size = np.abs(expected).sum()
-    np.testing.assert_allclose(imp.per_row, expected, rtol=0, atol=1e-12 * size)  # the same terms in another order
     # From the leaves: gradients to 2^-32 of the largest value, times rows / out-of-bag rows.
-    fast = ti.importance(forest, X, y, oob=True, std_errors=False)
-    np.testing.assert_allclose(fast.per_row, expected, rtol=0, atol=1e-8 * size)
-    np.testing.assert_allclose(imp.by_round().sum(axis=0), imp.scores, rtol=0, atol=1e-8 * size * len(X))
+    np.testing.assert_allclose(imp.scores, expected, rtol=0, atol=1e-8 * size)
+    assert np.array_equal(ti.importance(forest, X, y, oob=True, std_errors=False).scores, imp.scores)
+    assert np.array_equal(imp.by_round().sum(axis=0), imp.scores)
     own = ti.importance(
         forest,
         X,
@@ -626,7 +630,7 @@ def test_out_of_bag_scores_are_mdi_oob(classes, share):
         oob=True,
         method=lambda tree, rows: oracle.path_attribution(tree, tree.node_value, np.asarray(rows)),
     )
-    np.testing.assert_allclose(own.per_row, expected, rtol=0, atol=1e-12 * size)
+    np.testing.assert_allclose(own.scores, expected, rtol=0, atol=1e-12 * size)
 
 
 def test_in_sample_a_forest_without_bootstrap_gives_mdi():
@@ -635,7 +639,7 @@ def test_in_sample_a_forest_without_bootstrap_gives_mdi():
         forest = kind(6, max_depth=4, bootstrap=False, max_features=2, random_state=0).fit(X, y)
         mdi = np.mean([t.tree_.compute_feature_importances(normalize=False) for t in forest.estimators_], axis=0)
         # The gain of squared error and Gini is the inner product exactly; scikit-learn keeps both in float64.
-        np.testing.assert_allclose(ti.importance(forest, X, y).per_row, mdi, rtol=0, atol=1e-10 * mdi.sum())
+        np.testing.assert_allclose(ti.importance(forest, X, y).scores, mdi, rtol=0, atol=1e-10 * mdi.sum())
 
 
 def test_out_of_bag_scores_with_weights_are_weighted_means():
@@ -650,13 +654,14 @@ def test_out_of_bag_scores_with_weights_are_weighted_means():
         w = weight.copy()
         w[seen] = 0
         total += (w[:, None] * r[m] * y[:, None]).sum(axis=0) / w.sum() / e.n_trees
-    np.testing.assert_allclose(imp.per_row, total, rtol=0, atol=1e-12 * np.abs(total).sum())
+    # From the leaves: gradients to 2^-32 of the largest value, times rows / out-of-bag rows.
+    np.testing.assert_allclose(imp.scores, total, rtol=0, atol=1e-8 * np.abs(total).sum())
 
 
 def test_out_of_bag_is_refused_where_it_has_no_meaning():
     X, y = data(n=60)
     forest = RandomForestRegressor(3, max_depth=2, random_state=0).fit(X, y)
-    for score in ("forest_inner", "abs", "permutation"):
+    for score in ("forest_inner", "abs"):
         with pytest.raises(ValueError, match="oob=True"):
             ti.importance(forest, X, y, score=score, oob=True)
     with pytest.raises(UnsupportedModelError, match="bootstrap=False"):
@@ -666,6 +671,7 @@ def test_out_of_bag_is_refused_where_it_has_no_meaning():
 
 
 # -- what comes back -------------------------------------------------------------------------------------------------
+COLUMNS = ["feature", "score", "std_error", "ci_low", "ci_high", "p_value", "q_value", "verdict", "rank"]
 NAMES = ["age", "income", "height", "weight", "noise 1", "noise 2"]
 
 
@@ -675,12 +681,15 @@ def test_frames_in_give_frames_out(library):
     frame = pd.DataFrame(X, columns=NAMES) if library == "pandas" else pl.DataFrame(X, schema=NAMES)
     target = pd.Series(y) if library == "pandas" else pl.Series(y)
     model = xgb.XGBRegressor(n_estimators=5, n_jobs=1).fit(pd.DataFrame(X, columns=NAMES), y)
-    for options in ({}, {"score": "permutation", "random_state": 0}, {"score": "abs"}):
-        imp = ti.importance(model, frame, target, **options)
+    for imp in (
+        ti.importance(model, frame, target),
+        ti.permutation_importance(model, frame, target, random_state=0),
+        ti.importance(model, frame, score="abs"),
+    ):
         assert imp.feature_names == tuple(NAMES)
         out = imp.to_frame()
         assert isinstance(out, pd.DataFrame if library == "pandas" else pl.DataFrame)
-        assert list(out.columns) == ["feature", "score", "std_error", "ci_low", "ci_high", "z", "p_value", "q_value"]
+        assert list(out.columns) == COLUMNS
         assert list(out["feature"]) == [NAMES[k] for k in imp.order]
         assert list(out["score"]) == sorted(imp.scores.tolist(), reverse=True)
     bare = ti.importance(model, X, y)  # an array of the model's columns
@@ -691,7 +700,7 @@ def test_names_of_the_frame_serve_a_model_without_names():
     X, y = data(n=60)
     model = xgb_model(X, y, rounds=3)
     assert ti.importance(model, X, y).feature_names == tuple(f"f{i}" for i in range(6))
-    imp = ti.importance(ti.read_model(model), pd.DataFrame(X, columns=NAMES), y, groups={"noise": NAMES[4:]})
+    imp = ti.importance(ti.read_model(model), pd.DataFrame(X, columns=NAMES), y, feature_groups={"noise": NAMES[4:]})
     assert imp.feature_names == (*NAMES[:4], "noise")
 
 
@@ -699,7 +708,7 @@ def test_repr_names_the_best_features():
     X, y = data(n=100)
     imp = ti.importance(xgb_model(X, y), X, y)
     lines = repr(imp).splitlines()
-    assert lines[0] == "tree_inner(predecomp) on 100 rows"
+    assert lines[0] == "TreeInner(PreDecomp) on 100 rows: reduction of the loss per row"
     assert [line.split()[0] for line in lines[2:]] == [imp.feature_names[k] for k in imp.order]
     wide = ti.importance(
         make_ensemble(Recipe(n_columns=30), 0), np.zeros((2, 30)), [0.0, 1.0], objective="squared_error"
@@ -750,10 +759,15 @@ def test_threads_change_no_bit_and_progress_is_told():
     e.forest.task_rows = 64  # many tasks, so that threads have something to mix up
     X = make_rows(e, 500, 2)
     y = np.random.default_rng(0).integers(0, 2, 500)
-    for options in ({}, {"method": "treeshap"}, {"score": "abs"}, {"score": "permutation", "random_state": 1}):
+    for score, options in (
+        (ti.importance, {"y": y}),
+        (ti.importance, {"y": y, "method": "treeshap"}),
+        (ti.importance, {"score": "abs"}),
+        (ti.permutation_importance, {"y": y, "random_state": 1}),
+    ):
         done = []  # (rows done, rows) of all runs
         runs = [
-            ti.importance(e, X, y, objective="softmax", n_jobs=n, progress=lambda *a, d=done: d.append(a), **options)
+            score(e, X, objective="softmax", n_jobs=n, progress=lambda *a, d=done: d.append(a), **options)
             for n in (1, 2, 7, None, -1)
         ]
         for run in runs[1:]:

@@ -1,8 +1,9 @@
-"""Feature attribution for tree ensembles that tells the truth out of sample."""
+"""Feature importance for boosted trees and forests, measured on held-out data, with error bars."""
 
-from importlib.metadata import version as _version
+from typing import TYPE_CHECKING
+from typing import Any as _Any
 
-from treeinner import objectives, plots
+from treeinner import objectives
 from treeinner.attribution import Attribution, attribute
 from treeinner.compiled import instruction_set
 from treeinner.ensemble import Ensemble
@@ -17,19 +18,34 @@ from treeinner.errors import (
 from treeinner.explainer import TreeExplainer
 from treeinner.files import load
 from treeinner.model import Model, read_model
-from treeinner.page import report
-from treeinner.scores import Comparison, Importance, ImportanceAccumulator, compare, importance
+from treeinner.options import ReadOptions
+from treeinner.scores import (
+    Comparison,
+    FeatureScore,
+    Importance,
+    ImportanceAccumulator,
+    compare,
+    importance,
+    permutation_importance,
+    total_gain,
+)
+
+if TYPE_CHECKING:
+    from treeinner import plots
+    from treeinner.page import report
 
 __all__ = [
     "Attribution",
     "Comparison",
     "DataError",
     "Ensemble",
+    "FeatureScore",
     "Importance",
     "ImportanceAccumulator",
     "MissingDependencyError",
     "Model",
     "ModelError",
+    "ReadOptions",
     "TreeExplainer",
     "TreeInnerError",
     "UnknownParameterError",
@@ -40,9 +56,30 @@ __all__ = [
     "instruction_set",
     "load",
     "objectives",
+    "permutation_importance",
     "plots",
     "read_model",
     "report",
+    "total_gain",
 ]
 
-__version__ = _version("treeinner")
+
+def __getattr__(name: str) -> _Any:
+    """Load what not everybody needs at its first use: plots, report, __version__."""
+    from importlib import import_module, metadata
+
+    found: _Any
+    if name == "plots":
+        found = import_module("treeinner.plots")
+    elif name == "report":
+        found = import_module("treeinner.page").report
+    elif name == "__version__":
+        found = metadata.version("treeinner")
+    else:
+        raise AttributeError(f"module 'treeinner' has no attribute {name!r}")
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, "__version__"})

@@ -2,28 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import difflib
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from treeinner import compiled, storage, tables
+from treeinner import compiled, html, storage, tables
+from treeinner.compiled import Progress
 from treeinner.ensemble import Ensemble
-from treeinner.errors import MissingDependencyError, ModelError, UnknownParameterError, UnsupportedModelError
+from treeinner.errors import (
+    MissingDependencyError,
+    ModelError,
+    TreeInnerError,
+    UnknownParameterError,
+    UnsupportedModelError,
+)
 from treeinner.groups import GroupSpec, resolve_groups
-from treeinner.model import open_model
+from treeinner.model import Model, open_model
 from treeinner.options import ReadOptions
 from treeinner.tables import as_frame, frame_library_of, row_labels_of
 
 __all__ = ["METHODS", "Attribution", "attribute", "node_values"]
 
 METHODS = ("predecomp", "saabas", "treeshap")
+BASE_DEFINITIONS = {
+    "predecomp": "base score plus the regularised value of every tree's root: the margin before the first split",
+    "saabas": "mean margin over the training rows, weighted by the covers of the leaves",
+    "treeshap": "mean margin over the training rows, weighted by the covers of the leaves",
+}
 FORMAT = "treeinner.attribution"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
+SHOWN = 20  # features in a notebook's table
 FloatArray = NDArray[np.float64]
 
 
@@ -32,38 +45,34 @@ def attribute(
     X: Any,
     *,
     method: str = "predecomp",
-    iteration_range: tuple[int, int] | None = None,
     base_margin: Any = None,
-    groups: GroupSpec | None = None,
-    learning_rate: float | None = None,
-    reg_lambda: float | None = None,
-    reg_alpha: float | None = None,
+    feature_groups: GroupSpec | None = None,
     n_jobs: int | None = -1,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
+    **reading: Any,
 ) -> Attribution:
     """Split the raw prediction (margin) of every row over the features.
 
     Parameters
     ----------
-    model : fitted model, path or Ensemble
+    model : fitted model, path or Model
         A model of XGBoost, LightGBM, CatBoost or scikit-learn, a Pipeline or search around one, or its file.
     X : table
         numpy array, data frame, Arrow table or scipy sparse matrix with the model's columns.
     method : {"predecomp", "saabas", "treeshap"}
         By path with the regularised node values (the paper's p-hat), by path with the mean of the leaves below a node
         (p-tilde; XGBoost's `approx_contribs`), or path-dependent TreeSHAP.
-    iteration_range : (start, stop), optional
-        Boosting rounds to use; by default those that the model's own `predict` uses.
     base_margin : array, optional
-        Margin of each row before the first tree, as given in training.
-    groups : mapping, optional
+        Margin of each row before the first tree, as given in training (LightGBM's init_score, CatBoost's baseline).
+    feature_groups : mapping, optional
         Name of a group -> its features; their signed values are added up.
-    learning_rate, reg_lambda, reg_alpha : float, optional
-        Training parameters, for models that do not say them.
     n_jobs : int
         Threads; -1 for all cores. The result does not depend on it.
     progress : callable, optional
         Called with (rows done, rows).
+    **reading
+        What the model may not say itself, as for `read_model`: learning_rate, reg_lambda, reg_alpha, iteration_range,
+        feature_names, objective.
 
     Returns
     -------
@@ -72,32 +81,39 @@ def attribute(
     """
     if method not in METHODS:
         raise ValueError(f"method={method!r} is not known; choose one of {', '.join(map(repr, METHODS))}.")
-    opened = open_model(
-        model,
-        ReadOptions(
-            learning_rate=learning_rate, reg_lambda=reg_lambda, reg_alpha=reg_alpha, iteration_range=iteration_range
-        ),
-    )
+    opened = open_model(model, ReadOptions.of(reading, caller=attribute))
     e = opened.ensemble
     paths, root = _prepared(e, method)  # asks for what is unknown before X is touched
-    seen = opened.transform(X)
-    table = opened.table(X, seen)
+    transformed = opened.transform(X)
+    table = opened.table(X, transformed)
     values = compiled.attribute(e.forest, table, e.n_features, paths, n_jobs=n_jobs, progress=progress)
     names = opened.names(X) or tuple(f"f{i}" for i in range(e.n_features))
-    grouped = resolve_groups(groups, names)
-    if grouped is not None:
-        values, names = grouped.add_up(values, axis=1), grouped.names
+    groups = resolve_groups(feature_groups, names)
+    data = None if groups is not None else transformed
+    if groups is not None:
+        values, names = groups.add_up(values, axis=1), groups.names
+    elif opened.options.feature_names is not None and e.feature_names is not None:
+        data = tables.to_array(data, e.feature_names)  # under the new names its columns could not be found
     base = e.base_values(table.n_rows, base_margin) + root
     return Attribution(
         values=values[:, :, 0] if e.n_outputs == 1 else values,
         base_values=base[:, 0] if e.n_outputs == 1 else base,
-        data=seen if grouped is None else None,
+        data=data,
         feature_names=tuple(names),
-        output_names=e.output_names,
+        output_names=opened.output_names,
         method=method,
+        unit=_unit(opened),
         row_labels=row_labels_of(X),
         frame_library=frame_library_of(X),
     )
+
+
+def _unit(model: Model) -> str:
+    """Unit of the margin in words, where the loss is known."""
+    try:
+        return model.objective.unit
+    except TreeInnerError:
+        return "margin"
 
 
 def _prepared(e: Ensemble, method: str) -> tuple[Any, FloatArray]:
@@ -152,7 +168,7 @@ def root_values(e: Ensemble, node_value: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class Attribution:
-    """Attribution of every row on the margin scale.
+    """Attribution of every row on the margin scale, in `unit`.
 
     `base_values + values.sum(axis=1)` is the model's raw prediction.
     """
@@ -167,13 +183,62 @@ class Attribution:
     row_labels: Any = None  #: index of the pandas frame that X was
     frame_library: str = ""  #: "pandas", "polars", ...: what X was a frame of
 
+    @property
+    def base_definition(self) -> str:
+        """What `base_values` are, in words."""
+        return BASE_DEFINITIONS[self.method]
+
     def __repr__(self) -> str:
         rows, features = self.values.shape[:2]
         outputs = f" x {self.values.shape[2]} outputs" if self.values.ndim == 3 else ""
-        return f"Attribution({self.method}: {rows} rows x {features} features{outputs})"
+        return f"Attribution({self.method}: {rows} rows x {features} features{outputs}, in {self.unit})"
+
+    def _repr_html_(self) -> str:
+        """Of one row its largest parts, of several the mean sizes, as a table with bars."""
+        values = self.values if self.values.ndim == 2 else self.values.sum(axis=2)
+        one = len(values) == 1
+        shown = values[0] if one else np.abs(values).mean(axis=0) if len(values) else np.zeros(values.shape[1])
+        order = np.argsort(-np.abs(shown), kind="stable")[:SHOWN]
+        span = (float(shown.min(initial=0.0)), float(shown.max(initial=0.0)))
+        nan = float("nan")
+        rows = [
+            [self.feature_names[k], html.bar(float(shown[k]), nan, nan, span=span), f"{shown[k]:.4g}"] for k in order
+        ]
+        what = "value" if one else "mean |value|"
+        return html.table(repr(self), ["feature", "", what], rows, f"base value: {self.base_definition}")
 
     def __len__(self) -> int:
         return len(self.values)
+
+    def __getitem__(self, index: Any) -> Any:
+        """`a[0]`, `a[:10]`, `a[mask]`: the Attribution of these rows; `a[:, "bmi"]`, `a[0, 3]`: values as numpy does.
+
+        A feature may be given by its name, or several by a list of names.
+        """
+        if not isinstance(index, tuple):
+            rows = slice(index, index + 1 or None) if isinstance(index, int | np.integer) else index
+            if isinstance(index, int | np.integer) and not -len(self) <= index < len(self):
+                raise IndexError(f"row {index} is out of range: there are {len(self)} rows.")
+            return replace(
+                self,
+                values=self.values[rows],
+                base_values=self.base_values[rows],
+                data=None if self.data is None else _rows_of(self._shown(), rows),
+                row_labels=None if self.row_labels is None else self.row_labels[rows],
+            )
+        rows, features, *rest = index
+        if isinstance(features, str):
+            features = self._column(features)
+        elif isinstance(features, list) and all(isinstance(name, str) for name in features):
+            features = [self._column(name) for name in features]
+        return self.values[(rows, features, *rest)]
+
+    def _column(self, name: str) -> int:
+        if name not in self.feature_names:
+            close = difflib.get_close_matches(name, self.feature_names, n=1)
+            hint = f"; did you mean {close[0]!r}?" if close else "; see feature_names."
+            raise KeyError(f"{name!r} is not a feature{hint}")
+        return self.feature_names.index(name)
 
     def to_contribs(self) -> FloatArray:
         """XGBoost's layout: (rows, features + 1), or (rows, outputs, features + 1); the base value comes last."""
@@ -224,7 +289,7 @@ class Attribution:
         data = self._shown()
         if data is not None:
             arrays["data"] = data.astype(np.str_) if data.dtype == object else data
-        plain = {"feature_names": self.feature_names, "output_names": self.output_names, "method": self.method}
+        plain = {name: getattr(self, name) for name in ("feature_names", "output_names", "method", "unit")}
         storage.write(path, FORMAT, FORMAT_VERSION, arrays, plain)
 
     @classmethod
@@ -240,6 +305,11 @@ class Attribution:
                 feature_names=tuple(plain["feature_names"]),
                 output_names=None if outputs is None else tuple(outputs),
                 method=plain["method"],
+                unit=plain.get("unit", "margin"),
             )
         except KeyError as error:
             raise ModelError(f"{path} is not a complete saved Attribution: it lacks {error}.") from error
+
+
+def _rows_of(data: NDArray[Any] | None, rows: Any) -> NDArray[Any] | None:
+    return None if data is None else data[rows]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from treeinner import tables
 from treeinner.attribution import METHODS, Attribution, attribute, node_values, root_values
+from treeinner.compiled import Progress
 from treeinner.errors import UnsupportedModelError
 from treeinner.model import open_model
 from treeinner.options import ReadOptions
@@ -17,7 +16,6 @@ from treeinner.options import ReadOptions
 __all__ = ["TreeExplainer"]
 
 FloatArray = NDArray[np.float64]
-READING = ("iteration_range", "learning_rate", "reg_lambda", "reg_alpha")
 
 
 class TreeExplainer:
@@ -25,16 +23,16 @@ class TreeExplainer:
 
     Parameters
     ----------
-    model : fitted model, path or Ensemble
+    model : fitted model, path or Model
         As for `attribute`.
     data, model_output, feature_perturbation
         For calls written for shap; anything but the path-dependent values of the raw margin is refused.
-    feature_names : sequence of str, optional
-        Names to report instead of the model's.
     method : {"treeshap", "saabas", "predecomp"}
         The attribution.
-    **options
-        Of `attribute`: iteration_range, learning_rate, reg_lambda, reg_alpha, n_jobs, progress.
+    n_jobs, progress
+        As for `attribute`.
+    **reading
+        As for `read_model`: feature_names, iteration_range, learning_rate, ...
     """
 
     def __init__(
@@ -44,9 +42,10 @@ class TreeExplainer:
         *,
         model_output: str = "raw",
         feature_perturbation: str = "auto",
-        feature_names: Any = None,
         method: str = "treeshap",
-        **options: Any,
+        n_jobs: int | None = -1,
+        progress: Progress | None = None,
+        **reading: Any,
     ) -> None:
         if data is not None or feature_perturbation not in ("auto", "tree_path_dependent"):
             raise UnsupportedModelError(
@@ -60,12 +59,9 @@ class TreeExplainer:
             )
         if method not in METHODS:
             raise ValueError(f"method={method!r} is not known; choose one of {', '.join(map(repr, METHODS))}.")
-        reading = {k: options.pop(k) for k in tuple(options) if k in READING}
-        opened = open_model(model, ReadOptions(**reading))
         self.method = method
-        self.feature_names = None if feature_names is None else tuple(map(str, feature_names))
-        self._options = options
-        self._model = opened
+        self._model = open_model(model, ReadOptions.of(reading, caller=TreeExplainer))
+        self._n_jobs, self._progress = n_jobs, progress
 
     @property
     def expected_value(self) -> float | FloatArray:
@@ -77,8 +73,7 @@ class TreeExplainer:
     def attribute(self, X: Any, *, approximate: bool = False) -> Attribution:
         """Attribution of every row of X, for treeinner's own plots."""
         method = "saabas" if approximate else self.method
-        made = attribute(self._model, X, method=method, **self._options)
-        return made if self.feature_names is None else _renamed(made, self.feature_names)
+        return attribute(self._model, X, method=method, n_jobs=self._n_jobs, progress=self._progress)
 
     def shap_values(
         self, X: Any, y: Any = None, *, approximate: bool = False, check_additivity: bool = True
@@ -114,14 +109,3 @@ def _refuse_labels(y: Any) -> None:
             "y= (attributions of the loss) is not supported; what features do to the loss is "
             "ti.importance(model, X, y)."
         )
-
-
-def _renamed(attribution: Attribution, names: tuple[str, ...]) -> Attribution:
-    if len(names) != len(attribution.feature_names):
-        raise ValueError(
-            f"feature_names has {len(names)} names, but the model has {len(attribution.feature_names)} features."
-        )
-    data = attribution.data
-    if data is not None:  # under its old names the data could not be found again
-        data = tables.to_array(data, attribution.feature_names)
-    return replace(attribution, feature_names=names, data=data)

@@ -6,15 +6,19 @@ from pathlib import Path
 
 from treeinner import attribution, ensemble, storage
 from treeinner.errors import ModelError
+from treeinner.model import Model, read_model
+from treeinner.scores import result
 
 __all__ = ["load"]
 
 
-def load(path: str | Path) -> ensemble.Ensemble | attribution.Attribution:
-    """Read a file written by `Ensemble.save` or `Attribution.save`."""
+def load(path: str | Path) -> Model | attribution.Attribution | result.Importance:
+    """Read a file written by `Model.save`, `Attribution.save` or `Importance.save`."""
     kind, _ = storage.format_of(path)
     if kind == ensemble.FORMAT:
-        return ensemble.Ensemble.load(path)
+        return read_model(path)
     if kind == attribution.FORMAT:
         return attribution.Attribution.load(path)
+    if kind == result.FORMAT:
+        return result.Importance.load(path)
     raise ModelError(f"{path} was not saved by treeinner; to read a model file use treeinner.read_model(path).")

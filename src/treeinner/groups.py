@@ -30,18 +30,18 @@ class Groups:
         return np.moveaxis(out, 0, axis)
 
 
-def resolve_groups(groups: Any, feature_names: Sequence[str]) -> Groups | None:
-    """Check the user's `groups`: a mapping from a group's name to its features, by name or position."""
-    if groups is None:
+def resolve_groups(feature_groups: Any, feature_names: Sequence[str]) -> Groups | None:
+    """Check the user's `feature_groups`: a mapping from a group's name to its features, by name or position."""
+    if feature_groups is None:
         return None
-    if not isinstance(groups, Mapping):
+    if not isinstance(feature_groups, Mapping):
         raise TypeError(
-            f"groups is a {type(groups).__name__}, but a mapping was needed: "
-            "groups={'colour': ['colour_red', 'colour_blue'], ...}, features by name or position."
+            f"feature_groups: expected a mapping, got a {type(feature_groups).__name__}; pass "
+            "{'colour': ['colour_red', 'colour_blue'], ...}, features by name or position."
         )
     position = {name: i for i, name in enumerate(feature_names)}
     owner: dict[int, str] = {}
-    for group, members in groups.items():
+    for group, members in feature_groups.items():
         for member in [members] if isinstance(members, str | int) else members:
             owned = _position(member, position, len(feature_names), str(group))
             if owned in owner:
@@ -56,7 +56,7 @@ def resolve_groups(groups: Any, feature_names: Sequence[str]) -> Groups | None:
     names = tuple(label.removeprefix("\0") for label in order)
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
-        raise ValueError(f"Groups {repeated} have the name of a feature that is not in them; rename the groups.")
+        raise ValueError(f"Groups {repeated} are named like a feature that is not in them; rename the groups.")
     index = {label: i for i, label in enumerate(order)}
     return Groups(names, np.array([index[label] for label in labels], np.intp))
 
@@ -70,7 +70,7 @@ def _position(member: Any, position: Mapping[str, int], n: int, group: str) -> i
     try:
         index = operator.index(member)
     except TypeError:
-        raise TypeError(f"Group {group!r} holds {member!r}, but a feature's name or position was needed.") from None
+        raise TypeError(f"Group {group!r} contains {member!r}; expected a feature's name or position.") from None
     if not 0 <= index < n:
         raise ValueError(f"Group {group!r} names feature {index}, but features are numbered 0..{n - 1}.")
     return index

@@ -28,7 +28,7 @@ std_error and the interval are those of the score itself. Other scores are teste
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -63,6 +63,11 @@ class Inference:
     confidence: float  # coverage of the interval
     test_score: FloatArray  # score + what centring adds to it
     df: FloatArray  # degrees of freedom
+
+    def scaled(self, factor: float) -> Inference:
+        """Return the statistics of the score times a positive factor."""
+        names = ("score", "std_error", "ci_low", "ci_high", "test_score")
+        return replace(self, **{name: getattr(self, name) * factor for name in names})
 
 
 def from_sums(
@@ -160,21 +165,19 @@ def effective_units(squares: FloatArray) -> FloatArray:
 
 
 def difference(a: Inference, b: Inference, *, confidence: float = 0.95) -> Inference:
-    """Difference of the means per unit, a minus b, of two independent samples (Welch).
+    """Difference of the scores, a minus b, of two independent samples (Welch).
 
-    With `a` from the training rows and `b` from held-out rows this is the optimism gap per row: of the scores
+    With scores per row, `a` of the training rows and `b` of held-out rows, this is the optimism gap: of the scores
     themselves, not centred.
     """
-    mean_a, error_a = _per_unit(a)
-    mean_b, error_b = _per_unit(b)
     n = min(a.n_units, b.n_units)
     if n < 2:
-        return _unknown(mean_a - mean_b, n, confidence)
-    var_a, var_b = error_a**2, error_b**2
+        return _unknown(a.score - b.score, n, confidence)
+    var_a, var_b = a.std_error**2, b.std_error**2
     std_error = np.sqrt(var_a + var_b)
     weight = np.divide(var_a, var_a + var_b, out=np.zeros_like(var_a), where=std_error > 0)
     df = 1.0 / (weight**2 / a.df + (1.0 - weight) ** 2 / b.df)
-    return _statistics(mean_a - mean_b, std_error, n, df, confidence)
+    return _statistics(a.score - b.score, std_error, n, df, confidence)
 
 
 def benjamini_hochberg(p_value: ArrayLike) -> FloatArray:
@@ -237,11 +240,6 @@ def _unknown(score: FloatArray, n: int, confidence: float) -> Inference:
     infinite, one = np.full_like(score, np.inf), np.ones_like(score)
     z, df = np.zeros_like(score), np.zeros_like(score)
     return Inference(score, infinite, -infinite, infinite, z, one, one.copy(), n, confidence, score, df)
-
-
-def _per_unit(part: Inference) -> tuple[FloatArray, FloatArray]:
-    n = max(part.n_units, 1)
-    return part.score / n, part.std_error / n
 
 
 def t_tail(t: ArrayLike, df: ArrayLike) -> FloatArray:

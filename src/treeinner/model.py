@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import os
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
@@ -118,6 +118,10 @@ class Model:
         if self.feature_names is not None and self.feature_names != ensemble.feature_names:
             ensemble = replace(ensemble, feature_names=self.feature_names)
         ensemble.save(path)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the fields alone: the loss, which may hold functions, is looked up again."""
+        return {f.name: getattr(self, f.name) for f in fields(self)}
 
     def __repr__(self) -> str:
         return repr(self.ensemble).replace("Ensemble(", "Model(", 1)

@@ -5,40 +5,49 @@ from __future__ import annotations
 import copy
 import hashlib
 import io
-from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from treeinner import objectives, storage
-from treeinner.ensemble import ARRAYS
-from treeinner.errors import DataError, ModelError, UnsupportedModelError
+from treeinner import storage
+from treeinner.compiled import Progress
+from treeinner.errors import DataError, ModelError, TreeInnerError, UnsupportedModelError
 from treeinner.groups import GroupSpec, resolve_groups
-from treeinner.inference import from_sums
+from treeinner.inference import Inference, from_sums
 from treeinner.model import Model, open_model, out_of_bag_rows
 from treeinner.options import ReadOptions
-from treeinner.scores.inputs import NO_WEIGHT, check_confidence, read_inputs
+from treeinner.scores.batch import NO_WEIGHT, Batch, check_confidence, read_batch
 from treeinner.scores.leaves import Leaves
 from treeinner.scores.result import Importance
-from treeinner.scores.run import Rows, add_rows
+from treeinner.scores.run import add_batch
 from treeinner.scores.setting import Setting, TreeAttribution, make_setting
-from treeinner.scores.state import State
+from treeinner.scores.state import State, score_from_leaves
 
 __all__ = ["ImportanceAccumulator"]
 
-FORMAT = "treeinner.importance"
-FORMAT_VERSION = 1
+FloatArray = NDArray[np.float64]
+FORMAT = "treeinner.accumulator"
+FORMAT_VERSION = 2
+
+# What decides where a row goes and what it adds to the margin.
+ROUTING = (
+    "tree_start", "tree_output", "tree_round", "feature", "threshold", "left", "right", "missing_left",
+    "category_set", "set_start", "set_codes", "value", "base_score",
+)  # fmt: skip
+RULES = ("right_if", "float32_input", "category_rule", "zero_as_missing", "base_margin_rule", "column_features")
 
 
 class ImportanceAccumulator:
     """Scores of rows that come in batches; memory does not grow with the number of rows.
 
     Batches, threads, processes and files may cut the rows in any way: the sums are exact, so the result is the same
-    to the last bit. `merge` adds two accumulators of the same model and settings; `to_bytes` and `from_bytes` send
-    them about.
+    to the last bit. `merge` adds two accumulators of the same model and settings; they can be pickled, and `to_bytes`
+    and `from_bytes` move the sums without the model.
 
-    Parameters are those of `importance`. With `clusters`, memory grows with the number of clusters.
+    Parameters are those of `importance`; `clustered=True` announces that clusters come with every batch. With clusters,
+    memory grows with their number.
     """
 
     def __init__(
@@ -47,53 +56,46 @@ class ImportanceAccumulator:
         *,
         score: str = "tree_inner",
         method: str | TreeAttribution = "predecomp",
-        objective: Any = "auto",
-        learning_rate: float | None = None,
-        reg_lambda: float | None = None,
-        reg_alpha: float | None = None,
-        groups: GroupSpec | None = None,
-        iteration_range: tuple[int, int] | None = None,
-        target: str = "residual",
-        level: str = "tree",
-        std_errors: bool = True,
+        feature_groups: GroupSpec | None = None,
+        over: str | None = None,
+        against: str | None = None,
         by_round: bool = False,
+        std_errors: bool = True,
         clustered: bool = False,
         confidence: float = 0.95,
         n_jobs: int | None = -1,
+        **reading: Any,
     ) -> None:
         check_confidence(confidence)
-        if score == "permutation":
-            raise UnsupportedModelError(
-                "Permutation importance shuffles a column over all rows, so it cannot be added up over batches; "
-                "use importance(model, X, y, score='permutation')."
-            )
-        self._opened: Model = open_model(
-            model,
-            ReadOptions(
-                learning_rate=learning_rate, reg_lambda=reg_lambda, reg_alpha=reg_alpha, iteration_range=iteration_range
-            ),
-        )
-        ensemble = self._opened.ensemble
-        needs_y = score != "abs"
-        self._setting: Setting = make_setting(
-            ensemble,
-            objectives.for_ensemble(ensemble, objective) if needs_y else None,
-            score=score,
-            method=method,
-            target=target,
-            level=level,
-            std_errors=std_errors,
-            by_round=by_round,
-        )
-        self._asked_objective = objective if isinstance(objective, str) else ""  # the loss's parameters are in it
-        self._score, self._group_spec, self._confidence, self._n_jobs = score, groups, confidence, n_jobs
-        names = self._opened.names(None)
-        self._names: tuple[str, ...] = names or tuple(f"f{i}" for i in range(ensemble.n_features))
+        self._model: Model = open_model(model, ReadOptions.of(reading, caller=ImportanceAccumulator))
+        self._arguments = {
+            "score": score, "method": method, "over": over, "against": against, "by_round": by_round,
+            "std_errors": std_errors,
+        }  # fmt: skip
+        self._setting: Setting = make_setting(self._model.ensemble, lambda: self._model.objective, **self._arguments)  # type: ignore[arg-type]
+        self._feature_groups, self._clustered = feature_groups, clustered
+        self._confidence, self._n_jobs = confidence, n_jobs
+        names = self._model.names(None)
         self._named = names is not None
-        self._groups = resolve_groups(groups, self._names) if self._named or groups is None else None
+        self._set_names(names or tuple(f"f{i}" for i in range(self._model.n_features)), known=self._named)
+        self._output_names = self._model.output_names
         self._frame_library = ""
-        self._clustered = clustered
         self._state: State | None = None
+
+    def __reduce__(self) -> Any:
+        arguments = self._arguments | {
+            "feature_groups": self._feature_groups,
+            "clustered": self._clustered,
+            "confidence": self._confidence,
+            "n_jobs": self._n_jobs,
+        }
+        return _unpickled, (self._model, arguments, self.to_bytes())
+
+    def _twin(self) -> ImportanceAccumulator:
+        """Return an accumulator of the same model, settings and sums."""
+        twin = object.__new__(ImportanceAccumulator)
+        twin.__dict__.update(self.__dict__)
+        return twin
 
     # -- rows ----------------------------------------------------------------------------------------------------
     def update(
@@ -104,112 +106,105 @@ class ImportanceAccumulator:
         sample_weight: Any = None,
         clusters: Any = None,
         base_margin: Any = None,
-        group: Any = None,
-        progress: Callable[[int, int], None] | None = None,
+        qid: Any = None,
+        progress: Progress | None = None,
     ) -> ImportanceAccumulator:
-        """Add a batch of rows and return self."""
+        """Add a batch of rows and return self. A batch that is refused changes nothing."""
         objective = self._setting.objective
         if objective is not None and objective.scope in ("round", "data"):
             raise UnsupportedModelError(
                 f"objective {objective.name!r}: the gradient of a row depends on all rows together, so it cannot be "
                 "summed over batches; use importance(model, X, y) on all rows at once."
             )
-        self._update(X, y, sample_weight, clusters, base_margin, group, progress)
+        self._add(
+            X,
+            y,
+            progress=progress,
+            sample_weight=sample_weight,
+            clusters=clusters,
+            base_margin=base_margin,
+            qid=qid,
+        )
         return self
 
-    def _update(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any,
-        clusters: Any,
-        base_margin: Any,
-        group: Any,
-        progress: Callable[[int, int], None] | None,
-        oob: bool = False,
-    ) -> None:
-        if (clusters is not None) != self._clustered:
+    def _add(self, X: Any, y: Any, *, oob: bool = False, progress: Progress | None = None, **given: Any) -> None:
+        if (given["clusters"] is not None) != self._clustered:
             raise DataError(
                 "clusters were given for some batches only, or not announced; make the accumulator with "
                 "clustered=True and give clusters with every batch."
             )
         if _is_empty(X):
             return
-        table = self._opened.table(X)
-        self._learn_names(X)
-        self._frame_library = getattr(table, "frame_library", "") or self._frame_library
-        inputs = read_inputs(self._setting, table.n_rows, y, sample_weight, clusters, base_margin, group)
+        added = self._twin()  # what the batch teaches is kept only if it is not refused
+        batch = read_batch(self._model, self._setting.objective, X, y, **given)
+        added._learn_names(X, batch)
         if self._setting.objective is not None and not self._setting.objective.per_row:
-            inputs.require_weight()
-        share = self._out_of_bag_share(table.n_rows, inputs.weight) if oob else None
-        part, rows = self._empty(oob=oob), Rows(table, inputs, share)
-        add_rows(part, self._setting, rows, self._groups, n_jobs=self._n_jobs, progress=progress)
+            batch.require_weight()
+        if oob:
+            batch = replace(batch, tree_share=_out_of_bag_share(self._model, batch))
+        part = added._empty(oob=oob)
+        add_batch(part, added._setting, batch, n_jobs=self._n_jobs, progress=progress)
         if self._state is None:
-            self._state = part
+            added._state = part
         else:
             self._state += part
+        self.__dict__.update(added.__dict__)
 
-    def _out_of_bag_share(self, n_rows: int, weight: NDArray[np.float64] | None) -> NDArray[np.float64]:
-        """What each training row counts for in each tree of a random forest: (trees, rows).
-
-        0 if the tree saw it, else all rows / out-of-bag rows of the tree, so that score / rows is MDI-oob.
-        """
-        if self._setting.score != "tree_inner":
-            raise ValueError(f"oob=True goes with score='tree_inner', but score={self._score!r} was asked for.")
-        unseen: NDArray[np.float64] = out_of_bag_rows(self._opened, n_rows).astype(np.float64)
-        counted = np.ones(n_rows) if weight is None else weight
-        total = unseen @ counted
-        unseen *= np.divide(counted.sum(), total, out=np.zeros_like(total), where=total > 0)[:, None]
-        return unseen
-
-    def _learn_names(self, X: Any) -> None:
-        """Use the names of the first data frame, if the model itself knows none."""
+    def _learn_names(self, X: Any, batch: Batch) -> None:
+        """Take names from the first data frames, if the model itself knows none."""
         if not self._named:
-            names = self._opened.names(X)
-            if names is not None:
-                self._names, self._named = names, True
-            self._groups = resolve_groups(self._group_spec, self._names)
+            names = self._model.names(X)
+            self._named = names is not None
+            self._set_names(names or self._names)
+        if self._output_names is None and batch.target_names and len(batch.target_names) == self._model.n_outputs > 1:
+            self._output_names = batch.target_names
+        self._frame_library = getattr(batch.table, "frame_library", "") or self._frame_library
+
+    def _set_names(self, names: tuple[str, ...], *, known: bool = True) -> None:
+        self._names = names
+        if known or self._feature_groups is None:  # groups by name wait for the names
+            self._setting = replace(self._setting, groups=resolve_groups(self._feature_groups, names))
 
     def _empty(self, *, oob: bool = False) -> State:
         # Out of bag, every tree has rows of its own, and its node values stay as they are.
         leaves = Leaves.empty(self._setting, centred=self._setting.centred and not oob)
-        return State.empty(self._setting, self._groups, clustered=self._clustered, leaves=leaves)
+        return State.empty(self._setting, clustered=self._clustered, leaves=leaves)
 
     # -- together ------------------------------------------------------------------------------------------------
     def merge(self, other: ImportanceAccumulator) -> ImportanceAccumulator:
         """Add up two accumulators of the same model and settings; neither is changed."""
         if not isinstance(other, ImportanceAccumulator):
-            raise TypeError(f"An ImportanceAccumulator was needed, but a {type(other).__name__} came.")
+            raise TypeError(f"expected an ImportanceAccumulator, got a {type(other).__name__}.")
         if self.fingerprint() != other.fingerprint():
             raise ModelError(
                 "The two accumulators belong to different models or settings, and their sums mean different things; "
                 "make both from the same model with the same arguments."
             )
-        merged = copy.copy(self)
-        merged._state = self._copied_state()
-        if other._state is not None:
-            merged._state = other._copied_state() if merged._state is None else merged._state.__iadd__(other._state)
-        if other._named and not self._named:
-            merged._names, merged._named = other._names, True
-        if self._groups is None or merged._names is other._names:
-            merged._groups = other._groups
+        first, second = (self, other) if self._named or not other._named else (other, self)
+        merged = first._twin()
+        merged._state = copy.deepcopy(first._state)
+        if merged._state is None:
+            merged._state = copy.deepcopy(second._state)
+        elif second._state is not None:
+            merged._state += second._state
+        merged._output_names = first._output_names or second._output_names
         merged._frame_library = self._frame_library or other._frame_library
         return merged
 
-    def _copied_state(self) -> State | None:
-        return None if self._state is None else copy.deepcopy(self._state)
-
     def fingerprint(self) -> str:
-        """Identity of model and settings, as text."""
+        """Identity of what enters the sums, as text: an object and its own file agree."""
         e, s = self._setting.ensemble, self._setting
         digest = hashlib.sha256()
-        for name in ARRAYS:
-            digest.update(getattr(e, name).tobytes())
+        arrays = [*ROUTING, *({"predecomp": ["node_value", "cover"]}.get(str(s.method), ["cover"]))]
+        for name in arrays:
+            digest.update(np.ascontiguousarray(getattr(e, name)).tobytes())
         method = s.method if isinstance(s.method, str) else getattr(s.method, "__qualname__", "callable")
-        objective = "" if s.objective is None else (s.objective.name, self._asked_objective)
-        words = (self._score, method, objective, s.target, s.level, s.std_errors, s.by_round, self._group_spec)
-        model = (e.library, e.schema.n_columns, dict(e.params), dict(e.objective_params), e.right_if, e.column_features)
-        digest.update(repr((words, model, self._clustered)).encode())
+        objective = self._model.options.objective
+        loss = None if s.objective is None else (s.objective.name, objective if isinstance(objective, str) else "")
+        groups = None if self._feature_groups is None else sorted((k, list(v)) for k, v in self._feature_groups.items())
+        choices = (s.score, method, loss, s.over, s.against, s.std_errors, s.by_round, groups, self._clustered)
+        model = [e.library, e.schema.n_columns, dict(e.objective_params), *(getattr(e, rule) for rule in RULES)]
+        digest.update(repr((choices, model, s.scale_bits)).encode())
         return digest.hexdigest()
 
     def to_bytes(self) -> bytes:
@@ -218,6 +213,8 @@ class ImportanceAccumulator:
         arrays, plain = state.to_arrays()
         plain["fingerprint"] = self.fingerprint()
         plain["names"] = list(self._names) if self._named else None
+        plain["output_names"] = self._output_names
+        plain["frame_library"] = self._frame_library
         buffer = io.BytesIO()
         storage.write_to(buffer, FORMAT, FORMAT_VERSION, arrays, plain)
         return buffer.getvalue()
@@ -230,12 +227,16 @@ class ImportanceAccumulator:
                 "The bytes belong to another model or other settings; make the accumulator from the same model with "
                 "the same arguments."
             )
-        out = copy.copy(self)
+        out = self._twin()
         out._state = State.from_arrays(arrays, plain) if plain["n_rows"] else None
         if plain["names"] is not None and not self._named:
-            out._names, out._named = tuple(plain["names"]), True
-        if out._state is not None:
-            out._groups = resolve_groups(self._group_spec, out._names)
+            out._named = True
+            out._set_names(tuple(plain["names"]))
+        elif out._state is not None:
+            out._set_names(self._names)
+        names = plain["output_names"]
+        out._output_names = self._output_names or (None if names is None else tuple(names))
+        out._frame_library = self._frame_library or plain["frame_library"]
         return out
 
     # -- result --------------------------------------------------------------------------------------------------
@@ -247,39 +248,90 @@ class ImportanceAccumulator:
         if state.n_units == 0:
             raise DataError(NO_WEIGHT)
         _check_resolution(setting, state)
-        rounds = score = None
-        if setting.needs_leaves and setting.penalty is None:
-            by_round = state.from_leaves(setting, self._groups, setting.numbered_value)
-            rounds, score = by_round.sum(axis=2), by_round.sum(axis=0)
+        weight = float(state.weight.totals()[0])
+        by_round = rounds = score = None
+        if setting.leaves_suffice:
+            assert state.leaves is not None
+            by_round = score_from_leaves(setting, state.leaves, setting.numbered_value)
+            score = by_round.sum(axis=0)
+            rounds = by_round.sum(axis=2) / weight
         elif state.rounds is not None:
-            rounds = state.rounds.totals().reshape(setting.ensemble.n_rounds, state.n_features)
+            rounds = state.rounds.totals().reshape(setting.ensemble.n_rounds, state.n_features) / weight
         if setting.needs_rows:
-            whole, outputs = state.infer(setting, self._groups, score, self._confidence)
+            whole, outputs = state.infer(setting, score, self._confidence)
         else:
             assert score is not None
             whole = _without_errors(score.sum(axis=1))
             outputs = _without_errors(score) if state.n_outputs > 1 else None
-        names = self._names if self._groups is None else self._groups.names
+        statistics = whole.scaled(1.0 / weight)
+        if by_round is not None and rounds is not None:  # the rounds add up to the scores, to the last bit
+            statistics = replace(statistics, score=rounds.sum(axis=0))
         return Importance(
-            score=self._score,
+            score_name=setting.score,
             method=setting.method if isinstance(setting.method, str) else "callable",
-            feature_names=tuple(names),
-            statistics=whole,
-            outputs=outputs,
-            output_names=setting.ensemble.output_names,
+            feature_names=self._names if setting.groups is None else setting.groups.names,
+            statistics=statistics,
+            outputs=None if outputs is None else outputs.scaled(1.0 / weight),
+            output_names=self._output_names,
             n_rows=state.n_rows,
-            sum_of_weights=float(state.weight.totals()[0]),
+            sum_of_weights=weight,
             tested=setting.score != "abs",
             has_std_errors=setting.std_errors,
             rounds=rounds,
+            notes=self._model.notes,
             frame_library=self._frame_library,
+            gain_source=_gain_source(setting, state, statistics.score, rounds, weight),
         )
+
+
+def _unpickled(model: Model, arguments: dict[str, Any], state: bytes) -> ImportanceAccumulator:
+    return ImportanceAccumulator(model, **arguments).from_bytes(state)
+
+
+def _gain_source(setting: Setting, state: State, score: FloatArray, rounds: FloatArray | None, weight: float) -> Any:
+    """How to work out the paper's sums over rows, each tree divided by its learning rate; None: not of this score."""
+    if setting.score != "tree_inner":
+        return None
+    leaves = copy.copy(state.leaves)
+    if leaves is not None:
+        leaves.sums = leaves.sums.copy()  # an accumulator goes on adding
+
+    def gains() -> FloatArray:
+        factor = setting.known_factor()
+        scale = np.divide(1.0, factor, out=np.zeros(len(factor)), where=factor != 0)
+        if setting.leaves_suffice:
+            assert leaves is not None
+            value = (setting.node_value * scale[setting.ensemble.tree_of_node][:, None])[setting.forest.numbered]
+            return np.asarray(score_from_leaves(setting, leaves, value).sum(axis=0).sum(axis=1))
+        first = scale[setting.first_trees[:-1]]
+        if len(np.unique(scale)) == 1:
+            return score * (weight * first[0])
+        if rounds is None or np.any(scale != first[setting.ensemble.tree_round]):
+            raise TreeInnerError(
+                f"The learning rate changes from tree to tree, and gains by {setting.method!r} then need the scores by "
+                "round; pass by_round=True."
+            )
+        return np.asarray((rounds * first[:, None]).sum(axis=0) * weight)
+
+    return gains
+
+
+def _out_of_bag_share(model: Model, batch: Batch) -> FloatArray:
+    """What each training row counts for in each tree of a random forest: (trees, rows).
+
+    0 if the tree saw it, else all rows / out-of-bag rows of the tree, so that the score is MDI-oob.
+    """
+    unseen: FloatArray = out_of_bag_rows(model, batch.n_rows).astype(np.float64)
+    counted = np.ones(batch.n_rows) if batch.weight is None else batch.weight
+    total = unseen @ counted
+    unseen *= np.divide(counted.sum(), total, out=np.zeros_like(total), where=total > 0)[:, None]
+    return unseen
 
 
 def _check_resolution(setting: Setting, state: State) -> None:
     """Raise if weights are so small that the units of the sums, which follow the model's values, are too coarse."""
     mean = float(state.weight.totals()[0]) / state.n_units
-    # Row scores are held to 2^-88, leaf sums to 2^-32, where the roundings of many rows average out.
+    # Shares of rows are held to 2^-88, leaf sums to 2^-32, where the roundings of many rows average out.
     too_small = mean * state.n_units**0.5 < 1e-4 if setting.needs_leaves else mean < 1e-8
     if too_small:
         raise DataError(
@@ -288,7 +340,7 @@ def _check_resolution(setting: Setting, state: State) -> None:
         )
 
 
-def _without_errors(scores: Any) -> Any:
+def _without_errors(scores: FloatArray) -> Inference:
     return from_sums(scores, np.zeros_like(scores), 1)
 
 

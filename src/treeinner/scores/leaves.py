@@ -1,4 +1,4 @@
-"""What reaches the leaves: sums over rows, as whole numbers."""
+"""What reaches the leaves: sums over rows, as fixed-point integers."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from treeinner.scores.setting import Setting
 __all__ = ["Leaves", "LeavesOfTasks"]
 
 MAX_TOTAL = 2**63 - 1
-WholeArray = NDArray[np.int64]
+IntegerArray = NDArray[np.int64]
 
 
 @dataclass(eq=False)
 class Leaves:
-    """Sums over the rows in each leaf, (leaves, width); whole numbers, which add exactly in any order."""
+    """Sums over the rows in each leaf, (leaves, width); fixed-point integers, which add exactly in any order."""
 
-    sums: WholeArray  # of minus the gradients
-    weights: WholeArray | None  # of the weights, for the centred test
+    sums: IntegerArray  # of minus the gradients
+    weights: IntegerArray | None  # of the weights, for the centred test
     bound: int = 0  # largest possible |sum| of either, so that no sum can overflow unseen
 
     @classmethod

@@ -1,49 +1,105 @@
 """Permutation importance, the model-agnostic baseline: how much the loss rises when a column is shuffled.
 
-Every value is binned once and every tree is walked once per repeat, for all features together (core/permute.h): a row
-goes another way only where its path tests the shuffled feature. The changes of the leaf values are added to the margin.
+Every value is binned once and every tree is walked once per repeat, for all features together
+(core/kernels/permute.h): a row goes another way only where its path tests the shuffled feature. The changes of the
+leaf values are added to the margin.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from treeinner import inference
-from treeinner.compiled import Shuffle, map_rows
-from treeinner.errors import DataError, UnsupportedModelError
-from treeinner.groups import Groups
-from treeinner.scores.inputs import Inputs
-from treeinner.scores.setting import Setting
-from treeinner.tables import Table
+from treeinner.compiled import Progress, Shuffle, map_rows
+from treeinner.errors import UnsupportedModelError
+from treeinner.groups import GroupSpec, resolve_groups
+from treeinner.model import Model, open_model
+from treeinner.objectives import Objective
+from treeinner.options import ReadOptions
+from treeinner.scores.batch import Batch, check_confidence, read_batch
+from treeinner.scores.result import Importance
 
-__all__ = ["permutation_scores"]
+__all__ = ["permutation_importance"]
 
 FloatArray = NDArray[np.float64]
 
 
-def permutation_scores(
-    setting: Setting,
-    table: Table,
-    inputs: Inputs,
-    groups: Groups | None,
+def permutation_importance(
+    model: Any,
+    X: Any,
+    y: Any,
     *,
-    n_repeats: int,
-    random_state: Any,
-    confidence: float,
-    n_jobs: int | None,
-    progress: Callable[[int, int], None] | None,
-) -> inference.Inference:
-    """Rise of the summed loss when a feature is shuffled, mean over the repeats, with its statistics.
+    n_repeats: int = 5,
+    random_state: Any = None,
+    sample_weight: Any = None,
+    clusters: Any = None,
+    base_margin: Any = None,
+    feature_groups: GroupSpec | None = None,
+    confidence: float = 0.95,
+    n_jobs: int | None = -1,
+    progress: Progress | None = None,
+    **reading: Any,
+) -> Importance:
+    """Rise of the loss per row when a feature is shuffled, mean over the repeats, with standard errors.
 
     The shuffles are those of scikit-learn's `permutation_importance` for the same random_state: one order of the rows
-    per repeat, the same for every feature. A group is shuffled as one.
+    per repeat, the same for every feature. A group of features is shuffled as one.
+
+    Parameters
+    ----------
+    model, X, y, sample_weight, clusters, base_margin, feature_groups, confidence, n_jobs, progress, **reading
+        As for `importance`.
+    n_repeats : int
+        Number of shuffles.
+    random_state : int, RandomState or None
+        Seed of the shuffles.
     """
-    e, objective = setting.ensemble, setting.objective
-    assert objective is not None
+    check_confidence(confidence)
+    if n_repeats < 1:
+        raise ValueError(f"n_repeats={n_repeats}; expected at least one shuffle.")
+    opened = open_model(model, ReadOptions.of(reading, caller=permutation_importance))
+    objective = opened.objective
+    _refuse(opened, objective)
+    batch = read_batch(opened, objective, X, y, sample_weight=sample_weight, clusters=clusters, base_margin=base_margin)
+    batch.require_weight()
+    names = opened.names(X) or tuple(f"f{i}" for i in range(opened.n_features))
+    groups = resolve_groups(feature_groups, names)
+    of_column = np.arange(opened.n_features) if groups is None else groups.of_feature
+    names = names if groups is None else groups.names
+    e = opened.ensemble
+    used = np.unique(of_column[e.feature[e.feature >= 0]])  # the others change nothing
+    number = np.full(len(names), -1, np.int32)
+    number[used] = np.arange(len(used))
+    shuffle = Shuffle(e.forest, number[of_column], len(used), batch.table, n_jobs=n_jobs)
+    orders = _orders(batch.n_rows, n_repeats, random_state)
+
+    def work(start: int, stop: int) -> FloatArray:
+        rises = _rises(objective, batch, shuffle, orders, start, stop)
+        if batch.clusters is not None:
+            return rises
+        squares = rises * rises
+        return np.stack([rises.sum(axis=1), squares.sum(axis=1), (squares * squares).sum(axis=1)])
+
+    parts = list(map_rows(batch.n_rows, shuffle.step, work, n_jobs=n_jobs, progress=progress))
+    summed = _statistics(batch, parts, used, len(names), confidence)
+    return Importance(
+        score_name="permutation",
+        method=objective.name,
+        feature_names=names,
+        statistics=summed.scaled(1.0 / batch.sum_of_weights),
+        n_rows=batch.n_rows,
+        sum_of_weights=batch.sum_of_weights,
+        tested=True,
+        has_std_errors=True,
+        notes=opened.notes,
+        frame_library=getattr(batch.table, "frame_library", ""),
+    )
+
+
+def _refuse(model: Model, objective: Objective) -> None:
     if objective.value is None:
         raise UnsupportedModelError(
             f"objective {objective.name!r} has a gradient only; permutation importance needs the loss itself. Pass the "
@@ -52,42 +108,28 @@ def permutation_scores(
     if not objective.per_row:
         raise UnsupportedModelError(
             f"objective {objective.name!r}: the loss of a row depends on other rows, so the rise of the loss has no "
-            "share of each row. Use score='tree_inner', or scikit-learn's permutation_importance."
+            "share of each row. Use ti.importance, or scikit-learn's permutation_importance with a metric of your own."
         )
-    if n_repeats < 1:
-        raise ValueError(f"n_repeats={n_repeats}, but at least one shuffle is needed.")
-    if table.n_rows == 0:
-        raise DataError("There are no rows to score; pass at least one row of X and y.")
-    if e.schema.external:
+    if model.ensemble.schema.external:
         raise UnsupportedModelError(
             "Permutation importance of a CatBoost model with CTR splits: CatBoost computes those columns itself from "
-            "several features at once. Use score='tree_inner', or scikit-learn's permutation_importance."
+            "several features at once. Use ti.importance, or scikit-learn's permutation_importance."
         )
-    orders = _orders(table.n_rows, n_repeats, random_state)
-    of_column = np.arange(e.n_features) if groups is None else groups.of_feature
-    n_scores = e.n_features if groups is None else len(groups.names)
-    used = np.unique(of_column[e.feature[e.feature >= 0]])  # the others change nothing
-    number = np.full(n_scores, -1, np.int32)
-    number[used] = np.arange(len(used))
-    shuffle = Shuffle(setting.forest, number[of_column], len(used), table, n_jobs=n_jobs)
 
-    def work(start: int, stop: int) -> FloatArray:
-        rises = _rises(setting, inputs, shuffle, orders, start, stop)
-        if inputs.clusters is not None:
-            return rises
-        squares = rises * rises
-        return np.stack([rises.sum(axis=1), squares.sum(axis=1), (squares * squares).sum(axis=1)])
 
-    parts = list(map_rows(table.n_rows, shuffle.step, work, n_jobs=n_jobs, progress=progress))
-    if inputs.clusters is not None:
+def _statistics(
+    batch: Batch, parts: list[FloatArray], used: NDArray[np.intp], n_scores: int, confidence: float
+) -> inference.Inference:
+    """Statistics of the summed rises, (features or groups,); those not in use are 0."""
+    if batch.clusters is not None:
         rises = np.concatenate(parts, axis=1)
-        here = slice(None) if inputs.weight is None else np.flatnonzero(inputs.weight)
-        labels, of_row = np.unique(inputs.clusters[here], return_inverse=True)
+        here = slice(None) if batch.weight is None else np.flatnonzero(batch.weight)
+        labels, of_row = np.unique(batch.clusters[here], return_inverse=True)
         summed = np.zeros((len(labels), n_scores))
         for group, score in enumerate(used.tolist()):
             summed[:, score] = np.bincount(of_row.reshape(-1), rises[group, here], len(labels))
         return inference.from_clusters(summed, confidence=confidence)
-    n = table.n_rows if inputs.weight is None else int(np.count_nonzero(inputs.weight))
+    n = batch.n_rows if batch.weight is None else int(np.count_nonzero(batch.weight))
     sums = np.zeros((3, n_scores))
     sums[:, used] = np.sum(parts, axis=0)
     total, squares, fourth = sums
@@ -112,13 +154,12 @@ def _orders(n_rows: int, n_repeats: int, random_state: Any) -> list[NDArray[np.i
 
 
 def _rises(
-    setting: Setting, inputs: Inputs, shuffle: Shuffle, orders: list[NDArray[np.int64]], start: int, stop: int
+    objective: Objective, batch: Batch, shuffle: Shuffle, orders: list[NDArray[np.int64]], start: int, stop: int
 ) -> FloatArray:
     """Rise of the loss of every row for every feature or group in use: (groups, rows)."""
-    assert setting.objective is not None
-    assert inputs.y is not None
-    objective, y, base = setting.objective, inputs.y[start:stop], inputs.base[start:stop]
-    weight = None if inputs.weight is None else inputs.weight[start:stop]
+    assert batch.y is not None
+    y, base = batch.y[start:stop], batch.base[start:stop]
+    weight = None if batch.weight is None else batch.weight[start:stop]
 
     def loss(margin: FloatArray) -> FloatArray:
         per_row = objective.losses(y, margin)
@@ -127,8 +168,8 @@ def _rises(
     rises = np.zeros((shuffle.n_groups, stop - start))
     for order in orders:
         margin, changes = shuffle.margins(start, order[start:stop])
-        whole = base + margin.T
-        before = loss(whole)
+        before_shuffle = base + margin.T
+        before = loss(before_shuffle)
         for group, change in enumerate(changes):
-            rises[group] += (loss(whole + change.T) - before) / len(orders)
+            rises[group] += (loss(before_shuffle + change.T) - before) / len(orders)
     return rises

@@ -2,46 +2,94 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from treeinner import tables
-from treeinner.inference import Inference
+from treeinner import html, storage, tables
+from treeinner.errors import ModelError, TreeInnerError, UnknownParameterError
+from treeinner.inference import Inference, benjamini_hochberg
 
-__all__ = ["Importance"]
+__all__ = ["Q_LIMIT", "VERDICTS", "FeatureScore", "Importance"]
 
 FloatArray = NDArray[np.float64]
+FORMAT = "treeinner.importance"
+FORMAT_VERSION = 2
+
+Q_LIMIT = 0.05  # a q value below it is a verdict
+VERDICTS = ("signal", "not told apart from noise", "harmful")
+SHOWN = 20  # features in a repr
+
+TITLES = {
+    "tree_inner": "TreeInner",
+    "forest_inner": "ForestInner",
+    "abs": "Mean |attribution|",
+    "total_gain": "Total gain",
+    "permutation": "Permutation importance",
+}
+UNITS = {
+    "tree_inner": "reduction of the loss per row",
+    "forest_inner": "attribution times residual, per row",
+    "abs": "margin",
+    "total_gain": "gain, summed over the training rows",
+    "permutation": "rise of the loss per row",
+}
+METHOD_TITLES = {"predecomp": "PreDecomp", "saabas": "Saabas", "treeshap": "TreeSHAP", "callable": "own attribution"}
+PLAIN = (
+    "score_name", "method", "feature_names", "output_names", "n_rows", "sum_of_weights", "tested", "has_std_errors",
+    "notes",
+)  # fmt: skip
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
+class FeatureScore:
+    """One row of the table: `imp["bmi"]`."""
+
+    feature: str
+    score: float
+    std_error: float
+    ci_low: float
+    ci_high: float
+    p_value: float
+    q_value: float
+    verdict: str
+    rank: int
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Importance:
-    """Score of every feature: a sum over the rows, so that on the training rows TreeInner is the total gain.
+    """Score of every feature: per row (per unit of weight), and in units of the loss, learning rate included.
 
     A negative score says that on these rows the feature's splits made the predictions worse; it is never clipped.
     The statistics hold for this fitted model and for rows that played no part in its training, early stopping and
-    tuning included. z, p and q values of TreeInner by path belong to the centred score, `test_scores`; score, standard
+    tuning included. p and q values of TreeInner by path belong to the centred score, `test_scores`; score, standard
     error and interval to the score itself (docs/theory.md, section 6).
     """
 
-    score: str  #: which score, as `importance` was asked
+    score_name: str  #: "tree_inner", "forest_inner", "abs", "total_gain" or "permutation"
     method: str  #: which attribution
     feature_names: tuple[str, ...]  #: features, or groups of them
-    statistics: Inference  #: score, standard error, interval, z, p and q value as arrays
-    outputs: Inference | None  #: per output, (features, outputs); None if there is one
-    output_names: tuple[str, ...] | None  #: classes or targets
+    statistics: Inference  #: score, standard error, interval, z, p and q value as arrays, per row
+    outputs: Inference | None = None  #: the same for each output, (features, outputs); None if there is one
+    output_names: tuple[str, ...] | None = None  #: classes or targets
     n_rows: int  #: rows that were scored
     sum_of_weights: float  #: of the rows; their number without weights
-    tested: bool  #: whether z and p values answer a question: is the score above 0 on new rows?
+    tested: bool  #: whether p values answer a question: is the score above 0 on new rows?
     has_std_errors: bool  #: False: `importance` was called with std_errors=False, or the score has none
-    rounds: FloatArray | None = None  #: (rounds, features)
+    rounds: FloatArray | None = None  #: (rounds, features), per row; see `by_round`
+    notes: tuple[str, ...] = ()  #: what was assumed, and what does not hold for these numbers
     frame_library: str = ""  #: what X was a frame of, and `to_frame` makes
+    gain_source: FloatArray | Callable[[], FloatArray] | str | None = None  #: see `gains`
 
+    # -- columns -------------------------------------------------------------------------------------------------
     @property
     def scores(self) -> FloatArray:
-        """Sum over the rows: (features,)."""
+        """Score per row (per unit of weight): (features,)."""
         return self.statistics.score
 
     @property
@@ -61,7 +109,7 @@ class Importance:
 
     @property
     def test_scores(self) -> FloatArray:
-        """What z and the p value are of: TreeInner by path centred, other scores as they are (`Inference`)."""
+        """What the p value is of: TreeInner by path centred, other scores as they are (`Inference`)."""
         return self._known(self.statistics.test_score)
 
     @property
@@ -76,17 +124,25 @@ class Importance:
         For TreeInner by path, "help" is the centred score above 0: the steps of the feature's splits and the negative
         gradients of the rows in the node go together. A feature unrelated to the target passes only by chance.
         """
-        return self._known(self.statistics.p_value) if self.tested else np.full(len(self.scores), np.nan)
+        return self._tested(self.statistics.p_value)
 
     @property
     def q_values(self) -> FloatArray:
         """Benjamini-Hochberg q value over all features."""
-        return self._known(self.statistics.q_value) if self.tested else np.full(len(self.scores), np.nan)
+        return self._tested(self.statistics.q_value)
 
     @property
-    def per_row(self) -> FloatArray:
-        """Score per row (per unit of weight): gain per row for TreeInner, mean `|attribution|` for abs."""
-        return self.scores / self.sum_of_weights
+    def verdicts(self) -> tuple[str, ...]:
+        """One of `VERDICTS` for every feature, by the q values of either side; "" where nothing was tested."""
+        if not (self.tested and self.has_std_errors):
+            return ("",) * len(self.scores)
+        s = self.statistics
+        told = np.isfinite(s.std_error) & (s.std_error > 0)
+        harmful = benjamini_hochberg(np.where(told, 1.0 - s.p_value, 1.0)) < Q_LIMIT
+        signal, noise, harm = VERDICTS
+        return tuple(
+            signal if q < Q_LIMIT else harm if bad else noise for q, bad in zip(s.q_value, harmful, strict=True)
+        )
 
     @property
     def order(self) -> NDArray[np.intp]:
@@ -100,15 +156,87 @@ class Importance:
         ranks[self.order] = np.arange(1, len(self.scores) + 1)
         return ranks
 
+    @property
+    def gains(self) -> FloatArray:
+        """The paper's TreeInner: a sum over rows, every tree divided by its learning rate: (features,).
+
+        On the training rows and with PreDecomp it is the total gain. It needs the learning rates, and asks for them
+        where the model does not store them.
+        """
+        source = self.gain_source
+        if source is None:
+            raise ValueError(f"score={self.score_name!r} has no gains; they belong to 'tree_inner' and 'total_gain'.")
+        if isinstance(source, str):
+            raise UnknownParameterError(source)
+        return source() if callable(source) else source
+
+    @property
+    def title(self) -> str:
+        """What the scores are called: "TreeInner(PreDecomp)"."""
+        name = TITLES[self.score_name]
+        if self.score_name in ("total_gain", "permutation"):
+            return name
+        return f"{name}({METHOD_TITLES.get(self.method, self.method)})"
+
+    @property
+    def unit(self) -> str:
+        """Unit of the scores in words."""
+        return UNITS[self.score_name]
+
+    @property
+    def confidence(self) -> float:
+        """Coverage of the intervals."""
+        return self.statistics.confidence
+
     def _known(self, array: FloatArray) -> FloatArray:
         return array if self.has_std_errors else np.full(len(self.scores), np.nan)
 
+    def _tested(self, array: FloatArray) -> FloatArray:
+        return self._known(array) if self.tested else np.full(len(self.scores), np.nan)
+
+    # -- parts ---------------------------------------------------------------------------------------------------
+    def __len__(self) -> int:
+        return len(self.scores)
+
+    def __getitem__(self, feature: str | int) -> FeatureScore:
+        """Return the numbers of one feature, by name or position."""
+        k = self._position(feature)
+        numbers = (
+            self.scores, self.std_errors, self.ci_low, self.ci_high, self.p_values, self.q_values,
+        )  # fmt: skip
+        return FeatureScore(
+            self.feature_names[k], *(float(column[k]) for column in numbers), self.verdicts[k], int(self.ranks[k])
+        )
+
+    def _position(self, feature: str | int) -> int:
+        if isinstance(feature, str):
+            if feature in self.feature_names:
+                return self.feature_names.index(feature)
+            raise KeyError(f"{feature!r} is not a feature; the best ones are {', '.join(self.top(5).feature_names)}.")
+        return range(len(self))[operator.index(feature)]
+
+    def top(self, n: int = 10) -> Importance:
+        """Return the n best features, best first, with their numbers as they are here."""
+        k = self.order[: max(0, operator.index(n))]
+        gains = self.gain_source
+        if gains is not None and not isinstance(gains, str):
+            whole = gains
+            gains = lambda: (whole() if callable(whole) else whole)[k]  # noqa: E731
+        return replace(
+            self,
+            feature_names=tuple(self.feature_names[i] for i in k),
+            statistics=_taken(self.statistics, k),
+            outputs=None if self.outputs is None else _taken(self.outputs, k),
+            rounds=None if self.rounds is None else self.rounds[:, k],
+            gain_source=gains,
+        )
+
     def by_round(self) -> FloatArray:
-        """Score of each boosting round: (rounds, features). Its cumulative sum shows where a feature starts to hurt."""
+        """Score of each boosting round, per row: (rounds, features). The rounds add up to the scores."""
         if self.rounds is None:
             raise ValueError(
-                f"The scores by round were not kept for score={self.score!r} with method={self.method!r}; "
-                "they come with score='tree_inner' by path, and with importance(..., by_round=True) for other methods."
+                f"Scores by round were not kept for score={self.score_name!r} with method={self.method!r}; they come "
+                "with score='tree_inner': always with 'predecomp' and 'saabas', else if by_round=True."
             )
         return self.rounds
 
@@ -120,38 +248,123 @@ class Importance:
         if isinstance(output, str) and output not in names:
             raise ValueError(f"{output!r} is not an output; choose one of {', '.join(map(repr, names))}.")
         k = names.index(output) if isinstance(output, str) else range(len(names))[output]
-        o = self.outputs
-        one = replace(
-            o,
-            **{
-                name: getattr(o, name)[:, k]
-                for name in ("score", "std_error", "ci_low", "ci_high", "z", "p_value", "q_value", "test_score", "df")
-            },
+        return replace(
+            self,
+            statistics=_taken(self.outputs, (slice(None), k)),
+            outputs=None,
+            output_names=(names[k],),
+            rounds=None,
+            gain_source=None,
         )
-        return replace(self, statistics=one, outputs=None, output_names=(names[k],), rounds=None)
 
+    # -- tables and files ----------------------------------------------------------------------------------------
     def to_frame(self) -> Any:
         """Data frame in the library of X, best feature first."""
-        order = self.order
+        order, verdicts = self.order, self.verdicts
         columns = {
             "score": self.scores,
             "std_error": self.std_errors,
             "ci_low": self.ci_low,
             "ci_high": self.ci_high,
-            "z": self.z,
             "p_value": self.p_values,
             "q_value": self.q_values,
         }
-        named = {"feature": [self.feature_names[k] for k in order]}
-        return tables.make_frame({**named, **{k: v[order] for k, v in columns.items()}}, library=self.frame_library)
+        made = {
+            "feature": [self.feature_names[k] for k in order],
+            **{name: column[order] for name, column in columns.items()},
+            "verdict": [verdicts[k] for k in order],
+            "rank": np.arange(1, len(order) + 1),
+        }
+        return tables.make_frame(made, library=self.frame_library)
 
+    def save(self, path: str | Path) -> None:
+        """Write to one file (docs/format.md); `ti.load` reads it."""
+        plain: dict[str, Any] = {name: getattr(self, name) for name in PLAIN}
+        arrays: dict[str, NDArray[Any]] = {}
+        for name, part in (("statistics", self.statistics), ("outputs", self.outputs)):
+            if part is None:
+                continue
+            for f in fields(part):
+                value = getattr(part, f.name)
+                (arrays if isinstance(value, np.ndarray) else plain)[f"{name}.{f.name}"] = value
+        if self.rounds is not None:
+            arrays["rounds"] = self.rounds
+        source = self._settled_gains()
+        if isinstance(source, np.ndarray):
+            arrays["gains"] = source
+        plain["no_gains"] = source if isinstance(source, str) else None
+        storage.write(path, FORMAT, FORMAT_VERSION, arrays, plain)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Importance:
+        """Read what `save` wrote."""
+        arrays, plain = storage.read(path, FORMAT, FORMAT_VERSION)
+        every = {**arrays, **plain}
+        try:
+            parts: dict[str, Inference | None] = {"statistics": None, "outputs": None}
+            for name in parts:
+                if f"{name}.score" in arrays:
+                    parts[name] = Inference(**{f.name: every[f"{name}.{f.name}"] for f in fields(Inference)})
+            names = plain["output_names"]
+            return cls(
+                **{name: plain[name] for name in PLAIN}
+                | {"feature_names": tuple(plain["feature_names"]), "notes": tuple(plain["notes"])}
+                | {"output_names": None if names is None else tuple(names)},
+                **parts,  # type: ignore[arg-type]
+                rounds=arrays.get("rounds"),
+                gain_source=arrays.get("gains", plain["no_gains"]),
+            )
+        except (KeyError, TypeError) as error:
+            raise ModelError(f"{path} is not a complete saved Importance: {error}.") from error
+
+    def _settled_gains(self) -> FloatArray | str | None:
+        """Return the gains, or why there are none, as plain data."""
+        try:
+            return self.gain_source() if callable(self.gain_source) else self.gain_source
+        except TreeInnerError as error:
+            return str(error)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "gain_source": self._settled_gains()}
+
+    # -- display -------------------------------------------------------------------------------------------------
     def __repr__(self) -> str:
-        title = f"{self.score}({self.method}) on {self.n_rows} rows"
-        width = max([7, *(len(name) for name in self.feature_names)])
-        lines = [title, f"{'feature':<{width}} {'score':>12} {'std error':>12} {'p value':>9} {'q value':>9}"]
-        for k in self.order[:20]:
-            sizes = f"{self.scores[k]:12.5g} {self.std_errors[k]:12.3g}"
-            lines.append(f"{self.feature_names[k]:<{width}} {sizes} {self.p_values[k]:9.3g} {self.q_values[k]:9.3g}")
-        if len(self.scores) > 20:
-            lines.append(f"... and {len(self.scores) - 20} more")
-        return "\n".join(lines)
+        width = max([7, *(len(self.feature_names[k]) for k in self.order[:SHOWN])])
+        lines = [f"{self.title} on {self.n_rows:,} rows: {self.unit}"]
+        lines.append(f"{'feature':<{width}} {'score':>11} {'std error':>11} {'q value':>9}  verdict".rstrip())
+        verdicts = self.verdicts
+        for k in self.order[:SHOWN]:
+            numbers = f"{self.scores[k]:11.4g} {self.std_errors[k]:11.2g} {self.q_values[k]:9.2g}"
+            lines.append(f"{self.feature_names[k]:<{width}} {numbers}  {verdicts[k]}".rstrip())
+        if len(self) > SHOWN:
+            lines.append(f"... and {len(self) - SHOWN} more")
+        return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
+
+    def _repr_html_(self) -> str:
+        """Table with bars and intervals, for notebooks."""
+        order, verdicts = self.order[:SHOWN], self.verdicts
+        ends = np.concatenate([self.scores[order], self.ci_low[order], self.ci_high[order], [0.0]])
+        span = (float(np.min(ends, where=np.isfinite(ends), initial=0.0)),
+                float(np.max(ends, where=np.isfinite(ends), initial=0.0)))  # fmt: skip
+        rows = []
+        for place, k in enumerate(order.tolist(), 1):
+            score, low, high = float(self.scores[k]), float(self.ci_low[k]), float(self.ci_high[k])
+            faint = bool(self.tested and self.has_std_errors and verdicts[k] == VERDICTS[1])
+            interval = f"{low:.4g} to {high:.4g}" if low <= high else ""
+            q = self.q_values[k]
+            rows.append(
+                [str(place), self.feature_names[k], html.bar(score, low, high, span=span, faint=faint),
+                 f"{score:.4g}", interval, "" if np.isnan(q) else f"{q:.2g}", verdicts[k]]
+            )  # fmt: skip
+        header = ["", "feature", "", "score", f"{self.confidence:.0%} interval", "q value", "verdict"]
+        more = [f"... and {len(self) - SHOWN} more features"] if len(self) > SHOWN else []
+        title = f"{self.title} on {self.n_rows:,} rows: {self.unit}"
+        return html.table(title, header, rows, "; ".join([*more, *self.notes]))
+
+
+def _taken(part: Inference, index: Any) -> Inference:
+    """Some features (or one output) of statistics."""
+    return replace(
+        part,
+        **{f.name: getattr(part, f.name)[index] for f in fields(part) if isinstance(getattr(part, f.name), np.ndarray)},
+    )

@@ -1,4 +1,4 @@
-"""What is to be scored and how: the user's words, checked once and made ready for the kernels."""
+"""What is scored and how: the user's choices, checked once and made ready for the kernels."""
 
 from __future__ import annotations
 
@@ -15,31 +15,40 @@ from treeinner.attribution import METHODS, node_values
 from treeinner.compiled import Forest
 from treeinner.ensemble import Ensemble
 from treeinner.errors import UnknownParameterError, UnsupportedModelError
+from treeinner.groups import Groups
 from treeinner.objectives import Objective
 
 __all__ = ["SCORES", "Setting", "make_setting"]
 
-SCORES = ("tree_inner", "forest_inner", "abs", "total_gain", "permutation")
-GRADIENT_BITS = 32  # a typical gradient is held as a whole number of 2^-32 of the model's scale
-WEIGHT_BITS = 32  # the weight of a row, as a whole number of 2^-32
+SCORES = ("tree_inner", "forest_inner", "abs")
+OVER = ("trees", "forest")
+AGAINST = ("residual", "label")
+GRADIENT_BITS = 32  # a typical gradient is held as a multiple of 2^-32 of the model's scale
+WEIGHT_BITS = 32  # the weight of a row, as a multiple of 2^-32
+TYPICAL_RATE = 1 / 16  # stands in for a learning rate that the method does not need
 
 T = TypeVar("T")
 FloatArray = NDArray[np.float64]
 TreeAttribution = Callable[[Ensemble, Any], Any]  # (one tree, rows) -> (rows, features[, outputs])
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Setting:
-    """A score of one model, ready to be summed over rows."""
+    """A score of one model, ready to be summed over rows.
+
+    Attributions are in units of the margin, learning rate included, so that inner products with gradients are in
+    units of the loss.
+    """
 
     ensemble: Ensemble
     objective: Objective | None  # None: the score needs no target
-    score: str  # "tree_inner", "forest_inner" or "abs"
+    score: str
     method: str | TreeAttribution
-    target: str = "residual"  # of forest_inner: "residual" or "label"
-    level: str = "tree"  # of abs: "tree" or "forest"
+    over: str = "trees"  # of abs: |attribution| of each tree, or of the whole forest
+    against: str = "residual"  # of forest_inner: what the attribution is multiplied with
     std_errors: bool = True
     by_round: bool = False
+    groups: Groups | None = None
 
     @property
     def forest(self) -> Forest:
@@ -47,62 +56,51 @@ class Setting:
         return self.ensemble.forest
 
     @property
+    def n_scored(self) -> int:
+        """Number of features or groups that get a score."""
+        return self.ensemble.n_features if self.groups is None else len(self.groups.names)
+
+    @property
     def by_path(self) -> bool:
         """Whether a row's attribution depends on its leaves alone."""
         return self.method in ("predecomp", "saabas")
 
     @property
-    def needs_rows(self) -> bool:
-        """Whether row scores are needed; else the sums of the gradients in the leaves are enough."""
-        return self.std_errors or not self.by_path or self.score != "tree_inner" or self.penalty is not None
-
-    @property
     def needs_leaves(self) -> bool:
-        """Whether the sums of the gradients in the leaves are needed: for the curve by round, or the score itself."""
+        """Whether gradients are summed by leaf: for the score, and the score by round."""
         return self.by_path and self.score == "tree_inner"
 
     @property
+    def leaves_suffice(self) -> bool:
+        """Whether the score follows from the gradient sums of the leaves."""
+        return self.needs_leaves and self.penalty is None
+
+    @property
+    def needs_rows(self) -> bool:
+        """Whether every row's share of the score is needed."""
+        return self.std_errors or not self.leaves_suffice
+
+    @property
     def centred(self) -> bool:
-        """Whether the test is of the centred score, for which the weights of the rows in the leaves are summed too."""
+        """Whether the test is of the centred score, for which the weights of the rows are summed by leaf too."""
         return self.std_errors and self.needs_leaves
 
     @property
     def rounds_by_rows(self) -> bool:
-        """Whether the curve by round must be taken from the row scores: asked for, and not to be had from leaves."""
-        return self.by_round and self.score == "tree_inner" and (not self.by_path or self.penalty is not None)
-
-    @cached_property
-    def tree_scale(self) -> FloatArray:
-        """One over the factor that turned a tree's own node values into what it adds to the margin: (n_trees,).
-
-        In a forest every tree speaks for itself, so that the score is the mean over the trees, as MDI is.
-        """
-        e = self.ensemble
-        factor = e.tree_rate if e.averaged else e.tree_rate * e.tree_weight
-        if self.score == "abs":
-            return np.ones(e.n_trees)
-        if np.isnan(factor).any():
-            raise UnknownParameterError(
-                f"TreeInner divides by the learning rate, which this {e.library} model does not store and which could "
-                "not be inferred from its nodes; pass learning_rate=..."
-            )
-        return np.divide(1.0, factor, out=np.zeros(e.n_trees), where=factor != 0)
+        """Whether the scores by round must be summed over the rows' shares."""
+        if self.score != "tree_inner" or self.leaves_suffice:
+            return False
+        return self.by_round or self.penalty is not None
 
     @cached_property
     def node_value(self) -> FloatArray:
-        """Node values of a path attribution, in the units of one tree: (n_nodes, width)."""
-        method = self.method
-        assert isinstance(method, str)
-
-        def scaled() -> FloatArray:
-            scale = self.tree_scale[self.ensemble.tree_of_node]
-            return np.asarray(node_values(self.ensemble, method) * scale[:, None])
-
-        return self._cached(f"node_value of {method}", scaled)
+        """Node values of a path attribution: (n_nodes, width)."""
+        assert isinstance(self.method, str)
+        return node_values(self.ensemble, self.method)
 
     @cached_property
     def numbered_value(self) -> FloatArray:
-        """`node_value` in the order that the core numbers the nodes in."""
+        """`node_value` in the core's order of the nodes."""
         return self._cached(f"numbered value of {self.method}", lambda: self.node_value[self.forest.numbered])
 
     @cached_property
@@ -120,25 +118,25 @@ class Setting:
     @cached_property
     def paths(self) -> Any:
         """The path attribution in its compiled form; None for other methods."""
-        return self._cached(f"paths of {self.method}", self._paths) if self.by_path else None
+        if not self.by_path:
+            return None
+        return self._cached(
+            f"paths of {self.method}", lambda: self.forest.path_table(self.node_value, with_scores=True)
+        )
 
     def prepare(self) -> None:
-        """Work out what the threads will ask for, before they start: else each of them would make its own."""
-        _ = self.rounds, self.scale_bits, self.tree_scale, self.penalty
+        """Work out what the threads will ask for before they start, so that it is done once."""
+        _ = self.rounds, self.scale_bits, self.penalty
         if self.needs_rows and self.by_path:
             _ = self.paths
         if self.method == "treeshap":
             self.forest.prepare_shap()
 
-    def _paths(self) -> Any:
-        return self.forest.path_table(self.node_value, with_scores=True)
-
     def _cached(self, what: str, work_out: Callable[[], T]) -> T:
-        """Work out what depends on the model and the tree scale alone, once for all settings."""
-        key = (what, self.score == "abs")
-        if key not in self.forest.cache:
-            self.forest.cache[key] = work_out()
-        return cast(T, self.forest.cache[key])
+        """What depends on the model alone is worked out once for all settings."""
+        if what not in self.forest.cache:
+            self.forest.cache[what] = work_out()
+        return cast(T, self.forest.cache[what])
 
     @cached_property
     def rounds(self) -> list[tuple[int, int]]:
@@ -151,32 +149,57 @@ class Setting:
         e = self.ensemble
         return np.searchsorted(e.tree_round, np.arange(e.n_rounds + 1)).astype(np.int32)
 
+    # -- learning rates ------------------------------------------------------------------------------------------
+    @cached_property
+    def tree_factor(self) -> FloatArray:
+        """What the paper divides a tree's leaf values by, the learning rate and a DART weight; NaN: not known."""
+        e = self.ensemble
+        return e.tree_rate if e.averaged else e.tree_rate * e.tree_weight
+
+    def known_factor(self) -> FloatArray:
+        """`tree_factor`, or an error that asks for the learning rate."""
+        if np.isnan(self.tree_factor).any():
+            raise UnknownParameterError(
+                "gains divide every tree by its learning rate, which this "
+                f"{self.ensemble.library} model does not store and which could not be inferred from its nodes; "
+                "pass learning_rate=..."
+            )
+        return self.tree_factor
+
     @cached_property
     def scale_bits(self) -> int:
-        """Power of two above the largest leaf in the units of one tree: the size of a typical gradient."""
+        """Power of two above the size of a typical gradient: the largest leaf value over its learning rate.
+
+        PreDecomp knows the rates; other methods do without, and a typical one stands in.
+        """
 
         def bits() -> int:
-            leaves = self.forest.leaf_nodes
-            scale = self.tree_scale[self.ensemble.tree_of_node[leaves]][:, None]
-            largest = float(np.abs(self.ensemble.value[leaves] * scale).max(initial=0.0))
+            e, leaves = self.ensemble, self.forest.leaf_nodes
+            typical = e.tree_weight * (1.0 if e.averaged else TYPICAL_RATE)
+            factor = np.where(np.isnan(self.tree_factor), typical, self.tree_factor) if exact else typical
+            scale = np.divide(1.0, factor, out=np.zeros(e.n_trees), where=factor != 0)[e.tree_of_node[leaves]]
+            largest = float(np.abs(e.value[leaves] * scale[:, None]).max(initial=0.0))
             return int(np.frexp(largest)[1]) if largest > 0 else 0
 
-        return self._cached("scale_bits", bits)
+        exact = self.method == "predecomp"
+        return self._cached(f"scale_bits {exact}", bits)
 
     @property
     def exponent(self) -> int:
-        """Row scores are held as multiples of 2^-exponent times a small unit (scores/exact.py)."""
+        """Shares of rows are held as multiples of 2^-exponent times a small unit (scores/exact.py)."""
         return -self.scale_bits * (1 if self.score == "abs" else 2)
 
     @cached_property
     def penalty(self) -> list[tuple[NDArray[np.int32], FloatArray]] | None:
-        """With l1, what every tree's splits cost their players: reg_alpha (|w_left| + |w_right| - |w|), in whole.
+        """With l1, what every tree's splits cost their players: reg_alpha (|w_left| + |w_right| - |w|).
 
-        The gain of a node is -(w G + reg_alpha |w|), so the inner product falls short of the gain by this.
+        The gain of a node is -(w G + reg_alpha |w|), so the inner product exceeds the gain by this.
         """
         e = self.ensemble
+        if self.method != "predecomp" or self.score != "tree_inner":
+            return None
         alpha = float(e.params.get("reg_alpha") or 0.0)
-        if alpha == 0.0 or self.method != "predecomp" or self.score != "tree_inner":
+        if alpha == 0.0:
             return None
         if e.width > 1:
             raise UnsupportedModelError(
@@ -197,34 +220,45 @@ class Setting:
 
 def make_setting(
     ensemble: Ensemble,
-    objective: Objective | None,
+    objective: Callable[[], Objective],
     *,
     score: str,
     method: str | TreeAttribution,
-    target: str,
-    level: str,
-    std_errors: bool,
-    by_round: bool,
+    over: str | None = None,
+    against: str | None = None,
+    std_errors: bool = True,
+    by_round: bool = False,
 ) -> Setting:
-    """Check the words of the user and put them together."""
-    for word, given, known in (
-        ("score", score, SCORES),
-        ("target", target, ("residual", "label")),
-        ("level", level, ("tree", "forest")),
-    ):
-        if given not in known:
-            raise ValueError(f"{word}={given!r} is not known; choose one of {', '.join(map(repr, known))}.")
-    if not callable(method) and method not in METHODS:
-        known_methods = ", ".join(map(repr, METHODS))
-        raise ValueError(
-            f"method={method!r} is not known; choose one of {known_methods}, or pass a function (tree, rows) -> values."
-        )
-    if score == "total_gain":
-        # On given rows, total gain is TreeInner with PreDecomp (Proposition 3).
-        score, method = "tree_inner", "predecomp"
-    setting = Setting(ensemble, objective, score, method, target, level, std_errors, by_round)
-    # Ask for what is unknown, and refuse what cannot be had, before X is touched.
+    """Check the user's choices and put them together; `objective` is asked for only if the score needs a target."""
+    if score in ("total_gain", "permutation"):
+        call = "ti.total_gain(model)" if score == "total_gain" else "ti.permutation_importance(model, X, y)"
+        raise ValueError(f"score={score!r} is a function of its own: {call}.")
+    _check_choice("score", score, SCORES)
+    if not callable(method):
+        _check_choice("method", method, METHODS, " or pass a function (tree, rows) -> values.")
+    for name, given, owner, choices in (("over", over, "abs", OVER), ("against", against, "forest_inner", AGAINST)):
+        if given is not None:
+            _check_choice(name, given, choices)
+            if score != owner:
+                raise ValueError(f"{name}={given!r} has a meaning for score={owner!r} only, not for score={score!r}.")
+    if by_round and score != "tree_inner":
+        raise ValueError(f"by_round=True has a meaning for score='tree_inner' only, not for score={score!r}.")
+    setting = Setting(
+        ensemble=ensemble,
+        objective=None if score == "abs" else objective(),
+        score=score,
+        method=method,
+        over=over or OVER[0],
+        against=against or AGAINST[0],
+        std_errors=std_errors,
+        by_round=by_round,
+    )
     if isinstance(method, str):
-        node_values(ensemble, method)
-    _ = setting.tree_scale
+        node_values(ensemble, method)  # asks for what is unknown before X is touched
     return setting
+
+
+def _check_choice(name: str, given: object, choices: tuple[str, ...], more: str = "") -> None:
+    if given not in choices:
+        known = ", ".join(map(repr, choices))
+        raise ValueError(f"{name}={given!r} is not known; choose one of {known}{',' + more if more else '.'}")

@@ -15,10 +15,10 @@ from treeinner.scores.exact import ExactSums, FourthPowers, add_powers
 from treeinner.scores.leaves import Leaves
 from treeinner.scores.setting import GRADIENT_BITS, Setting
 
-__all__ = ["State"]
+__all__ = ["State", "score_from_leaves"]
 
 FloatArray = NDArray[np.float64]
-PLAIN = ("n_features", "n_outputs", "n_rows", "n_units", "in_float32")
+PLAIN = ("n_features", "n_outputs", "n_rows", "n_units")
 
 
 @dataclass(eq=False)
@@ -37,15 +37,13 @@ class State:
     n_units: int = 0  # rows of positive weight
     weight: ExactSums = field(default_factory=lambda: ExactSums.zeros(1, 0))
     leaves: Leaves | None = None
-    in_float32: bool = False  # whether the row scores of some rows were added in float32 (core/scores.h)
     rounds: ExactSums | None = None  # (round, feature) pairs, for methods without leaf sums
     clusters: dict[Any, NDArray[np.int64]] | None = None
 
     @classmethod
-    def empty(cls, setting: Setting, groups: Groups | None, *, clustered: bool, leaves: Leaves | None) -> State:
+    def empty(cls, setting: Setting, *, clustered: bool, leaves: Leaves | None = None) -> State:
         """State of no rows; without leaves if these are added apart."""
-        e = setting.ensemble
-        n = len(groups.names) if groups is not None else e.n_features
+        e, n = setting.ensemble, setting.n_scored
         columns = n * (e.n_outputs + (e.n_outputs > 1))
         return cls(
             n_features=n,
@@ -84,11 +82,12 @@ class State:
                 self.clusters[label] = part.limbs if known is None else known + part.limbs
         self.count_rows(len(scores), weight)
 
-    def add_rounds(self, by_round: list[FloatArray], groups: Groups | None) -> None:
-        """Add the scores of some rows by round."""
-        if self.rounds is not None:
-            totals = [(s if groups is None else groups.add_up(s, axis=1)).sum(axis=2) for s in by_round]
-            self.rounds.add(np.concatenate(totals, axis=1))
+    def add_round(self, number: int, scores: FloatArray, groups: Groups | None) -> None:
+        """Add the shares of some rows in one round: (rows, features, outputs)."""
+        assert self.rounds is not None
+        here = slice(number * self.n_features, (number + 1) * self.n_features)
+        grouped = scores if groups is None else groups.add_up(scores, axis=1)
+        ExactSums(self.rounds.limbs[here], self.rounds.exponent).add(grouped.sum(axis=2))
 
     def count_rows(self, n_rows: int, weight: FloatArray | None) -> None:
         """Count rows and add up their weights."""
@@ -125,7 +124,6 @@ class State:
         self.weight += other.weight
         self.n_rows += other.n_rows
         self.n_units += other.n_units
-        self.in_float32 |= other.in_float32
         if self.rounds is not None and other.rounds is not None:
             self.rounds += other.rounds
         if self.clusters is not None and other.clusters is not None:
@@ -136,16 +134,14 @@ class State:
 
     # -- what follows from the sums ------------------------------------------------------------------------------
     def infer(
-        self, setting: Setting, groups: Groups | None, score: FloatArray | None, level: float
+        self, setting: Setting, score: FloatArray | None, confidence: float
     ) -> tuple[inference.Inference, inference.Inference | None]:
         """Statistics of the totals, and of every output where there are several.
 
-        score: from the leaves, (features, outputs), where it is to be had. It is the score if row scores were added in
-        float32, which is plenty for standard errors alone.
+        score: from the leaves, (features, outputs), where it is to be had. The shares of the rows, which the core may
+        add in float32, then give the standard errors alone.
         """
-        if not self.in_float32:
-            score = None
-        shift = self._centring(setting, groups)
+        shift = self._centring(setting)
 
         def of(values: FloatArray | None, total: bool) -> FloatArray | None:
             return None if values is None else np.asarray(values.sum(axis=1)) if total else values
@@ -157,7 +153,10 @@ class State:
             rows = np.array([ExactSums(self.clusters[label], exponent).totals() for label in labels])
             found = [
                 inference.from_clusters(
-                    self._shaped(rows, total=total), score=of(score, total), centring=of(shift, total), confidence=level
+                    self._shaped(rows, total=total),
+                    score=of(score, total),
+                    centring=of(shift, total),
+                    confidence=confidence,
                 )
                 for total in parts
             ]
@@ -172,7 +171,7 @@ class State:
                     effective=self._shaped(effective, total=total),
                     score=of(score, total),
                     centring=of(shift, total),
-                    confidence=level,
+                    confidence=confidence,
                 )
                 for total in parts
             ]
@@ -185,7 +184,7 @@ class State:
             return columns[..., cut:]
         return columns[..., :cut].reshape(*columns.shape[:-1], self.n_features, self.n_outputs)
 
-    def _centring(self, setting: Setting, groups: Groups | None) -> FloatArray | None:
+    def _centring(self, setting: Setting) -> FloatArray | None:
         """What centring adds to the scores: (features, outputs); None where it is not done.
 
         The score is linear in the node values, so it is the score of (centred value - value).
@@ -195,32 +194,7 @@ class State:
         centred = setting.numbered_value.copy()
         setting.forest.core.centre_values(self.leaves.weights, centred)
         change = centred - setting.numbered_value
-        return np.asarray(self.from_leaves(setting, groups, change, by_round=False)[0])
-
-    def from_leaves(
-        self, setting: Setting, groups: Groups | None, value: FloatArray, *, by_round: bool = True
-    ) -> FloatArray:
-        """Score by round and output from the gradient sums of the leaves: (rounds or 1, features, outputs).
-
-        score = sum over edges of (value of the child - value of the node) * (sum of the gradients in the child), by
-        node values `value`, (n_nodes, width), in the core's order.
-        """
-        e, forest = setting.ensemble, setting.forest
-        assert self.leaves is not None
-        gains = np.empty((len(forest.split_nodes), e.width))
-        forest.core.split_scores(value, self.leaves.sums, 2.0 ** (setting.scale_bits - GRADIENT_BITS), gains)
-        shape = (e.n_rounds if by_round else 1, forest.n_players, e.n_outputs)
-        place = setting.split_place if by_round else setting.split_place % (forest.n_players * e.n_outputs)
-        out = np.zeros((shape[0], e.n_features, e.n_outputs))
-        for width in range(e.width):
-            by_player = np.bincount(place + width, gains[:, width], minlength=math.prod(shape))
-            by_player = by_player.reshape(shape)
-            if forest.player_feature is not None:
-                out[:, forest.player_feature] += by_player
-                continue
-            for player, features in enumerate(forest.player_features):
-                out[:, list(features)] += by_player[:, player : player + 1] / len(features)
-        return out if groups is None else groups.add_up(out, axis=1)
+        return np.asarray(score_from_leaves(setting, self.leaves, change, by_round=False)[0])
 
     # -- bytes ---------------------------------------------------------------------------------------------------
     def to_arrays(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
@@ -266,3 +240,26 @@ class State:
             rounds=ExactSums(arrays["rounds"], exponent) if "rounds" in arrays else None,
             clusters=clusters,
         )
+
+
+def score_from_leaves(setting: Setting, leaves: Leaves, value: FloatArray, *, by_round: bool = True) -> FloatArray:
+    """Score by round and output from the gradient sums of the leaves: (rounds or 1, features, outputs).
+
+    score = sum over edges of (value of the child - value of the node) * (sum of the gradients in the child), by node
+    values `value`, (n_nodes, width), in the core's order.
+    """
+    e, forest = setting.ensemble, setting.forest
+    gains = np.empty((len(forest.split_nodes), e.width))
+    forest.core.split_scores(value, leaves.sums, 2.0 ** (setting.scale_bits - GRADIENT_BITS), gains)
+    shape = (e.n_rounds if by_round else 1, forest.n_players, e.n_outputs)
+    place = setting.split_place if by_round else setting.split_place % (forest.n_players * e.n_outputs)
+    out = np.zeros((shape[0], e.n_features, e.n_outputs))
+    for width in range(e.width):
+        by_player = np.bincount(place + width, gains[:, width], minlength=math.prod(shape))
+        by_player = by_player.reshape(shape)
+        if forest.player_feature is not None:
+            out[:, forest.player_feature] += by_player
+            continue
+        for player, features in enumerate(forest.player_features):
+            out[:, list(features)] += by_player[:, player : player + 1] / len(features)
+    return out if setting.groups is None else setting.groups.add_up(out, axis=1)

@@ -1,0 +1,123 @@
+"""A batch: rows that a user hands over, with what comes along with them, checked against the model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treeinner.errors import DataError
+from treeinner.model import Model
+from treeinner.objectives import Objective, encode_target
+from treeinner.tables import Table, names_of
+
+__all__ = ["NO_WEIGHT", "Batch", "check_confidence", "read_batch"]
+
+FloatArray = NDArray[np.float64]
+NO_WEIGHT = "sample_weight is zero in every row; at least one row must count."
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Batch:
+    """Rows, their target and what else was given with them."""
+
+    table: Table
+    y: NDArray[Any] | None
+    weight: FloatArray | None
+    clusters: NDArray[Any] | None
+    qid: NDArray[Any] | None
+    base: FloatArray  # (rows, outputs)  margin before the first tree
+    target_names: tuple[str, ...] | None = None  # columns of y, where it is a data frame of several
+    tree_share: FloatArray | None = None  # (trees, rows)  what a row counts for in a tree; None: 1
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return self.table.n_rows
+
+    @property
+    def sum_of_weights(self) -> float:
+        """Sum of the weights; the number of rows without weights."""
+        return float(self.n_rows if self.weight is None else self.weight.sum())
+
+    def require_weight(self) -> None:
+        """Raise if no row counts. Of one batch among others none needs to."""
+        if self.weight is not None and not np.any(self.weight > 0):
+            raise DataError(NO_WEIGHT)
+
+
+def check_confidence(confidence: float) -> None:
+    """Raise before the work is done, not after."""
+    if not 0.0 < confidence < 1.0:
+        raise ValueError(f"confidence={confidence} is not a coverage; pass a number between 0 and 1, such as 0.95.")
+
+
+def read_batch(
+    model: Model,
+    objective: Objective | None,
+    X: Any,
+    y: Any,
+    *,
+    sample_weight: Any = None,
+    clusters: Any = None,
+    base_margin: Any = None,
+    qid: Any = None,
+) -> Batch:
+    """Check and convert what the user gave; without an objective there is no target."""
+    table = model.table(X)
+    n = table.n_rows
+    if objective is None:
+        for name, given in (("y", y), ("base_margin", base_margin), ("qid", qid)):
+            if given is not None:
+                raise DataError(f"score='abs' is of the attributions alone; leave {name} out.")
+    elif y is None:
+        raise DataError("The score needs the target: pass y, one value per row of X.")
+    elif qid is not None and objective.scope != "query":
+        raise DataError(f"qid was given, but the loss {objective.name!r} does not rank within queries; leave it out.")
+    return Batch(
+        table=table,
+        y=None if objective is None else np.asarray(encode_target(model.ensemble, y, objective=objective, n_rows=n)),
+        weight=None if sample_weight is None else _weights(sample_weight, n),
+        clusters=None if clusters is None else _labels(clusters, n, "clusters"),
+        qid=None if qid is None else _labels(qid, n, "qid"),
+        base=np.asarray(model.ensemble.base_values(n, base_margin)),
+        target_names=None if objective is None else names_of(y),
+    )
+
+
+def _weights(weight: Any, n_rows: int) -> FloatArray:
+    try:
+        w = np.asarray(weight, np.float64).reshape(-1)
+    except (TypeError, ValueError):
+        raise DataError("sample_weight holds values that are not numbers; pass one number per row.") from None
+    if len(w) != n_rows:
+        raise DataError(f"sample_weight has {len(w)} values, but X has {n_rows} rows; pass one weight per row.")
+    if not np.all(np.isfinite(w)) or np.any(w < 0):
+        bad = int(np.flatnonzero(~(np.isfinite(w) & (w >= 0)))[0])
+        raise DataError(f"sample_weight holds {w[bad]:g} in row {bad}; weights must be finite and not negative.")
+    return w
+
+
+def _labels(labels: Any, n_rows: int, name: str) -> NDArray[Any]:
+    array = np.asarray(labels).reshape(-1)
+    if len(array) != n_rows:
+        raise DataError(f"{name} has {len(array)} labels, but X has {n_rows} rows; pass one label per row.")
+    missing = [i for i, label in enumerate(array.tolist()) if _is_missing(label)]
+    if missing:
+        raise DataError(f"{name} has no label in row {missing[0]} ({len(missing)} such rows); give every row one.")
+    if array.dtype.kind in "mM":
+        return array.astype(np.str_)
+    if array.dtype != object:
+        return array
+    # Nullable integers come as objects in one batch and as numbers in another: they are the same labels.
+    integers = all(isinstance(label, int) for label in array.tolist())
+    return array.astype(np.int64 if integers else np.str_)
+
+
+def _is_missing(label: Any) -> bool:
+    try:
+        return label is None or bool(label != label)  # noqa: PLR0124  # NaN and NaT differ from themselves
+    except TypeError:  # pandas.NA refuses to be true or false
+        return True

@@ -1,0 +1,83 @@
+"""total_gain(): what the model itself stores about its training rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treeinner.errors import UnsupportedModelError
+from treeinner.groups import GroupSpec, resolve_groups
+from treeinner.inference import from_sums
+from treeinner.model import Model, open_model
+from treeinner.options import ReadOptions
+from treeinner.scores.result import Importance
+
+__all__ = ["distance_to_gain", "stored_gains", "total_gain"]
+
+FloatArray = NDArray[np.float64]
+
+
+def total_gain(model: Any, *, feature_groups: GroupSpec | None = None, **reading: Any) -> Importance:
+    """Total gain of every feature, as the model stores it: a sum over its splits and its training rows.
+
+    Parameters
+    ----------
+    model : fitted model, path or Model
+        As for `attribute`.
+    feature_groups : mapping, optional
+        Name of a group -> its features; their gains are added up.
+    **reading
+        As for `read_model`; iteration_range and feature_names have an effect.
+
+    Returns
+    -------
+    Importance
+        Without standard errors: gains of the training rows do not tell signal from noise. `gains` are the scores.
+    """
+    opened = open_model(model, ReadOptions.of(reading, caller=total_gain))
+    names = opened.names(None) or tuple(f"f{i}" for i in range(opened.n_features))
+    groups = resolve_groups(feature_groups, names)
+    totals = stored_gains(opened)
+    if groups is not None:
+        totals, names = groups.add_up(totals, axis=0), groups.names
+    return Importance(
+        score_name="total_gain",
+        method="stored",
+        feature_names=names,
+        statistics=from_sums(totals, np.zeros_like(totals), 1),
+        n_rows=0,
+        sum_of_weights=float("nan"),
+        tested=False,
+        has_std_errors=False,
+        notes=opened.notes,
+        gain_source=totals,
+    )
+
+
+def stored_gains(model: Model) -> FloatArray:
+    """Sum of the gains that the model stores, as the library itself reports them: (features,)."""
+    e = model.ensemble
+    if np.isnan(e.gain).any():
+        raise UnsupportedModelError(
+            f"This {e.library} model does not store the gains of its splits; on the training rows they are "
+            "ti.importance(model, X_train, y_train, method='predecomp').gains."
+        )
+    inner = e.feature >= 0
+    by_column = np.bincount(e.feature[inner], e.gain[inner], minlength=e.schema.n_columns)
+    if e.column_features is None:
+        return np.asarray(by_column, np.float64)
+    totals = np.zeros(e.n_features)
+    for gain, features in zip(by_column.tolist(), e.column_features, strict=True):
+        for feature in features:
+            totals[feature] += gain / len(features)
+    return totals
+
+
+def distance_to_gain(scores: Importance, gain: FloatArray | None) -> float:
+    """How far TreeInner is from the stored total gain, relative to the largest; infinite where that cannot be said."""
+    gains = scores._settled_gains()
+    if gain is None or not isinstance(gains, np.ndarray) or not gain.max(initial=0.0) > 0:
+        return float("inf")
+    return float(np.abs(gains - gain).max() / gain.max())
