@@ -92,7 +92,7 @@ def attribution(path, X, method, given):
 
 def gains(path, X, y, method, given):
     """The paper's TreeInner: a sum over rows, every tree divided by its learning rate."""
-    return digest(ti.importance(path, X, y, method=method, std_errors=False, **given).scores)
+    return digest(ti.importance(path, X, y, method=method, std_errors=False, **given).gains)
 
 
 def leaf_sums(path, X, y, given):

@@ -101,8 +101,8 @@ def measure(cell: Cell) -> Measured:
     )
     own = fitted.own if fitted.own is not None else gain_by_definition(ensemble, fitted)
     assert own.sum() > 0, "the model did not grow"
-    error = np.abs(imp.scores / imp.scores.sum() - own / own.sum()).max()
-    return Measured(float(error), float(imp.scores.sum() / own.sum()), ensemble.exactness)
+    error = np.abs(imp.gains / imp.gains.sum() - own / own.sum()).max()
+    return Measured(float(error), float(imp.gains.sum() / own.sum()), ensemble.exactness)
 
 
 def gain_by_definition(ensemble, fitted):

@@ -63,12 +63,12 @@ def same_bits(one, other):
 def test_shapes_and_repr():
     a = ti.attribute(MODELS["xgb"], X)
     assert (a.values.shape, a.base_values.shape, len(a), a.method) == ((N, 4), (N,), N, "predecomp")
-    assert repr(a) == "Attribution(predecomp: 100 rows x 4 features)"
+    assert repr(a) == "Attribution(predecomp: 100 rows x 4 features, in units of the target)"
     assert a.output_names is None
     assert a.data is X
     a = ti.attribute(MODELS["xgb_classes"], FRAME, method="treeshap")
     assert (a.values.shape, a.base_values.shape, len(a)) == ((N, 4, 3), (N, 3), N)
-    assert repr(a) == "Attribution(treeshap: 100 rows x 4 features x 3 outputs)"
+    assert repr(a) == f"Attribution(treeshap: 100 rows x 4 features x 3 outputs, in {a.unit})"
     assert len(ti.attribute(MODELS["xgb"], X[:1])) == 1
 
 
@@ -141,7 +141,7 @@ def test_base_margin_is_added_to_lightgbms_prediction():
 def test_groups_are_signed_sums(name):
     model = MODELS[name]
     plain = ti.attribute(model, FRAME)
-    grouped = ti.attribute(model, FRAME, groups={"outer": ["alpha", "delta"], "one": [2]})
+    grouped = ti.attribute(model, FRAME, feature_groups={"outer": ["alpha", "delta"], "one": [2]})
     assert grouped.feature_names == ("outer", "beta", "one")
     assert grouped.data is None
     np.testing.assert_array_equal(grouped.values[:, 0], plain.values[:, 0] + plain.values[:, 3])
@@ -158,15 +158,15 @@ def test_groups_are_signed_sums(name):
         ({"g": ["alpha", "omega"]}, ValueError, r"'g' names 'omega', which is not a feature; features: 'alpha'"),
         ({"g": [0, 4]}, ValueError, r"'g' names feature 4, but features are numbered 0\.\.3"),
         ({"g": [-1]}, ValueError, r"names feature -1"),
-        ({"g": [1.5]}, TypeError, r"'g' holds 1\.5, but a feature's name or position was needed"),
+        ({"g": [1.5]}, TypeError, r"'g' contains 1\.5; expected a feature's name or position"),
         ({"g": ["alpha"], "h": [0]}, ValueError, r"'alpha' is in groups 'g' and 'h'"),
-        ({"beta": ["alpha"]}, ValueError, r"\['beta'\] have the name of a feature"),
-        ([["alpha", "beta"]], TypeError, "groups is a list, but a mapping was needed"),
+        ({"beta": ["alpha"]}, ValueError, r"\['beta'\] are named like a feature"),
+        ([["alpha", "beta"]], TypeError, "feature_groups: expected a mapping, got a list"),
     ],
 )
 def test_groups_that_make_no_sense(groups, error, message):
     with pytest.raises(error, match=message):
-        ti.attribute(MODELS["xgb_named"], FRAME, groups=groups)
+        ti.attribute(MODELS["xgb_named"], FRAME, feature_groups=groups)
 
 
 # -- frames --------------------------------------------------------------------------------------------------
@@ -288,7 +288,7 @@ def test_an_attribution_survives_a_file_bit_for_bit(name, table, tmp_path):
 def test_an_ensemble_survives_a_file_bit_for_bit(recipe, tmp_path):
     e = make_ensemble(recipe, 3)
     e.save(tmp_path / "saved")
-    loaded = ti.load(tmp_path / "saved")
+    loaded = ti.load(tmp_path / "saved").ensemble
     assert isinstance(loaded, ti.Ensemble)
     for name in (field.name for field in fields(e)):
         one, other = getattr(e, name), getattr(loaded, name)
@@ -385,7 +385,7 @@ def test_one_hot_columns_of_a_pipeline_can_be_grouped_again():
     a = ti.attribute(pipe, mixed)
     one_hot = ("one__colour_blue", "one__colour_green", "one__colour_red")
     assert a.feature_names == (*one_hot, "rest__alpha", "rest__beta")
-    grouped = ti.attribute(pipe, mixed, groups={"colour": one_hot})
+    grouped = ti.attribute(pipe, mixed, feature_groups={"colour": one_hot})
     assert grouped.feature_names == ("colour", "rest__alpha", "rest__beta")
     np.testing.assert_allclose(grouped.values[:, 0], a.values[:, :3].sum(axis=1), rtol=0, atol=1e-15)  # three float64
     assert np.abs(grouped.values[:, 0]).max() > 0.1
@@ -489,7 +489,7 @@ def test_the_environment_variable_forces_each_level_and_none_changes_a_bit():
 def test_a_wrong_level_in_the_environment_is_a_clear_error():
     done = run_with_level("mmx")
     assert done.returncode == 1
-    assert "ValueError: This machine cannot run 'mmx'; it has baseline" in done.stderr
+    assert "ValueError: This machine cannot run the instruction set 'mmx'; it has baseline" in done.stderr
 
 
 # -- odds ----------------------------------------------------------------------------------------------------

@@ -19,9 +19,16 @@ ASKED = {
     "tree_inner": {},
     "tree_inner_treeshap": {"method": "treeshap"},
     "forest_inner": {"score": "forest_inner"},
-    "abs_treeshap": {"score": "abs", "method": "treeshap", "level": "forest"},
-    "permutation": {"score": "permutation", "n_repeats": 1, "random_state": 0},
+    "abs_treeshap": {"score": "abs", "method": "treeshap", "over": "forest"},
+    "permutation": {"n_repeats": 1, "random_state": 0},
 }
+
+
+def asked(name, model, X, y, **options):
+    """What `compare` should give under this name."""
+    if name == "permutation":
+        return ti.permutation_importance(model, X, y, **ASKED[name], **options)
+    return ti.importance(model, X, *(() if name == "abs_treeshap" else (y,)), **ASKED[name], **options)
 
 
 def data(classes=0, seed=0):
@@ -46,11 +53,11 @@ def test_both_sides_are_importances(classes):
         warnings.simplefilter("error")  # held-out rows: no warning
         c = ti.compare(model, X, y, X_valid, y_valid, n_jobs=1)
     assert set(c.train) == set(c.valid) == set(ASKED)
-    assert c.left_out == {}
-    for name, options in ASKED.items():
+    assert c.skipped == {}
+    for name in ASKED:
         for side, rows in ((c.train, (X, y)), (c.valid, (X_valid, y_valid))):
-            assert np.array_equal(side[name].scores, ti.importance(model, *rows, **options).scores)
-    assert np.array_equal(c.total_gain, ti.importance(model, score="total_gain").scores)
+            assert np.array_equal(side[name].scores, asked(name, model, *rows).scores)
+    assert np.array_equal(c.total_gain, ti.total_gain(model).scores)
     # Noise is useful in sample and not outside of it: the gap is the optimism of the gain.
     assert np.all(c.gap.score[2:] > 0)
     assert c.gap.z[2:].min() > 2
@@ -61,7 +68,7 @@ def test_the_gap_is_welchs():
     X_valid, y_valid = X_valid[:50], y_valid[:50]
     model = model_of(X, y)
     c = ti.compare(model, X, y, X_valid, y_valid)
-    np.testing.assert_allclose(c.gap.score, c.train["tree_inner"].per_row - c.valid["tree_inner"].per_row, rtol=1e-13)
+    np.testing.assert_allclose(c.gap.score, c.train["tree_inner"].scores - c.valid["tree_inner"].scores, rtol=1e-13)
     e = ti.read_model(model).ensemble  # row shares, one row at a time
     shares = [
         np.array([ti.importance(e, A[i : i + 1], b[i : i + 1], n_jobs=1).scores for i in range(len(A))])
@@ -85,13 +92,13 @@ def test_the_scale_of_the_weights_changes_no_gap():
     w, v = rng.gamma(2.0, size=N), rng.gamma(2.0, size=N)
     a = ti.compare(model, X, y, X_valid, y_valid, sample_weight_train=w, sample_weight_valid=v)
     b = ti.compare(model, X, y, X_valid, y_valid, sample_weight_train=w * 100, sample_weight_valid=v / 10)
-    np.testing.assert_allclose(a.gap.score, a.train["tree_inner"].per_row - a.valid["tree_inner"].per_row, rtol=1e-12)
+    np.testing.assert_allclose(a.gap.score, a.train["tree_inner"].scores - a.valid["tree_inner"].scores, rtol=1e-12)
     # Leaf sums hold a gradient to 2^-32 of the largest leaf, row scores to float32.
     np.testing.assert_allclose(b.gap.score, a.gap.score, rtol=1e-7)
     np.testing.assert_allclose(b.gap.std_error, a.gap.std_error, rtol=1e-6)
     assert np.array_equal(
         a.valid["permutation"].scores,
-        ti.importance(model, X_valid, y_valid, sample_weight=v, **ASKED["permutation"]).scores,
+        asked("permutation", model, X_valid, y_valid, sample_weight=v).scores,
     )
 
 
@@ -102,9 +109,9 @@ def test_clusters_of_each_side():
     c = ti.compare(model, X, y, X_valid, y_valid, clusters_valid=clusters)
     assert c.valid["tree_inner"].statistics.n_units == 30
     assert c.train["tree_inner"].statistics.n_units == N
-    np.testing.assert_allclose(c.gap.score, c.train["tree_inner"].per_row - c.valid["tree_inner"].per_row, rtol=1e-12)
+    np.testing.assert_allclose(c.gap.score, c.train["tree_inner"].scores - c.valid["tree_inner"].scores, rtol=1e-12)
     a, b = c.train["tree_inner"], c.valid["tree_inner"]
-    np.testing.assert_allclose(c.gap.std_error, np.hypot(a.std_errors / N, b.std_errors / N), rtol=1e-12)
+    np.testing.assert_allclose(c.gap.std_error, np.hypot(a.std_errors, b.std_errors), rtol=1e-12)
 
 
 @pytest.mark.parametrize("shuffled", [False, True])
@@ -136,12 +143,12 @@ def test_they_are_noticed_by_equal_bits_where_the_identity_does_not_hold():
             ti.compare(model, X, y, X_valid, y_valid)
 
 
-def test_what_a_model_cannot_have_is_left_out_by_name():
+def test_what_a_model_cannot_have_is_skipped_by_name():
     X, y, X_valid, y_valid = data()
     booster = xgb.train({"nthread": 1, "eta": 0.3}, xgb.DMatrix(X, y), 5, obj=lambda p, d: (p - y, np.ones(N)))
     c = ti.compare(booster, X, y, X_valid, y_valid, objective=lambda y, m: m - y)
-    assert set(c.left_out) == {"permutation"}
-    assert "gradient only" in c.left_out["permutation"]
+    assert set(c.skipped) == {"permutation"}
+    assert "gradient only" in c.skipped["permutation"]
     assert "permutation" not in c.valid
     assert not any("permutation" in column for column in c.to_frame().columns)
     # What TreeInner itself lacks is an error, as in importance().
@@ -157,12 +164,12 @@ def test_frame(library):
     make = (
         (lambda a: pd.DataFrame(a, columns=names)) if library == "pandas" else (lambda a: pl.DataFrame(a, schema=names))
     )
-    c = ti.compare(model, make(X), y, make(X_valid), y_valid, groups={"noise": names[4:]})
+    c = ti.compare(model, make(X), y, make(X_valid), y_valid, feature_groups={"noise": names[4:]})
     frame = c.to_frame()
     assert isinstance(frame, pd.DataFrame if library == "pandas" else pl.DataFrame)
     assert sorted(frame["feature"]) == ["noise", *names[:4]]
     valid = c.valid["tree_inner"]
-    assert list(frame["tree_inner_valid"]) == sorted(valid.per_row.tolist(), reverse=True)
+    assert list(frame["tree_inner_valid"]) == sorted(valid.scores.tolist(), reverse=True)
     assert list(frame["tree_inner_valid_rank"]) == [1, 2, 3, 4, 5]
     for name in ASKED:
         for side in ("train", "valid"):

@@ -128,10 +128,10 @@ def test_a_pipeline_is_explained_behind_its_transformers(data):
 def test_names_of_the_users_choice(data):
     X, y = data
     model = xgboost_regressor(X, y)
-    renamed = TreeExplainer(model, feature_names="abcde")(X)
+    renamed = TreeExplainer(model, feature_names=list("abcde"))(X)
     assert list(renamed.feature_names) == list("abcde")
     np.testing.assert_array_equal(renamed.data, X.to_numpy())
-    with pytest.raises(ValueError, match="feature_names has 2 names, but the model has 5"):
+    with pytest.raises(ValueError, match="feature_names has 2 names; expected 5"):
         TreeExplainer(model, feature_names=["a", "b"])(X)
 
 

@@ -217,7 +217,7 @@ def test_variance_is_never_negative():
 def test_gap_is_welchs_test():
     rng = np.random.default_rng(5)
     a, b = rng.normal(1, 1, (40, 3)), rng.normal(0, 3, (15, 3))
-    gap = difference(from_sums(*sums(a)), from_sums(*sums(b)))
+    gap = difference(from_sums(*sums(a)).scaled(1 / 40), from_sums(*sums(b)).scaled(1 / 15))
     test = stats.ttest_ind(a, b, equal_var=False, alternative="greater")
     interval = stats.ttest_ind(a, b, equal_var=False).confidence_interval()
     np.testing.assert_allclose(gap.z, test.statistic, rtol=1e-11)  # cancellation and beta function, as above

@@ -40,6 +40,13 @@ def animals():
     return RandomForestClassifier(3, random_state=0).fit(X, np.where(LABEL > 0, "cat", "dog"))
 
 
+def score_rows(score, model, X, y, **options):
+    """Call the function that gives the score; abs has no target."""
+    if score == "permutation":
+        return ti.permutation_importance(model, X, y, random_state=0, **options)
+    return ti.importance(model, X, *(() if score == "abs" else (y,)), score=score, **options)
+
+
 def with_value(array, value, row=7):
     changed = np.array(array, dtype=object if isinstance(value, str) or value is None else None)
     changed[row] = value
@@ -47,11 +54,11 @@ def with_value(array, value, row=7):
 
 
 # -- y ---------------------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("score", ["tree_inner", "forest_inner", "total_gain", "permutation"])
+@pytest.mark.parametrize("score", ["tree_inner", "forest_inner", "permutation"])
 def test_y_with_holes(regression, binary, animals, score):
     for model, y, hole in ((regression, SIGNAL, np.nan), (binary, LABEL.astype(float), np.nan)):
         with pytest.raises(DataError, match="missing"):
-            ti.importance(model, X, with_value(y, hole), score=score)
+            score_rows(score, model, X, with_value(y, hole))
     words = np.where(LABEL > 0, "cat", "dog")
     for hole in (None, np.nan, pd.NA):
         y = pd.Series(words, dtype=object)
@@ -63,27 +70,43 @@ def test_y_with_holes(regression, binary, animals, score):
 @pytest.mark.parametrize("score", ["tree_inner", "permutation"])
 def test_y_of_the_wrong_length_or_shape(regression, score):
     with pytest.raises(DataError, match="y has 59 rows, but X has 60"):
-        ti.importance(regression, X, SIGNAL[:-1], score=score)
+        score_rows(score, regression, X, SIGNAL[:-1])
     with pytest.raises(DataError, match="y has 2 columns, expected 1"):
-        ti.importance(regression, X, np.stack([SIGNAL, SIGNAL], axis=1), score=score)
+        score_rows(score, regression, X, np.stack([SIGNAL, SIGNAL], axis=1))
     with pytest.raises(DataError, match=r"pass y|y is missing"):
-        ti.importance(regression, X, score=score)
-    column = ti.importance(regression, X, SIGNAL[:, None], score=score, random_state=0)
-    assert np.array_equal(column.scores, ti.importance(regression, X, SIGNAL, score=score, random_state=0).scores)
+        score_rows(score, regression, X, None)
+    column = score_rows(score, regression, X, SIGNAL[:, None])
+    assert np.array_equal(column.scores, score_rows(score, regression, X, SIGNAL).scores)
 
 
 def test_x_without_rows(regression):
-    for score in ("tree_inner", "forest_inner", "abs", "total_gain", "permutation"):
-        with pytest.raises(DataError, match="no rows"):
-            ti.importance(regression, X[:0], SIGNAL[:0], score=score)
-        with pytest.raises(DataError, match="no rows"):
-            ti.importance(regression, pd.DataFrame(X[:0], columns=["f0", "f1", "f2"]), SIGNAL[:0], score=score)
-
-
-def test_no_x_at_all(regression):
     for score in ("tree_inner", "forest_inner", "abs", "permutation"):
-        with pytest.raises(DataError, match="pass X and y"):
-            ti.importance(regression, score=score)
+        with pytest.raises(DataError, match="no rows"):
+            score_rows(score, regression, X[:0], SIGNAL[:0])
+        with pytest.raises(DataError, match="no rows"):
+            score_rows(score, regression, pd.DataFrame(X[:0], columns=["f0", "f1", "f2"]), SIGNAL[:0])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"over": "trees"}, "over='trees' has a meaning for score='abs' only"),
+        ({"against": "label"}, "against='label' has a meaning for score='forest_inner' only"),
+        ({"score": "abs", "by_round": True}, "by_round=True has a meaning for score='tree_inner' only"),
+        ({"score": "forest_inner", "oob": True}, "oob=True has a meaning for score='tree_inner' only"),
+        ({"score": "abs"}, "score='abs' is of the attributions alone; leave y out"),
+        ({"qid": np.zeros(N)}, "'reg:squarederror' does not rank within queries"),
+        ({"clusters": np.arange(N), "std_errors": False}, "clusters matter for standard errors only"),
+        ({"score": "total_gain"}, r"ti\.total_gain\(model\)"),
+        ({"score": "permutation"}, r"ti\.permutation_importance\(model, X, y\)"),
+        ({"n_repeats": 3}, "unexpected argument 'n_repeats'"),
+        ({"sample_wieght": np.ones(N)}, "did you mean 'sample_weight'"),
+        ({"learning_rte": 0.1}, "did you mean 'learning_rate'"),
+    ],
+)
+def test_arguments_without_a_meaning_are_errors(regression, options, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        ti.importance(regression, X, SIGNAL, **options)
 
 
 def test_classes_that_the_model_does_not_know(animals, binary):
@@ -143,18 +166,19 @@ def test_targets_in_any_container(regression, animals):
         (np.where(np.arange(N) == 3, np.inf, 1.0), "holds inf in row 3"),
         (np.zeros(N), "zero in every row"),
         (np.ones(N - 1), "has 59 values, but X has 60 rows"),
-        (["heavy"] * N, r"sample_weight is not an array of numbers \(could not convert.*one weight per row"),
+        (["heavy"] * N, "not numbers; pass one number per row"),
     ],
 )
 def test_bad_weights(regression, score, weight, says):
     with pytest.raises(DataError, match=says):
-        ti.importance(regression, X, SIGNAL, sample_weight=weight, score=score)
+        score_rows(score, regression, X, SIGNAL, sample_weight=weight)
 
 
-@pytest.mark.parametrize("name", ["clusters", "group"])
+@pytest.mark.parametrize("name", ["clusters", "qid"])
 def test_labels_of_rows(regression, name):
+    model, y = (regression, SIGNAL) if name == "clusters" else (ti.read_model(regression, objective="rank:ndcg"), LABEL)
     with pytest.raises(DataError, match=f"{name} has 59 labels, but X has 60 rows"):
-        ti.importance(regression, X, SIGNAL, **{name: np.zeros(N - 1)})
+        ti.importance(model, X, y, **{name: np.zeros(N - 1)})
     words = np.full(N, "a", dtype=object)
     for labels in (
         np.where(np.arange(N) == 5, np.nan, 1.0),
@@ -164,7 +188,7 @@ def test_labels_of_rows(regression, name):
         pd.Series(pd.date_range("2024-01-01", periods=N)).mask(np.arange(N) == 5),
     ):
         with pytest.raises(DataError, match=f"{name} has no label in row 5"):
-            ti.importance(regression, X, SIGNAL, **{name: labels})
+            ti.importance(model, X, y, **{name: labels})
 
 
 @pytest.mark.parametrize(
@@ -185,7 +209,7 @@ def test_clusters_may_be_labelled_in_any_way(regression, labels):
     assert imp.statistics.n_units == len(pd.unique(pd.Series(labels)))
     accumulator = ti.ImportanceAccumulator(regression, clustered=True).update(X, SIGNAL, clusters=labels)
     again = ti.ImportanceAccumulator(regression, clustered=True).from_bytes(accumulator.to_bytes())
-    assert np.array_equal(again.merge(accumulator).result().std_errors, 2 * imp.std_errors)
+    assert np.array_equal(again.merge(accumulator).result().std_errors, imp.std_errors)
 
 
 def test_the_same_cluster_may_come_in_another_type(regression):
@@ -203,11 +227,11 @@ def test_base_margin_of_the_wrong_shape(regression):
 
 def test_groups_that_do_not_fit(regression):
     with pytest.raises(ValueError, match="not a feature"):
-        ti.importance(regression, X, SIGNAL, groups={"pair": ["f0", "f9"]})
+        ti.importance(regression, X, SIGNAL, feature_groups={"pair": ["f0", "f9"]})
     with pytest.raises(ValueError, match="one group only"):
-        ti.importance(regression, X, SIGNAL, groups={"a": [0, 1], "b": [1, 2]})
+        ti.importance(regression, X, SIGNAL, feature_groups={"a": [0, 1], "b": [1, 2]})
     with pytest.raises(TypeError, match="mapping"):
-        ti.importance(regression, X, SIGNAL, groups=[[0, 1]])
+        ti.importance(regression, X, SIGNAL, feature_groups=[[0, 1]])
 
 
 # -- words -----------------------------------------------------------------------------------------------------------
@@ -217,8 +241,8 @@ def test_groups_that_do_not_fit(regression):
         {"score": "gain"},
         {"method": "shap"},
         {"score": "abs", "method": "shap"},
-        {"score": "forest_inner", "target": "y"},
-        {"score": "abs", "level": "leaf"},
+        {"score": "forest_inner", "against": "y"},
+        {"score": "abs", "over": "leaf"},
     ],
 )
 def test_unknown_words(regression, options):
@@ -233,7 +257,7 @@ def test_confidence_is_a_coverage(regression):
     for confidence in (95, 0, 1, -0.1, float("nan")):
         for call in (
             lambda c: ti.importance(regression, X, SIGNAL, confidence=c),
-            lambda c: ti.importance(regression, X, SIGNAL, score="permutation", confidence=c),
+            lambda c: ti.permutation_importance(regression, X, SIGNAL, confidence=c),
             lambda c: ti.ImportanceAccumulator(regression, confidence=c),
         ):
             with pytest.raises(ValueError, match="not a coverage"):
@@ -251,18 +275,23 @@ def test_a_learning_rate_that_cannot_be_known(tmp_path):
     model = booster(SIGNAL * 100, objective="reg:squarederror", max_delta_step=0.1, base_score=0.0)
     path = tmp_path / "model.json"
     model.save_model(path)
-    for method in ("predecomp", "saabas", "treeshap"):
-        with pytest.raises(UnknownParameterError, match="learning_rate"):
-            ti.importance(path, X, SIGNAL * 100, method=method)
     with pytest.raises(UnknownParameterError, match="learning_rate"):
-        ti.importance(path, X, SIGNAL * 100, score="forest_inner", method="saabas")
+        ti.importance(path, X, SIGNAL * 100)
+    unknown = ti.importance(path, X, SIGNAL * 100, method="saabas")  # in units of the loss no rate is needed
+    with pytest.raises(UnknownParameterError, match="gains divide every tree by its learning rate"):
+        _ = unknown.gains
     known = ti.importance(path, X, SIGNAL * 100, method="saabas", learning_rate=0.3)
     half = ti.importance(path, X, SIGNAL * 100, method="saabas", learning_rate=0.6)
-    np.testing.assert_allclose(known.scores, 2 * half.scores, rtol=1e-12)
+    assert np.array_equal(known.scores, unknown.scores)
+    assert np.array_equal(half.scores, unknown.scores)
+    np.testing.assert_allclose(known.gains, 2 * half.gains, rtol=1e-12)
+    np.testing.assert_allclose(known.gains, N * known.scores / 0.3, rtol=1e-12)
+    assert ti.importance(path, X, SIGNAL * 100, method="treeshap").scores.any()
+    assert ti.importance(path, X, SIGNAL * 100, score="forest_inner", method="saabas").scores.any()
     # What does not divide by it does not ask for it.
     assert ti.importance(path, X, score="abs", method="treeshap").scores.any()
-    assert ti.importance(path, X, SIGNAL, score="permutation", random_state=0).scores.any()
-    assert ti.importance(path, score="total_gain").scores.any()
+    assert ti.permutation_importance(path, X, SIGNAL, random_state=0).scores.any()
+    assert ti.total_gain(path).scores.any()
 
 
 def test_a_custom_objective_must_be_given():
@@ -274,7 +303,7 @@ def test_a_custom_objective_must_be_given():
     )
     for score in ("tree_inner", "forest_inner", "permutation"):
         with pytest.raises(UnsupportedModelError, match=r"objective=callable\(y, margin\) -> gradient"):
-            ti.importance(model, X, SIGNAL, score=score)
+            score_rows(score, model, X, SIGNAL)
     assert ti.importance(model, X, score="abs").scores.any()
     named = ti.importance(model, X, SIGNAL, objective="squared_error")
     function = ti.importance(model, X, SIGNAL, objective=lambda y, margin: margin - y)
@@ -303,7 +332,7 @@ def test_a_ranking_model_needs_its_queries():
     model = xgb.train(params, xgb.DMatrix(X, y, qid=group), 3)
     with pytest.raises(DataError, match="query of each row"):
         ti.importance(model, X, y)
-    assert ti.importance(model, X, y, group=group).scores.any()
+    assert ti.importance(model, X, y, qid=group).scores.any()
 
 
 def test_no_error_is_a_bare_one(regression):

@@ -165,7 +165,8 @@ def test_l1_score_charges_every_row_its_share_by_hessian(loss, alpha):
         np.subtract.at(expected, tree.feature[inner], cost * H.sum() / tree.cover[0])
     imp = ti.importance(model, X, y, n_jobs=1)
     # sums of a few thousand terms in double precision, held to 2^-32 of the largest leaf
-    np.testing.assert_allclose(imp.scores, expected, rtol=1e-9, atol=1e-7)
+    np.testing.assert_allclose(imp.gains, expected, rtol=1e-9, atol=1e-7)
+    np.testing.assert_allclose(imp.scores, expected * 0.3 / len(X), rtol=1e-9, atol=1e-9)
 
 
 # -- Remark 1 ------------------------------------------------------------------------------------------------
@@ -190,13 +191,13 @@ def test_the_two_lines_of_forest_inner_are_not_equal():
     X, y, _ = draw(6, 400)
     model = train(X, y)
     first = ti.importance(model, X, y, score="forest_inner", n_jobs=1).scores
-    second = ti.importance(model, X, y, score="forest_inner", target="label", n_jobs=1).scores
+    second = ti.importance(model, X, y, score="forest_inner", against="label", n_jobs=1).scores
     assert np.abs(first / first.sum() - second / second.sum()).max() > 0.01
     # by hand: (sum of attributions) times (sum over the trees of the residuals), or times the label
-    values = sum(path_values(tree, X) for tree, _ in trees_and_margins(model, X)) / 0.3
+    values = sum(path_values(tree, X) for tree, _ in trees_and_margins(model, X))
     residuals = sum(y - margin for _, margin in trees_and_margins(model, X))
-    np.testing.assert_allclose(first, (values * residuals[:, None]).sum(axis=0), rtol=1e-9)
-    np.testing.assert_allclose(second, (values * y[:, None]).sum(axis=0), rtol=1e-9)
+    np.testing.assert_allclose(first, (values * residuals[:, None]).mean(axis=0), rtol=1e-9)
+    np.testing.assert_allclose(second, (values * y[:, None]).mean(axis=0), rtol=1e-9)
 
 
 def noise_shares(n, replications=8):
@@ -204,9 +205,9 @@ def noise_shares(n, replications=8):
     ways = {
         "total gain": ("train", {}),
         "forest_inner, training rows": ("train", {"score": "forest_inner"}),
-        "label, training rows": ("train", {"score": "forest_inner", "target": "label"}),
+        "label, training rows": ("train", {"score": "forest_inner", "against": "label"}),
         "forest_inner, held-out rows": ("valid", {"score": "forest_inner"}),
-        "label, held-out rows": ("valid", {"score": "forest_inner", "target": "label"}),
+        "label, held-out rows": ("valid", {"score": "forest_inner", "against": "label"}),
     }
     shares = {way: [] for way in ways}
     for replication in range(replications):

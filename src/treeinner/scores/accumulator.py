@@ -180,7 +180,9 @@ class ImportanceAccumulator:
                 "The two accumulators belong to different models or settings, and their sums mean different things; "
                 "make both from the same model with the same arguments."
             )
-        first, second = (self, other) if self._named or not other._named else (other, self)
+        # Names, and groups by name, are known to those that have seen rows.
+        known = [(part._named, part._state is not None) for part in (self, other)]
+        first, second = (other, self) if known[1] > known[0] else (self, other)
         merged = first._twin()
         merged._state = copy.deepcopy(first._state)
         if merged._state is None:
@@ -305,7 +307,7 @@ def _gain_source(setting: Setting, state: State, score: FloatArray, rounds: Floa
             return np.asarray(score_from_leaves(setting, leaves, value).sum(axis=0).sum(axis=1))
         first = scale[setting.first_trees[:-1]]
         if len(np.unique(scale)) == 1:
-            return score * (weight * first[0])
+            return np.asarray(score * (weight * first[0]))
         if rounds is None or np.any(scale != first[setting.ensemble.tree_round]):
             raise TreeInnerError(
                 f"The learning rate changes from tree to tree, and gains by {setting.method!r} then need the scores by "

@@ -116,7 +116,7 @@ def add_powers(
     if not compiled.add_exact(values, 2.0**sums.exponent, *added):
         worst = np.abs(values).max()
         raise DataError(
-            f"A row's share of a score is {worst:.3g}, out of all proportion to the model's own values; "
+            f"A row's share of a score is {worst:.3g}, far out of proportion to the model's own values; "
             "check y, sample_weight and base_margin for wrong units or outliers."
         )
     if places is not None:

@@ -201,11 +201,16 @@ class Importance:
     def __getitem__(self, feature: str | int) -> FeatureScore:
         """Return the numbers of one feature, by name or position."""
         k = self._position(feature)
-        numbers = (
-            self.scores, self.std_errors, self.ci_low, self.ci_high, self.p_values, self.q_values,
-        )  # fmt: skip
         return FeatureScore(
-            self.feature_names[k], *(float(column[k]) for column in numbers), self.verdicts[k], int(self.ranks[k])
+            feature=self.feature_names[k],
+            score=float(self.scores[k]),
+            std_error=float(self.std_errors[k]),
+            ci_low=float(self.ci_low[k]),
+            ci_high=float(self.ci_high[k]),
+            p_value=float(self.p_values[k]),
+            q_value=float(self.q_values[k]),
+            verdict=self.verdicts[k],
+            rank=int(self.ranks[k]),
         )
 
     def _position(self, feature: str | int) -> int:
