@@ -232,7 +232,9 @@ def test_a_group_of_one_feature_is_the_feature_if_some_are_unused(kind):
     options = {k: v for k, v in options.items() if k != "clustered"}
     options |= {"objective": objective, "clusters": rows.clusters, "n_jobs": 1}
     alone = ti.importance(e, rows.X, rows.y, **options)
-    grouped = ti.importance(e, rows.X, rows.y, feature_groups={f"only {i}": [i] for i in range(e.n_features)}, **options)
+    grouped = ti.importance(
+        e, rows.X, rows.y, feature_groups={f"only {i}": [i] for i in range(e.n_features)}, **options
+    )
     for name in ("score", "std_error", "p_value"):
         assert np.array_equal(getattr(alone.statistics, name), getattr(grouped.statistics, name), equal_nan=True)
         if e.n_outputs > 1:

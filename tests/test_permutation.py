@@ -129,9 +129,7 @@ def test_statistics_are_those_of_the_rows_rises():
     np.testing.assert_allclose(imp.std_errors * N, np.sqrt(N) * rises.std(axis=0, ddof=1), rtol=1e-6)
     clusters, weight = np.arange(N) % 11, (np.arange(N) % 11 > 0).astype(float)
     sums = np.array([rises[clusters == c].sum(axis=0) for c in range(1, 11)])
-    imp = ti.permutation_importance(
-        model, X, y, n_repeats=2, random_state=5, clusters=clusters, sample_weight=weight
-    )
+    imp = ti.permutation_importance(model, X, y, n_repeats=2, random_state=5, clusters=clusters, sample_weight=weight)
     assert imp.statistics.n_units == 10  # the cluster without weight is not there
     np.testing.assert_allclose(imp.std_errors * weight.sum(), np.sqrt(10) * sums.std(axis=0, ddof=1), rtol=1e-6)
 

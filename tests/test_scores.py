@@ -519,9 +519,7 @@ def test_total_gain_of_hist_gradient_boosting_on_the_training_rows():
 def test_total_gain_of_groups_is_the_sum_of_their_members():
     X, y = data()
     model = xgb_model(X, y)
-    single, grouped = (
-        ti.total_gain(model, feature_groups=g).scores for g in (None, {"pair": ["f4", "f1"]})
-    )
+    single, grouped = (ti.total_gain(model, feature_groups=g).scores for g in (None, {"pair": ["f4", "f1"]}))
     np.testing.assert_allclose(grouped, [single[0], single[1] + single[4], *single[[2, 3, 5]]], rtol=1e-14)
 
 
