@@ -487,5 +487,5 @@ def test_ranking_may_be_streamed_only_by_whole_queries():
 
 
 def test_permutation_cannot_be_streamed():
-    with pytest.raises(ValueError, match="a function of its own: ti.permutation_importance"):
+    with pytest.raises(ValueError, match=r"a function of its own: ti\.permutation_importance"):
         ti.ImportanceAccumulator(make_ensemble(Recipe(), 0), score="permutation")
