@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeinner.errors import DataError
-from treeinner.tables.columns import listing
+from treeinner.tables.columns import is_missing, listing
 
 if TYPE_CHECKING:
     from treeinner.ensemble import Ensemble
@@ -66,12 +66,8 @@ def known_classes(ensemble: Ensemble, objective: Objective) -> Sequence[Any] | N
     """Return the class labels in the model's order; None where y is a number or they are not known."""
     classes = ensemble.objective_params.get("classes")
     if objective.target in ("class", "binary", "any") and classes is not None and len(classes) > 1:
-        if is_nested(classes):
-            return None
-        return list(classes)
-    if objective.target == "class":
-        return ensemble.output_names
-    return None
+        return None if is_nested(classes) else list(classes)
+    return ensemble.output_names if objective.target == "class" else None
 
 
 def _as_array(y: Any, n_rows: int | None) -> NDArray[Any]:
@@ -122,9 +118,12 @@ def _positions(values: NDArray[Any], classes: Sequence[Any]) -> FloatArray:
         unique = labels.tolist()
     else:
         table: dict[Any, int] = {}
-        codes = np.array([table.setdefault(_hashable(v), len(table)) for v in values.tolist()], np.intp)
+        try:
+            codes = np.array([table.setdefault(v, len(table)) for v in values.tolist()], np.intp)
+        except TypeError as error:
+            raise DataError(f"y holds what is not a class label ({error}); pass strings or numbers.") from None
         unique = list(table)
-    missing = [v for v in unique if _is_missing(v)]
+    missing = [v for v in unique if is_missing(v)]
     if missing:
         raise DataError(f"y is missing in some rows (found {missing[0]!r}); drop those rows of X and y.")
     where = {key: k for k, c in reversed(list(enumerate(classes))) for key in _keys(c)}
@@ -158,20 +157,3 @@ def _keys(label: Any) -> list[Any]:
     if isinstance(label, bool) or _is_number(label):
         keys.append(float(label))
     return keys
-
-
-def _hashable(value: Any) -> Any:
-    try:
-        hash(value)
-    except TypeError:
-        raise DataError(f"y holds {value!r}, which is not a class label.") from None
-    return value
-
-
-def _is_missing(value: Any) -> bool:
-    if value is None:
-        return True
-    try:
-        return bool(value != value)  # noqa: PLR0124  # NaN and NaT differ from themselves
-    except (TypeError, ValueError):  # pandas.NA refuses to be true or false
-        return True

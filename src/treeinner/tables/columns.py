@@ -17,6 +17,7 @@ __all__ = [
     "codes_by_dictionary",
     "codes_by_number",
     "codes_by_object",
+    "is_missing",
     "kernel_dtype",
     "listing",
     "mark_missing",
@@ -127,7 +128,7 @@ def codes_by_dictionary(
         code = position.get(entry)
         if code is not None:
             table[i] = code
-        elif not _is_missing(entry):
+        elif not is_missing(entry):
             unknown[i] = True
     if unknown.any():
         if unseen == "error":
@@ -148,13 +149,17 @@ def codes_by_object(values: NDArray[Any], levels: Sequence[Any], unseen: Unseen,
     """Code of each Python object among `levels`; None and NaN are missing."""
     items = values.tolist()
     entries = list(dict.fromkeys(items))
-    key = {entry: -1 if _is_missing(entry) else i for i, entry in enumerate(entries)}
+    key = {entry: -1 if is_missing(entry) else i for i, entry in enumerate(entries)}
     keys = np.fromiter(map(key.__getitem__, items), np.int64, len(items))
     return codes_by_dictionary(keys, entries, levels, unseen, where)
 
 
-def _is_missing(item: Any) -> bool:
-    return type(item).__name__ in MISSING_TYPES or (isinstance(item, (float, np.floating)) and bool(np.isnan(item)))
+def is_missing(item: Any) -> bool:
+    """Whether an object is None, NaN, NaT or pandas.NA."""
+    try:
+        return type(item).__name__ in MISSING_TYPES or bool(item != item)  # noqa: PLR0124  # NaN differs from itself
+    except (TypeError, ValueError):  # neither true nor false
+        return False
 
 
 def _refuse_unseen(unseen: list[Any], levels: Sequence[Any], where: str) -> None:

@@ -42,9 +42,11 @@ class SparseTable:
 
     def block(self, start: int, stop: int) -> NDArray[Any]:
         """Rows start..stop, dense; an absent entry is `fill`, a stored zero is zero."""
-        part = self.matrix[start:stop]
-        out: NDArray[Any] = np.full(part.shape, self.fill, self.dtype)
-        out[np.repeat(np.arange(len(out)), np.diff(part.indptr)), part.indices] = part.data
+        X = self.matrix
+        first = X.indptr[start : min(stop, self.n_rows) + 1]  # where each row begins, and the last one ends
+        entries = slice(int(first[0]), int(first[-1]))
+        out: NDArray[Any] = np.full((len(first) - 1, X.shape[1]), self.fill, self.dtype)
+        out[np.repeat(np.arange(len(out)), np.diff(first)), X.indices[entries]] = X.data[entries]
         return mark_missing(out, self.missing)
 
 
