@@ -7,6 +7,7 @@ listed there with its reason.
 import hashlib
 import json
 import warnings
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -24,12 +25,14 @@ def cases():
     return [f"{p.parent.name}/{p.name}" for p in paths]
 
 
+@cache
 def data():
     """Rows and targets."""
     with np.load(GOLDEN / "data.npz") as stored:
         return {name: stored[name] for name in stored.files}
 
 
+@cache
 def answers(folder):
     """What the library said of the models in a folder."""
     with np.load(GOLDEN / folder / "answers.npz") as stored:
@@ -69,10 +72,11 @@ def bits_of(case):
     given = {name: float(truth[f"{model.rsplit('.', 1)[0]}.{name}"]) for name in e.needs if name != "training data"}
     out = {"margin": digest(e.predict(X)), "leaf": digest(e.apply(X))}
     y = target(stored, case, e.n_outputs)
+    told = ti.read_model(path, **given)
     for method in METHODS:
-        out[f"attribution {method}"] = attempt(lambda m=method: attribution(path, X, m, given))
-        out[f"gains {method}"] = attempt(lambda m=method: gains(path, X_train, y, m, given))
-    out["leaf sums"] = attempt(lambda: leaf_sums(path, X_train, y, given))
+        out[f"attribution {method}"] = attempt(lambda m=method: attribution(told, X, m))
+        out[f"gains {method}"] = attempt(lambda m=method: gains(told, X_train, y, m))
+    out["leaf sums"] = attempt(lambda: leaf_sums(told, X_train, y))
     return out
 
 
@@ -84,20 +88,20 @@ def attempt(work):
         return type(error).__name__
 
 
-def attribution(path, X, method, given):
+def attribution(model, X, method):
     """Values and base values."""
-    a = ti.attribute(path, X, method=method, **given)
+    a = ti.attribute(model, X, method=method)
     return digest(a.values, a.base_values)
 
 
-def gains(path, X, y, method, given):
+def gains(model, X, y, method):
     """The paper's TreeInner: a sum over rows, every tree divided by its learning rate."""
-    return digest(ti.importance(path, X, y, method=method, std_errors=False, **given).gains)
+    return digest(ti.importance(model, X, y, method=method, std_errors=False).gains)
 
 
-def leaf_sums(path, X, y, given):
+def leaf_sums(model, X, y):
     """Fixed-point sums of weights and gradients in the leaves of an accumulator that took two batches."""
-    acc = ti.ImportanceAccumulator(path, **given)
+    acc = ti.ImportanceAccumulator(model)
     acc.update(X[:100], y[:100]).update(X[100:], y[100:])
     arrays, _ = acc._state.to_arrays()
     return digest(*(arrays[name] for name in ("leaf_sums", "leaf_weights") if name in arrays))

@@ -54,7 +54,7 @@ def test_lightgbm_binary_runs_in_the_core(level, std_errors, labels, params):
         (6, {"max_depth": 6}),  # all trees in batches, of which 70 make three
         (6, {"max_depth": 8, "min_child_weight": 5}),  # some trees, which have at most 64 leaves
         (6, {"max_depth": 4, "objective": "multi:softprob", "num_class": 3}),
-        (1200, {"max_depth": 5}),  # none: more than 512 players
+        (1200, {"max_depth": 5, "max_bin": 8}),  # none: more than 512 players; few bins: trained quickly
     ],
 )
 def test_row_scores_in_batches_are_the_row_scores(n_columns, params):
