@@ -15,7 +15,6 @@ import matplotlib.pyplot as plt
 import pytest
 import typer.main
 from markdown_it import MarkdownIt
-from threadpoolctl import threadpool_limits
 from typer.testing import CliRunner
 
 import treeinner as ti
@@ -92,8 +91,7 @@ def call(arguments):
 def empty_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     plt.switch_backend("Agg")
-    with threadpool_limits(1):  # threads of several workers would wait for each other
-        yield tmp_path
+    yield tmp_path
     plt.close("all")
 
 

@@ -8,7 +8,6 @@ from scipy import sparse, stats
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor, RandomForestRegressor
 from sklearn.inspection import permutation_importance
 from sklearn.metrics import log_loss, mean_squared_error
-from threadpoolctl import threadpool_limits
 
 import treeinner as ti
 from treeinner.compiled import task_rows
@@ -18,13 +17,6 @@ from treeinner.tables import read_table
 from .forests import Recipe, make_ensemble, make_rows
 
 N = 150
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    """HistGradientBoosting starts a thread per core even for a handful of rows; they would wait for each other."""
-    with threadpool_limits(1):
-        yield
 
 
 def table(seed=0):
