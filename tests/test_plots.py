@@ -48,14 +48,14 @@ def make_importance(means=(1.0, 3.0, 0.2, -0.4, 0.0), names=NAMES, *, n=100, spr
     """Scores with these means per row, whose shares spread by `spread` around them."""
     means = np.asarray(means, float)
     spread = np.where(means == 0, 0.0, spread)  # a feature that is not used has no spread
-    statistics = inference.from_sums(means * n, n * (means**2 + spread**2), n)
+    statistics = inference.from_sums(means * n, n * (means**2 + spread**2), n).scaled(1 / n)
     # Each feature earns twice its score in the first half and gives half of that back.
     half = rounds // 2
     by_round = np.concatenate([np.full(half, 2.0 / half), np.full(rounds - half, -1.0 / (rounds - half))])
     given = {
-        "score": "tree_inner", "method": "predecomp", "feature_names": tuple(names), "statistics": statistics,
+        "score_name": "tree_inner", "method": "predecomp", "feature_names": tuple(names), "statistics": statistics,
         "outputs": None, "output_names": None, "n_rows": n, "sum_of_weights": float(n), "tested": True,
-        "has_std_errors": True, "rounds": by_round[:, None] * (means * n),
+        "has_std_errors": True, "rounds": by_round[:, None] * means,
     }  # fmt: skip
     return Importance(**{**given, **fields})
 
@@ -161,7 +161,7 @@ def test_bar_is_in_order_with_scores_intervals_and_colours():
     assert texts(ax.get_yticklabels()) == [NAMES[k] for k in order]
     low, high = ax.get_ylim()
     assert low > high  # the first row is on top
-    np.testing.assert_allclose([p.get_width() for p in ax.patches], importance.per_row[order])
+    np.testing.assert_allclose([p.get_width() for p in ax.patches], importance.scores[order])
     grey = importance.q_values > 0.05
     assert 0 < grey.sum() < len(grey)
     expected = [style.GREY if grey[k] else style.BLUE for k in order]
@@ -169,9 +169,9 @@ def test_bar_is_in_order_with_scores_intervals_and_colours():
     # The ends of the intervals are those of the result, per row; a feature without spread has none.
     ends = np.array([segment[:, 0] for segment in ax.collections[0].get_segments()])
     used = [k for k in order if importance.scores[k] != 0]
-    np.testing.assert_allclose(ends[:, 0], importance.ci_low[used] / 100)
-    np.testing.assert_allclose(ends[:, 1], importance.ci_high[used] / 100)
-    assert ax.get_xlabel() == "TreeInner(PreDecomp) (gain per row)"
+    np.testing.assert_allclose(ends[:, 0], importance.ci_low[used])
+    np.testing.assert_allclose(ends[:, 1], importance.ci_high[used])
+    assert ax.get_xlabel() == "TreeInner(PreDecomp) (reduction of the loss per row)"
 
 
 def test_total_gain_has_an_axis_of_its_own():
@@ -183,12 +183,12 @@ def test_total_gain_has_an_axis_of_its_own():
     (above,) = ax.child_axes
     assert above.get_xlabel() == "total gain of the training rows"
     drawn(ax)
-    np.testing.assert_allclose(above.get_xlim(), np.array(ax.get_xlim()) * 700)  # the sums over 100 rows, times 7
+    np.testing.assert_allclose(above.get_xlim(), np.array(ax.get_xlim()) * 7)
 
 
 def test_gain_as_importance_goes_by_name():
     importance = make_importance((4.0, 3.0, 2.0, 1.0, 0.0))
-    backwards = make_importance((0.0, 1.0, 2.0, 3.0, 4.0), NAMES[::-1], score="total_gain")
+    backwards = make_importance((0.0, 1.0, 2.0, 3.0, 4.0), NAMES[::-1], score_name="total_gain")
     gains = bars_of(plots.bar(importance, total_gain=backwards), style.ORANGE)
     np.testing.assert_allclose([p.get_width() for p in gains], [4, 3, 2, 1])
     with pytest.raises(ValueError, match="has no feature 'age'"):
@@ -239,7 +239,7 @@ def test_gap_shows_both_sides_of_the_features_that_matter_on_either():
     np.testing.assert_allclose(train.get_offsets(), [[3.0, 0], [1.0, 1], [4.0, 2]])
     np.testing.assert_allclose(valid.get_offsets(), [[2.5, 0], [1.0, 1], [-0.3, 2]])
     assert [to_hex(c) for c in valid.get_facecolors()] == [style.BLUE.lower()] * 2 + [style.GREY]
-    assert "gain per row" in ax.get_xlabel()
+    assert "reduction of the loss per row" in ax.get_xlabel()
 
 
 # -- rounds ------------------------------------------------------------------------------------------------
@@ -251,7 +251,7 @@ def test_rounds_end_at_the_score():
     for name, line in lines.items():
         assert line.get_ydata()[0] == 0
         assert len(line.get_ydata()) == 31
-        np.testing.assert_allclose(line.get_ydata()[-1], importance.per_row[NAMES.index(name)], atol=1e-12)
+        np.testing.assert_allclose(line.get_ydata()[-1], importance.scores[NAMES.index(name)], atol=1e-12)
     # Names stand in the order of the ends.
     named = sorted(ax.texts, key=lambda t: -t.get_position()[1])
     assert texts(named) == [NAMES[k] for k in importance.order]
@@ -262,7 +262,7 @@ def test_rounds_of_chosen_features_by_name_or_position():
     assert texts(ax.texts) == ["bmi", "noise"]
     with pytest.raises(ValueError, match="'height' is not a feature"):
         plots.rounds(make_importance(), features=["height"])
-    with pytest.raises(ValueError, match="scores by round were not kept"):
+    with pytest.raises(ValueError, match="Scores by round were not kept"):
         plots.rounds(replace(make_importance(), rounds=None))
 
 
@@ -481,12 +481,18 @@ def test_the_users_axes_and_style_are_kept():
 @pytest.mark.parametrize(
     ("fields", "label"),
     [
-        ({}, "TreeInner(PreDecomp) (gain per row)"),
-        ({"score": "forest_inner", "method": "treeshap"}, "ForestInner(TreeSHAP) (gain per row)"),
-        ({"score": "abs", "method": "treeshap", "tested": False}, "mean |TreeSHAP| (margin)"),
-        ({"score": "permutation", "method": "logistic"}, "permutation (rise of the loss per row)"),
-        ({"score": "total_gain", "n_rows": 0, "sum_of_weights": np.nan}, "total gain (of the training rows)"),
-        ({"output_names": ("dog",)}, "output dog: TreeInner(PreDecomp) (gain per row)"),
+        ({}, "TreeInner(PreDecomp) (reduction of the loss per row)"),
+        (
+            {"score_name": "forest_inner", "method": "treeshap"},
+            "ForestInner(TreeSHAP) (attribution times residual, per row)",
+        ),
+        ({"score_name": "abs", "method": "treeshap", "tested": False}, "Mean |attribution|(TreeSHAP) (margin)"),
+        ({"score_name": "permutation", "method": "logistic"}, "Permutation importance (rise of the loss per row)"),
+        (
+            {"score_name": "total_gain", "n_rows": 0, "sum_of_weights": np.nan},
+            "Total gain (gain, summed over the training rows)",
+        ),
+        ({"output_names": ("dog",)}, "output dog: TreeInner(PreDecomp) (reduction of the loss per row)"),
     ],
 )
 def test_the_axis_says_the_unit(fields, label):

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from treeinner.plots import _style as style
 from treeinner.plots._data import check_kind
-from treeinner.plots._labels import score_label, score_name
-from treeinner.scores import Importance
+from treeinner.plots._labels import score_label
+from treeinner.scores.result import Q_LIMIT, Importance
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,7 +19,7 @@ FloatArray = NDArray[np.float64]
 
 
 def bar(
-    importance: Importance, *, total_gain: Any = None, top: int = 20, fdr: float = 0.05, ax: Axes | None = None
+    importance: Importance, *, total_gain: Any = None, top: int = 20, fdr: float = Q_LIMIT, ax: Axes | None = None
 ) -> Axes:
     """Scores per row with their intervals, best on top; features not told apart from noise in grey.
 
@@ -47,8 +47,7 @@ def bar(
     ax = style.axes_for(ax, names, height=style.rows_height(shown + bool(rest)))
 
     better = better_than_noise(importance, fdr)
-    scale = 1.0 / importance.sum_of_weights if importance.n_rows else 1.0
-    scores, low, high = importance.scores * scale, importance.ci_low * scale, importance.ci_high * scale
+    scores, low, high = importance.scores, importance.ci_low, importance.ci_high
     y = np.arange(shown)
     gain = _gain_of(importance, total_gain)
     gained = [] if gain is None else [_draw_gain(ax, gain, scores, first)]
@@ -115,12 +114,12 @@ def _handles(
     tested = bool(np.isfinite(importance.q_values).any())
     handles = []
     if better.any() and (tested or gained):
-        words = f"better than noise (q ≤ {fdr:g})" if tested else score_name(importance)
+        words = f"better than noise (q ≤ {fdr:g})" if tested else importance.title
         handles.append(mpl.patches.Patch(color=style.BLUE, label=words))
     if not better.all():
         words = "not told apart from noise" if importance.tested else "not used"
         handles.append(mpl.patches.Patch(color=style.GREY, label=words))
     if interval:
-        words = f"{importance.statistics.confidence:.0%} interval"
+        words = f"{importance.confidence:.0%} interval"
         handles.append(mpl.lines.Line2D([], [], color=style.text_color(), linewidth=1.3, label=words))
     return handles

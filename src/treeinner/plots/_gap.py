@@ -11,15 +11,16 @@ from treeinner.plots._bar import better_than_noise
 from treeinner.plots._data import check_kind
 from treeinner.plots._labels import score_label
 from treeinner.scores import Comparison
+from treeinner.scores.result import Q_LIMIT
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-def gap(comparison: Comparison, *, top: int = 20, fdr: float = 0.05, ax: Axes | None = None) -> Axes:
+def gap(comparison: Comparison, *, top: int = 20, fdr: float = Q_LIMIT, ax: Axes | None = None) -> Axes:
     """Score per row on the training rows (ring) and on held-out rows (dot with its interval), best held-out on top.
 
-    A feature that falls from its ring to zero was overfitted: on the training rows TreeInner is the total gain.
+    A feature that falls from its ring to zero was overfitted.
 
     Parameters
     ----------
@@ -34,7 +35,7 @@ def gap(comparison: Comparison, *, top: int = 20, fdr: float = 0.05, ax: Axes | 
     """
     check_kind(comparison, Comparison, "gap")
     train, valid = comparison.train["tree_inner"], comparison.valid["tree_inner"]
-    a, b = train.per_row, valid.per_row
+    a, b = train.scores, valid.scores
     shown, rest = style.more(len(b), top)
     largest = np.argsort(-np.maximum(np.abs(a), np.abs(b)), kind="stable")[:shown]
     first = largest[np.argsort(-b[largest], kind="stable")]
@@ -46,7 +47,7 @@ def gap(comparison: Comparison, *, top: int = 20, fdr: float = 0.05, ax: Axes | 
     better = better_than_noise(valid, fdr)
     colors = np.where(better, style.BLUE, style.GREY)[first]
     ax.hlines(y, np.minimum(a, b)[first], np.maximum(a, b)[first], color=colors, linewidth=6, alpha=0.3, zorder=1)
-    low, high = valid.ci_low / valid.sum_of_weights, valid.ci_high / valid.sum_of_weights
+    low, high = valid.ci_low, valid.ci_high
     known = np.isfinite(low[first]) & np.isfinite(high[first])
     ax.hlines(y[known], low[first[known]], high[first[known]], color=style.text_color(), linewidth=1.2, zorder=2)
     ax.scatter(a[first], y, s=42, facecolors=ax.get_facecolor(), edgecolors=style.VERMILLION, linewidths=1.6, zorder=3)
@@ -54,7 +55,7 @@ def gap(comparison: Comparison, *, top: int = 20, fdr: float = 0.05, ax: Axes | 
     style.zero_line(ax)
     style.label_rows(ax, names, made=made, rest=rest)
     ax.set_xlabel(score_label(valid))
-    _legend(ax, bool(better[first].any()), bool(better[first].all()), valid.statistics.confidence)
+    _legend(ax, bool(better[first].any()), bool(better[first].all()), valid.confidence)
     return ax
 
 

@@ -33,7 +33,7 @@ def rounds(importance: Importance, features: int | Sequence[str | int] = 8, *, a
         Where to draw.
     """
     check_kind(importance, Importance, "rounds")
-    by_round = importance.by_round() / importance.sum_of_weights
+    by_round = importance.by_round()
     curves = np.concatenate([np.zeros((1, by_round.shape[1])), np.cumsum(by_round, axis=0)])
     chosen = _choose(importance, features, curves)
     names = [importance.feature_names[k] for k in chosen]
