@@ -5,7 +5,7 @@ NEW_PYTHON ?= $(firstword $(wildcard $(HOME)/.pyenv/versions/3.13*/bin/python) $
 VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := $(shell find src/core -type f) CMakeLists.txt
-CXX_FILES := $(wildcard src/core/*.h src/core/*.cpp tests/core/*.h tests/core/*.cpp)
+CXX_FILES := $(wildcard src/core/*/*.h src/core/*/*.cpp tests/core/*.h tests/core/*.cpp)
 PYTEST_FLAGS ?= -n 2 --dist worksteal -q
 
 .PHONY: demo test test-new test-browser test-study study check format docs clean bench bench-old instructions
@@ -61,6 +61,8 @@ check: $(VENV)/.check
 	$(BIN)/ruff format --check .
 	$(BIN)/clang-format --dry-run --Werror $(CXX_FILES)
 	$(BIN)/mypy
+	@echo "src/core: $$(find src/core -name '*.h' -o -name '*.cpp' | xargs cat | wc -l) lines of C++, 3,300 at most"
+	@echo "src/treeinner: $$(find src/treeinner -name '*.py' | xargs cat | wc -l) lines of Python, 15,500 at most"
 
 format: $(VENV)/.check
 	$(BIN)/ruff check --fix .
@@ -75,44 +77,51 @@ docs: $(VENV)/.docs
 clean:
 	rm -rf $(VENV) .venv-new .venv-bench .venv-bench-old build dist demo docs/gallery
 
-# The C++ core without Python: every instruction set against the baseline, bit for bit (tests/core/neon_check.cpp).
+# The C++ core without Python: every instruction set against the baseline, bit for bit (tests/core/check.cpp).
 CORE_FLAGS := -std=c++17 -ffp-contract=off -Wall -Wextra -Isrc/core -Itests/core
-CORE_SOURCES := $(wildcard src/core/*) $(wildcard tests/core/*)
-LEVEL_baseline := -DTREEINNER_LEVEL_BASELINE
-LEVEL_neon := -DTREEINNER_LEVEL_NEON
-LEVEL_avx2 := -DTREEINNER_LEVEL_AVX2 -mavx2 -mbmi -mbmi2
-LEVEL_avx512 := -DTREEINNER_LEVEL_AVX512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mbmi -mbmi2 -mprefer-vector-width=512
-NATIVE_LEVELS := baseline $(if $(filter x86_64 amd64,$(shell uname -m)),avx2 avx512)$(if $(filter aarch64 arm64,$(shell uname -m)),neon)
+ISA_baseline := -DTREEINNER_ISA_BASELINE
+ISA_neon := -DTREEINNER_ISA_NEON
+ISA_avx2 := -DTREEINNER_ISA_AVX2 -mavx2 -mbmi -mbmi2
+ISA_avx512 := -DTREEINNER_ISA_AVX512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mbmi -mbmi2 -mprefer-vector-width=512
+NATIVE := baseline $(if $(filter x86_64 amd64,$(shell uname -m)),avx2 avx512)$(if $(filter aarch64 arm64,$(shell uname -m)),neon)
 SANITIZE := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all
+SANITIZE_THREADS := -O1 -g -fsanitize=thread -pthread
 NEON_CXX ?= aarch64-linux-gnu-g++
 QEMU ?= qemu-aarch64
 NEON_ROOT ?= /usr/aarch64-linux-gnu
 
-# $(call core_check,compiler and flags,levels): kernels and primitives once per level, linked with the program.
-define core_check
+# $(call core_program,program,compiler and flags,instruction sets): kernels and primitives once per set, linked with it.
+define core_program
 mkdir -p $(@D)
-set -e; $(foreach level,$(2),$(foreach part,src/core/kernels tests/core/primitives,$(1) $(CORE_FLAGS) $(LEVEL_$(level)) -c $(part).cpp -o $(@D)/$(notdir $(part))_$(level).o;))
-$(1) $(CORE_FLAGS) tests/core/neon_check.cpp $(foreach level,$(2),$(@D)/kernels_$(level).o $(@D)/primitives_$(level).o) -o $@
+set -e; $(foreach set,$(3),$(foreach part,src/core/kernels/table tests/core/primitives,$(2) $(CORE_FLAGS) $(ISA_$(set)) -c $(part).cpp -o $(@D)/$(notdir $(part))_$(set).o;))
+$(2) $(CORE_FLAGS) tests/core/$(1).cpp $(foreach set,$(3),$(@D)/table_$(set).o $(@D)/primitives_$(set).o) -o $@
 endef
 
-.PHONY: test-neon test-core-sanitized need-neon
+.PHONY: test-neon test-core-sanitized test-core-threads need-neon
 
-# The NEON level on any Linux machine: cross-compiled, run in an emulator.
+# NEON on any Linux machine: cross-compiled, run in an emulator.
 test-neon: need-neon build/neon/check
 	$(QEMU) -L $(NEON_ROOT) build/neon/check
 
 need-neon:
 	@for tool in $(NEON_CXX) $(QEMU); do command -v $$tool >/dev/null || { echo "make test-neon needs $$tool, which is not here. On Debian or Ubuntu: apt-get install g++-aarch64-linux-gnu qemu-user"; exit 1; }; done
 
-build/neon/check: $(CORE_SOURCES) | need-neon
-	$(call core_check,$(NEON_CXX) -O3,baseline neon)
+build/neon/check: $(CXX_FILES) | need-neon
+	$(call core_program,check,$(NEON_CXX) -O3,baseline neon)
 
-# This machine's levels under the address and undefined-behaviour sanitizers.
+# This machine's instruction sets under the address and undefined-behaviour sanitizers.
 test-core-sanitized: build/sanitized/check
 	build/sanitized/check
 
-build/sanitized/check: $(CORE_SOURCES)
-	$(call core_check,$(CXX) $(SANITIZE),$(NATIVE_LEVELS))
+build/sanitized/check: $(CXX_FILES)
+	$(call core_program,check,$(CXX) $(SANITIZE),$(NATIVE))
+
+# Threads that share a model, under the thread sanitizer.
+test-core-threads: build/threads/threads
+	build/threads/threads
+
+build/threads/threads: $(CXX_FILES)
+	$(call core_program,threads,$(CXX) $(SANITIZE_THREADS),baseline)
 
 # Times us against the other libraries (about an hour; the machine should do nothing else) and writes docs/benchmark.md.
 # BENCH_FLAGS="--scale 0.01 --passes 1" tries the harness in a few minutes and leaves docs alone.

@@ -186,9 +186,9 @@ def large(**recipe):
     return lambda: make_ensemble(Recipe(n_trees=2, grow=0.95, **recipe), 12)
 
 
-LARGE = {  # trees that go on below their crown (core/crown.h)
-    "one split below the crown": lambda: chain(256),
-    "a chain below the crown": lambda: chain(700),
+LARGE = {  # trees that go on below their top (core/model/build.h)
+    "one split below the top": lambda: chain(256),
+    "a chain below the top": lambda: chain(700),
     "bush": large(depth=12),
     "two bytes": large(depth=10, n_columns=2, thresholds=np.linspace(-2, 2, 3000)),
     "categories": large(depth=11, n_categorical=3, n_categories=300),

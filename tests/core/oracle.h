@@ -37,9 +37,9 @@ inline int code(const Binning& b, int plane_number, const Values& v, int row) {
   if (float32) x = static_cast<float>(x);
   if (std::isnan(x)) return plane.missing_code;
   if (c.categorical) {
-    const double whole = b.truncate ? std::trunc(x) : std::floor(x);
-    const bool known = whole >= 0 && whole < static_cast<double>(c.n);
-    return known ? b.codes_of_category[c.first + static_cast<int64_t>(whole)] : b.other_code[plane.column];
+    const double category = b.truncate ? std::trunc(x) : std::floor(x);
+    const bool known = category >= 0 && category < static_cast<double>(c.n);
+    return known ? b.codes_of_category[c.first + static_cast<int64_t>(category)] : b.other_code[plane.column];
   }
   if (c.zero_is_missing && std::fabs(x) <= (float32 ? double{1e-35f} : 1e-35)) return plane.missing_code;
   int rank = 0;
@@ -80,19 +80,17 @@ int64_t descend(const Forest& f, int tree, const void* codes, int row, OnSplit o
 // --------------------------------------------------------------------------------------
 
 // What the subtree is expected to give if only the players in `known` are known of the row.
-inline double expected(const Model& m, int tree, size_t node, int output, uint32_t known, const void* codes, int row) {
+inline double expected(const Model& m, int tree, int32_t node, int output, uint32_t known, const void* codes, int row) {
   const Forest& f = m.forest;
-  if (m.left[node] < 0) return f.leaf_value[(f.first_leaf[tree] + m.number[node]) * f.width + output];
-  const size_t left = static_cast<size_t>(m.left[node]), right = static_cast<size_t>(m.right[node]);
-  auto below = [&](size_t child) { return expected(m, tree, child, output, known, codes, row); };
-  if (known >> m.player[node] & 1) {
-    const Split& s = f.splits[f.first_split[tree] + m.number[node]];
-    return below(goes_right(f, s, codes, row) ? right : left);
-  }
-  const double total = m.cover[left] + m.cover[right];
-  const double share = total > 0 ? m.cover[left] / total : 0.5;
-  const double share_right = total > 0 ? m.cover[right] / total : 0.5;
-  return share * below(left) + share_right * below(right);
+  const Tree t = tree_of(f, tree);
+  if (node >= t.n_splits) return f.leaf_value[(t.first_leaf + node - t.n_splits) * f.width + output];
+  const Split& s = t.splits[node];
+  auto below = [&](int32_t child) { return expected(m, tree, child, output, known, codes, row); };
+  if (known >> s.player & 1) return below(goes_right(f, s, codes, row) ? s.right : s.left);
+  const double *cover = m.cover.data() + t.first_node, total = cover[s.left] + cover[s.right];
+  const double share = total > 0 ? cover[s.left] / total : 0.5;
+  const double share_right = total > 0 ? cover[s.right] / total : 0.5;
+  return share * below(s.left) + share_right * below(s.right);
 }
 
 // The same for the whole forest and one output.
@@ -100,8 +98,7 @@ inline double expected(const Model& m, int output, uint32_t known, const void* c
   double sum = 0;
   for (int tree = 0; tree < m.forest.n_trees; ++tree) {
     const int k = output - m.forest.tree_output[tree];
-    if (k < 0 || k >= m.forest.width) continue;
-    sum += expected(m, tree, static_cast<size_t>(m.tree_start[static_cast<size_t>(tree)]), k, known, codes, row);
+    if (k >= 0 && k < m.forest.width) sum += expected(m, tree, 0, k, known, codes, row);
   }
   return sum;
 }

@@ -1,13 +1,13 @@
-// Compiled once per level, as src/core/kernels.cpp is. Nothing from the C++ library here, for the reason word.h gives.
+// Compiled once per instruction set, as kernels/table.cpp is. Nothing from the C++ library here, as simd/api.h says.
 #include "primitives.h"
 
-#include "lanes.h"
+#include "simd/api.h"
 
-#if defined(TREEINNER_LEVEL_AVX512)
+#if defined(TREEINNER_ISA_AVX512)
 #define TREEINNER_PRIMITIVES kAvx512Primitives
-#elif defined(TREEINNER_LEVEL_AVX2)
+#elif defined(TREEINNER_ISA_AVX2)
 #define TREEINNER_PRIMITIVES kAvx2Primitives
-#elif defined(TREEINNER_LEVEL_NEON)
+#elif defined(TREEINNER_ISA_NEON)
 #define TREEINNER_PRIMITIVES kNeonPrimitives
 #else
 #define TREEINNER_PRIMITIVES kBaselinePrimitives
@@ -17,28 +17,28 @@
 
 namespace treeinner {
 
-namespace level = TREEINNER_NS;
+namespace simd = TREEINNER_NS;
 
 const Primitives TREEINNER_PRIMITIVES = {
     TREEINNER_STRING(TREEINNER_NS),
-    [](const uint8_t* codes, uint16_t cut) -> uint64_t { return level::at_least(codes, cut); },
-    [](const uint16_t* codes, uint16_t cut) -> uint64_t { return level::at_least(codes, cut); },
-    [](const uint8_t* codes, const uint64_t* set) -> uint64_t { return level::in_set(codes, set); },
-    [](const uint16_t* codes, const uint64_t* set) -> uint64_t { return level::in_set(codes, set); },
+    [](const uint8_t* codes, uint16_t cut) -> uint64_t { return simd::at_least(codes, cut); },
+    [](const uint16_t* codes, uint16_t cut) -> uint64_t { return simd::at_least(codes, cut); },
+    [](const uint8_t* codes, const uint64_t* set) -> uint64_t { return simd::in_set(codes, set); },
+    [](const uint16_t* codes, const uint64_t* set) -> uint64_t { return simd::in_set(codes, set); },
     [](const uint64_t* where, const uint8_t* value, int n, uint8_t* out) {
-      level::Bytes bytes = level::no_bytes();
-      for (int i = 0; i < n; ++i) level::put(bytes, where[i], value[i]);
-      level::store(out, bytes);
+      simd::Bytes bytes = simd::no_bytes();
+      for (int i = 0; i < n; ++i) simd::put(bytes, where[i], value[i]);
+      simd::store(out, bytes);
     },
-    [](uint64_t word, int group) -> uint8_t { return level::mask_of(word, group); },
-    [](double x, double* out) { level::store(out, level::all(x)); },
-    [](const double* a, const double* b, double* out) { level::store(out, level::load(a) + level::load(b)); },
-    [](const double* a, const double* b, double* out) { level::store(out, level::load(a) * level::load(b)); },
+    [](uint64_t word, int octet) -> uint8_t { return simd::mask_of(word, octet); },
+    [](double x, double* out) { simd::store(out, simd::all(x)); },
+    [](const double* a, const double* b, double* out) { simd::store(out, simd::load(a) + simd::load(b)); },
+    [](const double* a, const double* b, double* out) { simd::store(out, simd::load(a) * simd::load(b)); },
     [](uint8_t mask, const double* yes, const double* no, double* out) {
-      level::store(out, level::choose(mask, level::load(yes), level::load(no)));
+      simd::store(out, simd::choose(mask, simd::load(yes), simd::load(no)));
     },
     [](const double* x, int64_t* out) {
-      for (int l = 0; l < level::kLanes; ++l) out[l] = level::whole_number(x[l]);
+      for (int l = 0; l < simd::kLanes; ++l) out[l] = simd::fixed_point(x[l]);
     },
 };
 

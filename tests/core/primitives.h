@@ -1,4 +1,4 @@
-// The vector primitives of word.h as a table, so that one program can hold those of several instruction sets.
+// The vector functions of simd/api.h as a table, so that one program can hold those of several instruction sets.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +13,15 @@ struct Primitives {
   uint64_t (*in_set_8)(const uint8_t* codes, const uint64_t* set);
   uint64_t (*in_set_16)(const uint16_t* codes, const uint64_t* set);
   void (*put)(const uint64_t* where, const uint8_t* value, int n, uint8_t* out);  // n times into zeros, then stored
-  uint8_t (*mask_of)(uint64_t word, int group);
+  uint8_t (*mask_of)(uint64_t word, int octet);
   void (*all)(double x, double* out);
   void (*add)(const double* a, const double* b, double* out);
   void (*multiply)(const double* a, const double* b, double* out);
   void (*choose)(uint8_t mask, const double* yes, const double* no, double* out);
-  void (*whole)(const double* x, int64_t* out);
+  void (*fixed_point)(const double* x, int64_t* out);
 };
 
-// Only the levels of this architecture are linked in.
+// Only those of this architecture are linked in.
 extern const Primitives kBaselinePrimitives, kAvx2Primitives, kAvx512Primitives, kNeonPrimitives;
 
 }  // namespace treeinner

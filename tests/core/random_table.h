@@ -1,4 +1,4 @@
-// Random columns and rows from a seed: what treeinner/binning.py hands to the core, in miniature.
+// Random columns and rows from a seed: what treeinner/compiled/binning.py hands to the core, in miniature.
 #pragma once
 
 #include <algorithm>
@@ -6,10 +6,9 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
-#include <new>
 #include <vector>
 
-#include "forest.h"
+#include "kernels/list.h"
 
 namespace treeinner {
 
@@ -34,18 +33,7 @@ class Random {
 
 // Exactly as long as asked for, so that the address sanitizer sees one entry too far.
 template <class T>
-struct Aligned {
-  using value_type = T;
-  Aligned() = default;
-  template <class U>
-  Aligned(const Aligned<U>&) {}
-  T* allocate(size_t n) { return static_cast<T*>(::operator new(n * sizeof(T), std::align_val_t{64})); }
-  void deallocate(T* p, size_t) { ::operator delete(p, std::align_val_t{64}); }
-  bool operator==(const Aligned&) const { return true; }
-  bool operator!=(const Aligned&) const { return false; }
-};
-template <class T>
-using Array = std::vector<T, Aligned<T>>;
+using Array = AlignedVector<T>;
 
 struct Shape {
   int code_bytes, n_trees, n_outputs, width, n_columns, n_thresholds, max_depth;
@@ -144,7 +132,7 @@ template <class T>
 void write_value(char* to, double x) {
   T y;
   if constexpr (std::numeric_limits<T>::is_integer) {
-    // Whole numbers that every type of that sign holds.
+    // Integers that every type of that sign holds.
     x = std::isfinite(x) ? std::fmod(x, 100) : 0;
     y = static_cast<T>(std::numeric_limits<T>::is_signed ? x : std::fabs(x));
   } else {

@@ -1,4 +1,4 @@
-"""Thresholds and category sets of a model -> planes of small integers (core/bin.h says what a plane is).
+"""Thresholds and category sets of a model -> planes of small integers (core/kernels/bin.h says what a plane is).
 
 Everything here is settled once per model: which plane a split reads, from which code on it goes right, and how the
 values of a column become codes.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,7 @@ BLOCK = 64  # rows that go down a tree together
 TASK_ROWS = 4096  # rows of one task at most
 TASK_BYTES = 1 << 23  # of sums that one task holds at most
 ENVIRONMENT_VARIABLE = "TREEINNER_ISA"
-INSTRUCTION_SETS: tuple[str, ...] = tuple(_core.levels())  # that this machine can run, slowest first
+INSTRUCTION_SETS: tuple[str, ...] = tuple(_core.instruction_sets())  # that this machine can run, slowest first
 
 # Losses whose gradients the core computes, by their number in the core.
 LOSSES = {"squared": 0, "logistic": 1, "poisson": 2, "softmax": 3}
@@ -33,14 +34,14 @@ LOSSES = {"squared": 0, "logistic": 1, "poisson": 2, "softmax": 3}
 
 def instruction_set() -> str:
     """Name of the instruction set in use: "baseline", "avx2", "avx512" or "neon"."""
-    return _core.use_level("")
+    return _core.instruction_set()
 
 
 def use_instruction_set(name: str) -> None:
     """Switch to another instruction set; for tests and the environment variable."""
     if name not in INSTRUCTION_SETS:
         raise ValueError(f"This machine cannot run the instruction set {name!r}; it has {', '.join(INSTRUCTION_SETS)}.")
-    _core.use_level(name)
+    _core.use_instruction_set(name)
 
 
 if os.environ.get(ENVIRONMENT_VARIABLE):
@@ -51,83 +52,41 @@ class Forest:
     """An Ensemble in its compiled form."""
 
     def __init__(self, e: Ensemble) -> None:
-        order, depth = np.empty(e.n_nodes, np.int32), np.empty(e.n_nodes, np.int32)
-        _core.preorder(e.tree_start, e.left, e.right, order, depth)
-        inner = (e.feature >= 0)[order]
-        tree = e.tree_of_node
-        splits_before = np.concatenate([[0], np.cumsum(inner)])
-        self.first_split = splits_before[e.tree_start]
-        self.first_leaf = e.tree_start - self.first_split
-        # Number of each node among its tree's splits, or among its tree's leaves, in pre-order.
-        split_number = splits_before[:-1] - self.first_split[tree]
-        leaf_number = np.arange(e.n_nodes) - splits_before[:-1] - self.first_leaf[tree]
-        number = np.empty(e.n_nodes, np.int32)
-        number[order] = np.where(inner, split_number, leaf_number)
-
-        layout = plan(e)
         self.player_features, node_player = _players(e)
-        split_nodes, leaf_nodes = order[inner], order[~inner]
-        splits = np.zeros((len(split_nodes), 8), np.int32)
-        splits[:, 0] = layout.node_plane[split_nodes]
-        splits[:, 1] = layout.node_cut[split_nodes]
-        splits[:, 2] = layout.node_set[split_nodes]
-        n_splits = np.diff(self.first_split)[tree[split_nodes]]
-        for field, child in ((3, e.left[split_nodes]), (4, e.right[split_nodes])):
-            splits[:, field] = np.where(e.feature[child] >= 0, number[child], n_splits + number[child])
-        splits[:, 5] = node_player[split_nodes]
-        leaves_before = np.empty(e.n_nodes, np.int64)
-        leaves_before[order] = leaf_number
-        splits[:, 6], splits[:, 7] = leaves_before[split_nodes], leaves_before[e.right[split_nodes]]
-
-        self.split_nodes, self.leaf_nodes = split_nodes, leaf_nodes
-        self.split_player = node_player[split_nodes]
-        # The core numbers the nodes of a tree: its splits in pre-order, then its leaves.
-        self.numbered = np.empty(e.n_nodes, np.int32)
-        within = np.where(inner, split_number, leaf_number + np.diff(self.first_split)[tree])
-        self.numbered[e.tree_start[tree] + within] = order
         self.n_trees, self.n_outputs, self.width = e.n_trees, e.n_outputs, e.width
         self.n_players, self.n_features = len(self.player_features), e.n_features
         one_each = all(len(features) == 1 for features in self.player_features)
         # Feature of each player, in ascending order, if every player is one feature.
         self.player_feature = np.array(self.player_features, np.intp).reshape(-1) if one_each else None
         self.features_are_players = one_each and self.n_players == self.n_features
-        self.core = _core.CoreForest(
-            splits, self.first_split, self.first_leaf, e.tree_output,
-            np.ascontiguousarray(e.value[leaf_nodes]), e.leaf_id[leaf_nodes], layout.sets,
-            e.n_outputs, len(layout.planes), self.n_players, layout.code_bytes, int(depth.max(initial=0)),
-        )  # fmt: skip
-        self.core.set_binning(
-            layout.columns, layout.planes, layout.thresholds, layout.thresholds32, layout.codes_of_category,
-            layout.other_code, e.right_if == "greater_equal", e.float32_input, e.category_rule == "truncate",
-        )  # fmt: skip
-        self._shap_inputs: Any = (e, order, depth, number, node_player)
+
+        self.core = _core.Forest(e, plan(e), node_player, self.n_players)
+        # Node of the ensemble by the core's number: each tree's splits in pre-order, then its leaves.
+        self.numbered = np.empty(e.n_nodes, np.int32)
+        self.core.numbered(self.numbered)
+        inner = e.feature >= 0
+        self.first_split = np.concatenate([[0], np.cumsum(inner)])[e.tree_start]
+        self.first_leaf = e.tree_start - self.first_split
+        self.split_nodes = self.numbered[inner[self.numbered]]
+        self.leaf_nodes = self.numbered[~inner[self.numbered]]
+        self.split_player = node_player[self.split_nodes]
+
+        self._cover = e.cover
+        self._shap_table: _core.ShapTable | None = None
+        self._lock = threading.Lock()
         self.cache: dict[Any, Any] = {}  # what callers work out of the model alone, once for all their calls
-        # Blocks depend on the model alone, so that they do not depend on the number of threads.
+        # Tasks depend on the model alone, so that they do not depend on the number of threads.
         rows = TASK_BYTES // (8 * max(1, self.n_players * self.n_outputs))
         self.task_rows = min(TASK_ROWS, max(BLOCK, rows // BLOCK * BLOCK))
 
-    def prepare_shap(self) -> None:
-        """Hand the splits and quadrature rules of TreeSHAP to the core, on first use."""
-        if self._shap_inputs is None:
-            return
-        e, order, depth, number, node_player = self._shap_inputs
-        splits = np.empty((e.n_nodes - e.n_trees) // 2 * _core.SHAP_SPLIT_BYTES, np.uint8)
-        kinds, distinct = np.empty((e.n_trees, 4), np.int32), np.empty(e.n_trees, np.int32)
-        _core.shap_splits(
-            e.tree_start, e.left, e.right, e.cover, order, depth, number, node_player, self.n_players,
-            splits, kinds, distinct,
-        )  # fmt: skip
-        n_points = (distinct + 1) // 2
-        rules = np.unique(n_points[n_points > 0])
-        first = dict(zip(rules.tolist(), np.concatenate([[0], np.cumsum(rules)]).tolist(), strict=False))
-        points = [np.polynomial.legendre.leggauss(int(n)) for n in rules]
-        u = np.concatenate([(x + 1) / 2 for x, _ in points]) if points else np.zeros(1)
-        w = np.concatenate([weight / 2 for _, weight in points]) if points else np.zeros(1)
-        first_point = np.array([first.get(n, 0) for n in n_points.tolist()], np.int64)
-        self.core.set_shap(splits, kinds, n_points.astype(np.int32), first_point, u, w)
-        self._shap_inputs = None
+    def shap_table(self) -> _core.ShapTable:
+        """What TreeSHAP needs besides the trees, made at the first call and never changed."""
+        with self._lock:
+            if self._shap_table is None:
+                self._shap_table = self.core.shap_table(self._cover[self.numbered], _quadrature)
+            return self._shap_table
 
-    def path_table(self, node_value: NDArray[np.float64], *, with_scores: bool = False) -> Any:
+    def path_table(self, node_value: NDArray[np.float64], *, with_scores: bool = False) -> _core.PathTable:
         """Path attribution by these node values, (n_nodes, width), compiled; for row scores too if asked."""
         return self.core.path_table(np.ascontiguousarray(node_value[self.numbered]), with_scores)
 
@@ -154,18 +113,18 @@ class Forest:
         y: NDArray[np.float64],
         weight: NDArray[np.float64] | None,
         margin: NDArray[np.float64],
-        whole_scale: float,
+        scale: float,
         leaf_sums: NDArray[np.int64],
         largest: NDArray[np.float64],
-        whole_weight: NDArray[np.int64] | None,
+        fixed_weights: NDArray[np.int64] | None,
         leaf_weights: NDArray[np.int64],
         paths: Any,
         sums: NDArray[np.float64],
     ) -> None:
-        """Take rows through all rounds (core/boost.h, BoostInput)."""
+        """Take rows through all rounds (core/kernels/boost.h, BoostArgs)."""
         self.core.boost(
-            codes, loss, loss_scale, first_trees, y, weight, margin, whole_scale, leaf_sums, largest,
-            whole_weight, leaf_weights, paths, sums,
+            codes, loss, loss_scale, first_trees, y, weight, margin, scale, leaf_sums, largest,
+            fixed_weights, leaf_weights, paths, sums,
         )  # fmt: skip
 
     def by_feature(self, sums: NDArray[np.float64], out: NDArray[np.float64]) -> None:
@@ -193,6 +152,12 @@ class Forest:
         out = np.zeros((len(sums), self.n_features, self.n_outputs))
         self.by_feature(sums, out)
         return out
+
+
+def _quadrature(n: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Points and weights of the Gauss-Legendre rule on [0, 1]."""
+    points, weights = np.polynomial.legendre.leggauss(n)
+    return (points + 1) / 2, weights / 2
 
 
 def _players(e: Ensemble) -> tuple[list[tuple[int, ...]], NDArray[np.int32]]:

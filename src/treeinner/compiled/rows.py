@@ -50,12 +50,12 @@ def padded_rows(n_rows: int) -> int:
 
 
 class Sums:
-    """Attributions that add up tree by tree: by path row by row, by TreeSHAP in blocks, as the kernels like it."""
+    """Attributions that add up tree by tree: by path row by row, by TreeSHAP in slices of 16 rows."""
 
     def __init__(self, forest: Forest, n_rows: int) -> None:
         self.forest, self.n_rows = forest, n_rows
         self.by_row = np.zeros((n_rows, forest.n_outputs, forest.n_players))
-        self._blocks: NDArray[np.float64] | None = None
+        self._slices: NDArray[np.float64] | None = None
 
     def add_path(self, codes: Any, first: int, n: int, table: Any, weight: NDArray[np.float64] | None = None) -> None:
         """Add the path attributions by trees first..first + n, times a weight per row and output."""
@@ -70,31 +70,31 @@ class Sums:
         weight: NDArray[np.float64] | None = None,
     ) -> None:
         """Add the TreeSHAP values of trees first..first + n, times a factor per tree and a weight."""
-        if self._blocks is None:
-            n_slices = padded_rows(self.n_rows) // _core.SWEEP_ROWS
-            shape = (n_slices, self.forest.n_outputs, self.forest.n_players, _core.SWEEP_ROWS)
-            self._blocks = aligned(shape)
-        self.forest.core.shap(codes, first, n, tree_scale, weight, self._blocks)
+        if self._slices is None:
+            n_slices = padded_rows(self.n_rows) // _core.SLICE_ROWS
+            shape = (n_slices, self.forest.n_outputs, self.forest.n_players, _core.SLICE_ROWS)
+            self._slices = aligned(shape)
+        self.forest.core.shap(codes, first, n, self.forest.shap_table(), tree_scale, weight, self._slices)
 
     def move_absolute(self, players: NDArray[np.int32], total: Sums) -> None:
         """Add |sums| of some players to those of `total`, and set them to zero here."""
-        if self._blocks is None:
+        if self._slices is None:
             here, there = self.by_row, total.by_row
         else:
-            if total._blocks is None:
-                total._blocks = aligned(self._blocks.shape)
-            here, there = self._blocks, total._blocks
+            if total._slices is None:
+                total._slices = aligned(self._slices.shape)
+            here, there = self._slices, total._slices
         for player in players.tolist():
             there[:, :, player] += np.abs(here[:, :, player])
             here[:, :, player] = 0.0
 
     def players(self) -> NDArray[np.float64]:
         """Return the sums of the players: (rows, outputs, players)."""
-        if self._blocks is None:
+        if self._slices is None:
             return self.by_row
         shape = (padded_rows(self.n_rows), self.forest.n_outputs, self.forest.n_players)
-        blocks = self._blocks.transpose(0, 3, 1, 2).reshape(shape)
-        return self.by_row + blocks[: self.n_rows]
+        by_row = self._slices.transpose(0, 3, 1, 2).reshape(shape)
+        return self.by_row + by_row[: self.n_rows]
 
 
 class Shuffle:
@@ -111,7 +111,7 @@ class Shuffle:
     ) -> None:
         self.forest, self.n_groups = forest, n_groups
         self.step = task_rows(forest, table)
-        self._core = _core.CoreShuffle(forest.core, group_of_column, n_groups)
+        self._core = _core.Shuffle(forest.core, group_of_column, n_groups)
         self._codes = list(map_rows(table.n_rows, self.step, lambda a, b: forest.bin(table.block(a, b)), n_jobs=n_jobs))
 
     def margins(self, start: int, order: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -169,8 +169,6 @@ def attribute(
     progress: Progress | None = None,
 ) -> NDArray[np.float64]:
     """Attribution of every row, by path with a `Forest.path_table`, else by TreeSHAP: (rows, features, outputs)."""
-    if table_of_paths is None:
-        forest.prepare_shap()
     out = np.zeros((table.n_rows, n_features, forest.n_outputs))
     # One output: rows of features are rows of players, and the core can add to them where they are.
     in_place = table_of_paths is not None and forest.n_outputs == 1 and forest.features_are_players

@@ -56,7 +56,7 @@ class ExactSums:
 class FourthPowers:
     """Column sums of fourth powers, as exact as `ExactSums`, for every number whose square an ExactSums can hold."""
 
-    small: ExactSums  # of the smaller numbers (core/forest.h says which)
+    small: ExactSums  # of the smaller numbers (core/kernels/exact.h says which)
     large: ExactSums  # of the others
     exponent: int  # numbers are scaled by 2^exponent, so that a typical one is near 1
 

@@ -130,7 +130,7 @@ class Setting:
         if self.needs_rows and self.by_path:
             _ = self.paths
         if self.method == "treeshap":
-            self.forest.prepare_shap()
+            self.forest.shap_table()
 
     def _cached(self, what: str, work_out: Callable[[], T]) -> T:
         """What depends on the model alone is worked out once for all settings."""

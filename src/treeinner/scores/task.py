@@ -219,7 +219,7 @@ class Task:
     def take_in_core(self, target: CoreTarget) -> bool:
         """Take the gradients of a round inside the core; return whether they are finite."""
         core = self.setting.forest.core
-        core.push(self.codes, target.loss, target.scale, target.y, target.weight, self.margin, self.residual)
+        core.residuals(self.codes, target.loss, target.scale, target.y, target.weight, self.margin, self.residual)
         return bool(np.isfinite(self.residual.sum()))
 
     # -- shares --------------------------------------------------------------------------------------------------

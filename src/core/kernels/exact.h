@@ -1,0 +1,147 @@
+// Sums that do not depend on the order: fixed-point numbers, which add exactly.
+//
+// A number x is cut into five integers ("limbs") with the units 2^40, 2^8, 2^-24, 2^-56 and 2^-88, each rounded to
+// nearest, the remainder handed on. Limbs are added as 64-bit integers, so any batches in any order give the same bits.
+// The caller scales x by a power of two that depends on the model alone, so that a typical x is near 1; what is lost is
+// below 2^-89.
+#pragma once
+
+#include "job.h"
+
+namespace treeinner {
+constexpr int kLimbs = 5;  // of an exact sum
+
+// Fourth powers of numbers below kFourthBorder are held times 2^kSmallFourths, the others, up to 2^40, times
+// 2^kLargeFourths: at the border 28 bits are left.
+constexpr int kSmallFourths = 60, kLargeFourths = -80;
+constexpr double kFourthBorder = 0x1p5, kSmallRoot = 0x1p30, kLargeRoot = 0x1p-40;  // roots of those factors
+
+// Adds the powers of the columns of values, (rows, columns), times scale. Limbs are (columns, 5), or null.
+struct ExactArgs {
+  const double* values;
+  int64_t n_columns;
+  double scale;
+  int64_t *sums, *squares, *small_fourths, *large_fourths;
+  bool* fits;  // false if a number is too large or NaN; the limbs are then of no use
+};
+
+namespace TREEINNER_NS {
+
+constexpr double kLargest = 0x1p80;  // the first limb then stays below 2^40: millions of such rows fit
+
+// A tile of numbers, scaled, behind the last column zeros: its largest number tells how many limbs it needs. It stays
+// in L1 while its powers are taken.
+constexpr int kTileRows = 64, kTileColumns = 32;
+struct Tile {
+  alignas(64) double values[kTileRows][kTileColumns];
+  int n_rows, n_columns;
+};
+
+struct Plain {
+  Lanes operator()(Lanes x) const { return x; }
+};
+struct Square {
+  Lanes operator()(Lanes x) const { return x * x; }
+};
+struct Fourth {
+  double root;
+  Lanes operator()(Lanes x) const {
+    const Lanes square = x * x * all(root);
+    return square * square;
+  }
+};
+
+// Takes numbers into a tile and returns the size of the largest; infinite if one is NaN.
+inline double fill(Tile& t, const double* values, int64_t stride, double scale) {
+  double most[kTileColumns] = {};
+  std::memset(t.values, 0, sizeof t.values);
+  for (int row = 0; row < t.n_rows; ++row)
+    for (int c = 0; c < t.n_columns; ++c) {
+      const double x = values[row * stride + c] * scale, size = __builtin_fabs(x);
+      t.values[row][c] = x;
+      most[c] = size <= most[c] ? most[c] : size <= __DBL_MAX__ ? size : __builtin_inf();
+    }
+  double largest = 0;
+  for (int c = 0; c < t.n_columns; ++c) largest = most[c] > largest ? most[c] : largest;
+  return largest;
+}
+
+// A limb's unit times this, added to a number, rounds it to units, which the low bits of the sum then count.
+constexpr double kShift = 0x1.8p52;
+constexpr double kUnits[kLimbs] = {0x1p40, 0x1p8, 0x1p-24, 0x1p-56, 0x1p-88};
+
+// Add a tile to the limbs from `First` on; the ones above are 0 in numbers as small as these.
+template <int First, class Power>
+inline void cut_tile(const Tile& t, Power power, int64_t* limbs) {
+  for (int first = 0; first < t.n_columns; first += kLanes) {
+    Tally tally[kLimbs];
+    for (int i = First; i < kLimbs; ++i) tally[i] = no_tally();
+    for (int row = 0; row < t.n_rows; ++row) {
+      Lanes x = power(load(&t.values[row][first]));
+      TREEINNER_UNROLL for (int i = First; i < kLimbs; ++i) {
+        const Lanes shift = all(kShift * kUnits[i]), shifted = x + shift;
+        add_bits(tally[i], shifted);
+        x = x - (shifted - shift);
+      }
+    }
+    for (int i = First; i < kLimbs; ++i) {
+      const uint64_t shifts = bits_of(kShift * kUnits[i]) * static_cast<uint64_t>(t.n_rows);
+      uint64_t sum[kLanes];
+      store(sum, tally[i]);
+      for (int l = 0; l < kLanes && first + l < t.n_columns; ++l)
+        limbs[(first + l) * kLimbs + i] += static_cast<int64_t>(sum[l] - shifts);
+    }
+  }
+}
+
+// limbs: (columns, 5) += a power of a tile's columns. largest: size of the largest power. False if that is too large.
+template <class Power>
+inline bool add_tile(const Tile& t, Power power, double largest, int64_t* limbs) {
+  if (!limbs || largest == 0) return true;
+  if (largest >= kLargest) return false;
+  if (largest < 0x1p7)
+    cut_tile<2>(t, power, limbs);
+  else if (largest < 0x1p39)
+    cut_tile<1>(t, power, limbs);
+  else
+    cut_tile<0>(t, power, limbs);
+  return true;
+}
+
+// The same for fourth powers, which span twice the range of the squares and are held in two parts.
+inline bool add_fourths(Tile& t, double largest, int64_t* small, int64_t* large) {
+  const auto fourth = [](double x, double root) { return x * x * root * (x * x * root); };
+  if (!small || largest < kFourthBorder) return add_tile(t, Fourth{kSmallRoot}, fourth(largest, kSmallRoot), small);
+  Tile part = t;
+  for (int row = 0; row < t.n_rows; ++row)
+    for (int c = 0; c < t.n_columns; ++c) {
+      const bool is_small = __builtin_fabs(t.values[row][c]) < kFourthBorder;
+      (is_small ? t : part).values[row][c] = 0;
+    }
+  constexpr double kBelowLargest = kLargest / 2;
+  return add_tile(part, Fourth{kSmallRoot}, kBelowLargest, small) &&
+         add_tile(t, Fourth{kLargeRoot}, fourth(largest, kLargeRoot), large);
+}
+
+inline bool add_exactly(int64_t n_rows, const ExactArgs& args) {
+  Tile tile;
+  for (int64_t first = 0; first < args.n_columns; first += kTileColumns) {
+    tile.n_columns = args.n_columns - first < kTileColumns ? static_cast<int>(args.n_columns - first) : kTileColumns;
+    const auto from_first = [&](int64_t* limbs) { return limbs ? limbs + first * kLimbs : nullptr; };
+    for (int64_t row = 0; row < n_rows; row += kTileRows) {
+      tile.n_rows = n_rows - row < kTileRows ? static_cast<int>(n_rows - row) : kTileRows;
+      const double largest = fill(tile, args.values + row * args.n_columns + first, args.n_columns, args.scale);
+      // The powers grow with their numbers.
+      if (!add_tile(tile, Plain{}, largest, from_first(args.sums)) ||
+          !add_tile(tile, Square{}, largest * largest, from_first(args.squares)) ||
+          !add_fourths(tile, largest, from_first(args.small_fourths), from_first(args.large_fourths)))
+        return false;
+    }
+  }
+  return true;
+}
+
+inline void exact(const Job& job, const ExactArgs& args) { *args.fits = add_exactly(job.n_rows, args); }
+
+}  // namespace TREEINNER_NS
+}  // namespace treeinner

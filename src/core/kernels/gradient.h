@@ -1,0 +1,127 @@
+// Residuals, minus the gradients, of the commonest losses. Plain loops without branches, which the compiler turns into
+// vectors; the same bits for every instruction set. Losses that are not here take the way through numpy
+// (treeinner/objectives).
+#pragma once
+
+#include "job.h"
+
+namespace treeinner {
+// A loss whose gradient needs its own row alone.
+struct Loss {
+  enum Kind : int32_t { kSquared = 0, kLogistic = 1, kPoisson = 2, kSoftmax = 3 };
+  int32_t kind;
+  double scale;  // of the margin, for kLogistic
+};
+
+// What residuals are taken of. Row arrays are (outputs, rows) with a stride.
+struct LossInput {
+  Loss loss;
+  const double* y;
+  int64_t y_stride;      // 0: every output has the same target
+  const double* weight;  // (rows,) or null
+  double* margin;
+  int64_t stride;  // of the margin
+};
+
+struct ResidualsArgs {
+  LossInput input;
+  double* out;  // as the margin
+};
+
+namespace TREEINNER_NS {
+
+// e^x to about one unit in the last place for |x| <= 708, beyond it e^708 and e^-708: 2^n times a polynomial on
+// [-ln 2 / 2, ln 2 / 2].
+inline double exponential(double x) {
+  // One comparison for both ends: of two the compiler makes a branch, and no vectors.
+  x = __builtin_fabs(x) > 708.0 ? __builtin_copysign(708.0, x) : x;
+  const double shift = 0x1.8p52;  // adding it rounds to an integer, whose low bits can then be read
+  const double shifted = x * 1.4426950408889634 + shift;
+  const double n = shifted - shift;
+  const double r = (x - n * 6.93145751953125e-1) - n * 1.42860682030941723212e-6;
+  double p = 2.511171962524616e-08;  // interpolates e^r at the Chebyshev points: two terms less than Taylor's
+  p = p * r + 2.7632721779552297e-07;
+  p = p * r + 2.7557235279733277e-06;
+  p = p * r + 2.4801485251528513e-05;
+  p = p * r + 1.984126989690648e-04;
+  p = p * r + 1.3888888952543067e-03;
+  p = p * r + 8.333333333316e-03;
+  p = p * r + 4.1666666666487155e-02;
+  p = p * r + 1.6666666666666688e-01;
+  p = p * r + 0.5000000000000019;
+  p = p * r + 1.0;
+  p = p * r + 1.0;
+  uint64_t bits, power;
+  std::memcpy(&bits, &p, sizeof bits);
+  std::memcpy(&power, &shifted, sizeof power);
+  bits += power << 52;  // the low bits of `shifted` are n: add it to the exponent
+  std::memcpy(&p, &bits, sizeof p);
+  return p;
+}
+
+// y: (n,) or (outputs, n) with the stride; margin and residual: (outputs, n) with their strides.
+inline void make_residuals(const Loss& loss, int n_outputs, int n, const double* y, int64_t y_stride,
+                           const double* margin, int64_t margin_stride, double* residual, int64_t residual_stride) {
+  if (loss.kind == Loss::kSoftmax) {
+    double* total = residual + n_outputs * residual_stride;  // one row more than there are outputs
+    double* most = total + residual_stride;                  // and another
+    for (int r = 0; r < n; ++r) most[r] = margin[r], total[r] = 0.0;
+    for (int k = 1; k < n_outputs; ++k)
+      for (int r = 0; r < n; ++r) {
+        const double m = margin[k * margin_stride + r];
+        most[r] = m > most[r] ? m : most[r];
+      }
+    for (int k = 0; k < n_outputs; ++k)
+      for (int r = 0; r < n; ++r) {
+        residual[k * residual_stride + r] = exponential(margin[k * margin_stride + r] - most[r]);
+        total[r] += residual[k * residual_stride + r];
+      }
+    for (int k = 0; k < n_outputs; ++k)
+      for (int r = 0; r < n; ++r)
+        residual[k * residual_stride + r] = (y[r] == k ? 1.0 : 0.0) - residual[k * residual_stride + r] / total[r];
+    return;
+  }
+  for (int k = 0; k < n_outputs; ++k) {
+    const double *m = margin + k * margin_stride, *target = y + k * y_stride;
+    double* out = residual + k * residual_stride;
+    switch (loss.kind) {
+      case Loss::kLogistic:
+        for (int r = 0; r < n; ++r) {
+          const double e = exponential(-__builtin_fabs(loss.scale * m[r]));
+          const double p = (loss.scale * m[r] >= 0 ? 1.0 : e) / (1.0 + e);
+          out[r] = loss.scale * (target[r] - p);
+        }
+        break;
+      case Loss::kPoisson:
+        for (int r = 0; r < n; ++r) out[r] = target[r] - exponential(m[r]);
+        break;
+      default:
+        for (int r = 0; r < n; ++r) out[r] = target[r] - m[r];
+    }
+  }
+}
+
+// Weighted residuals of n rows from `row` on. residual: (outputs + 2, kRun).
+inline void weighted_residuals(const LossInput& in, int n_outputs, int64_t row, int n, double* residual) {
+  make_residuals(in.loss, n_outputs, n, in.y + row, in.y_stride, in.margin + row, in.stride, residual, kRun);
+  for (int k = 0; in.weight && k < n_outputs; ++k)
+    for (int r = 0; r < n; ++r) residual[k * kRun + r] *= in.weight[row + r];
+}
+
+inline double* scratch_of(const Job& job, const ResidualsArgs&, Arena& arena) {
+  return arena.take<double>((job.forest->n_outputs + int64_t{2}) * kRun);
+}
+
+inline void residuals(const Job& job, const ResidualsArgs& args) {
+  Arena arena(job.scratch);
+  double* residual = scratch_of(job, args, arena);
+  for (int64_t row = 0; row < job.n_rows; row += kRun) {
+    const int n = job.n_rows - row < kRun ? static_cast<int>(job.n_rows - row) : kRun;
+    weighted_residuals(args.input, job.forest->n_outputs, row, n, residual);
+    for (int k = 0; k < job.forest->n_outputs; ++k)
+      std::memcpy(args.out + k * args.input.stride + row, residual + k * kRun, sizeof(double) * static_cast<size_t>(n));
+  }
+}
+
+}  // namespace TREEINNER_NS
+}  // namespace treeinner

@@ -1,0 +1,72 @@
+// Every kernel, once. From this list follow the table of an instruction set, the code width and the call from Python.
+#pragma once
+
+#include <utility>
+
+#include "../model/aligned.h"
+#include "bin.h"
+#include "boost.h"
+#include "exact.h"
+#include "leaf_scores.h"
+#include "permute.h"
+#include "shap.h"
+
+// CODES(kernel, Args): a template over the type of the codes. PLAIN(kernel, Args): one that reads none.
+#define TREEINNER_KERNELS(CODES, PLAIN) \
+  CODES(bin, BinArgs)                   \
+  CODES(leaves, LeavesArgs)             \
+  CODES(margins, MarginsArgs)           \
+  CODES(leaf_sums, LeafSumsArgs)        \
+  CODES(path, PathArgs)                 \
+  CODES(boost, BoostArgs)               \
+  CODES(shap, ShapArgs)                 \
+  CODES(permute, PermuteArgs)           \
+  CODES(gather, GatherArgs)             \
+  PLAIN(residuals, ResidualsArgs)       \
+  PLAIN(exact, ExactArgs)               \
+  PLAIN(split_scores, SplitScoresArgs)  \
+  PLAIN(centre_values, CentreValuesArgs)
+
+namespace treeinner {
+
+template <class Args>
+using Kernel = void (*)(const Job&, const Args&);
+
+// The kernels of one instruction set.
+struct Kernels {
+  const char* name;
+  bool looks_up;  // which form of a ScoreTable it prefers
+#define TREEINNER_MEMBER(kernel, Args) Kernel<Args> kernel;
+  TREEINNER_KERNELS(TREEINNER_MEMBER, TREEINNER_MEMBER)
+#undef TREEINNER_MEMBER
+};
+
+// Only those of this architecture are linked in.
+extern const Kernels kBaseline, kAvx2, kAvx512, kNeon;
+
+namespace TREEINNER_NS {
+
+// Bytes of scratch that a call of a kernel needs.
+template <class Args>
+auto scratch_bytes(const Job& job, const Args& args, int)
+    -> decltype(scratch_of(job, args, std::declval<Arena&>()), size_t{}) {
+  Arena arena(nullptr);
+  scratch_of(job, args, arena);
+  return arena.bytes;
+}
+template <class Args>
+size_t scratch_bytes(const Job&, const Args&, ...) {
+  return 0;
+}
+
+}  // namespace TREEINNER_NS
+
+// Calls a kernel with the scratch that it needs.
+template <class Args>
+void call(Kernel<Args> kernel, Job job, const Args& args) {
+  const Buffer scratch(TREEINNER_NS::scratch_bytes(job, args, 0));
+  job.scratch = scratch.get();
+  kernel(job, args);
+}
+
+}  // namespace treeinner

@@ -1,0 +1,128 @@
+// Attribution by path: going from a node to its child adds (value of the child - value of the node) to the feature that
+// the node tests.
+//
+// What the path through a top gives depends on a row through its frontier node alone. So there is a table: what the
+// path to each of them gives each player on it; a row takes a handful of additions per tree. Below the top of a large
+// tree it takes step by step: tables for thousands of leaves would not stay in the cache. With a weight per row and
+// output the steps are multiplied by it: that is a row's share of a TreeInner score. sums: (rows, outputs, players),
+// added to.
+#pragma once
+
+#include "../model/tables.h"
+#include "route.h"
+
+namespace treeinner {
+struct PathArgs {
+  const PathTable* table;
+  const double* weight;  // (outputs, padded rows) or null
+  double* sums;          // (rows, outputs, players), added to
+};
+
+namespace TREEINNER_NS {
+
+// call(Count<n>): for n up to kRecord.
+template <class Call>
+inline void with_entries(int n, Call call) {
+  switch (n) {
+    case 1: return call(Count<1>{});
+    case 2: return call(Count<2>{});
+    case 3: return call(Count<3>{});
+    case 4: return call(Count<4>{});
+    case 5: return call(Count<5>{});
+    case 6: return call(Count<6>{});
+    case 7: return call(Count<7>{});
+    case 8: return call(Count<8>{});
+  }
+}
+
+// The records of the rows' frontier nodes, `Entries` in each.
+template <bool Weighted, int Entries, class Number>
+inline void add_records(const Number* records, const uint8_t* frontier, int n, const Number* weight, int64_t row_stride,
+                        Number* sums) {
+  for (int r = 0; r < n; ++r, sums += row_stride) {
+    const Number* step = records + frontier[r] * record_stride<Number>(Entries);
+    // Two loads for all players: a core has room for three addresses per cycle, and this loop asks for many.
+    uint64_t packed[2] = {0, 0};
+    std::memcpy(packed, step + Entries, Entries > 4 ? 16 : 8);
+    auto player = [&](int i) { return static_cast<uint16_t>(packed[i / 4] >> 16 * (i % 4)); };
+    const Number w = Weighted ? weight[r] : Number(1);
+    Number sum[Entries];  // the players of a record differ, so all sums are read before one is written
+#pragma GCC unroll 8
+    for (int i = 0; i < Entries; ++i) sum[i] = sums[player(i)] + (Weighted ? step[i] * w : step[i]);
+#pragma GCC unroll 8
+    for (int i = 0; i < Entries; ++i) sums[player(i)] = sum[i];
+  }
+}
+
+// The same by entries, as many as each node has.
+template <bool Weighted>
+inline void add_entries(const PathTable& table, const int64_t* first_entry, const uint8_t* frontier, int n, int width,
+                        int64_t n_players, const double* weight, int64_t weight_stride, int64_t row_stride,
+                        double* sums) {
+  for (int k = 0; k < width; ++k)
+    for (int r = 0; r < n; ++r) {
+      double* sum = sums + r * row_stride + k * n_players;
+      const double w = Weighted ? weight[k * weight_stride + r] : 1.0;
+      for (int64_t i = first_entry[frontier[r]]; i < first_entry[frontier[r] + 1]; ++i)
+        sum[table.player[i]] += Weighted ? table.step[i * width + k] * w : table.step[i * width + k];
+    }
+}
+
+// weight and sums: of the first row and the tree's first output.
+template <bool Weighted>
+inline void add_frontier(const Forest& f, int tree, const PathTable& table, const uint8_t* frontier, int n,
+                         const double* weight, int64_t weight_stride, double* sums) {
+  const int64_t row_stride = n_places(f);
+  if (!table.entries[tree])
+    return add_entries<Weighted>(table, table.first_entry + f.tops[tree].first_frontier, frontier, n, f.width,
+                                 f.n_players, weight, weight_stride, row_stride, sums);
+  const double* records = table.records + table.first_record[tree];
+  with_entries(table.entries[tree], [&](auto entries) {
+    add_records<Weighted, decltype(entries)::n>(records, frontier, n, weight, row_stride, sums);
+  });
+}
+
+// Below a top: the rest of the way of n rows, and what they take on it. leaf: where they end.
+template <bool Weighted, class Code>
+inline void add_steps(const Forest& f, int tree, const PathTable& table, const Code* codes, int n,
+                      const uint8_t* frontier, const double* weight, int64_t weight_stride, double* sums,
+                      int32_t* leaf) {
+  const Top& top = f.tops[tree];
+  const int64_t row_stride = n_places(f), n_players = f.n_players;
+  const int width = f.width;
+  const int32_t* player = f.plane_player;
+  const char* deep = table.deep + top.first_deep * deep_stride(width);
+  descend(f, top, deep, width, codes, n, frontier, leaf, [=](int r, const DeepSplit& split, int side) {
+    const double* step = reinterpret_cast<const double*>(&split + 1) + side * width;
+    double* sum = sums + r * row_stride + player[split.plane];
+    for (int k = 0; k < width; ++k) sum[k * n_players] += Weighted ? step[k] * weight[k * weight_stride + r] : step[k];
+  });
+}
+
+template <bool Weighted, class Code>
+inline void add_path(const Job& job, const PathArgs& args) {
+  const Forest& f = *job.forest;
+  const int64_t row_stride = n_places(f), stride = padded(job.n_rows);
+  alignas(64) uint8_t frontier[kRun];
+  int32_t leaf[kRun];
+  for_each_run(job, [&](int tree, int64_t row, int n) {
+    const Top& top = f.tops[tree];
+    const Code* codes = codes_of<Code>(job) + row * f.n_planes;
+    const double* w = Weighted ? args.weight + f.tree_output[tree] * stride + row : nullptr;
+    double* sums = args.sums + row * row_stride + static_cast<int64_t>(f.tree_output[tree]) * f.n_players;
+    route(f, top, codes, n, frontier);
+    add_frontier<Weighted>(f, tree, *args.table, frontier, n, w, stride, sums);
+    if (top.below) add_steps<Weighted>(f, tree, *args.table, codes, n, frontier, w, stride, sums, leaf);
+  });
+}
+
+template <class Code>
+inline void path(const Job& job, const PathArgs& args) {
+  if (args.weight)
+    add_path<true, Code>(job, args);
+  else
+    add_path<false, Code>(job, args);
+}
+
+}  // namespace TREEINNER_NS
+}  // namespace treeinner

@@ -1,0 +1,36 @@
+// One source for every instruction set: CMake compiles this file once for each, with TREEINNER_ISA_* and its flags.
+#include "list.h"
+
+namespace treeinner {
+namespace TREEINNER_NS {
+
+#define TREEINNER_WITH_CODES(kernel, Args)                     \
+  void kernel##_with_codes(const Job& job, const Args& args) { \
+    if (job.forest->code_bytes == 1)                           \
+      kernel<uint8_t>(job, args);                              \
+    else                                                       \
+      kernel<uint16_t>(job, args);                             \
+  }
+#define TREEINNER_NOTHING(kernel, Args)
+TREEINNER_KERNELS(TREEINNER_WITH_CODES, TREEINNER_NOTHING)
+
+}  // namespace TREEINNER_NS
+
+#define TREEINNER_STRING_(x) #x
+#define TREEINNER_STRING(x) TREEINNER_STRING_(x)
+#if defined(TREEINNER_ISA_AVX512)
+#define TREEINNER_TABLE kAvx512
+#elif defined(TREEINNER_ISA_AVX2)
+#define TREEINNER_TABLE kAvx2
+#elif defined(TREEINNER_ISA_NEON)
+#define TREEINNER_TABLE kNeon
+#else
+#define TREEINNER_TABLE kBaseline
+#endif
+#define TREEINNER_ENTRY_CODES(kernel, Args) TREEINNER_NS::kernel##_with_codes,
+#define TREEINNER_ENTRY_PLAIN(kernel, Args) TREEINNER_NS::kernel,
+
+const Kernels TREEINNER_TABLE = {TREEINNER_STRING(TREEINNER_NS), TREEINNER_NS::kLooksUp,
+                                 TREEINNER_KERNELS(TREEINNER_ENTRY_CODES, TREEINNER_ENTRY_PLAIN)};
+
+}  // namespace treeinner

@@ -1,0 +1,122 @@
+// Node values -> a PathTable: what the way through a tree gives each player. Runs once per array of values; plain C++.
+#pragma once
+
+#include <cstring>
+
+#include "build.h"
+#include "tables.h"
+
+namespace treeinner {
+
+// Owns what a PathTable borrows (tables.h). node_value: (nodes, width), each tree's in the order of their numbers.
+class PathArrays {
+ public:
+  PathArrays(const BuiltForest& built, const double* node_value) : f_(built.view()), node_value_(node_value) {
+    add_deep(built);
+    for (int32_t tree = 0; tree < f_.n_trees; ++tree) add_tree(tree);
+  }
+
+  PathTable view() const {
+    return {deep.data(),        entries.data(), first_record.data(), records.data(),
+            first_entry.data(), player.data(),  step.data(),         nullptr};
+  }
+
+  const Forest& forest() const { return f_; }
+
+  AlignedVector<char> deep;
+  std::vector<int64_t> first_entry{0}, first_record;
+  std::vector<int32_t> entries, player;
+  std::vector<double> step;
+  AlignedVector<double> records;
+
+ private:
+  const double* value_of(int32_t tree, int64_t node) const {
+    return node_value_ + (tree_of(f_, tree).first_node + node) * f_.width;
+  }
+
+  void add_deep(const BuiltForest& built) {
+    const size_t width = index(f_.width), stride = index(deep_stride(f_.width));
+    deep.resize(built.deep().size() * stride);
+    std::vector<double> steps(2 * width);
+    int32_t tree = -1;
+    for (size_t i = 0; i < built.deep().size(); ++i) {
+      while (tree + 1 < f_.n_trees && f_.tops[tree + 1].first_deep <= static_cast<int64_t>(i)) ++tree;
+      const int32_t node = built.deep_number()[i];
+      const Split& s = tree_of(f_, tree).splits[node];
+      for (size_t k = 0; k < width; ++k) {
+        steps[k] = value_of(tree, s.left)[k] - value_of(tree, node)[k];
+        steps[width + k] = value_of(tree, s.right)[k] - value_of(tree, node)[k];
+      }
+      std::memcpy(deep.data() + i * stride, &built.deep()[i], sizeof(DeepSplit));
+      std::memcpy(deep.data() + i * stride + sizeof(DeepSplit), steps.data(), steps.size() * sizeof(double));
+    }
+  }
+
+  void add_tree(int32_t tree) {
+    const Top& top = f_.tops[tree];
+    const std::vector<int32_t> node_of = nodes_of_top(f_, tree);
+    std::vector<int32_t> parent(node_of.size(), -1), way, players;
+    std::vector<double> steps;
+    const size_t width = index(f_.width);
+    for (int32_t i = 0; i < top.n_splits; ++i)
+      parent[index(top.splits[i].left)] = parent[index(top.splits[i].right)] = i;
+    const size_t tree_begin = player.size(), first_frontier = first_entry.size();
+    size_t longest = 0;
+    for (int32_t node = 0; node < top.n_frontier; ++node) {
+      players.clear(), steps.clear(), way.clear();
+      for (int32_t place = top.n_splits + node; place >= 0; place = parent[index(place)]) way.push_back(place);
+      // From the root down, as a row goes: below a top the next steps are added one by one.
+      for (size_t i = way.size() - 1; i > 0; --i) {
+        const int32_t above = way[i], place = way[i - 1];
+        const size_t at = index(std::find(players.begin(), players.end(), top.splits[above].player) - players.begin());
+        if (at == players.size()) {
+          players.push_back(top.splits[above].player);
+          steps.insert(steps.end(), width, 0.0);
+        }
+        const double *to = value_of(tree, node_of[index(place)]), *from = value_of(tree, node_of[index(above)]);
+        for (size_t k = 0; k < width; ++k) steps[at * width + k] += to[k] - from[k];
+      }
+      player.insert(player.end(), players.begin(), players.end());
+      step.insert(step.end(), steps.begin(), steps.end());
+      first_entry.push_back(static_cast<int64_t>(player.size()));
+      longest = std::max(longest, players.size());
+    }
+    const bool has_records = width == 1 && longest > 0 && longest <= kRecord && f_.n_players <= 1 << 16;
+    records.resize((records.size() + 7) / 8 * 8);
+    first_record.push_back(static_cast<int64_t>(records.size()));
+    entries.push_back(has_records ? static_cast<int32_t>(longest) : 0);
+    if (has_records) make_records(first_frontier, tree_begin, longest);
+  }
+
+  // Records in place of a tree's entries, from `begin` on: steps of 0 cost less than a loop whose length no processor
+  // can foresee.
+  void make_records(size_t first_frontier, size_t begin, size_t longest) {
+    const size_t stride = index(record_stride<double>(static_cast<int>(longest)));
+    std::vector<int32_t> players(player.begin() + static_cast<int64_t>(begin), player.end());  // of the tree
+    std::sort(players.begin(), players.end());
+    players.erase(std::unique(players.begin(), players.end()), players.end());
+    size_t from = begin;
+    for (size_t node = first_frontier; node < first_entry.size(); ++node) {
+      const size_t count = index(first_entry[node]) - from, at = records.size();
+      records.resize(at + stride);
+      // Steps of 0 go to players that are not on the path: the players of a record differ.
+      const auto own = player.begin() + static_cast<int64_t>(from), own_end = own + static_cast<int64_t>(count);
+      auto idle = players.begin();
+      for (size_t i = 0; i < longest; ++i) {
+        while (i >= count && std::find(own, own_end, *idle) != own_end) ++idle;
+        const uint16_t who = static_cast<uint16_t>(i < count ? player[from + i] : *idle++);
+        records[at + i] = i < count ? step[from + i] : 0.0;
+        std::memcpy(reinterpret_cast<char*>(records.data() + at + longest) + i * sizeof who, &who, sizeof who);
+      }
+      from += count;
+      first_entry[node] = static_cast<int64_t>(begin);
+    }
+    player.resize(begin);
+    step.resize(begin);
+  }
+
+  const Forest& f_;
+  const double* node_value_;
+};
+
+}  // namespace treeinner

@@ -1,0 +1,295 @@
+// The compiled ensemble and its tables as Python holds them: own the arrays, check shapes, call the kernels. All of
+// them are built whole and never changed, so any number of threads may use them.
+#pragma once
+
+#include "../model/score_table.h"
+#include "../model/shap_table.h"
+#include "arrays.h"
+
+namespace treeinner {
+
+// Binned rows.
+struct Codes {
+  int64_t n_rows;
+  Buffer data;
+};
+
+struct CorePathTable {
+  PathArrays paths;
+  std::optional<ScoreArrays> scores;
+  ScoreTable score_view{};
+  PathTable view;
+
+  // for_scores: for row scores too, which want tables of their own, in the form that the instruction set prefers.
+  CorePathTable(const BuiltForest& built, const double* node_value, bool for_scores)
+      : paths(built, node_value), view(paths.view()) {
+    if (!for_scores || !ScoreArrays::takes_part(built.view())) return;
+    scores.emplace(built.view(), paths, active->looks_up);
+    score_view = scores->view();
+    if (scores->any()) view.scores = &score_view;
+  }
+  CorePathTable(const CorePathTable&) = delete;
+};
+
+struct CoreShapTable {
+  ShapArrays arrays;
+  const Forest* forest;
+};
+
+class CoreForest {
+ public:
+  // ensemble: an Ensemble; plan: its Plan (treeinner/compiled/binning.py); node_player: (nodes,) who gets the credit.
+  CoreForest(const nb::object& ensemble, const nb::object& plan, In<int32_t> node_player, int n_players)
+      : built_(arrays_of(ensemble, plan, node_player, n_players)), f_(built_.view()) {
+    const auto columns = array_of<int64_t, 2>(plan, "columns");
+    const auto planes = array_of<int32_t, 2>(plan, "planes");
+    require(columns.shape(1) == 6 && planes.shape(1) == 4, "a column has 6 numbers and a plane 4");
+    for (size_t i = 0; i < columns.shape(0); ++i) {
+      const int64_t* c = columns.data() + 6 * i;
+      columns_.push_back({static_cast<int32_t>(c[0]), static_cast<int32_t>(c[1]), static_cast<int32_t>(c[2]),
+                          static_cast<int32_t>(c[3]), c[4], c[5]});
+    }
+    for (size_t i = 0; i < planes.shape(0); ++i) {
+      const int32_t* p = planes.data() + 4 * i;
+      planes_.push_back({p[0], p[1], p[2], p[3]});
+    }
+    thresholds_ = copy_of<double>(plan, "thresholds");
+    thresholds32_ = copy_of<float>(plan, "thresholds32");
+    codes_of_category_ = copy_of<uint16_t>(plan, "codes_of_category");
+    other_code_ = copy_of<int32_t>(plan, "other_code");
+    const auto is = [&](const char* rule, const char* value) {
+      return nb::cast<std::string>(ensemble.attr(rule)) == value;
+    };
+    binning_ = {static_cast<int32_t>(columns_.size()),
+                is("right_if", "greater_equal"),
+                nb::cast<bool>(ensemble.attr("float32_input")),
+                is("category_rule", "truncate"),
+                columns_.data(),
+                planes_.data(),
+                thresholds_.data(),
+                thresholds32_.data(),
+                codes_of_category_.data(),
+                other_code_.data()};
+  }
+
+  // Node of the Ensemble by number: each tree's splits in pre-order, then its leaves.
+  void numbered(Out<int32_t> out) const {
+    require(has_shape(out, n_nodes(f_)), "one number per node");
+    std::copy(built_.numbered().begin(), built_.numbered().end(), out.data());
+  }
+
+  // addresses, strides (bytes) and dtypes of the columns; the caller keeps the arrays alive and in range.
+  std::unique_ptr<Codes> bin(In<uint64_t> addresses, In<int64_t> strides, In<int32_t> dtypes, int64_t n_rows) const {
+    const size_t n = columns_.size();
+    require(addresses.size() == n && strides.size() == n && dtypes.size() == n, "wrong number of columns");
+    std::vector<Values> values(n);
+    for (size_t i = 0; i < n; ++i)
+      values[i] = {reinterpret_cast<const char*>(addresses.data()[i]), strides.data()[i], dtypes.data()[i]};
+    auto codes = new_codes(n_rows);
+    run(&Kernels::bin, {&f_, nullptr, n_rows}, BinArgs{&binning_, values.data(), codes->data.get()});
+    return codes;
+  }
+
+  void leaves(const Codes& codes, Out<int32_t, 2> out) const {
+    require(has_shape(out, codes.n_rows, f_.n_trees), "out is (rows, trees)");
+    run(&Kernels::leaves, job(codes), LeavesArgs{out.data()});
+  }
+
+  void margins(const Codes& codes, int tree, int n, Out<double, 2> out) const {
+    require(is_row_array(out, codes), "margins are (outputs, padded rows)");
+    run(&Kernels::margins, job(codes, tree, n), MarginsArgs{out.data()});
+  }
+
+  void leaf_sums(const Codes& codes, int tree, int n, In<int64_t, 2> weight, Out<int64_t, 2> sums) const {
+    require(is_row_array(weight, codes), "weights are (outputs, padded rows)");
+    require(is_by_leaf(sums), "sums are (leaves, width)");
+    run(&Kernels::leaf_sums, job(codes, tree, n), LeafSumsArgs{weight.data(), sums.data()});
+  }
+
+  // node_value: (nodes, width), each tree's in the order of their numbers, as everywhere here.
+  std::unique_ptr<CorePathTable> path_table(In<double, 2> node_value, bool for_scores) const {
+    require(is_by_node(node_value), "node values are (nodes, width)");
+    return std::make_unique<CorePathTable>(built_, node_value.data(), for_scores);
+  }
+
+  void path(const Codes& codes, int tree, int n, const CorePathTable& table, nb::object weight,
+            Out<double, 3> sums) const {
+    require(has_shape(sums, codes.n_rows, f_.n_outputs, f_.n_players), "sums are (rows, outputs, players)");
+    check(table);
+    run(&Kernels::path, job(codes, tree, n), PathArgs{&table.view, row_weights(weight, codes), sums.data()});
+  }
+
+  // cover: (nodes,); quadrature(n): points and weights of a Gauss-Legendre rule on [0, 1].
+  std::unique_ptr<CoreShapTable> shap_table(In<double> cover, const nb::callable& quadrature) const {
+    require(has_shape(cover, n_nodes(f_)), "one cover per node");
+    const Quadrature rule = [&](int n, double* u, double* w) {
+      const nb::object found = quadrature(n);
+      const auto points = nb::cast<In<double>>(nb::object(found[0]), false),
+                 weights = nb::cast<In<double>>(nb::object(found[1]), false);
+      require(has_shape(points, n) && has_shape(weights, n), "a rule has as many points as asked for");
+      std::copy(points.data(), points.data() + n, u);
+      std::copy(weights.data(), weights.data() + n, w);
+    };
+    return std::unique_ptr<CoreShapTable>(new CoreShapTable{{f_, cover.data(), rule}, &f_});
+  }
+
+  void shap(const Codes& codes, int tree, int n, const CoreShapTable& table, nb::object tree_scale, nb::object weight,
+            Out<double, 4> sums) const {
+    const auto scale = given<double>(tree_scale);
+    require(table.forest == &f_, "a TreeSHAP table of another forest");
+    require(!scale || has_shape(*scale, f_.n_trees), "one scale per tree");
+    require(has_shape(sums, padded(codes.n_rows) / kSlice, f_.n_outputs, f_.n_players, kSlice) &&
+                (sums.size() == 0 || is_aligned(sums.data())),
+            "sums are [slice][output][player][16], aligned");
+    const ShapTable view = table.arrays.view();
+    run(&Kernels::shap, job(codes, tree, n),
+        ShapArgs{&view, scale ? scale->data() : nullptr, row_weights(weight, codes), sums.data()});
+  }
+
+  // out: minus the gradients at the margin; both (outputs, padded rows).
+  void residuals(const Codes& codes, int loss, double loss_scale, In<double, 2> y, nb::object weight,
+                 Out<double, 2> margin, Out<double, 2> out) const {
+    require(is_row_array(out, codes), "residuals are (outputs, padded rows)");
+    run(&Kernels::residuals, job(codes),
+        ResidualsArgs{loss_input(codes, loss, loss_scale, y, weight, margin), out.data()});
+  }
+
+  // margin: (outputs, padded rows), moved on; y: (1 or outputs, rows).
+  void boost(const Codes& codes, int loss, double loss_scale, In<int32_t> first_tree, In<double, 2> y,
+             nb::object weight, Out<double, 2> margin, double scale, Out<int64_t, 2> leaf_sums, Out<double> largest,
+             nb::object fixed_weights, Out<int64_t, 2> leaf_weights, const CorePathTable* paths,
+             Out<double, 3> sums) const {
+    const size_t n_rounds = first_tree.size() - 1;
+    const int32_t* first = first_tree.data();
+    require(static_cast<int64_t>(largest.size()) >= codes.n_rows, "largest is (rows,)");
+    require(first_tree.size() >= 1 && first[0] == 0, "rounds begin at tree 0");
+    for (size_t i = 1; i < first_tree.size(); ++i)
+      require(first[i] >= first[i - 1] && first[i] <= f_.n_trees, "rounds are runs of trees");
+    require(!paths || first[n_rounds] == f_.n_trees, "rounds end at the last tree");
+    require(is_by_leaf(leaf_sums), "leaf sums are (leaves, width)");
+    require(!paths || has_shape(sums, codes.n_rows, f_.n_outputs, f_.n_players), "sums are (rows, outputs, players)");
+    const auto fixed = given<int64_t>(fixed_weights);
+    require(!fixed || has_shape(*fixed, codes.n_rows), "fixed-point weights are (rows,)");
+    require(!fixed || is_by_leaf(leaf_weights), "leaf weights are (leaves, width)");
+    if (paths) check(*paths);
+    run(&Kernels::boost, job(codes),
+        BoostArgs{loss_input(codes, loss, loss_scale, y, weight, margin), static_cast<int32_t>(n_rounds), first, scale,
+                  leaf_sums.data(), fixed ? fixed->data() : nullptr, fixed ? leaf_weights.data() : nullptr,
+                  largest.data(), paths ? &paths->view : nullptr, sums.data()});
+  }
+
+  void split_scores(In<double, 2> node_value, In<int64_t, 2> leaf_sums, double unit, Out<double, 2> out) const {
+    require(is_by_leaf(leaf_sums), "leaf sums are (leaves, width)");
+    require(is_by_node(node_value), "node values are (nodes, width)");
+    require(has_shape(out, f_.first_split[f_.n_trees], f_.width), "scores are (splits, width)");
+    run(&Kernels::split_scores, {&f_}, SplitScoresArgs{node_value.data(), leaf_sums.data(), unit, out.data()});
+  }
+
+  void centre_values(In<int64_t, 2> leaf_weights, Out<double, 2> node_value) const {
+    require(is_by_leaf(leaf_weights), "leaf weights are (leaves, width)");
+    require(is_by_node(node_value), "node values are (nodes, width)");
+    run(&Kernels::centre_values, {&f_}, CentreValuesArgs{leaf_weights.data(), node_value.data()});
+  }
+
+  const Forest& view() const { return f_; }
+  const std::vector<Plane>& planes() const { return planes_; }
+  size_t n_columns() const { return columns_.size(); }
+
+  std::unique_ptr<Codes> new_codes(int64_t n_rows) const {
+    return std::unique_ptr<Codes>(new Codes{n_rows, Buffer(code_bytes(n_rows))});
+  }
+
+  // All trees, if none are named.
+  Job job(const Codes& codes, int tree = 0, int n = -1) const {
+    n = n < 0 ? f_.n_trees : n;
+    require(tree >= 0 && tree + n <= f_.n_trees, "trees out of range");
+    require(codes.data.size() >= code_bytes(codes.n_rows), "codes of another forest");
+    return {&f_, codes.data.get(), codes.n_rows, tree, n};
+  }
+
+ private:
+  static EnsembleArrays arrays_of(const nb::object& e, const nb::object& plan, const In<int32_t>& node_player,
+                                  int n_players) {
+    const auto tree_start = array_of<int64_t>(e, "tree_start");
+    const auto left = array_of<int32_t>(e, "left"), right = array_of<int32_t>(e, "right");
+    const auto tree_output = array_of<int32_t>(e, "tree_output"), leaf_id = array_of<int32_t>(e, "leaf_id");
+    const auto plane = array_of<int32_t>(plan, "node_plane"), cut = array_of<int32_t>(plan, "node_cut"),
+               set = array_of<int32_t>(plan, "node_set");
+    const auto value = array_of<double, 2>(e, "value");
+    const auto sets = array_of<uint64_t>(plan, "sets");
+    const size_t n = left.size();
+    for (const auto* array : {&right, &leaf_id, &plane, &cut, &set, &node_player})
+      require(array->size() == n, "one entry per node");
+    require(value.shape(0) == n && tree_start.size() == tree_output.size() + 1,
+            "one value per node, one start per tree");
+    require(tree_start.data()[0] == 0 && tree_start.data()[tree_output.size()] == static_cast<int64_t>(n),
+            "trees begin at the first node and end at the last");
+    const int code_bytes = nb::cast<int>(plan.attr("code_bytes"));
+    require(code_bytes == 1 || code_bytes == 2, "codes have 1 or 2 bytes");
+    // Python holds the arrays as long as it holds the ensemble and the plan: until the forest is built.
+    return {static_cast<int32_t>(tree_output.size()),
+            nb::cast<int>(e.attr("n_outputs")),
+            static_cast<int32_t>(value.shape(1)),
+            static_cast<int32_t>(array_of<int32_t, 2>(plan, "planes").shape(0)),
+            n_players,
+            code_bytes,
+            tree_start.data(),
+            tree_output.data(),
+            left.data(),
+            right.data(),
+            value.data(),
+            leaf_id.data(),
+            plane.data(),
+            cut.data(),
+            set.data(),
+            node_player.data(),
+            sets.data(),
+            sets.size()};
+  }
+
+  size_t code_bytes(int64_t n_rows) const { return index(padded(n_rows) * f_.n_planes * f_.code_bytes); }
+  template <class Array>
+  bool is_row_array(const Array& a, const Codes& codes) const {
+    return has_shape(a, f_.n_outputs, padded(codes.n_rows));
+  }
+  template <class Array>
+  bool is_by_leaf(const Array& a) const {
+    return has_shape(a, f_.first_leaf[f_.n_trees], f_.width);
+  }
+  template <class Array>
+  bool is_by_node(const Array& a) const {
+    return has_shape(a, n_nodes(f_), f_.width);
+  }
+  void check(const CorePathTable& table) const {
+    require(&table.paths.forest() == &f_, "a path table of another forest");
+  }
+
+  LossInput loss_input(const Codes& codes, int loss, double loss_scale, const In<double, 2>& y,
+                       const nb::object& weight, const Out<double, 2>& margin) const {
+    require(loss >= Loss::kSquared && loss <= Loss::kSoftmax, "no such loss");
+    require(has_shape(y, 1, codes.n_rows) || has_shape(y, f_.n_outputs, codes.n_rows), "y is (1 or outputs, rows)");
+    require(is_row_array(margin, codes), "margins are (outputs, padded rows)");
+    const auto w = given<double>(weight);
+    require(!w || has_shape(*w, codes.n_rows), "weights are (rows,)");
+    return {{loss, loss_scale},      y.data(),      y.shape(0) == 1 ? 0 : codes.n_rows,
+            w ? w->data() : nullptr, margin.data(), padded(codes.n_rows)};
+  }
+
+  const double* row_weights(const nb::object& weight, const Codes& codes) const {
+    const auto w = given<double, 2>(weight);
+    require(!w || (is_row_array(*w, codes) && is_aligned(w->data())), "weights are (outputs, padded rows), aligned");
+    return w ? w->data() : nullptr;
+  }
+
+  const BuiltForest built_;
+  const Forest& f_;
+  std::vector<Column> columns_;
+  std::vector<Plane> planes_;
+  std::vector<double> thresholds_;
+  std::vector<float> thresholds32_;
+  std::vector<uint16_t> codes_of_category_;
+  std::vector<int32_t> other_code_;
+  Binning binning_{};
+};
+
+}  // namespace treeinner

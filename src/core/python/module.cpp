@@ -1,0 +1,61 @@
+// The names that Python sees. Python never sees a pointer and a kernel never sees Python.
+#include "shuffle.h"
+
+namespace treeinner {
+namespace {
+
+// Each of the four: limbs, (columns, 5), or None. Returns whether all numbers fitted.
+bool add_exact(In<double, 2> values, double scale, const nb::object& sums, const nb::object& squares,
+               const nb::object& small_fourths, const nb::object& large_fourths) {
+  const auto limbs = [&](const nb::object& array) -> int64_t* {
+    if (array.is_none()) return nullptr;
+    const auto out = nb::cast<Out<int64_t, 2>>(array);
+    require(has_shape(out, values.shape(1), kLimbs), "limbs are (columns, 5)");
+    return out.data();
+  };
+  bool fits = false;
+  Job job;
+  job.n_rows = static_cast<int64_t>(values.shape(0));
+  run(&Kernels::exact, job,
+      ExactArgs{values.data(), static_cast<int64_t>(values.shape(1)), scale, limbs(sums), limbs(squares),
+                limbs(small_fourths), limbs(large_fourths), &fits});
+  return fits;
+}
+
+}  // namespace
+
+NB_MODULE(_core, m) {
+  using nb::arg;
+  m.doc() = "Compiled core of treeinner; use treeinner.compiled.";
+  m.def("instruction_sets", &instruction_sets, "Those that this machine can run, slowest first.");
+  m.def("instruction_set", [] { return std::string(active->name); }, "The one in use.");
+  m.def("use_instruction_set", &use_instruction_set, "An unknown name changes nothing.");
+  m.def("add_exact", &add_exact, arg(), arg(), arg().none(), arg().none(), arg().none(), arg().none());
+  m.attr("FOURTHS_EXPONENTS") = nb::make_tuple(kSmallFourths, kLargeFourths);
+  m.attr("SLICE_ROWS") = kSlice;
+  nb::class_<CorePathTable>(m, "PathTable");
+  nb::class_<CoreShapTable>(m, "ShapTable");
+  nb::class_<Codes>(m, "Codes").def_ro("n_rows", &Codes::n_rows);
+  nb::class_<CoreForest>(m, "Forest")
+      .def(nb::init<const nb::object&, const nb::object&, In<int32_t>, int>())
+      .def("numbered", &CoreForest::numbered)
+      .def("bin", &CoreForest::bin)
+      .def("leaves", &CoreForest::leaves)
+      .def("margins", &CoreForest::margins)
+      .def("leaf_sums", &CoreForest::leaf_sums)
+      .def("path_table", &CoreForest::path_table, nb::keep_alive<0, 1>())
+      .def("path", &CoreForest::path, arg(), arg(), arg(), arg(), arg().none(), arg())
+      .def("shap_table", &CoreForest::shap_table, nb::keep_alive<0, 1>())
+      .def("shap", &CoreForest::shap, arg(), arg(), arg(), arg(), arg().none(), arg().none(), arg())
+      .def("residuals", &CoreForest::residuals, arg(), arg(), arg(), arg(), arg().none(), arg(), arg())
+      .def("boost", &CoreForest::boost, arg(), arg(), arg(), arg(), arg(), arg().none(), arg(), arg(), arg(), arg(),
+           arg().none(), arg(), arg().none(), arg())
+      .def("split_scores", &CoreForest::split_scores)
+      .def("centre_values", &CoreForest::centre_values);
+  nb::class_<CoreShuffle>(m, "Shuffle")
+      .def(nb::init<const CoreForest&, In<int32_t>, int>(), nb::keep_alive<1, 2>())
+      .def("gather", &CoreShuffle::gather)
+      .def("changes", &CoreShuffle::changes);
+}
+
+}  // namespace treeinner

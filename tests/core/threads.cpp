@@ -1,0 +1,56 @@
+// Many threads on one model under the thread sanitizer (`make test-core-threads`): tables are built whole and never
+// changed, so kernels of several threads may read them, and several threads may build tables of one forest.
+#include <cstdio>
+#include <mutex>
+#include <thread>
+
+#include "random_case.h"
+
+namespace treeinner {
+namespace {
+
+// The first call of TreeSHAP by several threads, as treeinner/compiled/forest.py makes it: a lock around building.
+class LazyShap {
+ public:
+  explicit LazyShap(const Model& m) : model_(m) {}
+  ShapTable view() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (!made_) made_ = std::make_unique<ShapArrays>(model_.forest, model_.cover.data(), gauss_legendre);
+    return made_->view();
+  }
+
+ private:
+  const Model& model_;
+  std::mutex mutex_;
+  std::unique_ptr<ShapArrays> made_;
+};
+
+bool same_from_all_threads(uint64_t seed) {
+  const Shape shape{1, 9, 2, 1, 6, 60, 9, true, true, true};
+  const Case c = random_case(seed, shape, 300);
+  const Results alone = results(c, kBaseline);
+  LazyShap lazy(*c.model);
+  std::vector<Results> found(4);
+  std::vector<std::thread> threads;
+  for (Results& mine : found)
+    threads.emplace_back([&] {
+      const ShapTable table = lazy.view();
+      mine = results(c, kBaseline, &table);
+    });
+  for (std::thread& thread : threads) thread.join();
+  bool same = true;
+  for (const Results& other : found)
+    same = same && same_bits(other.shap, alone.shap) && same_bits(other.path, alone.path) &&
+           same_bits(other.boosted[0].sums, alone.boosted[0].sums);
+  return same;
+}
+
+}  // namespace
+}  // namespace treeinner
+
+int main() {
+  int n_failed = 0;
+  for (uint64_t seed = 0; seed < 10; ++seed) n_failed += !treeinner::same_from_all_threads(seed);
+  std::printf("threads: %d of 10 models differ\n", n_failed);
+  return n_failed != 0;
+}
