@@ -305,7 +305,7 @@ def why(replications, sizes=(250, 1000, 4000), n_valid=1000, n_fresh=20_000):
                 p_values = {
                     "as it is": ti.importance(model, valid.X, valid.y, n_jobs=1).p_values,
                     "plain": p_value(plain),
-                    "around its true mean": p_value(plain, truth.scores / n_fresh, truth.std_errors / n_fresh),
+                    "around its true mean": p_value(plain, truth.scores, truth.std_errors),
                     "effective rows": p_value(plain, effective=True),
                     "centred": p_value(centred),
                     "centred, effective rows": p_value(centred, effective=True),

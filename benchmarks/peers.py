@@ -130,7 +130,10 @@ def _(c):
 
 @job("treeinner.permutation", scores)
 def _(c):
-    return _importance(c, score="permutation", n_repeats=1, random_state=0)
+    import treeinner
+
+    X, y, e = c.X, c.y, c.ensemble
+    return lambda: treeinner.permutation_importance(e, X, y, n_jobs=c.threads, n_repeats=1, random_state=0)
 
 
 @job("treeinner.predict", by_row)

@@ -1,7 +1,7 @@
 """Digests of what the golden models give, to the last bit: `python -m tests.bits` prints them as JSON.
 
-`tests/golden/bits.json` holds those of the first edition. tests/test_bits.py compares; what changed by intention is
-listed there with its reason.
+`tests/golden/bits.json` holds those of the first edition, but for what was changed by intention: tests/test_bits.py
+lists that with its reasons, and compares.
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""What the golden models give, to the last bit: the digests of the first edition in golden/bits.json (see bits.py)."""
+"""What the golden models give, to the last bit: digests in golden/bits.json (see bits.py)."""
 
 import json
 
@@ -7,8 +7,13 @@ import pytest
 from . import bits
 
 STORED = json.loads((bits.GOLDEN / "bits.json").read_text())
-# What differs from the first edition by intention: a name within a case ("gains predecomp"), and the reason.
-INTENDED: dict[str, str] = {}
+# Written anew for the second edition, by intention: (name within a case, part of the case's name) -> why.
+INTENDED = {
+    ("gains saabas", ""): "Saabas needs no learning rate any more, so the unit of its leaf sums does not follow it",
+    ("gains treeshap", ""): "shares of rows are summed in units of the loss and divided by the rate afterwards",
+    ("gains predecomp", "/alpha."): "the same: with l1 the score comes from the shares of rows, not from the leaves",
+    ("gains predecomp", "/lambda_l1."): "the same",
+}
 
 
 def test_every_golden_model_has_its_bits():
@@ -17,9 +22,5 @@ def test_every_golden_model_has_its_bits():
 
 @pytest.mark.parametrize("case", STORED)
 @pytest.mark.filterwarnings("ignore")
-def test_golden_models_give_the_bits_of_the_first_edition(case):
-    found = bits.bits_of(case)
-    assert found.keys() == STORED[case].keys()
-    assert {n: b for n, b in found.items() if n not in INTENDED} == {
-        n: b for n, b in STORED[case].items() if n not in INTENDED
-    }
+def test_golden_models_give_their_bits(case):
+    assert bits.bits_of(case) == STORED[case]

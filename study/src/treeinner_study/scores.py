@@ -43,8 +43,8 @@ def predict(model: Model, X: Any) -> FloatArray:
 
 
 def tree_inner(model: Model, X: Any, y: Any, method: str = "predecomp", *, base_margin: Any = None) -> FloatArray:
-    """TreeInner: (features,); the first tree starts from `base_margin`."""
-    return ti.importance(model, X, y, method=method, base_margin=base_margin, **SCORES_ONLY).scores
+    """The paper's TreeInner, a sum over the rows: (features,); the first tree starts from `base_margin`."""
+    return ti.importance(model, X, y, method=method, base_margin=base_margin, **SCORES_ONLY).gains
 
 
 def forest_inner(
@@ -56,17 +56,17 @@ def forest_inner(
     against: Literal["residual", "label"] = "residual",
 ) -> FloatArray:
     """ForestInner, the attributions of the whole model times the residual or the label: (features,)."""
-    return ti.importance(model, X, y, score="forest_inner", method=method, target=against, **SCORES_ONLY).scores
+    return ti.importance(model, X, y, score="forest_inner", method=method, against=against, **SCORES_ONLY).scores
 
 
 def absolute(model: Model, X: Any, method: str) -> FloatArray:
-    """Abs, the sum of |attribution| over rows and trees: (features,)."""
-    return ti.importance(model, X, None, score="abs", level="tree", method=method, **SCORES_ONLY).scores
+    """Abs, the sum of |attribution| over the trees, mean over the rows: (features,)."""
+    return ti.importance(model, X, score="abs", over="trees", method=method, **SCORES_ONLY).scores
 
 
 def permutation(model: Model, X: Any, y: Any, seed: int) -> FloatArray:
     """Rise of the training loss when a column is shuffled once: (features,)."""
-    return ti.importance(model, X, y, score="permutation", n_repeats=1, random_state=seed, **ONE_THREAD).scores
+    return ti.permutation_importance(model, X, y, n_repeats=1, random_state=seed, **ONE_THREAD).scores
 
 
 def attributions(model: Model, X: Any, method: str, rounds: int) -> FloatArray:
