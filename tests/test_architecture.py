@@ -20,6 +20,7 @@ LAYERS = [
         "validation",
         "tables",
         "groups",
+        "html",
         "inference",
     },
     {"compiled"},

@@ -1,6 +1,6 @@
 """Feature importance for boosted trees and forests, measured on held-out data, with error bars."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
 from treeinner import objectives
@@ -30,7 +30,7 @@ from treeinner.scores import (
     total_gain,
 )
 
-if TYPE_CHECKING:
+if _TYPE_CHECKING:
     from treeinner import plots
     from treeinner.page import report
 

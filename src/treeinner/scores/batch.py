@@ -12,6 +12,7 @@ from treeinner.errors import DataError
 from treeinner.model import Model
 from treeinner.objectives import Objective, encode_target
 from treeinner.tables import Table, names_of
+from treeinner.tables.columns import is_missing
 
 __all__ = ["NO_WEIGHT", "Batch", "check_confidence", "read_batch"]
 
@@ -104,7 +105,7 @@ def _labels(labels: Any, n_rows: int, name: str) -> NDArray[Any]:
     array = np.asarray(labels).reshape(-1)
     if len(array) != n_rows:
         raise DataError(f"{name} has {len(array)} labels, but X has {n_rows} rows; pass one label per row.")
-    missing = [i for i, label in enumerate(array.tolist()) if _is_missing(label)]
+    missing = [i for i, label in enumerate(array.tolist()) if is_missing(label)]
     if missing:
         raise DataError(f"{name} has no label in row {missing[0]} ({len(missing)} such rows); give every row one.")
     if array.dtype.kind in "mM":
@@ -114,10 +115,3 @@ def _labels(labels: Any, n_rows: int, name: str) -> NDArray[Any]:
     # Nullable integers come as objects in one batch and as numbers in another: they are the same labels.
     integers = all(isinstance(label, int) for label in array.tolist())
     return array.astype(np.int64 if integers else np.str_)
-
-
-def _is_missing(label: Any) -> bool:
-    try:
-        return label is None or bool(label != label)  # noqa: PLR0124  # NaN and NaT differ from themselves
-    except TypeError:  # pandas.NA refuses to be true or false
-        return True
