@@ -25,6 +25,7 @@ from treeinner import inference, plots  # noqa: E402
 from treeinner.attribution import Attribution  # noqa: E402
 from treeinner.plots import _style as style  # noqa: E402
 from treeinner.scores import Comparison, Importance  # noqa: E402
+from treeinner.scores.result import VERDICTS  # noqa: E402
 
 BASELINES = Path(__file__).parent / "baseline_images"
 # Root mean square over the 256 levels of each pixel. Measured: matplotlib 3.9 against 3.11 gives 0.0 (see `posed`);
@@ -162,16 +163,19 @@ def test_bar_is_in_order_with_scores_intervals_and_colours():
     low, high = ax.get_ylim()
     assert low > high  # the first row is on top
     np.testing.assert_allclose([p.get_width() for p in ax.patches], importance.scores[order])
-    grey = importance.q_values > 0.05
-    assert 0 < grey.sum() < len(grey)
-    expected = [style.GREY if grey[k] else style.BLUE for k in order]
+    of_verdict = dict(zip(VERDICTS, (style.BLUE, style.GREY, style.VERMILLION), strict=True))
+    assert set(importance.verdicts) == set(VERDICTS)
+    expected = [of_verdict[importance.verdicts[k]] for k in order]
     assert [to_hex(p.get_facecolor()) for p in ax.patches] == [c.lower() for c in expected]
-    # The ends of the intervals are those of the result, per row; a feature without spread has none.
+    # The ends of the intervals are those of the result; a feature without spread has none.
     ends = np.array([segment[:, 0] for segment in ax.collections[0].get_segments()])
     used = [k for k in order if importance.scores[k] != 0]
     np.testing.assert_allclose(ends[:, 0], importance.ci_low[used])
     np.testing.assert_allclose(ends[:, 1], importance.ci_high[used])
-    assert ax.get_xlabel() == "TreeInner(PreDecomp) (reduction of the loss per row)"
+    assert ax.get_xlabel() == "TreeInner(PreDecomp): reduction of the loss per row"
+    assert texts(ax.get_legend().get_texts()) == [
+        "signal (q < 0.05)", "not told apart from noise", "harmful", "95% interval",
+    ]  # fmt: skip
 
 
 def test_total_gain_has_an_axis_of_its_own():
@@ -239,7 +243,7 @@ def test_gap_shows_both_sides_of_the_features_that_matter_on_either():
     np.testing.assert_allclose(train.get_offsets(), [[3.0, 0], [1.0, 1], [4.0, 2]])
     np.testing.assert_allclose(valid.get_offsets(), [[2.5, 0], [1.0, 1], [-0.3, 2]])
     assert [to_hex(c) for c in valid.get_facecolors()] == [style.BLUE.lower()] * 2 + [style.GREY]
-    assert "reduction of the loss per row" in ax.get_xlabel()
+    assert ax.get_xlabel() == "TreeInner(PreDecomp): reduction of the loss per row"
 
 
 # -- rounds ------------------------------------------------------------------------------------------------
@@ -481,18 +485,15 @@ def test_the_users_axes_and_style_are_kept():
 @pytest.mark.parametrize(
     ("fields", "label"),
     [
-        ({}, "TreeInner(PreDecomp) (reduction of the loss per row)"),
+        ({}, "TreeInner(PreDecomp): reduction of the loss per row"),
         (
             {"score_name": "forest_inner", "method": "treeshap"},
-            "ForestInner(TreeSHAP) (attribution times residual, per row)",
+            "ForestInner(TreeSHAP): attribution times residual, per row",
         ),
-        ({"score_name": "abs", "method": "treeshap", "tested": False}, "Mean |attribution|(TreeSHAP) (margin)"),
-        ({"score_name": "permutation", "method": "logistic"}, "Permutation importance (rise of the loss per row)"),
-        (
-            {"score_name": "total_gain", "n_rows": 0, "sum_of_weights": np.nan},
-            "Total gain (gain, summed over the training rows)",
-        ),
-        ({"output_names": ("dog",)}, "output dog: TreeInner(PreDecomp) (reduction of the loss per row)"),
+        ({"score_name": "abs", "method": "treeshap", "tested": False}, "Mean |attribution|(TreeSHAP): margin"),
+        ({"score_name": "permutation", "method": "logistic"}, "Permutation importance: rise of the loss per row"),
+        ({"score_name": "total_gain", "n_rows": 0}, "Total gain: gain, summed over the training rows"),
+        ({"output_names": ("dog",)}, "output dog, TreeInner(PreDecomp): reduction of the loss per row"),
     ],
 )
 def test_the_axis_says_the_unit(fields, label):

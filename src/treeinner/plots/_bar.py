@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from treeinner.plots import _style as style
 from treeinner.plots._data import check_kind
 from treeinner.plots._labels import score_label
-from treeinner.scores.result import Q_LIMIT, Importance
+from treeinner.scores import Importance
+from treeinner.scores.result import Q_LIMIT, VERDICTS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -18,10 +19,8 @@ if TYPE_CHECKING:
 FloatArray = NDArray[np.float64]
 
 
-def bar(
-    importance: Importance, *, total_gain: Any = None, top: int = 20, fdr: float = Q_LIMIT, ax: Axes | None = None
-) -> Axes:
-    """Scores per row with their intervals, best on top; features not told apart from noise in grey.
+def bar(importance: Importance, *, total_gain: Any = None, top: int = 20, ax: Axes | None = None) -> Axes:
+    """Scores with their intervals, best on top; features not told apart from noise in grey, harmful ones in red.
 
     Parameters
     ----------
@@ -33,8 +32,6 @@ def bar(
         place, and the largest gain is as long as the largest score, so compare the order, not the lengths.
     top : int
         How many features to show; the others are counted.
-    fdr : float
-        Features with a q value above it are grey.
     ax : Axes, optional
         Where to draw.
     """
@@ -46,13 +43,12 @@ def bar(
     made = ax is None
     ax = style.axes_for(ax, names, height=style.rows_height(shown + bool(rest)))
 
-    better = better_than_noise(importance, fdr)
     scores, low, high = importance.scores, importance.ci_low, importance.ci_high
     y = np.arange(shown)
     gain = _gain_of(importance, total_gain)
     gained = [] if gain is None else [_draw_gain(ax, gain, scores, first)]
-    colors = np.where(better, style.BLUE, style.GREY)
-    ax.barh(y, scores[first], height=0.5, color=colors[first], zorder=2)
+    colors = verdict_colors(importance)[first]
+    ax.barh(y, scores[first], height=0.5, color=colors, zorder=2)
     known = np.isfinite(low[first]) & np.isfinite(high[first]) & (high[first] > low[first])
     if known.any():
         k = first[known]
@@ -64,17 +60,18 @@ def bar(
         ax.annotate(total, (0.0, shown), (4, 0), **beside)
     style.label_rows(ax, names, made=made, rest=rest)
     ax.set_xlabel(score_label(importance))
-    handles = _handles(importance, better[first], fdr, interval=bool(known.any()), gained=bool(gained)) + gained
+    handles = _handles(importance, set(colors), interval=bool(known.any()), gained=bool(gained)) + gained
     if handles:
         style.legend(ax, handles)
     return ax
 
 
-def better_than_noise(importance: Importance, fdr: float) -> NDArray[np.bool_]:
-    """Features whose score is positive and, where that was tested, has a q value of at most `fdr`."""
-    # NaN, an unknown q value, is not above `fdr`.
-    better: NDArray[np.bool_] = (importance.scores > 0) & ~(importance.q_values > fdr)
-    return better
+def verdict_colors(importance: Importance) -> NDArray[np.str_]:
+    """Colour of every feature by its verdict; where nothing was tested, blue for a positive score."""
+    of_verdict = dict(zip(VERDICTS, (style.BLUE, style.GREY, style.VERMILLION), strict=True))
+    untested = np.where(importance.scores > 0, style.BLUE, style.GREY).tolist()
+    colors = [of_verdict.get(verdict, other) for verdict, other in zip(importance.verdicts, untested, strict=True)]
+    return np.array(colors, np.str_)
 
 
 def _gain_of(importance: Importance, total_gain: Any) -> FloatArray | None:
@@ -107,19 +104,15 @@ def _draw_gain(ax: Axes, gain: FloatArray, scores: FloatArray, first: NDArray[np
     return bars
 
 
-def _handles(
-    importance: Importance, better: NDArray[np.bool_], fdr: float, *, interval: bool, gained: bool
-) -> list[Any]:
+def _handles(importance: Importance, colors: set[str], *, interval: bool, gained: bool) -> list[Any]:
     mpl = style.matplotlib()
-    tested = bool(np.isfinite(importance.q_values).any())
-    handles = []
-    if better.any() and (tested or gained):
-        words = f"better than noise (q ≤ {fdr:g})" if tested else importance.title
-        handles.append(mpl.patches.Patch(color=style.BLUE, label=words))
-    if not better.all():
-        words = "not told apart from noise" if importance.tested else "not used"
-        handles.append(mpl.patches.Patch(color=style.GREY, label=words))
+    signal, noise, harmful = VERDICTS
+    words = {style.BLUE: f"{signal} (q < {Q_LIMIT:g})", style.GREY: noise, style.VERMILLION: harmful}
+    if not any(importance.verdicts):
+        words = {style.BLUE: importance.title} if gained else {}
+        words[style.GREY] = "0 or below" if importance.tested else "not used"
+    handles = [mpl.patches.Patch(color=color, label=label) for color, label in words.items() if color in colors]
     if interval:
-        words = f"{importance.confidence:.0%} interval"
-        handles.append(mpl.lines.Line2D([], [], color=style.text_color(), linewidth=1.3, label=words))
+        label = f"{importance.confidence:.0%} interval"
+        handles.append(mpl.lines.Line2D([], [], color=style.text_color(), linewidth=1.3, label=label))
     return handles

@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from treeinner.plots import _style as style
-from treeinner.plots._bar import better_than_noise
+from treeinner.plots._bar import verdict_colors
 from treeinner.plots._data import check_kind
 from treeinner.plots._labels import score_label
 from treeinner.scores import Comparison
-from treeinner.scores.result import Q_LIMIT
+from treeinner.scores.result import VERDICTS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-def gap(comparison: Comparison, *, top: int = 20, fdr: float = Q_LIMIT, ax: Axes | None = None) -> Axes:
-    """Score per row on the training rows (ring) and on held-out rows (dot with its interval), best held-out on top.
+def gap(comparison: Comparison, *, top: int = 20, ax: Axes | None = None) -> Axes:
+    """Score on the training rows (ring) and on held-out rows (dot with its interval), best held-out on top.
 
-    A feature that falls from its ring to zero was overfitted.
+    A feature that falls from its ring to zero was overfitted. The colour is the verdict on the held-out rows.
 
     Parameters
     ----------
@@ -28,8 +28,6 @@ def gap(comparison: Comparison, *, top: int = 20, fdr: float = Q_LIMIT, ax: Axes
         What `ti.compare` returned.
     top : int
         How many features to show: those with the largest score on either side.
-    fdr : float
-        Features with a q value above it on the held-out rows are grey.
     ax : Axes, optional
         Where to draw.
     """
@@ -44,8 +42,7 @@ def gap(comparison: Comparison, *, top: int = 20, fdr: float = Q_LIMIT, ax: Axes
     ax = style.axes_for(ax, names, height=style.rows_height(shown + bool(rest)))
 
     y = np.arange(shown)
-    better = better_than_noise(valid, fdr)
-    colors = np.where(better, style.BLUE, style.GREY)[first]
+    colors = verdict_colors(valid)[first]
     ax.hlines(y, np.minimum(a, b)[first], np.maximum(a, b)[first], color=colors, linewidth=6, alpha=0.3, zorder=1)
     low, high = valid.ci_low, valid.ci_high
     known = np.isfinite(low[first]) & np.isfinite(high[first])
@@ -55,19 +52,18 @@ def gap(comparison: Comparison, *, top: int = 20, fdr: float = Q_LIMIT, ax: Axes
     style.zero_line(ax)
     style.label_rows(ax, names, made=made, rest=rest)
     ax.set_xlabel(score_label(valid))
-    _legend(ax, bool(better[first].any()), bool(better[first].all()), valid.confidence)
+    _legend(ax, set(colors), valid.confidence)
     return ax
 
 
-def _legend(ax: Axes, some: bool, all_better: bool, confidence: float) -> None:
+def _legend(ax: Axes, colors: set[str], confidence: float) -> None:
     line = style.matplotlib().lines.Line2D
     ring = {"marker": "o", "linestyle": "", "markerfacecolor": ax.get_facecolor(), "markeredgewidth": 1.6}
     handles = [line([], [], label="training rows", markeredgecolor=style.VERMILLION, **ring)]
-    interval = f"held-out rows, {confidence:.0%} interval"
     dot = {"marker": "o", "linestyle": "-", "linewidth": 1.2}
-    if some:
-        handles.append(line([], [], color=style.BLUE, label=interval, **dot))
-    if not all_better:
-        words = "the same, not told apart from noise" if some else f"{interval}; not told apart from noise"
-        handles.append(line([], [], color=style.GREY, label=words, **dot))
+    before = f"held-out rows, {confidence:.0%} interval: "
+    for color, verdict in zip((style.BLUE, style.GREY, style.VERMILLION), VERDICTS, strict=True):
+        if color in colors:
+            handles.append(line([], [], color=color, label=before + verdict, **dot))
+            before = "the same, "
     style.legend(ax, handles)

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 from treeinner.attribution import Attribution
-from treeinner.scores.result import METHOD_TITLES, Importance
-
-
-def method_name(method: str) -> str:
-    """The paper's spelling of a method."""
-    return METHOD_TITLES.get(method, method)
+from treeinner.scores import Importance
+from treeinner.scores.result import METHOD_TITLES
 
 
 def attribution_label(attribution: Attribution, output_name: str = "") -> str:
@@ -17,8 +13,14 @@ def attribution_label(attribution: Attribution, output_name: str = "") -> str:
     return f"{what}{method_name(attribution.method)} attribution ({attribution.unit})"
 
 
+def method_name(method: str) -> str:
+    """The paper's spelling of a method."""
+    return METHOD_TITLES.get(method, method)
+
+
 def score_label(importance: Importance) -> str:
-    """Label of an axis of scores, with the unit."""
-    one_of_several = importance.output_names is not None and importance.outputs is None
-    what = f"output {importance.output_names[0]}: " if one_of_several and importance.output_names else ""
-    return f"{what}{importance.title} ({importance.unit})"
+    """Label of an axis of scores, with the unit: "TreeInner(PreDecomp): reduction of the loss per row"."""
+    label = f"{importance.title}: {importance.unit}"
+    if importance.output_names is not None and importance.outputs is None:
+        label = f"output {importance.output_names[0]}, {label}"
+    return label

@@ -21,7 +21,7 @@ LINES = ("-", "--", ":", "-.")
 
 
 def rounds(importance: Importance, features: int | Sequence[str | int] = 8, *, ax: Axes | None = None) -> Axes:
-    """Cumulative score per row by boosting round, a line per feature; a dot marks its best round.
+    """Cumulative score by boosting round, a line per feature; a dot marks its best round.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ def rounds(importance: Importance, features: int | Sequence[str | int] = 8, *, a
     ax.set_xlim(0, len(x) - 1)
     ax.xaxis.set_major_locator(style.matplotlib().ticker.MaxNLocator(integer=True))
     ax.set_xlabel("boosting round" + " (dot: the best of a feature)" * dotted)
-    ax.set_ylabel("cumulative " + score_label(importance).replace(" (", "\n("))
+    ax.set_ylabel("cumulative " + score_label(importance).replace(": ", "\n"))
     ax.spines[["top", "right"]].set_visible(False)
     _name_ends(ax, names, curves[-1, chosen], colors, made=made)
     return ax
