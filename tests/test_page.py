@@ -25,6 +25,7 @@ from treeinner import inference
 from treeinner.page import render as rendering
 from treeinner.page import report
 from treeinner.page.numbers import packed, value_text
+from treeinner.scores.result import Q_LIMIT, VERDICTS
 
 SIX_DIGITS = 5.1e-6  # relative: the page rounds to six significant digits
 NASTY = [
@@ -93,7 +94,7 @@ def fitted():
 def page(fitted, tmp_path_factory):
     model, X, y, X_train, y_train = fitted
     path = tmp_path_factory.mktemp("page") / "page.html"
-    assert report(model, X, y, X_train=X_train, y_train=y_train, path=path, rows=100, seed=3) == path
+    assert report(model, X, y, X_train=X_train, y_train=y_train, path=path, explorer_rows=100, random_state=3) == path
     return path
 
 
@@ -102,7 +103,7 @@ def close(shown, exact, relative=SIX_DIGITS):
 
 
 # -- the numbers ---------------------------------------------------------------------------------------------------
-def test_ranking_is_importance_per_row(fitted, page):
+def test_ranking_is_importance(fitted, page):
     model, X, y, *_ = fitted
     imp, data = ti.importance(model, X, y), data_of(page)
     assert data["features"] == list(imp.feature_names)
@@ -112,9 +113,12 @@ def test_ranking_is_importance_per_row(fitted, page):
         ("ci_low", imp.ci_low),
         ("ci_high", imp.ci_high),
     ):
-        close(data["ranking"][key], exact / len(X))
+        close(data["ranking"][key], exact)
     close(data["ranking"]["q"], imp.q_values, 5.1e-4)  # q values are kept to four digits
-    close(data["gain"], ti.importance(model, score="total_gain").scores)
+    close(data["gain"], ti.total_gain(model).scores)
+    assert [VERDICTS[k] for k in data["ranking"]["verdict"]] == list(imp.verdicts)
+    assert data["unit"] == imp.unit
+    assert data["q_limit"] == Q_LIMIT
     assert not data["same_rows"]
 
 
@@ -123,7 +127,7 @@ def test_gap_is_the_difference_of_two_samples(fitted, page):
     train, valid = ti.importance(model, X_train, y_train), ti.importance(model, X, y)
     exact = inference.difference(train.statistics, valid.statistics)
     gap = data_of(page)["gap"]
-    close(gap["train"], train.per_row)
+    close(gap["train"], train.scores)
     close(gap["gap"], exact.score)
     close(gap["std_error"], exact.std_error)
 
@@ -132,7 +136,7 @@ def test_curves_by_round(fitted, page):
     model, X, y, X_train, y_train = fitted
     rounds = data_of(page)["rounds"]
     for side, (A, b) in {"valid": (X, y), "train": (X_train, y_train)}.items():
-        curve = np.vstack([np.zeros(6), ti.importance(model, A, b).by_round().cumsum(axis=0)]) / len(A)
+        curve = np.vstack([np.zeros(6), ti.importance(model, A, b).by_round().cumsum(axis=0)])
         whole = np.frombuffer(base64.b64decode(rounds[side]), "<i2").reshape(6, -1)
         unit = np.array(rounds[f"{side}_unit"], float)[:, None]
         # Half a unit from rounding to whole units, a little more from the seven digits of the unit itself.
@@ -173,10 +177,10 @@ def test_the_call_on_the_page_writes_the_same_page(fitted, tmp_path, monkeypatch
     model, X, y, X_train, y_train = fitted
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(ti, "report", report, raising=False)
     path = report(
-        model, X, y, X_train=X_train, y_train=y_train, path="one.html", title="It's \"one\"", rows=20, seed=5,
-        groups={"g": ["a", "b"]}, sample_weight=np.ones(len(y)), iteration_range=(0, 30),
+        model, X, y, X_train=X_train, y_train=y_train, path="one.html", title="It's \"one\"",
+        explorer_rows=20, random_state=5, feature_groups={"g": ["a", "b"]}, sample_weight=np.ones(len(y)),
+        iteration_range=(0, 30),
     )  # fmt: skip
     first = path.read_bytes()
     assert "2023-11-14" in data_of(path)["written"]
@@ -198,7 +202,9 @@ def test_names_cannot_leave_their_text(tmp_path):
     classes = np.array(["<i>no", "</script>", "ok & 'fine'"])[np.digitize(y, [-1, 1])]
     model = lgb.LGBMClassifier(n_estimators=5, n_jobs=1, verbose=-1).fit(X[:100], classes[:100])
     groups = {name: [k] for k, name in enumerate(NASTY)}  # LightGBM itself refuses such names
-    path = report(model, X[100:], classes[100:], groups=groups, path=tmp_path / "p.html", title=NASTY[0] + NASTY[8])
+    path = report(
+        model, X[100:], classes[100:], feature_groups=groups, path=tmp_path / "p.html", title=NASTY[0] + NASTY[8]
+    )
     data, parts = data_of(path), parts_of(path)
     assert data["features"] == NASTY
     assert data["outputs"]["names"] == sorted(set(classes.tolist()))
@@ -266,7 +272,7 @@ def test_size_bound_with_many_classes(rows, tmp_path):
     X, _ = make_rows(8000, 30, dtype=np.float32)
     y = np.random.default_rng(1).integers(0, 12, len(X))
     model = lgb.LGBMClassifier(n_estimators=3, n_jobs=1, verbose=-1).fit(X[:1000], y[:1000])
-    path = report(model, X, y, path=tmp_path / "big.html", rows=rows)
+    path = report(model, X, y, path=tmp_path / "big.html", explorer_rows=rows)
     assert path.stat().st_size < 5_000_000
     x = data_of(path)["explorer"]
     margin = ti.read_model(model).predict(X[x["number"]])
@@ -278,7 +284,7 @@ def test_size_bound_with_many_classes(rows, tmp_path):
 # -- pieces that may be missing ------------------------------------------------------------------------------------
 def test_without_training_rows_and_rows(fitted, tmp_path):
     model, X, y, *_ = fitted
-    data = data_of(report(model, X, y, path=tmp_path / "p.html", rows=0))
+    data = data_of(report(model, X, y, path=tmp_path / "p.html", explorer_rows=0))
     assert data["gap"] is None
     assert data["explorer"] is None
     assert "train" not in data["rounds"]
@@ -307,9 +313,9 @@ def test_classes(tmp_path):
     model = lgb.LGBMClassifier(n_estimators=15, n_jobs=1, verbose=-1).fit(X[:200], labels[:200])
     data = data_of(report(model, X[200:], labels[200:], path=tmp_path / "p.html"))
     imp, x = ti.importance(model, X[200:], labels[200:]), data["explorer"]
-    close(data["ranking"]["score"], imp.scores / 200)
+    close(data["ranking"]["score"], imp.scores)
     for name, ranking in zip(data["outputs"]["names"], data["outputs"]["rankings"], strict=True):
-        close(ranking["score"], imp.for_output(name).scores / 200)
+        close(ranking["score"], imp.for_output(name).scores)
     close(x["prediction"], model.predict_proba(X[200:])[x["number"]])
     assert x["actual"] == labels[200:][x["number"]].tolist()
 
@@ -330,20 +336,20 @@ def test_weights_and_clusters(fitted, tmp_path):
         model, X, y, X_train=X_train, y_train=y_train, sample_weight=weight, clusters=clusters, path=tmp_path / "p.html"
     )
     data, imp = data_of(path), ti.importance(model, X, y, sample_weight=weight, clusters=clusters)
-    close(data["ranking"]["score"], imp.scores / weight.sum())
-    close(data["ranking"]["std_error"], imp.std_errors / weight.sum())
-    close(data["gap"]["gap"], ti.importance(model, X_train, y_train).per_row - imp.per_row)
+    close(data["ranking"]["score"], imp.scores)
+    close(data["ranking"]["std_error"], imp.std_errors)
+    close(data["gap"]["gap"], ti.importance(model, X_train, y_train).scores - imp.scores)
     assert "50 independent clusters" in dict(data["facts"])["Held-out rows"]
 
 
 def test_groups(fitted, tmp_path):
     model, X, y, *_ = fitted
     groups = {"pair": ["a", "c"]}
-    data = data_of(report(model, X, y, groups=groups, path=tmp_path / "p.html"))
-    imp = ti.importance(model, X, y, groups=groups)
+    data = data_of(report(model, X, y, feature_groups=groups, path=tmp_path / "p.html"))
+    imp = ti.importance(model, X, y, feature_groups=groups)
     assert data["features"] == list(imp.feature_names) == ["pair", "b", "d", "e", "f"]
-    close(data["ranking"]["score"], imp.scores / len(y))
-    gain = ti.importance(model, score="total_gain").scores
+    close(data["ranking"]["score"], imp.scores)
+    gain = ti.total_gain(model).scores
     close(data["gain"], [gain[0] + gain[2], *gain[[1, 3, 4, 5]]])
     assert data["explorer"]["value"] is None
 
@@ -354,7 +360,7 @@ def test_groups(fitted, tmp_path):
 def test_containers(wrap, tmp_path):
     X, y = make_rows()
     model = xgb.XGBRegressor(n_estimators=10, n_jobs=1).fit(X[:150], y[:150])
-    path = report(model, wrap(X[150:]), y[150:].tolist(), path=tmp_path / "p.html", rows=30)
+    path = report(model, wrap(X[150:]), y[150:].tolist(), path=tmp_path / "p.html", explorer_rows=30)
     x = data_of(path)["explorer"]
     assert x["label"] is None
     values = np.take_along_axis(X[150:][x["number"]], np.array(x["feature"]), axis=1)
@@ -367,7 +373,7 @@ def test_pipeline_shows_what_the_model_sees(tmp_path):
     model = make_pipeline(StandardScaler(), lgb.LGBMRegressor(n_estimators=5, n_jobs=1, verbose=-1)).fit(
         frame[:150], y[:150]
     )
-    data = data_of(report(model, frame[150:], y[150:], path=tmp_path / "p.html", rows=10))
+    data = data_of(report(model, frame[150:], y[150:], path=tmp_path / "p.html", explorer_rows=10))
     assert data["features"] == list("abcdef")
     seen = np.asarray(model[0].transform(frame[150:]))[data["explorer"]["number"]]
     close(data["explorer"]["value"], np.take_along_axis(seen, np.array(data["explorer"]["feature"]), axis=1))
@@ -407,7 +413,8 @@ def test_others_may_read_the_file(page, tmp_path):
     [
         ({"X_train": np.zeros((2, 6))}, ti.DataError, "X_train was given without y_train"),
         ({"y_train": np.zeros(2)}, ti.DataError, "y_train was given without X_train"),
-        ({"rows": -1}, ValueError, "rows=-1"),
+        ({"explorer_rows": -1}, ValueError, "explorer_rows=-1"),
+        ({"learning_rat": 0.1}, TypeError, "did you mean 'learning_rate'"),
         ({"path": "nowhere/page.html"}, FileNotFoundError, "does not exist"),
         ({"path": "."}, IsADirectoryError, "is a folder"),
     ],
@@ -437,7 +444,7 @@ def test_value_text(value, text):
 
 def test_call_is_python_whatever_was_passed():
     for objective, said in ((np.mean, "objective=mean"), (lambda y, m: m - y, "objective=objective"), ("auto", None)):
-        plain = {"objective": objective, "learning_rate": np.float64(0.3), "groups": {"g": ["a"]}}
+        plain = {"objective": objective, "learning_rate": np.float64(0.3), "feature_groups": {"g": ["a"]}}
         text = rendering.call_text(rendering.Path("/secret/page.html"), arrays={"X_train": None}, plain=plain)
         compile(text, "call", "exec")
         assert "secret" not in text

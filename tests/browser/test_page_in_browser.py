@@ -44,7 +44,7 @@ def written(tmp_path_factory):
     path = tmp_path_factory.mktemp("page") / "page.html"
     report(
         model, X[300:].to_numpy(), labels[300:], X_train=X[:300].to_numpy(), y_train=labels[:300],
-        groups=groups, path=path, title="<b>Title</b>",
+        feature_groups=groups, path=path, title="<b>Title</b>",
     )  # fmt: skip
     return path
 
@@ -262,7 +262,7 @@ def test_pages_without_some_parts(browser, tmp_path):
     X = np.random.default_rng(0).normal(size=(200, 3))
     y = X[:, 0]
     model = xgb.XGBRegressor(n_estimators=1, max_depth=2, n_jobs=1).fit(X[:100], y[:100])
-    path = report(model, X[100:], y[100:], path=tmp_path / "bare.html", rows=0)
+    path = report(model, X[100:], y[100:], path=tmp_path / "bare.html", explorer_rows=0)
     p = browser.open(path.as_uri())
     for part in ("optimism", "rounds", "rows"):
         assert p.evaluate(f"document.getElementById('{part}-body').hidden"), part

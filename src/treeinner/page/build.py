@@ -9,6 +9,8 @@ from typing import Any
 
 from treeinner.errors import DataError
 from treeinner.groups import GroupSpec
+from treeinner.model import open_model
+from treeinner.options import ReadOptions
 from treeinner.page.data import collect
 from treeinner.page.render import call_text, render, write
 from treeinner.page.subject import Side, Subject
@@ -16,8 +18,8 @@ from treeinner.page.subject import Side, Subject
 __all__ = ["report"]
 
 SAME_ROWS = (
-    "The rows of this report are the rows the model was trained on: on them TreeInner equals the total gain that the "
-    "model stores, and says nothing about new rows. Pass rows that the model has not seen as X and y."
+    "X and y are the rows the model was trained on: on them TreeInner equals the total gain that the model stores, and "
+    "says nothing about new rows. Pass rows that the model has not seen."
 )
 
 
@@ -35,30 +37,26 @@ def report(
     clusters: Any = None,
     base_margin: Any = None,
     base_margin_train: Any = None,
-    group: Any = None,
-    group_train: Any = None,
-    groups: GroupSpec | None = None,
-    rows: int = 2000,
-    seed: int = 0,
-    objective: Any = "auto",
-    learning_rate: float | None = None,
-    reg_lambda: float | None = None,
-    reg_alpha: float | None = None,
-    iteration_range: tuple[int, int] | None = None,
+    qid: Any = None,
+    qid_train: Any = None,
+    feature_groups: GroupSpec | None = None,
+    explorer_rows: int = 2000,
+    random_state: int = 0,
     n_jobs: int | None = -1,
+    **reading: Any,
 ) -> Path:
     """Write one self-contained HTML page about a model: ranking, optimism, curves by round, single rows.
 
     Parameters
     ----------
-    model : fitted model, path or Ensemble
+    model : fitted model, path or Model
         As for `importance`.
     X, y : table and target
         Held-out rows: not used for training, early stopping or tuning.
     X_train, y_train : table and target, optional
         The rows the model was fitted to; the page then sets both sides against each other.
     path : path
-        The file to write, such as "page.html"; it appears whole or not at all.
+        The file to write, such as "page.html".
     title : str, optional
         Heading of the page.
     sample_weight, sample_weight_train : array, optional
@@ -67,16 +65,16 @@ def report(
         Label of each held-out row; only clusters are independent.
     base_margin, base_margin_train : array, optional
         Margin of each row before the first tree, as in training.
-    group, group_train : array, optional
+    qid, qid_train : array, optional
         Query of each row, for ranking losses.
-    groups : mapping, optional
+    feature_groups : mapping, optional
         Name of a group -> its features, shown as one.
-    rows : int
+    explorer_rows : int
         How many held-out rows, drawn at random, the reader can look at one by one; their values are in the file. 0 for
         none.
-    seed : int
-        Of that draw.
-    objective, learning_rate, reg_lambda, reg_alpha, iteration_range, n_jobs
+    random_state : int
+        Seed of that draw.
+    n_jobs, **reading
         As for `importance`.
 
     Returns
@@ -90,50 +88,39 @@ def report(
         If X and y are the training rows; the page says so too.
     """
     path = Path(path)
-    _check(path, rows, X_train, y_train)
+    _check(path, explorer_rows, X_train, y_train)
+    options = ReadOptions.of(reading, caller=report)
     call = call_text(
         path,
         arrays={
             "X_train": X_train, "y_train": y_train, "sample_weight": sample_weight,
             "sample_weight_train": sample_weight_train, "clusters": clusters, "base_margin": base_margin,
-            "base_margin_train": base_margin_train, "group": group, "group_train": group_train,
+            "base_margin_train": base_margin_train, "qid": qid, "qid_train": qid_train,
         },
         plain={
-            "title": title, "groups": groups, "rows": rows, "seed": seed, "objective": objective,
-            "learning_rate": learning_rate, "reg_lambda": reg_lambda, "reg_alpha": reg_alpha,
-            "iteration_range": iteration_range,
+            "title": title, "feature_groups": feature_groups, "explorer_rows": explorer_rows,
+            "random_state": random_state, **reading,
         },
     )  # fmt: skip
-    subject = Subject(
-        model,
-        {
-            "learning_rate": learning_rate,
-            "reg_lambda": reg_lambda,
-            "reg_alpha": reg_alpha,
-            "iteration_range": iteration_range,
-        },
-        objective=objective,
-        groups=groups,
-        n_jobs=n_jobs,
-    )
-    held_out = Side(X, y, sample_weight, clusters, base_margin, group)
+    subject = Subject(open_model(model, options), feature_groups, n_jobs)
+    held_out = Side(X, y, sample_weight, clusters, base_margin, qid)
     training = (
-        None if X_train is None else Side(X_train, y_train, sample_weight_train, None, base_margin_train, group_train)
+        None if X_train is None else Side(X_train, y_train, sample_weight_train, None, base_margin_train, qid_train)
     )
-    data = collect(subject, held_out, training, rows=rows, seed=seed)
+    data = collect(subject, held_out, training, explorer_rows=explorer_rows, random_state=random_state)
     if data["same_rows"]:
         warnings.warn(SAME_ROWS, UserWarning, stacklevel=2)
     write(path, render({"title": title or "Which features carry signal", "call": call, **data}))
     return path
 
 
-def _check(path: Path, rows: int, X_train: Any, y_train: Any) -> None:
-    """Ask for what is wrong before the work begins."""
+def _check(path: Path, explorer_rows: int, X_train: Any, y_train: Any) -> None:
+    """Raise what is wrong before the work begins."""
     if (X_train is None) != (y_train is None):
         given, missing = ("X_train", "y_train") if y_train is None else ("y_train", "X_train")
         raise DataError(f"{given} was given without {missing}; pass both, or neither.")
-    if rows < 0:
-        raise ValueError(f"rows={rows}; pass how many rows the page may show one by one, 0 for none.")
+    if explorer_rows < 0:
+        raise ValueError(f"explorer_rows={explorer_rows}: expected a number of rows, 0 for none.")
     if path.is_dir():
         raise IsADirectoryError(f"path={str(path)!r} is a folder; pass the file to write, such as 'page.html'.")
     if not path.parent.is_dir():

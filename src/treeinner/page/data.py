@@ -16,47 +16,57 @@ from treeinner.page.rows import explore
 from treeinner.page.subject import Side, Subject
 from treeinner.scores import Importance
 from treeinner.scores.compare import are_training_rows
+from treeinner.scores.result import Q_LIMIT, VERDICTS
 
-__all__ = ["Q_LEVEL", "collect"]
+__all__ = ["collect"]
 
 FloatArray = NDArray[np.float64]
 
-Q_LEVEL = 0.05  # a feature with a q value below this is called better than noise
 MOST_POINTS = 60  # of a curve: it is drawn 200 pixels wide
 MOST_CURVES = 500
 MOST_OUTPUT_SCORES = 10_000  # features x outputs whose scores are shown per output
 LIBRARIES = {"xgboost": "XGBoost", "lightgbm": "LightGBM", "catboost": "CatBoost", "sklearn": "scikit-learn"}
 
 
-def collect(subject: Subject, held_out: Side, training: Side | None, *, rows: int, seed: int) -> dict[str, Any]:
+def collect(
+    subject: Subject, held_out: Side, training: Side | None, *, explorer_rows: int, random_state: int
+) -> dict[str, Any]:
     """Everything on the page but its title."""
     valid = subject.scores(held_out)
     train = None if training is None else subject.scores(training)
     gain = subject.stored_gain(held_out.X)
-    ranking = _ranking(valid)
+    explorer = None
+    if explorer_rows:
+        explorer = explore(subject, held_out, valid, n_rows=explorer_rows, random_state=random_state)
     return {
         "facts": _facts(subject, valid, train, held_out),
         "written": _now().strftime("%Y-%m-%d %H:%M UTC"),
         "versions": _versions(subject),
-        "q_level": Q_LEVEL,
-        "confidence": valid.statistics.confidence,
+        "q_limit": Q_LIMIT,
+        "confidence": valid.confidence,
+        "score_title": valid.title,
+        "unit": valid.unit,
+        "notes": list(valid.notes),
         "same_rows": are_training_rows(valid, gain),
         "features": list(valid.feature_names),
-        "ranking": ranking,
+        "ranking": _ranking(valid),
         "used": _used(subject, held_out.X),
         "outputs": _outputs(valid),
         "gain": None if gain is None else shorts(gain),
         "gap": None if train is None else _gap(train, valid),
         "rounds": _rounds(valid, train),
-        "explorer": explore(subject, held_out, valid, rows=rows, seed=seed) if rows else None,
+        "explorer": explorer,
     }
 
 
 def _ranking(i: Importance) -> dict[str, Any]:
-    """Scores per row, in the order of the features; sorting is the page's job."""
-    per_row = {"score": i.scores, "std_error": i.std_errors, "ci_low": i.ci_low, "ci_high": i.ci_high}
-    columns = {name: shorts(values / i.sum_of_weights) for name, values in per_row.items()}
-    return {**columns, "q": shorts(i.q_values, 4)}
+    """Scores in the order of the features; sorting is the page's job. A verdict is its place in VERDICTS."""
+    columns = {"score": i.scores, "std_error": i.std_errors, "ci_low": i.ci_low, "ci_high": i.ci_high}
+    return {
+        **{name: shorts(values) for name, values in columns.items()},
+        "q": shorts(i.q_values, 4),
+        "verdict": [VERDICTS.index(verdict) for verdict in i.verdicts],
+    }
 
 
 def _outputs(i: Importance) -> dict[str, Any] | None:
@@ -72,28 +82,27 @@ def _outputs(i: Importance) -> dict[str, Any] | None:
 
 def _used(subject: Subject, X: Any) -> list[int]:
     """Number of splits on each feature."""
-    e = subject.opened.ensemble
+    e = subject.model.ensemble
     by_column = np.bincount(e.feature[e.feature >= 0], minlength=e.schema.n_columns)
     splits = np.zeros(e.n_features)
     for column, count in enumerate(by_column.tolist()):
         for feature in (column,) if e.column_features is None else e.column_features[column]:
             splits[feature] += count
-    grouped = subject.grouping(X)
-    return [int(n) for n in (splits if grouped is None else grouped.add_up(splits, axis=0)).tolist()]
+    groups = subject.groups(X)
+    return [int(n) for n in (splits if groups is None else groups.add_up(splits, axis=0)).tolist()]
 
 
 def _gap(train: Importance, valid: Importance) -> dict[str, Any]:
-    """Optimism: score per unit of weight on the training rows minus held-out; the two samples are independent."""
-    error = np.hypot(train.std_errors / train.sum_of_weights, valid.std_errors / valid.sum_of_weights)
+    """Optimism: the score on the training rows minus held-out; the two samples are independent."""
     return {
-        "train": shorts(train.per_row),
-        "gap": shorts(train.per_row - valid.per_row),
-        "std_error": shorts(error),
+        "train": shorts(train.scores),
+        "gap": shorts(train.scores - valid.scores),
+        "std_error": shorts(np.hypot(train.std_errors, valid.std_errors)),
     }
 
 
 def _rounds(valid: Importance, train: Importance | None) -> dict[str, Any] | None:
-    """Cumulative scores per row by round, thinned for drawing; peak and fall come from every round."""
+    """Cumulative scores by round, thinned for drawing; peak and fall come from every round."""
     if valid.rounds is None or len(valid.rounds) < 2:
         return None
     curve = _cumulative(valid)
@@ -119,13 +128,13 @@ def _rounds(valid: Importance, train: Importance | None) -> dict[str, Any] | Non
 def _cumulative(i: Importance) -> FloatArray:
     assert i.rounds is not None
     curve = np.zeros((len(i.rounds) + 1, i.rounds.shape[1]))
-    np.cumsum(i.rounds / i.sum_of_weights, axis=0, out=curve[1:])
+    np.cumsum(i.rounds, axis=0, out=curve[1:])
     return curve
 
 
 def _facts(subject: Subject, valid: Importance, train: Importance | None, held_out: Side) -> list[list[str]]:
     """What the model and the data are: pairs of label and text."""
-    e = subject.opened.ensemble
+    e = subject.model.ensemble
     library = LIBRARIES.get(e.library, e.library)
     kind = "averaged trees" if e.averaged else "boosted trees"
     rows = f"{valid.n_rows:,}"
@@ -136,12 +145,12 @@ def _facts(subject: Subject, valid: Importance, train: Importance | None, held_o
     trees = f"{e.n_trees:,} {kind}" + ("" if e.averaged else f" in {e.n_rounds:,} round{'s' * (e.n_rounds != 1)}")
     facts = [
         ["Model", f"{library}, {trees}"],
-        ["Loss", subject.loss.name],
+        ["Loss", subject.model.objective.name],
         ["Held-out rows", rows],
         ["Training rows", "not given" if train is None else f"{train.n_rows:,}"],
         ["Features", f"{len(valid.feature_names):,}"],
     ]
-    if subject.groups is not None:
+    if subject.feature_groups is not None:
         facts[-1][1] += f" (from {e.n_features:,} columns, some of them grouped)"
     if e.n_outputs > 1:
         facts.append(["Outputs", f"{e.n_outputs:,}"])
@@ -153,7 +162,7 @@ def _facts(subject: Subject, valid: Importance, train: Importance | None, held_o
 
 
 def _settings(subject: Subject) -> str:
-    e = subject.opened.ensemble
+    e = subject.model.ensemble
     rates = np.unique(e.tree_rate[np.isfinite(e.tree_rate)])
     parts = []
     if len(rates) and not e.averaged:
@@ -167,7 +176,7 @@ def _settings(subject: Subject) -> str:
 
 
 def _versions(subject: Subject) -> list[list[str]]:
-    e = subject.opened.ensemble
+    e = subject.model.ensemble
     out = [["treeinner", version("treeinner")], ["Python", platform.python_version()], ["numpy", np.__version__]]
     stored = e.params.get("version")
     if isinstance(stored, str) and stored:

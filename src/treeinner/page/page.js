@@ -133,13 +133,10 @@ const zeroLine = (place) => svg("line", { class: "zero", x1: percent(place(0)), 
 
 // -- what a feature is ---------------------------------------------------------------------------------------
 const everyFeature = data.features.map((_, k) => k);
-function verdict(k, ranking = data.ranking) {
-  if (data.used[k] === 0) return "unused";
-  if (known(ranking.ci_high[k]) && ranking.ci_high[k] < 0) return "hurts";
-  return known(ranking.q[k]) && ranking.q[k] < data.q_level ? "helps" : "noise";
-}
-const TAGS = { unused: ["unused", "not used by the model"], hurts: ["hurts", "makes predictions worse"], noise: ["≈ noise", "not better than noise"] };
-const COLOURS = { unused: "dull", hurts: "bad", noise: "dull", helps: "" };
+const VERDICTS = ["signal", "noise", "harmful"]; // the order of the numbers in the data
+const verdict = (k, ranking = data.ranking) => (data.used[k] === 0 ? "unused" : VERDICTS[ranking.verdict[k]]);
+const TAGS = { unused: ["unused", "not used by the model"], harmful: ["harmful", "makes predictions worse"], noise: ["≈ noise", "not told apart from noise"] };
+const COLOURS = { unused: "dull", harmful: "bad", noise: "dull", signal: "" };
 const named = (k, ranking) => {
   const tag = TAGS[verdict(k, ranking)];
   return [bdi(feature(k)), tag ? el("span", { class: "tag", title: tag[1], role: "note", "aria-label": tag[1] }, tag[0]) : null];
@@ -156,27 +153,30 @@ function pairs(mount, list) {
   mount.replaceChildren(...list.flatMap(([term, value]) => [el("dt", {}, term), el("dd", {}, value)]));
 }
 function header() {
-  const tally = { helps: 0, noise: 0, hurts: 0, unused: 0 };
+  const tally = { signal: 0, noise: 0, harmful: 0, unused: 0 };
   everyFeature.forEach((k) => { tally[verdict(k)] += 1; });
+  const are = (n) => (n === 1 ? "is" : "are");
   const rest = [
-    tally.noise && `${count(tally.noise)} cannot be told from noise`,
-    tally.hurts && `${count(tally.hurts)} made the predictions worse`,
-    tally.unused && `${count(tally.unused)} ${tally.unused === 1 ? "is" : "are"} not used`,
+    tally.noise && `${count(tally.noise)} ${are(tally.noise)} not told apart from noise`,
+    tally.harmful && `${count(tally.harmful)} made the predictions worse`,
+    tally.unused && `${count(tally.unused)} ${are(tally.unused)} not used`,
   ].filter(Boolean).join(", ");
-  $("lead").textContent = `${count(tally.helps)} of ${plural(data.features.length, "feature")} ` +
-    `help${tally.helps === 1 ? "s" : ""} on rows that the model has not seen (q < ${data.q_level})${rest ? `; ${rest}` : ""}.`;
+  $("lead").textContent = data.same_rows ? "" : `${count(tally.signal)} of ${plural(data.features.length, "feature")} ` +
+    `carr${tally.signal === 1 ? "ies" : "y"} signal on the held-out rows (q < ${data.q_limit})${rest ? `; ${rest}` : ""}.`;
   $("same-rows").hidden = !data.same_rows;
+  $("notes").append(...data.notes.map((note) => el("li", {}, note)));
   $("confidence").textContent = `${Math.round(100 * data.confidence)}%`;
-  $("q-level").textContent = String(data.q_level);
+  $("q-limit").textContent = String(data.q_limit);
+  $("unit").textContent = data.unit;
   $("call").textContent = data.call;
   $("written").textContent = data.written;
   pairs($("facts"), data.facts);
   pairs($("versions"), data.versions);
   if (!gainRank) return;
-  const over = everyFeature.filter((k) => gainRank[k] <= Math.min(10, data.features.length / 2) && verdict(k) !== "helps" && data.used[k] > 0);
+  const over = everyFeature.filter((k) => gainRank[k] <= Math.min(10, data.features.length / 2) && verdict(k) !== "signal" && data.used[k] > 0);
   over.sort((a, b) => gainRank[a] - gainRank[b]).slice(0, 3).forEach((k) => {
     $("stands-out").append(el("li", {}, `Total gain ranks `, bdi(feature(k)), ` number ${gainRank[k]}; on held-out rows it ` +
-      (verdict(k) === "hurts" ? "made the predictions worse." : "cannot be told from noise.")));
+      (verdict(k) === "harmful" ? "made the predictions worse." : "is not told apart from noise.")));
   });
 }
 
@@ -215,7 +215,7 @@ function showRanking(ranking) {
       { label: "Gain rank", kind: "number", up: true, cell: (k) => String(gainRank[k]), value: (k) => gainRank[k] });
   }
   table({
-    mount: $("ranking-table"), caption: "Score of each feature on held-out rows. The headings sort.", columns, rows: everyFeature,
+    mount: $("ranking-table"), caption: "Score of each feature on held-out rows. Click a heading to sort.", columns, rows: everyFeature,
     sort: 3, rowClass: (k) => (["noise", "unused"].includes(verdict(k, ranking)) ? "noise" : ""),
     search: $("ranking-search"), status: $("ranking-count"),
   });
@@ -229,7 +229,7 @@ function rankingSection() {
     $("ranking-output").onchange = (event) => showRanking(event.target.value === "all" ? data.ranking : perOutput[+event.target.value]);
   }
   $("ranking-note").textContent = data.gain
-    ? "Total gain is what the model’s library reports, from the training rows; it is a sum over rows and before any test."
+    ? "Total gain is what the model’s library reports: a sum over the training rows, before the learning rate."
     : "This model does not store the gains of its splits, so there is no total gain to show beside the score.";
   showRanking(data.ranking);
 }
@@ -297,7 +297,7 @@ function roundsSection() {
         svg("line", { class: "zero", x1: 0, x2: 100, y1: y(0), y2: y(0) }),
         train && svg("path", { class: "curve train", d: path(train[i]) }),
         falls(k) && svg("line", { class: "peak", x1: x(r.peak[i]), x2: x(r.peak[i]), y1: 0, y2: 100 }) || null,
-        svg("path", { class: `curve ${verdict(k) === "helps" ? "" : "dull"}`, d: path(valid[i]) })),
+        svg("path", { class: `curve ${verdict(k) === "signal" ? "" : "dull"}`, d: path(valid[i]) })),
       el("div", { class: "ends", "aria-hidden": "true" }, el("span", {}, `0 to ${count(r.n)} rounds`),
         el("span", {}, `${number(low)} to ${number(high)}`)));
   }
@@ -320,7 +320,7 @@ function roundsSection() {
   const key = (kind, words) => el("li", {}, svg("svg", { viewBox: "0 0 32 10", "aria-hidden": "true" },
     svg("line", { class: kind, x1: 0, x2: 32, y1: 5, y2: 5 })), words);
   $("rounds-legend").append(key("curve", "held-out"), ...(train ? [key("curve train", "training")] : []),
-    key("curve dull", "held-out, not better than noise"), key("peak", "where it turns down"));
+    key("curve dull", "held-out, no signal"), key("peak", "where it turns down"));
   draw();
   table({
     mount: $("rounds-table"), caption: "Where each curve is highest and how far it falls until the last round.", rows: r.features, sort: 3,

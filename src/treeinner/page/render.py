@@ -16,7 +16,7 @@ from typing import Any
 __all__ = ["as_json", "call_text", "render", "write"]
 
 # What report() does when it is not told otherwise; the call on the page leaves these out.
-DEFAULTS: dict[str, Any] = {"rows": 2000, "seed": 0, "objective": "auto"}
+DEFAULTS: dict[str, Any] = {"explorer_rows": 2000, "random_state": 0, "objective": "auto"}
 
 
 def render(data: Mapping[str, Any]) -> str:
@@ -53,15 +53,15 @@ def write(path: Path, text: str) -> None:
 
 def call_text(path: Path, *, arrays: Mapping[str, Any], plain: Mapping[str, Any]) -> str:
     """Python that writes this page again; tables go by the names of their arguments."""
-    said = [f"{name}={name}" for name, array in arrays.items() if array is not None]
-    said.append(f"path={path.name!r}")
+    arguments = [f"{name}={name}" for name, array in arrays.items() if array is not None]
+    arguments.append(f"path={path.name!r}")
     for name, given in plain.items():
         value = given.item() if hasattr(given, "item") else given  # a numpy number
         if value is not None and value != DEFAULTS.get(name):
             known = isinstance(value, str | int | float | tuple | list | dict)
             own_name = getattr(value, "__name__", "")
-            said.append(f"{name}={repr(value) if known else own_name if own_name.isidentifier() else name}")
-    lines = "".join(f"    {argument},\n" for argument in said)
+            arguments.append(f"{name}={repr(value) if known else own_name if own_name.isidentifier() else name}")
+    lines = "".join(f"    {argument},\n" for argument in arguments)
     return f"import treeinner as ti\n\nti.report(\n    model, X, y,\n{lines})\n"
 
 

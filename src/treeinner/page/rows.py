@@ -27,16 +27,16 @@ MOST_OUTPUTS = 4  # of one row: the likeliest classes, and the true one
 CHUNK = 10_000_000  # attributions held at a time
 
 
-def explore(subject: Subject, held_out: Side, scores: Importance, *, rows: int, seed: int) -> dict[str, Any]:
+def explore(subject: Subject, held_out: Side, scores: Importance, *, n_rows: int, random_state: int) -> dict[str, Any]:
     """Sampled rows with their predictions; of each the features that moved it most, with their values."""
-    e = subject.opened.ensemble
+    e = subject.model.ensemble
     n = len(np.asarray(held_out.y))
-    kept = min(e.n_outputs, MOST_OUTPUTS)
+    shown_outputs = min(e.n_outputs, MOST_OUTPUTS)
     n_features = len(scores.feature_names)
     fewest = min(FEWEST_PARTS, n_features)
-    wanted = min(rows, n, max(1, MOST_NUMBERS // (fewest * (2 + kept))))
-    parts = min(n_features, max(fewest, MOST_NUMBERS // (wanted * (2 + kept))))
-    number = np.sort(np.random.default_rng(seed).choice(n, wanted, replace=False))
+    wanted = min(n_rows, n, max(1, MOST_NUMBERS // (fewest * (2 + shown_outputs))))
+    parts = min(n_features, max(fewest, MOST_NUMBERS // (wanted * (2 + shown_outputs))))
+    number = np.sort(np.random.default_rng(random_state).choice(n, wanted, replace=False))
     actual = np.asarray(held_out.y)[number]
     code = _class_codes(subject, actual)
 
@@ -48,7 +48,7 @@ def explore(subject: Subject, held_out: Side, scores: Importance, *, rows: int, 
     contribution, rest, base = (np.concatenate([p[k] for p in pieces]) for k in ("contribution", "rest", "base"))
     margin = np.concatenate([p["margin"] for p in pieces])
     chosen = np.concatenate([p["outputs"] for p in pieces])
-    link = subject.loss.link(margin)
+    link = subject.model.objective.link(margin)
     decimals = decimals_for(contribution)
     labels = row_labels_of(held_out.X)
     values = [row for p in pieces for row in p["value"]]
@@ -76,7 +76,11 @@ def _attributed(
     """Some rows: margin of every output, and the largest parts of the outputs that are shown."""
     base_margin = None if side.base_margin is None else np.asarray(side.base_margin)[number]
     a = attribute(
-        subject.opened, take(side.X, number), base_margin=base_margin, groups=subject.groups, n_jobs=subject.n_jobs
+        subject.model,
+        take(side.X, number),
+        base_margin=base_margin,
+        feature_groups=subject.feature_groups,
+        n_jobs=subject.n_jobs,
     )
     values = a.values if a.values.ndim == 3 else a.values[:, :, None]
     base = a.base_values if a.base_values.ndim == 2 else a.base_values[:, None]
@@ -109,17 +113,18 @@ def _outputs_shown(margin: FloatArray, code: NDArray[np.intp] | None) -> NDArray
 
 
 def _class_codes(subject: Subject, actual: NDArray[Any]) -> NDArray[np.intp] | None:
-    if subject.loss.target != "class":
+    if subject.model.objective.target != "class":
         return None
-    return encode_target(subject.opened.ensemble, actual, objective=subject.loss).astype(np.intp)
+    return encode_target(subject.model.ensemble, actual, objective=subject.model.objective).astype(np.intp)
 
 
 def _losses(subject: Subject, actual: NDArray[Any], margin: FloatArray) -> list[Any] | None:
     """Loss of each row, so that the worst predicted can be found; None where a row has no loss of its own."""
-    if subject.loss.value is None or not subject.loss.per_row:
+    objective = subject.model.objective
+    if objective.value is None or not objective.per_row:
         return None
-    y = encode_target(subject.opened.ensemble, actual, objective=subject.loss)
-    return shorts(subject.loss.losses(y, margin), 4)
+    y = encode_target(subject.model.ensemble, actual, objective=objective)
+    return shorts(objective.losses(y, margin), 4)
 
 
 def _values(data: Any, names: tuple[str, ...], order: NDArray[np.intp]) -> list[list[Any]]:
