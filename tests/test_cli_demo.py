@@ -45,7 +45,7 @@ def test_the_ranking_is_that_of_the_saved_model_and_rows(shown):
     assert [name for name, *_ in printed] == list(inner.to_frame()["feature"])
     # Three digits are printed.
     np.testing.assert_allclose([float(row[3]) for row in printed], np.sort(inner.scores)[::-1], rtol=5e-3)
-    gain = ti.importance(folder / "model.json", score="total_gain")
+    gain = ti.total_gain(folder / "model.json")
     by_name = dict(zip(gain.feature_names, gain.ranks, strict=True))
     assert [int(row[1]) for row in printed] == [by_name[name] for name, *_ in printed]
 
@@ -53,7 +53,7 @@ def test_the_ranking_is_that_of_the_saved_model_and_rows(shown):
 def test_noise_is_never_called_signal(shown):
     verdicts = re.findall(r"^ *(\w+) +rank .*\]   (.+)$", shown[0], re.MULTILINE)
     assert len(verdicts) == 10 + len(demo.CARDINALITIES)
-    assert {v for name, v in verdicts if name.startswith("noise_")} == {"no better than noise"}
+    assert {v for name, v in verdicts if name.startswith("noise_")} == {"not told apart from noise"}
     assert {name for name, v in verdicts if v == "signal"} >= {"bmi", "s5"}
 
 

@@ -51,20 +51,20 @@ def test_rows_written_as_json(iris):
 
 def test_the_model_file_given_twice(iris):
     said = sentence("importance", iris / "model.json", iris / "model.json", "-y", "species")
-    assert "a data file was needed there" in said
+    assert "a data file was expected there" in said
 
 
 def test_a_target_among_the_columns_of_a_model_without_names(iris):
     said = sentence("attribute", iris / "model.json", iris / "rows.parquet")
     assert "has 5 columns, but the model was trained on 4" in said
-    assert said.endswith("name those that are no features: --target COLUMN.")
+    assert said.endswith("name those that are not features: --target COLUMN.")
     assert run("attribute", iris / "model.json", iris / "rows.parquet", "-y", "species").exit_code == 0
 
 
 def test_row_labels_in_a_csv(iris):
     good = run("importance", iris / "model.json", iris / "rows.parquet", "-y", "species")
     labelled = run("importance", iris / "model.json", iris / "with_index.csv", "-y", "species")
-    assert "a column without a name left out" in labelled.stderr
+    assert "a column without a name was ignored" in labelled.stderr
     assert labelled.stdout == good.stdout
 
 

@@ -19,7 +19,7 @@ from treeinner.cli.report import report_command
 
 __all__ = ["make_app", "run"]
 
-TOP_HELP = """Which features of a tree model carry signal, told by rows that it has not seen.
+TOP_HELP = """Which features of a tree model carry signal, measured on rows that it has not seen.
 
 A model file and a data file are all it takes:
 
@@ -38,7 +38,7 @@ Examples:
 \b
   treeinner importance model.json valid.csv --target price
   treeinner importance model.txt valid.csv -y price --weight w -o scores.csv
-  treeinner importance model.cbm valid.csv -y price --groups colour=red,blue
+  treeinner importance model.cbm new.csv -y price --feature-groups c=red,blue
   treeinner importance model.ubj valid.csv -y price -o - --format json | jq
   treeinner importance model.json --score total_gain
 """
@@ -69,7 +69,7 @@ Examples:
 
 REPORT_HELP = """Write one HTML page to share.
 
-It holds the ranking, training against held-out rows, curves by round and a row explorer, in one file without network.
+It has the ranking, training against held-out rows, curves by round and a row explorer, in one file without network.
 
 Examples:
 
@@ -80,8 +80,8 @@ Examples:
 
 DEMO_HELP = """Show the whole job in seconds, on bundled data.
 
-A model of diabetes progression with columns of random numbers added: which scores are fooled, and which is not. Writes
-plots, a page, and a model and data files to try the other commands on. Needs xgboost, scikit-learn and matplotlib.
+A model of diabetes progression, with columns of random numbers added: which scores rank them high, and which do not.
+Writes plots, a page, a model and data files to try the other commands on. Needs xgboost, scikit-learn and matplotlib.
 
 Examples:
 

@@ -6,80 +6,57 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from treeinner.attribution import Attribution, attribute
+from treeinner.attribution import METHODS, Attribution, attribute
 from treeinner.cli import data, models, options, output, screen
-from treeinner.cli.errors import guarded, refusing
-from treeinner.cli.options import Method
+from treeinner.cli.errors import input_errors
 
 __all__ = ["attribute_command"]
 
 SHOWN_ROWS = 5  # of a table to read
 SHOWN_FEATURES = 5
 
-Shown = Annotated[
-    int,
-    options.option(
-        "--top",
-        help="Features to show for each row, largest first, 5 by default; 0 for all. Files hold all.",
-        panel=options.ABOUT_OUTPUT,
-        min=0,
-        metavar="N",
-    ),
-]
-NotFeatures = Annotated[
-    list[str] | None,
-    options.option(
-        "--target",
-        "-y",
-        help="Column that is no feature, for models that know no names.",
-        panel=options.ABOUT_ROWS,
-        metavar="COLUMN",
-    ),
-]
+TOP_HELP = f"Features to show for each row, largest first, default {SHOWN_FEATURES}; 0 for all. Files have all of them."
+
+Shown = Annotated[int, options.about_output("--top", help=TOP_HELP, min=0)]
+NOT_FEATURE_HELP = "Column that is not a feature, for models without names."
+NotFeatures = Annotated[list[str] | None, options.about_rows("--target", "-y", help=NOT_FEATURE_HELP)]
 
 
-@guarded
+@options.command
 def attribute_command(
-    model: options.Model,
-    data_file: options.Data,
+    model: options.ModelPath,
+    data_paths: options.DataPaths,
+    sample: options.Sample,
+    reading: options.Reading,
+    out: options.Output,
     target: NotFeatures = None,
-    rows: options.SampleRows = None,
-    seed: options.Seed = 0,
-    method: options.MethodOption = Method.predecomp,
-    groups: options.Groups = None,
-    learning_rate: options.LearningRate = None,
-    reg_lambda: options.RegLambda = None,
-    reg_alpha: options.RegAlpha = None,
-    iteration_range: options.IterationRange = None,
-    output_file: options.Output = None,
-    format: options.FormatOption = None,
+    method: options.Method = None,
+    feature_groups: options.FeatureGroups = None,
     top: Shown = SHOWN_FEATURES,
     jobs: options.Jobs = -1,
 ) -> None:
     """Split the prediction of every row over its features."""
-    to = output.destination(output_file, format)
-    grouped = options.parse_groups(groups)
-    opened = models.read(
-        model,
-        learning_rate=learning_rate,
-        reg_lambda=reg_lambda,
-        reg_alpha=reg_alpha,
-        iteration_range=options.parse_rounds(iteration_range),
-    )
-    given = data.read_rows(data_file, opened, data.Roles(tuple(target or ())), n_rows=rows, seed=seed)
-    with screen.progress("Attributing") as progress, refusing(ValueError, TypeError):
-        found = attribute(opened.model, given.X, method=str(method), groups=grouped, n_jobs=jobs, progress=progress)
+    to = out.destination()
+    groups = options.parse_groups(feature_groups)
+    columns = options.Columns(target=target)
+    sample.check(columns)
+    opened = models.read(model, reading)
+    rows = data.read_rows(options.single(data_paths), opened, columns, sample)
+    with screen.progress("Attributing") as progress, input_errors():
+        found = attribute(
+            opened.model, rows.X, method=method or METHODS[0], feature_groups=groups, n_jobs=jobs, progress=progress
+        )  # fmt: skip
     if to is None:
-        _show(found, given, top, f"{opened.path.name}, {given.path.name}")
+        _show(found, rows, top, f"{opened.path.name}, {rows.path.name}")
     else:
-        output.write(_columns(found, given), to)
+        output.write(_columns(found, rows), to)
 
 
-def _columns(found: Attribution, given: data.Rows) -> dict[str, Any]:
+def _columns(found: Attribution, rows: data.Rows) -> dict[str, Any]:
     """Wide: number of the row in the file, base value, and a column per feature (and output)."""
     values = output.as_columns(found.to_frame())
     taken = set(values)
-    columns: dict[str, Any] = {_free("row", taken): given.numbers}
+    columns: dict[str, Any] = {_free("row", taken): rows.numbers}
     if found.base_values.ndim == 1:
         columns[_free("base_value", taken)] = found.base_values
     else:
@@ -88,22 +65,22 @@ def _columns(found: Attribution, given: data.Rows) -> dict[str, Any]:
     return {**columns, **values}
 
 
-def _show(found: Attribution, given: data.Rows, top: int, what: str) -> None:
+def _show(found: Attribution, rows: data.Rows, top: int, what: str) -> None:
     """Long: the largest contributions of the first few rows."""
     outputs = _outputs(found)
     values = found.values if found.values.ndim == 3 else found.values[:, :, None]
     base = found.base_values.reshape(len(values), -1)
-    seen = given.X if found.data is not None and given.X.num_columns == values.shape[1] else None
+    X = rows.X if found.data is not None and rows.X.num_columns == values.shape[1] else None
     cells: list[tuple[Any, ...]] = []
     for i in range(min(SHOWN_ROWS, len(values))):
         for k, name in enumerate(outputs):
-            head = (str(given.numbers[i]), name)
+            head = (str(rows.numbers[i]), name)
             one = values[i, :, k]
             order = np.argsort(-np.abs(one), kind="stable")[: top or None]
             cells.append((*head, "(base value)", "", base[i, k]))
             for j in order.tolist():
                 feature = found.feature_names[j]
-                cells.append((*head, feature, _short(seen, i, j), one[j]))
+                cells.append((*head, feature, _short(X, i, j), one[j]))
             if len(order) < len(one):
                 cells.append((*head, f"({len(one) - len(order)} other features)", "", one.sum() - one[order].sum()))
             cells.append((*head, "(prediction)", "", base[i, k] + one.sum()))
@@ -118,7 +95,7 @@ def _show(found: Attribution, given: data.Rows, top: int, what: str) -> None:
     screen.show_table(
         table,
         title=f"{found.method} of {what}",
-        caption="Contributions add up to the raw prediction (for classifiers: log-odds). Rows are counted from 0.",
+        caption=f"Contributions, in {found.unit}, add up to the raw prediction. Rows are counted from 0.",
         faint=[name.startswith("(") for name in feature],
     )
     if len(values) > SHOWN_ROWS:

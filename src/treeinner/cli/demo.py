@@ -21,21 +21,20 @@ from numpy.typing import NDArray
 from treeinner import plots
 from treeinner.attribution import Attribution, attribute
 from treeinner.cli import options, output
-from treeinner.cli.errors import guarded
 from treeinner.compiled import instruction_set
 from treeinner.errors import DataError, MissingDependencyError
-from treeinner.model import read_model
+from treeinner.model import Model, read_model
 from treeinner.page import report
-from treeinner.scores import Importance, compare, importance
+from treeinner.scores import Importance, compare, importance, total_gain
+from treeinner.scores.result import Q_LIMIT
 
 __all__ = ["demo_command"]
 
 NEEDED = {"xgboost": "xgboost", "sklearn": "scikit-learn", "matplotlib": "matplotlib"}  # module: what pip calls it
 CARDINALITIES = (2, 10, 100, 442)  # a noise column with more distinct values offers more chances to overfit
 TARGET = "progression"
-FDR = 0.05
 PICTURES = {
-    "bar.png": "the ranking; grey is no better than noise, the pale bar behind is total gain",
+    "bar.png": "the ranking; grey is not told apart from noise, the pale bar behind is total gain",
     "gap.png": "training rows (rings) against held-out rows (dots): noise falls to about zero",
     "rounds.png": "the score round by round: a falling curve is a feature that is being overfitted",
     "beeswarm.png": "what each feature adds to each prediction",
@@ -45,7 +44,11 @@ PICTURES = {
 Folder = Annotated[
     Path,
     options.option(
-        "--output", "-o", help="Folder to write to; it is made if need be.", panel=options.ABOUT_OUTPUT, metavar="DIR"
+        "--output",
+        "-o",
+        help="Folder to write to; created if it does not exist.",
+        panel=options.ABOUT_OUTPUT,
+        metavar="DIR",
     ),
 ]
 
@@ -61,7 +64,7 @@ class Data:
     y_valid: NDArray[np.float64]
 
 
-@guarded
+@options.command
 def demo_command(folder: Folder = Path("demo")) -> None:
     """Train, rank, explain, and write plots and a page."""
     missing = [package for module, package in NEEDED.items() if find_spec(module) is None]
@@ -74,16 +77,17 @@ def demo_command(folder: Folder = Path("demo")) -> None:
         raise DataError(f"{folder} is a file; name a folder to write to: treeinner demo -o DIR.")
     folder.mkdir(parents=True, exist_ok=True)
     data = _make_data()
-    model = _train(data)
-    print(f"{read_model(model)}; instruction set: {instruction_set()}\n")
+    trained = _train(data)
+    model = read_model(trained)
+    print(f"{model}; instruction set: {instruction_set()}\n")
     gain, inner = _show_ranking(model, data)
-    attribution = _show_predictions(model, data)
+    attribution = _show_predictions(model, data, trained.predict(data.X_valid, output_margin=True))
     _write_pictures(folder, model, data, gain, inner, attribution)
     page = report(
         model, data.X_valid, data.y_valid,
         X_train=data.X_train, y_train=data.y_train, path=folder / "page.html", title="Diabetes progression",
     )  # fmt: skip
-    _write_inputs(folder, model, data)
+    _write_inputs(folder, trained, data)
     _say_what_to_look_at(folder, Path(page))
 
 
@@ -109,27 +113,26 @@ def _train(data: Data) -> Any:
     return model
 
 
-def _show_ranking(model: Any, data: Data) -> tuple[Importance, Importance]:
+def _show_ranking(model: Model, data: Data) -> tuple[Importance, Importance]:
     """Total gain and mean |SHAP|, which reward overfitting, beside TreeInner on held-out rows."""
-    gain = importance(model, score="total_gain")
-    shap = importance(model, data.X_valid, score="abs", method="treeshap", level="forest")
+    gain = total_gain(model)
+    shap = importance(model, data.X_valid, score="abs", method="treeshap", over="forest")
     inner = importance(model, data.X_valid, data.y_valid)
     n = len(data.names)
     print(f"Which features carry signal? Ranks among {n}; noise_* are random numbers.\n")
     print(f"{'feature':>10}  {'total gain':>10}  {'mean |SHAP|':>11}  {'TreeInner on held-out rows':>34}   verdict")
     for k in inner.order:
         interval = f"{inner.scores[k]:>9.3g}  [{inner.ci_low[k]:>9.3g}, {inner.ci_high[k]:>9.3g}]"
-        verdict = "signal" if inner.q_values[k] < FDR else "no better than noise"
         ranks = f"{f'rank {gain.ranks[k]}':>10}  {f'rank {shap.ranks[k]}':>11}"
-        print(f"{inner.feature_names[k]:>10}  {ranks}  {interval:>34}   {verdict}")
+        print(f"{inner.feature_names[k]:>10}  {ranks}  {interval:>34}   {inner.verdicts[k]}")
     _say_what_the_table_shows(data, gain, shap, inner)
     return gain, inner
 
 
 def _say_what_the_table_shows(data: Data, gain: Importance, shap: Importance, inner: Importance) -> None:
     n = len(data.names)
-    print("\nScores are sums over the held-out rows, with 95 % intervals.")
-    print(f"The verdict asks all {n} features at once: q < {FDR}.\n")
+    print(f"\nTreeInner: {inner.unit}, to first order, with {inner.confidence:.0%} intervals.")
+    print(f"The verdict counts all {n} tests: signal has q < {Q_LIMIT}.\n")
     noise = [k for k, name in enumerate(data.names) if name.startswith("noise_")]
     worst = min(noise, key=lambda k: int(gain.ranks[k]))
     fooled = sum(gain.ranks[k] > gain.ranks[worst] for k in range(n) if k not in noise)
@@ -140,10 +143,9 @@ def _say_what_the_table_shows(data: Data, gain: Importance, shap: Importance, in
     )
 
 
-def _show_predictions(model: Any, data: Data) -> Attribution:
+def _show_predictions(model: Model, data: Data, margin: NDArray[np.float32]) -> Attribution:
     """Where three predictions come from."""
     a = attribute(model, data.X_valid)
-    margin = model.predict(data.X_valid, output_margin=True)
     print("Where three predictions come from (PreDecomp, the largest contributions of each):\n")
     for i in range(3):
         largest = np.argsort(-np.abs(a.values[i]))[:3]
@@ -151,14 +153,14 @@ def _show_predictions(model: Any, data: Data) -> Attribution:
         rest = a.values[i].sum() - a.values[i, largest].sum()
         total = a.base_values[i] + a.values[i].sum()
         sum_of_all = f"= {total:.2f}  (the model itself: {margin[i]:.2f})"
-        print(f"  average {a.base_values[i]:.1f}  {parts}  the rest {rest:+.1f}  {sum_of_all}")
+        print(f"  base value {a.base_values[i]:.1f}  {parts}  the rest {rest:+.1f}  {sum_of_all}")
     worst = np.abs(a.base_values + a.values.sum(axis=1) - margin).max()
     print(f"  largest difference to the model's own float32 margin over {len(margin)} rows: {worst:.1e}\n")
     return a
 
 
 def _write_pictures(
-    folder: Path, model: Any, data: Data, gain: Importance, inner: Importance, attribution: Attribution
+    folder: Path, model: Model, data: Data, gain: Importance, inner: Importance, attribution: Attribution
 ) -> None:
     """Save each of PICTURES."""
     import matplotlib as mpl

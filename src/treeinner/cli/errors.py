@@ -16,15 +16,15 @@ import typer
 from treeinner.cli import screen
 from treeinner.errors import DataError, TreeInnerError
 
-__all__ = ["guarded", "refusing"]
+__all__ = ["guarded", "input_errors"]
 
 P = ParamSpec("P")
 
 STOPPED = 130  # 128 + SIGINT, as a shell reports it
 
-# Errors of the library speak Python; here the same options have dashes.
-NAMES = "learning_rate|reg_lambda|reg_alpha|iteration_range|method|score|objective"
-OPTION = re.compile(rf"\b({NAMES})=(\.\.\.|'[^']*'|\w[\w.]*\w|\w)")
+# Errors of the library speak Python; here the same options have dashes. Whole calls stay Python.
+NAMES = "learning_rate|reg_lambda|reg_alpha|iteration_range|feature_groups|qid|method|score|objective"
+OPTION = re.compile(rf"ti\.\w+\([^)]*\)|\b({NAMES})=(\.\.\.|'[^']*'|\w[\w.]*\w|\w)")
 PYTHON_ONLY = {
     "load it yourself and pass the object": (
         "load it in Python and save it with treeinner.read_model(model).save('model.ti')"
@@ -34,7 +34,7 @@ PYTHON_ONLY = {
 
 
 def guarded(command: Callable[P, None]) -> Callable[P, None]:
-    """Give a command its exit codes: 1 for our errors, 130 for Ctrl-C, 0 if the reader of a pipe had enough."""
+    """Give a command its exit codes: 1 for our errors, 130 for Ctrl-C, 0 if the reader of a pipe closed it."""
 
     @functools.wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
@@ -48,7 +48,7 @@ def guarded(command: Callable[P, None]) -> Callable[P, None]:
             screen.note("Stopped.")
             raise typer.Exit(STOPPED) from None
         except MemoryError:
-            screen.error("the memory does not suffice; use fewer rows: --rows 10000.")
+            screen.error("out of memory; pass a file with fewer rows.")
             raise typer.Exit(1) from None
         except (TreeInnerError, OSError) as error:
             screen.error(_sentence(error))
@@ -58,13 +58,13 @@ def guarded(command: Callable[P, None]) -> Callable[P, None]:
 
 
 @contextmanager
-def refusing(*kinds: type[Exception]) -> Iterator[None]:
-    """Turn the built-in exceptions by which a call refuses what the user typed into an error of ours."""
+def input_errors() -> Iterator[None]:
+    """Turn the ValueError or TypeError by which a call refuses what the user typed into an error of ours."""
     try:
         yield
     except TreeInnerError:
         raise
-    except kinds as error:
+    except (ValueError, TypeError) as error:
         raise DataError(str(error)) from error
 
 
@@ -80,6 +80,8 @@ def _sentence(error: Exception) -> str:
 
 
 def _as_option(match: re.Match[str]) -> str:
+    if match[1] is None:
+        return match[0]
     value = "VALUE" if match[2] == "..." else match[2].strip("'")
     return f"--{match[1].replace('_', '-')} {value}"
 
@@ -98,6 +100,6 @@ def _warnings_as_notes() -> Iterator[None]:
 
 
 def _forget_stdout() -> None:
-    """Nobody reads any more: what is still buffered must not raise again when Python ends."""
+    """Send what is still buffered nowhere: it must not raise again when Python ends."""
     with suppress(OSError, ValueError, AttributeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -51,7 +51,10 @@ class DataFile:
 def open_data(path: Path) -> DataFile:
     """Find out what a file holds, and its columns."""
     if not path.exists():
-        raise DataError(f"There is no data file {path}.")
+        pattern = ""
+        if set("*?[") & set(path.name):
+            pattern = " Patterns of several files are not read; put Parquet files in one folder and name the folder."
+        raise DataError(f"There is no data file {path}.{pattern}")
     kind = _kind(path)
     with _reading(path, kind):
         opened = {"Parquet": _parquet, "Feather": _feather, "CSV": _csv}[kind](path)
@@ -79,14 +82,14 @@ def _kind(path: Path) -> str:
         return magic
     if ending in ("Parquet", "Feather"):
         raise DataError(
-            f"{path} is not a {ending} file, whatever its ending says; write it again, or rename it to what it "
-            "holds (.csv)."
+            f"{path} is not a {ending} file, though its name ends like one; write it again, or rename it by "
+            "what it contains (.csv)."
         )
     if ending != "CSV" and b"\0" in head:
-        raise DataError(f"{path} is no data file that treeinner knows; write the rows as Parquet, Feather or CSV.")
+        raise DataError(f"{path} is not a data file that treeinner reads; write the rows as Parquet, Feather or CSV.")
     if ending != "CSV" and head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"{", b"[")):
         raise DataError(
-            f"{path} is JSON (a model file, or rows as JSON), but a data file was needed there; write the rows as "
+            f"{path} is JSON (a model file, or rows as JSON), but a data file was expected there; write the rows as "
             "Parquet, Feather or CSV."
         )
     return "CSV"
@@ -110,6 +113,8 @@ def _reading(path: Path, kind: str) -> Iterator[None]:
 
     try:
         yield
+    except MemoryError:  # also an ArrowException, but the file is not at fault
+        raise
     except (pyarrow.ArrowException, UnicodeDecodeError) as error:
         why = str(error).splitlines()[0].rstrip(". ")
         advice = "save it as UTF-8" if "UTF8" in why or "utf-8" in why else "write it again"

@@ -1,62 +1,42 @@
-"""Arguments and options that commands share, and what their texts mean."""
+"""Options that commands share, in bundles: a bundle is a dataclass, and `command` makes an option of each field."""
 
 from __future__ import annotations
 
+import functools
+import inspect
 import json
-from collections.abc import Sequence
-from enum import StrEnum
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from treeinner.attribution import METHODS
 from treeinner.cli import output
+from treeinner.cli.errors import guarded
 
-__all__ = ["Method", "Score", "option", "parse_groups", "parse_rounds"]
-
-
-class Method(StrEnum):
-    """Attributions, as `attribute` names them."""
-
-    predecomp = "predecomp"
-    saabas = "saabas"
-    treeshap = "treeshap"
-
-
-class Score(StrEnum):
-    """Scores, as `importance` names them."""
-
-    tree_inner = "tree_inner"
-    forest_inner = "forest_inner"
-    abs = "abs"
-    total_gain = "total_gain"
-    permutation = "permutation"
-
+__all__ = ["Columns", "Output", "Reading", "Sample", "command", "given", "option", "parse_groups", "single"]
 
 ABOUT_ROWS = "About the rows"
 ABOUT_MODEL = "About the model"
 ABOUT_OUTPUT = "Output"
 
-MODEL_HELP = (
-    "Model file: XGBoost .json or .ubj, LightGBM .txt, CatBoost .cbm or .json, or an Ensemble saved by treeinner."
-)
+MODEL_HELP = "Model file: XGBoost .json or .ubj, LightGBM .txt, CatBoost .cbm or .json, or a file saved by treeinner."
 DATA_HELP = "Rows that the model has not seen: Parquet, CSV or Feather, with the columns it was trained on."
-TARGET_HELP = "Column with the true value of every row. Repeat it for models of several targets."
-WEIGHT_HELP = "Column with the weight of every row."
+TARGET_HELP = "Column with the true value of every row. Repeat it for models with several targets."
 CLUSTERS_HELP = "Column that tells which rows belong together (a patient, a day); only clusters count as independent."
-QUERY_HELP = "Column with the query of every row, for ranking models."
-ROWS_HELP = "Take a random sample of so many rows."
-SEED_HELP = "Which random sample (and which shuffles, for permutation)."
 GROUPS_HELP = (
-    "Features to be taken as one: NAME=a,b,c (repeat it for more groups), or a JSON file with an object of lists."
+    "Features to score as one: NAME=a,b,c (repeat it for more groups), or a JSON file with an object of lists."
 )
-METHOD_HELP = f"How a prediction is split over its features: {', '.join(Method)}; by default predecomp."
-OBJECTIVE_HELP = "The loss, if the model does not tell it, by a library's name such as reg:squarederror."
-IN_TRAINING = "of training, if the model does not tell it."
-RANGE_HELP = "Boosting rounds to use, such as 0:50; by default those that the model itself predicts with."
-OUTPUT_HELP = "Write to a file: .csv, .parquet, .json or .md; - is stdout. Without it, a table to read."
-FORMAT_HELP = f"If the name of the output does not tell: {', '.join(output.Format)}; with -o - by default csv."
-TOP_HELP = "Show only so many, best first; 0 for all. By default 30 on a terminal, else all."
+SEED_HELP = "Seed of the random sample (or of the shuffles); default 0."
+METHOD_HELP = f"How a prediction is split over its features: {', '.join(METHODS)}; default {METHODS[0]}."
+OBJECTIVE_HELP = "The loss, if the model does not store it, by a library's name such as reg:squarederror."
+IN_TRAINING = "used in training, if the model does not store it."
+RANGE_HELP = "Boosting rounds to use, such as 0:50; default: those that the model itself predicts with."
+OUTPUT_HELP = "File to write: .csv, .parquet, .json or .md; - is stdout. Without it, a table to read."
+FORMAT_HELP = f"Format, if the file name does not tell: {', '.join(output.Format)}; default with -o -: csv."
+TOP_HELP = "Show only the N best; 0 for all. Default: 30 on a terminal, else all."
 
 
 def option(*names: str, help: str, panel: str, **more: Any) -> Any:
@@ -64,51 +44,164 @@ def option(*names: str, help: str, panel: str, **more: Any) -> Any:
     return typer.Option(*names, help=help, rich_help_panel=panel, show_default=False, **more)
 
 
-Model = Annotated[Path, typer.Argument(metavar="MODEL", help=MODEL_HELP, show_default=False)]
-Data = Annotated[Path, typer.Argument(metavar="DATA", help=DATA_HELP, show_default=False)]
-MaybeData = Annotated[Path | None, typer.Argument(metavar="DATA", help=DATA_HELP, show_default=False)]
+def about_rows(name: str, *short: str, help: str, metavar: str = "COLUMN", **more: Any) -> Any:
+    """An option about the rows."""
+    return option(name, *short, help=help, panel=ABOUT_ROWS, metavar=metavar, **more)
 
-Target = Annotated[list[str] | None, option("--target", "-y", help=TARGET_HELP, panel=ABOUT_ROWS, metavar="COLUMN")]
-Weight = Annotated[str | None, option("--weight", help=WEIGHT_HELP, panel=ABOUT_ROWS, metavar="COLUMN")]
-Clusters = Annotated[str | None, option("--clusters", help=CLUSTERS_HELP, panel=ABOUT_ROWS, metavar="COLUMN")]
-Query = Annotated[str | None, option("--query", help=QUERY_HELP, panel=ABOUT_ROWS, metavar="COLUMN")]
-SampleRows = Annotated[int | None, option("--rows", help=ROWS_HELP, panel=ABOUT_ROWS, min=1, metavar="N")]
-Seed = Annotated[int, option("--seed", help=SEED_HELP, panel=ABOUT_ROWS, min=0, metavar="N")]
 
-Groups = Annotated[list[str] | None, option("--groups", help=GROUPS_HELP, panel=ABOUT_MODEL, metavar="NAME=a,b")]
-MethodOption = Annotated[Method, option("--method", help=METHOD_HELP, panel=ABOUT_MODEL, metavar="NAME")]
-Objective = Annotated[str, option("--objective", help=OBJECTIVE_HELP, panel=ABOUT_MODEL, metavar="NAME")]
-LearningRate = Annotated[
-    float | None,
-    option("--learning-rate", help=f"Learning rate {IN_TRAINING}", panel=ABOUT_MODEL, metavar="NUMBER"),
-]
-RegLambda = Annotated[
-    float | None,
-    option("--reg-lambda", help=f"l2 penalty {IN_TRAINING}", panel=ABOUT_MODEL, metavar="NUMBER"),
-]
-RegAlpha = Annotated[
-    float | None,
-    option("--reg-alpha", help=f"l1 penalty {IN_TRAINING}", panel=ABOUT_MODEL, metavar="NUMBER"),
-]
-IterationRange = Annotated[
-    str | None, option("--iteration-range", help=RANGE_HELP, panel=ABOUT_MODEL, metavar="START:STOP")
-]
+def about_model(name: str, *, help: str, metavar: str = "NUMBER", **more: Any) -> Any:
+    """An option about the model."""
+    return option(name, help=help, panel=ABOUT_MODEL, metavar=metavar, **more)
 
-Output = Annotated[str | None, option("--output", "-o", help=OUTPUT_HELP, panel=ABOUT_OUTPUT, metavar="FILE")]
-FormatOption = Annotated[output.Format | None, option("--format", help=FORMAT_HELP, panel=ABOUT_OUTPUT, metavar="NAME")]
-Top = Annotated[int | None, option("--top", help=TOP_HELP, panel=ABOUT_OUTPUT, min=0, metavar="N")]
-Jobs = Annotated[
-    int,
-    option("--jobs", "-j", help="Threads; all cores by default.", panel=ABOUT_OUTPUT, metavar="N"),
-]
+
+def about_output(name: str, *short: str, help: str, metavar: str = "N", **more: Any) -> Any:
+    """An option about what is shown or written."""
+    return option(name, *short, help=help, panel=ABOUT_OUTPUT, metavar=metavar, **more)
+
+
+def one_of(choices: Sequence[str]) -> Callable[[str | None], str | None]:
+    """Check a word against the library's own list."""
+
+    def check(word: str | None) -> str | None:
+        if word is not None and word not in choices:
+            raise typer.BadParameter(f"{word!r} is not known; choose one of {', '.join(choices)}.")
+        return word
+
+    return check
+
+
+ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help=MODEL_HELP, show_default=False)]
+DataPaths = Annotated[list[Path], typer.Argument(metavar="DATA", help=DATA_HELP, show_default=False)]
+MaybeDataPaths = Annotated[list[Path] | None, typer.Argument(metavar="DATA", help=DATA_HELP, show_default=False)]
+FeatureGroups = Annotated[list[str] | None, about_model("--feature-groups", help=GROUPS_HELP, metavar="NAME=a,b")]
+Method = Annotated[
+    str | None, about_model("--method", help=METHOD_HELP, metavar="NAME", callback=one_of(METHODS))
+]  # fmt: skip
+Top = Annotated[int | None, about_output("--top", help=TOP_HELP, min=0)]
+Jobs = Annotated[int, about_output("--jobs", "-j", help="Threads; default: all cores.")]
+Seed = Annotated[int | None, about_rows("--seed", help=SEED_HELP, min=0, metavar="N")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Columns:
+    """Columns of the data that are not features."""
+
+    target: Annotated[list[str] | None, about_rows("--target", "-y", help=TARGET_HELP)] = None
+    weight: Annotated[str | None, about_rows("--weight", help="Column with the weight of every row.")] = None
+    clusters: Annotated[str | None, about_rows("--clusters", help=CLUSTERS_HELP)] = None
+    qid: Annotated[str | None, about_rows("--qid", help="Column with the query of every row, for ranking models.")] = (
+        None
+    )
+
+    def named(self) -> list[tuple[str, str]]:
+        """(option, column) pairs."""
+        one = (("--weight", self.weight), ("--clusters", self.clusters), ("--qid", self.qid))
+        return [("--target", name) for name in self.target or ()] + [(o, name) for o, name in one if name is not None]
+
+    def require_target(self) -> None:
+        """Refuse a command without --target."""
+        if not self.target:
+            raise typer.BadParameter("name the column of the data that has the true values.", param_hint="--target")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sample:
+    """A random sample of the rows; without `rows`, all of them."""
+
+    rows: Annotated[
+        int | None, about_rows("--rows", help="Use a random sample of N rows.", min=1, metavar="N")
+    ] = None  # fmt: skip
+    seed: Seed = None
+
+    def check(self, columns: Columns, *, shuffles: bool = False) -> None:
+        """Refuse a sample that splits queries, and a seed that nothing follows."""
+        if self.rows is not None and columns.qid is not None:
+            raise typer.BadParameter(
+                "a random sample of the rows would split queries; leave it out.", param_hint="--rows"
+            )
+        if self.seed is not None and self.rows is None and not shuffles:
+            raise typer.BadParameter("has no meaning without --rows; leave it out.", param_hint="--seed")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """What the user says about the model."""
+
+    objective: Annotated[str | None, about_model("--objective", help=OBJECTIVE_HELP, metavar="NAME")] = None
+    learning_rate: Annotated[
+        float | None, about_model("--learning-rate", help=f"Learning rate {IN_TRAINING}")
+    ] = None  # fmt: skip
+    reg_lambda: Annotated[float | None, about_model("--reg-lambda", help=f"l2 penalty {IN_TRAINING}")] = None
+    reg_alpha: Annotated[float | None, about_model("--reg-alpha", help=f"l1 penalty {IN_TRAINING}")] = None
+    iteration_range: Annotated[
+        str | None, about_model("--iteration-range", help=RANGE_HELP, metavar="START:STOP")
+    ] = None  # fmt: skip
+
+    def options(self) -> dict[str, Any]:
+        """What was given, as `read_model` takes it."""
+        known = {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) is not None}
+        return known if self.iteration_range is None else known | {"iteration_range": _rounds(self.iteration_range)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Output:
+    """Where the result goes."""
+
+    file: Annotated[str | None, about_output("--output", "-o", help=OUTPUT_HELP, metavar="FILE")] = None
+    format: Annotated[output.Format | None, about_output("--format", help=FORMAT_HELP, metavar="NAME")] = None
+
+    def destination(self) -> output.Destination | None:
+        """Check the options before any work is done; None: a table on the screen."""
+        return output.destination(self.file, self.format)
+
+
+def command(function: Callable[..., None]) -> Callable[..., None]:
+    """Make a command of a function: a parameter that is a bundle becomes an option for each of its fields."""
+    parameters: list[inspect.Parameter] = []
+    bundles: dict[str, Any] = {}
+    for parameter in inspect.signature(function, eval_str=True).parameters.values():
+        kind: Any = parameter.annotation
+        if is_dataclass(kind):
+            bundles[parameter.name] = kind
+            parameters += inspect.signature(bundles[parameter.name], eval_str=True).parameters.values()
+        else:
+            parameters.append(parameter)
+
+    @functools.wraps(function)
+    def run(**typed: Any) -> None:
+        for name, bundle in bundles.items():
+            typed[name] = bundle(**{f.name: typed.pop(f.name) for f in fields(bundle)})
+        function(**typed)
+
+    run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [p.replace(kind=p.KEYWORD_ONLY) for p in parameters]
+    )
+    run.__annotations__ = {p.name: p.annotation for p in parameters}
+    return guarded(run)
+
+
+def given(*bundles: Any) -> set[str]:
+    """Names of the options that the user typed."""
+    return {
+        f"--{f.name.replace('_', '-')}" for b in bundles for f in fields(b) if getattr(b, f.name) not in (None, [], ())
+    }
+
+
+def single(paths: Sequence[Path]) -> Path:
+    """The one data file; a shell that expands *.parquet hands over several."""
+    if len(paths) > 1:
+        raise typer.BadParameter(
+            f"expected one file or one folder, got {len(paths)} files ({paths[0]}, {paths[1]}, ...); put Parquet files "
+            "in one folder and name the folder.",
+            param_hint="DATA",
+        )
+    return paths[0]
 
 
 def parse_groups(texts: Sequence[str] | None) -> dict[str, list[str | int]] | None:
-    """Read --groups: NAME=a,b,c, or the path of a JSON file."""
-    if not texts:
-        return None
+    """Read --feature-groups: NAME=a,b,c, or the path of a JSON file."""
     groups: dict[str, list[str | int]] = {}
-    for text in texts:
+    for text in texts or ():
         name, equals, members = text.partition("=")
         file = Path(text)
         if file.suffix.lower() == ".json" or (not equals and file.is_file()):
@@ -116,31 +209,32 @@ def parse_groups(texts: Sequence[str] | None) -> dict[str, list[str | int]] | No
         elif equals and name and members:
             more = {name: [member.strip() for member in members.split(",")]}
         else:
-            raise typer.BadParameter(f"{text!r} is neither NAME=a,b,c nor a JSON file.", param_hint="--groups")
-        for group in more:
-            if group in groups:
-                raise typer.BadParameter(f"the group {group!r} is there twice.", param_hint="--groups")
+            raise _wrong_groups(f"{text!r} is neither NAME=a,b,c nor a JSON file.")
+        twice = groups.keys() & more.keys()
+        if twice:
+            raise _wrong_groups(f"the group {min(twice)!r} occurs twice.")
         groups |= more
-    return groups
+    return groups or None
 
 
 def _groups_of_file(file: Path) -> dict[str, list[str | int]]:
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise typer.BadParameter(f"there is no file {file}.", param_hint="--groups") from None
+        raise _wrong_groups(f"there is no file {file}.") from None
     except ValueError as error:
-        raise typer.BadParameter(f"{file} is not JSON ({error}).", param_hint="--groups") from None
+        raise _wrong_groups(f"{file} is not JSON ({error}).") from None
     if not isinstance(content, dict) or not all(isinstance(members, list) for members in content.values()):
-        wanted = '{"colour": ["red", "blue"]}'
-        raise typer.BadParameter(f"{file} must hold an object of lists, such as {wanted}.", param_hint="--groups")
+        raise _wrong_groups(f'{file}: expected an object of lists, such as {{"colour": ["red", "blue"]}}.')
     return content
 
 
-def parse_rounds(text: str | None) -> tuple[int, int] | None:
+def _wrong_groups(text: str) -> typer.BadParameter:
+    return typer.BadParameter(text, param_hint="--feature-groups")
+
+
+def _rounds(text: str) -> tuple[int, int]:
     """Read --iteration-range: START:STOP, or :STOP."""
-    if text is None:
-        return None
     start, colon, stop = text.partition(":")
     if not colon or not stop.isdigit() or not (start.isdigit() or start == ""):
         raise typer.BadParameter(f"{text!r} is not START:STOP, such as 0:50.", param_hint="--iteration-range")

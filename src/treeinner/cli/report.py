@@ -8,86 +8,55 @@ from typing import Annotated, Any
 import typer
 
 from treeinner.cli import data, models, options, output, screen
-from treeinner.cli.compare import Target
-from treeinner.cli.errors import guarded, refusing
+from treeinner.cli.errors import input_errors
 
 __all__ = ["report_command"]
 
+TRAIN_HELP = "Rows that the model was trained on, to show what was overfitting."
+EXPLORER_HELP = "Rows to look at one by one in the page, a random sample; default 2000. Scores use all rows."
+
 Page = Annotated[
-    Path,
-    options.option(
-        "--output", "-o", help="Page to write, such as page.html.", panel=options.ABOUT_OUTPUT, metavar="FILE"
-    ),
-]
-Train = Annotated[
-    Path | None,
-    options.option(
-        "--train",
-        help="Rows that the model was trained on, to show what was overfitting.",
-        panel=options.ABOUT_ROWS,
-        metavar="DATA",
-    ),
-]
-Title = Annotated[str | None, options.option("--title", help="Title of the page.", panel=options.ABOUT_OUTPUT)]
-ExplorerRows = Annotated[
-    int,
-    options.option(
-        "--rows",
-        help="Rows to look at one by one in the page, a random sample; 2000 by default. Scores are of all rows.",
-        panel=options.ABOUT_ROWS,
-        min=1,
-        metavar="N",
-    ),
-]
+    Path, options.about_output("--output", "-o", help="Page to write, such as page.html.", metavar="FILE")
+]  # fmt: skip
+Train = Annotated[Path | None, options.about_rows("--train", help=TRAIN_HELP, metavar="DATA")]
+Title = Annotated[str | None, options.about_output("--title", help="Title of the page.", metavar="TEXT")]
+ExplorerRows = Annotated[int, options.about_rows("--explorer-rows", help=EXPLORER_HELP, min=0, metavar="N")]
 
 
-@guarded
+@options.command
 def report_command(
-    model: options.Model,
-    data_file: options.Data,
-    target: Target,
+    model: options.ModelPath,
+    data_paths: options.DataPaths,
     page: Page,
+    columns: options.Columns,
+    reading: options.Reading,
     train: Train = None,
     title: Title = None,
-    weight: options.Weight = None,
-    clusters: options.Clusters = None,
-    query: options.Query = None,
-    rows: ExplorerRows = 2000,
-    seed: options.Seed = 0,
-    groups: options.Groups = None,
-    objective: options.Objective = "auto",
-    learning_rate: options.LearningRate = None,
-    reg_lambda: options.RegLambda = None,
-    reg_alpha: options.RegAlpha = None,
-    iteration_range: options.IterationRange = None,
+    explorer_rows: ExplorerRows = 2000,
+    seed: options.Seed = None,
+    feature_groups: options.FeatureGroups = None,
     jobs: options.Jobs = -1,
 ) -> None:
     """Write one HTML page with the ranking, the curves and a row explorer."""
     if page.suffix.lower() not in (".html", ".htm"):
-        raise typer.BadParameter(f"{page} is no page; its name must end in .html.", param_hint="-o")
+        raise typer.BadParameter(f"{page}: the name of the page must end in .html.", param_hint="-o")
     output.check_folder(page)
-    grouped = options.parse_groups(groups)
-    roles = data.Roles(tuple(target), weight, clusters, query)
-    opened = models.read(
-        model,
-        learning_rate=learning_rate,
-        reg_lambda=reg_lambda,
-        reg_alpha=reg_alpha,
-        iteration_range=options.parse_rounds(iteration_range),
-    )
-    given = data.read_rows(data_file, opened, roles)
-    data.check_target(given, opened, roles, objective)
-    more: dict[str, Any] = {"groups": grouped, "clusters": given.clusters, "group": given.query}
+    groups = options.parse_groups(feature_groups)
+    columns.require_target()
+    opened = models.read(model, reading)
+    rows = data.read_rows(options.single(data_paths), opened, columns)
+    data.check_target(rows, opened, columns)
+    more: dict[str, Any] = {"sample_weight": rows.weight, "clusters": rows.clusters, "qid": rows.qid}
     if train is not None:
-        seen = data.read_rows(train, opened, roles)
-        data.check_target(seen, opened, roles, objective)
-        more |= {"X_train": seen.X, "y_train": seen.y, "sample_weight_train": seen.weight, "group_train": seen.query}
+        other = data.read_rows(train, opened, columns)
+        data.check_target(other, opened, columns)
+        more |= {"X_train": other.X, "y_train": other.y, "sample_weight_train": other.weight, "qid_train": other.qid}
     from treeinner.page import report
 
-    with screen.progress("Writing the page"), refusing(ValueError, TypeError):
+    with screen.progress("Writing the page"), input_errors():
         written = report(
-            opened.path, given.X, given.y,
-            path=page, title=title, sample_weight=given.weight, rows=rows, seed=seed,
-            objective=objective, n_jobs=jobs, **opened.said, **{k: v for k, v in more.items() if v is not None},
+            opened.model, rows.X, rows.y,
+            path=page, title=title, explorer_rows=explorer_rows, random_state=seed or 0,
+            feature_groups=groups, n_jobs=jobs, **more,
         )  # fmt: skip
     screen.note(f"Wrote {written}; open it in a browser.")

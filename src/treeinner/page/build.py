@@ -89,7 +89,7 @@ def report(
     """
     path = Path(path)
     _check(path, explorer_rows, X_train, y_train)
-    options = ReadOptions.of(reading, caller=report)
+    opened = open_model(model, ReadOptions.of(reading, caller=report))
     call = call_text(
         path,
         arrays={
@@ -99,10 +99,10 @@ def report(
         },
         plain={
             "title": title, "feature_groups": feature_groups, "explorer_rows": explorer_rows,
-            "random_state": random_state, **reading,
+            "random_state": random_state, **vars(opened.options), **reading,
         },
     )  # fmt: skip
-    subject = Subject(open_model(model, options), feature_groups, n_jobs)
+    subject = Subject(opened, feature_groups, n_jobs)
     held_out = Side(X, y, sample_weight, clusters, base_margin, qid)
     training = (
         None if X_train is None else Side(X_train, y_train, sample_weight_train, None, base_margin_train, qid_train)
