@@ -1,10 +1,11 @@
 """The picture of the README, and how typical it is.
 
-Blood pressure of 442 patients, from nine facts of two values each and one column of random numbers. Total gain and mean
-|SHAP| rank the random numbers first; TreeInner on held-out rows ranks them last.
+Blood pressure of 442 patients, from nine binary features (above the median or not) and one column of random numbers.
+Total gain and mean |SHAP| rank the random column first; TreeInner on held-out rows ranks it last. The features have the
+names that scikit-learn gives them, so that the picture and what the README's code prints agree.
 
     python examples/readme_picture.py               # writes docs/images/readme.png
-    python examples/readme_picture.py --seeds 200   # counts ranks over 200 draws of noise, split and sampling
+    python examples/readme_picture.py --seeds 200   # counts ranks over 200 draws of noise, split and row sampling
 """
 
 import argparse
@@ -21,16 +22,14 @@ import treeinner as ti
 
 PICTURE = Path(__file__).parents[1] / "docs" / "images" / "readme.png"
 NOISE = "random"
-FACTS = ["age", "sex", "bmi", "cholesterol", "ldl", "hdl", "chol / hdl", "triglycerides", "sugar"]
-COLOURS = {"noise": "#D55E00", "fact": "#0072B2", "quiet": "#9AA5AE"}  # Okabe and Ito, and a grey
+COLOURS = {"noise": "#D55E00", "feature": "#0072B2", "faint": "#9AA5AE"}  # Okabe and Ito, and a grey
 SETTINGS = {"learning_rate": 0.1, "subsample": 0.8, "colsample_bytree": 0.3, "n_jobs": 1}
 
 
 def make_data(seed, as_flags=True):
-    """Rows to train on and rows held out; facts are "above the median or not", unless `as_flags` is False."""
+    """Training and held-out rows; features are "above the median or not", or as measured."""
     X, y = load_diabetes(return_X_y=True, as_frame=True, scaled=False)
     y = X.pop("bp")
-    X.columns = FACTS
     if as_flags:
         X = X.gt(X.median()).astype(int)
     X[NOISE] = np.random.default_rng(seed).random(len(X))
@@ -38,11 +37,11 @@ def make_data(seed, as_flags=True):
 
 
 def scores_of(seed, as_flags=True):
-    """R2 on the held-out rows (with the random column, and trained without it), and the three scores."""
+    """R2 on the held-out rows (trained with the random column, and without it), and the three scores."""
     X_train, X_valid, y_train, y_valid = make_data(seed, as_flags)
     model = xgb.XGBRegressor(random_state=seed, **SETTINGS).fit(X_train, y_train)
-    gain = ti.importance(model, score="total_gain")
-    shap = ti.importance(model, X_valid, score="abs", method="treeshap", level="forest")
+    gain = ti.total_gain(model)
+    shap = ti.importance(model, X_valid, score="abs", method="treeshap", over="forest")
     without = xgb.XGBRegressor(random_state=seed, **SETTINGS).fit(X_train.drop(columns=NOISE), y_train)
     r2 = [r2_score(y_valid, m.predict(X_valid[list(m.feature_names_in_)])) for m in (model, without)]
     return r2, gain, shap, ti.importance(model, X_valid, y_valid)
@@ -71,16 +70,16 @@ def count(n_seeds, as_flags):
                 "other features with q < 0.05": real,
             }
         )
-    print(f"{NOISE!r} in {n_seeds} draws, other features {'as flags' if as_flags else 'as measured'}: means")
+    print(f"{NOISE!r} in {n_seeds} draws, other features {'binary' if as_flags else 'as measured'}: means")
     for name in found[0]:
         print(f"  {name:36} {np.mean([one[name] for one in found]):.3f}")
 
 
-def draw_panel(ax, shares, names, colours, errors=None):
-    """Bars from the best at the top, the noise column and its name in their own colour."""
-    order = np.argsort(-shares, kind="stable")
+def draw_panel(ax, scores, names, colours, errors=None):
+    """Draw bars, best first; the random column and its name have a colour of their own."""
+    order = np.argsort(-scores, kind="stable")
     rows = np.arange(len(order))
-    ax.barh(rows, shares[order], color=[colours[k] for k in order], height=0.72)
+    ax.barh(rows, scores[order], color=[colours[k] for k in order], height=0.72)
     if errors is not None:
         low, high = (end[order] for end in errors)
         ax.hlines(rows, low, high, color="black", linewidth=1.1)
@@ -97,24 +96,27 @@ def draw_panel(ax, shares, names, colours, errors=None):
 
 
 def draw(seed=0):
-    """Three panels side by side, each in shares of its largest value: the units differ, the ranks are the point."""
+    """Draw three panels side by side, each in its own unit: the ranks are the point."""
     import matplotlib.pyplot as plt
 
     _, gain, shap, inner = scores_of(seed)
     names = inner.feature_names
     with plt.rc_context({"font.family": "DejaVu Sans"}):
         figure, axes = plt.subplots(1, 3, figsize=(11, 4), layout="constrained", facecolor="white")
-        usual = [COLOURS["noise" if name == NOISE else "fact"] for name in names]
-        for ax, scores in zip(axes[:2], (gain.scores, shap.scores), strict=True):
-            draw_panel(ax, scores / scores.max(), names, usual)
-        q = inner.q_values
+        plain = [COLOURS["noise" if name == NOISE else "feature"] for name in names]
+        draw_panel(axes[0], gain.scores, names, plain)
+        draw_panel(axes[1], shap.scores, names, plain)
+        signal = [verdict == "signal" for verdict in inner.verdicts]
         tested = [
-            COLOURS["noise" if name == NOISE else "fact" if q[k] < 0.05 else "quiet"] for k, name in enumerate(names)
+            COLOURS["noise" if name == NOISE else "feature" if signal[k] else "faint"] for k, name in enumerate(names)
         ]
-        top = inner.scores.max()
-        draw_panel(axes[2], inner.scores / top, names, tested, (inner.ci_low / top, inner.ci_high / top))
-        titles = ("Total gain", "Mean |SHAP|", "TreeInner, new rows")
-        below = ("share of the largest",) * 2 + ("line: 95 % interval\ngrey: no better than noise (q ≥ 0.05)",)
+        draw_panel(axes[2], inner.scores, names, tested, (inner.ci_low, inner.ci_high))
+        titles = ("Total gain", "Mean |SHAP|", "TreeInner, held-out rows")
+        below = (
+            gain.unit,
+            "mean |SHAP value|, mmHg",
+            f"{inner.unit}\nline: 95 % interval\ngrey: not told apart from noise",
+        )
         for ax, title, label in zip(axes, titles, below, strict=True):
             ax.set_title(title, fontsize=13, fontweight="bold", loc="left")
             ax.set_xlabel(label, fontsize=9.5)
@@ -125,7 +127,7 @@ def draw(seed=0):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seeds", type=int, default=0, metavar="N", help="count over N draws instead of drawing")
+    parser.add_argument("--seeds", type=int, default=0, metavar="N", help="count over N draws; no picture")
     asked = parser.parse_args()
     if asked.seeds:
         count(asked.seeds, as_flags=True)

@@ -1,4 +1,4 @@
-"""What the code of some pages takes as given, told in one place.
+"""What the code of some pages takes as given, in one place.
 
 A page whose first block makes its own data and model needs nothing here. For the others, a function returns the names
 that the blocks use and writes the files that they read into the current directory, which is an empty one.
@@ -29,13 +29,15 @@ def diabetes():
     }  # fmt: skip
 
 
-def diabetes_files():
-    """The same, saved as the README's command line reads it."""
-    names = diabetes()
-    names["model"].save_model("model.json")
-    names["X_valid"].assign(y=names["y_valid"]).to_parquet("valid.parquet")
-    names["X_train"].assign(y=names["y_train"]).to_parquet("train.parquet")
-    return names
+def picture():
+    """The model of the README's picture, made as examples/readme_picture.py makes it, and its held-out rows."""
+    X, y = load_diabetes(return_X_y=True, as_frame=True, scaled=False)
+    y = X.pop("bp")
+    X = X.gt(X.median()).astype(int).assign(random=np.random.default_rng(0).random(len(X)))
+    X_train, X_valid, y_train, y_valid = train_test_split(X, y, test_size=0.5, random_state=0)
+    settings = {"learning_rate": 0.1, "subsample": 0.8, "colsample_bytree": 0.3, "n_jobs": 1}
+    model = xgboost.XGBRegressor(random_state=0, **settings).fit(X_train, y_train)
+    return {"model": model, "X_valid": X_valid, "y_valid": y_valid}
 
 
 def price_files():
@@ -52,7 +54,7 @@ def price_files():
 
 
 PRELUDES = {
-    "README.md": diabetes_files,
+    "README.md": picture,
     "docs/cli.md": price_files,
     "docs/guide/intervals.md": diabetes,
 }

@@ -1,11 +1,14 @@
-"""The documentation is true: its code runs, its links lead somewhere, and the reference leaves no name out.
+"""The documentation is true: its code runs and prints what the page shows, its links lead somewhere, and the reference
+leaves no name out.
 
 One page alone: pytest tests/test_docs.py -k quickstart
 """
 
+import io
 import re
 import shlex
 import warnings
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -14,6 +17,7 @@ from urllib.parse import unquote
 import matplotlib.pyplot as plt
 import pytest
 import typer.main
+import xgboost
 from markdown_it import MarkdownIt
 from typer.testing import CliRunner
 
@@ -27,6 +31,8 @@ PAGES = [*TOP_PAGES, *sorted(p.relative_to(ROOT).as_posix() for p in (ROOT / "do
 GALLERY = sorted((ROOT / "examples" / "gallery").glob("*.py"))
 
 SHELLS = {"console", "sh", "bash", "shell"}
+# A block of "text" after code that prints is what it prints. Another version may sample other rows.
+SHOWN_WITH = "3.2."
 PIPE = {"|", ">", ">>", "&&", ";"}
 
 
@@ -98,13 +104,19 @@ def empty_folder(tmp_path, monkeypatch):
 @pytest.mark.parametrize("page", [page for page in PAGES if runs(page)])
 def test_code_of_the_page_runs(page, empty_folder):
     namespace = {"__name__": "__page__", **(PRELUDES[page]() if page in PRELUDES else {})}
+    printed = ""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Starting a Matplotlib GUI|More than 20 figures")
         for block in blocks(page):
+            if block.language == "text" and printed and xgboost.__version__.startswith(SHOWN_WITH):
+                assert block.text == printed, f"{page}:{block.line}: the page does not show what its code prints"
+            printed = ""
             if block.language == "python":
                 # Blank lines in front, so that a traceback names the line of the page.
                 code = compile("\n" * (block.line - 1) + block.text, str(ROOT / page), "exec")
-                exec(code, namespace)
+                with redirect_stdout(io.StringIO()) as out:
+                    exec(code, namespace)
+                printed = out.getvalue()
             for arguments in _commands_of(block):
                 call(arguments)
 
