@@ -16,8 +16,6 @@ SOURCE = Path(treeinner.__file__).parent
 LAYERS = [
     {"errors"},
     {
-        "storage",
-        "validation",
         "tables",
         "groups",
         "html",
@@ -40,10 +38,10 @@ LAYER = {name: i for i, names in enumerate(LAYERS) for name in names}
 
 # Where an optional library may be imported at all.
 OPTIONAL = {
-    "xgboost": {"readers/xgboost.py", "cli/demo.py"},
-    "lightgbm": {"readers/lightgbm.py"},
-    "catboost": {"readers/catboost.py", "readers/_catboost_ctr.py"},
-    "sklearn": {"readers/sklearn.py", "readers/_sklearn_hist.py", "readers/_sklearn_trees.py", "cli/demo.py"},
+    "xgboost": {"readers/xgboost/__init__.py", "cli/demo.py"},
+    "lightgbm": {"readers/lightgbm/__init__.py"},
+    "catboost": {"readers/catboost/__init__.py"},
+    "sklearn": {"cli/demo.py"},
     "shap": {"attribution.py"},
     "pandas": set(),
     "polars": set(),

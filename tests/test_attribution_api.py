@@ -349,12 +349,12 @@ def test_foreign_files_are_model_errors(tmp_path):
     with pytest.raises(FileNotFoundError):
         ti.load(tmp_path / "nothing")
     ti.read_model(MODELS["xgb"]).save(tmp_path / "ensemble")
-    with pytest.raises(ti.ModelError, match=r"holds treeinner\.ensemble, but treeinner\.attribution was needed"):
+    with pytest.raises(ti.ModelError, match=r"holds treeinner\.ensemble; expected treeinner\.attribution"):
         ti.Attribution.load(tmp_path / "ensemble")
 
 
 def test_files_of_the_future_and_incomplete_ones(tmp_path):
-    from treeinner import storage
+    from treeinner.ensemble import storage
 
     for kind in ("treeinner.ensemble", "treeinner.attribution"):
         storage.write(tmp_path / "new", kind, 99, {}, {})

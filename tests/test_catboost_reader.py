@@ -9,7 +9,8 @@ import pytest
 from tests import oracle
 from treeinner import compiled
 from treeinner.errors import DataError, MissingDependencyError, ModelError, UnsupportedModelError
-from treeinner.readers import catboost as reader
+
+from .reading import catboost as reader
 
 cb = pytest.importorskip("catboost")
 pd = pytest.importorskip("pandas")
@@ -93,7 +94,7 @@ def check(model, X, ensemble=None, rows=25):
 
 def same(one, other):
     """Two ensembles agree in every field."""
-    for name, field in vars(one).items():
+    for name, field in one.__getstate__().items():
         if isinstance(field, np.ndarray):
             assert np.array_equal(field, getattr(other, name), equal_nan=field.dtype.kind == "f"), name
         elif name != "schema":

@@ -14,7 +14,7 @@ import pytest
 
 import treeinner
 from tests import oracle
-from treeinner.ensemble import PER_NODE
+from treeinner.ensemble.ensemble import PER_NODE
 from treeinner.errors import DataError
 from treeinner.model import read_model
 from treeinner.readers.catboost import make_table
@@ -304,7 +304,7 @@ def upside_down(e):
     The expectation that TreeSHAP takes over unknown features depends on the order of splits, so its values
     are not those of the trees as they were grown, but of these. Node values of inner nodes mean nothing here.
     """
-    nodes = {name: [] for name in PER_NODE}
+    nodes = {name: [] for name in PER_NODE if name not in ("left", "right")}
     left, right, start = [], [], [0]
     for tree in range(e.n_trees):
         first, splits = int(e.tree_start[tree]), []

@@ -10,10 +10,13 @@ import pytest
 from tests import oracle
 from treeinner.ensemble import Ensemble
 from treeinner.errors import ModelError, UnsupportedModelError
-from treeinner.readers.lightgbm import read, read_path
+
+from .reading import lightgbm as reader
 
 lgb = pytest.importorskip("lightgbm")
 pd = pytest.importorskip("pandas")
+
+read, read_path = reader.read, reader.read_path
 
 QUIET = {"verbosity": -1, "num_threads": 1, "seed": 3, "deterministic": True}
 N, ROUNDS = 400, 6
@@ -696,8 +699,8 @@ def test_files_need_no_lightgbm(tmp_path):
     booster, _, _ = train("regression", {})
     booster.save_model(tmp_path / "model.txt")
     code = (
-        "import sys; from treeinner.readers.lightgbm import read_path; "
-        f"print(read_path({str(tmp_path / 'model.txt')!r}).n_trees, 'lightgbm' in sys.modules)"
+        "import sys, treeinner; "
+        f"print(treeinner.read_model({str(tmp_path / 'model.txt')!r}).n_trees, 'lightgbm' in sys.modules)"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.split() == [str(ROUNDS), "False"]
@@ -793,7 +796,7 @@ def test_reading_a_text_takes_work_in_proportion_to_its_trees():
     trees, tail = body.split("\nend of trees", 1)
     trees = [t.split("\n", 1)[-1] if i else t for i, t in enumerate(trees.split("\nTree="))]
     lines = [line for line in head.split("\n") if not line.startswith("tree_sizes")]
-    from treeinner.readers._lightgbm_text import parse
+    from treeinner.readers.lightgbm.text import parse
 
     def text_of(n_trees):
         many = "".join(f"\nTree={i}\n{trees[i % 20]}" for i in range(n_trees))

@@ -35,8 +35,8 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, Polynomial
 from treeinner import readers
 from treeinner.errors import DataError, ModelError, UnsupportedModelError
 from treeinner.model import Model, open_model, read_model
-from treeinner.readers._files import kind_of_file
-from treeinner.readers._unwrap import package_of, unwrap
+from treeinner.options import ReadOptions
+from treeinner.readers._open import kind_of_file, package_of, unwrap
 
 from . import oracle
 
@@ -260,7 +260,7 @@ class FakeReader:
     def __init__(self, ensemble, table=None):
         self.ensemble, self.made, self.calls = ensemble, table, []
 
-    def read(self, model, **options):
+    def read(self, model, options):
         self.calls.append((model, options))
         return self.ensemble
 
@@ -283,11 +283,11 @@ def test_options_reach_the_reader(monkeypatch, plain, tmp_path):
     booster = xgboost.Booster()
     options = {"learning_rate": 0.5, "reg_lambda": 2.0, "reg_alpha": 0.0, "iteration_range": (0, 1)}
     assert read_model(booster, **options).ensemble is plain
-    assert fake.calls.pop() == (booster, options)
+    assert fake.calls.pop() == (booster, ReadOptions(**options))
     path = tmp_path / "model.anything"
     path.write_text("tree\nversion=v4\n")
     read_model(str(path), **options)
-    assert fake.calls.pop() == (path, options)
+    assert fake.calls.pop() == (path, ReadOptions(**options))
     assert asked == ["xgboost", "lightgbm"]
 
 
@@ -509,10 +509,10 @@ def test_paths_that_lead_nowhere(tmp_path):
 
 
 def test_saved_data_of_another_kind_is_refused(tmp_path):
-    from treeinner import storage
+    from treeinner.ensemble import storage
 
     storage.write(tmp_path / "other", "treeinner.attribution", 1, {}, {})
-    with pytest.raises(ModelError, match=r"holds treeinner\.attribution, but treeinner\.ensemble was needed"):
+    with pytest.raises(ModelError, match=r"holds treeinner\.attribution; expected treeinner\.ensemble"):
         read_model(Path(tmp_path / "other"))
 
 

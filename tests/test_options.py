@@ -58,6 +58,10 @@ def test_a_wrong_value_is_the_same_error_for_every_library(library, name, value)
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_values_that_do_not_fit_the_model(library):
     fitted = model(library)
+    with pytest.raises(
+        ValueError, match="learning_rate has 2 numbers; expected one, or one for each of the 3 boosting"
+    ):
+        ti.read_model(fitted, learning_rate=[0.1, 0.2])
     with pytest.raises(ValueError, match=r"iteration_range=\(0, 9\) does not fit a model of 3 rounds"):
         ti.read_model(fitted, iteration_range=(0, 9))
     with pytest.raises(ValueError, match="feature_names has 2 names; expected 3, one per feature"):

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from treeinner.errors import ModelError
-from treeinner.readers import _ubjson
+from treeinner.readers.xgboost import ubjson
 
 
 def text(name):
@@ -66,9 +66,9 @@ def same(a, b):
 @given(st.lists(st.tuples(st.integers(0, 40000), st.integers(0, 9), st.sampled_from(["", "0", "12"])), min_size=4))
 def test_records_are_the_objects(specs):
     trees = [tree(*spec) for spec in specs]
-    found = _ubjson.parse(document(trees))
+    found = ubjson.parse(document(trees))
     records = found["model"]["trees"]
-    assert isinstance(records, _ubjson.Records)
+    assert isinstance(records, ubjson.Records)
     assert found["model"]["trees_behind"] == [1, 200, 70000]
     assert same(list(records), trees)
     assert same(records[1:3], trees[1:3])
@@ -96,7 +96,7 @@ def test_trees_of_different_forms_are_read_one_by_one(where, change):
         odd["tree_param"]["list"] = [1, "a"]
     else:
         odd["id"] = "text"
-    found = _ubjson.parse(document(trees))["model"]["trees"]
+    found = ubjson.parse(document(trees))["model"]["trees"]
     assert isinstance(found, list)
     assert same(found, trees)
 
@@ -107,7 +107,7 @@ def test_a_damaged_byte_is_an_error_or_another_number():
         for byte in (0, 0x7F, 0xFF, data[at] ^ 1):
             damaged = data[:at] + bytes([byte]) + data[at + 1 :]
             try:
-                found = _ubjson.parse(damaged)
+                found = ubjson.parse(damaged)
                 trees = found.get("model", {}).get("trees", []) if isinstance(found.get("model"), dict) else []
                 assert len(list(trees)) <= len(data)
             except ModelError:
@@ -118,4 +118,4 @@ def test_every_truncation_is_an_error():
     data = document([tree(number, 3) for number in range(5)])
     for end in range(1, len(data)):
         with pytest.raises(ModelError):
-            _ubjson.parse(data[:end])
+            ubjson.parse(data[:end])

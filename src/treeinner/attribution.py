@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treeinner import compiled, html, storage, tables
+from treeinner import compiled, html, tables
 from treeinner.compiled import Progress
-from treeinner.ensemble import Ensemble
+from treeinner.ensemble import Ensemble, storage
 from treeinner.errors import (
     MissingDependencyError,
     ModelError,

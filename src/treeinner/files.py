@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from treeinner import attribution, ensemble, storage
+from treeinner import attribution, ensemble
 from treeinner.errors import ModelError
 from treeinner.model import Model, read_model
 from treeinner.scores import result
@@ -14,7 +14,7 @@ __all__ = ["load"]
 
 def load(path: str | Path) -> Model | attribution.Attribution | result.Importance:
     """Read a file written by `Model.save`, `Attribution.save` or `Importance.save`."""
-    kind, _ = storage.format_of(path)
+    kind, _ = ensemble.storage.format_of(path)
     if kind == ensemble.FORMAT:
         return read_model(path)
     if kind == attribution.FORMAT:

@@ -171,14 +171,14 @@ def open_model(model: Any, options: ReadOptions | None = None) -> Model:
         if ensemble is None:  # a saved Ensemble
             ensemble = Ensemble.load(os.fspath(model))
             return _view(Model(ensemble, Path(model), feature_names=ensemble.feature_names), options)
-        return _named(Model(ensemble, Path(model), (), ensemble.feature_names, options))
+        return _named(Model(ensemble, Path(model), (), ensemble.feature_names, options, readers.notes(ensemble)))
     inside = readers.unwrap(model)
     ensemble = readers.read_object(inside.model, options)
     names = ensemble.feature_names
     if names is None and inside.transformers:
         carried = readers.carried_names(inside.transformers)
         names = carried if carried is not None and len(carried) == ensemble.n_features else None
-    return _named(Model(ensemble, inside.model, inside.transformers, names, options))
+    return _named(Model(ensemble, inside.model, inside.transformers, names, options, readers.notes(ensemble)))
 
 
 def _view(model: Model, options: ReadOptions) -> Model:

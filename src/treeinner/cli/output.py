@@ -6,9 +6,7 @@ import csv
 import io
 import json
 import math
-import os
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -18,6 +16,8 @@ from typing import IO, Any
 import narwhals as nw
 import numpy as np
 import typer
+
+from treeinner.ensemble.storage import atomic
 
 __all__ = ["Destination", "Format", "as_columns", "destination", "write"]
 
@@ -92,17 +92,8 @@ def write(columns: Columns, to: Destination) -> None:
         with to.path.open("wb") as file:
             _write_bytes(columns, to.format, file)
     else:
-        handle, temporary = tempfile.mkstemp(dir=to.path.parent, prefix=f".{to.path.name}")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                _write_bytes(columns, to.format, file)
-            mask = os.umask(0)
-            os.umask(mask)
-            Path(temporary).chmod(0o666 & ~mask)  # mkstemp lets only the owner read
-            Path(temporary).replace(to.path)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
+        with atomic(to.path) as file:
+            _write_bytes(columns, to.format, file)
 
 
 def _write_stdout(columns: Columns, format: Format) -> None:

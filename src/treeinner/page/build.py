@@ -7,12 +7,13 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+from treeinner.ensemble.storage import atomic
 from treeinner.errors import DataError
 from treeinner.groups import GroupSpec
 from treeinner.model import open_model
 from treeinner.options import ReadOptions
 from treeinner.page.data import collect
-from treeinner.page.render import call_text, render, write
+from treeinner.page.render import call_text, render
 from treeinner.page.subject import Side, Subject
 
 __all__ = ["report"]
@@ -110,7 +111,9 @@ def report(
     data = collect(subject, held_out, training, explorer_rows=explorer_rows, random_state=random_state)
     if data["same_rows"]:
         warnings.warn(SAME_ROWS, UserWarning, stacklevel=2)
-    write(path, render({"title": title or "Which features carry signal", "call": call, **data}))
+    page = render({"title": title or "Which features carry signal", "call": call, **data})
+    with atomic(path) as file:
+        file.write(page.encode())
     return path
 
 

@@ -1,4 +1,4 @@
-"""Data into the page, and the page into a file."""
+"""Data into the page."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ import hashlib
 import html
 import json
 import re
-import secrets
 from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-__all__ = ["as_json", "call_text", "render", "write"]
+__all__ = ["as_json", "call_text", "render"]
 
 # What report() does when it is not told otherwise; the call on the page leaves these out.
 DEFAULTS: dict[str, Any] = {"explorer_rows": 2000, "random_state": 0, "objective": "auto"}
@@ -37,18 +36,6 @@ def as_json(data: Any) -> str:
     """JSON that cannot end the script block it stands in, nor begin a comment there."""
     text = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
-
-
-def write(path: Path, text: str) -> None:
-    """Write the file whole or not at all, with the permissions that any new file gets."""
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    try:
-        with temporary.open("x", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
 
 
 def call_text(path: Path, *, arrays: Mapping[str, Any], plain: Mapping[str, Any]) -> str:

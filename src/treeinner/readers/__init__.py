@@ -11,11 +11,18 @@ from typing import Any, cast
 from treeinner.ensemble import Ensemble
 from treeinner.errors import ModelError, UnsupportedModelError
 from treeinner.options import ReadOptions
-from treeinner.readers._files import kind_of_file
-from treeinner.readers._unwrap import NOT_FITTED, carried_names, is_fitted, package_of, transform, unwrap
+from treeinner.readers._open import (
+    NOT_FITTED,
+    carried_names,
+    is_fitted,
+    kind_of_file,
+    package_of,
+    transform,
+    unwrap,
+)
 from treeinner.tables import Table
 
-__all__ = ["carried_names", "make_table", "read_object", "read_path", "reader", "transform", "unwrap"]
+__all__ = ["carried_names", "make_table", "notes", "read_object", "read_path", "reader", "transform", "unwrap"]
 
 SUPPORTED = (
     "treeinner reads fitted models of XGBoost, LightGBM, CatBoost and scikit-learn's tree ensembles, also "
@@ -36,13 +43,13 @@ def read_object(model: Any, options: ReadOptions) -> Ensemble:
         raise UnsupportedModelError(f"Cannot read a {kind.__module__}.{kind.__qualname__}: {SUPPORTED}.")
     if not is_fitted(model):
         raise ModelError(f"This {type(model).__name__} {NOT_FITTED}.")
-    return cast(Ensemble, reader(library).read(model, **_told(options)))
+    return cast(Ensemble, reader(library).read(model, options))
 
 
 def read_path(path: str | os.PathLike[str], options: ReadOptions) -> Ensemble | None:
     """Trees of a model file of one of the libraries; None: a saved Ensemble."""
     kind = kind_of_file(path)
-    return None if kind == "treeinner" else cast(Ensemble, reader(kind).read_path(Path(path), **_told(options)))
+    return None if kind == "treeinner" else cast(Ensemble, reader(kind).read_path(Path(path), options))
 
 
 def make_table(source: Any, X: Any, ensemble: Ensemble) -> Table | None:
@@ -53,6 +60,6 @@ def make_table(source: Any, X: Any, ensemble: Ensemble) -> Table | None:
     return make(source, X, ensemble)
 
 
-def _told(options: ReadOptions) -> dict[str, Any]:
-    names = ("learning_rate", "reg_lambda", "reg_alpha", "iteration_range")
-    return {name: getattr(options, name) for name in names}
+def notes(ensemble: Ensemble) -> tuple[str, ...]:
+    """What a user should know about how a model was read, line by line."""
+    return cast("tuple[str, ...]", reader("xgboost").notes(ensemble)) if ensemble.library == "xgboost" else ()

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treeinner import storage
 from treeinner.compiled import Progress
+from treeinner.ensemble import storage
 from treeinner.errors import DataError, ModelError, TreeInnerError, UnsupportedModelError
 from treeinner.groups import GroupSpec, resolve_groups
 from treeinner.inference import Inference, from_sums

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treeinner import html, storage, tables
+from treeinner import html, tables
+from treeinner.ensemble import storage
 from treeinner.errors import ModelError, TreeInnerError, UnknownParameterError
 from treeinner.inference import Inference, benjamini_hochberg
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from treeinner.readers._xgboost_rates import Rates, confirmed_trees, direct_rates, infer_rates
-from treeinner.readers._xgboost_trees import Trees
+from treeinner.ensemble import NodeValues
+from treeinner.options import ReadOptions
+from treeinner.readers.xgboost.document import Parts
+from treeinner.readers.xgboost.rates import Rates, confirmed_trees, direct_rates, infer_rates
+from treeinner.readers.xgboost.trees import Trees
 
-__all__ = ["Given", "NodeValues", "find_node_values"]
+__all__ = ["Given", "find_node_values", "is_custom"]
 
 FloatArray = NDArray[np.float64]
 LongArray = NDArray[np.int64]
@@ -44,12 +47,20 @@ DEFAULTS = {
 class Given:
     """What is known from outside the trees: from the user, and from the configuration of a live object."""
 
-    learning_rate: float | Sequence[float] | None = None
-    reg_lambda: float | None = None
-    reg_alpha: float | None = None
+    options: ReadOptions = field(default_factory=ReadOptions)
     config: Mapping[str, Any] | None = None  # tree_train_param; None: the model came from a file
 
-    def says(self, name: str) -> float | None:
+    @property
+    def reg_lambda(self) -> float | None:
+        """The user's l2 penalty."""
+        return self.options.reg_lambda
+
+    @property
+    def reg_alpha(self) -> float | None:
+        """The user's l1 penalty."""
+        return self.options.reg_alpha
+
+    def config_value(self, name: str) -> float | None:
         """Look up a number of the configuration."""
         try:
             # parameters are float32, shown with nine digits: 0.170000002 is what a user wrote as 0.17
@@ -63,7 +74,7 @@ class Given:
             return False
         # count:poisson sets max_delta_step by itself, also in a loaded model
         skip = "max_delta_step" if objective == "count:poisson" else ""
-        numbers = ((self.says(name), default) for name, default in DEFAULTS.items() if name != skip)
+        numbers = ((self.config_value(name), default) for name, default in DEFAULTS.items() if name != skip)
         differs = any(said is not None and abs(said - default) > 1e-6 for said, default in numbers)
         return differs or self.monotone
 
@@ -74,31 +85,12 @@ class Given:
         return any(part.strip() in ("1", "-1") for part in text.strip("()[]").split(","))
 
 
-@dataclass(frozen=True, eq=False)
-class NodeValues:
-    """Node values before DART weights, and what came to light on the way."""
-
-    node_value: FloatArray  # (n_nodes, width)  NaN at inner nodes of trees whose learning rate is not known
-    learning_rate: FloatArray  # (n_trees,)
-    reg_lambda: float | None
-    reg_alpha: float | None
-    needs: tuple[str, ...]
-    why_not_exact: tuple[str, ...]  # sentences; none: exact
-
-
-def find_node_values(
-    trees: Trees,
-    tree_round: LongArray,
-    n_parallel: int,
-    *,
-    objective: str,
-    version: tuple[int, ...],
-    given: Given,
-) -> NodeValues:
-    """Choose the route by objective, version and certificate."""
-    rate = _given_rates(given.learning_rate, tree_round)
-    rate = None if rate is None else rate / n_parallel
-    if objective in RENEWED and version < (3, 4):
+def find_node_values(parts: Parts, given: Given) -> NodeValues:
+    """Choose the route by objective, version and certificate; DART's weights are not in these values yet."""
+    trees, tree_round, n_parallel, objective = parts.trees, parts.tree_round, parts.n_parallel, parts.objective
+    rates = given.options.rates(int(tree_round.max(initial=-1)) + 1)
+    rate = None if rates is None else rates[tree_round] / n_parallel
+    if objective in RENEWED and parts.version < (3, 4):
         return _renewed(trees, tree_round, n_parallel, rate, given)
     direct = direct_rates(trees)
     has_splits = np.diff(trees.start) > 1
@@ -122,13 +114,33 @@ def find_node_values(
     if unknown:  # what holds for some trees only is no fact about the model
         found = replace(found, reg_lambda=None, reg_alpha=None)
     trust = given.is_live(objective) and found.uniform
+    return _node_values(
+        value,
+        rate * n_parallel,
+        _first(given.reg_lambda, found.reg_lambda, given.config_value("reg_lambda") if trust else None),
+        _first(given.reg_alpha, found.reg_alpha, given.config_value("reg_alpha") if trust else None),
+        _reasons(trees, plain, objective, given),
+        needs=("learning_rate",) if unknown else (),
+    )
+
+
+def _node_values(
+    value: FloatArray,
+    rate: FloatArray,
+    reg_lambda: float | None,
+    reg_alpha: float | None,
+    why_not_exact: Sequence[str],
+    needs: tuple[str, ...] = (),
+) -> NodeValues:
+    rates = np.unique(rate)
+    one_rate = float(rates[0]) if len(rates) == 1 else None
+    known = {"reg_lambda": reg_lambda, "reg_alpha": reg_alpha, "learning_rate": one_rate}
     return NodeValues(
         node_value=value,
-        learning_rate=rate * n_parallel,
-        reg_lambda=_first(given.reg_lambda, found.reg_lambda, given.says("reg_lambda") if trust else None),
-        reg_alpha=_first(given.reg_alpha, found.reg_alpha, given.says("reg_alpha") if trust else None),
-        needs=("learning_rate",) if unknown else (),
-        why_not_exact=_reasons(trees, plain, objective, given),
+        tree_rate=rate,
+        params={name: number for name, number in known.items() if number is not None and np.isfinite(number)},
+        needs=needs,
+        exactness="; ".join(why_not_exact) or "exact",
     )
 
 
@@ -147,20 +159,6 @@ def mean_from_leaves(trees: Trees, lam: float) -> FloatArray:
     return value
 
 
-def _given_rates(learning_rate: float | Sequence[float] | None, tree_round: LongArray) -> FloatArray | None:
-    """Spread the user's learning rate over the trees."""
-    if learning_rate is None:
-        return None
-    n_rounds = int(tree_round.max(initial=-1)) + 1
-    given = np.asarray(learning_rate, dtype=np.float64)
-    if given.shape not in ((), (n_rounds,)) or not np.all(np.isfinite(given) & (given > 0)):
-        raise ValueError(
-            f"learning_rate={learning_rate!r} was given; a positive number was needed, "
-            f"or {n_rounds} of them, one per boosting round."
-        )
-    return np.broadcast_to(given, (n_rounds,))[tree_round]
-
-
 def _first(*numbers: float | None) -> float | None:
     return next((number for number in numbers if number is not None), None)
 
@@ -172,16 +170,15 @@ def _renewed(trees: Trees, tree_round: LongArray, n_parallel: int, rate: FloatAr
     if rate is None:
         # a factor of 1 only says that this tree method stores weights of leaves without the learning rate
         rate = np.where(np.abs(found.rate - 1) < 1e-4, np.nan, found.rate)
-        said = given.says("learning_rate")
+        said = given.config_value("learning_rate")
         if said is not None and given.is_live(RENEWED[0]):
             rate = np.where(np.isnan(rate), said / n_parallel, rate)
-    return NodeValues(
-        node_value=mean_from_leaves(trees, 0.0),
-        learning_rate=rate * n_parallel,
-        reg_lambda=_first(given.reg_lambda, found.reg_lambda),
-        reg_alpha=_first(given.reg_alpha, found.reg_alpha),
-        needs=(),
-        why_not_exact=("leaves were replaced by medians or quantiles after the splits were chosen",),
+    return _node_values(
+        mean_from_leaves(trees, 0.0),
+        rate * n_parallel,
+        _first(given.reg_lambda, found.reg_lambda),
+        _first(given.reg_alpha, found.reg_alpha),
+        ("leaves were replaced by medians or quantiles after the splits were chosen",),
     )
 
 
@@ -196,13 +193,12 @@ def _refreshed(trees: Trees, tree_round: LongArray, given: Given) -> NodeValues 
     )
     if not np.all(found.certified[np.diff(trees.start) > 1]) or found.reg_lambda is None:
         return None
-    return NodeValues(
-        node_value=mean_from_leaves(trees, found.reg_lambda),
-        learning_rate=np.full(trees.n_trees, np.nan),
-        reg_lambda=found.reg_lambda,
-        reg_alpha=found.reg_alpha,
-        needs=(),
-        why_not_exact=("refresh_leaf=0: gains and hessians are of other rows than the leaves",),
+    return _node_values(
+        mean_from_leaves(trees, found.reg_lambda),
+        np.full(trees.n_trees, np.nan),
+        found.reg_lambda,
+        found.reg_alpha,
+        ("refresh_leaf=0: gains and hessians are of other rows than the leaves",),
     )
 
 
@@ -212,7 +208,7 @@ def _fill(trees: Trees, rate: FloatArray, found: Rates, n_parallel: int, *, obje
     if not open_.any():
         return rate
     certain = np.unique(rate[~open_])
-    said, live = given.says("learning_rate"), given.is_live(objective)
+    said, live = given.config_value("learning_rate"), given.is_live(objective)
     if len(certain) > 1:
         return rate
     if len(certain) == 1:
@@ -221,11 +217,11 @@ def _fill(trees: Trees, rate: FloatArray, found: Rates, n_parallel: int, *, obje
         candidate = said / n_parallel
     else:
         return rate
-    lam = _first(given.reg_lambda, found.reg_lambda, given.says("reg_lambda"), 1.0)
-    alpha = _first(given.reg_alpha, found.reg_alpha, given.says("reg_alpha"), 0.0)
+    lam = _first(given.reg_lambda, found.reg_lambda, given.config_value("reg_lambda"), 1.0)
+    alpha = _first(given.reg_alpha, found.reg_alpha, given.config_value("reg_alpha"), 0.0)
     assert lam is not None
     assert alpha is not None
-    confirmed, checkable = confirmed_trees(trees, candidate, lam, alpha, given.says("max_delta_step"))
+    confirmed, checkable = confirmed_trees(trees, candidate, lam, alpha, given.config_value("max_delta_step"))
     checked, confirmed = open_ & checkable, confirmed | ~open_
     if checked.any():
         # rightly unconfirmed trees are few and far between (1 in 10 measured); a run of them is another rate
@@ -248,14 +244,14 @@ def is_custom(trees: Trees, objective: str, given: Given) -> bool:
     if objective not in CONSTANT_HESSIAN or len(roots) < 2 or not given.is_live(objective):
         return False
     changes = np.abs(np.diff(roots)) > 1e-5 * np.max(roots)
-    return (given.says("subsample") or 1.0) == 1.0 and bool(np.mean(changes) > 0.5)
+    return (given.config_value("subsample") or 1.0) == 1.0 and bool(np.mean(changes) > 0.5)
 
 
 def _reasons(trees: Trees, plain: bool, objective: str, given: Given) -> tuple[str, ...]:
     """Why the gain of these trees is not the inner product of node values and gradients."""
     reasons = []
     live = given.is_live(objective)
-    subsample = given.says("subsample")
+    subsample = given.config_value("subsample")
     roots = trees.hessian[trees.start[:-1]]
     if live and subsample is not None and subsample < 1:
         reasons.append("row sampling (subsample < 1): gains were summed over rows that are not known")
@@ -264,7 +260,7 @@ def _reasons(trees: Trees, plain: bool, objective: str, given: Given) -> tuple[s
     elif not live and objective not in CONSTANT_HESSIAN:
         reasons.append("a saved model does not tell whether rows were sampled (subsample < 1); exact if they were not")
     if not plain and trees.value.shape[1] == 1 and np.any(~trees.leaf):
-        step = given.says("max_delta_step")
+        step = given.config_value("max_delta_step")
         if live and given.monotone:
             reasons.append("monotone constraints: weights of nodes were clipped")
         elif step is not None and step > 0:

@@ -24,9 +24,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treeinner.ensemble import Ensemble
+from treeinner.ensemble import Ensemble, NodeValues
 from treeinner.errors import UnsupportedModelError
-from treeinner.readers._sklearn_trees import class_labels, inner_by_depth, mean_of_leaves, names_of
+from treeinner.options import ReadOptions
+from treeinner.readers._trees import inner_by_depth, mean_of_leaves
+from treeinner.readers.sklearn.trees import class_labels, names_of
 from treeinner.tables import Level, Schema
 
 __all__ = ["read_hist"]
@@ -52,27 +54,39 @@ AGREEMENT = 1e-4
 MAX_LEAVES = 256  # of a tree whose equations are solved all at once
 
 
-def read_hist(model: Any, learning_rate: float | None, reg_lambda: float | None) -> Ensemble:
+def read_hist(model: Any, options: ReadOptions) -> Ensemble:
     """Read a fitted HistGradientBoostingRegressor or HistGradientBoostingClassifier."""
-    rate = float(model.learning_rate if learning_rate is None else learning_rate)
-    l2 = float(model.l2_regularization if reg_lambda is None else reg_lambda)
+    l2 = float(model.l2_regularization if options.reg_lambda is None else options.reg_lambda)
     columns = _Columns(model)
     predictors = [p for stage in model._predictors for p in stage]
     nodes = _Nodes(predictors, columns)
     objective = _objective(model)
-    node_value, gain, known = _node_values(model, nodes, rate, l2, objective in RENEWED)
     category_set, set_start, set_codes = _category_sets(predictors, nodes, columns)
     swap = category_set >= 0  # the stored set goes left, ours goes right
     missing_left, schema = _missing(nodes, columns, category_set, set_start, set_codes)
-    n_trees, per_round = len(predictors), len(model._predictors[0])
+    n_trees, per_round, n_rounds = len(predictors), len(model._predictors[0]), len(model._predictors)
+    tree_round = np.arange(n_trees) // per_round
+    rates = options.rates(n_rounds)
+    rate = np.full(n_trees, float(model.learning_rate)) if rates is None else rates[tree_round]
+
+    def work_out() -> NodeValues:
+        rate_of_node = np.repeat(rate, np.diff(nodes.start))
+        node_value, gain, known = _node_values(model, nodes, rate_of_node, l2, objective in RENEWED)
+        return NodeValues(
+            node_value[:, None],
+            gain=gain,
+            needs=() if known.all() else ("training data",),
+            exactness=_exactness(model, objective, known),
+        )
+
     classes = class_labels(model)
     base = np.asarray(model._baseline_prediction, dtype=np.float64).reshape(-1)
     arrays: dict[str, Any] = {
         "tree_start": nodes.start,
         "tree_output": np.arange(n_trees) % per_round,
-        "tree_round": np.arange(n_trees) // per_round,
+        "tree_round": tree_round,
         "tree_weight": np.ones(n_trees),
-        "tree_rate": np.full(n_trees, rate),
+        "tree_rate": rate,
         "feature": nodes.feature,
         "threshold": np.where(nodes.leaf | swap, np.nan, nodes.stored["num_threshold"]),
         "left": np.where(swap, nodes.right, nodes.left),
@@ -80,9 +94,7 @@ def read_hist(model: Any, learning_rate: float | None, reg_lambda: float | None)
         "missing_left": missing_left,
         "category_set": category_set,
         "value": np.where(nodes.leaf, nodes.stored["value"], 0.0)[:, None],
-        "node_value": node_value[:, None],
         "cover": nodes.count,
-        "gain": gain,
         "leaf_id": np.where(nodes.leaf, np.arange(len(nodes.leaf)) - nodes.offset, -1),
         "set_start": set_start,
         "set_codes": set_codes,
@@ -94,11 +106,10 @@ def read_hist(model: Any, learning_rate: float | None, reg_lambda: float | None)
         library="sklearn",
         objective=objective,
         objective_params=_objective_params(model, objective, classes),
-        params={"learning_rate": rate, "reg_lambda": l2, "reg_alpha": 0.0},
+        params={"learning_rate": float(rate[0]), "reg_lambda": l2, "reg_alpha": 0.0},
         output_names=tuple(map(str, classes)) if len(base) > 1 and classes is not None else None,
         feature_names=schema.names,
-        needs=() if known.all() else ("training data",),
-        exactness=_exactness(model, objective, known),
+        work_out=work_out,
     )
 
 
@@ -173,6 +184,10 @@ class _Nodes:
         # Leaves that could have been split carry the gain of the split that was not made.
         self.gain = np.where(self.leaf, 0.0, self.stored["gain"])
 
+    def levels(self) -> list[Ints]:
+        """Inner nodes by depth."""
+        return inner_by_depth(self.left, self.right, self.roots)
+
     def root_children(self) -> tuple[Bools, Ints]:
         """Which roots split, and the two children of those: (n_trees,), (2, trees that split)."""
         split = ~self.leaf[self.roots]
@@ -214,7 +229,7 @@ def _missing(
 
 
 # -- node values ---------------------------------------------------------------------------------------------
-def _node_values(model: Any, nodes: _Nodes, rate: float, l2: float, renewed: bool) -> tuple[Floats, Floats, Bools]:
+def _node_values(model: Any, nodes: _Nodes, rate: Floats, l2: float, renewed: bool) -> tuple[Floats, Floats, Bools]:
     """Value and gain of every node (n_nodes,), and whether a tree's values are known (n_trees,)."""
     stored, leaf = nodes.stored["value"], nodes.leaf
     gain = nodes.gain.copy()
@@ -223,7 +238,7 @@ def _node_values(model: Any, nodes: _Nodes, rate: float, l2: float, renewed: boo
         gain[nodes.roots] = np.nan if weighted else _renewed_root_gain(nodes, l2)
         gain[leaf] = 0.0
         value = np.where(leaf, stored, 0.0)[:, None]
-        mean = mean_of_leaves(value, nodes.count, nodes.left, nodes.right, nodes.roots)[:, 0]
+        mean = mean_of_leaves(value, nodes.count, nodes.left, nodes.right, nodes.levels())[:, 0]
         return mean, gain, np.ones(len(nodes.roots), bool)
     step = np.where(leaf, stored / rate, stored)
     constant = bool(getattr(model._loss, "constant_hessian", False))
@@ -330,7 +345,7 @@ def _clipped(model: Any, nodes: _Nodes, step: Floats) -> Bools:
         return clipped
     sign = np.array([given.get(n, 0) for n in names_of(model) or ()] if isinstance(given, dict) else given)
     lower, upper = np.full(len(step), -np.inf), np.full(len(step), np.inf)  # of a node's children
-    for t in inner_by_depth(nodes.left, nodes.right, nodes.roots):
+    for t in nodes.levels():
         a, b = nodes.left[t], nodes.right[t]
         middle, s = (step[a] + step[b]) / 2, sign[nodes.feature[t]]
         for child, below, above in ((a, s < 0, s > 0), (b, s > 0, s < 0)):

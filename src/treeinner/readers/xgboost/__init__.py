@@ -15,14 +15,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treeinner.ensemble import Ensemble
+from treeinner.ensemble import Ensemble, NodeValues
 from treeinner.errors import ModelError, UnsupportedModelError
-from treeinner.readers import _ubjson
-from treeinner.readers._xgboost_document import Parts, best_iteration, linear_model, member, read_parts
-from treeinner.readers._xgboost_schema import read_schema
-from treeinner.readers._xgboost_values import Given, NodeValues, find_node_values, is_custom
+from treeinner.options import ReadOptions
+from treeinner.readers.xgboost import ubjson
+from treeinner.readers.xgboost.document import Parts, best_iteration, linear_model, member, read_parts
+from treeinner.readers.xgboost.schema import read_schema
+from treeinner.readers.xgboost.values import Given, find_node_values, is_custom
 
-__all__ = ["is_xgboost", "read", "read_document", "read_path"]
+__all__ = ["notes", "read", "read_document", "read_path"]
 
 FOREIGN = {  # how files begin that are often taken for XGBoost models
     b"binf": "XGBoost's old binary format; load it with XGBoost < 3.1 and save it as .ubj or .json",
@@ -34,32 +35,12 @@ FOREIGN = {  # how files begin that are often taken for XGBoost models
 }
 
 
-def is_xgboost(model: Any) -> bool:
-    """Is this a Booster, a scikit-learn wrapper of one, or a subclass of either? xgboost is not imported."""
-    return _kind(model) is not None
-
-
-def read(
-    model: Any,
-    *,
-    learning_rate: float | Sequence[float] | None = None,
-    reg_lambda: float | None = None,
-    reg_alpha: float | None = None,
-    iteration_range: tuple[int, int] | None = None,
-) -> Ensemble:
-    """Read a Booster or a scikit-learn wrapper.
-
-    Parameters
-    ----------
-    learning_rate, reg_lambda, reg_alpha : float, optional
-        Override what the trees or the configuration say; `learning_rate` may be one number per round.
-    iteration_range : (start, stop), optional
-        Boosting rounds to keep. None: those that the object's own `predict` uses.
-    """
+def read(model: Any, options: ReadOptions) -> Ensemble:
+    """Read a Booster or a scikit-learn wrapper; by default the rounds that the object's own `predict` uses."""
     kind = _kind(model)
     if kind is None:
         raise UnsupportedModelError(
-            f"{type(model).__module__}.{type(model).__name__} is no XGBoost Booster or scikit-learn wrapper; "
+            f"{type(model).__module__}.{type(model).__name__} is not an XGBoost Booster or scikit-learn wrapper; "
             "pass one of these, or for a Spark or Dask model its booster (`model.get_booster()`, "
             "`output['booster']`)."
         )
@@ -67,54 +48,45 @@ def read(
     config = json.loads(booster.save_config())
     if config.get("learner", {}).get("gradient_booster", {}).get("name") == "gblinear":
         raise linear_model()
-    document = _ubjson.parse(bytes(booster.save_raw(raw_format="ubj")))
+    document = ubjson.parse(bytes(booster.save_raw(raw_format="ubj")))
     wrapper = model if kind == "wrapper" else None
-    if wrapper is not None and iteration_range is None:
+    rounds = options.iteration_range
+    if wrapper is not None and rounds is None:
         best = best_iteration(member(document, "learner", dict))
         if best is not None:
-            iteration_range = (0, min(best + 1, int(booster.num_boosted_rounds())))
-    given = Given(learning_rate, reg_lambda, reg_alpha, _tree_params(config))
+            rounds = (0, min(best + 1, int(booster.num_boosted_rounds())))
     missing = getattr(wrapper, "missing", None)
     return _build(
         document,
-        given,
-        iteration_range,
+        Given(options, _tree_params(config)),
+        rounds,
         missing=float("nan") if missing is None else float(missing),
         classes=_classes(wrapper),
     )
 
 
-def read_document(
-    document: Mapping[str, Any],
-    *,
-    learning_rate: float | Sequence[float] | None = None,
-    reg_lambda: float | None = None,
-    reg_alpha: float | None = None,
-    iteration_range: tuple[int, int] | None = None,
-) -> Ensemble:
-    """Read a parsed .json or .ubj document; the parameters are those of `read`."""
+def read_document(document: Mapping[str, Any], options: ReadOptions) -> Ensemble:
+    """Read a parsed .json or .ubj document."""
     config = None
     if "Model" in document and "Config" in document:  # what pickles hold
         config = _tree_params(member(document, "Config", dict))
         document = member(document, "Model", dict)
-    return _build(document, Given(learning_rate, reg_lambda, reg_alpha, config), iteration_range)
+    return _build(document, Given(options, config), options.iteration_range)
 
 
-def read_path(
-    path: str | Path,
-    *,
-    learning_rate: float | Sequence[float] | None = None,
-    reg_lambda: float | None = None,
-    reg_alpha: float | None = None,
-    iteration_range: tuple[int, int] | None = None,
-) -> Ensemble:
-    """Read a file written by `save_model`, whatever its suffix; the parameters are those of `read`."""
-    return read_document(
-        _parse(Path(path).read_bytes(), str(path)),
-        learning_rate=learning_rate,
-        reg_lambda=reg_lambda,
-        reg_alpha=reg_alpha,
-        iteration_range=iteration_range,
+def read_path(path: Path, options: ReadOptions) -> Ensemble:
+    """Read a file written by `save_model`, whatever its suffix."""
+    return read_document(_parse(path.read_bytes(), str(path)), options)
+
+
+def notes(ensemble: Ensemble) -> tuple[str, ...]:
+    """What a user should know: a Booster and a file use all rounds where the early-stopped estimator does not."""
+    best = ensemble.params.get("best_iteration")
+    if best is None or ensemble.n_rounds <= best + 1:
+        return ()
+    return (
+        f"The model stores best_iteration={best}; all {ensemble.n_rounds} rounds are used, as Booster.predict does. "
+        f"Pass iteration_range=(0, {best + 1}) for the early-stopped model, as the scikit-learn estimator predicts.",
     )
 
 
@@ -174,7 +146,7 @@ def _parse(data: bytes, name: str) -> dict[str, Any]:
         hint = "a text dump (get_dump), which lacks the values of inner nodes" if dump else "not an XGBoost model"
         raise ModelError(f"{name} is {hint}; pass a file written by save_model('model.ubj') or ('model.json').")
     if data[:1] == b"{" and data[1:2] in (b"i", b"U", b"I", b"l", b"L"):  # a length, where JSON has a quote
-        return _ubjson.parse(data)
+        return ubjson.parse(data)
     try:
         document = json.loads(data)
     except (ValueError, RecursionError) as error:
@@ -186,21 +158,20 @@ def _parse(data: bytes, name: str) -> dict[str, Any]:
 def _build(
     document: Mapping[str, Any],
     given: Given,
-    iteration_range: tuple[int, int] | None,
+    rounds: tuple[int, int] | None,
     *,
     missing: float = float("nan"),
     classes: list[Any] | None = None,
 ) -> Ensemble:
     parts = read_parts(document)
     trees, objective = parts.trees, parts.objective
-    found = find_node_values(
-        trees, parts.tree_round, parts.n_parallel, objective=objective, version=parts.version, given=given
-    )
-    reasons = list(found.why_not_exact)
+    given.options.rates(int(parts.tree_round.max(initial=-1)) + 1)  # a wrong number of them is an error now
     plain = bool(np.all(parts.weight_drop == 1))
-    if not plain:
-        reasons.append("DART: the trees dropped in each round, and so its gradients, are not known")
-    scale = parts.weight_drop[trees.tree][:, None]
+    scale = None if plain else parts.weight_drop[trees.tree][:, None]
+
+    def work_out() -> NodeValues:
+        return _scaled(find_node_values(parts, given), scale)
+
     as_category = np.unique(trees.feature[trees.category_set >= 0]).astype(np.int64)
     schema = read_schema(
         parts.learner, parts.model, parts.n_features, as_category, missing=missing, version=parts.version
@@ -213,15 +184,13 @@ def _build(
         tree_output=parts.tree_output.astype(np.int32),
         tree_round=parts.tree_round.astype(np.int32),
         tree_weight=parts.weight_drop / parts.n_parallel,
-        tree_rate=found.learning_rate,
         feature=_own(trees.feature),
         threshold=_own(trees.threshold),
         left=_own(trees.left),
         right=_own(trees.right),
         missing_left=_own(trees.missing_left),
         category_set=_own(trees.category_set),
-        value=_own(trees.value if plain else trees.value * scale),
-        node_value=_own(found.node_value if plain else found.node_value * scale),
+        value=_own(trees.value if scale is None else trees.value * scale),
         cover=_own(trees.hessian),
         gain=_own(trees.gain),
         leaf_id=_own(trees.leaf_id),
@@ -232,17 +201,25 @@ def _build(
         library="xgboost",
         objective="" if is_custom(trees, objective, given) else objective,
         objective_params=objective_params,
-        params=_params(parts, found, given),
+        params=_params(parts, given),
         right_if="greater_equal",
         cover_is="hessian",
         float32_input=True,
         base_margin_rule="replace",
         output_names=_output_names(parts, classes),
         feature_names=schema.names,
-        needs=found.needs,
-        exactness="; ".join(reasons) or "exact",
+        work_out=work_out,
     )
-    return _cut(ensemble, iteration_range)
+    return ensemble if rounds is None else ensemble.slice_rounds(*rounds)
+
+
+def _scaled(found: NodeValues, dart: NDArray[np.float64] | None) -> NodeValues:
+    """Node values as they enter the margin, with DART's weights."""
+    if dart is None:
+        return found
+    reason = "DART: the trees dropped in each round, and so its gradients, are not known"
+    exactness = reason if found.exactness == "exact" else f"{found.exactness}; {reason}"
+    return replace(found, node_value=found.node_value * dart, exactness=exactness)
 
 
 def _own(array: NDArray[Any]) -> NDArray[Any]:
@@ -251,26 +228,16 @@ def _own(array: NDArray[Any]) -> NDArray[Any]:
     return array
 
 
-def _cut(ensemble: Ensemble, iteration_range: tuple[int, int] | None) -> Ensemble:
-    if iteration_range is None or tuple(iteration_range) == (0, 0):  # (0, 0) is XGBoost's way to say "all"
-        return ensemble
-    part = ensemble.slice_rounds(int(iteration_range[0]), int(iteration_range[1]))
-    # what only the trees cut off needed is needed no more
-    return replace(part, needs=()) if part.needs and not np.isnan(part.node_value).any() else part
-
-
-def _params(parts: Parts, found: NodeValues, given: Given) -> dict[str, Any]:
-    """Collect what is known of the training parameters."""
-    known = {"reg_lambda": found.reg_lambda, "reg_alpha": found.reg_alpha}
-    if given.is_live(parts.objective):
-        known |= {name: given.says(name) for name in ("max_delta_step", "subsample")}
-    rates = np.unique(found.learning_rate)
-    known["learning_rate"] = float(rates[0]) if len(rates) == 1 else None
+def _params(parts: Parts, given: Given) -> dict[str, Any]:
+    """Collect what the document and the configuration say of the training."""
     params: dict[str, Any] = {"version": list(parts.version), "num_parallel_tree": parts.n_parallel}
     best = best_iteration(parts.learner)
     if best is not None:
         params["best_iteration"] = best
-    return params | {name: n for name, n in known.items() if n is not None and math.isfinite(n)}
+    known = {name: given.config_value(name) for name in ("max_delta_step", "subsample")}
+    if given.is_live(parts.objective):
+        params |= {name: n for name, n in known.items() if n is not None and math.isfinite(n)}
+    return params
 
 
 def _output_names(parts: Parts, classes: list[Any] | None) -> tuple[str, ...] | None:

@@ -16,7 +16,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from treeinner.readers._xgboost_trees import Trees
+from treeinner.readers.xgboost.trees import Trees
 
 __all__ = ["Fit", "Splits", "descend", "fit_splits", "read_splits", "residuals", "squared_residuals", "start_x"]
 
@@ -42,6 +42,7 @@ class Splits:
     node: IntArray  # (3, n)
 
     def take(self, chosen: BoolArray | slice) -> Splits:
+        """Some of them."""
         return replace(self, node=self.node[:, chosen])
 
     def __len__(self) -> int:
@@ -49,6 +50,7 @@ class Splits:
 
     @property
     def width(self) -> int:
+        """Number of outputs."""
         return int(self.leaf_value.shape[1])
 
     @cached_property
@@ -81,6 +83,8 @@ class Splits:
 
 @dataclass(frozen=True, eq=False)
 class Fit:
+    """A solution of the equations, and how sure it is."""
+
     lam: float
     alpha: float
     log_x: FloatArray  # (n_groups,)  logarithm of 1 / rate

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeinner.errors import ModelError, UnsupportedModelError
-from treeinner.readers._ubjson import Records
+from treeinner.readers.xgboost.ubjson import Records
 
 __all__ = ["Trees", "array", "read_trees"]
 

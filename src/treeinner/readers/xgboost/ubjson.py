@@ -203,16 +203,40 @@ class _Reader:
             return None
         ends = [first, *(field.end for field in fields)]
         texts = [self.data[end : field.start] for end, field in zip(ends, fields, strict=False)]
-        texts.append(self.data[ends[-1] : self.at])
-        if count * sum(map(len, texts)) > len(self.data) - first:
-            return None
-        found = _find_fields(self.data, first, texts, [field.size for field in fields], count)
-        if found is None:
-            return None
-        begin, size = found
-        behind = begin[-1] + size[-1] + len(texts[-1])
-        self.at = int(behind[-1])
-        return Records(self.data, np.concatenate([[first], behind[:-1]]), depth, fields, begin, size)
+        last = self.data[ends[-1] : self.at]
+        self.at, starts = first, []
+        plan = [
+            (text, len(text), field.size, field.begin, field.bytes) for text, field in zip(texts, fields, strict=True)
+        ]
+        for _ in range(count):
+            starts.append(self.at)
+            if not (self.follow(plan) and self.data.startswith(last, self.at)):
+                return None
+            self.at += len(last)
+        return Records(self.data, starts, depth, fields)
+
+    def follow(self, plan: list[tuple[bytes, int, int, list[int], list[int]]]) -> bool:
+        """Pass one record, noting where its contents are; False: it is of another form, or does not fit the file."""
+        data, at, length = self.data, self.at, SCALARS[ord("L")].unpack_from
+        for text, width, item_size, begin, sizes in plan:
+            if not data.startswith(text, at) or at + width + 9 > len(data):
+                return False
+            at += width
+            if item_size:
+                size = length(data, at)[0] * item_size
+                at += 8
+            else:
+                form = SCALARS.get(data[at])
+                if form is None:
+                    return False
+                size = form.size + 1
+            if not 0 <= size <= len(data) - at:
+                return False
+            begin.append(at)
+            sizes.append(size)
+            at += size
+        self.at = at
+        return True
 
     def form(self, fields: list[Field], inside: str, depth: int) -> bool:
         """Find the fields of an object; False: it holds what Records cannot, or one name twice."""
@@ -236,44 +260,7 @@ class _Reader:
             if any(field.name == name for field in fields):
                 return False
             self.value(mark, depth)
-            fields.append(Field(name, kind, size, start, self.at))
-
-
-def _find_fields(
-    data: bytes, at: int, texts: list[bytes], sizes: list[int], count: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
-    """Begin and bytes of every field of `count` records: (fields, records). None: one of them has another form.
-
-    A record is texts[0], a field, texts[1], a field, ..., and a last text.
-    """
-    begin, size = list[int](), list[int]()
-    length, end = SCALARS[ord("L")].unpack_from, len(data)
-    steps = [(text, len(text), item) for text, item in zip(texts, sizes, strict=False)]
-    for _ in range(count):
-        for text, text_size, item in steps:
-            if not data.startswith(text, at):
-                return None
-            at += text_size
-            if at + (8 if item else 1) > end:
-                return None
-            if item:
-                n_bytes = length(data, at)[0] * item
-                at += 8
-            else:
-                if data[at] not in SCALARS:
-                    return None
-                n_bytes = SCALARS[data[at]].size
-                at += 1
-            if not 0 <= n_bytes <= end - at:
-                return None
-            begin.append(at)
-            size.append(n_bytes)
-            at += n_bytes
-        if not data.startswith(texts[-1], at):
-            return None
-        at += len(texts[-1])
-    shape = count, len(steps)
-    return np.array(begin).reshape(shape).T.copy(), np.array(size).reshape(shape).T.copy()
+            fields.append(Field(name, kind, size, start, self.at, [], []))
 
 
 class Field(NamedTuple):
@@ -284,24 +271,16 @@ class Field(NamedTuple):
     size: int  # of one item; 0: a number
     start: int  # in the first record: where its length stands, or its mark
     end: int
+    begin: list[int]  # where the contents begin, record by record
+    bytes: list[int]  # how many bytes they have
 
 
 class Records(Sequence[dict[str, Any]]):
     """Objects of one form, held column by column; an item is read when it is asked for."""
 
-    def __init__(
-        self,
-        data: bytes,
-        starts: NDArray[np.int64],
-        depth: int,
-        fields: list[Field],
-        begin: NDArray[np.int64],
-        size: NDArray[np.int64],
-    ) -> None:
+    def __init__(self, data: bytes, starts: list[int], depth: int, fields: list[Field]) -> None:
         self._data, self._starts, self._depth = data, starts, depth
         self._fields = {field.name: field for field in fields}
-        # By name: where the contents begin, and how many bytes they have.
-        self._parts = {field.name: part for field, *part in zip(fields, begin, size, strict=True)}
 
     def __len__(self) -> int:
         return len(self._starts)
@@ -314,7 +293,7 @@ class Records(Sequence[dict[str, Any]]):
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
         reader = _Reader(self._data)
-        reader.at = int(self._starts[index]) + 1
+        reader.at = self._starts[index] + 1
         return reader.members(self._depth + 1)
 
     def has(self, name: str) -> bool:
@@ -323,20 +302,19 @@ class Records(Sequence[dict[str, Any]]):
 
     def lengths(self, name: str) -> NDArray[np.int64]:
         """Number of items of a text or typed array in each record: (records,)."""
-        _, size = self._parts[name]
-        return np.asarray(size // self._fields[name].size)
+        return np.array(self._fields[name].bytes) // self._fields[name].size
 
     def joined(self, name: str) -> NDArray[Any]:
         """Typed arrays of all records, one after the other, in the machine's own byte order."""
         dtype = DTYPES[self._fields[name].kind]
-        parts = zip(*(part.tolist() for part in self._parts[name]), strict=True)
-        joined = b"".join([self._data[begin : begin + size] for begin, size in parts])
-        return np.frombuffer(joined, dtype).astype(dtype.newbyteorder("="))
+        return np.frombuffer(b"".join(self._parts(name)), dtype).astype(dtype.newbyteorder("="))
 
     def texts(self, name: str) -> set[str] | None:
         """Distinct texts of a member ("object/member" for one of an inner object); None if it is no text."""
         if name not in self._fields or self._fields[name].kind != STRING:
             return None
-        parts = zip(*(part.tolist() for part in self._parts[name]), strict=True)
-        found = {self._data[begin : begin + size] for begin, size in parts}
-        return {text.decode(errors="replace") for text in found}
+        return {text.decode(errors="replace") for text in set(self._parts(name))}
+
+    def _parts(self, name: str) -> list[bytes]:
+        field = self._fields[name]
+        return [self._data[at : at + size] for at, size in zip(field.begin, field.bytes, strict=True)]

@@ -14,21 +14,24 @@ Conventions that every reader settles, so that nobody behind it has to know whic
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import InitVar, dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from treeinner import compiled, storage
+from treeinner import compiled
+from treeinner.ensemble import storage
+from treeinner.ensemble.node_values import LATE, UNSET, NodeValues, Params, WorkOut
+from treeinner.ensemble.validation import frozen, validate, validate_node_values
 from treeinner.errors import DataError, ModelError
 from treeinner.tables import Schema, Table, read_table
-from treeinner.validation import frozen, validate
 
-__all__ = ["Ensemble"]
+__all__ = ["ARRAYS", "FORMAT", "Ensemble", "check_rounds"]
 
 IntArray = NDArray[np.int32]
 LongArray = NDArray[np.int64]
@@ -60,7 +63,26 @@ ARRAYS: dict[str, type] = {
     "set_codes": np.int32,
     "base_score": np.float64,
 }
-PER_NODE = ("feature", "threshold", "missing_left", "category_set", "value", "node_value", "cover", "gain", "leaf_id")
+PER_TREE = ("tree_output", "tree_round", "tree_weight", "tree_rate")
+PER_NODE = (
+    "feature", "threshold", "left", "right", "missing_left", "category_set", "value", "node_value", "cover", "gain",
+    "leaf_id",
+)  # fmt: skip
+DEFAULTS: dict[str, Any] = {"needs": (), "exactness": "exact"}  # of late fields, where nothing is left for later
+
+
+def _unset() -> Any:
+    """Default of a field that may be worked out later; a factory, for a plain default would hide `__getattr__`."""
+    return UNSET
+
+
+def check_rounds(start: int, stop: int, n_rounds: int) -> None:
+    """Raise unless a model of so many rounds has rounds start <= r < stop."""
+    if not 0 <= start < stop <= n_rounds:
+        raise ValueError(
+            f"iteration_range=({start}, {stop}) does not fit a model of {n_rounds} rounds; "
+            f"pass 0 <= start < stop <= {n_rounds}."
+        )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -70,6 +92,9 @@ class Ensemble:
     `value` holds the leaf values as they enter the margin: learning rate and tree weight included. `node_value` holds,
     for every node, what it would have predicted had it been a leaf, in the same units: PreDecomp's p-hat. Where that is
     not known it is NaN at the inner nodes of the tree, and `needs` names the parameters that would settle it.
+
+    `node_value`, `tree_rate`, `gain`, `needs`, `exactness` and the parameters learning_rate, reg_lambda and reg_alpha
+    may be left to `work_out`, which is called when the first of them is asked for.
     """
 
     # per tree
@@ -77,7 +102,8 @@ class Ensemble:
     tree_output: IntArray  #: (n_trees,)  first output the tree adds to
     tree_round: IntArray  #: (n_trees,)  boosting round; trees of one round were fitted to the same gradients
     tree_weight: FloatArray  #: (n_trees,)  factor already in `value` that is not the learning rate (DART, 1 / n_trees)
-    tree_rate: FloatArray  #: (n_trees,)  learning rate already in `value`; NaN where it is not known
+    #: (n_trees,)  learning rate already in `value`; NaN where it is not known
+    tree_rate: FloatArray = field(default_factory=_unset)
 
     # per node
     feature: IntArray  #: (n_nodes,)  column a split tests; -1 at a leaf
@@ -87,9 +113,10 @@ class Ensemble:
     missing_left: BoolArray  #: (n_nodes,)  where a missing value goes
     category_set: IntArray  #: (n_nodes,)  which set of categories goes right; -1: a numeric split or a leaf
     value: FloatArray  #: (n_nodes, width)  leaf values on the margin scale; 0 at inner nodes
-    node_value: FloatArray  #: (n_nodes, width)  p-hat; equals `value` at leaves
+    node_value: FloatArray = field(default_factory=_unset)  #: (n_nodes, width)  p-hat; equals `value` at leaves
     cover: FloatArray  #: (n_nodes,)  weight of the training rows as the library's own SHAP counts it
-    gain: FloatArray  #: (n_nodes,)  gain of the split as the library reports it; 0 at leaves, NaN where not stored
+    #: (n_nodes,)  gain of the split as the library reports it; 0 at leaves, NaN where not stored
+    gain: FloatArray = field(default_factory=_unset)
     leaf_id: IntArray  #: (n_nodes,)  number of the leaf in the library's own pred_leaf / apply; -1 at inner nodes
 
     # category sets: set s holds the codes set_codes[set_start[s]:set_start[s + 1]]
@@ -113,13 +140,51 @@ class Ensemble:
     output_names: tuple[str, ...] | None = None  #: classes or targets
     feature_names: tuple[str, ...] | None = None  #: what attributions are reported for
     column_features: tuple[tuple[int, ...], ...] | None = None  #: who shares a column's credit; None: its feature
-    needs: tuple[str, ...] = ()  #: parameters the user must give before node values are known
-    exactness: str = "exact"  #: "exact", or why in-sample TreeInner(PreDecomp) is not the library's total gain
+    #: parameters the user must give before node values are known
+    needs: tuple[str, ...] = field(default_factory=_unset)
+    #: "exact", or why in-sample TreeInner(PreDecomp) is not the library's total gain
+    exactness: str = field(default_factory=_unset)
 
-    def __post_init__(self) -> None:
+    work_out: InitVar[WorkOut | None] = None
+
+    def __post_init__(self, work_out: WorkOut | None) -> None:
+        unset = [name for name in LATE if self.__dict__[name] is UNSET]
+        if work_out is not None:
+            stored = self.params.stored if isinstance(self.params, Params) else self.params
+            self.__dict__.update(params=Params(stored, self._resolved), _work_out=work_out, _lock=threading.RLock())
+        for name in unset:
+            del self.__dict__[name]
+        if work_out is None:
+            self.__dict__.update({name: default for name, default in DEFAULTS.items() if name in unset})
         for name, dtype in ARRAYS.items():
-            object.__setattr__(self, name, frozen(getattr(self, name), dtype, name))
+            if name in self.__dict__ or work_out is None:
+                self.__dict__[name] = frozen(getattr(self, name), dtype, name)
         validate(self)
+        if work_out is None:
+            validate_node_values(self, self.node_value, self.tree_rate, self.gain)
+
+    if not TYPE_CHECKING:  # for a type checker the late fields are fields like any other
+
+        def __getattr__(self, name: str) -> Any:
+            if name in LATE and "_work_out" in self.__dict__:
+                self._resolved()
+                return self.__dict__[name]
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def _resolved(self) -> NodeValues:
+        """Work out what was left for later; once, whatever the number of threads that ask."""
+        with self.__dict__["_lock"]:
+            found: NodeValues | None = self.__dict__.get("_node_values")
+            if found is None:
+                found = self.__dict__["_work_out"]()
+                late = {name: getattr(found, name) for name in LATE if name not in self.__dict__}
+                for name in ARRAYS.keys() & late.keys():
+                    late[name] = frozen(late[name], ARRAYS[name], name)
+                every = {**self.__dict__, **late}
+                validate_node_values(self, every["node_value"], every["tree_rate"], every["gain"])
+                # What the reader held on to for this may go.
+                self.__dict__.update(late, _node_values=found, _work_out=None)
+            return found
 
     # -- sizes ---------------------------------------------------------------------------------------------------
     @property
@@ -185,7 +250,7 @@ class Ensemble:
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the fields alone: what is computed from them, the compiled form too, is built again on first use."""
-        return {f.name: getattr(self, f.name) for f in fields(self)}
+        return {f.name: getattr(self, f.name) for f in fields(self)} | {"params": dict(self.params)}
 
     def __repr__(self) -> str:
         return (
@@ -230,11 +295,7 @@ class Ensemble:
     # -- parts and files -----------------------------------------------------------------------------------------
     def slice_rounds(self, start: int, stop: int) -> Ensemble:
         """Keep the trees of rounds start <= r < stop; the base score stays, as in XGBoost's `iteration_range`."""
-        if not 0 <= start < stop <= self.n_rounds:
-            raise ValueError(
-                f"iteration_range=({start}, {stop}) does not fit a model of {self.n_rounds} rounds; "
-                f"pass 0 <= start < stop <= {self.n_rounds}."
-            )
+        check_rounds(start, stop, self.n_rounds)
         first, last = np.searchsorted(self.tree_round, [start, stop])
         return self.slice_trees(int(first), int(last))
 
@@ -244,22 +305,23 @@ class Ensemble:
             return self
         trees, lo, hi = slice(first, last), int(self.tree_start[first]), int(self.tree_start[last])
         nodes = slice(lo, hi)
-        return replace(
-            self,
-            tree_start=self.tree_start[first : last + 1] - lo,
-            tree_output=self.tree_output[trees],
-            tree_round=self.tree_round[trees] - self.tree_round[first],
-            tree_weight=self.tree_weight[trees],
-            tree_rate=self.tree_rate[trees],
-            left=np.where(self.left[nodes] >= 0, self.left[nodes] - lo, -1),
-            right=np.where(self.right[nodes] >= 0, self.right[nodes] - lo, -1),
-            **{name: getattr(self, name)[nodes] for name in PER_NODE},
-        )
+        given = {f.name: self.__dict__[f.name] for f in fields(self) if f.name in self.__dict__}
+        given |= {name: array[trees] for name, array in given.items() if name in PER_TREE}
+        given |= {name: array[nodes] for name, array in given.items() if name in PER_NODE}
+        given["tree_start"] = self.tree_start[first : last + 1] - lo
+        given["tree_round"] = given["tree_round"] - self.tree_round[first]
+        for side in ("left", "right"):
+            given[side] = np.where(given[side] >= 0, given[side] - lo, -1)
+        if "node_value" not in given:
+            return Ensemble(**given, work_out=lambda: self._resolved().part(trees, nodes))
+        if not np.isnan(given["node_value"]).any():
+            given["needs"] = ()  # what only the trees cut off needed is needed no more
+        return Ensemble(**given)
 
     def save(self, path: str | Path) -> None:
         """Write the ensemble to one file (docs/format.md); no pickle inside."""
         plain = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ARRAYS}
-        plain["schema"] = self.schema.to_json()
+        plain |= {"schema": self.schema.to_json(), "params": dict(self.params)}
         storage.write(path, FORMAT, FORMAT_VERSION, {name: getattr(self, name) for name in ARRAYS}, plain)
 
     @classmethod

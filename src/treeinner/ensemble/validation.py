@@ -10,9 +10,11 @@ from numpy.typing import NDArray
 from treeinner.errors import ModelError
 
 if TYPE_CHECKING:
-    from treeinner.ensemble import Ensemble
+    from treeinner.ensemble.ensemble import Ensemble
 
-__all__ = ["frozen", "validate"]
+__all__ = ["frozen", "validate", "validate_node_values"]
+
+FloatArray = NDArray[np.float64]
 
 MAX_CODE = 2**24  # XGBoost's own limit; larger codes are not exact in float32
 
@@ -21,7 +23,7 @@ def frozen(array: Any, dtype: type, name: str) -> NDArray[Any]:
     """Contiguous read-only array of `dtype`; a value that does not survive the conversion is an error."""
     given = np.asarray(array)
     held: NDArray[Any] = np.ascontiguousarray(given, dtype=dtype)
-    if np.issubdtype(dtype, np.integer) and not np.array_equal(held, given):
+    if held is not given and np.issubdtype(dtype, np.integer) and not np.array_equal(held, given):
         raise ModelError(f"{name} holds numbers that are not whole or do not fit {np.dtype(dtype).name}.")
     if held is given and held.flags.writeable:
         held = held.copy()
@@ -38,6 +40,16 @@ def validate(e: Ensemble) -> None:
     _check_values(e, inner)
 
 
+def validate_node_values(e: Ensemble, node_value: FloatArray, tree_rate: FloatArray, gain: FloatArray) -> None:
+    """Raise ModelError unless what may be worked out later fits the rest."""
+    _require(tree_rate.shape == (e.n_trees,), f"tree_rate does not have one entry per tree ({e.n_trees})")
+    _require(gain.shape == (e.n_nodes,), f"gain does not have one entry per node ({e.n_nodes})")
+    _require(node_value.shape == e.value.shape, "value and node_value differ in shape")
+    same = (node_value == e.value) | (e.feature >= 0)[:, None]
+    _require(bool(np.all(same)), "node_value differs from value at a leaf")
+    _require(not bool(np.any(np.isinf(node_value))), "a node value is infinite")
+
+
 def _require(condition: bool | np.bool_, message: str) -> None:
     if not condition:
         raise ModelError(f"The model is malformed: {message}.")
@@ -45,14 +57,11 @@ def _require(condition: bool | np.bool_, message: str) -> None:
 
 def _check_shapes(e: Ensemble) -> None:
     n_trees, n_nodes = len(e.tree_output), len(e.feature)
-    for name in ("tree_round", "tree_weight", "tree_rate"):
+    for name in ("tree_round", "tree_weight"):
         _require(getattr(e, name).shape == (n_trees,), f"{name} does not have one entry per tree ({n_trees})")
-    for name in ("threshold", "left", "right", "missing_left", "category_set", "cover", "gain", "leaf_id"):
+    for name in ("threshold", "left", "right", "missing_left", "category_set", "cover", "leaf_id"):
         _require(getattr(e, name).shape == (n_nodes,), f"{name} does not have one entry per node ({n_nodes})")
-    for name in ("value", "node_value"):
-        array = getattr(e, name)
-        _require(array.ndim == 2 and len(array) == n_nodes, f"{name} does not have one row per node ({n_nodes})")
-    _require(e.value.shape == e.node_value.shape, "value and node_value differ in shape")
+    _require(e.value.ndim == 2 and len(e.value) == n_nodes, f"value does not have one row per node ({n_nodes})")
     starts = e.tree_start
     _require(
         starts.shape == (n_trees + 1,)
@@ -69,7 +78,7 @@ def _check_shapes(e: Ensemble) -> None:
     )
     rounds = e.tree_round
     _require(
-        n_trees == 0 or (rounds[0] == 0 and bool(np.all(np.isin(np.diff(rounds), (0, 1))))),
+        n_trees == 0 or (rounds[0] == 0 and bool(np.all(np.diff(rounds) >> 1 == 0))),
         "boosting rounds do not count up from 0 one at a time",
     )
 
@@ -130,8 +139,6 @@ def _check_values(e: Ensemble, inner: NDArray[np.bool_]) -> None:
     leaf, inner_row, leaf_row = ~inner, inner[:, None], ~inner[:, None]
     _require(bool(np.all(np.isfinite(e.value) | inner_row)), "a leaf value is not finite")
     _require(bool(np.all((e.value == 0) | leaf_row)), "an inner node has a leaf value")
-    _require(bool(np.all((e.node_value == e.value) | inner_row)), "node_value differs from value at a leaf")
-    _require(not bool(np.any(np.isinf(e.node_value))), "a node value is infinite")
     _require(not bool(np.any(e.cover < 0)), "a cover is negative")
     numbered = np.where(leaf, e.leaf_id >= 0, e.leaf_id == -1)
     _require(bool(np.all(numbered)), "leaf_id does not number the leaves")

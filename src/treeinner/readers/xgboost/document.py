@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeinner.errors import ModelError, UnsupportedModelError
-from treeinner.readers._ubjson import Records
-from treeinner.readers._xgboost_trees import Trees, array, read_trees
+from treeinner.readers.xgboost.trees import Trees, array, read_trees
+from treeinner.readers.xgboost.ubjson import Records
 
 __all__ = ["Parts", "best_iteration", "linear_model", "member", "read_parts"]
 

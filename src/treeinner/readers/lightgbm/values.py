@@ -16,13 +16,17 @@ with `b` the intercept and `lam` larger by cat_l2 at the children of a many-vs-m
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from treeinner.errors import ModelError, UnsupportedModelError
-from treeinner.readers._lightgbm_text import ModelText
+from treeinner.options import ReadOptions
+from treeinner.readers._trees import add_up, inner_by_depth
+from treeinner.readers.lightgbm.schema import n_bins
+from treeinner.readers.lightgbm.text import ModelText
 
 __all__ = [
     "Layout",
@@ -31,6 +35,7 @@ __all__ = [
     "half_unit",
     "inner_values",
     "lay_out",
+    "many_vs_many",
     "read_training",
     "sum_leaves",
 ]
@@ -39,6 +44,7 @@ IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 
+CATEGORICAL = 1  # bit of decision_type
 RENEWED = frozenset({"regression_l1", "quantile", "mape"})
 
 
@@ -53,7 +59,11 @@ class Layout:
     tree_of_leaf: IntArray
     left: IntArray  # (nodes,) position of the child, as LightGBM has it; -1 at a leaf
     right: IntArray
-    levels: tuple[IntArray, ...]  # inner nodes by depth
+
+    @cached_property
+    def levels(self) -> list[IntArray]:
+        """Inner nodes by depth."""
+        return inner_by_depth(self.left, self.right, self.start[:-1])
 
     @property
     def n_nodes(self) -> int:
@@ -64,9 +74,7 @@ class Layout:
         """Sum of a leaf quantity over the leaves below every node: (nodes,)."""
         total = np.zeros(self.n_nodes)
         total[self.leaf] = at_leaves
-        for level in reversed(self.levels):
-            total[level] = total[self.left[level]] + total[self.right[level]]
-        return total
+        return add_up(total, self.left, self.right, self.levels)
 
 
 @dataclass(frozen=True)
@@ -134,20 +142,13 @@ def lay_out(model: ModelText) -> Layout:
     reached[start[:-1]] += 1
     if not np.all(reached == 1):
         raise ModelError("The LightGBM model is malformed: a node is reached twice, or not at all.")
-    levels = []
-    level = start[:-1][n_leaves > 1]
-    while len(level):
-        levels.append(level)
-        below = np.concatenate([left[level], right[level]])
-        level = below[left[below] >= 0]
     leaf = start[tree_of_leaf] + n_leaves[tree_of_leaf] - 1 + leaf_number
-    return Layout(start, inner, leaf, tree_of_inner, tree_of_leaf, left, right, tuple(levels))
+    return Layout(start, inner, leaf, tree_of_inner, tree_of_leaf, left, right)
 
 
-def read_training(
-    model: ModelText, learning_rate: float | None, reg_lambda: float | None, reg_alpha: float | None
-) -> Training:
+def read_training(model: ModelText, options: ReadOptions, rates: FloatArray | None) -> Training:
     """Collect the settings that matter; what the user gives wins."""
+    reg_lambda, reg_alpha = options.reg_lambda, options.reg_alpha
     number, params = model.number, model.params or {}
     boosting = "rf" if "average_output" in model.header else params.get("boosting", "gbdt")
     objective = model.header.get("objective", "").partition(" ")[0]
@@ -162,7 +163,7 @@ def read_training(
         objective=objective,
         known=model.params is not None or reg_lambda is not None,
         boosting="gbdt" if boosting in ("goss", "gbrt") else boosting,
-        rate=number("learning_rate", np.nan) if learning_rate is None else learning_rate,
+        rate=number("learning_rate", np.nan) if rates is None else float(rates[0]),
         reg_lambda=number("lambda_l2", 0) if reg_lambda is None else reg_lambda,
         reg_alpha=number("lambda_l1", 0) if reg_alpha is None else reg_alpha,
         cat_l2=number("cat_l2", 10),
@@ -182,8 +183,18 @@ def read_training(
     )
 
 
-def sum_leaves(model: ModelText, layout: Layout, training: Training, many_vs_many: BoolArray) -> Sums:
-    """Hessian sums and what the formula needs; `many_vs_many` marks inner nodes: (inner,)."""
+def many_vs_many(model: ModelText, training: Training, n_columns: int) -> BoolArray:
+    """Mark splits on columns with too many categories for one-against-the-rest, which get cat_l2: (inner,)."""
+    if np.any(model.split_feature >= n_columns):
+        raise ModelError(f"The LightGBM model is malformed: a split tests a column outside 0..{n_columns - 1}.")
+    bins = np.array([n_bins(info) for info in model.header["feature_infos"].split()])
+    return np.asarray(
+        (model.decision_type & CATEGORICAL > 0) & (bins[model.split_feature] > training.max_cat_to_onehot)
+    )
+
+
+def sum_leaves(model: ModelText, layout: Layout, training: Training, many: BoolArray) -> Sums:
+    """Hessian sums and what the formula needs; `many` marks many-vs-many splits: (inner,)."""
     if model.leaf_weight is None:
         raise UnsupportedModelError(
             "The LightGBM model has no leaf_weight: it was written by a version before 3.0. "
@@ -192,7 +203,7 @@ def sum_leaves(model: ModelText, layout: Layout, training: Training, many_vs_man
     hessian = layout.add_up(model.leaf_weight)
     extra = np.zeros(layout.n_nodes)
     for links in (layout.left, layout.right):
-        extra[links[layout.inner[many_vs_many]]] = training.cat_l2
+        extra[links[layout.inner[many]]] = training.cat_l2
     lam = training.reg_lambda + extra
     at_leaf = (hessian + lam)[layout.leaf]
     plain_root = np.ones(model.n_trees, bool)
@@ -212,7 +223,7 @@ def half_unit(stored: FloatArray) -> FloatArray:
 def inner_values(
     model: ModelText, layout: Layout, training: Training, sums: Sums, intercept: FloatArray
 ) -> tuple[FloatArray, list[str]]:
-    """p-hat of every inner node without the intercept: (inner,), and what had to be put up with."""
+    """p-hat of every inner node without the intercept: (inner,), and what is not exact about it."""
     at, tree = layout.inner, layout.tree_of_inner
     newton = _divide(
         (sums.weighted - intercept[_tree_of_node(layout)] * sums.weight)[at], (sums.hessian + sums.lam)[at]

@@ -19,8 +19,16 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from treeinner.readers._lightgbm_text import ModelText
-from treeinner.readers._lightgbm_values import Layout, Sums, Training, half_unit
+from treeinner.readers.lightgbm.text import ModelText
+from treeinner.readers.lightgbm.values import (
+    Layout,
+    Sums,
+    Training,
+    half_unit,
+    lay_out,
+    many_vs_many,
+    sum_leaves,
+)
 
 __all__ = ["Start", "find_start"]
 
@@ -42,18 +50,23 @@ class Start:
     intercept: FloatArray  # (trees,) part of the tree's leaf values
     rate: FloatArray  # (trees,) learning rate
     weight: FloatArray  # (trees,) what else multiplies the tree: DART, 1 / trees
-    notes: list[str]
+    notes: list[str]  # what is not exact about it
     label_weights: tuple[float, float] | None  # (negative, positive) where is_unbalance chose them
 
 
-def find_start(model: ModelText, layout: Layout, training: Training, sums: Sums, per_round: int) -> Start:
-    """Intercept, learning rate and weight of every tree."""
+def find_start(model: ModelText, training: Training, per_round: int, n_columns: int) -> Start:
+    """Intercept, learning rate and weight of every tree; only those that may hold an intercept are looked at."""
     n_trees, forest = model.n_trees, training.boosting == "rf"
     intercept, notes = np.zeros(n_trees), []
     rate, weight = _written_rates(model, training)
     label_weights = None
-    view = _View(model, layout, training, sums)
-    for output in range(min(per_round, n_trees)):
+    later = model.shrinkage[(model.n_leaves > 1) & (model.shrinkage != 1)]
+    if not forest:
+        model = model.first(per_round)
+    layout = lay_out(model)
+    sums = sum_leaves(model, layout, training, many_vs_many(model, training, n_columns))
+    view = _View(model, layout, training, sums, tuple(later[:1].tolist()))
+    for output in range(per_round):
         group = np.arange(output, n_trees, per_round) if forest else np.array([output])
         constant = group[model.n_leaves[group] == 1]
         intercept[constant] = model.leaf_value[np.searchsorted(layout.leaf, layout.start[constant])]
@@ -113,6 +126,7 @@ class _View:
     layout: Layout
     training: Training
     sums: Sums
+    later_rate: tuple[float, ...]  # of the first tree that carries its learning rate, if there is one
 
     def has_intercept(self, trees: IntArray) -> bool:
         """Say whether a starting margin was added to these trees."""
@@ -186,9 +200,7 @@ class _View:
 
     def _known_rates(self) -> list[float]:
         """Rates the first tree may have had: the parameters block's, a later tree's."""
-        later = self.model.shrinkage[(self.model.n_leaves > 1) & (self.model.shrinkage != 1)]
-        rates = [self.training.rate, *later[:1].tolist()]
-        return [rate for rate in rates if not np.isnan(rate)]
+        return [rate for rate in (self.training.rate, *self.later_rate) if not np.isnan(rate)]
 
     def _balanced(self, trees: IntArray) -> float:
         root = self.layout.start[trees]

@@ -1,7 +1,7 @@
 """Learning rate, lambda and alpha of XGBoost trees, inferred from the trees, certified by what is left over.
 
 They are not in a saved model, and the configuration of a loaded one silently shows defaults. But the
-equations of `_xgboost_equations` determine them, mostly many times over; residuals of about one unit of
+equations of `equations.py` determine them, mostly many times over; residuals of about one unit of
 rounding are the certificate. Where weights were clipped (max_delta_step, monotone constraints) or leaves
 replaced, the residuals are 1e4 units and more, and nothing is claimed.
 """
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from treeinner.readers._xgboost_equations import (
+from treeinner.readers.xgboost.equations import (
     Fit,
     Splits,
     descend,
@@ -23,7 +23,7 @@ from treeinner.readers._xgboost_equations import (
     squared_residuals,
     start_x,
 )
-from treeinner.readers._xgboost_trees import Trees
+from treeinner.readers.xgboost.trees import Trees
 
 __all__ = ["Rates", "confirmed_trees", "direct_rates", "infer_rates"]
 

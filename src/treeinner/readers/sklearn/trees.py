@@ -22,16 +22,19 @@ its inner nodes, and `needs` says so.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from treeinner.ensemble import Ensemble
+from treeinner.ensemble import Ensemble, NodeValues
 from treeinner.errors import UnsupportedModelError
+from treeinner.options import ReadOptions
+from treeinner.readers._trees import add_up, inner_by_depth, mean_of_leaves
 from treeinner.tables import Schema
 
-__all__ = ["class_labels", "inner_by_depth", "mean_of_leaves", "names_of", "read_boosted", "read_forest"]
+__all__ = ["class_labels", "names_of", "read_boosted", "read_forest"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -58,28 +61,6 @@ def class_labels(model: Any) -> list[Any] | None:
         return [np.asarray(c).tolist() for c in classes]
     labels: list[Any] = np.asarray(classes).tolist()
     return labels
-
-
-def inner_by_depth(left: Ints, right: Ints, roots: Ints) -> list[Ints]:
-    """Inner nodes of all trees, level by level from the roots."""
-    levels = []
-    nodes = roots[left[roots] >= 0]
-    while len(nodes):
-        levels.append(nodes)
-        children = np.concatenate([left[nodes], right[nodes]])
-        nodes = children[left[children] >= 0]
-    return levels
-
-
-def mean_of_leaves(value: Floats, weight: Floats, left: Ints, right: Ints, roots: Ints) -> Floats:
-    """Mean of the leaves below each node, by their weights: (n_nodes, width)."""
-    mean = value.copy()
-    for t in reversed(inner_by_depth(left, right, roots)):
-        a, b = left[t], right[t]
-        total = weight[a] + weight[b]
-        share = np.where(total > 0, weight[a] / np.where(total > 0, total, 1.0), 0.5)[:, None]
-        mean[t] = share * mean[a] + (1 - share) * mean[b]
-    return mean
 
 
 # -- arrays of many tree_ objects ----------------------------------------------------------------------------
@@ -111,7 +92,11 @@ class _Nodes:
         risk = self.weight * self.impurity
         return np.where(self.leaf, 0.0, risk - risk[self.left] - risk[self.right])
 
-    def ensemble(self, value: Floats, node_value: Floats, **other: Any) -> Ensemble:
+    def levels(self) -> list[Ints]:
+        """Inner nodes by depth."""
+        return inner_by_depth(self.left, self.right, self.roots)
+
+    def ensemble(self, value: Floats, work_out: Callable[[], NodeValues], **other: Any) -> Ensemble:
         """Put together what all kinds have in common."""
         leaf = self.leaf[:, None]
         return Ensemble(
@@ -123,7 +108,6 @@ class _Nodes:
             missing_left=self.missing_left,
             category_set=np.full(len(self.leaf), -1),
             value=np.where(leaf, value, 0.0),
-            node_value=np.where(leaf, value, node_value),
             cover=self.weight,
             gain=self.gain(),
             leaf_id=np.where(self.leaf, np.arange(len(self.leaf)) - self.offset, -1),
@@ -131,6 +115,7 @@ class _Nodes:
             set_codes=np.zeros(0, np.int32),
             library="sklearn",
             float32_input=True,
+            work_out=work_out,
             **other,
         )
 
@@ -159,7 +144,7 @@ def read_forest(model: Any, trees: list[Any]) -> Ensemble:
         names = tuple(f"target{t}" for t in range(len(width)))
     return nodes.ensemble(
         value,
-        value,
+        lambda: NodeValues(value, exactness=_forest_exactness(model, len(width))),
         tree_output=np.zeros(nodes.n_trees),
         tree_round=np.zeros(nodes.n_trees),
         tree_weight=np.full(nodes.n_trees, 1 / nodes.n_trees),
@@ -172,7 +157,6 @@ def read_forest(model: Any, trees: list[Any]) -> Ensemble:
         averaged=True,
         output_names=names if value.shape[1] > 1 else None,
         feature_names=names_of(model),
-        exactness=_forest_exactness(model, len(width)),
     )
 
 
@@ -189,40 +173,34 @@ def _forest_exactness(model: Any, n_targets: int) -> str:
 
 
 # -- GradientBoosting ----------------------------------------------------------------------------------------
-def read_boosted(model: Any, learning_rate: float | None) -> Ensemble:
+def read_boosted(model: Any, options: ReadOptions) -> Ensemble:
     """Read a fitted GradientBoostingRegressor or GradientBoostingClassifier."""
     rate = float(model.learning_rate)  # predict() multiplies by it, whatever the trees were trained with
     rounds, per_round = model.estimators_.shape
+    rates, tree_round = options.rates(rounds), np.repeat(np.arange(rounds), per_round)
     base = _initial_margin(model)
     nodes = _Nodes([tree.tree_ for tree in model.estimators_.ravel()])
-    value = nodes.value[:, 0, 0]
-    known = np.ones(nodes.n_trees, bool)
-    if model.loss in NEWTON:
-        factor = (per_round - 1) / per_round if per_round > 1 else 1.0
-        hessian = _newton_hessian(nodes, factor, model.loss == "exponential")
-        if model.loss != "exponential":  # before the first round all rows have the same probabilities
-            first = int(nodes.start[per_round])
-            sizes = np.diff(nodes.start[: per_round + 1])
-            hessian[:first] = nodes.weight[:first] * np.repeat(_spread(base), sizes)
-        node_value = factor * value * nodes.weight / hessian
-        unknown = ~np.isfinite(node_value) & ~nodes.leaf
-        known = np.bincount(np.repeat(np.arange(nodes.n_trees), np.diff(nodes.start)), unknown, nodes.n_trees) == 0
-        node_value[np.repeat(~known, np.diff(nodes.start))] = np.nan
-    elif model.loss == "squared_error":
-        node_value = value
-    else:
-        node_value = mean_of_leaves(value[:, None], nodes.weight, nodes.left, nodes.right, nodes.roots)[:, 0]
+    value = rate * nodes.value[:, 0, :1]
+
+    def work_out() -> NodeValues:
+        node_value, known = _boosted_values(model, nodes, per_round, base)
+        return NodeValues(
+            np.where(nodes.leaf[:, None], value, rate * node_value[:, None]),
+            needs=() if known.all() else ("training data",),
+            exactness=_boosted_exactness(model, known),
+        )
+
     classes = class_labels(model)
     params: dict[str, Any] = {} if classes is None else {"classes": classes}
     if model.loss in ("huber", "quantile"):
         params["alpha"] = float(model.alpha)
     return nodes.ensemble(
-        rate * value[:, None],
-        rate * node_value[:, None],
+        value,
+        work_out,
         tree_output=np.tile(np.arange(per_round), rounds),
-        tree_round=np.repeat(np.arange(rounds), per_round),
+        tree_round=tree_round,
         tree_weight=np.ones(nodes.n_trees),
-        tree_rate=np.full(nodes.n_trees, rate if learning_rate is None else learning_rate),
+        tree_rate=np.full(nodes.n_trees, rate) if rates is None else rates[tree_round],
         base_score=base,
         schema=_schema(model),
         objective=str(model.loss),
@@ -230,9 +208,28 @@ def read_boosted(model: Any, learning_rate: float | None) -> Ensemble:
         params={"learning_rate": rate, "reg_lambda": 0.0, "reg_alpha": 0.0},
         output_names=tuple(map(str, classes)) if per_round > 1 and classes is not None else None,
         feature_names=names_of(model),
-        needs=() if known.all() else ("training data",),
-        exactness=_boosted_exactness(model, known),
     )
+
+
+def _boosted_values(model: Any, nodes: _Nodes, per_round: int, base: Floats) -> tuple[Floats, Bools]:
+    """Value of every node as a leaf, without the learning rate (n_nodes,), and which trees' are known (n_trees,)."""
+    value, known = nodes.value[:, 0, 0], np.ones(nodes.n_trees, bool)
+    if model.loss == "squared_error":
+        return value, known
+    if model.loss not in NEWTON:
+        mean = mean_of_leaves(value[:, None], nodes.weight, nodes.left, nodes.right, nodes.levels())
+        return mean[:, 0], known
+    sizes = np.diff(nodes.start)
+    factor = (per_round - 1) / per_round if per_round > 1 else 1.0
+    hessian = _newton_hessian(nodes, factor, model.loss == "exponential")
+    if model.loss != "exponential":  # before the first round all rows have the same probabilities
+        first = int(nodes.start[per_round])
+        hessian[:first] = nodes.weight[:first] * np.repeat(_spread(base), sizes[:per_round])
+    node_value = factor * value * nodes.weight / hessian
+    unknown = ~np.isfinite(node_value) & ~nodes.leaf
+    known = np.bincount(np.repeat(np.arange(nodes.n_trees), sizes), unknown, nodes.n_trees) == 0
+    node_value[np.repeat(~known, sizes)] = np.nan
+    return node_value, known
 
 
 def _initial_margin(model: Any) -> Floats:
@@ -263,7 +260,7 @@ def _spread(margin: Floats) -> Floats:
 def _newton_hessian(nodes: _Nodes, factor: float, exponential: bool) -> Floats:
     """Sum of the hessians in each node: (n_nodes,); NaN where it cannot be told."""
     total = np.where(nodes.leaf, np.nan, nodes.weight * nodes.value[:, 0, 0])  # R, known at inner nodes
-    levels = inner_by_depth(nodes.left, nodes.right, nodes.roots)
+    levels = nodes.levels()
     parent = np.concatenate([*levels, np.zeros(0, np.int64)])
     a, b = nodes.left[parent], nodes.right[parent]
     for child, other in ((a, b), (b, a)):
@@ -279,9 +276,7 @@ def _newton_hessian(nodes: _Nodes, factor: float, exponential: bool) -> Floats:
     with np.errstate(divide="ignore", invalid="ignore"):
         hessian = np.where(nodes.leaf, factor * total / nodes.value[:, 0, 0], np.nan)
     hessian[~(hessian > 0)] = np.nan
-    for t in reversed(levels):
-        hessian[t] = hessian[nodes.left[t]] + hessian[nodes.right[t]]
-    return hessian
+    return add_up(hessian, nodes.left, nodes.right, levels)
 
 
 def _pair_sums(nodes: _Nodes, factor: float, exponential: bool, t: Ints) -> tuple[Floats, Floats]:

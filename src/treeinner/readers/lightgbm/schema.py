@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from treeinner.errors import ModelError
-from treeinner.readers._lightgbm_text import ModelText
+from treeinner.readers.lightgbm.text import ModelText
 from treeinner.tables import Level, Schema
 
 __all__ = ["n_bins", "read_schema"]

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeinner.errors import ModelError
-from treeinner.readers._xgboost_trees import array
+from treeinner.readers.xgboost.trees import array
 from treeinner.tables import Level, Schema
 
 __all__ = ["read_schema"]

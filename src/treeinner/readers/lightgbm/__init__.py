@@ -12,23 +12,24 @@ What is particular about LightGBM:
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from treeinner.ensemble import Ensemble
+from treeinner.ensemble import Ensemble, NodeValues, check_rounds
 from treeinner.errors import ModelError, UnsupportedModelError
-from treeinner.readers._lightgbm_schema import n_bins, read_schema
-from treeinner.readers._lightgbm_start import Start, find_start
-from treeinner.readers._lightgbm_text import ModelText, parse
-from treeinner.readers._lightgbm_values import (
+from treeinner.options import ReadOptions
+from treeinner.readers.lightgbm.schema import read_schema
+from treeinner.readers.lightgbm.start import Start, find_start
+from treeinner.readers.lightgbm.text import ModelText, parse
+from treeinner.readers.lightgbm.values import (
     Layout,
     Training,
     inner_values,
     lay_out,
+    many_vs_many,
     read_training,
     sum_leaves,
 )
@@ -55,67 +56,28 @@ LOSS_PARAMS = {
 }
 
 
-def read(
-    model: Any,
-    *,
-    learning_rate: float | None = None,
-    reg_lambda: float | None = None,
-    reg_alpha: float | None = None,
-    iteration_range: tuple[int, int] | None = None,
-) -> Ensemble:
-    """Read a fitted lightgbm.Booster or LGBMRegressor, LGBMClassifier, LGBMRanker.
+def read(model: Any, options: ReadOptions) -> Ensemble:
+    """Read a fitted Booster, LGBMRegressor, LGBMClassifier or LGBMRanker; lightgbm itself is not imported.
 
-    Parameters
-    ----------
-    model : object
-        The fitted model. lightgbm itself is not imported.
-    learning_rate, reg_lambda, reg_alpha : float, optional
-        Override what the model says.
-    iteration_range : (int, int), optional
-        Rounds start <= r < stop. By default the rounds that the object's own `predict` uses: up to the best
-        iteration of early stopping if there was one.
-
-    Returns
-    -------
-    Ensemble
+    By default the rounds that the object's own `predict` uses: up to the best iteration of early stopping if there was
+    one.
     """
     booster, classes = _booster(model)
-    if iteration_range is None and getattr(booster, "best_iteration", -1) > 0:
-        iteration_range = (0, min(int(booster.best_iteration), int(booster.current_iteration())))
-    text = booster.model_to_string(num_iteration=-1)
-    return _build(
-        parse(text),
-        classes,
-        learning_rate=learning_rate,
-        reg_lambda=reg_lambda,
-        reg_alpha=reg_alpha,
-        iteration_range=iteration_range,
-    )
+    rounds = options.iteration_range
+    if rounds is None and getattr(booster, "best_iteration", -1) > 0:
+        rounds = (0, min(int(booster.best_iteration), int(booster.current_iteration())))
+    return _build(parse(booster.model_to_string(num_iteration=-1)), classes, options, rounds)
 
 
-def read_path(
-    path: str | Path,
-    *,
-    learning_rate: float | None = None,
-    reg_lambda: float | None = None,
-    reg_alpha: float | None = None,
-    iteration_range: tuple[int, int] | None = None,
-) -> Ensemble:
-    """Read a file written by `Booster.save_model`; lightgbm need not be installed. Options as in `read`."""
+def read_path(path: Path, options: ReadOptions) -> Ensemble:
+    """Read a file written by `Booster.save_model`; lightgbm need not be installed."""
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
         raise ModelError(
             f"{path} is not a LightGBM model: it is not text; pass a file of Booster.save_model."
         ) from None
-    return _build(
-        parse(text),
-        None,
-        learning_rate=learning_rate,
-        reg_lambda=reg_lambda,
-        reg_alpha=reg_alpha,
-        iteration_range=iteration_range,
-    )
+    return _build(parse(text), None, options, options.iteration_range)
 
 
 def _booster(model: Any) -> tuple[Any, list[Any] | None]:
@@ -139,13 +101,7 @@ def _booster(model: Any) -> tuple[Any, list[Any] | None]:
 
 
 def _build(
-    model: ModelText,
-    classes: list[Any] | None,
-    *,
-    learning_rate: float | None,
-    reg_lambda: float | None,
-    reg_alpha: float | None,
-    iteration_range: tuple[int, int] | None,
+    model: ModelText, classes: list[Any] | None, options: ReadOptions, rounds: tuple[int, int] | None
 ) -> Ensemble:
     if model.linear:
         raise UnsupportedModelError(
@@ -156,30 +112,51 @@ def _build(
     per_round = _count(model, "num_tree_per_iteration", _count(model, "num_class", 1))
     if per_round < 1 or model.n_trees % per_round:
         raise ModelError(
-            f"The LightGBM model is cut off: {model.n_trees} trees are no multiple of {per_round} per round."
+            f"The LightGBM model is cut off: {model.n_trees} trees are not a multiple of {per_round} per round."
         )
-    layout = lay_out(model)
-    training = read_training(model, learning_rate, reg_lambda, reg_alpha)
+    layout, trees = lay_out(model), np.arange(model.n_trees, dtype=np.int32)
+    n_rounds = model.n_trees // per_round
+    rates = options.rates(n_rounds)
+    training = read_training(model, options, rates)
     categorical = (model.decision_type & CATEGORICAL) > 0
     if np.any(model.split_feature < 0):
         raise ModelError("The LightGBM model is malformed: a column number is negative.")
     schema = read_schema(model, set(np.unique(model.split_feature[categorical]).tolist()))
-    many = categorical & _many_vs_many(model, training, schema.n_columns)
-    sums = sum_leaves(model, layout, training, many)
-    start = find_start(model, layout, training, sums, per_round)
-    inner, notes = inner_values(model, layout, training, sums, start.intercept)
-    forest, trees = training.boosting == "rf", np.arange(model.n_trees, dtype=np.int32)
+    start = find_start(model, training, per_round, schema.n_columns)
+    forest = training.boosting == "rf"
+    first, stop = rounds or (0, n_rounds)
+    check_rounds(first, stop, n_rounds)
+    base_score, tree_weight = start.intercept[:per_round], start.weight
+    if forest:  # the mean over the trees of these rounds; each fits y itself, so that there is one round
+        base_score = start.intercept[first * per_round : stop * per_round].reshape(-1, per_round).mean(axis=0)
+        tree_weight = start.weight * (n_rounds / (stop - first))
+    value = np.zeros(layout.n_nodes)
+    value[layout.leaf] = model.leaf_value - start.intercept[layout.tree_of_leaf]
+    factor = np.repeat(tree_weight, np.diff(layout.start)) if forest else 1.0
+
+    def work_out() -> NodeValues:
+        many = many_vs_many(model, training, schema.n_columns)
+        sums = sum_leaves(model, layout, training, many)
+        inner, notes = inner_values(model, layout, training, sums, start.intercept)
+        node_value, gain = value.copy(), np.zeros(layout.n_nodes)
+        node_value[layout.inner] = inner
+        gain[layout.inner] = np.nan if model.split_gain is None else model.split_gain
+        reasons = [*_setting_notes(training, bool(np.any(many))), *start.notes, *notes]
+        scaled = (node_value * factor)[:, None]
+        return NodeValues(scaled, gain=gain, exactness="; ".join(reasons) or "exact")
+
     ensemble = Ensemble(
         tree_start=layout.start,
         tree_output=trees % per_round,
-        tree_round=trees // per_round,
-        tree_weight=start.weight,
-        tree_rate=start.rate if learning_rate is None else np.full(model.n_trees, float(learning_rate)),
+        tree_round=np.zeros_like(trees) if forest else trees // per_round,
+        tree_weight=tree_weight,
+        tree_rate=start.rate if rates is None else rates[trees // per_round],
         **_splits(model, layout, categorical),
-        **_values(model, layout, start, inner, forest),
-        set_start=model.set_start,
-        set_codes=model.set_codes.astype(np.int32),
-        base_score=start.intercept[:per_round],
+        value=(value * factor)[:, None],
+        cover=_cover(model, layout),
+        set_start=model.sets[0],
+        set_codes=model.sets[1].astype(np.int32),
+        base_score=base_score,
         schema=schema,
         library="lightgbm",
         cover_is="count",
@@ -192,11 +169,9 @@ def _build(
         averaged=forest,
         output_names=_output_names(per_round, classes),
         feature_names=schema.names,
-        exactness="; ".join([*_setting_notes(training, bool(np.any(many))), *start.notes, *notes]) or "exact",
+        work_out=work_out,
     )
-    if forest:
-        return _as_forest(ensemble, start.intercept, iteration_range)
-    return ensemble if iteration_range is None else ensemble.slice_rounds(*iteration_range)
+    return ensemble.slice_trees(first * per_round, stop * per_round)
 
 
 def _count(model: ModelText, key: str, default: int) -> int:
@@ -206,18 +181,10 @@ def _count(model: ModelText, key: str, default: int) -> int:
     return int(word)
 
 
-def _many_vs_many(model: ModelText, training: Training, n_columns: int) -> BoolArray:
-    """Mark splits on columns with too many categories for one-against-the-rest: those get cat_l2."""
-    if np.any(model.split_feature >= n_columns):
-        raise ModelError(f"The LightGBM model is malformed: a split tests a column outside 0..{n_columns - 1}.")
-    bins = np.array([n_bins(info) for info in model.header["feature_infos"].split()])
-    return np.asarray(bins[model.split_feature] > training.max_cat_to_onehot)
-
-
 def _splits(model: ModelText, layout: Layout, categorical: BoolArray) -> dict[str, Any]:
     """Per-node arrays that say where a row goes."""
     n, at = layout.n_nodes, layout.inner
-    feature, category_set, leaf_id = np.full(n, -1), np.full(n, -1), np.full(n, -1)
+    feature, category_set, leaf_id = np.full((3, n), -1, np.int32)
     threshold, missing_left = np.full(n, np.nan), np.zeros(n, bool)
     feature[at] = model.split_feature
     threshold[at] = np.where(categorical, np.nan, model.threshold)
@@ -236,8 +203,8 @@ def _splits(model: ModelText, layout: Layout, categorical: BoolArray) -> dict[st
     return {
         "feature": feature,
         "threshold": threshold,
-        "left": np.where(swap, layout.right, layout.left),
-        "right": np.where(swap, layout.left, layout.right),
+        "left": np.where(swap, layout.right, layout.left).astype(np.int32),
+        "right": np.where(swap, layout.left, layout.right).astype(np.int32),
         "missing_left": missing_left,
         "category_set": category_set,
         "leaf_id": leaf_id,
@@ -260,39 +227,15 @@ def _zero_as_missing(model: ModelText, categorical: BoolArray) -> tuple[int, ...
     return tuple(zero.tolist())
 
 
-def _values(model: ModelText, layout: Layout, start: Start, inner: FloatArray, forest: bool) -> dict[str, Any]:
-    """Per-node arrays of what the nodes hold."""
-    n = layout.n_nodes
-    value, node_value, cover, gain = np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n)
-    value[layout.leaf] = model.leaf_value - start.intercept[layout.tree_of_leaf]
-    node_value[layout.leaf] = value[layout.leaf]
-    node_value[layout.inner] = inner
-    if forest:
-        factor = np.repeat(start.weight, np.diff(layout.start))
-        value, node_value = value * factor, node_value * factor
-    if model.leaf_count is not None:
-        cover = layout.add_up(model.leaf_count)
-        if model.internal_count is not None:
-            cover[layout.inner] = model.internal_count
-    gain[layout.inner] = np.nan if model.split_gain is None else model.split_gain
-    return {"value": value[:, None], "node_value": node_value[:, None], "cover": cover, "gain": gain}
-
-
-def _as_forest(ensemble: Ensemble, intercept: FloatArray, rounds: tuple[int, int] | None) -> Ensemble:
-    """Mean over the trees of some rounds: every tree fits y itself, so that there is one round."""
-    whole = ensemble.n_rounds
-    first, stop = rounds or (0, whole)
-    part = ensemble.slice_rounds(first, stop)
-    factor, per_round = whole / (stop - first), ensemble.n_outputs
-    kept = intercept[first * per_round : stop * per_round]
-    return replace(
-        part,
-        value=part.value * factor,
-        node_value=part.node_value * factor,
-        tree_weight=part.tree_weight * factor,
-        tree_round=np.zeros(part.n_trees, np.int32),
-        base_score=kept.reshape(-1, per_round).mean(axis=0),
-    )
+def _cover(model: ModelText, layout: Layout) -> FloatArray:
+    """Number of training rows in each node; 0 where the text does not count them: (nodes,)."""
+    if model.leaf_count is None:
+        return np.zeros(layout.n_nodes)
+    if model.internal_count is None:
+        return layout.add_up(model.leaf_count)
+    cover = np.zeros(layout.n_nodes)
+    cover[layout.leaf], cover[layout.inner] = model.leaf_count, model.internal_count
+    return cover
 
 
 def _objective_params(model: ModelText, training: Training, start: Start, classes: list[Any] | None) -> dict[str, Any]:

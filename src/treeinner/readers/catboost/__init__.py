@@ -12,10 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treeinner.ensemble import Ensemble
+from treeinner.ensemble import Ensemble, NodeValues
 from treeinner.errors import MissingDependencyError, ModelError, TreeInnerError, UnsupportedModelError
-from treeinner.readers import _catboost_ctr as ctr
-from treeinner.readers._catboost_trees import (
+from treeinner.options import ReadOptions
+from treeinner.readers._trees import add_up, inner_by_depth
+from treeinner.readers.catboost import ctr
+from treeinner.readers.catboost.trees import (
     Features,
     LeafOrder,
     Trees,
@@ -34,58 +36,31 @@ UNIT_HESSIAN = {"RMSE", "MultiRMSE"}  # losses whose Newton step divides by the 
 
 
 # -- what the package calls ---------------------------------------------------------------------------------
-def read(
-    model: Any,
-    *,
-    learning_rate: float | None = None,
-    reg_lambda: float | None = None,
-    reg_alpha: float | None = None,
-    iteration_range: tuple[int, int] | None = None,
-) -> Ensemble:
+def read(model: Any, options: ReadOptions) -> Ensemble:
     """Read a fitted CatBoost, CatBoostRegressor, CatBoostClassifier or CatBoostRanker.
 
-    Parameters
-    ----------
-    learning_rate : float, optional
-        Overrides the stored one.
-    reg_lambda : float, optional
-        The l2 term as it enters a leaf: `l2_leaf_reg` times the mean weight of the training rows. Needed if
-        rows were weighted, for CatBoost stores neither the weights nor their number. Leaf weights that are
-        whole numbers, without class weights, are taken for unweighted rows.
-    reg_alpha : float, optional
-        CatBoost has no l1 term; only None and 0 are accepted.
-    iteration_range : (start, stop), optional
-        Trees to keep; None: all of them, as `predict` uses.
+    `reg_lambda` is the l2 term as it enters a leaf: `l2_leaf_reg` times the mean weight of the training rows. It is
+    needed if rows were weighted, for CatBoost stores neither the weights nor their number. Leaf weights that are whole
+    numbers, without class weights, are taken for unweighted rows.
     """
     if not any(base.__module__.split(".")[0] == "catboost" for base in type(model).__mro__):
         raise UnsupportedModelError(f"A {type(model).__name__} is not a CatBoost model; pass a fitted CatBoost object.")
-    given = _Given(learning_rate, reg_lambda, reg_alpha, iteration_range)
-    return _read_document(_to_json(model), lambda tree: ctr.leaf_order(model, tree), given)
+    return _read_document(_to_json(model), lambda tree: ctr.leaf_order(model, tree), options)
 
 
-def read_path(
-    path: str | Path,
-    *,
-    learning_rate: float | None = None,
-    reg_lambda: float | None = None,
-    reg_alpha: float | None = None,
-    iteration_range: tuple[int, int] | None = None,
-) -> Ensemble:
+def read_path(path: Path, options: ReadOptions) -> Ensemble:
     """Read a file written by `save_model`: format="json" needs no CatBoost, format="cbm" does.
 
     Leaves of non-symmetric trees are numbered as in the trained object; CatBoost itself renumbers them when
     it loads JSON.
     """
-    path = Path(path)
-    given = _Given(learning_rate, reg_lambda, reg_alpha, iteration_range)
     if not _is_json(path):
-        model = _load(path, "cbm")
-        return _read_document(_to_json(model), lambda tree: ctr.leaf_order(model, tree), given)
+        return read(_load(path, "cbm"), options)
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = json.loads(path.read_bytes())
     except (ValueError, RecursionError) as error:
         raise ModelError(f"{path} is not a whole JSON file ({error}); save the model again.") from error
-    return _read_document(document, lambda tree: None, given)
+    return _read_document(document, lambda tree: None, options)
 
 
 def make_table(model: Any, X: Any, ensemble: Ensemble) -> Table | None:
@@ -140,21 +115,14 @@ def _to_json(model: Any) -> Any:
 
 
 # -- the document -------------------------------------------------------------------------------------------
-@dataclass(frozen=True)
-class _Given:
-    """What the user says; None: as the model says."""
-
-    learning_rate: float | None
-    reg_lambda: float | None
-    reg_alpha: float | None
-    iteration_range: tuple[int, int] | None
-
-
-def _read_document(document: Any, leaf_order: LeafOrder, given: _Given) -> Ensemble:
-    if given.reg_alpha:
-        raise ValueError(f"reg_alpha={given.reg_alpha} was given, but CatBoost has no l1 term; leave it out.")
+def _read_document(document: Any, leaf_order: LeafOrder, options: ReadOptions) -> Ensemble:
+    if options.reg_alpha:
+        raise ValueError(f"reg_alpha={options.reg_alpha} was given, but CatBoost has no l1 term; leave it out.")
+    stored = isinstance(document, dict) and (document.get("oblivious_trees") or document.get("trees"))
+    if isinstance(stored, list):
+        options.rates(len(stored))  # a wrong number of them is an error now
     try:
-        ensemble = _build(document, leaf_order, given)
+        ensemble = _build(document, leaf_order, options)
     except TreeInnerError:
         raise
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
@@ -162,10 +130,10 @@ def _read_document(document: Any, leaf_order: LeafOrder, given: _Given) -> Ensem
             f"This is not a CatBoost model in JSON, or a damaged one ({type(error).__name__}: {error}); "
             "save it again with save_model(path, format='json')."
         ) from error
-    return ensemble if given.iteration_range is None else ensemble.slice_rounds(*given.iteration_range)
+    return ensemble if options.iteration_range is None else ensemble.slice_rounds(*options.iteration_range)
 
 
-def _build(document: Any, leaf_order: LeafOrder, given: _Given) -> Ensemble:
+def _build(document: Any, leaf_order: LeafOrder, options: ReadOptions) -> Ensemble:
     features = read_features(document["features_info"])
     settings = _Settings.of(document.get("model_info") or {})
     symmetric = "oblivious_trees" in document
@@ -176,12 +144,21 @@ def _build(document: Any, leaf_order: LeafOrder, given: _Given) -> Ensemble:
     columns = _columns(trees, features, symmetric)
     # margin = scale * (sum of the trees) + bias
     scale, bias = document["scale_and_bias"]
-    n_outputs = trees.value.shape[1]
+    n_trees, n_outputs = len(trees.start) - 1, trees.value.shape[1]
     value = trees.value * float(scale)
-    lam = _effective_lambda(settings, trees.weight, given.reg_lambda)
-    cover, node_value = node_values(trees, value, lam)
-    rate = settings.boosting.get("learning_rate", np.nan) if given.learning_rate is None else given.learning_rate
-    n_trees = len(trees.start) - 1
+    lam = _effective_lambda(settings, trees.weight, options.reg_lambda)
+    levels = inner_by_depth(trees.left, trees.right, trees.start[:-1])
+    cover = add_up(trees.weight.copy(), trees.left, trees.right, levels)
+    rates = options.rates(n_trees)
+    has_ctr = any(split.kind == 2 for split in trees.splits)
+
+    def work_out() -> NodeValues:
+        return NodeValues(
+            node_values(trees, value, cover, levels, lam),
+            needs=() if lam is not None else ("reg_lambda",),
+            exactness=settings.exactness(has_ctr),
+        )
+
     # The entry behind the last split serves the leaves, whose split is -1.
     missing_left = np.array([*map(features.missing_left, trees.splits), True])
     return Ensemble(
@@ -189,7 +166,7 @@ def _build(document: Any, leaf_order: LeafOrder, given: _Given) -> Ensemble:
         tree_output=np.zeros(n_trees, np.int32),
         tree_round=np.arange(n_trees, dtype=np.int32),
         tree_weight=np.full(n_trees, float(scale)),
-        tree_rate=np.full(n_trees, float(rate)),
+        tree_rate=np.full(n_trees, float(settings.boosting.get("learning_rate", np.nan))) if rates is None else rates,
         feature=columns.feature,
         threshold=columns.threshold,
         left=trees.left,
@@ -197,7 +174,6 @@ def _build(document: Any, leaf_order: LeafOrder, given: _Given) -> Ensemble:
         missing_left=missing_left[trees.split],
         category_set=columns.category_set,
         value=value,
-        node_value=node_value,
         cover=cover,
         gain=np.where(trees.split < 0, 0.0, np.nan),  # CatBoost stores no gain
         leaf_id=trees.leaf_id,
@@ -211,8 +187,7 @@ def _build(document: Any, leaf_order: LeafOrder, given: _Given) -> Ensemble:
         right_if="greater",
         float32_input=True,
         output_names=settings.output_names(n_outputs),
-        needs=() if lam is not None else ("reg_lambda",),
-        exactness=settings.exactness(any(split.kind == 2 for split in trees.splits)),
+        work_out=work_out,
         **_names(features, columns),
     )
 

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeinner.errors import ModelError, UnsupportedModelError
-from treeinner.readers._catboost_ctr import Split
+from treeinner.readers._trees import add_up
+from treeinner.readers.catboost.ctr import Split
 
 __all__ = [
     "Features",
@@ -71,6 +72,7 @@ class Features:
 
 
 def read_features(info: Mapping[str, Any]) -> Features:
+    """Read `features_info`."""
     for kind in ("text", "embedding"):
         if info.get(f"{kind}_features"):
             raise refuse_features(kind)
@@ -261,25 +263,18 @@ def _concatenate(trees: list[_Tree], splits: list[Split], tree_splits: list[list
 
 
 # -- node values ---------------------------------------------------------------------------------------------
-def node_values(trees: Trees, value: FloatArray, lam: float | None) -> tuple[FloatArray, FloatArray]:
-    """Cover (n_nodes,) and node values (n_nodes, width); the inner ones are NaN if the l2 term is not known.
+def node_values(
+    trees: Trees, value: FloatArray, cover: FloatArray, levels: list[NDArray[Any]], lam: float | None
+) -> FloatArray:
+    """Value that each node would have had as a leaf: (n_nodes, width); NaN at inner nodes if lam is not known.
 
     A leaf is -rate * G / (H + lam), so value * (H + lam) adds up like G; of H, CatBoost stores the weights.
     """
-    inner = trees.split >= 0
-    known = 0.0 if lam is None else lam
-    cover, gradient = trees.weight.copy(), value * (trees.weight + known)[:, None]
-    levels = [trees.start[:-1]]
-    while len(levels[-1]):
-        parents = levels[-1][inner[levels[-1]]]
-        levels.append(np.concatenate([trees.left[parents], trees.right[parents]]))
-    for level in reversed(levels):
-        parents = level[inner[level]]
-        for total in (cover, gradient):
-            total[parents] = total[trees.left[parents]] + total[trees.right[parents]]
-    # Without rows and without l2 there is no gradient either: such a node would have predicted 0.
-    whole = (cover + known)[:, None]
-    predicted = np.divide(gradient, whole, out=np.zeros_like(gradient), where=whole > 0)
+    inner = (trees.split >= 0)[:, None]
     if lam is None:
-        predicted[inner] = np.nan
-    return cover, np.where(inner[:, None], predicted, value)
+        return np.where(inner, np.nan, value)
+    gradient = add_up(value * (trees.weight + lam)[:, None], trees.left, trees.right, levels)
+    # Without rows and without l2 there is no gradient either: such a node would have predicted 0.
+    whole = (cover + lam)[:, None]
+    predicted = np.divide(gradient, whole, out=np.zeros_like(gradient), where=whole > 0)
+    return np.where(inner, predicted, value)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
-import threading
+import secrets
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from treeinner.errors import ModelError
 
-__all__ = ["format_of", "read", "read_from", "write", "write_to"]
+__all__ = ["atomic", "format_of", "read", "read_from", "write", "write_to"]
 
 META = "meta.json"
 
@@ -25,19 +25,26 @@ META = "meta.json"
 DAMAGE = (zipfile.BadZipFile, zlib.error, ValueError, KeyError, TypeError, EOFError, OSError, RuntimeError)
 
 
-def write(
-    path: str | Path, kind: str, version: int, arrays: Mapping[str, NDArray[Any]], plain: Mapping[str, Any]
-) -> None:
-    """Write arrays and plain data to `path`; the file appears whole or not at all."""
+@contextmanager
+def atomic(path: str | Path) -> Iterator[IO[bytes]]:
+    """Open a new file for writing that appears at `path` whole or not at all, as readable as any new file."""
     path = Path(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         with temporary.open("xb") as file:
-            write_to(file, kind, version, arrays, plain)
+            yield file
         temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def write(
+    path: str | Path, kind: str, version: int, arrays: Mapping[str, NDArray[Any]], plain: Mapping[str, Any]
+) -> None:
+    """Write arrays and plain data to `path`."""
+    with atomic(path) as file:
+        write_to(file, kind, version, arrays, plain)
 
 
 def write_to(
@@ -68,7 +75,7 @@ def read_from(file: IO[bytes], kind: str, version: int, source: str) -> tuple[di
     """Read what `write_to` wrote; `source` names it in errors."""
     found, found_version = _format(file)
     if found != kind:
-        raise ModelError(f"{source} holds {found or 'no treeinner data'}, but {kind} was needed.")
+        raise ModelError(f"{source} holds {found or 'no treeinner data'}; expected {kind}.")
     if found_version > version:
         raise ModelError(
             f"{source} was written by a newer treeinner (format {found_version}, known {version}); upgrade."

@@ -1,0 +1,42 @@
+"""Walks over trees that lie in one set of arrays: children are positions in them, -1 at a leaf."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["add_up", "inner_by_depth", "mean_of_leaves"]
+
+FloatArray = NDArray[np.float64]
+Links = NDArray[Any]  # of whole numbers
+
+
+def inner_by_depth(left: Links, right: Links, roots: Links) -> list[Links]:
+    """Inner nodes of all trees, level by level from the roots."""
+    levels = []
+    nodes = roots[left[roots] >= 0]
+    while len(nodes):
+        levels.append(nodes)
+        children = np.concatenate([left[nodes], right[nodes]])
+        nodes = children[left[children] >= 0]
+    return levels
+
+
+def add_up(values: FloatArray, left: Links, right: Links, levels: list[Links]) -> FloatArray:
+    """Sum of the leaves below every node; `values` counts at leaves only, and is written to."""
+    for nodes in reversed(levels):
+        values[nodes] = values[left[nodes]] + values[right[nodes]]
+    return values
+
+
+def mean_of_leaves(value: FloatArray, weight: FloatArray, left: Links, right: Links, levels: list[Links]) -> FloatArray:
+    """Mean of the leaves below each node, by their weights; halves where there is no weight: (n_nodes, width)."""
+    mean = value.copy()
+    for nodes in reversed(levels):
+        a, b = left[nodes], right[nodes]
+        total = weight[a] + weight[b]
+        share = np.where(total > 0, weight[a] / np.where(total > 0, total, 1.0), 0.5)[:, None]
+        mean[nodes] = share * mean[a] + (1 - share) * mean[b]
+    return mean
