@@ -278,7 +278,7 @@ MALFORMED = {
     "short left": ({"left": GOOD.left[:-1]}, r"left does not have one entry per node"),
     "wide cover": ({"cover": np.ones((GOOD.n_nodes, 2))}, "cover does not have one entry per node"),
     "flat values": ({"value": GOOD.value[:, 0]}, "value does not have one row per node"),
-    "wide values": ({"value": np.hstack([GOOD.value] * 2)}, "differ in shape"),
+    "wide values": ({"value": np.hstack([GOOD.value] * 2)}, "adds to an output outside"),
     "short rates": ({"tree_rate": GOOD.tree_rate[:-1]}, "one entry per tree"),
     "starts": ({"tree_start": GOOD.tree_start[:-1]}, "tree_start does not cut"),
     "empty tree": (changed("tree_start", 1, 0), "non-empty trees"),
