@@ -4,15 +4,17 @@ import pickle
 import threading
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from treeinner import compiled
+from treeinner import _core, compiled
 from treeinner.attribution import root_values
 from treeinner.compiled import threads
+from treeinner.compiled.binning import plan
 from treeinner.compiled.forest import INSTRUCTION_SETS, use_instruction_set
 
 from . import oracle
@@ -284,8 +286,6 @@ def test_boosting_through_large_trees_is_its_rounds_one_by_one(level, with_score
 @pytest.mark.parametrize(("n_thresholds", "code_bytes"), [(253, 1), (254, 1), (300, 1), (5_000, 2), (70_000, 2)])
 def test_many_thresholds_on_a_feature(n_thresholds, code_bytes):
     """Codes overflow into further planes, then into 16 bits, then into further planes of 16 bits."""
-    from treeinner.compiled.binning import plan
-
     e = chain(n_thresholds, n_columns=1)
     assert plan(e).code_bytes == code_bytes
     last = e.threshold[~np.isnan(e.threshold)][-3:]
@@ -411,3 +411,22 @@ def test_every_range_of_rows_is_worked_on_once_by_the_caller_or_a_thread():
         workers = {thread for _, thread in done}
         assert threading.main_thread() in workers
         assert len(workers) <= n_jobs
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("left", 10**6, "outside its tree"),
+        ("right", 0, "two parents"),
+        ("tree_output", 2**31 - 1, "output is out of range"),
+    ],
+)
+def test_the_core_refuses_trees_that_are_none(field, value, message):
+    """An Ensemble is checked before; the core relies on nobody, since it would read outside of its arrays."""
+    e = make_ensemble(Recipe(n_trees=3, depth=3, grow=1.0), 0)
+    names = ("tree_start", "tree_output", "left", "right", "leaf_id", "value", "n_outputs")
+    damaged = SimpleNamespace(**{name: getattr(e, name) for name in names})
+    setattr(damaged, field, getattr(e, field).copy())
+    getattr(damaged, field)[0] = value
+    with pytest.raises(ValueError, match=message):
+        _core.Forest(damaged, plan(e), np.zeros(e.n_nodes, np.int32), e.schema.n_columns)

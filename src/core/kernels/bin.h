@@ -24,7 +24,6 @@ struct BinArgs {
 };
 
 namespace TREEINNER_NS {
-
 template <class Real, class T>
 inline void gather_as(const char* data, int64_t stride, int n, Real* out) {
   for (int r = 0; r < n; ++r) {
@@ -153,6 +152,5 @@ inline void bin(const Job& job, const BinArgs& args) {
     }
   }
 }
-
 }  // namespace TREEINNER_NS
 }  // namespace treeinner

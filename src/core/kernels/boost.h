@@ -29,7 +29,6 @@ struct BoostScratch {
 };
 
 namespace TREEINNER_NS {
-
 struct Run {
   int64_t row;  // first row
   int n;        // rows
@@ -148,6 +147,5 @@ inline void boost(const Job& job, const BoostArgs& args) {
     if (scores) add_totals(*scores, tree_batch, places, n, args.sums + row * places);
   }
 }
-
 }  // namespace TREEINNER_NS
 }  // namespace treeinner

@@ -26,7 +26,6 @@ struct ExactArgs {
 };
 
 namespace TREEINNER_NS {
-
 constexpr double kLargest = 0x1p80;  // the first limb then stays below 2^40: millions of such rows fit
 
 // A tile of numbers, scaled, behind the last column zeros: its largest number tells how many limbs it needs. It stays
@@ -142,6 +141,5 @@ inline bool add_exactly(int64_t n_rows, const ExactArgs& args) {
 }
 
 inline void exact(const Job& job, const ExactArgs& args) { *args.fits = add_exactly(job.n_rows, args); }
-
 }  // namespace TREEINNER_NS
 }  // namespace treeinner

@@ -29,7 +29,6 @@ struct ResidualsArgs {
 };
 
 namespace TREEINNER_NS {
-
 // e^x to about one unit in the last place for |x| <= 708, beyond it e^708 and e^-708: 2^n times a polynomial on
 // [-ln 2 / 2, ln 2 / 2].
 inline double exponential(double x) {
@@ -122,6 +121,5 @@ inline void residuals(const Job& job, const ResidualsArgs& args) {
       std::memcpy(args.out + k * args.input.stride + row, residual + k * kRun, sizeof(double) * static_cast<size_t>(n));
   }
 }
-
 }  // namespace TREEINNER_NS
 }  // namespace treeinner

@@ -31,11 +31,9 @@ struct Arena {
 };
 
 namespace TREEINNER_NS {
-
 template <class Code>
 inline const Code* codes_of(const Job& job) {
   return static_cast<const Code*>(job.codes);
 }
-
 }  // namespace TREEINNER_NS
 }  // namespace treeinner

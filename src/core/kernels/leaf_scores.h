@@ -21,16 +21,11 @@ struct CentreValuesArgs {
 };
 
 namespace TREEINNER_NS {
-
-template <class Args>
-inline int64_t* sums_scratch(const Job& job, const Args&, Arena& arena) {
+inline int64_t* scratch_of(const Job& job, const SplitScoresArgs&, Arena& arena) {
   return arena.take<int64_t>((2 * int64_t{job.forest->max_splits} + 1) * job.forest->width);
 }
-inline int64_t* scratch_of(const Job& job, const SplitScoresArgs& args, Arena& arena) {
-  return sums_scratch(job, args, arena);
-}
-inline int64_t* scratch_of(const Job& job, const CentreValuesArgs& args, Arena& arena) {
-  return sums_scratch(job, args, arena);
+inline int64_t* scratch_of(const Job& job, const CentreValuesArgs&, Arena& arena) {
+  return scratch_of(job, SplitScoresArgs{}, arena);
 }
 
 // sum: (nodes of the tree, width), sums of the leaves below each node. A split has a lower number than its children, so
@@ -82,6 +77,5 @@ inline void centre_values(const Job& job, const CentreValuesArgs& args) {
       }
   }
 }
-
 }  // namespace TREEINNER_NS
 }  // namespace treeinner

@@ -28,7 +28,6 @@
   PLAIN(centre_values, CentreValuesArgs)
 
 namespace treeinner {
-
 template <class Args>
 using Kernel = void (*)(const Job&, const Args&);
 
@@ -45,7 +44,6 @@ struct Kernels {
 extern const Kernels kBaseline, kAvx2, kAvx512, kNeon;
 
 namespace TREEINNER_NS {
-
 // Bytes of scratch that a call of a kernel needs.
 template <class Args>
 auto scratch_bytes(const Job& job, const Args& args, int)
@@ -58,9 +56,7 @@ template <class Args>
 size_t scratch_bytes(const Job&, const Args&, ...) {
   return 0;
 }
-
 }  // namespace TREEINNER_NS
-
 // Calls a kernel with the scratch that it needs.
 template <class Args>
 void call(Kernel<Args> kernel, Job job, const Args& args) {
@@ -68,5 +64,4 @@ void call(Kernel<Args> kernel, Job job, const Args& args) {
   job.scratch = scratch.get();
   kernel(job, args);
 }
-
 }  // namespace treeinner

@@ -19,7 +19,6 @@ struct PathArgs {
 };
 
 namespace TREEINNER_NS {
-
 // call(Count<n>): for n up to kRecord.
 template <class Call>
 inline void with_entries(int n, Call call) {
@@ -123,6 +122,5 @@ inline void path(const Job& job, const PathArgs& args) {
   else
     add_path<false, Code>(job, args);
 }
-
 }  // namespace TREEINNER_NS
 }  // namespace treeinner

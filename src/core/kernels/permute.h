@@ -47,7 +47,6 @@ struct GatherArgs {
 };
 
 namespace TREEINNER_NS {
-
 constexpr int kPair = 2 * kBlock;  // own codes of a plane, then the shuffled ones
 constexpr int kSettle = 6;         // level from which on strays at leaves are set aside
 
@@ -238,6 +237,5 @@ inline void gather(const Job& job, const GatherArgs& args) {
       for (int64_t r = 0; r < here; ++r) to[place + r] = from[r][place];
   }
 }
-
 }  // namespace TREEINNER_NS
 }  // namespace treeinner

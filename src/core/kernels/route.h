@@ -23,7 +23,6 @@ struct LeafSumsArgs {
 };
 
 namespace TREEINNER_NS {
-
 inline Word rows_of_block(int64_t n_rows, int64_t block) {
   const int64_t n = n_rows - block * kBlock;
   return n >= kBlock ? ~Word{0} : (Word{1} << n) - 1;
@@ -193,6 +192,5 @@ inline void leaf_sums(const Job& job, const LeafSumsArgs& args) {
       for (int r = 0; r < n; ++r) sum[static_cast<int64_t>(leaf[r]) * f.width + k] += w[k * stride + r];
   });
 }
-
 }  // namespace TREEINNER_NS
 }  // namespace treeinner

@@ -53,7 +53,6 @@ struct ShapScratch {
 };
 
 namespace TREEINNER_NS {
-
 constexpr int kSliceOctets = kSlice / kLanes;
 
 // A number for each row of a slice.
@@ -61,21 +60,16 @@ struct Rows {
   Lanes octet[kSliceOctets];
 };
 #define TREEINNER_OCTETS TREEINNER_UNROLL for (int o = 0; o < kSliceOctets; ++o)
-TREEINNER_INLINE Rows operator+(const Rows& a, const Rows& b) {
-  Rows c;
-  TREEINNER_OCTETS c.octet[o] = a.octet[o] + b.octet[o];
-  return c;
-}
-TREEINNER_INLINE Rows operator-(const Rows& a, const Rows& b) {
-  Rows c;
-  TREEINNER_OCTETS c.octet[o] = a.octet[o] - b.octet[o];
-  return c;
-}
-TREEINNER_INLINE Rows operator*(const Rows& a, const Rows& b) {
-  Rows c;
-  TREEINNER_OCTETS c.octet[o] = a.octet[o] * b.octet[o];
-  return c;
-}
+#define TREEINNER_OPERATOR(op)                                      \
+  TREEINNER_INLINE Rows operator op(const Rows& a, const Rows& b) { \
+    Rows c;                                                         \
+    TREEINNER_OCTETS c.octet[o] = a.octet[o] op b.octet[o];         \
+    return c;                                                       \
+  }
+TREEINNER_OPERATOR(+);
+TREEINNER_OPERATOR(-);
+TREEINNER_OPERATOR(*);
+#undef TREEINNER_OPERATOR
 TREEINNER_INLINE Rows all_rows(double x) {
   Rows c;
   const Lanes lanes = all(x);
@@ -362,6 +356,5 @@ inline void shap(const Job& job, const ShapArgs& args) {
     }
   }
 }
-
 }  // namespace TREEINNER_NS
 }  // namespace treeinner

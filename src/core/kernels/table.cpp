@@ -3,7 +3,6 @@
 
 namespace treeinner {
 namespace TREEINNER_NS {
-
 #define TREEINNER_WITH_CODES(kernel, Args)                     \
   void kernel##_with_codes(const Job& job, const Args& args) { \
     if (job.forest->code_bytes == 1)                           \
@@ -13,9 +12,7 @@ namespace TREEINNER_NS {
   }
 #define TREEINNER_NOTHING(kernel, Args)
 TREEINNER_KERNELS(TREEINNER_WITH_CODES, TREEINNER_NOTHING)
-
 }  // namespace TREEINNER_NS
-
 #define TREEINNER_STRING_(x) #x
 #define TREEINNER_STRING(x) TREEINNER_STRING_(x)
 #if defined(TREEINNER_ISA_AVX512)
@@ -32,5 +29,4 @@ TREEINNER_KERNELS(TREEINNER_WITH_CODES, TREEINNER_NOTHING)
 
 const Kernels TREEINNER_TABLE = {TREEINNER_STRING(TREEINNER_NS), TREEINNER_NS::kLooksUp,
                                  TREEINNER_KERNELS(TREEINNER_ENTRY_CODES, TREEINNER_ENTRY_PLAIN)};
-
 }  // namespace treeinner

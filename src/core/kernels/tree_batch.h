@@ -18,7 +18,6 @@ struct TreeBatchScratch {
 };
 
 namespace TREEINNER_NS {
-
 inline TreeBatchScratch tree_batch_scratch(const Forest& f, const PathTable* paths, Arena& arena) {
   const int64_t aside = paths && paths->scores ? kTreeBatch * kRun : 0, places = aside ? kRun * n_places(f) : 0;
   return {arena.take<uint8_t>(aside), arena.take<float>(aside), arena.take<float>(places), arena.take<double>(places)};
@@ -117,6 +116,5 @@ inline void add_totals(const ScoreTable& t, const TreeBatchScratch& s, int64_t p
     for (int64_t p = 0; p < places; ++p)
       for (int r = at; r < at + kLanes && r < n; ++r) sums[r * places + p] += s.total[p * kRun + r];
 }
-
 }  // namespace TREEINNER_NS
 }  // namespace treeinner

@@ -8,7 +8,6 @@
 #include "forest.h"
 
 namespace treeinner {
-
 template <class T>
 struct AlignedAllocator {
   using value_type = T;
@@ -39,5 +38,4 @@ class Buffer {
 };
 
 inline size_t index(int64_t i) { return static_cast<size_t>(i); }
-
 }  // namespace treeinner

@@ -8,7 +8,6 @@
 #include "aligned.h"
 
 namespace treeinner {
-
 // Borrowed: those of treeinner/ensemble, and those of the plan of planes in treeinner/compiled/binning.py. Nodes of all
 // trees one after the other, in any order within their tree, the root first.
 struct EnsembleArrays {
@@ -234,5 +233,4 @@ inline std::vector<int32_t> nodes_of_top(const Forest& f, int32_t tree) {
   }
   return node;
 }
-
 }  // namespace treeinner

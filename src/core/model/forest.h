@@ -9,7 +9,6 @@
 #define TREEINNER_INLINE inline __attribute__((always_inline))
 
 namespace treeinner {
-
 // Sizes that the kernels share with those who lay out and allocate for them.
 constexpr int kBlock = 64;                // rows of a block: a bit of a word each, a byte of a register each
 constexpr int kTogether = 4;              // blocks that go through a tree together: a split is read once for all
@@ -117,5 +116,4 @@ struct Binning {
   const uint16_t* codes_of_category;
   const int32_t* other_code;  // (n_columns,) code of a category outside the table
 };
-
 }  // namespace treeinner

@@ -7,7 +7,6 @@
 #include "tables.h"
 
 namespace treeinner {
-
 // Owns what a PathTable borrows (tables.h). node_value: (nodes, width), each tree's in the order of their numbers.
 class PathArrays {
  public:
@@ -118,5 +117,4 @@ class PathArrays {
   const Forest& f_;
   const double* node_value_;
 };
-
 }  // namespace treeinner

@@ -7,7 +7,6 @@
 #include "path_table.h"
 
 namespace treeinner {
-
 // Owns what a ScoreTable borrows (tables.h). by_lookup: which of its two forms.
 class ScoreArrays {
  public:
@@ -133,5 +132,4 @@ class ScoreArrays {
   std::vector<PlayerSteps> tree_batch_;
   std::vector<int32_t> of_place_;  // in tree_batch_, of the tree at hand
 };
-
 }  // namespace treeinner

@@ -8,7 +8,6 @@
 #include "tables.h"
 
 namespace treeinner {
-
 // Writes the n points and weights of a rule.
 using Quadrature = std::function<void(int n, double* u, double* w)>;
 
@@ -161,5 +160,4 @@ class ShapArrays {
   std::vector<ShapSplit> made_;
   std::vector<int32_t> parent_, side_, child_[2], depth_, place_;
 };
-
 }  // namespace treeinner

@@ -4,7 +4,6 @@
 #include "forest.h"
 
 namespace treeinner {
-
 // -- path attributions: path_table.h
 
 constexpr int kRecord = 8;  // entries of a record at most
@@ -89,5 +88,4 @@ struct ShapTree {
 struct ShapTable {
   const ShapTree* trees;  // (n_trees,)
 };
-
 }  // namespace treeinner

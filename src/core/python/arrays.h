@@ -13,7 +13,6 @@
 #include "../kernels/list.h"
 
 namespace treeinner {
-
 namespace nb = nanobind;
 
 template <class T, int Dims = 1>
@@ -90,5 +89,4 @@ void run(Kernel<Args> Kernels::* kernel, const Job& job, const Args& args) {
   nb::gil_scoped_release release;
   call(kernels->*kernel, job, args);
 }
-
 }  // namespace treeinner

@@ -7,7 +7,6 @@
 #include "arrays.h"
 
 namespace treeinner {
-
 // Binned rows.
 struct Codes {
   int64_t n_rows;
@@ -291,5 +290,4 @@ class CoreForest {
   std::vector<int32_t> other_code_;
   Binning binning_{};
 };
-
 }  // namespace treeinner

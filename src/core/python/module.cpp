@@ -21,7 +21,6 @@ bool add_exact(In<double, 2> values, double scale, const nb::object& sums, const
                 limbs(small_fourths), limbs(large_fourths), &fits});
   return fits;
 }
-
 }  // namespace
 
 NB_MODULE(_core, m) {
@@ -57,5 +56,4 @@ NB_MODULE(_core, m) {
       .def("gather", &CoreShuffle::gather)
       .def("changes", &CoreShuffle::changes);
 }
-
 }  // namespace treeinner

@@ -5,7 +5,6 @@
 #include "forest.h"
 
 namespace treeinner {
-
 class CoreShuffle {
  public:
   // group_of_column: 0..n_groups - 1; columns that no tree uses are not looked at.
@@ -72,5 +71,4 @@ class CoreShuffle {
   bool has_sets_ = false;
   std::vector<PermuteNode> nodes_;
 };
-
 }  // namespace treeinner

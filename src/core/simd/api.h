@@ -46,7 +46,6 @@
 #endif
 
 namespace treeinner::TREEINNER_NS {
-
 using Word = uint64_t;
 using Mask = uint8_t;                     // bit l: lane l
 constexpr int kLanes = 8;                 // rows of a Lanes
@@ -88,7 +87,6 @@ inline Word in_set_one_by_one(const Code* codes, const uint64_t* set) {
   return word;
 }
 inline Word in_set(const uint16_t* codes, const uint64_t* set) { return in_set_one_by_one(codes, set); }
-
 }  // namespace treeinner::TREEINNER_NS
 
 #if defined(TREEINNER_ISA_AVX512)

@@ -5,7 +5,6 @@
 #include "x86.h"
 
 namespace treeinner::TREEINNER_NS {
-
 inline Word byte_mask(__m256i v) { return static_cast<uint32_t>(_mm256_movemask_epi8(v)); }
 
 inline Word at_least(const uint8_t* codes, uint16_t cut) {
@@ -119,5 +118,4 @@ inline int count_right(const float* t, float x) {
   const int high = _mm256_movemask_ps(_mm256_cmp_ps(v, _mm256_loadu_ps(t + 7), kOrder));
   return __builtin_popcount(static_cast<unsigned>(low | high << 7));
 }
-
 }  // namespace treeinner::TREEINNER_NS

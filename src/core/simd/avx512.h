@@ -4,7 +4,6 @@
 #include "x86.h"
 
 namespace treeinner::TREEINNER_NS {
-
 inline Word at_least(const uint8_t* codes, uint16_t cut) {
   return _mm512_cmpge_epu8_mask(_mm512_load_si512(codes), _mm512_set1_epi8(static_cast<char>(cut)));
 }
@@ -99,5 +98,4 @@ inline void arrange(const uint8_t* leaf, uint8_t* arranged) {
   const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
   _mm256_store_si256(reinterpret_cast<__m256i*>(arranged), _mm256_permutevar8x32_epi32(rows, order));
 }
-
 }  // namespace treeinner::TREEINNER_NS

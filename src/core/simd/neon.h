@@ -6,7 +6,6 @@
 #include "plain.h"
 
 namespace treeinner::TREEINNER_NS {
-
 inline Word byte_mask(uint8x16_t a, uint8x16_t b, uint8x16_t c, uint8x16_t d) {
   // Each byte is 0 or 255: keep the bit of its position, then add neighbours three times.
   const uint8x16_t bits = vreinterpretq_u8_u64(vdupq_n_u64(0x8040201008040201ull));
@@ -32,5 +31,4 @@ inline Word at_least(const uint16_t* codes, uint16_t cut) {
 }
 
 inline int64_t fixed_point(double x) { return fixed_point_by_rounding(x); }
-
 }  // namespace treeinner::TREEINNER_NS

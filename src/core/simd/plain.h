@@ -5,7 +5,6 @@
 #include "plain_floats.h"
 
 namespace treeinner::TREEINNER_NS {
-
 inline Word in_set(const uint8_t* codes, const uint64_t* set) { return in_set_one_by_one(codes, set); }
 
 struct Marks {
@@ -51,18 +50,15 @@ inline Lanes all(double x) {
   for (int l = 0; l < kLanes; ++l) a.v[l] = x;
   return a;
 }
-inline Lanes operator+(Lanes a, Lanes b) {
-  for (int l = 0; l < kLanes; ++l) a.v[l] += b.v[l];
-  return a;
-}
-inline Lanes operator-(Lanes a, Lanes b) {
-  for (int l = 0; l < kLanes; ++l) a.v[l] -= b.v[l];
-  return a;
-}
-inline Lanes operator*(Lanes a, Lanes b) {
-  for (int l = 0; l < kLanes; ++l) a.v[l] *= b.v[l];
-  return a;
-}
+#define TREEINNER_OPERATOR(op)                                  \
+  inline Lanes operator op(Lanes a, Lanes b) {                  \
+    for (int l = 0; l < kLanes; ++l) a.v[l] = a.v[l] op b.v[l]; \
+    return a;                                                   \
+  }
+TREEINNER_OPERATOR(+);
+TREEINNER_OPERATOR(-);
+TREEINNER_OPERATOR(*);
+#undef TREEINNER_OPERATOR
 inline Lanes choose(Mask m, Lanes yes, Lanes no) {
   for (int l = 0; l < kLanes; ++l) no.v[l] = m >> l & 1 ? yes.v[l] : no.v[l];
   return no;
@@ -84,5 +80,4 @@ inline int count_right(const float* t, float x) {
   for (int i = 0; i < 15; ++i) n += GreaterEqual ? x >= t[i] : x > t[i];
   return n;
 }
-
 }  // namespace treeinner::TREEINNER_NS

@@ -3,7 +3,6 @@
 #pragma once
 
 namespace treeinner::TREEINNER_NS {
-
 constexpr bool kLooksUp = false;
 constexpr int kFloats = 32;
 
@@ -38,5 +37,4 @@ struct FloatTable {
   }
 };
 inline void arrange(const uint8_t* leaf, uint8_t* arranged) { std::memcpy(arranged, leaf, kFloats); }
-
 }  // namespace treeinner::TREEINNER_NS

@@ -4,7 +4,6 @@
 #include "plain.h"
 
 namespace treeinner::TREEINNER_NS {
-
 template <class Code>
 inline Word at_least(const Code* codes, uint16_t cut) {
   Word word = 0;
@@ -13,5 +12,4 @@ inline Word at_least(const Code* codes, uint16_t cut) {
 }
 
 inline int64_t fixed_point(double x) { return fixed_point_by_shifting(x); }
-
 }  // namespace treeinner::TREEINNER_NS

@@ -4,7 +4,6 @@
 #include <immintrin.h>
 
 namespace treeinner::TREEINNER_NS {
-
 // A set of 256 bits is 32 bytes. Code c looks up byte c >> 3 by two 16-byte shuffles and tests bit c & 7.
 inline Word in_set(const uint8_t* codes, const uint64_t* set) {
   const __m256i low = _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(set)));
@@ -22,5 +21,4 @@ inline Word in_set(const uint8_t* codes, const uint64_t* set) {
   }
   return word;
 }
-
 }  // namespace treeinner::TREEINNER_NS
