@@ -211,7 +211,7 @@ def test_every_call_opens_a_model_once(model, opened, tmp_path):
         lambda m: ti.compare(m, A, b, X, y),
         lambda m: ti.importance(m, X, y),
         lambda m: ti.permutation_importance(m, X, y, n_repeats=1),
-        lambda m: ti.total_gain(m),
+        ti.total_gain,
         lambda m: ti.attribute(m, X),
         lambda m: ti.TreeExplainer(m).attribute(X),
         lambda m: ti.report(m, X, y, X_train=A, y_train=b, path=tmp_path / "page.html"),
