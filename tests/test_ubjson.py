@@ -1,4 +1,4 @@
-"""Records: an array of objects of one form is read as it is read object by object, whatever is wrong with it."""
+"""UBJSON: what was written is read, whatever is wrong with it is one error."""
 
 import struct
 
@@ -56,49 +56,19 @@ def same(a, b):
     if isinstance(b, dict):
         return a.keys() == b.keys() and all(same(a[k], b[k]) for k in b)
     if isinstance(b, np.ndarray):
-        return a.dtype == b.dtype and np.array_equal(a, b)
+        return a.dtype.newbyteorder("=") == b.dtype and np.array_equal(a, b)
     if isinstance(b, list):
         return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))
     return a == b
 
 
 @settings(max_examples=50, deadline=None)
-@given(st.lists(st.tuples(st.integers(0, 40000), st.integers(0, 9), st.sampled_from(["", "0", "12"])), min_size=4))
-def test_records_are_the_objects(specs):
+@given(st.lists(st.tuples(st.integers(0, 40000), st.integers(0, 9), st.sampled_from(["", "0", "12"]))))
+def test_what_is_written_is_read(specs):
     trees = [tree(*spec) for spec in specs]
     found = ubjson.parse(document(trees))
-    records = found["model"]["trees"]
-    assert isinstance(records, ubjson.Records)
     assert found["model"]["trees_behind"] == [1, 200, 70000]
-    assert same(list(records), trees)
-    assert same(records[1:3], trees[1:3])
-    for name in ("base_weights", "default_left", "sizes", "categories"):
-        assert records.has(name)
-        assert np.array_equal(records.joined(name), np.concatenate([t[name] for t in trees]))
-        assert records.lengths(name).tolist() == [len(t[name]) for t in trees]
-    assert records.texts("tree_param/num_deleted") == {t["tree_param"]["num_deleted"] for t in trees}
-    assert records.texts("id") is None
-    assert not records.has("id")
-
-
-@pytest.mark.parametrize("where", [0, 3, 5])
-@pytest.mark.parametrize("change", ["member", "type", "order", "nested", "constant"])
-def test_trees_of_different_forms_are_read_one_by_one(where, change):
-    trees = [tree(number, 5) for number in range(6)]
-    odd = trees[where]
-    if change == "member":
-        odd["more"] = 1
-    elif change == "type":
-        odd["default_left"] = odd["default_left"].astype(np.int32)
-    elif change == "order":
-        odd["categories"] = odd.pop("categories")
-    elif change == "nested":
-        odd["tree_param"]["list"] = [1, "a"]
-    else:
-        odd["id"] = "text"
-    found = ubjson.parse(document(trees))["model"]["trees"]
-    assert isinstance(found, list)
-    assert same(found, trees)
+    assert same(found["model"]["trees"], trees)
 
 
 def test_a_damaged_byte_is_an_error_or_another_number():

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from treeinner.errors import ModelError, UnsupportedModelError
 from treeinner.readers.xgboost.trees import Trees, array, read_trees
-from treeinner.readers.xgboost.ubjson import Records
 
 __all__ = ["Parts", "best_iteration", "linear_model", "member", "read_parts"]
 
@@ -52,7 +51,7 @@ def read_parts(document: Mapping[str, Any]) -> Parts:
     n_features = _whole(sizes, "num_feature")
     if not (0 <= n_features <= MAX_FEATURES and n_outputs <= MAX_OUTPUTS):
         raise ModelError(f"The XGBoost model is damaged: {n_features} features, {n_outputs} outputs.")
-    trees = read_trees(member(model, "trees", (list, Records)), n_features)
+    trees = read_trees(member(model, "trees", list), n_features)
     n_parallel = max(1, _whole(member(model, "gbtree_model_param", dict), "num_parallel_tree", 1))
     output = array(member(model, "tree_info", (list, np.ndarray)), np.int64, "tree_info")
     weight_drop = np.ones(trees.n_trees)

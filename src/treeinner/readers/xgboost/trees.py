@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeinner.errors import ModelError, UnsupportedModelError
-from treeinner.readers.xgboost.ubjson import Records
 
 __all__ = ["Trees", "array", "read_trees"]
 
@@ -18,6 +17,7 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int32]
 LongArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
+Stored = list[dict[str, Any]]  # trees as XGBoost writes them
 
 MAX_CODE = 2**24  # a float32 counts exactly up to here; XGBoost sends larger codes left, so no set need hold them
 
@@ -77,11 +77,12 @@ def array(raw: Any, dtype: type, name: str) -> NDArray[Any]:
     return held
 
 
-def read_trees(stored: list[Any] | Records, n_features: int) -> Trees:
+def read_trees(trees: list[Any], n_features: int) -> Trees:
     """Concatenate the trees of `gradient_booster.model.trees`."""
-    trees = stored if isinstance(stored, Records) else _Listed(stored)
+    if not all(isinstance(tree, dict) for tree in trees):
+        raise ModelError("The XGBoost model is damaged: a tree is not an object.")
     local_left = _join(trees, "left_children", np.int32)
-    sizes = trees.lengths("left_children")
+    sizes = _lengths(trees, "left_children")
     if len(trees) and sizes.min() < 1:
         raise ModelError("The XGBoost model is damaged: a tree has no node.")
     start = np.concatenate([[0], np.cumsum(sizes)])
@@ -133,67 +134,37 @@ def _absolute(local: IntArray, leaf: BoolArray, offset: IntArray, start: LongArr
     return np.where(leaf, np.int32(-1), inner + offset)
 
 
-class _Listed:
-    """Trees of a JSON document, or of UBJSON whose trees differ in form, with what `Records` offers."""
-
-    def __init__(self, trees: list[dict[str, Any]]) -> None:
-        if not all(isinstance(tree, dict) for tree in trees):
-            raise ModelError("The XGBoost model is damaged: a tree is not an object.")
-        self._trees = trees
-
-    def __len__(self) -> int:
-        return len(self._trees)
-
-    def __getitem__(self, index: int) -> dict[str, Any]:
-        return self._trees[index]
-
-    def has(self, name: str) -> bool:
-        """Whether every tree has an array of this name."""
-        held = [name in tree for tree in self._trees]
-        for number, tree in enumerate(self._trees):
-            if held[number] and not isinstance(tree[name], (list, np.ndarray)):
-                raise ModelError(f"The XGBoost model is damaged: tree {number} has no {name}.")
-        return all(held)
-
-    def lengths(self, name: str) -> LongArray:
-        """Number of items in each tree."""
-        return np.array([len(tree[name]) for tree in self._trees], np.int64)
-
-    def joined(self, name: str) -> NDArray[Any]:
-        """Concatenate one array of all trees."""
-        parts = [tree[name] for tree in self._trees]
-        try:
-            return np.concatenate(parts) if parts else np.empty(0)
-        except (TypeError, ValueError) as error:
-            raise ModelError(f"The XGBoost model is damaged: {name} does not hold numbers ({error}).") from None
-
-    def texts(self, name: str) -> set[str] | None:
-        """Distinct texts of "object/member"; None if it is missing somewhere."""
-        outer, inner = name.split("/")
-        found = set()
-        for tree in self._trees:
-            param = tree.get(outer)
-            if not isinstance(param, dict) or inner not in param:
-                return None
-            found.add(str(param[inner]))
-        return found
+def _parts(trees: Stored, name: str) -> list[Any] | None:
+    """One array of every tree; None if a tree lacks it."""
+    parts = [tree.get(name) for tree in trees]
+    kinds = set(map(type, parts))
+    if not kinds <= {list, np.ndarray, type(None)}:
+        raise ModelError(f"The XGBoost model is damaged: {name} of a tree is not a list.")
+    return None if type(None) in kinds else parts
 
 
-Stored = Records | _Listed
+def _lengths(trees: Stored, name: str) -> LongArray:
+    """Number of items of an array in each tree."""
+    return np.array([len(tree[name]) for tree in trees], np.int64)
 
 
 def _join(trees: Stored, name: str, dtype: type, sizes: LongArray | None = None) -> NDArray[Any]:
     """Concatenate one field of all trees; `sizes`: how many entries each must have."""
-    if not trees.has(name):
+    parts = _parts(trees, name)
+    if parts is None:
         raise ModelError(f"The XGBoost model is damaged: a tree has no {name}.")
-    if sizes is not None and not np.array_equal(trees.lengths(name), sizes):
+    if sizes is not None and list(map(len, parts)) != sizes.tolist():
         raise ModelError(f"The XGBoost model is damaged: {name} of a tree has a wrong length.")
-    return array(trees.joined(name), dtype, name)
+    try:
+        joined = np.concatenate(parts) if parts else np.empty(0)
+    except (TypeError, ValueError) as error:
+        raise ModelError(f"The XGBoost model is damaged: {name} does not hold numbers ({error}).") from None
+    return array(joined, dtype, name)
 
 
 def _optional(trees: Stored, name: str, dtype: type, sizes: LongArray, fill: float) -> NDArray[Any]:
     # the writer leaves it out for vector leaves before 3.2
-    return _join(trees, name, dtype, sizes) if trees.has(name) else np.full(int(sizes.sum()), fill)
+    return _join(trees, name, dtype, sizes) if _parts(trees, name) is not None else np.full(int(sizes.sum()), fill)
 
 
 def _order(left: IntArray, right: IntArray, leaf: BoolArray, start: LongArray) -> tuple[bool, BoolArray]:
@@ -227,13 +198,10 @@ def _levels(left: IntArray, right: IntArray, roots: LongArray) -> IntArray:
 
 
 def _width(trees: Stored) -> int:
-    texts = trees.texts("tree_param/size_leaf_vector") if len(trees) else {"1"}
     try:
-        if texts is None:
-            raise ValueError
-        widths = {max(1, int(text)) for text in texts}
-    except ValueError:
-        raise ModelError("The XGBoost model is damaged: size_leaf_vector is missing or no number.") from None
+        widths = {max(1, int(tree["tree_param"]["size_leaf_vector"])) for tree in trees} or {1}
+    except (KeyError, TypeError, ValueError):
+        raise ModelError("The XGBoost model is damaged: size_leaf_vector is missing or not a number.") from None
     if len(widths) > 1:
         raise UnsupportedModelError(
             "The XGBoost model mixes trees with scalar and with vector leaves; slice the booster "
@@ -254,20 +222,20 @@ def _values(
     """Leaf values and stored weights: (n_nodes, width) each."""
     width, n_nodes = _width(trees), len(leaf)
     weight = _join(trees, "base_weights", np.float32).astype(np.float64)
-    if not np.array_equal(trees.lengths("base_weights"), sizes * width):
-        if width > 1 and trees.has("leaf_weights"):
+    if not np.array_equal(_lengths(trees, "base_weights"), sizes * width):
+        if width > 1 and _parts(trees, "leaf_weights") is not None:
             raise UnsupportedModelError(
                 "XGBoost vector leaves whose splits were found on reduced gradients (a custom objective with "
                 "a split gradient): inner nodes have no value per output. Train with one tree per output."
             )
-        raise ModelError(f"The XGBoost model is damaged: base_weights has not {width} per node.")
+        raise ModelError(f"The XGBoost model is damaged: base_weights does not have {width} values per node.")
     weight = weight.reshape(n_nodes, width)
     if width == 1:
         value = stored_value[:, None]
-    elif trees.has("leaf_weights"):
+    elif _parts(trees, "leaf_weights") is not None:
         # since 3.2 a leaf's row of leaf_weights stands where its right child would
         found_weights = _join(trees, "leaf_weights", np.float32).astype(np.float64)
-        rows = trees.lengths("leaf_weights") // width
+        rows = _lengths(trees, "leaf_weights") // width
         found = leaf & live
         limit = np.repeat(rows, sizes)
         if len(found_weights) != rows.sum() * width or np.any(found & ((local_right < 0) | (local_right >= limit))):
@@ -288,12 +256,8 @@ def _category_sets(trees: Stored, start: LongArray) -> tuple[IntArray, LongArray
     """Set of each node (-1: none), and the sets."""
     category_set = np.full(start[-1], -1, dtype=np.int32)
     sets: list[NDArray[Any]] = []
-    plain = isinstance(trees, Records) and not (
-        trees.has("categories_nodes") and trees.lengths("categories_nodes").any()
-    )
-    for number in () if plain else range(len(trees)):
-        tree = trees[number]
-        names = ("categories_nodes", "categories_segments", "categories_sizes", "categories")
+    names = ("categories_nodes", "categories_segments", "categories_sizes", "categories")
+    for number, tree in enumerate(trees):
         if "categories_nodes" not in tree:
             continue
         if not all(isinstance(tree.get(name), (list, np.ndarray)) for name in names):
@@ -324,16 +288,8 @@ def _compact(t: Trees, ordered: bool, live: BoolArray) -> Trees:
     place = np.full(len(live), -1, dtype=np.int32)
     place[kept] = np.arange(len(kept))
     fields = (
-        "feature",
-        "threshold",
-        "missing_left",
-        "category_set",
-        "value",
-        "weight",
-        "hessian",
-        "gain",
-        "leaf_id",
-    )
+        "feature", "threshold", "missing_left", "category_set", "value", "weight", "hessian", "gain", "leaf_id",
+    )  # fmt: skip
     moved = {name: getattr(t, name)[kept] for name in fields}
     counts = np.bincount(t.tree[kept], minlength=t.n_trees)
     return Trees(
