@@ -24,7 +24,7 @@ model.fit(X_train, y_train)
 # A long pale bar around a short grey one is a feature that the training rows overrate.
 
 imp = ti.importance(model, X_valid, y_valid)
-gain = ti.importance(model, score="total_gain")
+gain = ti.total_gain(model)
 ti.plots.bar(imp, total_gain=gain)
 
 # %%

@@ -2,8 +2,8 @@
 Training against held-out rows
 ==============================
 
-On the training rows TreeInner is total gain. The ring is that score, the dot with its interval is the score on rows
-that the model has not seen. What lies between is optimism: credit for fitting rows that will not come back.
+The ring is the score on the training rows, the dot with its interval is the score on rows that the model has not seen.
+What lies between is optimism: credit for fitting the training rows, which new rows do not confirm.
 """
 
 import numpy as np

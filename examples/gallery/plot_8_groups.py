@@ -3,8 +3,8 @@ Features that belong together
 =============================
 
 Of every cell nucleus the data hold ten measurements, each as a mean, an error and a worst value: three columns that say
-nearly the same. They share one signal as the splits happened to fall. `groups` scores what belongs together as one,
-with a standard error of its own: it is not the sum of three errors, because the row scores are added up first.
+nearly the same. They share one signal as the splits happened to fall. `feature_groups` scores what belongs together as
+one, with a standard error of its own: it is not the sum of three errors, because the row scores are added up first.
 """
 
 import matplotlib.pyplot as plt
@@ -24,7 +24,7 @@ groups = {name: [f"mean {name}", f"{name} error", f"worst {name}"] for name in m
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(12, 5), layout="constrained")
 ti.plots.bar(ti.importance(model, X_valid, y_valid), top=12, ax=left)
-ti.plots.bar(ti.importance(model, X_valid, y_valid, groups=groups), ax=right)
+ti.plots.bar(ti.importance(model, X_valid, y_valid, feature_groups=groups), ax=right)
 left.set_title("single columns")
 right.set_title("measurements")
 plt.show()

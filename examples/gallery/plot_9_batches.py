@@ -30,12 +30,12 @@ for batch in np.array_split(np.arange(len(X_valid)), 25):
     k = so_far.feature_names.index("pixel_2_5")
     rows.append(so_far.n_rows)
     for series, values in ((scores, so_far.scores), (low, so_far.ci_low), (high, so_far.ci_high)):
-        series.append(values[k] / so_far.sum_of_weights)
+        series.append(values[k])
 
 figure, ax = plt.subplots(layout="constrained")
 ax.fill_between(rows, low, high, alpha=0.25, label="95 % interval")
 ax.plot(rows, scores, label="score of pixel_2_5")
-ax.set(xlabel="held-out rows so far", ylabel="gain per row")
+ax.set(xlabel="held-out rows so far", ylabel=so_far.unit)
 ax.legend()
 plt.show()
 
