@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from treeinner.attribution import METHODS, Attribution, attribute
-from treeinner.cli import data, models, options, output, screen
+from treeinner.cli import data, options, output, screen
 from treeinner.cli.errors import input_errors
 
 __all__ = ["attribute_command"]
@@ -30,24 +30,26 @@ def attribute_command(
     reading: options.Reading,
     out: options.Output,
     target: NotFeatures = None,
-    method: options.Method = None,
+    method: options.SomeMethod = METHODS[0],
     feature_groups: options.FeatureGroups = None,
     top: Shown = SHOWN_FEATURES,
     jobs: options.Jobs = -1,
 ) -> None:
-    """Split the prediction of every row over its features."""
+    """Split the prediction of every row over its features.
+
+    Without -o the first rows are shown; with it, a file gets a row for each row of DATA and a column for each feature.
+    Base value and contributions add up to the raw prediction.
+    """
     to = out.destination()
     groups = options.parse_groups(feature_groups)
     columns = options.Columns(target=target)
     sample.check(columns)
-    opened = models.read(model, reading)
+    opened = data.open_model_file(model, reading)
     rows = data.read_rows(options.single(data_paths), opened, columns, sample)
     with screen.progress("Attributing") as progress, input_errors():
-        found = attribute(
-            opened.model, rows.X, method=method or METHODS[0], feature_groups=groups, n_jobs=jobs, progress=progress
-        )  # fmt: skip
+        found = attribute(opened, rows.X, method=method, feature_groups=groups, n_jobs=jobs, progress=progress)
     if to is None:
-        _show(found, rows, top, f"{opened.path.name}, {rows.path.name}")
+        _show(found, rows, top, f"{model.name}, {rows.path.name}")
     else:
         output.write(_columns(found, rows), to)
 
@@ -78,20 +80,16 @@ def _show(found: Attribution, rows: data.Rows, top: int, what: str) -> None:
             one = values[i, :, k]
             order = np.argsort(-np.abs(one), kind="stable")[: top or None]
             cells.append((*head, "(base value)", "", base[i, k]))
-            for j in order.tolist():
-                feature = found.feature_names[j]
-                cells.append((*head, feature, _short(X, i, j), one[j]))
+            cells += [(*head, found.feature_names[j], _short(X, i, j), one[j]) for j in order.tolist()]
             if len(order) < len(one):
                 cells.append((*head, f"({len(one) - len(order)} other features)", "", one.sum() - one[order].sum()))
             cells.append((*head, "(prediction)", "", base[i, k] + one.sum()))
     row, out, feature, value, contribution = zip(*cells, strict=True)
-    table = [screen.Column("row", row, "text")]
-    table += [screen.Column("output", out, "text")] if values.shape[2] > 1 else []
-    table += [
-        screen.Column("feature", feature, "text"),
-        screen.Column("value", value, "text"),
-        screen.Column("contribution", contribution),
+    texts = {"row": row, "output": out, "feature": feature, "value": value}
+    table = [
+        screen.Column(name, cells, "text") for name, cells in texts.items() if name != "output" or len(outputs) > 1
     ]
+    table.append(screen.Column("contribution", contribution))
     screen.show_table(
         table,
         title=f"{found.method} of {what}",

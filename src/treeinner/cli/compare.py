@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from treeinner.attribution import METHODS
-from treeinner.cli import data, models, options, output, screen
+from treeinner.cli import data, options, output, screen
 from treeinner.cli.errors import input_errors
 from treeinner.cli.importance import GREY, SHOWN
 from treeinner.scores import Comparison, compare
@@ -32,30 +32,30 @@ def compare_command(
     sample: options.Sample,
     reading: options.Reading,
     out: options.Output,
-    method: options.Method = None,
+    method: options.SomeMethod = METHODS[0],
     feature_groups: options.FeatureGroups = None,
     top: options.Top = None,
     jobs: options.Jobs = -1,
 ) -> None:
-    """Put every score on training and held-out rows side by side."""
+    """Put every score on training and held-out rows side by side.
+
+    What a feature gains on training rows and not on held-out rows is overfitting: the gap.
+    """
     to = out.destination()
     groups = options.parse_groups(feature_groups)
     columns.require_target()
     sample.check(columns)
-    opened = models.read(model, reading)
+    opened = data.open_model_file(model, reading)
     a, b = (data.read_rows(path, opened, columns, sample) for path in (train, valid))
     for side in (a, b):
         data.check_target(side, opened, columns)
     with screen.progress("Comparing"), input_errors():
-        found = compare(
-            opened.model, a.X, a.y, b.X, b.y, method=method or METHODS[0],
-            sample_weight_train=a.weight, sample_weight_valid=b.weight,
-            clusters_train=a.clusters, clusters_valid=b.clusters, qid_train=a.qid, qid_valid=b.qid,
-            feature_groups=groups, n_jobs=jobs,
-        )  # fmt: skip
+        extra: dict[str, Any] = {f"{name}_train": array for name, array in a.extra.items()}
+        extra |= {f"{name}_valid": array for name, array in b.extra.items()}
+        found = compare(opened, a.X, a.y, b.X, b.y, method=method, feature_groups=groups, n_jobs=jobs, **extra)
     for name, why in found.skipped.items():
         screen.note(f"Note: {name} skipped: {why}")
-    _deliver(found, to, top, f"{opened.path.name}: {a.path.name} against {b.path.name}")
+    _deliver(found, to, top, f"{model.name}: {a.path.name} against {b.path.name}")
 
 
 def _deliver(found: Comparison, to: output.Destination | None, top: int | None, what: str) -> None:

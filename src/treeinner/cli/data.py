@@ -1,4 +1,4 @@
-"""DATA on the command line -> X, y and what comes with the rows, fitted to the model."""
+"""MODEL and DATA on the command line: the model, read once, and its rows with what comes along with them."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeinner.cli import screen
-from treeinner.cli.files import DataFile, open_data
-from treeinner.cli.models import ModelFile
-from treeinner.cli.options import Columns, Sample
+from treeinner.cli.errors import input_errors
+from treeinner.cli.files import DataFile, looks_like_data, open_data
+from treeinner.cli.options import Columns, Reading, Sample
 from treeinner.errors import DataError
+from treeinner.model import Model, read_model
 from treeinner.objectives import encode_target
 from treeinner.tables.columns import listing
 from treeinner.tables.frames import as_stored
 
-__all__ = ["Rows", "check_target", "read_rows"]
+__all__ = ["Rows", "check_target", "open_model_file", "read_rows"]
 
 INDEX = ("", "__index_level_0__")  # what pandas calls the row labels that it wrote along
 
@@ -33,17 +34,26 @@ class Rows:
     numbers: NDArray[np.intp]  # which rows of the file these are, from 0
     X: Any  # pyarrow.Table
     y: NDArray[Any] | None
-    weight: NDArray[Any] | None
-    clusters: NDArray[Any] | None
-    qid: NDArray[Any] | None
+    extra: dict[str, NDArray[Any]]  # sample_weight, clusters, qid, as far as given
 
 
-def read_rows(path: Path, model: ModelFile, special: Columns, sample: Sample | None = None) -> Rows:
+def open_model_file(path: Path, reading: Reading) -> Model:
+    """Read a model file, with what the user says about it."""
+    options = reading.options()
+    if looks_like_data(path):
+        raise DataError(f"{path} is a data file; the model comes first: treeinner importance MODEL DATA.")
+    with input_errors():
+        return read_model(path, **options)
+
+
+def read_rows(path: Path, model: Model, special: Columns, sample: Sample | None = None) -> Rows:
     """Read the model's columns and the special ones, of all rows or of a sample of them."""
     file = open_data(path)
     for option, name in special.named():
         if name not in file.names:
-            raise _no_such_column(file, option, name)
+            close = " or ".join(map(repr, _close(name, file.names)))
+            hint = f"did you mean {close}?" if close else f"it has {listing(file.names)}."
+            raise DataError(f"{option} {name}: {path} has no such column; {hint}")
     features = _features(file, model, special)
     levels = _levels(model, features)
     text = [name for name, known in levels.items() if all(isinstance(level, str) for level in known)]
@@ -58,102 +68,87 @@ def read_rows(path: Path, model: ModelFile, special: Columns, sample: Sample | N
         numbers = np.sort(rng.choice(table.num_rows, sample.rows, replace=False))
         table = table.take(numbers)
     y = [_array(table[name]) for name in special.target or ()]
+    named = {"sample_weight": special.weight, "clusters": special.clusters, "qid": special.qid}
+    extra = {argument: _array(table[name]) for argument, name in named.items() if name is not None}
+    if "sample_weight" in extra and extra["sample_weight"].dtype.kind == "O":
+        wrong = extra["sample_weight"][0]
+        raise DataError(f"--weight {special.weight}: expected numbers that are 0 or positive, got {wrong!r}.")
     return Rows(
         path=path,
         numbers=numbers,
         X=_for_model(table.select(features), levels, path),
         y=None if not y else y[0] if len(y) == 1 else np.column_stack(y),
-        weight=None if special.weight is None else _weights(table[special.weight], special.weight),
-        clusters=None if special.clusters is None else _array(table[special.clusters]),
-        qid=None if special.qid is None else _array(table[special.qid]),
+        extra=extra,
     )
 
 
-def check_target(rows: Rows, model: ModelFile, columns: Columns) -> None:
+def check_target(rows: Rows, model: Model, columns: Columns) -> None:
     """Raise what is wrong with the target under the name that the user gave it."""
     try:
-        encode_target(model.model.ensemble, rows.y, objective=model.model.objective)
+        encode_target(model.ensemble, rows.y, objective=model.objective)
     except DataError as error:
         raise DataError(f"--target {' '.join(columns.target or ())}: {error}") from error
 
 
 # -- columns ------------------------------------------------------------------------------------------------
-def _no_such_column(file: DataFile, option: str, name: str) -> DataError:
-    lower = {known.lower(): known for known in file.names}
-    near = difflib.get_close_matches(name.lower(), list(lower), n=3, cutoff=0.6)
-    hint = f"did you mean {' or '.join(repr(lower[n]) for n in near)}?" if near else f"it has {listing(file.names)}."
-    return DataError(f"{option} {name}: {file.path} has no such column; {hint}")
-
-
-def _features(file: DataFile, model: ModelFile, columns: Columns) -> list[str]:
-    """Names in the file of the model's columns."""
+def _features(file: DataFile, model: Model, columns: Columns) -> list[str]:
+    """Names in the file of the model's columns, by name, or by position if the model stores no names."""
     special = {name for _, name in columns.named()}
-    if model.names is None:
-        return _by_position(file, model, special)
-    stored = dict(zip(as_stored(file.names, model.model.ensemble.schema), file.names, strict=True))
-    missing = [name for name in model.names if name not in stored]
+    e = model.ensemble
+    # Behind CatBoost's encoded categories the schema speaks of leaves; rows still have the features.
+    names = e.feature_names if e.schema.external else e.schema.names
+    if names is None:
+        return _by_position(file, e.n_features if e.schema.external else e.schema.n_columns, special)
+    stored = dict(zip(as_stored(file.names, e.schema), file.names, strict=True))
+    missing = [name for name in names if name not in stored]
     if missing:
-        raise _lacking(file, model.names, missing)
+        close = _close(missing[0], file.names, cutoff=0.8)[:1]
+        hint = f" (is {close[0]!r} meant to be {missing[0]!r}?)" if close else ""
+        raise DataError(
+            f"{file.path} lacks {len(missing)} of the {len(names)} columns that the model was trained on: "
+            f"{listing(missing)}{hint}; prepare the file as for training, with the same column names."
+        )
+    features = [stored[name] for name in names]
     for name in columns.target or ():
-        if name in {stored[known] for known in model.names}:
-            raise DataError(
-                f"--target {name}: this column is a feature of the model, so it cannot be the target; name "
-                "the column that the model predicts."
-            )
-    features = [stored[name] for name in model.names]
-    known = {*features, *special}
-    _note_dropped([name for name in file.names if name not in known and name not in INDEX])
+        if name in features:
+            raise DataError(f"--target {name}: this column is a feature of the model; name the one that it predicts.")
+    ignored = [name for name in file.names if name not in {*features, *special, *INDEX}]
+    if ignored:
+        count = "a column" if len(ignored) == 1 else f"{len(ignored)} columns"
+        screen.note(f"Note: {count} ignored, not known to the model: {listing(ignored)}.")
     return features
 
 
-def _lacking(file: DataFile, names: Sequence[str], missing: Sequence[str]) -> DataError:
-    lower = {known.lower(): known for known in file.names}
-    near = difflib.get_close_matches(missing[0].lower(), list(lower), n=1, cutoff=0.8)
-    hint = f" (is {lower[near[0]]!r} meant to be {missing[0]!r}?)" if near else ""
-    return DataError(
-        f"{file.path} lacks {len(missing)} of the {len(names)} columns that the model was trained on: "
-        f"{listing(missing)}{hint}; prepare the file as for training, with the same column names."
-    )
-
-
-def _by_position(file: DataFile, model: ModelFile, special: set[str]) -> list[str]:
+def _by_position(file: DataFile, n_columns: int, special: set[str]) -> list[str]:
     features = [name for name in file.names if name not in special]
-    if len(features) > model.n_columns:
-        if any(name in INDEX for name in features):
-            screen.note(
-                "Note: a column without a name was ignored: the row labels that pandas writes (none with index=False)."
-            )
+    if len(features) > n_columns and any(name in INDEX for name in features):
+        screen.note("Note: a column without a name was ignored: row labels, which pandas writes unless index=False.")
         features = [name for name in features if name not in INDEX]
-    if len(features) != model.n_columns:
+    if len(features) != n_columns:
         besides = f" besides {listing(sorted(special))}" if special else ""
+        advice = "write a file with the training columns in training order."
+        if len(features) > n_columns and not special:
+            advice = "name those that are not features: --target COLUMN."
         raise DataError(
-            f"{file.path} has {len(features)} columns{besides}, but the model was trained on {model.n_columns} and "
-            f"does not store their names; {_way_out(len(features) > model.n_columns, bool(special))}"
+            f"{file.path} has {len(features)} columns{besides}, but the model was trained on {n_columns} and does not "
+            f"store their names; {advice}"
         )
     screen.note("Note: the model stores no column names; the columns are taken in the order of the file.")
     return features
 
 
-def _way_out(too_many: bool, roles_given: bool) -> str:
-    """Advice on a file with the wrong number of columns, for a model that knows no names."""
-    if too_many and not roles_given:
-        return "name those that are not features: --target COLUMN."
-    return "write a file with the training columns in training order."
-
-
-def _note_dropped(names: Sequence[str]) -> None:
-    if names:
-        count = "a column" if len(names) == 1 else f"{len(names)} columns"
-        screen.note(f"Note: {count} ignored, not known to the model: {listing(names)}.")
+def _close(name: str, names: Sequence[str], cutoff: float = 0.6) -> list[str]:
+    """Names that are written nearly the same, or with other capitals."""
+    lower = {known.lower(): known for known in names}
+    return [lower[match] for match in difflib.get_close_matches(name.lower(), list(lower), cutoff=cutoff)]
 
 
 # -- values -------------------------------------------------------------------------------------------------
-def _levels(model: ModelFile, features: Sequence[str]) -> dict[str, Sequence[Any]]:
+def _levels(model: Model, features: Sequence[str]) -> dict[str, Sequence[Any]]:
     """Categories that the model knows, by column of the file."""
-    schema = model.model.ensemble.schema
-    if schema.external or schema.levels is None:
-        return {}
-    return {name: known for name, known in zip(features, schema.levels, strict=True) if known is not None}
+    schema = model.ensemble.schema
+    levels = () if schema.external else schema.levels or ()
+    return {name: known for name, known in zip(features, levels, strict=False) if known is not None}
 
 
 def _for_model(table: Any, levels: dict[str, Sequence[Any]], path: Path) -> Any:
@@ -165,24 +160,16 @@ def _for_model(table: Any, levels: dict[str, Sequence[Any]], path: Path) -> Any:
         if pyarrow.types.is_null(column.type):  # a CSV column without any value
             table = table.set_column(j, name, column.cast(pyarrow.float64()))
         elif name in levels:
-            table = table.set_column(j, name, _as_categories(column, levels[name], f"Column {name!r} of {path}"))
+            values = _decoded(column)
+            found = values.unique().drop_null().to_pylist()
+            # One by one these would count as categories the model has not seen; all of them together are a mistake.
+            if found and not set(found) & set(levels[name]):
+                raise DataError(
+                    f"Column {name!r} of {path} contains {listing(found, 3)}, none of which is a category that the "
+                    f"model knows ({listing(levels[name], 3)}); write the categories as they were in training."
+                )
+            table = table.set_column(j, name, values.dictionary_encode() if values is column else column)
     return table
-
-
-def _as_categories(column: Any, levels: Sequence[Any], where: str) -> Any:
-    import pyarrow
-
-    values = _decoded(column)
-    found = values.unique().drop_null().to_pylist()
-    # One by one these would count as categories the model has not seen; all of them together are a mistake.
-    if found and not set(found) & set(levels):
-        raise DataError(
-            f"{where} contains {listing(found, 3)}, none of which is a category that the model knows "
-            f"({listing(levels, 3)}); write the categories as they were in training."
-        )
-    if pyarrow.types.is_dictionary(column.type):
-        return column
-    return values.dictionary_encode()
 
 
 def _decoded(column: Any) -> Any:
@@ -201,10 +188,3 @@ def _array(column: Any) -> NDArray[Any]:
     if pyarrow.types.is_integer(values.type) or pyarrow.types.is_floating(values.type):
         return np.asarray(values.to_numpy())
     return np.array(values.to_pylist(), dtype=object)
-
-
-def _weights(column: Any, name: str) -> NDArray[Any]:
-    weights = _array(column)
-    if weights.dtype.kind == "O":
-        raise DataError(f"--weight {name}: expected numbers that are 0 or positive, got {weights[0]!r}.")
-    return weights

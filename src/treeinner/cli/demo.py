@@ -1,16 +1,10 @@
-"""`treeinner demo`: the whole job on bundled data, in seconds.
-
-Trains an XGBoost model on real measurements to which columns of random numbers were added, ranks the features by total
-gain, by mean |SHAP| and by TreeInner, explains three predictions, and writes plots, a page and the files that the other
-commands take.
-"""
+"""`treeinner demo`: the whole job on bundled data, in seconds."""
 
 from __future__ import annotations
 
 import shlex
 import shutil
 import sys
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
@@ -25,7 +19,7 @@ from treeinner.compiled import instruction_set
 from treeinner.errors import DataError, MissingDependencyError
 from treeinner.model import Model, read_model
 from treeinner.page import report
-from treeinner.scores import Importance, compare, importance, total_gain
+from treeinner.scores import Comparison, Importance, compare, importance, total_gain
 from treeinner.scores.result import Q_LIMIT
 
 __all__ = ["demo_command"]
@@ -41,32 +35,19 @@ PICTURES = {
     "waterfall.png": "one prediction, step by step",
 }
 
-Folder = Annotated[
-    Path,
-    options.option(
-        "--output",
-        "-o",
-        help="Folder to write to; created if it does not exist.",
-        panel=options.ABOUT_OUTPUT,
-        metavar="DIR",
-    ),
-]
-
-
-@dataclass(frozen=True)
-class Data:
-    """Both halves of the rows: arrays of (rows, features) and (rows,)."""
-
-    names: list[str]
-    X_train: NDArray[np.float64]
-    X_valid: NDArray[np.float64]
-    y_train: NDArray[np.float64]
-    y_valid: NDArray[np.float64]
+FloatArray = NDArray[np.float64]
+FOLDER_HELP = "Folder to write to; created if it does not exist."
+Folder = Annotated[Path, options.about_output("--output", "-o", help=FOLDER_HELP, metavar="DIR")]
 
 
 @options.command
 def demo_command(folder: Folder = Path("demo")) -> None:
-    """Train, rank, explain, and write plots and a page."""
+    """Show the whole job in seconds, on bundled data.
+
+    A model of diabetes progression, with columns of random numbers added: which scores rank them high, and which do
+    not. Writes plots, a page, a model and data files to try the other commands on. Needs xgboost, scikit-learn and
+    matplotlib.
+    """
     missing = [package for module, package in NEEDED.items() if find_spec(module) is None]
     if missing:
         raise MissingDependencyError(
@@ -76,23 +57,25 @@ def demo_command(folder: Folder = Path("demo")) -> None:
     if folder.exists() and not folder.is_dir():
         raise DataError(f"{folder} is a file; name a folder to write to: treeinner demo -o DIR.")
     folder.mkdir(parents=True, exist_ok=True)
-    data = _make_data()
-    trained = _train(data)
+    names, X_train, X_valid, y_train, y_valid = _make_data()
+    trained = _train(names, X_train, y_train)
     model = read_model(trained)
     print(f"{model}; instruction set: {instruction_set()}\n")
-    gain, inner = _show_ranking(model, data)
-    attribution = _show_predictions(model, data, trained.predict(data.X_valid, output_margin=True))
-    _write_pictures(folder, model, data, gain, inner, attribution)
-    page = report(
-        model, data.X_valid, data.y_valid,
-        X_train=data.X_train, y_train=data.y_train, path=folder / "page.html", title="Diabetes progression",
-    )  # fmt: skip
-    _write_inputs(folder, trained, data)
-    _say_what_to_look_at(folder, Path(page))
+    gain, inner = _show_ranking(model, X_valid, y_valid)
+    attribution = _show_predictions(model, X_valid, trained.predict(X_valid, output_margin=True))
+    comparison = compare(model, X_train, y_train, X_valid, y_valid)
+    _write_pictures(folder, gain, inner, attribution, comparison)
+    page = folder / "page.html"
+    report(model, X_valid, y_valid, X_train=X_train, y_train=y_train, path=page, title="Diabetes progression")
+    trained.save_model(folder / "model.json")
+    for side, X, y in (("train", X_train, y_train), ("valid", X_valid, y_valid)):
+        columns = dict(zip([*names, TARGET], [*X.T, y], strict=True))
+        output.write(columns, output.Destination(folder / f"{side}.parquet", output.Format.parquet))
+    _print_what_to_look_at(folder, page)
 
 
-def _make_data(seed: int = 0) -> Data:
-    """Diabetes progression of 442 patients, ten real measurements, and four columns of pure noise."""
+def _make_data(seed: int = 0) -> tuple[Any, ...]:
+    """Diabetes progression of 442 patients, ten real measurements and four columns of noise: names, and both halves."""
     from sklearn.datasets import load_diabetes
     from sklearn.model_selection import train_test_split
 
@@ -101,51 +84,46 @@ def _make_data(seed: int = 0) -> Data:
     noise = [rng.integers(0, n, len(bunch.target)).astype(float) for n in CARDINALITIES]
     X = np.column_stack([bunch.data, *noise])
     names = [*bunch.feature_names, *(f"noise_{n}" for n in CARDINALITIES)]
-    return Data(names, *train_test_split(X, bunch.target, test_size=0.5, random_state=seed))
+    return names, *train_test_split(X, bunch.target, test_size=0.5, random_state=seed)
 
 
-def _train(data: Data) -> Any:
+def _train(names: list[str], X: FloatArray, y: FloatArray) -> Any:
     import xgboost
 
     model = xgboost.XGBRegressor(n_estimators=100, max_depth=3, learning_rate=0.05, subsample=0.5, colsample_bynode=0.3)
-    model.fit(data.X_train, data.y_train)
-    model.get_booster().feature_names = data.names
+    model.fit(X, y)
+    model.get_booster().feature_names = names
     return model
 
 
-def _show_ranking(model: Model, data: Data) -> tuple[Importance, Importance]:
+def _show_ranking(model: Model, X: FloatArray, y: FloatArray) -> tuple[Importance, Importance]:
     """Total gain and mean |SHAP|, which reward overfitting, beside TreeInner on held-out rows."""
     gain = total_gain(model)
-    shap = importance(model, data.X_valid, score="abs", method="treeshap", over="forest")
-    inner = importance(model, data.X_valid, data.y_valid)
-    n = len(data.names)
+    shap = importance(model, X, score="abs", method="treeshap", over="forest")
+    inner = importance(model, X, y)
+    names, n = inner.feature_names, len(inner)
     print(f"Which features carry signal? Ranks among {n}; noise_* are random numbers.\n")
     print(f"{'feature':>10}  {'total gain':>10}  {'mean |SHAP|':>11}  {'TreeInner on held-out rows':>34}   verdict")
     for k in inner.order:
         interval = f"{inner.scores[k]:>9.3g}  [{inner.ci_low[k]:>9.3g}, {inner.ci_high[k]:>9.3g}]"
         ranks = f"{f'rank {gain.ranks[k]}':>10}  {f'rank {shap.ranks[k]}':>11}"
-        print(f"{inner.feature_names[k]:>10}  {ranks}  {interval:>34}   {inner.verdicts[k]}")
-    _say_what_the_table_shows(data, gain, shap, inner)
-    return gain, inner
-
-
-def _say_what_the_table_shows(data: Data, gain: Importance, shap: Importance, inner: Importance) -> None:
-    n = len(data.names)
+        print(f"{names[k]:>10}  {ranks}  {interval:>34}   {inner.verdicts[k]}")
     print(f"\nTreeInner: {inner.unit}, to first order, with {inner.confidence:.0%} intervals.")
     print(f"The verdict counts all {n} tests: signal has q < {Q_LIMIT}.\n")
-    noise = [k for k, name in enumerate(data.names) if name.startswith("noise_")]
+    noise = [k for k, name in enumerate(names) if name.startswith("noise_")]
     worst = min(noise, key=lambda k: int(gain.ranks[k]))
-    fooled = sum(gain.ranks[k] > gain.ranks[worst] for k in range(n) if k not in noise)
+    below = sum(gain.ranks[k] > gain.ranks[worst] for k in range(n) if k not in noise)
     print(
-        f"Look at {data.names[worst]}: total gain puts these random numbers above {fooled} real measurements\n"
+        f"Look at {names[worst]}: total gain puts these random numbers above {below} real measurements\n"
         f"(rank {gain.ranks[worst]} of {n}), mean |SHAP| at rank {shap.ranks[worst]}, "
         f"TreeInner at rank {inner.ranks[worst]}.\n"
     )
+    return gain, inner
 
 
-def _show_predictions(model: Model, data: Data, margin: NDArray[np.float32]) -> Attribution:
+def _show_predictions(model: Model, X: FloatArray, margin: NDArray[np.float32]) -> Attribution:
     """Where three predictions come from."""
-    a = attribute(model, data.X_valid)
+    a = attribute(model, X)
     print("Where three predictions come from (PreDecomp, the largest contributions of each):\n")
     for i in range(3):
         largest = np.argsort(-np.abs(a.values[i]))[:3]
@@ -160,14 +138,13 @@ def _show_predictions(model: Model, data: Data, margin: NDArray[np.float32]) -> 
 
 
 def _write_pictures(
-    folder: Path, model: Model, data: Data, gain: Importance, inner: Importance, attribution: Attribution
+    folder: Path, gain: Importance, inner: Importance, attribution: Attribution, comparison: Comparison
 ) -> None:
     """Save each of PICTURES."""
     import matplotlib as mpl
     import matplotlib.pyplot as plt
 
     mpl.use("Agg")  # no window, and no need of a screen
-    comparison = compare(model, data.X_train, data.y_train, data.X_valid, data.y_valid)
     drawn = {
         "bar.png": plots.bar(inner, total_gain=gain),
         "gap.png": plots.gap(comparison),
@@ -181,15 +158,7 @@ def _write_pictures(
         plt.close(figure)
 
 
-def _write_inputs(folder: Path, model: Any, data: Data) -> None:
-    """Save model and rows, so that the other commands can be tried on them."""
-    model.save_model(folder / "model.json")
-    for name, X, y in (("train", data.X_train, data.y_train), ("valid", data.X_valid, data.y_valid)):
-        columns = dict(zip([*data.names, TARGET], [*X.T, y], strict=True))
-        output.write(columns, output.Destination(folder / f"{name}.parquet", output.Format.parquet))
-
-
-def _say_what_to_look_at(folder: Path, page: Path) -> None:
+def _print_what_to_look_at(folder: Path, page: Path) -> None:
     print(f"Look at {page} in a browser: ranking, training against held-out rows, every row explained.\n")
     print("Pictures:")
     for name, what in PICTURES.items():

@@ -26,9 +26,7 @@ STOPPED = 130  # 128 + SIGINT, as a shell reports it
 NAMES = "learning_rate|reg_lambda|reg_alpha|iteration_range|feature_groups|qid|method|score|objective"
 OPTION = re.compile(rf"ti\.\w+\([^)]*\)|\b({NAMES})=(\.\.\.|'[^']*'|\w[\w.]*\w|\w)")
 PYTHON_ONLY = {
-    "load it yourself and pass the object": (
-        "load it in Python and save it with treeinner.read_model(model).save('model.ti')"
-    ),
+    "load it yourself and pass the object": "save it in Python with treeinner.read_model(model).save('model.ti')",
     "pass objective=callable(y, margin) -> gradient, or": "pass",
 }
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from treeinner.attribution import METHODS
-from treeinner.cli import data, models, options, output, screen
+from treeinner.cli import data, options, output, screen
 from treeinner.cli.errors import input_errors
 from treeinner.errors import TreeInnerError
 from treeinner.groups import GroupSpec
@@ -40,15 +40,9 @@ WITHOUT_MEANING = {
     },
 }  # fmt: skip
 
-Score = Annotated[
-    str,
-    options.about_model(
-        "--score",
-        help=f"What to score by: {', '.join(ALL_SCORES)}; default {ALL_SCORES[0]}.",
-        metavar="NAME",
-        callback=options.one_of(ALL_SCORES),
-    ),
-]
+SCORE_HELP = f"What to score by: {', '.join(ALL_SCORES)}; default {ALL_SCORES[0]}."
+CHECK_SCORE = options.one_of(ALL_SCORES)
+Score = Annotated[str, options.about_model("--score", help=SCORE_HELP, metavar="NAME", callback=CHECK_SCORE)]
 
 
 @options.command
@@ -65,34 +59,35 @@ def importance_command(
     top: options.Top = None,
     jobs: options.Jobs = -1,
 ) -> None:
-    """Rank the features by what they do for predictions of new rows."""
+    """Rank the features by what they do for predictions of new rows.
+
+    DATA must be rows that played no part in training, early stopping or tuning: on training rows noise looks like
+    signal.
+    """
     to = out.destination()
     groups = options.parse_groups(feature_groups)
     typed = options.given(columns, sample, reading)
     typed |= {name for name, value in (("DATA", data_paths), ("--method", method)) if value}
     _check_usage(score, columns, sample, typed)
-    opened = models.read(model, reading)
+    opened = data.open_model_file(model, reading)
     if not data_paths:
         with input_errors():
-            scores = total_gain(opened.model, feature_groups=groups)
-        _deliver(scores, to, top, opened.path.name)
+            scores = total_gain(opened, feature_groups=groups)
+        _deliver(scores, to, top, model.name)
         return
     rows = data.read_rows(options.single(data_paths), opened, columns, sample)
     if score != "abs":
         data.check_target(rows, opened, columns)
-    more: dict[str, Any] = {"sample_weight": rows.weight, "clusters": rows.clusters, "feature_groups": groups}
     with screen.progress("Scoring") as progress, input_errors():
-        more |= {"n_jobs": jobs, "progress": progress}
+        more: dict[str, Any] = {"feature_groups": groups, "n_jobs": jobs, "progress": progress, **rows.extra}
         if score == "permutation":
-            scores = permutation_importance(opened.model, rows.X, rows.y, random_state=sample.seed or 0, **more)
+            scores = permutation_importance(opened, rows.X, rows.y, random_state=sample.seed or 0, **more)
         else:
             y = None if score == "abs" else rows.y
-            scores = importance(
-                opened.model, rows.X, y, score=score, method=method or METHODS[0], qid=rows.qid, **more
-            )  # fmt: skip
+            scores = importance(opened, rows.X, y, score=score, method=method or METHODS[0], **more)
     if score == "tree_inner" and method in (None, "predecomp"):
-        _warn_of_training_rows(opened.model, scores, groups, rows.path.name)
-    _deliver(scores, to, top, f"{opened.path.name} on {scores.n_rows:,} rows of {rows.path.name}")
+        _warn_of_training_rows(opened, scores, groups, rows.path.name)
+    _deliver(scores, to, top, f"{model.name} on {scores.n_rows:,} rows of {rows.path.name}")
 
 
 def _check_usage(score: str, columns: options.Columns, sample: options.Sample, typed: set[str]) -> None:

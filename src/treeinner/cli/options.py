@@ -29,6 +29,8 @@ CLUSTERS_HELP = "Column that tells which rows belong together (a patient, a day)
 GROUPS_HELP = (
     "Features to score as one: NAME=a,b,c (repeat it for more groups), or a JSON file with an object of lists."
 )
+QID_HELP = "Column with the query of every row, for ranking models."
+ROWS_HELP = "Use a random sample of N rows."
 SEED_HELP = "Seed of the random sample (or of the shuffles); default 0."
 METHOD_HELP = f"How a prediction is split over its features: {', '.join(METHODS)}; default {METHODS[0]}."
 OBJECTIVE_HELP = "The loss, if the model does not store it, by a library's name such as reg:squarederror."
@@ -44,19 +46,9 @@ def option(*names: str, help: str, panel: str, **more: Any) -> Any:
     return typer.Option(*names, help=help, rich_help_panel=panel, show_default=False, **more)
 
 
-def about_rows(name: str, *short: str, help: str, metavar: str = "COLUMN", **more: Any) -> Any:
-    """An option about the rows."""
-    return option(name, *short, help=help, panel=ABOUT_ROWS, metavar=metavar, **more)
-
-
-def about_model(name: str, *, help: str, metavar: str = "NUMBER", **more: Any) -> Any:
-    """An option about the model."""
-    return option(name, help=help, panel=ABOUT_MODEL, metavar=metavar, **more)
-
-
-def about_output(name: str, *short: str, help: str, metavar: str = "N", **more: Any) -> Any:
-    """An option about what is shown or written."""
-    return option(name, *short, help=help, panel=ABOUT_OUTPUT, metavar=metavar, **more)
+about_rows = functools.partial(option, panel=ABOUT_ROWS, metavar="COLUMN")
+about_model = functools.partial(option, panel=ABOUT_MODEL, metavar="NUMBER")
+about_output = functools.partial(option, panel=ABOUT_OUTPUT, metavar="N")
 
 
 def one_of(choices: Sequence[str]) -> Callable[[str | None], str | None]:
@@ -74,9 +66,10 @@ ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help=MODEL_HELP, sho
 DataPaths = Annotated[list[Path], typer.Argument(metavar="DATA", help=DATA_HELP, show_default=False)]
 MaybeDataPaths = Annotated[list[Path] | None, typer.Argument(metavar="DATA", help=DATA_HELP, show_default=False)]
 FeatureGroups = Annotated[list[str] | None, about_model("--feature-groups", help=GROUPS_HELP, metavar="NAME=a,b")]
-Method = Annotated[
-    str | None, about_model("--method", help=METHOD_HELP, metavar="NAME", callback=one_of(METHODS))
-]  # fmt: skip
+ITERATION_RANGE = about_model("--iteration-range", help=RANGE_HELP, metavar="START:STOP")
+LEARNING_RATE = about_model("--learning-rate", help=f"Learning rate {IN_TRAINING}")
+SomeMethod = Annotated[str, about_model("--method", help=METHOD_HELP, metavar="NAME", callback=one_of(METHODS))]
+Method = Annotated[str | None, about_model("--method", help=METHOD_HELP, metavar="NAME", callback=one_of(METHODS))]
 Top = Annotated[int | None, about_output("--top", help=TOP_HELP, min=0)]
 Jobs = Annotated[int, about_output("--jobs", "-j", help="Threads; default: all cores.")]
 Seed = Annotated[int | None, about_rows("--seed", help=SEED_HELP, min=0, metavar="N")]
@@ -89,9 +82,7 @@ class Columns:
     target: Annotated[list[str] | None, about_rows("--target", "-y", help=TARGET_HELP)] = None
     weight: Annotated[str | None, about_rows("--weight", help="Column with the weight of every row.")] = None
     clusters: Annotated[str | None, about_rows("--clusters", help=CLUSTERS_HELP)] = None
-    qid: Annotated[str | None, about_rows("--qid", help="Column with the query of every row, for ranking models.")] = (
-        None
-    )
+    qid: Annotated[str | None, about_rows("--qid", help=QID_HELP)] = None
 
     def named(self) -> list[tuple[str, str]]:
         """(option, column) pairs."""
@@ -108,9 +99,7 @@ class Columns:
 class Sample:
     """A random sample of the rows; without `rows`, all of them."""
 
-    rows: Annotated[
-        int | None, about_rows("--rows", help="Use a random sample of N rows.", min=1, metavar="N")
-    ] = None  # fmt: skip
+    rows: Annotated[int | None, about_rows("--rows", help=ROWS_HELP, min=1, metavar="N")] = None
     seed: Seed = None
 
     def check(self, columns: Columns, *, shuffles: bool = False) -> None:
@@ -128,14 +117,10 @@ class Reading:
     """What the user says about the model."""
 
     objective: Annotated[str | None, about_model("--objective", help=OBJECTIVE_HELP, metavar="NAME")] = None
-    learning_rate: Annotated[
-        float | None, about_model("--learning-rate", help=f"Learning rate {IN_TRAINING}")
-    ] = None  # fmt: skip
+    learning_rate: Annotated[float | None, LEARNING_RATE] = None
     reg_lambda: Annotated[float | None, about_model("--reg-lambda", help=f"l2 penalty {IN_TRAINING}")] = None
     reg_alpha: Annotated[float | None, about_model("--reg-alpha", help=f"l1 penalty {IN_TRAINING}")] = None
-    iteration_range: Annotated[
-        str | None, about_model("--iteration-range", help=RANGE_HELP, metavar="START:STOP")
-    ] = None  # fmt: skip
+    iteration_range: Annotated[str | None, ITERATION_RANGE] = None
 
     def options(self) -> dict[str, Any]:
         """What was given, as `read_model` takes it."""
@@ -173,9 +158,8 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
             typed[name] = bundle(**{f.name: typed.pop(f.name) for f in fields(bundle)})
         function(**typed)
 
-    run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [p.replace(kind=p.KEYWORD_ONLY) for p in parameters]
-    )
+    spelled_out = inspect.Signature([p.replace(kind=p.KEYWORD_ONLY) for p in parameters])
+    run.__signature__ = spelled_out  # type: ignore[attr-defined]
     run.__annotations__ = {p.name: p.annotation for p in parameters}
     return guarded(run)
 

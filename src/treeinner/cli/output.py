@@ -7,7 +7,7 @@ import io
 import json
 import math
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -35,14 +35,8 @@ class Format(StrEnum):
     markdown = "markdown"
 
 
-ENDINGS = {
-    ".csv": Format.csv,
-    ".parquet": Format.parquet,
-    ".pq": Format.parquet,
-    ".json": Format.json,
-    ".md": Format.markdown,
-    ".markdown": Format.markdown,
-}
+ENDINGS = {".csv": Format.csv, ".parquet": Format.parquet, ".pq": Format.parquet, ".json": Format.json}
+ENDINGS |= dict.fromkeys((".md", ".markdown"), Format.markdown)
 
 
 @dataclass(frozen=True)
@@ -80,19 +74,17 @@ def check_folder(path: Path) -> None:
 
 def as_columns(frame: Any) -> dict[str, Any]:
     """Columns of a data frame of any library."""
-    seen = nw.from_native(frame, eager_only=True)
-    return {name: seen[name].to_numpy() for name in seen.columns}
+    table = nw.from_native(frame, eager_only=True)
+    return {name: table[name].to_numpy() for name in table.columns}
 
 
 def write(columns: Columns, to: Destination) -> None:
     """Write a table; a file appears whole or not at all."""
     if to.path is None:
         _write_stdout(columns, to.format)
-    elif to.path.exists() and not to.path.is_file():  # a pipe or a device
-        with to.path.open("wb") as file:
-            _write_bytes(columns, to.format, file)
     else:
-        with atomic(to.path) as file:
+        special = to.path.exists() and not to.path.is_file()  # a pipe or a device
+        with to.path.open("wb") if special else atomic(to.path) as file:
             _write_bytes(columns, to.format, file)
 
 
@@ -100,7 +92,7 @@ def _write_stdout(columns: Columns, format: Format) -> None:
     if format is not Format.parquet:
         WRITERS[format](columns, sys.stdout)
     elif sys.stdout.isatty():
-        raise typer.BadParameter("Parquet is not for the eyes; write it to a file.", param_hint="-o")
+        raise typer.BadParameter("Parquet is binary; write it to a file.", param_hint="-o")
     else:
         _parquet(columns, sys.stdout.buffer)
     sys.stdout.flush()
@@ -131,10 +123,9 @@ def _csv(columns: Columns, file: IO[str]) -> None:
 
 
 def _json(columns: Columns, file: IO[str]) -> None:
-    names = list(columns)
     separator = "[\n"
     for row in _rows(columns):
-        record = {name: None if _is_nan(cell) else cell for name, cell in zip(names, row, strict=True)}
+        record = {name: None if _is_nan(cell) else cell for name, cell in zip(columns, row, strict=True)}
         file.write(separator + json.dumps(record, ensure_ascii=False))
         separator = ",\n"
     file.write("\n]\n" if separator == ",\n" else "[]\n")
@@ -142,8 +133,7 @@ def _json(columns: Columns, file: IO[str]) -> None:
 
 def _markdown(columns: Columns, file: IO[str]) -> None:
     text = {name: isinstance(next(iter(values), None), str) for name, values in columns.items()}
-    lines: list[Sequence[str]] = [list(map(_escaped, columns)), ["---" if text[name] else "--:" for name in columns]]
-    for line in lines:
+    for line in (map(_escaped, columns), ("---" if text[name] else "--:" for name in columns)):
         file.write(f"| {' | '.join(line)} |\n")
     for row in _rows(columns):
         file.write(f"| {' | '.join(map(_markdown_cell, row))} |\n")

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from treeinner.cli import data, models, options, output, screen
+from treeinner.cli import data, options, output, screen
 from treeinner.cli.errors import input_errors
 
 __all__ = ["report_command"]
@@ -15,9 +15,7 @@ __all__ = ["report_command"]
 TRAIN_HELP = "Rows that the model was trained on, to show what was overfitting."
 EXPLORER_HELP = "Rows to look at one by one in the page, a random sample; default 2000. Scores use all rows."
 
-Page = Annotated[
-    Path, options.about_output("--output", "-o", help="Page to write, such as page.html.", metavar="FILE")
-]  # fmt: skip
+Page = Annotated[Path, options.about_output("--output", "-o", help="Page to write: page.html.", metavar="FILE")]
 Train = Annotated[Path | None, options.about_rows("--train", help=TRAIN_HELP, metavar="DATA")]
 Title = Annotated[str | None, options.about_output("--title", help="Title of the page.", metavar="TEXT")]
 ExplorerRows = Annotated[int, options.about_rows("--explorer-rows", help=EXPLORER_HELP, min=0, metavar="N")]
@@ -37,26 +35,30 @@ def report_command(
     feature_groups: options.FeatureGroups = None,
     jobs: options.Jobs = -1,
 ) -> None:
-    """Write one HTML page with the ranking, the curves and a row explorer."""
+    """Write one HTML page to share.
+
+    It has the ranking, training against held-out rows, curves by round and a row explorer, in one file without network.
+    """
     if page.suffix.lower() not in (".html", ".htm"):
         raise typer.BadParameter(f"{page}: the name of the page must end in .html.", param_hint="-o")
     output.check_folder(page)
     groups = options.parse_groups(feature_groups)
     columns.require_target()
-    opened = models.read(model, reading)
+    opened = data.open_model_file(model, reading)
     rows = data.read_rows(options.single(data_paths), opened, columns)
     data.check_target(rows, opened, columns)
-    more: dict[str, Any] = {"sample_weight": rows.weight, "clusters": rows.clusters, "qid": rows.qid}
+    extra: dict[str, Any] = dict(rows.extra)
     if train is not None:
         other = data.read_rows(train, opened, columns)
         data.check_target(other, opened, columns)
-        more |= {"X_train": other.X, "y_train": other.y, "sample_weight_train": other.weight, "qid_train": other.qid}
+        extra |= {"X_train": other.X, "y_train": other.y}
+        extra |= {f"{name}_train": value for name, value in other.extra.items() if name != "clusters"}
     from treeinner.page import report
 
     with screen.progress("Writing the page"), input_errors():
         written = report(
-            opened.model, rows.X, rows.y,
+            opened, rows.X, rows.y,
             path=page, title=title, explorer_rows=explorer_rows, random_state=seed or 0,
-            feature_groups=groups, n_jobs=jobs, **more,
+            feature_groups=groups, n_jobs=jobs, **extra,
         )  # fmt: skip
     screen.note(f"Wrote {written}; open it in a browser.")

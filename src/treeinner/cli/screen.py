@@ -65,24 +65,9 @@ def progress(what: str) -> Iterator[Progress | None]:
 
 
 def show_table(
-    columns: Sequence[Column],
-    *,
-    title: str,
-    caption: str = "",
-    faint: Sequence[bool] | None = None,
-    top: int | None = None,
+    columns: Sequence[Column], *, title: str, caption: str, faint: Sequence[bool], top: int | None = None
 ) -> None:
-    """Print a table on stdout; title, caption and the cut at `top` rows are for a terminal alone.
-
-    Parameters
-    ----------
-    columns
-        All of one length.
-    faint
-        Rows to be shown in grey.
-    top
-        Rows to be shown on a terminal; None: all.
-    """
+    """Print a table on stdout; `faint` rows are grey. Title, caption and the cut at `top` rows: on a terminal alone."""
     if not is_terminal(sys.stdout):
         _print_plain(columns)
         return
@@ -91,11 +76,11 @@ def show_table(
     from rich.text import Text
 
     console = _console(sys.stdout)
-    kept, widths = _fitting(columns, console.width)
-    if not kept:
+    fitting, widths = _fitting(columns, console.width)
+    if not fitting:
         _print_plain(columns)
         return
-    rows = len(kept[0].cells)
+    rows = len(fitting[0].cells)
     shown = rows if top is None else min(top, rows)
     table = Table(
         box=box.SIMPLE_HEAD,
@@ -104,18 +89,17 @@ def show_table(
         show_edge=False,
         padding=(0, 1, 0, 0),
     )
-    for column, width in zip(kept, widths, strict=True):
+    for column, width in zip(fitting, widths, strict=True):
         # A long name is folded, not cut: its end is often what tells it from others. A number is neither.
         table.add_column(column.title, justify=_side(column), overflow="fold", width=width)
-    for i, cells in enumerate(zip(*_formatted(kept), strict=True)):
+    for i, cells in enumerate(zip(*_formatted(fitting), strict=True)):
         if i < shown:
-            style = "bright_black" if faint is not None and faint[i] else ""
+            style = "bright_black" if faint[i] else ""
             table.add_row(*(Text(cell) for cell in cells), style=style)
     console.print(table)
     if shown < rows:
         console.print(f"... and {rows - shown:,} more; --top 0 shows all, -o writes them to a file.", highlight=False)
-    if caption:
-        console.print(caption, style="bright_black", markup=False, highlight=False)
+    console.print(caption, style="bright_black", markup=False, highlight=False)
 
 
 def probability(p: float) -> str:
@@ -138,16 +122,14 @@ def _fitting(columns: Sequence[Column], width: int) -> tuple[list[Column], list[
         for column, cells in zip(columns, _formatted(columns), strict=True)
     ]
     order = sorted((i for i, c in enumerate(columns) if c.spare), key=lambda i: -columns[i].spare)
-    kept = list(range(len(columns)))
-    for leave in [None, *order]:
-        kept = [i for i in kept if i != leave]
-        names = [i for i in kept if columns[i].kind == "text" and needed[i] > NAME_WIDTH]
-        room = width - sum(needed[i] + GAP for i in kept if i not in names) - GAP * len(names)
-        if not names and room >= 0:
-            return [columns[i] for i in kept], [needed[i] for i in kept]
-        if names and room >= NAME_WIDTH * len(names):
-            share = room // len(names)
-            return [columns[i] for i in kept], [min(needed[i], share) if i in names else needed[i] for i in kept]
+    shown = list(range(len(columns)))
+    for dropped in [None, *order]:
+        shown = [i for i in shown if i != dropped]
+        names = [i for i in shown if columns[i].kind == "text" and needed[i] > NAME_WIDTH]
+        room = width - sum(needed[i] + GAP for i in shown if i not in names) - GAP * len(names)
+        if room >= NAME_WIDTH * len(names):
+            share = room // max(1, len(names))
+            return [columns[i] for i in shown], [min(needed[i], share) if i in names else needed[i] for i in shown]
     return [], []
 
 
