@@ -201,8 +201,14 @@ class Attribution:
         order = np.argsort(-np.abs(shown), kind="stable")[:SHOWN]
         span = (float(shown.min(initial=0.0)), float(shown.max(initial=0.0)))
         nan = float("nan")
+        colours = [html.VERMILLION if value >= 0 else html.BLUE for value in shown.tolist()]  # up and down
         rows = [
-            [self.feature_names[k], html.bar(float(shown[k]), nan, nan, span=span), f"{shown[k]:.4g}"] for k in order
+            [
+                self.feature_names[k],
+                html.bar(float(shown[k]), nan, nan, span=span, colour=colours[k]),
+                f"{shown[k]:.4g}",
+            ]
+            for k in order.tolist()
         ]
         what = "value" if one else "mean |value|"
         return html.table(repr(self), ["feature", "", what], rows, f"base value: {self.base_definition}")

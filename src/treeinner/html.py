@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from html import escape
 
-__all__ = ["UP_COLOUR", "bar", "table"]
+__all__ = ["BLUE", "GREY", "VERMILLION", "bar", "table"]
 
-UP_COLOUR, DOWN_COLOUR, GREY = "#d9730d", "#2f6fb1", "#8a8a8a"  # those of the plots
+BLUE, VERMILLION, GREY = "#0072B2", "#D55E00", "#999999"  # those of the plots
 
 Cell = str | tuple[str, str]  # text to be escaped, or ("html", markup)
 
@@ -24,7 +24,7 @@ def _cell(cell: Cell) -> str:
     return escape(cell) if isinstance(cell, str) else cell[1]
 
 
-def bar(value: float, low: float, high: float, *, span: tuple[float, float], faint: bool = False) -> Cell:
+def bar(value: float, low: float, high: float, *, span: tuple[float, float], colour: str) -> Cell:
     """Inline SVG of a bar from 0 to `value` on the axis `span`, with a whisker from `low` to `high` (NaN: none)."""
     width, (left, right) = 160.0, span
     scale = width / (right - left) if right > left else 0.0
@@ -33,9 +33,8 @@ def bar(value: float, low: float, high: float, *, span: tuple[float, float], fai
         return (min(max(number, left), right) - left) * scale
 
     a, b = sorted((x(0.0), x(value)))
-    colour = GREY if faint else UP_COLOUR if value >= 0 else DOWN_COLOUR
     parts = [f"<rect x='{a:.1f}' y='3' width='{max(b - a, 0.5):.1f}' height='10' fill='{colour}' opacity='0.75'/>"]
     if low <= high:  # False if either is NaN
-        parts.append(f"<line x1='{x(low):.1f}' x2='{x(high):.1f}' y1='8' y2='8' stroke='#333'/>")
-    parts.append(f"<line x1='{x(0.0):.1f}' x2='{x(0.0):.1f}' y1='0' y2='16' stroke='#999'/>")
-    return ("html", f"<svg width='{width:.0f}' height='16' role='img'>{''.join(parts)}</svg>")
+        parts.append(f"<line x1='{x(low):.1f}' x2='{x(high):.1f}' y1='8' y2='8' stroke='currentColor'/>")
+    parts.append(f"<line x1='{x(0.0):.1f}' x2='{x(0.0):.1f}' y1='0' y2='16' stroke='{GREY}'/>")
+    return ("html", f"<svg width='{width:.0f}' height='16' aria-hidden='true'>{''.join(parts)}</svg>")

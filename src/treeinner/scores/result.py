@@ -349,17 +349,18 @@ class Importance:
     def _repr_html_(self) -> str:
         """Table with bars and intervals, for notebooks."""
         order, verdicts = self.order[:SHOWN], self.verdicts
+        colours = dict(zip(VERDICTS, (html.BLUE, html.GREY, html.VERMILLION), strict=True))
         ends = np.concatenate([self.scores[order], self.ci_low[order], self.ci_high[order], [0.0]])
         span = (float(np.min(ends, where=np.isfinite(ends), initial=0.0)),
                 float(np.max(ends, where=np.isfinite(ends), initial=0.0)))  # fmt: skip
         rows = []
         for place, k in enumerate(order.tolist(), 1):
             score, low, high = float(self.scores[k]), float(self.ci_low[k]), float(self.ci_high[k])
-            faint = bool(self.tested and self.has_std_errors and verdicts[k] == VERDICTS[1])
+            colour = colours.get(verdicts[k], html.BLUE)
             interval = f"{low:.4g} to {high:.4g}" if low <= high else ""
             q = self.q_values[k]
             rows.append(
-                [str(place), self.feature_names[k], html.bar(score, low, high, span=span, faint=faint),
+                [str(place), self.feature_names[k], html.bar(score, low, high, span=span, colour=colour),
                  f"{score:.4g}", interval, "" if np.isnan(q) else f"{q:.2g}", verdicts[k]]
             )  # fmt: skip
         header = ["", "feature", "", "score", f"{self.confidence:.0%} interval", "q value", "verdict"]
