@@ -35,16 +35,13 @@ def collect(
     valid = subject.scores(held_out)
     train = None if training is None else subject.scores(training)
     gain = subject.stored_gain(held_out.X)
-    explorer = None
-    if explorer_rows:
-        explorer = explore(subject, held_out, valid, n_rows=explorer_rows, random_state=random_state)
+    sample = {"n_rows": explorer_rows, "random_state": random_state}
     return {
         "facts": _facts(subject, valid, train, held_out),
         "written": _now().strftime("%Y-%m-%d %H:%M UTC"),
         "versions": _versions(subject),
         "q_limit": Q_LIMIT,
         "confidence": valid.confidence,
-        "score_title": valid.title,
         "unit": valid.unit,
         "notes": list(valid.notes),
         "same_rows": are_training_rows(valid, gain),
@@ -55,7 +52,7 @@ def collect(
         "gain": None if gain is None else shorts(gain),
         "gap": None if train is None else _gap(train, valid),
         "rounds": _rounds(valid, train),
-        "explorer": explorer,
+        "explorer": explore(subject, held_out, valid, **sample) if explorer_rows else None,
     }
 
 
