@@ -271,6 +271,17 @@ def test_pages_without_some_parts(browser, tmp_path):
     p.close()
 
 
+def test_training_rows_are_not_called_held_out(browser, tmp_path):
+    X = np.random.default_rng(0).normal(size=(200, 3))
+    model = xgb.XGBRegressor(n_estimators=5, max_depth=2, n_jobs=1).fit(X, X[:, 0])
+    with pytest.warns(UserWarning, match="rows the model was trained on"):
+        path = report(model, X, X[:, 0], path=tmp_path / "same.html")
+    p = browser.open(path.as_uri())
+    assert p.evaluate("document.getElementById('lead').textContent") == ""
+    assert not p.evaluate("document.getElementById('same-rows').hidden")
+    p.close()
+
+
 def test_500_features_are_quick(browser, tmp_path):
     rng = np.random.default_rng(0)
     X = rng.random(size=(4000, 500), dtype=np.float32)

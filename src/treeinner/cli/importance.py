@@ -115,32 +115,31 @@ def _warn_of_training_rows(model: Model, scores: Importance, groups: GroupSpec |
 def _deliver(scores: Importance, to: output.Destination | None, top: int | None, what: str) -> None:
     for note in scores.notes:
         screen.note(f"Note: {note}")
-    best = scores.top(top) if top else scores
     if to is not None:
-        output.write(output.as_columns(best.to_frame()), to)
+        output.write({name: cells[: top or None] for name, cells in output.as_columns(scores.to_frame()).items()}, to)
         return
-    order = best.order
-    verdicts = [best.verdicts[k] for k in order]
+    order = scores.order[: top or None]
+    verdicts = [scores.verdicts[k] for k in order]
     table = [
-        screen.Column("feature", [best.feature_names[k] for k in order], "text"),
-        screen.Column("score", best.scores[order]),
+        screen.Column("feature", [scores.feature_names[k] for k in order], "text"),
+        screen.Column("score", scores.scores[order]),
     ]
-    if best.has_std_errors:
+    if scores.has_std_errors:
         table += [
-            screen.Column("std error", best.std_errors[order], spare=2),
-            screen.Column(f"{100 * best.confidence:g}% from", best.ci_low[order]),
-            screen.Column("to", best.ci_high[order]),
+            screen.Column("std error", scores.std_errors[order], spare=2),
+            screen.Column(f"{100 * scores.confidence:g}% from", scores.ci_low[order]),
+            screen.Column("to", scores.ci_high[order]),
         ]
     if any(verdicts):
         table += [
-            screen.Column("p value", best.p_values[order], "probability", spare=3),
-            screen.Column("q value", best.q_values[order], "probability"),
+            screen.Column("p value", scores.p_values[order], "probability", spare=3),
+            screen.Column("q value", scores.q_values[order], "probability"),
             screen.Column("verdict", verdicts, "text", spare=1),
         ]
-    caption = f"score: {best.unit}, {MEANING[best.score_name]}."
+    caption = f"score: {scores.unit}, {MEANING[scores.score_name]}."
     screen.show_table(
         table,
-        title=f"{best.title} of {what}",
+        title=f"{scores.title} of {what}",
         caption=f"{caption} {GREY}" if any(verdicts) else caption,
         faint=[verdict == VERDICTS[1] for verdict in verdicts],
         top=SHOWN if top is None else None,
