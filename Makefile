@@ -141,6 +141,7 @@ $(BENCH_VENV)/.bench: pyproject.toml $(SOURCES) $(shell find src/treeinner -name
 
 bench: $(BENCH_VENV)/.bench
 	$(BENCH_VENV)/bin/python benchmarks/run.py $(BENCH_FLAGS)
+	$(BENCH_VENV)/bin/python benchmarks/reading.py
 	test ! -d docs/benchmark || $(BENCH_VENV)/bin/python benchmarks/tables.py
 
 # The same with XGBoost 3.2, the newest for Python 3.11; its part goes below the other one on the page.

@@ -522,3 +522,54 @@ def test_wrong_columns_reach_the_user_through_a_pipeline():
         opened.table(X[:, :2])
     with pytest.raises(DataError, match="X has 2 columns, but the model was trained on 3"):
         open_model(forest().fit(X, Y)).table(X[:, :2])
+
+
+def test_outputs_that_hold_models_say_what_to_pass():
+    folds = lightgbm.cv(
+        {"objective": "regression", "verbose": -1, "num_threads": 1}, lightgbm.Dataset(X, Y), 2, nfold=2,
+        stratified=False, return_cvbooster=True,
+    )  # fmt: skip
+    with pytest.raises(UnsupportedModelError, match="one model per fold; pass one of its `boosters`"):
+        read_model(folds["cvbooster"])
+    with pytest.raises(UnsupportedModelError, match=r"xgboost\.dask\.train; pass the model in it, output\['booster'\]"):
+        read_model({"booster": xgboost.Booster(), "history": {}})
+
+
+def test_rounds_behind_the_best_are_noted(tmp_path):
+    model = xgboost.XGBRegressor(n_estimators=40, learning_rate=1.0, early_stopping_rounds=5, n_jobs=1)
+    model.fit(X[:40], Y[:40], eval_set=[(X[40:], Y[40:])], verbose=False)
+    model.save_model(tmp_path / "model.ubj")
+    best, every = model.best_iteration, model.get_booster().num_boosted_rounds()
+    assert read_model(model).n_rounds == best + 1 < every
+    assert read_model(model).notes == ()
+    for source in (tmp_path / "model.ubj", model.get_booster()):
+        read = read_model(source)
+        assert read.n_rounds == every  # as Booster.predict
+        (note,) = read.notes
+        assert f"best_iteration={best}; all {every} rounds are used" in note
+        cut = read_model(source, iteration_range=(0, best + 1))
+        assert cut.notes == ()
+        np.testing.assert_allclose(cut.predict(X), model.predict(X), rtol=1e-5)  # float32
+
+
+@pytest.mark.parametrize("levels", [["a", "b", "c"], [10, 20, 30]])
+def test_categories_that_xgboost_has_not_seen_are_refused(levels):
+    # XGBoost >= 3.3 refuses them; 3.1 and 3.2 refuse those behind the last one, and give the others a neighbour's code.
+    frame = pd.DataFrame({"x": RNG.normal(size=60), "c": pd.Categorical(np.array(levels)[RNG.integers(0, 3, 60)])})
+    model = xgboost.XGBRegressor(n_estimators=3, enable_categorical=True, n_jobs=1).fit(frame, Y)
+    read = read_model(model)
+    if read.ensemble.schema.levels is None:
+        pytest.skip("XGBoost before 3.1 keeps no categories")
+    new = [*levels[:2], "aa" if levels[0] == "a" else 15]
+    with pytest.raises(DataError, match="has not seen in training"):
+        read.predict(pd.DataFrame({"x": np.zeros(3), "c": pd.Categorical(new, categories=new)}))
+    wider = pd.DataFrame({"x": np.zeros(3), "c": pd.Categorical(levels, categories=[*levels, levels[2] * 2])})
+    np.testing.assert_allclose(read.predict(wider), model.predict(wider.assign(c=pd.Categorical(levels))), rtol=1e-5)
+
+
+def test_codes_that_xgboost_has_not_seen_go_where_it_sends_them():
+    codes = np.column_stack([RNG.normal(size=60), RNG.integers(0, 4, 60)])
+    model = xgboost.XGBRegressor(n_estimators=3, enable_categorical=True, feature_types=["q", "c"], n_jobs=1)
+    model.fit(codes, Y)
+    rows = np.array([[0.0, 2.0], [0.0, 4.0], [0.0, 100.0], [0.0, np.nan]])
+    np.testing.assert_allclose(read_model(model).predict(rows), model.predict(rows), rtol=1e-5)

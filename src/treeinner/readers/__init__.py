@@ -39,6 +39,10 @@ def read_object(model: Any, options: ReadOptions) -> Ensemble:
     """Trees of a fitted model, without wrappers."""
     library = package_of(model)
     if not library:
+        if isinstance(model, dict) and "booster" in model:
+            raise UnsupportedModelError(
+                "This is the output of xgboost.dask.train; pass the model in it, output['booster']."
+            )
         kind = type(model)
         raise UnsupportedModelError(f"Cannot read a {kind.__module__}.{kind.__qualname__}: {SUPPORTED}.")
     if not is_fitted(model):

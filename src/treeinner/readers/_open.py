@@ -215,10 +215,10 @@ def _held(wrapper: Any, attributes: tuple[str, ...]) -> Any:
 def is_fitted(model: Any) -> bool:
     """Has fit been called? True where that cannot be asked (a Booster, say)."""
     for question in ("__sklearn_is_fitted__", "is_fitted"):
-        answer = getattr(model, question, None)
-        if callable(answer):
-            return bool(answer())
-    if not hasattr(model, "get_params") or not hasattr(model, "fit"):
+        # Of the class: a CVBooster has every name, and hands the call to its boosters.
+        if callable(getattr(type(model), question, None)):
+            return bool(getattr(model, question)())
+    if not hasattr(type(model), "get_params") or not hasattr(type(model), "fit"):
         return True
     # scikit-learn's own rule: fit leaves attributes that end in an underscore
     return any(name.endswith("_") and not name.startswith("__") for name in vars(model))
