@@ -13,6 +13,7 @@ INTENDED = {
     ("gains treeshap", ""): "shares of rows are summed in units of the loss and divided by the rate afterwards",
     ("gains predecomp", "/alpha."): "the same: with l1 the score comes from the shares of rows, not from the leaves",
     ("gains predecomp", "/lambda_l1."): "the same",
+    ("gains predecomp", "catboost"): "the learning rate is the float32 of the training, not JSON's ten digits",
 }
 
 

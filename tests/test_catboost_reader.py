@@ -2,6 +2,9 @@
 
 import json
 import sys
+import tempfile
+from contextlib import suppress
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,6 +12,7 @@ import pytest
 from tests import oracle
 from treeinner import compiled
 from treeinner.errors import DataError, MissingDependencyError, ModelError, UnsupportedModelError
+from treeinner.options import ReadOptions
 
 from .reading import catboost as reader
 
@@ -179,7 +183,10 @@ def test_combined_target_statistics_share_their_credit():
 
 
 def json_of(model):
-    return reader._to_json(model)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.json"
+        model.save_model(str(path), format="json")
+        return json.loads(path.read_text())
 
 
 @pytest.mark.parametrize("boosting_type", ["Plain", "Ordered"])
@@ -444,15 +451,41 @@ def test_object_json_and_cbm_are_one(tmp_path, policy, categorical):
     check(cb.CatBoost().load_model(str(tmp_path / "model.json"), format="json"), X)
 
 
-def test_json_needs_no_catboost_and_cbm_says_so(tmp_path, monkeypatch):
-    X, signal = numbers()
-    model = fit(X, signal)
+@pytest.mark.parametrize("policy", POLICIES)
+def test_files_need_no_catboost(tmp_path, monkeypatch, policy):
+    X, signal = mixed()
+    model = fit(X, signal, cat=["few", "code", "many"], grow_policy=policy)
     for name in ("json", "cbm"):
         model.save_model(str(tmp_path / f"m.{name}"), format=name)
+    ensemble = reader.read(model)
     monkeypatch.setitem(sys.modules, "catboost", None)
-    assert reader.read_path(tmp_path / "m.json").n_trees == FAST["iterations"]
-    with pytest.raises(MissingDependencyError, match="pip install catboost"):
-        reader.read_path(tmp_path / "m.cbm")
+    for name in ("json", "cbm"):
+        same(ensemble, reader.read_path(tmp_path / f"m.{name}"))
+        # Rows with encoded categories are another matter: only CatBoost can encode them.
+        with pytest.raises(MissingDependencyError, match="pip install catboost"):
+            reader.make_table(tmp_path / f"m.{name}", X, ensemble)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_damaged_files_are_model_errors_or_other_numbers(policy):
+    X, signal = mixed()
+    data = fit(X, signal, cat=["few", "code", "many"], grow_policy=policy, iterations=2)._serialize_model()
+    rng = np.random.default_rng(0)
+    for end in rng.integers(0, len(data), 100).tolist():
+        with suppress(ModelError):  # what is behind the trees is the tables of CTRs
+            reader._read(lambda end=end: reader.read_cbm(data[:end]), ReadOptions())
+    for at in [*range(0, 400), *rng.integers(0, len(data), 1500).tolist()]:
+        damaged = data[:at] + bytes([int(rng.integers(0, 256))]) + data[at + 1 :]
+        with suppress(ModelError, UnsupportedModelError):
+            reader._read(lambda damaged=damaged: reader.read_cbm(damaged), ReadOptions())
+
+
+def test_rates_are_those_of_the_training_in_every_format(tmp_path):
+    X, signal = numbers()
+    model = fit(X, signal, learning_rate=0.3)
+    for name in ("json", "cbm"):
+        model.save_model(str(tmp_path / f"m.{name}"), format=name)
+        assert set(reader.read_path(tmp_path / f"m.{name}").tree_rate) == {float(np.float32(0.3))}
 
 
 def damage(change):

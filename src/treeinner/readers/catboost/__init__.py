@@ -1,10 +1,10 @@
-"""CatBoost models -> Ensemble, by way of the library's JSON format."""
+"""CatBoost models -> Ensemble, by way of the library's own format, .cbm, or of its JSON."""
 
 from __future__ import annotations
 
 import json
-import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,16 +17,9 @@ from treeinner.errors import MissingDependencyError, ModelError, TreeInnerError,
 from treeinner.options import ReadOptions
 from treeinner.readers._trees import add_up, inner_by_depth
 from treeinner.readers.catboost import ctr
-from treeinner.readers.catboost.trees import (
-    Features,
-    LeafOrder,
-    Trees,
-    node_values,
-    other_trees,
-    read_features,
-    refuse_features,
-    symmetric_trees,
-)
+from treeinner.readers.catboost.cbm import read_cbm
+from treeinner.readers.catboost.document import read_json
+from treeinner.readers.catboost.trees import Document, Features, Trees, node_values
 from treeinner.tables import Schema, Table
 
 __all__ = ["make_table", "read", "read_path"]
@@ -45,22 +38,21 @@ def read(model: Any, options: ReadOptions) -> Ensemble:
     """
     if not any(base.__module__.split(".")[0] == "catboost" for base in type(model).__mro__):
         raise UnsupportedModelError(f"A {type(model).__name__} is not a CatBoost model; pass a fitted CatBoost object.")
-    return _read_document(_to_json(model), lambda tree: ctr.leaf_order(model, tree), options)
+    if not model.is_fitted():
+        raise ModelError(f"The {type(model).__name__} is not fitted; call fit() first.")
+    return _read(lambda: read_cbm(model._serialize_model()), options)
 
 
 def read_path(path: Path, options: ReadOptions) -> Ensemble:
-    """Read a file written by `save_model`: format="json" needs no CatBoost, format="cbm" does.
-
-    Leaves of non-symmetric trees are numbered as in the trained object; CatBoost itself renumbers them when
-    it loads JSON.
-    """
+    """Read a file written by `save_model`, format="cbm" or "json"; CatBoost need not be installed."""
+    data = path.read_bytes()
     if not _is_json(path):
-        return read(_load(path, "cbm"), options)
+        return _read(lambda: read_cbm(data), options)
     try:
-        document = json.loads(path.read_bytes())
+        document = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise ModelError(f"{path} is not a whole JSON file ({error}); save the model again.") from error
-    return _read_document(document, lambda tree: None, options)
+    return _read(lambda: read_json(document), options)
 
 
 def make_table(model: Any, X: Any, ensemble: Ensemble) -> Table | None:
@@ -96,56 +88,36 @@ def _load(path: Path, format: str) -> Any:
         raise ModelError(f"CatBoost cannot load {path}: {error}") from error
 
 
-def _to_json(model: Any) -> Any:
-    if not model.is_fitted():
-        raise ModelError(f"The {type(model).__name__} is not fitted; call fit() first.")
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "model.json"
-        try:
-            model.save_model(str(path), format="json")
-        except Exception as error:
-            for kind in ("text", "embedding"):
-                if f"{kind} features" in str(error):
-                    raise refuse_features(kind) from error
-            raise
-        try:
-            return json.loads(path.read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise ModelError(f"CatBoost's own description of this model is damaged: {error}") from error
-
-
 # -- the document -------------------------------------------------------------------------------------------
-def _read_document(document: Any, leaf_order: LeafOrder, options: ReadOptions) -> Ensemble:
-    if options.reg_alpha:
-        raise ValueError(f"reg_alpha={options.reg_alpha} was given, but CatBoost has no l1 term; leave it out.")
-    stored = isinstance(document, dict) and (document.get("oblivious_trees") or document.get("trees"))
-    if isinstance(stored, list):
-        options.rates(len(stored))  # a wrong number of them is an error now
+@contextmanager
+def _damage_is_a_model_error() -> Iterator[None]:
     try:
-        ensemble = _build(document, leaf_order, options)
+        yield
     except TreeInnerError:
         raise
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
         raise ModelError(
-            f"This is not a CatBoost model in JSON, or a damaged one ({type(error).__name__}: {error}); "
-            "save it again with save_model(path, format='json')."
+            f"This is not a CatBoost model, or a damaged one ({type(error).__name__}: {error}); save it again."
         ) from error
+
+
+def _read(document: Callable[[], Document], options: ReadOptions) -> Ensemble:
+    if options.reg_alpha:
+        raise ValueError(f"reg_alpha={options.reg_alpha} was given, but CatBoost has no l1 term; leave it out.")
+    with _damage_is_a_model_error():
+        found = document()
+    options.rates(len(found.trees.start) - 1)  # a wrong number of them is the user's error
+    with _damage_is_a_model_error():
+        ensemble = _build(found, options)
     return ensemble if options.iteration_range is None else ensemble.slice_rounds(*options.iteration_range)
 
 
-def _build(document: Any, leaf_order: LeafOrder, options: ReadOptions) -> Ensemble:
-    features = read_features(document["features_info"])
-    settings = _Settings.of(document.get("model_info") or {})
-    symmetric = "oblivious_trees" in document
-    if symmetric:
-        trees = symmetric_trees(document["oblivious_trees"], features)
-    else:
-        trees = other_trees(document["trees"], features, leaf_order)
-    columns = _columns(trees, features, symmetric)
-    # margin = scale * (sum of the trees) + bias
-    scale, bias = document["scale_and_bias"]
+def _build(document: Document, options: ReadOptions) -> Ensemble:
+    features, trees, scale = document.features, document.trees, document.scale
+    settings = _Settings.of(document.info)
+    columns = _columns(trees, features, document.symmetric)
     n_trees, n_outputs = len(trees.start) - 1, trees.value.shape[1]
-    value = trees.value * float(scale)
+    value = trees.value * scale
     lam = _effective_lambda(settings, trees.weight, options.reg_lambda)
     levels = inner_by_depth(trees.left, trees.right, trees.start[:-1])
     cover = add_up(trees.weight.copy(), trees.left, trees.right, levels)
@@ -165,8 +137,8 @@ def _build(document: Any, leaf_order: LeafOrder, options: ReadOptions) -> Ensemb
         tree_start=trees.start,
         tree_output=np.zeros(n_trees, np.int32),
         tree_round=np.arange(n_trees, dtype=np.int32),
-        tree_weight=np.full(n_trees, float(scale)),
-        tree_rate=np.full(n_trees, float(settings.boosting.get("learning_rate", np.nan))) if rates is None else rates,
+        tree_weight=np.full(n_trees, scale),
+        tree_rate=np.full(n_trees, settings.learning_rate) if rates is None else rates,
         feature=columns.feature,
         threshold=columns.threshold,
         left=trees.left,
@@ -179,7 +151,7 @@ def _build(document: Any, leaf_order: LeafOrder, options: ReadOptions) -> Ensemb
         leaf_id=trees.leaf_id,
         set_start=np.arange(len(columns.set_codes) + 1),
         set_codes=np.array(columns.set_codes, dtype=np.int32),
-        base_score=np.broadcast_to(np.asarray(bias, dtype=np.float64), (n_outputs,)),
+        base_score=np.broadcast_to(document.bias, (n_outputs,)),
         library="catboost",
         objective=settings.objective,
         objective_params=settings.objective_params(),
@@ -241,6 +213,11 @@ class _Settings:
             classes=list((info.get("class_params") or {}).get("class_names") or []),
             task=str(params.get("task_type", "CPU")),
         )
+
+    @property
+    def learning_rate(self) -> float:
+        """The float32 that training uses; .cbm has all its digits, JSON ten."""
+        return float(np.float32(self.boosting.get("learning_rate", np.nan)))
 
     @property
     def objective(self) -> str:

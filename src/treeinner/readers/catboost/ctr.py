@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,8 +40,7 @@ BLOCK_CELLS = 2**23  # codes in a block: 8 or 16 MB
 BLOCK_ROWS = 8192
 
 
-@dataclass(frozen=True)
-class Split:
+class Split(NamedTuple):
     """One distinct question of a model."""
 
     kind: int  # 0: float, 1: one-hot, 2: CTR

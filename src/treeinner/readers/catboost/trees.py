@@ -1,9 +1,10 @@
-"""Features and trees of a CatBoost model in JSON."""
+"""Features and trees of a CatBoost model, whatever format they come in."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ from treeinner.readers._trees import add_up
 from treeinner.readers.catboost.ctr import Split
 
 __all__ = [
+    "Document",
     "Features",
     "Trees",
     "node_values",
@@ -25,7 +27,8 @@ __all__ = [
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int32]
-LeafOrder = Callable[[int], "list[int] | None"]  # tree -> CatBoost's numbers of its leaves from left to right
+MAX_DEPTH = 16  # CatBoost's own limit of symmetric trees
+MAX_NODES = 2**22  # of one tree; more is damage
 
 
 def refuse_features(kind: str) -> UnsupportedModelError:
@@ -48,23 +51,11 @@ class Features:
     ctrs: Sequence[tuple[int, ...]]  # features of each CTR
     ctr_of: Mapping[int, tuple[int, float]]  # split_index -> CTR, border
 
-    def split(self, data: Mapping[str, Any]) -> Split:
-        """One question, as CatBoost writes it."""
-        kind = data["split_type"]
-        if kind == "FloatFeature":
-            number = data["float_feature_index"]
-            return Split(0, number, float(np.float32(data["border"])), (self.floats[number][0],))
-        if kind == "OneHotFeature":
-            number = data["cat_feature_index"]
-            return Split(1, number, data["value"], (self.categories[number],))
-        if kind == "OnlineCtr":
-            number, border = self.ctr_of[data["split_index"]]
-            if border != data["border"]:
-                raise ModelError(f"The model is malformed: CTR split {data['split_index']} does not have its border.")
-            return Split(2, number, border, self.ctrs[number])
-        if kind == "EstimatedFeature":
-            raise refuse_features("text or embedding")
-        raise UnsupportedModelError(f"CatBoost splits of type {kind} are not read; train without such features.")
+    def members(self, kind: int, number: int) -> tuple[int, ...]:
+        """Features that a question of this kind, of the feature or CTR of this number, is about."""
+        if kind == 0:
+            return (self.floats[number][0],)
+        return (self.categories[number],) if kind == 1 else self.ctrs[number]
 
     def missing_left(self, split: Split) -> bool:
         """NaN > border is false, so missing goes left unless CatBoost says "AsTrue" (nan_mode="Max")."""
@@ -101,17 +92,6 @@ def read_features(info: Mapping[str, Any]) -> Features:
 
 
 # -- trees ---------------------------------------------------------------------------------------------------
-class _Tree(NamedTuple):
-    """Nodes of one tree; children by their position in it."""
-
-    split: IntArray  # (nodes,)  number of the split; -1 at a leaf
-    left: IntArray
-    right: IntArray
-    leaf_id: IntArray
-    value: FloatArray  # (nodes, width)
-    weight: FloatArray  # (nodes,)  0 at inner nodes
-
-
 @dataclass(frozen=True, eq=False)
 class Trees:
     """The nodes of all trees, and the distinct splits that they use."""
@@ -127,117 +107,100 @@ class Trees:
     tree_splits: list[list[int]]  # symmetric trees: the split of each level
 
 
-class _SplitNumbers:
-    """Numbers distinct splits in the order in which they appear."""
+@dataclass(frozen=True, eq=False)
+class Document:
+    """What a model holds, whatever its format."""
 
-    def __init__(self, features: Features) -> None:
-        self.features = features
-        self.number: dict[Split, int] = {}
-
-    def __call__(self, data: Mapping[str, Any]) -> int:
-        return self.number.setdefault(self.features.split(data), len(self.number))
-
-
-def symmetric_trees(documents: Sequence[Any], features: Features) -> Trees:
-    """Symmetric trees as ordinary binary trees."""
-    number = _SplitNumbers(features)
-    trees, tree_splits = [], []
-    for document in documents:
-        splits = [number(split) for split in document.get("splits") or []]
-        trees.append(_symmetric_tree(splits, document["leaf_values"], document.get("leaf_weights") or []))
-        tree_splits.append(splits)
-    return _concatenate(trees, list(number.number), tree_splits)
+    features: Features
+    trees: Trees
+    symmetric: bool
+    scale: float  # margin = scale * (sum of the trees) + bias
+    bias: FloatArray  # (1,) or (outputs,)
+    info: Mapping[str, Any]  # how it was trained
 
 
-def _symmetric_tree(splits: Sequence[int], leaf_values: Sequence[Any], leaf_weights: Sequence[Any]) -> _Tree:
-    """Unfold one symmetric tree level by level.
+class Shape(NamedTuple):
+    """Nodes of one tree; children by their position in it."""
+
+    split: IntArray  # (nodes,)  number of the split (of a symmetric tree: of the level); -1 at a leaf
+    left: IntArray
+    right: IntArray
+    leaf_id: IntArray  # number of the leaf; -1 at a split
+
+
+@cache
+def _symmetric_shape(depth: int) -> Shape:
+    """A symmetric tree, unfolded level by level.
 
     The node of level l that the answers b_0 .. b_(l-1) lead to is number sum of b_j << j in its level, so the
     last level is in the order of CatBoost's leaf indexes.
     """
-    _require_weights(leaf_weights)
-    n_leaves = 1 << len(splits)
-    if len(leaf_weights) != n_leaves or len(leaf_values) % n_leaves or not len(leaf_values):
-        raise ModelError(
-            f"The model is malformed: a tree with {len(splits)} splits has {len(leaf_values)} leaf values "
-            f"and {len(leaf_weights)} weights."
-        )
-    values = np.asarray(leaf_values, dtype=np.float64).reshape(n_leaves, -1)
-    n_inner, n_nodes = n_leaves - 1, 2 * n_leaves - 1
-    split, left, right, leaf_id = np.full((4, n_nodes), -1, np.int32)
-    for level, this in enumerate(splits):
+    n_leaves = 1 << depth
+    split, left, right, leaf_id = np.full((4, 2 * n_leaves - 1), -1, np.int32)
+    for level in range(depth):
         nodes = slice((1 << level) - 1, (2 << level) - 1)
-        split[nodes] = this
+        split[nodes] = level
         left[nodes] = nodes.stop + np.arange(1 << level)
         right[nodes] = left[nodes] + (1 << level)
-    leaf_id[n_inner:] = np.arange(n_leaves)
-    value, weight = np.zeros((n_nodes, values.shape[1])), np.zeros(n_nodes)
-    value[n_inner:], weight[n_inner:] = values, leaf_weights
-    return _Tree(split, left, right, leaf_id, value, weight)
+    leaf_id[n_leaves - 1 :] = np.arange(n_leaves)
+    return Shape(split, left, right, leaf_id)
 
 
-def other_trees(documents: Sequence[Any], features: Features, leaf_order: LeafOrder) -> Trees:
-    """Depthwise and Lossguide trees, which JSON nests."""
-    number = _SplitNumbers(features)
-    trees = [_other_tree(document, number, leaf_order(tree)) for tree, document in enumerate(documents)]
-    return _concatenate(trees, list(number.number), [])
+def symmetric_trees(
+    tree_splits: list[list[int]], splits: list[Split], values: Sequence[Any], weights: Sequence[Any]
+) -> Trees:
+    """Symmetric trees as ordinary binary trees; values and weights of each tree's leaves in CatBoost's order."""
+    for own, leaf_values, leaf_weights in zip(tree_splits, values, weights, strict=True):
+        if len(own) > MAX_DEPTH or len(leaf_weights) != 1 << len(own) or len(leaf_values) % len(leaf_weights):
+            _require_weights(leaf_weights)
+            raise ModelError(
+                f"The model is malformed: a tree with {len(own)} splits has {len(leaf_values)} leaf values "
+                f"and {len(leaf_weights)} weights."
+            )
+    shapes = [_symmetric_shape(len(own)) for own in tree_splits]
+    # The entry behind the last level serves the leaves, whose split is -1.
+    numbered = [
+        shape._replace(split=np.array([*own, -1], np.int32)[shape.split])
+        for shape, own in zip(shapes, tree_splits, strict=True)
+    ]
+    return _concatenate(numbered, splits, tree_splits, values, weights)
 
 
-def _other_tree(document: Any, number: _SplitNumbers, order: Sequence[int] | None) -> _Tree:
-    """Flatten one nested tree in depth-first order; `order` numbers its leaves from left to right."""
+def other_trees(
+    nodes: list[Any],
+    look: Callable[[Any], tuple[int, Any, Any]],
+    splits: list[Split],
+    values: Sequence[Any],
+    weights: Sequence[Any],
+) -> Trees:
+    """Depthwise and Lossguide trees in depth-first order.
+
+    `look` takes a node and returns its split and children, or -1 and the number of the leaf.
+    """
+    return _concatenate([_walked(root, look) for root in nodes], splits, [], values, weights)
+
+
+def _walked(root: Any, look: Callable[[Any], tuple[int, Any, Any]]) -> Shape:
     split: list[int] = []
     left: list[int] = []
     right: list[int] = []
-    leaves: dict[int, Any] = {}
-    stack: list[tuple[Any, list[int], int]] = [(document, left, -1)]
+    leaf_id: list[int] = []
+    stack: list[tuple[Any, list[int], int]] = [(root, left, -1)]
     while stack:
         node, children_of, parent = stack.pop()
         here = len(split)
+        if here >= MAX_NODES:
+            raise ModelError("The model is malformed: a tree has no end.")
         if parent >= 0:
             children_of[parent] = here
+        number, one, other = look(node)
+        split.append(number)
         left.append(-1)
         right.append(-1)
-        if "split" in node:
-            split.append(number(node["split"]))
-            stack += [(node["right"], right, here), (node["left"], left, here)]
-        else:
-            split.append(-1)
-            leaves[here] = node
-    at = list(leaves)
-    weights = [leaf.get("weight") for leaf in leaves.values()]
-    _require_weights(weights)
-    values = np.array([np.atleast_1d(leaf["value"]) for leaf in leaves.values()], dtype=np.float64)
-    value, weight = np.zeros((len(split), values.shape[1])), np.zeros(len(split))
-    value[at], weight[at] = values, weights
-    leaf_id = np.full(len(split), -1, np.int32)
-    if order is None:
-        leaf_id[_training_order(left, right)] = np.arange(len(at))
-    else:
-        leaf_id[at] = order
-    links = np.array([split, left, right], dtype=np.int32)
-    return _Tree(links[0], links[1], links[2], leaf_id, value, weight)
-
-
-def _training_order(left: Sequence[int], right: Sequence[int]) -> list[int]:
-    """Leaves of a non-symmetric tree as training numbers them.
-
-    Depth first, but a leaf beside an inner node comes at once: CatBoost stores it at their parent.
-    """
-    order: list[int] = []
-    stack = [0]
-    while stack:
-        node = stack.pop()
-        if left[node] < 0:
-            order.append(node)
-            continue
-        one, other = left[node], right[node]
-        if (left[one] < 0) != (left[other] < 0):
-            leaf, inner = (one, other) if left[one] < 0 else (other, one)
-            order.append(leaf)
-            stack.append(inner)
-        else:
-            stack += [other, one]
-    return order
+        leaf_id.append(one if number < 0 else -1)
+        if number >= 0:
+            stack += [(other, right, here), (one, left, here)]
+    return Shape(*np.array([split, left, right, leaf_id], dtype=np.int32))
 
 
 def _require_weights(weights: Sequence[Any]) -> None:
@@ -248,17 +211,30 @@ def _require_weights(weights: Sequence[Any]) -> None:
         )
 
 
-def _concatenate(trees: list[_Tree], splits: list[Split], tree_splits: list[list[int]]) -> Trees:
-    if not trees:
+def _concatenate(
+    shapes: list[Shape],
+    splits: list[Split],
+    tree_splits: list[list[int]],
+    values: Sequence[Any],
+    weights: Sequence[Any],
+) -> Trees:
+    if not shapes:
         raise ModelError("The model has no trees; fit it for at least one iteration.")
-    if len({tree.value.shape[1] for tree in trees}) > 1:
-        raise ModelError("The model is malformed: leaves differ in the number of their values.")
-    start = np.concatenate([[0], np.cumsum([len(tree.split) for tree in trees])])
-    split, left, right, leaf_id, value, weight = (np.concatenate(arrays) for arrays in zip(*trees, strict=True))
-    shift = np.repeat(start[:-1], np.diff(start))
+    start = np.concatenate([[0], np.cumsum([len(shape.split) for shape in shapes])])
+    split, left, right, leaf_id = (np.concatenate(arrays) for arrays in zip(*shapes, strict=True))
+    shift = np.repeat(start[:-1], np.diff(start)).astype(np.int32)
     left, right = (np.where(child >= 0, child + shift, -1).astype(np.int32) for child in (left, right))
-    if not (np.all(np.isfinite(weight)) and np.all(weight >= 0)):
+    n_leaves = [len(own) for own in weights]
+    if len({len(own) // n if n else 0 for own, n in zip(values, n_leaves, strict=True)}) > 1:
+        raise ModelError("The model is malformed: leaves differ in the number of their values.")
+    at_leaves = np.concatenate([np.asarray(own, np.float64) for own in weights])
+    if not (np.all(np.isfinite(at_leaves)) and np.all(at_leaves >= 0)):
         raise ModelError("The model is malformed: a leaf weight is negative or not finite.")
+    leaf_values = np.concatenate([np.asarray(own, np.float64).ravel() for own in values]).reshape(len(at_leaves), -1)
+    leaf = leaf_id >= 0
+    first = np.repeat(np.cumsum([0, *n_leaves[:-1]]), np.diff(start))[leaf]
+    value, weight = np.zeros((len(split), leaf_values.shape[1])), np.zeros(len(split))
+    value[leaf], weight[leaf] = leaf_values[first + leaf_id[leaf]], at_leaves[first + leaf_id[leaf]]
     return Trees(start, split, left, right, leaf_id, value, weight, splits, tree_splits)
 
 
