@@ -24,6 +24,7 @@ __all__ = ["ANY", "Domain", "Objective", "between", "integers_below", "one_hot",
 FloatArray = NDArray[np.float64]
 Target = Literal["real", "binary", "class", "interval", "any"]
 Scope = Literal["row", "round", "query", "data"]
+CoreLoss = Literal["squared", "logistic", "poisson", "softmax"]
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ def identity(margin: FloatArray) -> FloatArray:
 class Compiled:
     """A loss that the compiled core knows."""
 
-    kind: Literal["squared", "logistic", "poisson", "softmax"]
+    kind: CoreLoss
     gradient: Callable[..., FloatArray]  # the function it stands for
     scale: float = 1.0  # of the margin
     target: Callable[[FloatArray], FloatArray] | None = None  # y as the core needs it; None: as it is
@@ -109,9 +110,9 @@ class Objective:
         own = self.compiled is not None and self.compiled.gradient is self.gradient
         return self.compiled if own and self.per_row and self.weighted_gradient is None else None
 
-    def renamed(self, name: str) -> Objective:
-        """Return the same loss under a library's name."""
-        return replace(self, name=name)
+    def in_core(self, kind: CoreLoss, scale: float = 1.0, target: Any = None) -> Objective:
+        """Return the same loss, with its gradient known to the core as `kind` of `scale * margin` and `target(y)`."""
+        return replace(self, compiled=Compiled(kind, self.gradient, scale, target))
 
     def of_target(self, encode: Callable[[Any], FloatArray], **changes: Any) -> Objective:
         """Return the loss of `encode(y)`, with other fields changed too."""

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from treeinner.errors import UnknownParameterError, UnsupportedModelError
-from treeinner.objectives import classes, losses, ranking, rounds, survival
+from treeinner.objectives import classes, losses, ranking, survival
 from treeinner.objectives.base import Objective, integers_below
 from treeinner.objectives.params import Params
 
@@ -17,18 +17,14 @@ __all__ = ["Params", "find", "known_names", "refusal", "split_name"]
 UNSET_PAIRS = 2**32 - 1  # what XGBoost writes for lambdarank_num_pair_per_sample if it was not given
 DO_INSTEAD = 'pass objective=callable(y, margin) -> gradient, or use score="abs", which needs no loss.'
 
-
 Factory = Callable[[Params], Objective]
 
 
-def _positive_weighted(build: Factory) -> Factory:
-    """Add XGBoost's scale_pos_weight."""
-
-    def factory(p: Params) -> Objective:
-        scale = p.number("scale_pos_weight", default=1.0)
-        return replace(build(p), row_weight=losses.positive_class_weight(scale))
-
-    return factory
+def _positive_weighted(p: Params, objective: Objective) -> Objective:
+    """Add XGBoost's scale_pos_weight: of every row whose label is 1 in float32, whatever the loss."""
+    scale = p.number("scale_pos_weight", default=1.0)
+    weight = None if scale == 1.0 else lambda y: np.where(np.float32(y) == np.float32(1.0), scale, 1.0)
+    return replace(objective, row_weight=weight)
 
 
 def _smooth_since_3_4(p: Params) -> bool:
@@ -42,13 +38,9 @@ def _smooth_since_3_4(p: Params) -> bool:
     return p.version >= (3, 4)
 
 
-def _xgboost_absolute(p: Params) -> Objective:
-    return rounds.smooth_absolute_error() if _smooth_since_3_4(p) else losses.absolute_error()
-
-
 def _xgboost_quantile(p: Params) -> Objective:
     alpha = p.numbers("quantile_alpha", "alpha")
-    return rounds.smooth_quantile(alpha) if _smooth_since_3_4(p) else losses.quantile(alpha)
+    return losses.smooth_quantile(alpha) if _smooth_since_3_4(p) else losses.quantile(alpha)
 
 
 def _xgboost_expectile(p: Params) -> Objective:
@@ -56,65 +48,53 @@ def _xgboost_expectile(p: Params) -> Objective:
     return losses.expectile(alpha[0]) if len(alpha) == 1 else losses.stacked_expectiles(alpha)
 
 
-def _xgboost_rank(metric: str) -> Factory:
-    def factory(p: Params) -> Objective:
-        if p.version < (3, 0):
-            raise UnsupportedModelError(
-                f"{p.name} of XGBoost before 3.0 (or of unknown version) pairs rows differently; {DO_INSTEAD}"
-            )
-        if str(p.raw("lambdarank_pair_method", default="topk")) != "topk":
-            raise UnsupportedModelError(f'{p.name} with lambdarank_pair_method="mean" draws its pairs; {DO_INSTEAD}')
-        if p.flag("lambdarank_unbiased"):
-            raise UnsupportedModelError(f"{p.name} with lambdarank_unbiased learns position biases; {DO_INSTEAD}")
-        pairs = p.number("lambdarank_num_pair_per_sample", default=UNSET_PAIRS)
-        return ranking.xgboost_rank(
-            metric,
-            top=32 if pairs >= UNSET_PAIRS else int(pairs),
-            norm=p.flag("lambdarank_normalization", default=True),
-            score_norm=p.flag("lambdarank_score_normalization", default=True),
-            exp_gain=p.flag("ndcg_exp_gain", default=True),
+def _xgboost_rank(p: Params) -> Objective:
+    if p.version < (3, 0):
+        raise UnsupportedModelError(
+            f"{p.name} of XGBoost before 3.0 (or of unknown version) pairs rows differently; {DO_INSTEAD}"
         )
+    if str(p.raw("lambdarank_pair_method", default="topk")) != "topk":
+        raise UnsupportedModelError(f'{p.name} with lambdarank_pair_method="mean" draws its pairs; {DO_INSTEAD}')
+    if p.flag("lambdarank_unbiased"):
+        raise UnsupportedModelError(f"{p.name} with lambdarank_unbiased learns position biases; {DO_INSTEAD}")
+    pairs = p.number("lambdarank_num_pair_per_sample", default=UNSET_PAIRS)
+    return ranking.xgboost_rank(
+        p.name.removeprefix("rank:"),
+        top=32 if pairs >= UNSET_PAIRS else int(pairs),
+        norm=p.flag("lambdarank_normalization", default=True),
+        score_norm=p.flag("lambdarank_score_normalization", default=True),
+        exp_gain=p.flag("ndcg_exp_gain", default=True),
+    )
 
-    return factory
 
-
+# The names that one library has for one loss stand together.
 XGBOOST: dict[str, Factory] = {
-    "reg:squarederror": _positive_weighted(lambda p: losses.squared_error()),
-    "reg:linear": _positive_weighted(lambda p: losses.squared_error()),
-    "reg:squaredlogerror": _positive_weighted(lambda p: losses.squared_log_error()),
-    "reg:logistic": _positive_weighted(lambda p: classes.logistic(domain=losses.ZERO_TO_ONE)),
-    "binary:logistic": _positive_weighted(lambda p: classes.logistic(domain=losses.ZERO_TO_ONE)),
-    "binary:logitraw": _positive_weighted(
-        lambda p: replace(classes.logistic(domain=losses.ZERO_TO_ONE), link=lambda m: m)
+    "reg:squarederror reg:linear": lambda p: _positive_weighted(p, losses.squared_error()),
+    "reg:squaredlogerror": lambda p: _positive_weighted(p, losses.squared_log_error()),
+    "binary:logistic reg:logistic": lambda p: _positive_weighted(p, classes.logistic(domain=losses.ZERO_TO_ONE)),
+    "binary:logitraw": lambda p: _positive_weighted(
+        p, replace(classes.logistic(domain=losses.ZERO_TO_ONE), link=lambda m: m)
     ),
     "binary:hinge": lambda p: classes.hinge(),
     "reg:pseudohubererror": lambda p: losses.pseudo_huber(p.number("huber_slope", default=1.0)),
-    "reg:absoluteerror": _xgboost_absolute,
+    "reg:absoluteerror": lambda p: losses.smooth_absolute_error() if _smooth_since_3_4(p) else losses.absolute_error(),
     "reg:quantileerror": _xgboost_quantile,
     "reg:expectileerror": _xgboost_expectile,
     "count:poisson": lambda p: losses.poisson(p.number("max_delta_step", default=0.7) or 0.7),
-    "reg:gamma": _positive_weighted(lambda p: losses.gamma()),
+    "reg:gamma": lambda p: _positive_weighted(p, losses.gamma()),
     "reg:tweedie": lambda p: losses.tweedie(p.number("tweedie_variance_power")),
-    "multi:softmax": lambda p: classes.softmax(p.n_outputs, 2.0),
-    "multi:softprob": lambda p: classes.softmax(p.n_outputs, 2.0),
+    "multi:softmax multi:softprob": lambda p: classes.softmax(p.n_outputs, 2.0),
     "survival:aft": lambda p: survival.aft(
         str(p.raw("aft_loss_distribution")), p.number("aft_loss_distribution_scale", default=1.0)
     ),
     "survival:cox": lambda p: survival.cox(),
-    "rank:ndcg": _xgboost_rank("ndcg"),
-    "rank:map": _xgboost_rank("map"),
-    "rank:pairwise": _xgboost_rank("pairwise"),
+    "rank:ndcg rank:map rank:pairwise": _xgboost_rank,
 }
 
 
-def _sqrt(build: Factory) -> Factory:
+def _sqrt(p: Params, objective: Objective) -> Objective:
     """Add LightGBM's reg_sqrt."""
-
-    def factory(p: Params) -> Objective:
-        objective = build(p)
-        return losses.on_square_root(objective) if p.flag("reg_sqrt", "sqrt") else objective
-
-    return factory
+    return losses.on_square_root(objective) if p.flag("reg_sqrt", "sqrt") else objective
 
 
 def _lightgbm_binary(p: Params) -> Objective:
@@ -146,49 +126,38 @@ def _lambdarank(p: Params) -> Objective:
 
 
 LIGHTGBM: dict[str, Factory] = {
-    "regression": _sqrt(lambda p: losses.squared_error()),
-    "regression_l1": _sqrt(lambda p: losses.absolute_error()),
+    "regression regression_l2 l2 mean_squared_error mse l2_root root_mean_squared_error rmse": lambda p: _sqrt(
+        p, losses.squared_error()
+    ),
+    "regression_l1 l1 mean_absolute_error mae": lambda p: _sqrt(p, losses.absolute_error()),
     "huber": lambda p: losses.huber(p.number("alpha")),
-    "fair": _sqrt(lambda p: losses.fair(p.number("fair_c"))),
+    "fair": lambda p: _sqrt(p, losses.fair(p.number("fair_c"))),
     "poisson": lambda p: losses.poisson(p.number("poisson_max_delta_step", default=0.7)),
-    "quantile": _sqrt(lambda p: losses.quantile(p.number("alpha"))),
-    "mape": _sqrt(lambda p: losses.mape()),
+    "quantile": lambda p: _sqrt(p, losses.quantile(p.number("alpha"))),
+    "mape mean_absolute_percentage_error": lambda p: _sqrt(p, losses.mape()),
     # LightGBM checks gamma's labels as Poisson's: 0 is allowed.
     "gamma": lambda p: losses.gamma(losses.NOT_NEGATIVE),
     "tweedie": lambda p: losses.tweedie(p.number("tweedie_variance_power")),
     "binary": _lightgbm_binary,
-    "multiclass": lambda p: classes.softmax(p.n_outputs, p.n_outputs / max(p.n_outputs - 1.0, 1.0)),
-    "multiclassova": _lightgbm_ova,
-    "cross_entropy": lambda p: classes.logistic(domain=losses.ZERO_TO_ONE),
-    "cross_entropy_lambda": lambda p: classes.cross_entropy_lambda(),
+    "multiclass softmax": lambda p: classes.softmax(p.n_outputs, p.n_outputs / max(p.n_outputs - 1.0, 1.0)),
+    "multiclassova multiclass_ova ova ovr": _lightgbm_ova,
+    "cross_entropy xentropy": lambda p: classes.logistic(domain=losses.ZERO_TO_ONE),
+    "cross_entropy_lambda xentlambda": lambda p: classes.cross_entropy_lambda(),
     "lambdarank": _lambdarank,
 }
-LIGHTGBM_ALIASES = {
-    "regression": "regression_l2 l2 mean_squared_error mse l2_root root_mean_squared_error rmse",
-    "regression_l1": "l1 mean_absolute_error mae",
-    "mape": "mean_absolute_percentage_error",
-    "multiclass": "softmax",
-    "multiclassova": "multiclass_ova ova ovr",
-    "cross_entropy": "xentropy",
-    "cross_entropy_lambda": "xentlambda",
-}
-LIGHTGBM |= {alias: LIGHTGBM[name] for name, aliases in LIGHTGBM_ALIASES.items() for alias in aliases.split()}
 
 
-def _class_weighted(build: Factory) -> Factory:
-    """Add CatBoost's class_weights (scale_pos_weight is short for [1, scale])."""
-
-    def factory(p: Params) -> Objective:
-        objective = build(p)
-        weights = p.raw("class_weights", default=None)
-        if isinstance(weights, Mapping):
-            weights = list(weights.values())
-        if not weights:
-            scale = p.number("scale_pos_weight", default=1.0)
-            weights = [1.0, scale] if scale != 1.0 else None
-        return classes.with_class_weights(objective, weights) if weights else objective
-
-    return factory
+def _class_weighted(p: Params, objective: Objective) -> Objective:
+    """Add CatBoost's class_weights (scale_pos_weight is short for [1, scale]), in the order of the classes."""
+    weights = p.raw("class_weights", default=None)
+    if isinstance(weights, Mapping):
+        weights = list(weights.values())
+    if not weights:
+        weights = [1.0, p.number("scale_pos_weight", default=1.0)]
+        if weights[1] == 1.0:
+            return objective
+    table = np.asarray(weights, np.float64)
+    return replace(objective, row_weight=lambda y: table[np.asarray(y).reshape(len(y)).astype(np.int64)])
 
 
 def _catboost_huber(p: Params) -> Objective:
@@ -196,17 +165,12 @@ def _catboost_huber(p: Params) -> Objective:
     return replace(losses.huber(delta), hessian=lambda y, m: (np.abs(m - y) < delta).astype(np.float64))
 
 
-def _catboost_quantile(alpha: float | list[float], delta: float) -> Objective:
-    return losses.quantile(alpha, tie="above", dead_zone=delta)
-
-
 CATBOOST: dict[str, Factory] = {
-    "RMSE": lambda p: losses.squared_error(),
-    "MultiRMSE": lambda p: losses.squared_error(),
+    "RMSE MultiRMSE": lambda p: losses.squared_error(),
     # CatBoost trains MAE as the 0.5-quantile: half of |r|.
-    "MAE": lambda p: _catboost_quantile(0.5, 1e-6),
-    "Quantile": lambda p: _catboost_quantile(p.number("alpha", default=0.5), p.number("delta", default=1e-6)),
-    "MultiQuantile": lambda p: _catboost_quantile(p.numbers("alpha"), p.number("delta", default=1e-6)),
+    "MAE": lambda p: losses.quantile(0.5, dead_zone=1e-6),
+    "Quantile": lambda p: losses.quantile(p.number("alpha", default=0.5), dead_zone=p.number("delta", default=1e-6)),
+    "MultiQuantile": lambda p: losses.quantile(p.numbers("alpha"), dead_zone=p.number("delta", default=1e-6)),
     "LogLinQuantile": lambda p: losses.log_linear_quantile(p.number("alpha", default=0.5)),
     "Expectile": lambda p: losses.expectile(p.number("alpha", default=0.5), 2.0),
     "Poisson": lambda p: losses.poisson(),
@@ -215,32 +179,23 @@ CATBOOST: dict[str, Factory] = {
     "Lq": lambda p: losses.lq(p.number("q")),
     "Huber": _catboost_huber,
     "LogCosh": lambda p: losses.log_cosh(),
-    "Logloss": _class_weighted(lambda p: classes.logistic()),
-    "CrossEntropy": lambda p: classes.logistic(domain=losses.ZERO_TO_ONE),
+    "Logloss": lambda p: _class_weighted(p, classes.logistic()),
     "MultiLogloss": lambda p: classes.logistic(),
-    "MultiCrossEntropy": lambda p: classes.logistic(domain=losses.ZERO_TO_ONE),
-    "MultiClass": _class_weighted(lambda p: classes.softmax(p.n_outputs)),
-    "MultiClassOneVsAll": _class_weighted(lambda p: classes.one_vs_all(p.n_outputs)),
+    "CrossEntropy MultiCrossEntropy": lambda p: classes.logistic(domain=losses.ZERO_TO_ONE),
+    "MultiClass": lambda p: _class_weighted(p, classes.softmax(p.n_outputs)),
+    "MultiClassOneVsAll": lambda p: _class_weighted(p, classes.one_vs_all(p.n_outputs)),
     "Focal": lambda p: classes.focal(p.number("focal_alpha"), p.number("focal_gamma")),
     "QueryRMSE": lambda p: ranking.query_rmse(),
 }
 
-
-def _log_loss(p: Params) -> Objective:
-    return classes.logistic() if p.n_outputs == 1 else classes.softmax(p.n_outputs)
-
-
 SKLEARN: dict[str, Factory] = {
-    "squared_error": lambda p: losses.squared_error(),
-    "ls": lambda p: losses.squared_error(),
-    "absolute_error": lambda p: losses.absolute_error(tie=-1.0),
-    "lad": lambda p: losses.absolute_error(tie=-1.0),
+    "squared_error ls": lambda p: losses.squared_error(),
+    "absolute_error lad": lambda p: losses.absolute_error(tie=-1.0),
     "quantile": lambda p: losses.quantile(p.number("quantile", "alpha"), tie="below"),
-    "huber": lambda p: rounds.quantile_huber(p.number("alpha", "quantile")),
+    "huber": lambda p: losses.quantile_huber(p.number("alpha", "quantile")),
     "poisson": lambda p: losses.poisson(),
     "gamma": lambda p: losses.gamma(),
-    "log_loss": _log_loss,
-    "deviance": _log_loss,
+    "log_loss deviance": lambda p: classes.logistic() if p.n_outputs == 1 else classes.softmax(p.n_outputs),
     "exponential": lambda p: classes.exponential(),
 }
 
@@ -265,11 +220,15 @@ NEUTRAL: dict[str, Factory] = {
     "poisson": lambda p: losses.poisson(),
     "gamma": lambda p: losses.gamma(),
     "tweedie": lambda p: losses.tweedie(p.number("rho", "variance_power", "tweedie_variance_power")),
-    "smooth_absolute_error": lambda p: rounds.smooth_absolute_error(),
-    "smooth_quantile": lambda p: rounds.smooth_quantile(p.numbers("alpha")),
+    "smooth_absolute_error": lambda p: losses.smooth_absolute_error(),
+    "smooth_quantile": lambda p: losses.smooth_quantile(p.numbers("alpha")),
 }
 
-LIBRARIES = {"xgboost": XGBOOST, "lightgbm": LIGHTGBM, "catboost": CATBOOST, "sklearn": SKLEARN}
+_TABLES = {"xgboost": XGBOOST, "lightgbm": LIGHTGBM, "catboost": CATBOOST, "sklearn": SKLEARN}
+LIBRARIES = {
+    library: {name: factory for names, factory in table.items() for name in names.split()}
+    for library, table in _TABLES.items()
+}
 
 # Criteria of scikit-learn's averaged forests and single trees; their gradient is -y whatever the criterion.
 FOREST_CRITERIA = {
@@ -325,7 +284,7 @@ def find(params: Params, library: str = "", *, elsewhere: bool = True) -> Object
         tables += [NEUTRAL, *LIBRARIES.values()]
     for table in tables:
         if params.name in table:
-            return table[params.name](params).renamed(params.name)
+            return replace(table[params.name](params), name=params.name)
     return None
 
 
@@ -338,5 +297,5 @@ def forest(name: str, n_outputs: int, *, many_targets: bool = False) -> Objectiv
             found = replace(losses.forest(), domain=losses.ZERO_OR_ONE, target="real" if many_targets else "binary")
         return replace(found, name=name, unit="probability")
     if name in FOREST_CRITERIA["regression"]:
-        return losses.forest().renamed(name)
+        return replace(losses.forest(), name=name)
     return None

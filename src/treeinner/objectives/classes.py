@@ -2,38 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from treeinner.objectives.base import Compiled, Domain, FloatArray, Objective, integers_below, one_hot, sigmoid
+from treeinner.objectives.base import Domain, FloatArray, Objective, integers_below, one_hot, sigmoid
 from treeinner.objectives.losses import SIGNED_BINARY, ZERO_OR_ONE, ZERO_TO_ONE
+
+Binary = partial(Objective, target="binary", domain=ZERO_OR_ONE)
 
 
 def logistic(scale: float = 1.0, domain: Domain = ZERO_OR_ONE) -> Objective:
     """Cross-entropy of y against sigmoid(scale * m)."""
 
-    def gradient(y: FloatArray, m: FloatArray) -> FloatArray:
-        return scale * (sigmoid(scale * m) - y)
-
     def hessian(y: FloatArray, m: FloatArray) -> FloatArray:
         q = sigmoid(scale * m)
         return scale * scale * q * (1.0 - q)
 
-    return Objective(
+    return Binary(
         "logistic",
         lambda y, m: np.logaddexp(0.0, scale * m) - y * scale * m,
-        gradient,
+        lambda y, m: scale * (sigmoid(scale * m) - y),
         hessian,
         link=lambda m: sigmoid(scale * m),
         domain=domain,
-        target="binary",
-        compiled=Compiled("logistic", gradient, scale),
         unit="log-odds" if scale == 1.0 else f"log-odds / {scale:g}",
-    )
+    ).in_core("logistic", scale)
 
 
 def lightgbm_binary(scale: float, weights: tuple[float, float], *, unbalanced: bool) -> Objective:
@@ -50,7 +47,7 @@ def lightgbm_binary(scale: float, weights: tuple[float, float], *, unbalanced: b
     plain = logistic(scale).of_target(zero_one, domain=SIGNED_BINARY)
     if not unbalanced:
         table = None if weights == (1.0, 1.0) else lambda y: np.where(y > 0, weights[1], weights[0])
-        return replace(plain, row_weight=table, compiled=Compiled("logistic", plain.gradient, scale, zero_one))
+        return replace(plain, row_weight=table).in_core("logistic", scale, zero_one)
 
     def counts(y: FloatArray, m: FloatArray, w: FloatArray | None) -> FloatArray:
         n_positive = float(np.count_nonzero(y > 0))
@@ -62,14 +59,9 @@ def lightgbm_binary(scale: float, weights: tuple[float, float], *, unbalanced: b
     def weighted(function: Any) -> Any:
         return lambda y, m, s: function(y, m) * np.where(y > 0, s[1], s[0])
 
-    return replace(
-        plain,
-        value=weighted(plain.value),
-        gradient=weighted(plain.gradient),
-        hessian=weighted(plain.hessian),
-        scope="round",
-        state=counts,
-    )
+    names = ("value", "gradient", "hessian")
+    functions = {name: weighted(getattr(plain, name)) for name in names}
+    return replace(plain, **functions, scope="round", state=counts)
 
 
 def softmax(n_classes: int, hessian_factor: float = 1.0) -> Objective:
@@ -84,9 +76,6 @@ def softmax(n_classes: int, hessian_factor: float = 1.0) -> Objective:
         log_sum = top + np.log(np.exp(m - top[:, None]).sum(axis=1))
         return np.asarray(log_sum - m[np.arange(len(m)), y])
 
-    def gradient(y: NDArray[Any], m: FloatArray) -> FloatArray:
-        return probability(m) - one_hot(y, m.shape[1])
-
     def hessian(y: NDArray[Any], m: FloatArray) -> FloatArray:
         p = probability(m)
         return hessian_factor * p * (1.0 - p)
@@ -94,32 +83,23 @@ def softmax(n_classes: int, hessian_factor: float = 1.0) -> Objective:
     return Objective(
         "softmax",
         value,
-        gradient,
+        lambda y, m: probability(m) - one_hot(y, m.shape[1]),
         hessian,
         link=probability,
         domain=integers_below(n_classes),
         target="class",
-        compiled=Compiled("softmax", gradient),
         unit="unnormalised log-probability",  # not log-odds: only differences between classes mean something
-    )
+    ).in_core("softmax")
 
 
 def one_vs_all(n_classes: int, scale: float = 1.0, positive: float = 1.0) -> Objective:
     """Return a logistic loss per class; `positive` weighs a row in its own class's column."""
 
-    def indicators(y: NDArray[Any]) -> FloatArray:
-        return one_hot(y, n_classes)
-
     def weight(y: NDArray[Any]) -> FloatArray:
-        return np.where(indicators(y) > 0, positive, 1.0)
+        return np.where(one_hot(y, n_classes) > 0, positive, 1.0)
 
-    return logistic(scale).of_target(
-        indicators,
-        name="one_vs_all",
-        domain=integers_below(n_classes),
-        target="class",
-        row_weight=None if positive == 1.0 else weight,
-    )
+    fields = {"target": "class", "domain": integers_below(n_classes), "row_weight": None if positive == 1.0 else weight}
+    return logistic(scale).of_target(lambda y: one_hot(y, n_classes), name="one_vs_all", **fields)
 
 
 def cross_entropy_lambda() -> Objective:
@@ -129,30 +109,21 @@ def cross_entropy_lambda() -> Objective:
         p = -np.expm1(-w * np.logaddexp(0.0, m))
         return (1.0 - y / p) * w * sigmoid(m)
 
-    return replace(
-        logistic(domain=ZERO_TO_ONE),
-        name="cross_entropy_lambda",
-        link=lambda m: np.logaddexp(0.0, m),
-        weighted_gradient=gradient,
-    )
+    plain = logistic(domain=ZERO_TO_ONE)
+    return replace(plain, link=lambda m: np.logaddexp(0.0, m), weighted_gradient=gradient)
 
 
 def hinge() -> Objective:
     """max(0, 1 - y m) with labels 0, 1 read as -1, 1."""
-
-    def signed(y: FloatArray) -> FloatArray:
-        return 2.0 * y - 1.0
-
-    return Objective(
+    beyond = float(np.finfo(np.float32).tiny)  # XGBoost's hessian of rows beyond the margin: no leaf divides by 0
+    signed = Binary(
         "hinge",
-        lambda y, m: np.maximum(0.0, 1.0 - signed(y) * m),
-        lambda y, m: np.where(signed(y) * m < 1.0, -signed(y), 0.0),
-        # XGBoost's value for rows beyond the margin: smallest normal float32, so that no leaf divides by 0.
-        lambda y, m: np.where(signed(y) * m < 1.0, 1.0, float(np.finfo(np.float32).tiny)),
+        lambda y, m: np.maximum(0.0, 1.0 - y * m),
+        lambda y, m: np.where(y * m < 1.0, -y, 0.0),
+        lambda y, m: np.where(y * m < 1.0, 1.0, beyond),
         link=lambda m: (m > 0).astype(np.float64),
-        domain=ZERO_OR_ONE,
-        target="binary",
     )
+    return signed.of_target(lambda y: 2.0 * y - 1.0)
 
 
 def exponential() -> Objective:
@@ -161,14 +132,12 @@ def exponential() -> Objective:
     def value(y: FloatArray, m: FloatArray) -> FloatArray:
         return y * np.exp(-m) + (1.0 - y) * np.exp(m)
 
-    return Objective(
+    return Binary(
         "exponential",
         value,
         lambda y, m: -y * np.exp(-m) + (1.0 - y) * np.exp(m),
         value,
         link=lambda m: sigmoid(2.0 * m),
-        domain=ZERO_OR_ONE,
-        target="binary",
         unit="half of the log-odds",
     )
 
@@ -188,10 +157,4 @@ def focal(alpha: float, gamma: float) -> Objective:
         p, a = parts(y, m)
         return a * (2.0 * y - 1.0) * (1.0 - p) ** gamma * (gamma * p * np.log(p) + p - 1.0)
 
-    return Objective("focal", value, gradient, link=sigmoid, domain=ZERO_OR_ONE, target="binary", unit="log-odds")
-
-
-def with_class_weights(objective: Objective, weights: Sequence[float]) -> Objective:
-    """Weigh each row by its class's weight (CatBoost's class_weights), in the order of the classes."""
-    table = np.asarray(weights, np.float64)
-    return replace(objective, row_weight=lambda y: table[np.asarray(y).reshape(len(y)).astype(np.int64)])
+    return Binary("focal", value, gradient, link=sigmoid, unit="log-odds")

@@ -1,18 +1,17 @@
-"""The losses whose gradient needs its own row alone, under neutral names.
+"""The losses of numbers, under neutral names; `catalogue` gives them the libraries' names.
 
-r = margin - y throughout. Every function returns an Objective; `catalogue` gives them the libraries' names.
+r = margin - y throughout. Every function returns an Objective.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from treeinner.objectives.base import Compiled, Domain, FloatArray, Objective, between, one_hot, sigmoid
+from treeinner.objectives.base import Domain, FloatArray, Objective, between, one_hot, sigmoid
 
 ZERO_TO_ONE = between(0.0, 1.0, "between 0 and 1")
 NOT_NEGATIVE = between(0.0, np.inf, "zero or above")
@@ -21,70 +20,62 @@ ZERO_OR_ONE = Domain(lambda y: (y == 0) | (y == 1), "0 or 1")
 SIGNED_BINARY = Domain(lambda y: (y == 0) | (y == 1) | (y == -1), "0 or 1 (or -1 or 1)")
 
 TARGET_UNITS = "units of the target"
-Residual = partial(Objective, unit=TARGET_UNITS)
 LogLink = partial(Objective, link=np.exp, unit="log of the mean")
 
+# Constants of XGBoost's smooth pinball loss (3.4 and later).
+SMOOTHING, MIN_RATIO = 0.04, 3e-4
 
-def ones(y: FloatArray, m: FloatArray, *state: FloatArray) -> FloatArray:
+
+def ones(r: FloatArray, *state: FloatArray) -> FloatArray:
     """Hessian of the squared error, and what the libraries use where the true one is 0."""
-    return np.ones_like(m)
+    return np.ones_like(r)
 
 
-def positive_class_weight(scale: float) -> Callable[[NDArray[Any]], FloatArray] | None:
-    """XGBoost's scale_pos_weight: weight of every row whose label is 1 in float32, whatever the loss."""
-    if scale == 1.0:
-        return None
-    return lambda y: np.where(np.float32(y) == np.float32(1.0), scale, 1.0)
+def of_residual(name: str, value: Any, gradient: Any, hessian: Any = ones, **fields: Any) -> Objective:
+    """Return a loss whose functions take r alone, or r and the state that a round shares."""
+
+    def at(function: Any) -> Any:
+        return None if function is None else lambda y, m, *state: function(m - y, *state)
+
+    return Objective(name, at(value), at(gradient), at(hessian), unit=TARGET_UNITS, **fields)
 
 
 # -- around the residual -----------------------------------------------------------------------------------
 def squared_error() -> Objective:
     """r^2 / 2."""
-
-    def gradient(y: FloatArray, m: FloatArray) -> FloatArray:
-        return m - y
-
-    compiled = Compiled("squared", gradient)
-    return Residual("squared_error", lambda y, m: 0.5 * (m - y) ** 2, gradient, ones, compiled=compiled)
+    return of_residual("squared_error", lambda r: 0.5 * r**2, lambda r: r).in_core("squared")
 
 
 def absolute_error(tie: float = 0.0) -> Objective:
     """|r|; `tie` is the gradient at r = 0."""
-
-    def gradient(y: FloatArray, m: FloatArray) -> FloatArray:
-        return np.where(m == y, tie, np.sign(m - y))
-
-    return Residual("absolute_error", lambda y, m: np.abs(m - y), gradient, ones)
+    return of_residual("absolute_error", np.abs, lambda r: np.where(r == 0, tie, np.sign(r)))
 
 
 def quantile(alpha: float | Sequence[float], *, tie: str = "above", dead_zone: float = 0.0) -> Objective:
     """Pinball loss: alpha * (y - m) below, (1 - alpha) * (m - y) above.
 
     Several alphas make several outputs, all fitted to one target. At r = 0 the gradient is 1 - alpha (`tie`
-    "above": XGBoost, LightGBM) or -alpha ("below": scikit-learn); where |r| < `dead_zone` it is 0
-    (CatBoost).
+    "above": XGBoost, LightGBM) or -alpha ("below": scikit-learn); where |r| < `dead_zone` it is 0 (CatBoost).
     """
     level = np.atleast_1d(np.asarray(alpha, np.float64))
 
-    def value(y: FloatArray, m: FloatArray) -> FloatArray:
-        return np.where(m >= y, (1.0 - level) * (m - y), level * (y - m))
+    def gradient(r: FloatArray) -> FloatArray:
+        above = r >= 0 if tie == "above" else r > 0
+        return np.where(np.abs(r) < dead_zone, 0.0, np.where(above, 1.0 - level, -level))
 
-    def gradient(y: FloatArray, m: FloatArray) -> FloatArray:
-        above = m >= y if tie == "above" else m > y
-        return np.where(np.abs(m - y) < dead_zone, 0.0, np.where(above, 1.0 - level, -level))
+    def value(r: FloatArray) -> FloatArray:
+        return np.where(r >= 0, (1.0 - level) * r, level * -r)
 
-    return Residual("quantile", value, gradient, ones, shared_target=len(level) > 1)
+    return of_residual("quantile", value, gradient, shared_target=len(level) > 1)
 
 
 def expectile(alpha: float, scale: float = 1.0) -> Objective:
     """Squared error weighted by alpha where m < y and 1 - alpha elsewhere, times scale / 2."""
 
-    def weight(y: FloatArray, m: FloatArray) -> FloatArray:
-        return scale * np.where(m >= y, 1.0 - alpha, alpha)
+    def weight(r: FloatArray) -> FloatArray:
+        return scale * np.where(r >= 0, 1.0 - alpha, alpha)
 
-    return Residual(
-        "expectile", lambda y, m: 0.5 * weight(y, m) * (m - y) ** 2, lambda y, m: weight(y, m) * (m - y), weight
-    )
+    return of_residual("expectile", lambda r: 0.5 * weight(r) * r**2, lambda r: weight(r) * r, weight)
 
 
 def stacked_expectiles(alpha: Sequence[float]) -> Objective:
@@ -124,7 +115,7 @@ def stacked_expectiles(alpha: Sequence[float]) -> Objective:
 
 def huber(delta: float) -> Objective:
     """Square inside delta, straight outside; the hessian is LightGBM's (1 everywhere)."""
-    return Residual("huber", lambda y, m: huber_value(m - y, delta), lambda y, m: np.clip(m - y, -delta, delta), ones)
+    return of_residual("huber", lambda r: huber_value(r, delta), lambda r: np.clip(r, -delta, delta))
 
 
 def huber_value(r: FloatArray, delta: FloatArray | float) -> FloatArray:
@@ -135,31 +126,22 @@ def huber_value(r: FloatArray, delta: FloatArray | float) -> FloatArray:
 
 def fair(c: float) -> Objective:
     """Fair loss: c^2 (|r| / c - log(1 + |r| / c))."""
-
-    def value(y: FloatArray, m: FloatArray) -> FloatArray:
-        x = np.abs(m - y) / c
-        return c * c * (x - np.log1p(x))
-
-    return Residual(
+    return of_residual(
         "fair",
-        value,
-        lambda y, m: c * (m - y) / (np.abs(m - y) + c),
-        lambda y, m: c * c / (np.abs(m - y) + c) ** 2,
+        lambda r: c * c * (np.abs(r) / c - np.log1p(np.abs(r) / c)),
+        lambda r: c * r / (np.abs(r) + c),
+        lambda r: c * c / (np.abs(r) + c) ** 2,
     )
 
 
 def pseudo_huber(slope: float) -> Objective:
     """XGBoost's smooth Huber loss: d^2 (sqrt(1 + r^2 / d^2) - 1)."""
     d2 = slope * slope
-
-    def root(y: FloatArray, m: FloatArray) -> FloatArray:
-        return np.sqrt(1.0 + (m - y) ** 2 / d2)
-
-    return Residual(
+    return of_residual(
         "pseudo_huber",
-        lambda y, m: d2 * (root(y, m) - 1.0),
-        lambda y, m: (m - y) / root(y, m),
-        lambda y, m: d2 / ((d2 + (m - y) ** 2) * root(y, m)),
+        lambda r: d2 * (np.sqrt(1.0 + r**2 / d2) - 1.0),
+        lambda r: r / np.sqrt(1.0 + r**2 / d2),
+        lambda r: d2 / ((d2 + r**2) * np.sqrt(1.0 + r**2 / d2)),
     )
 
 
@@ -178,64 +160,110 @@ def squared_log_error() -> Objective:
         r, one_plus = parts(y, m)
         return np.maximum((1.0 - r) / one_plus**2, 1e-6)
 
-    domain = between(-1.0, np.inf, "above -1", open_low=True)
-    return Residual("squared_log_error", lambda y, m: 0.5 * parts(y, m)[0] ** 2, gradient, hessian, domain=domain)
+    fields: dict[str, Any] = {"domain": between(-1.0, np.inf, "above -1", open_low=True), "unit": TARGET_UNITS}
+    return Objective("squared_log_error", lambda y, m: 0.5 * parts(y, m)[0] ** 2, gradient, hessian, **fields)
 
 
 def mape(tie: float = 0.0) -> Objective:
-    """|r| / max(1, |y|)."""
+    """|r| / max(1, |y|); the hessian is 1."""
     base = absolute_error(tie)
 
-    def size(y: FloatArray) -> FloatArray:
-        return np.maximum(1.0, np.abs(y))
+    def relative(function: Any) -> Any:
+        return lambda y, m: function(y, m) / np.maximum(1.0, np.abs(y))
 
-    return Residual("mape", lambda y, m: np.abs(m - y) / size(y), lambda y, m: base.gradient(y, m) / size(y), ones)
+    return Objective("mape", relative(base.value), relative(base.gradient), base.hessian, unit=TARGET_UNITS)
 
 
 def lq(q: float) -> Objective:
     """|r|^q."""
-    return Residual(
+    return of_residual(
         "lq",
-        lambda y, m: np.abs(m - y) ** q,
-        lambda y, m: q * np.where(m >= y, 1.0, -1.0) * np.abs(m - y) ** (q - 1.0),
-        (lambda y, m: q * (q - 1.0) * np.abs(m - y) ** (q - 2.0)) if q >= 2 else None,
+        lambda r: np.abs(r) ** q,
+        lambda r: q * np.where(r >= 0, 1.0, -1.0) * np.abs(r) ** (q - 1.0),
+        (lambda r: q * (q - 1.0) * np.abs(r) ** (q - 2.0)) if q >= 2 else None,
     )
 
 
 def log_cosh() -> Objective:
+    """Log of cosh r."""
+    return of_residual("log_cosh", log_cosh_value, np.tanh, lambda r: 1.0 - np.tanh(r) ** 2)
+
+
+def log_cosh_value(r: FloatArray) -> FloatArray:
     """Log of cosh r, written so that it does not overflow."""
-
-    def value(y: FloatArray, m: FloatArray) -> FloatArray:
-        r = np.abs(m - y)
-        return np.asarray(r + np.log1p(np.exp(-2.0 * r)) - np.log(2.0))
-
-    return Residual("log_cosh", value, lambda y, m: np.tanh(m - y), lambda y, m: 1.0 - np.tanh(m - y) ** 2)
+    return np.asarray(np.abs(r) + np.log1p(np.exp(-2.0 * np.abs(r))) - np.log(2.0))
 
 
 def on_square_root(inner: Objective) -> Objective:
     """LightGBM's reg_sqrt: the loss is taken of sign(y) sqrt|y|, and the prediction is squared back."""
+    back: dict[str, Any] = {"link": lambda m: np.sign(m) * m * m, "unit": "square root of the target"}
+    return inner.of_target(lambda y: np.sign(y) * np.sqrt(np.abs(y)), **back)
 
-    def root(y: FloatArray) -> FloatArray:
-        return np.sign(y) * np.sqrt(np.abs(y))
 
-    return inner.of_target(root, link=lambda m: np.sign(m) * m * m, unit="square root of the target")
+# -- around the residual, with one number per round that every row's gradient shares; it takes a pass of its own ----
+def residual_scale(y: FloatArray, m: FloatArray, weight: FloatArray | None) -> FloatArray:
+    """Squared mean root of |r|, s = (mean_w sqrt|r|)^2, per output: (outputs,)."""
+    return np.average(np.sqrt(np.abs(m - y)), axis=0, weights=weight) ** 2
+
+
+def smooth_absolute_error() -> Objective:
+    """XGBoost >= 3.4 reg:absoluteerror: pseudo-Huber whose width s follows the residuals of the round."""
+
+    def hessian(r: FloatArray, s: FloatArray) -> FloatArray:
+        norm = np.hypot(s, r)
+        return np.divide(s, norm, out=np.ones_like(norm), where=norm > 0)
+
+    functions = (lambda r, s: s * (np.hypot(s, r) - s), lambda r, s: r * hessian(r, s), hessian)
+    return of_residual("smooth_absolute_error", *functions, scope="round", state=residual_scale)
+
+
+def smooth_quantile(alpha: float | Sequence[float]) -> Objective:
+    """XGBoost >= 3.4 reg:quantileerror: pinball loss with a rounded corner, times the round's scale s."""
+    level = np.atleast_1d(np.asarray(alpha, np.float64))
+
+    def steps(r: FloatArray, s: FloatArray) -> FloatArray:
+        return np.divide(r, SMOOTHING * s, out=np.zeros_like(r), where=s > 0)
+
+    def hessian(r: FloatArray, s: FloatArray) -> FloatArray:
+        x = steps(r, s)
+        ratio = np.divide(np.tanh(x), x, out=np.ones_like(x), where=x != 0)
+        return np.where(s > 0, 0.5 / SMOOTHING * np.maximum(ratio, MIN_RATIO), 0.0)
+
+    return of_residual(
+        "smooth_quantile",
+        lambda r, s: 0.5 * s * (SMOOTHING * s * log_cosh_value(steps(r, s)) + (1.0 - 2.0 * level) * r),
+        lambda r, s: 0.5 * s * (np.tanh(steps(r, s)) + 1.0 - 2.0 * level),
+        hessian,
+        link=lambda m: np.sort(m, axis=-1) if m.ndim == 2 else m,
+        shared_target=len(level) > 1,
+        scope="round",
+        state=residual_scale,
+    )
+
+
+def quantile_huber(alpha: float) -> Objective:
+    """Huber loss of scikit-learn's GradientBoosting: delta is the alpha quantile of |r| in each round."""
+
+    def delta(y: FloatArray, m: FloatArray, weight: FloatArray | None) -> FloatArray:
+        size = np.abs(m - y)[:, 0]
+        order = np.argsort(size)
+        below = np.cumsum(np.ones_like(size) if weight is None else weight[order])
+        at = min(int(np.searchsorted(below, alpha * below[-1])), len(size) - 1)
+        return size[order[at : at + 1]]
+
+    return of_residual("quantile_huber", huber_value, lambda r, s: np.clip(r, -s, s), scope="round", state=delta)
 
 
 # -- log link ----------------------------------------------------------------------------------------------
 def poisson(max_delta_step: float = 0.0) -> Objective:
     """e^m - y m; XGBoost's and LightGBM's hessian is e^(m + max_delta_step)."""
-
-    def gradient(y: FloatArray, m: FloatArray) -> FloatArray:
-        return np.exp(m) - y
-
     return LogLink(
         "poisson",
         lambda y, m: np.exp(m) - y * m,
-        gradient,
+        lambda y, m: np.exp(m) - y,
         lambda y, m: np.exp(m + max_delta_step),
         domain=NOT_NEGATIVE,
-        compiled=Compiled("poisson", gradient),
-    )
+    ).in_core("poisson")
 
 
 def gamma(domain: Domain = POSITIVE) -> Objective:
@@ -279,14 +307,6 @@ def forest(n_classes: int = 0) -> Objective:
     Its gradient is -y (of each class's indicator if there are classes), so that TreeInner in the sample is
     the mean decrease of impurity (squared error, Gini).
     """
-
-    def hot(y: NDArray[Any]) -> FloatArray:
-        return one_hot(y, n_classes) if n_classes else y
-
-    return Residual(
-        "forest",
-        lambda y, m: -hot(y) * m,
-        lambda y, m: -hot(y) * np.ones_like(m),
-        ones,
-        target="class" if n_classes else "real",
-    )
+    plain = Objective("forest", lambda y, m: -y * m, lambda y, m: -y * np.ones_like(m), lambda y, m: np.ones_like(m))
+    fields: dict[str, Any] = {"unit": TARGET_UNITS, "target": "class" if n_classes else "real"}
+    return plain.of_target(lambda y: one_hot(y, n_classes) if n_classes else y, **fields)

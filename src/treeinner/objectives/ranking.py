@@ -49,13 +49,7 @@ def _pairwise(name: str, pairs: Callable[..., Pairs], *, norm: bool, single: boo
     return Objective(name, None, *functions, scope="query", unit="ranking score", **fields)
 
 
-def lambdarank(
-    *,
-    sigmoid: float = 1.0,
-    norm: bool = True,
-    truncation_level: int = 30,
-    label_gain: Sequence[float] | None = None,
-) -> Objective:
+def lambdarank(*, sigmoid: float, norm: bool, truncation_level: int, label_gain: Sequence[float] | None) -> Objective:
     """LightGBM's lambdarank (NDCG), without position bias; y holds relevance labels 0, 1, 2, ..."""
     gain = np.asarray(label_gain if label_gain else 2.0 ** np.arange(MAX_LABEL) - 1.0, np.float64)
 
@@ -83,9 +77,7 @@ def _table_sigmoid(x: FloatArray, sigmoid: float) -> FloatArray:
     return 1.0 / (1.0 + np.exp((index / factor + low) * sigmoid))
 
 
-def xgboost_rank(
-    metric: str, *, top: int = 32, norm: bool = True, score_norm: bool = True, exp_gain: bool = True
-) -> Objective:
+def xgboost_rank(metric: str, *, top: int, norm: bool, score_norm: bool, exp_gain: bool) -> Objective:
     """XGBoost's rank:ndcg, rank:map, rank:pairwise; pairs by the "topk" method, no position bias."""
 
     def pairs(label: FloatArray, score: FloatArray) -> Pairs:
