@@ -83,6 +83,17 @@ def test_the_best_few_are_an_importance_of_their_own(held_out):
     assert len(held_out.top(99)) == len(held_out) == 4
 
 
+def test_a_verdict_is_one_of_all_features_in_a_part_too():
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(N, 30)).astype(np.float32)
+    y = X[:, 0] + rng.normal(size=N)
+    booster = xgb.train({"max_depth": 3, "nthread": 1}, xgb.DMatrix(X[:150], -y[:150]), 5)  # harmful where it counts
+    imp = ti.importance(booster, X[150:], y[150:])
+    assert set(imp.verdicts) >= {"harmful", "not told apart from noise"}
+    for n in range(31):
+        assert imp.top(n).verdicts == tuple(imp.verdicts[k] for k in imp.order[:n])
+
+
 @pytest.mark.parametrize("method", ["predecomp", "treeshap"])
 def test_an_importance_survives_a_file_and_a_pickle_bit_for_bit(model, method, tmp_path):
     imp = ti.importance(model, *rows(1), method=method)

@@ -59,6 +59,7 @@ class Inference:
     z: FloatArray
     p_value: FloatArray
     q_value: FloatArray
+    harm_q_value: FloatArray  # q value of the other side: the feature harms
     n_units: int  # independent rows or clusters
     confidence: float  # coverage of the interval
     test_score: FloatArray  # score + what centring adds to it
@@ -212,10 +213,11 @@ def _statistics(
     known = std_error > 0  # else the feature is not used
     z = np.divide(test_score, std_error, out=np.zeros_like(score), where=known)
     p_value, half = np.ones_like(score), np.zeros_like(score)
-    p_value[known] = t_tail(z[known], df[known])
+    harm = np.ones_like(score)
+    p_value[known], harm[known] = t_tail(z[known], df[known]), t_tail(-z[known], df[known])
     half[known] = t_quantile(0.5 + confidence / 2, df[known]) * std_error[known]
-    q_value = benjamini_hochberg(p_value)
-    return Inference(score, std_error, score - half, score + half, z, p_value, q_value, n, confidence, test_score, df)
+    low, high, q, harm_q = score - half, score + half, benjamini_hochberg(p_value), benjamini_hochberg(harm)
+    return Inference(score, std_error, low, high, z, p_value, q, harm_q, n, confidence, test_score, df)
 
 
 def _degrees_of_freedom(effective: ArrayLike | None, total: FloatArray, n: int) -> FloatArray:
@@ -239,7 +241,7 @@ def _unknown(score: FloatArray, n: int, confidence: float) -> Inference:
     """Statistics of a single unit, whose spread is unknown."""
     infinite, one = np.full_like(score, np.inf), np.ones_like(score)
     z, df = np.zeros_like(score), np.zeros_like(score)
-    return Inference(score, infinite, -infinite, infinite, z, one, one.copy(), n, confidence, score, df)
+    return Inference(score, infinite, -infinite, infinite, z, one, one, one, n, confidence, score, df)
 
 
 def t_tail(t: ArrayLike, df: ArrayLike) -> FloatArray:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from treeinner import html, tables
 from treeinner.ensemble import storage
 from treeinner.errors import ModelError, TreeInnerError, UnknownParameterError
-from treeinner.inference import Inference, benjamini_hochberg
+from treeinner.inference import Inference
 
 __all__ = ["Q_LIMIT", "VERDICTS", "FeatureScore", "Importance"]
 
@@ -137,13 +137,9 @@ class Importance:
         """One of `VERDICTS` for every feature, by the q values of either side; "" where nothing was tested."""
         if not (self.tested and self.has_std_errors):
             return ("",) * len(self.scores)
-        s = self.statistics
-        told = np.isfinite(s.std_error) & (s.std_error > 0)
-        harmful = benjamini_hochberg(np.where(told, 1.0 - s.p_value, 1.0)) < Q_LIMIT
-        signal, noise, harm = VERDICTS
-        return tuple(
-            signal if q < Q_LIMIT else harm if bad else noise for q, bad in zip(s.q_value, harmful, strict=True)
-        )
+        signal, noise, harmful = VERDICTS
+        sides = zip(self.statistics.q_value, self.statistics.harm_q_value, strict=True)
+        return tuple(signal if q < Q_LIMIT else harmful if harm_q < Q_LIMIT else noise for q, harm_q in sides)
 
     @property
     def order(self) -> NDArray[np.intp]:
@@ -224,17 +220,14 @@ class Importance:
     def top(self, n: int = 10) -> Importance:
         """Return the n best features, best first, with their numbers as they are here."""
         k = self.order[: max(0, operator.index(n))]
-        gains = self.gain_source
-        if gains is not None and not isinstance(gains, str):
-            whole = gains
-            gains = lambda: (whole() if callable(whole) else whole)[k]  # noqa: E731
+        known = self.gain_source is not None and not isinstance(self.gain_source, str)
         return replace(
             self,
             feature_names=tuple(self.feature_names[i] for i in k),
             statistics=_taken(self.statistics, k),
             outputs=None if self.outputs is None else _taken(self.outputs, k),
             rounds=None if self.rounds is None else self.rounds[:, k],
-            gain_source=gains,
+            gain_source=(lambda: self.gains[k]) if known else self.gain_source,
         )
 
     def by_round(self) -> FloatArray:
