@@ -16,6 +16,7 @@ from sklearn.utils.class_weight import compute_sample_weight
 from tests import oracle
 from treeinner.ensemble import Ensemble
 from treeinner.errors import ModelError, UnsupportedModelError
+from treeinner.model import read_model
 from treeinner.readers.sklearn import hist as hist_reader
 
 from .reading import sklearn as reader
@@ -603,7 +604,7 @@ def test_unfitted_models_are_refused(kind):
 )
 def test_other_models_are_refused_by_name(model, way_out):
     with pytest.raises(UnsupportedModelError, match=way_out) as caught:
-        read(model)
+        read_model(model.fit(X[:50], np.arange(50) % 2))
     assert type(model).__name__ in str(caught.value)
 
 

@@ -22,7 +22,7 @@ from treeinner.errors import (
 )
 from treeinner.groups import GroupSpec, resolve_groups
 from treeinner.model import Model, open_model
-from treeinner.options import ReadOptions
+from treeinner.options import ReadOptions, own_name
 from treeinner.tables import as_frame, frame_library_of, row_labels_of
 
 __all__ = ["METHODS", "Attribution", "attribute", "node_values"]
@@ -149,7 +149,7 @@ def node_values(e: Ensemble, method: str) -> FloatArray:
                 "predicted as leaves is not stored and cannot be worked out from the rest. Use method='saabas' or "
                 "'treeshap'."
             )
-        wanted = " and ".join(e.needs) or "the training parameters"
+        wanted = " and ".join(own_name(option, e.library) for option in e.needs) or "the training parameters"
         raise UnknownParameterError(
             f"PreDecomp needs {wanted}, which this {e.library} model does not store and which could not be inferred "
             f"from its nodes; pass {', '.join(f'{n}=...' for n in e.needs) or 'them'}, or use method='saabas' or "

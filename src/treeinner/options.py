@@ -15,7 +15,22 @@ from numpy.typing import NDArray
 
 from treeinner.objectives import Objective
 
-__all__ = ["ReadOptions"]
+__all__ = ["ReadOptions", "own_name"]
+
+
+# What other libraries call an option, for messages to their users.
+OWN_NAMES = {
+    ("catboost", "reg_lambda"): "l2_leaf_reg times the mean weight of the training rows",
+    ("lightgbm", "reg_lambda"): "lambda_l2",
+    ("lightgbm", "reg_alpha"): "lambda_l1",
+    ("sklearn", "reg_lambda"): "l2_regularization",
+}
+
+
+def own_name(option: str, library: str) -> str:
+    """An option as a user of the library knows it: "reg_lambda (lambda_l2)"."""
+    own = OWN_NAMES.get((library, option))
+    return f"{option} ({own})" if own else option
 
 
 @dataclass(frozen=True, kw_only=True)

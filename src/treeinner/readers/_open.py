@@ -121,7 +121,10 @@ HOLDERS = {
 
 # Wrappers whose prediction is not the margin of one ensemble: class -> what to do instead.
 EACH_FITTED = "Attribute its parts one by one: ti.attribute(part, X) for each part in model.estimators_"
+NO_TARGET = "it fits no target, so there is nothing to score. Use a forest that predicts y"
 COMBINERS = {
+    "IsolationForest": NO_TARGET,
+    "RandomTreesEmbedding": NO_TARGET,
     "CalibratedClassifierCV": (
         "it averages several models behind calibrators. Attribute them one by one: "
         "ti.attribute(part.estimator, X) for each part in model.calibrated_classifiers_"

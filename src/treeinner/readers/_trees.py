@@ -1,4 +1,4 @@
-"""Walks over trees that lie in one set of arrays: children are positions in them, -1 at a leaf."""
+"""Arrays of trees, and walks over them: all trees in one set of arrays, children positions in them, -1 at a leaf."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["add_up", "inner_by_depth", "mean_of_leaves"]
+__all__ = ["BoolArray", "FloatArray", "IntArray", "LongArray", "add_up", "inner_by_depth", "mean_of_leaves"]
 
 FloatArray = NDArray[np.float64]
-Links = NDArray[Any]  # of whole numbers
+IntArray = NDArray[np.int32]
+LongArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+Links = NDArray[Any]  # of integers
 
 
 def inner_by_depth(left: Links, right: Links, roots: Links) -> list[Links]:

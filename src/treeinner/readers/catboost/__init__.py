@@ -103,7 +103,9 @@ def _damage_is_a_model_error() -> Iterator[None]:
 
 def _read(document: Callable[[], Document], options: ReadOptions) -> Ensemble:
     if options.reg_alpha:
-        raise ValueError(f"reg_alpha={options.reg_alpha} was given, but CatBoost has no l1 term; leave it out.")
+        raise ValueError(
+            f"reg_alpha={options.reg_alpha} was given, but CatBoost has no l1 term, only l2_leaf_reg; leave it out."
+        )
     with _damage_is_a_model_error():
         found = document()
     options.rates(len(found.trees.start) - 1)  # a wrong number of them is the user's error

@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeinner.errors import ModelError
+from treeinner.readers._trees import FloatArray
 from treeinner.readers.catboost.ctr import Split
 from treeinner.readers.catboost.trees import Document, Features, Trees, other_trees, read_features, symmetric_trees
 
 __all__ = ["read_cbm"]
 
-FloatArray = NDArray[np.float64]
 
 NO_LEAF = 2**32 - 1
 

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from treeinner.ensemble import Ensemble
 from treeinner.errors import DataError
+from treeinner.readers._trees import IntArray
 
 __all__ = [
     "Columns",
@@ -34,7 +35,6 @@ __all__ = [
     "symmetric_columns",
 ]
 
-IntArray = NDArray[np.int32]
 
 BLOCK_CELLS = 2**23  # codes in a block: 8 or 16 MB
 BLOCK_ROWS = 8192

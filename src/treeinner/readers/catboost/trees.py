@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeinner.errors import ModelError, UnsupportedModelError
-from treeinner.readers._trees import add_up
+from treeinner.readers._trees import FloatArray, IntArray, add_up
 from treeinner.readers.catboost.ctr import Split
 
 __all__ = [
@@ -25,8 +25,6 @@ __all__ = [
     "symmetric_trees",
 ]
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int32]
 MAX_DEPTH = 16  # CatBoost's own limit of symmetric trees
 MAX_NODES = 2**22  # of one tree; more is damage
 

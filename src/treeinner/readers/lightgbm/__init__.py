@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from treeinner.ensemble import Ensemble, NodeValues, check_rounds
 from treeinner.errors import ModelError, UnsupportedModelError
 from treeinner.options import ReadOptions
+from treeinner.readers._trees import BoolArray, FloatArray
 from treeinner.readers.lightgbm.schema import read_schema
 from treeinner.readers.lightgbm.start import Start, find_start
 from treeinner.readers.lightgbm.text import ModelText, parse
@@ -36,9 +36,6 @@ from treeinner.readers.lightgbm.values import (
 
 __all__ = ["read", "read_path"]
 
-IntArray = NDArray[np.int64]
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
 
 CATEGORICAL, DEFAULT_LEFT = 1, 2  # bits of decision_type; the next two hold the kind of missing value
 MISSING_NONE, MISSING_ZERO, MISSING_NAN = 0, 1, 2

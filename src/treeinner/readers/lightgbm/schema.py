@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 from treeinner.errors import ModelError
@@ -87,12 +88,7 @@ def _levels(
 
 def _first_two(lists: list[list[Any]], infos: list[str], needed: set[int]) -> list[tuple[int, ...]]:
     """Up to two ways to give the lists to columns in order so that every needed column has one."""
-    found = []
-    for fit in _fits([len(levels) for levels in lists], infos, needed, 0):
-        found.append(fit)
-        if len(found) == 2:
-            break
-    return found
+    return list(islice(_fits([len(levels) for levels in lists], infos, needed, 0), 2))
 
 
 def _fits(sizes: list[int], infos: list[str], needed: set[int], first: int) -> Iterator[tuple[int, ...]]:

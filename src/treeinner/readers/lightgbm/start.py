@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
+from treeinner.readers._trees import FloatArray, LongArray
 from treeinner.readers.lightgbm.text import ModelText
 from treeinner.readers.lightgbm.values import (
     Layout,
@@ -32,8 +32,6 @@ from treeinner.readers.lightgbm.values import (
 
 __all__ = ["Start", "find_start"]
 
-IntArray = NDArray[np.int64]
-FloatArray = NDArray[np.float64]
 
 # Losses whose gradients add up to 0 at LightGBM's starting margin.
 BALANCED = frozenset(
@@ -77,8 +75,7 @@ def find_start(model: ModelText, training: Training, per_round: int, n_columns: 
         if not view.has_intercept(grown):
             if view.suspicious(grown) and not forest:
                 notes.append(
-                    "the first tree holds no average: the model was trained with init_score, which must be "
-                    "passed as base_margin"
+                    "the first tree holds no average, so the model was trained with init_score; pass it as base_margin"
                 )
             continue
         found = view.intercept(grown)
@@ -128,7 +125,7 @@ class _View:
     sums: Sums
     later_rate: tuple[float, ...]  # of the first tree that carries its learning rate, if there is one
 
-    def has_intercept(self, trees: IntArray) -> bool:
+    def has_intercept(self, trees: LongArray) -> bool:
         """Say whether a starting margin was added to these trees."""
         training, written = self.training, float(self.model.shrinkage[trees[0]])
         allowed = training.objective in AVERAGING and training.average
@@ -145,7 +142,7 @@ class _View:
             return False
         return allowed or (len(known) > 0 and all(rate != 1 for rate in known))
 
-    def suspicious(self, trees: IntArray) -> bool:
+    def suspicious(self, trees: LongArray) -> bool:
         """Say whether an intercept is missed: boost_from_average is on, but the gradients do not cancel."""
         training = self.training
         if not (training.objective in BALANCED and training.average and training.known) or training.sampled:
@@ -158,12 +155,12 @@ class _View:
         leaves = np.abs(self.model.leaf_value[self.layout.tree_of_leaf == trees[0]]).max()
         return bool(abs(left) > 1e-6 * leaves * self.sums.weight[root].sum())
 
-    def ambiguous(self, trees: IntArray) -> bool:
+    def ambiguous(self, trees: LongArray) -> bool:
         """Say whether a first tree without an intercept would look the same."""
         same_rate = any(rate == 1 for rate in self._known_rates())
         return self.training.boosting != "rf" and same_rate and np.isinf(self._consistent(trees)[1])
 
-    def intercept(self, trees: IntArray) -> _Found:
+    def intercept(self, trees: LongArray) -> _Found:
         """Find the starting margin that is part of these trees' values."""
         training = self.training
         leaves = self.model.leaf_value[np.isin(self.layout.tree_of_leaf, trees)]
@@ -202,12 +199,12 @@ class _View:
         """Rates the first tree may have had: the parameters block's, a later tree's."""
         return [rate for rate in (self.training.rate, *self.later_rate) if not np.isnan(rate)]
 
-    def _balanced(self, trees: IntArray) -> float:
+    def _balanced(self, trees: LongArray) -> float:
         root = self.layout.start[trees]
         total = self.sums.weight[root].sum()
         return float(self.sums.weighted[root].sum() / total) if total > 0 else 0.0
 
-    def _weighted_balance(self, trees: IntArray) -> _Found:
+    def _weighted_balance(self, trees: LongArray) -> _Found:
         """Balance, with the classes' weights that LightGBM forgets when it takes the average."""
         plain = self._balanced(trees)
         if not self._class_weights:
@@ -231,7 +228,7 @@ class _View:
         # Rows with weights of their own spoil the second equation; then nothing proves the first one's root.
         return _Found(min(guesses, key=lambda guess: abs(guess - near), default=near), exact=False)
 
-    def _pair(self, trees: IntArray, by_balance: float, by_hessian: float, step: float) -> _Found:
+    def _pair(self, trees: LongArray, by_balance: float, by_hessian: float, step: float) -> _Found:
         """Choose of two roots that agree the one whose equation is steeper there."""
         at = np.array([by_balance - 1e-4, by_balance + 1e-4])
         weight = self.sums.weight[self.layout.start[trees]].sum()
@@ -247,7 +244,7 @@ class _View:
         weighted = training.pos_weight != 1 or training.unbalanced
         return weighted and training.objective in ("binary", "multiclassova")
 
-    def _imbalance(self, trees: IntArray, step: float, margin: FloatArray) -> FloatArray:
+    def _imbalance(self, trees: LongArray, step: float, margin: FloatArray) -> FloatArray:
         """Take the gradients at the average off the leaves' sum: 0 at the true margin."""
         root, s = self.layout.start[trees], self.training.sigmoid
         share = _logistic(s * margin)
@@ -256,7 +253,7 @@ class _View:
         total = self.sums.weighted[root].sum() - margin * self.sums.weight[root].sum()
         return np.asarray(total + step * self.sums.hessian[root].sum() * gradient)
 
-    def _misfit(self, trees: IntArray, margin: FloatArray) -> FloatArray:
+    def _misfit(self, trees: LongArray, margin: FloatArray) -> FloatArray:
         """Relative distance of the hessian sum from what it must be where no row has a weight of its own."""
         s, share = self.training.sigmoid, _logistic(self.training.sigmoid * margin)
         negative, positive = self._label_weights(share)
@@ -270,16 +267,16 @@ class _View:
         odds = share / np.maximum(1 - share, 1e-300)
         return np.where(share > 0.5, odds, 1.0), np.where(share > 0.5, 1.0, 1 / np.maximum(odds, 1e-300))
 
-    def _rows(self, trees: IntArray) -> float:
+    def _rows(self, trees: LongArray) -> float:
         counts = self.model.leaf_count
         return 0.0 if counts is None else float(counts[np.isin(self.layout.tree_of_leaf, trees)].sum())
 
-    def _stored_root(self, trees: IntArray) -> float | None:
+    def _stored_root(self, trees: LongArray) -> float | None:
         if self.model.internal_value is None:
             return None
         return float(np.mean(self.model.internal_value[np.searchsorted(self.layout.tree_of_inner, trees)]))
 
-    def _consistent(self, trees: IntArray) -> tuple[float, float]:
+    def _consistent(self, trees: LongArray) -> tuple[float, float]:
         """Find the intercept that lets the stored digits fit, and its error; (0, inf) where nothing tells."""
         nodes = np.flatnonzero(np.isin(self.layout.tree_of_inner, trees))
         at = self.layout.inner[nodes]

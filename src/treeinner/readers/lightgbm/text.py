@@ -18,11 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeinner.errors import ModelError
+from treeinner.readers._trees import FloatArray, LongArray
 
 __all__ = ["ModelText", "parse"]
 
-IntArray = NDArray[np.int64]
-FloatArray = NDArray[np.float64]
 
 END_OF_TREES = "\nend of trees"
 
@@ -67,7 +66,7 @@ class ModelText:
             raise ModelError(f"The LightGBM parameter {key} is {text!r}; expected a number.") from None
 
     @cached_property
-    def n_leaves(self) -> IntArray:
+    def n_leaves(self) -> LongArray:
         """(trees,)."""
         found = self._scalars("num_leaves", int)
         if np.any(found < 1):
@@ -98,18 +97,18 @@ class ModelText:
     leaf_count = _column("leaf_count", int, of_leaves=True)
 
     @cached_property
-    def decision_type(self) -> IntArray:
+    def decision_type(self) -> LongArray:
         """(inner,)."""
-        found: IntArray | None = self.column("decision_type", int, False, False)
+        found: LongArray | None = self.column("decision_type", int, False, False)
         return np.zeros(int((self.n_leaves - 1).sum()), np.int64) if found is None else found
 
     @cached_property
-    def n_sets(self) -> IntArray:
+    def n_sets(self) -> LongArray:
         """Category sets of each tree: (trees,)."""
         return self._scalars("num_cat", int, default="0")
 
     @cached_property
-    def sets(self) -> tuple[IntArray, IntArray]:
+    def sets(self) -> tuple[LongArray, LongArray]:
         """Category sets of all trees in a row: (set_start, set_codes)."""
         return _category_sets(self.trees, self.n_sets)
 
@@ -192,7 +191,7 @@ def _numbers(words: Iterable[str], kind: Callable[[str], Any], key: str) -> NDAr
         ) from None
 
 
-def _category_sets(trees: list[dict[str, str]], n_sets: IntArray) -> tuple[IntArray, IntArray]:
+def _category_sets(trees: list[dict[str, str]], n_sets: LongArray) -> tuple[LongArray, LongArray]:
     """Bit sets of all trees as lists of codes: (set_start, set_codes)."""
     having = [i for i, n in enumerate(n_sets) if n > 0]
     if not having:

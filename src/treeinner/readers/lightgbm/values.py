@@ -20,11 +20,10 @@ from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from treeinner.errors import ModelError, UnsupportedModelError
 from treeinner.options import ReadOptions
-from treeinner.readers._trees import add_up, inner_by_depth
+from treeinner.readers._trees import BoolArray, FloatArray, LongArray, add_up, inner_by_depth
 from treeinner.readers.lightgbm.schema import n_bins
 from treeinner.readers.lightgbm.text import ModelText
 
@@ -40,9 +39,6 @@ __all__ = [
     "sum_leaves",
 ]
 
-IntArray = NDArray[np.int64]
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
 
 CATEGORICAL = 1  # bit of decision_type
 RENEWED = frozenset({"regression_l1", "quantile", "mape"})
@@ -52,16 +48,16 @@ RENEWED = frozenset({"regression_l1", "quantile", "mape"})
 class Layout:
     """Where the nodes lie: of each tree first the inner nodes, then the leaves, each in LightGBM's order."""
 
-    start: IntArray  # (trees + 1,)
-    inner: IntArray  # position of each inner node
-    leaf: IntArray  # position of each leaf
-    tree_of_inner: IntArray
-    tree_of_leaf: IntArray
-    left: IntArray  # (nodes,) position of the child, as LightGBM has it; -1 at a leaf
-    right: IntArray
+    start: LongArray  # (trees + 1,)
+    inner: LongArray  # position of each inner node
+    leaf: LongArray  # position of each leaf
+    tree_of_inner: LongArray
+    tree_of_leaf: LongArray
+    left: LongArray  # (nodes,) position of the child, as LightGBM has it; -1 at a leaf
+    right: LongArray
 
     @cached_property
-    def levels(self) -> list[IntArray]:
+    def levels(self) -> list[LongArray]:
         """Inner nodes by depth."""
         return inner_by_depth(self.left, self.right, self.start[:-1])
 
@@ -318,11 +314,11 @@ def _leaf_spread(model: ModelText, layout: Layout) -> FloatArray:
     return np.asarray(np.maximum.reduceat(model.leaf_value, first) - np.minimum.reduceat(model.leaf_value, first))
 
 
-def _trees_where(bad: BoolArray, tree: IntArray, n_trees: int) -> BoolArray:
+def _trees_where(bad: BoolArray, tree: LongArray, n_trees: int) -> BoolArray:
     return np.bincount(tree, bad, minlength=n_trees) > 0
 
 
-def _tree_of_node(layout: Layout) -> IntArray:
+def _tree_of_node(layout: Layout) -> LongArray:
     return np.repeat(np.arange(len(layout.start) - 1), np.diff(layout.start))
 
 

@@ -20,16 +20,6 @@ BOOSTED = {"GradientBoostingRegressor", "GradientBoostingClassifier"}
 FOREST = {"RandomForestRegressor", "RandomForestClassifier", "ExtraTreesRegressor", "ExtraTreesClassifier"}
 TREE = {"DecisionTreeRegressor", "DecisionTreeClassifier"}  # ExtraTree* derive from these
 
-EACH = "read each tree of model.estimators_ by itself"
-REFUSED = {
-    "IsolationForest": "it fits no target, so there is nothing to score; use a forest that predicts y",
-    "RandomTreesEmbedding": "it fits no target, so there is nothing to score; use a forest that predicts y",
-    "AdaBoostClassifier": f"its prediction is a weighted vote, not a sum of leaf values; {EACH}",
-    "AdaBoostRegressor": f"its prediction is a weighted median, not a sum of leaf values; {EACH}",
-    "BaggingClassifier": f"each tree may see its own columns; use RandomForestClassifier, or {EACH}",
-    "BaggingRegressor": f"each tree may see its own columns; use RandomForestRegressor, or {EACH}",
-}
-
 
 def read(model: Any, options: ReadOptions) -> Ensemble:
     """Read a fitted HistGradientBoosting*, GradientBoosting*, RandomForest*, ExtraTrees*, DecisionTree* or ExtraTree*.
@@ -52,8 +42,9 @@ def read(model: Any, options: ReadOptions) -> Ensemble:
         _require_fitted(model, "tree_")
         ensemble = read_forest(model, [model.tree_])
     else:
-        why = next((REFUSED[kind] for kind in REFUSED if kind in kinds), "it is not made of trees that treeinner reads")
-        raise UnsupportedModelError(f"scikit-learn {type(model).__name__}: {why}.")
+        raise UnsupportedModelError(
+            f"scikit-learn {type(model).__name__}: it is not made of trees that treeinner reads."
+        )
     return ensemble if options.iteration_range is None else ensemble.slice_rounds(*options.iteration_range)
 
 

@@ -22,20 +22,16 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from treeinner.ensemble import Ensemble, NodeValues
 from treeinner.errors import UnsupportedModelError
 from treeinner.options import ReadOptions
-from treeinner.readers._trees import inner_by_depth, mean_of_leaves
+from treeinner.readers._trees import BoolArray, FloatArray, LongArray, inner_by_depth, mean_of_leaves
 from treeinner.readers.sklearn.trees import class_labels, names_of
 from treeinner.tables import Level, Schema
 
 __all__ = ["read_hist"]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 RENEWED = ("absolute_error", "quantile")
 # The loss objects that `loss=` accepts besides names.
@@ -57,21 +53,19 @@ MAX_LEAVES = 256  # of a tree whose equations are solved all at once
 def read_hist(model: Any, options: ReadOptions) -> Ensemble:
     """Read a fitted HistGradientBoostingRegressor or HistGradientBoostingClassifier."""
     l2 = float(model.l2_regularization if options.reg_lambda is None else options.reg_lambda)
-    columns = _Columns(model)
-    predictors = [p for stage in model._predictors for p in stage]
+    columns, predictors = _Columns(model), [p for stage in model._predictors for p in stage]
     nodes = _Nodes(predictors, columns)
     objective = _objective(model)
     category_set, set_start, set_codes = _category_sets(predictors, nodes, columns)
     swap = category_set >= 0  # the stored set goes left, ours goes right
     missing_left, schema = _missing(nodes, columns, category_set, set_start, set_codes)
-    n_trees, per_round, n_rounds = len(predictors), len(model._predictors[0]), len(model._predictors)
-    tree_round = np.arange(n_trees) // per_round
-    rates = options.rates(n_rounds)
+    n_trees, per_round = len(predictors), len(model._predictors[0])
+    tree_round, rates = np.arange(n_trees) // per_round, options.rates(len(model._predictors))
     rate = np.full(n_trees, float(model.learning_rate)) if rates is None else rates[tree_round]
 
     def work_out() -> NodeValues:
-        rate_of_node = np.repeat(rate, np.diff(nodes.start))
-        node_value, gain, known = _node_values(model, nodes, rate_of_node, l2, objective in RENEWED)
+        of_node = np.repeat(rate, np.diff(nodes.start))
+        node_value, gain, known = _node_values(model, nodes, of_node, l2, objective in RENEWED)
         return NodeValues(
             node_value[:, None],
             gain=gain,
@@ -184,23 +178,23 @@ class _Nodes:
         # Leaves that could have been split carry the gain of the split that was not made.
         self.gain = np.where(self.leaf, 0.0, self.stored["gain"])
 
-    def levels(self) -> list[Ints]:
+    def levels(self) -> list[LongArray]:
         """Inner nodes by depth."""
         return inner_by_depth(self.left, self.right, self.roots)
 
-    def root_children(self) -> tuple[Bools, Ints]:
+    def root_children(self) -> tuple[BoolArray, LongArray]:
         """Which roots split, and the two children of those: (n_trees,), (2, trees that split)."""
         split = ~self.leaf[self.roots]
         parent = self.roots[split]
         return split, np.stack([self.left[parent], self.right[parent]])
 
 
-def _category_sets(predictors: list[Any], nodes: _Nodes, columns: _Columns) -> tuple[Ints, Ints, Ints]:
+def _category_sets(predictors: list[Any], nodes: _Nodes, columns: _Columns) -> tuple[LongArray, LongArray, LongArray]:
     """Set of each categorical split, and the codes of the sets one after the other."""
     split = ~nodes.leaf & nodes.stored["is_categorical"].astype(bool)
     category_set = np.where(split, np.cumsum(split) - 1, -1)
     tree = np.repeat(np.arange(len(predictors)), np.diff(nodes.start))
-    codes: list[Ints] = []
+    codes: list[LongArray] = []
     for node in np.flatnonzero(split):
         bits = predictors[tree[node]].raw_left_cat_bitsets[nodes.stored["bitset_idx"][node]]
         raw = np.flatnonzero(np.unpackbits(np.asarray(bits, "<u4").view(np.uint8), bitorder="little"))
@@ -211,8 +205,8 @@ def _category_sets(predictors: list[Any], nodes: _Nodes, columns: _Columns) -> t
 
 
 def _missing(
-    nodes: _Nodes, columns: _Columns, category_set: Ints, set_start: Ints, set_codes: Ints
-) -> tuple[Bools, Schema]:
+    nodes: _Nodes, columns: _Columns, category_set: LongArray, set_start: LongArray, set_codes: LongArray
+) -> tuple[BoolArray, Schema]:
     """Where missing values go, children swapped at categorical splits, and the schema that fits it.
 
     Where None was a level (null in polars), missing values are that level and go where it goes. If that is
@@ -229,7 +223,9 @@ def _missing(
 
 
 # -- node values ---------------------------------------------------------------------------------------------
-def _node_values(model: Any, nodes: _Nodes, rate: Floats, l2: float, renewed: bool) -> tuple[Floats, Floats, Bools]:
+def _node_values(
+    model: Any, nodes: _Nodes, rate: FloatArray, l2: float, renewed: bool
+) -> tuple[FloatArray, FloatArray, BoolArray]:
     """Value and gain of every node (n_nodes,), and whether a tree's values are known (n_trees,)."""
     stored, leaf = nodes.stored["value"], nodes.leaf
     gain = nodes.gain.copy()
@@ -249,7 +245,9 @@ def _node_values(model: Any, nodes: _Nodes, rate: Floats, l2: float, renewed: bo
     return node_value, gain, known
 
 
-def _roots(nodes: _Nodes, step: Floats, l2: float, clipped: Bools, constant: bool) -> tuple[Floats, Floats]:
+def _roots(
+    nodes: _Nodes, step: FloatArray, l2: float, clipped: BoolArray, constant: bool
+) -> tuple[FloatArray, FloatArray]:
     """Step -G / (H + l2) and true gain of every root, NaN where not known: two arrays (n_trees,)."""
     split, child = nodes.root_children()
     w, total = step[child], nodes.gain[nodes.roots[split]]
@@ -273,13 +271,13 @@ def _roots(nodes: _Nodes, step: Floats, l2: float, clipped: Bools, constant: boo
     return root_step, root_gain
 
 
-def _agree(hessian: Floats, w: Floats, l2: float, total: Floats) -> Bools:
+def _agree(hessian: FloatArray, w: FloatArray, l2: float, total: FloatArray) -> BoolArray:
     """Are these hessians of the root's children what the root's stored gain says? NaN is not."""
     missed = np.abs(((hessian + l2) * w**2).sum(axis=0) - total)
     return np.asarray((hessian > 0).all(axis=0) & (missed <= AGREEMENT * total))
 
 
-def _solved_hessians(nodes: _Nodes, step: Floats, node: Ints, l2: float, clipped: Bools) -> Floats:
+def _solved_hessians(nodes: _Nodes, step: FloatArray, node: LongArray, l2: float, clipped: BoolArray) -> FloatArray:
     """Hessian sums of inner nodes by the two equations at each; NaN at leaves and above clipped children."""
     hessian = np.full(node.shape, np.nan)
     a, b = nodes.left[node], nodes.right[node]
@@ -297,7 +295,7 @@ def _solved_hessians(nodes: _Nodes, step: Floats, node: Ints, l2: float, clipped
     return hessian
 
 
-def _root_sums(nodes: _Nodes, step: Floats, tree: int, l2: float, clipped: Bools) -> tuple[float, float]:
+def _root_sums(nodes: _Nodes, step: FloatArray, tree: int, l2: float, clipped: BoolArray) -> tuple[float, float]:
     """Gradient and hessian + l2 of a root by all equations of its tree at once; NaN if they leave them open.
 
     Unknown are the hessian of every leaf and the gradient of the clipped ones; every gain is an equation, and
@@ -337,7 +335,7 @@ def _root_sums(nodes: _Nodes, step: Floats, tree: int, l2: float, clipped: Bools
     return sums[0] * unit, sums[1] + l2
 
 
-def _clipped(model: Any, nodes: _Nodes, step: Floats) -> Bools:
+def _clipped(model: Any, nodes: _Nodes, step: FloatArray) -> BoolArray:
     """Nodes whose value a monotonic constraint may have moved: those that sit on a bound."""
     clipped = np.zeros(len(step), bool)
     given = model.monotonic_cst
@@ -357,7 +355,7 @@ def _clipped(model: Any, nodes: _Nodes, step: Floats) -> Bools:
     return clipped
 
 
-def _renewed_root_gain(nodes: _Nodes, l2: float) -> Floats:
+def _renewed_root_gain(nodes: _Nodes, l2: float) -> FloatArray:
     """Gain of the roots when the leaves' own steps were overwritten: (n_trees,), NaN where not known.
 
     An inner child still has its step; that of a leaf follows from the root's stored gain up to the sign, and
@@ -392,7 +390,7 @@ def _objective_params(model: Any, objective: str, classes: list[Any] | None) -> 
     return params
 
 
-def _exactness(model: Any, objective: str, known: Bools) -> str:
+def _exactness(model: Any, objective: str, known: BoolArray) -> str:
     if objective in RENEWED:
         return f"{objective} renews the leaves after the splits were chosen; the gain is not about these values."
     if not known.all():

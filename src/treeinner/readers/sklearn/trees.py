@@ -26,19 +26,15 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from treeinner.ensemble import Ensemble, NodeValues
 from treeinner.errors import UnsupportedModelError
 from treeinner.options import ReadOptions
-from treeinner.readers._trees import add_up, inner_by_depth, mean_of_leaves
+from treeinner.readers._trees import BoolArray, FloatArray, LongArray, add_up, inner_by_depth, mean_of_leaves
 from treeinner.tables import Schema
 
 __all__ = ["class_labels", "names_of", "read_boosted", "read_forest"]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 NEWTON = ("log_loss", "deviance", "exponential")
 # Gradients are known to rounding (1e-16) only, and the square root of a difference of variances to less.
@@ -87,16 +83,16 @@ class _Nodes:
         self.impurity = nodes["impurity"].astype(np.float64)
         self.value = np.concatenate([t.value for t in trees])  # (n_nodes, targets, classes)
 
-    def gain(self) -> Floats:
+    def gain(self) -> FloatArray:
         """Impurity decrease of each split times its weight; 0 at leaves."""
         risk = self.weight * self.impurity
         return np.where(self.leaf, 0.0, risk - risk[self.left] - risk[self.right])
 
-    def levels(self) -> list[Ints]:
+    def levels(self) -> list[LongArray]:
         """Inner nodes by depth."""
         return inner_by_depth(self.left, self.right, self.roots)
 
-    def ensemble(self, value: Floats, work_out: Callable[[], NodeValues], **other: Any) -> Ensemble:
+    def ensemble(self, value: FloatArray, work_out: Callable[[], NodeValues], **other: Any) -> Ensemble:
         """Put together what all kinds have in common."""
         leaf = self.leaf[:, None]
         return Ensemble(
@@ -211,7 +207,7 @@ def read_boosted(model: Any, options: ReadOptions) -> Ensemble:
     )
 
 
-def _boosted_values(model: Any, nodes: _Nodes, per_round: int, base: Floats) -> tuple[Floats, Bools]:
+def _boosted_values(model: Any, nodes: _Nodes, per_round: int, base: FloatArray) -> tuple[FloatArray, BoolArray]:
     """Value of every node as a leaf, without the learning rate (n_nodes,), and which trees' are known (n_trees,)."""
     value, known = nodes.value[:, 0, 0], np.ones(nodes.n_trees, bool)
     if model.loss == "squared_error":
@@ -232,7 +228,7 @@ def _boosted_values(model: Any, nodes: _Nodes, per_round: int, base: Floats) -> 
     return node_value, known
 
 
-def _initial_margin(model: Any) -> Floats:
+def _initial_margin(model: Any) -> FloatArray:
     """Margin before the first tree: (outputs,)."""
     init = model.init_
     kind = type(init).__name__
@@ -247,7 +243,7 @@ def _initial_margin(model: Any) -> Floats:
     return np.asarray(margin, np.float64).reshape(-1)
 
 
-def _spread(margin: Floats) -> Floats:
+def _spread(margin: FloatArray) -> FloatArray:
     """Variance p (1 - p) of each class at a margin: (outputs,)."""
     if len(margin) == 1:
         p = 1 / (1 + np.exp(-margin))
@@ -257,7 +253,7 @@ def _spread(margin: Floats) -> Floats:
     return np.asarray(p * (1 - p))
 
 
-def _newton_hessian(nodes: _Nodes, factor: float, exponential: bool) -> Floats:
+def _newton_hessian(nodes: _Nodes, factor: float, exponential: bool) -> FloatArray:
     """Sum of the hessians in each node: (n_nodes,); NaN where it cannot be told."""
     total = np.where(nodes.leaf, np.nan, nodes.weight * nodes.value[:, 0, 0])  # R, known at inner nodes
     levels = nodes.levels()
@@ -279,7 +275,7 @@ def _newton_hessian(nodes: _Nodes, factor: float, exponential: bool) -> Floats:
     return add_up(hessian, nodes.left, nodes.right, levels)
 
 
-def _pair_sums(nodes: _Nodes, factor: float, exponential: bool, t: Ints) -> tuple[Floats, Floats]:
+def _pair_sums(nodes: _Nodes, factor: float, exponential: bool, t: LongArray) -> tuple[FloatArray, FloatArray]:
     """Negative gradients summed in the two leaves below each t; NaN if their difference has no sign."""
     a, b = nodes.left[t], nodes.right[t]
     n, na, nb = nodes.weight[t], nodes.weight[a], nodes.weight[b]
@@ -302,7 +298,7 @@ def _pair_sums(nodes: _Nodes, factor: float, exponential: bool, t: Ints) -> tupl
     return first, second
 
 
-def _plausible(nodes: _Nodes, factor: float, exponential: bool, leaf: Ints, total: Floats) -> Ints:
+def _plausible(nodes: _Nodes, factor: float, exponential: bool, leaf: LongArray, total: FloatArray) -> LongArray:
     """Tell whether a leaf's negative gradients may add up to `total`: 0 no, 1 yes, 2 yes and of one sign.
 
     The hessian h of a row is |r| for the exponential loss and |r| - r^2 for log_loss, r its negative
@@ -320,7 +316,7 @@ def _plausible(nodes: _Nodes, factor: float, exponential: bool, leaf: Ints, tota
     return np.where(fits, np.where(one_sign, 2, 1), 0)
 
 
-def _boosted_exactness(model: Any, known: Bools) -> str:
+def _boosted_exactness(model: Any, known: BoolArray) -> str:
     if not known.all():
         return f"{int((~known).sum())} trees do not tell the hessians of their leaves."
     if model.loss in NEWTON:

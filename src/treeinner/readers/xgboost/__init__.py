@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,15 +24,6 @@ from treeinner.readers.xgboost.schema import read_schema
 from treeinner.readers.xgboost.values import Given, find_node_values, is_custom
 
 __all__ = ["notes", "read", "read_document", "read_path"]
-
-FOREIGN = {  # how files begin that are often taken for XGBoost models
-    b"binf": "XGBoost's old binary format; load it with XGBoost < 3.1 and save it as .ubj or .json",
-    b"bs64": "XGBoost's old binary format; load it with XGBoost < 3.1 and save it as .ubj or .json",
-    b"tree\n": "a LightGBM model; read it as one",
-    b"CBM1": "a CatBoost model; read it as one",
-    b"\x80": "a pickle; files are parsed here, never unpickled: load it yourself and pass the object",
-    b"PK": "a zip archive, not a model file",
-}
 
 
 def read(model: Any, options: ReadOptions) -> Ensemble:
@@ -137,22 +128,13 @@ def _tree_params(config: Any) -> Mapping[str, Any] | None:
 
 
 def _parse(data: bytes, name: str) -> dict[str, Any]:
-    for start, what in FOREIGN.items():
-        if data.startswith(start):
-            raise UnsupportedModelError(f"{name} is {what}.")
-    text = data[:64].lstrip(b"\xef\xbb\xbf \t\r\n")  # JSON may have a byte order mark or blanks in front
-    if text[:1] != b"{":
-        dump = text[:1] == b"["
-        hint = "a text dump (get_dump), which lacks the values of inner nodes" if dump else "not an XGBoost model"
-        raise ModelError(f"{name} is {hint}; pass a file written by save_model('model.ubj') or ('model.json').")
     if data[:1] == b"{" and data[1:2] in (b"i", b"U", b"I", b"l", b"L"):  # a length, where JSON has a quote
         return ubjson.parse(data)
     try:
         document = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise ModelError(f"{name} is damaged, or not JSON: {error}.") from None
-    assert isinstance(document, dict)
-    return document
+    return cast("dict[str, Any]", document)
 
 
 def _build(

@@ -10,12 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeinner.errors import ModelError, UnsupportedModelError
+from treeinner.readers._trees import FloatArray, LongArray
 from treeinner.readers.xgboost.trees import Trees, array, read_trees
 
 __all__ = ["Parts", "best_iteration", "linear_model", "member", "read_parts"]
 
-FloatArray = NDArray[np.float64]
-LongArray = NDArray[np.int64]
 
 LOGIT = ("binary:logistic", "reg:logistic")
 LOG = ("count:poisson", "reg:gamma", "reg:tweedie", "survival:cox", "survival:aft")

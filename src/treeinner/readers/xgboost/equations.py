@@ -14,16 +14,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from treeinner.readers._trees import BoolArray, FloatArray, IntArray, LongArray
 from treeinner.readers.xgboost.trees import Trees
 
 __all__ = ["Fit", "Splits", "descend", "fit_splits", "read_splits", "residuals", "squared_residuals", "start_x"]
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int32]
-LongArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
 
 CHUNK = 8192  # splits at a time, so that what is in between stays in the cache
 ROUNDING = 6e-8  # half a unit in the last place of a float32, relative

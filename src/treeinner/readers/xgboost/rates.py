@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from treeinner.readers._trees import BoolArray, FloatArray, LongArray
 from treeinner.readers.xgboost.equations import (
     Fit,
     Splits,
@@ -27,9 +27,6 @@ from treeinner.readers.xgboost.trees import Trees
 
 __all__ = ["Rates", "confirmed_trees", "direct_rates", "infer_rates"]
 
-FloatArray = NDArray[np.float64]
-LongArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
 
 # Residuals of a tree in units of rounding: at most 1.6 in 3097 plain trees, 1.8e4 and more in clipped ones.
 RMS_LIMIT = 6.0

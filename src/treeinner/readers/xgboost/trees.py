@@ -10,13 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeinner.errors import ModelError, UnsupportedModelError
+from treeinner.readers._trees import BoolArray, FloatArray, IntArray, LongArray
 
 __all__ = ["Trees", "array", "read_trees"]
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int32]
-LongArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
 Stored = list[dict[str, Any]]  # trees as XGBoost writes them
 
 MAX_CODE = 2**24  # a float32 counts exactly up to here; XGBoost sends larger codes left, so no set need hold them

@@ -7,19 +7,16 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from treeinner.ensemble import NodeValues
 from treeinner.options import ReadOptions
+from treeinner.readers._trees import FloatArray, LongArray
 from treeinner.readers.xgboost.document import Parts
 from treeinner.readers.xgboost.rates import Rates, confirmed_trees, direct_rates, infer_rates
 from treeinner.readers.xgboost.trees import Trees
 
 __all__ = ["Given", "find_node_values", "is_custom"]
 
-FloatArray = NDArray[np.float64]
-LongArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
 
 # until 3.3 the leaves of these are medians and quantiles, put in after the splits were chosen
 RENEWED = ("reg:absoluteerror", "reg:quantileerror")
