@@ -3,11 +3,8 @@
 matplotlib is imported when the first plot is drawn.
 """
 
-from treeinner.plots._bar import bar
-from treeinner.plots._beeswarm import beeswarm
-from treeinner.plots._dependence import dependence
-from treeinner.plots._gap import gap
-from treeinner.plots._rounds import rounds
+from treeinner.plots._dots import beeswarm, dependence
+from treeinner.plots._scores import bar, gap, rounds
 from treeinner.plots._waterfall import waterfall
 
 __all__ = ["bar", "beeswarm", "dependence", "gap", "rounds", "waterfall"]

@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeinner.attribution import Attribution
+from treeinner.scores.result import METHOD_TITLES
+from treeinner.tables.columns import is_missing
 
 FloatArray = NDArray[np.float64]
 
@@ -59,6 +61,17 @@ def one_output(attribution: Attribution, output: int | str | None) -> tuple[Floa
         raise ValueError(f"{came}; pass output= with one of {', '.join(map(repr, names))}, or its position.")
     k = names.index(output) if isinstance(output, str) else _in_range(output, len(names), "output")
     return attribution.values[:, :, k], attribution.base_values[:, k], names[k]
+
+
+def attribution_label(attribution: Attribution, output_name: str = "") -> str:
+    """Label of an axis of attributions, with the unit."""
+    what = f"output {output_name}: " if output_name else ""
+    return f"{what}{method_name(attribution.method)} attribution ({attribution.unit})"
+
+
+def method_name(method: str) -> str:
+    """The paper's spelling of a method."""
+    return METHOD_TITLES.get(method, method)
 
 
 def position_of(feature: str | int, names: Sequence[str]) -> int:
@@ -118,11 +131,10 @@ def _from_values(values: NDArray[Any]) -> Column:
 
 
 def _from_labels(values: NDArray[Any]) -> Column:
-    labels = ["" if _is_missing(v) else str(v) for v in values]
-    categories = sorted({label for label, v in zip(labels, values, strict=True) if not _is_missing(v)}, key=_by_number)
-    position = {label: float(i) for i, label in enumerate(categories)}
-    numbers = [np.nan if _is_missing(v) else position[label] for label, v in zip(labels, values, strict=True)]
-    return Column(np.array(numbers, np.float64), tuple(categories))
+    labels = [None if is_missing(v) or str(v) in {"<NA>", "NaT", "nan"} else str(v) for v in values]
+    categories = sorted({label for label in labels if label is not None}, key=_by_number)
+    position: dict[str | None, float] = {label: float(i) for i, label in enumerate(categories)}
+    return Column(np.array([position.get(label, np.nan) for label in labels]), tuple(categories))
 
 
 def _by_number(label: str) -> tuple[float, str]:
@@ -130,7 +142,3 @@ def _by_number(label: str) -> tuple[float, str]:
         return float(label), label
     except ValueError:
         return np.inf, label
-
-
-def _is_missing(value: Any) -> bool:
-    return value is None or value != value or str(value) in {"<NA>", "NaT", "nan"}  # noqa: PLR0124 - NaN differs from itself

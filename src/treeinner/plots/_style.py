@@ -7,7 +7,7 @@ are readable on light and dark backgrounds.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from treeinner.errors import MissingDependencyError
 
@@ -49,8 +49,7 @@ def colormap() -> Colormap:
     """Return viridis without its palest end, which is hard to see on white; grey for missing values."""
     mpl = matplotlib()
     colors = mpl.colormaps["viridis"]([i / 255 * 0.92 for i in range(256)])
-    chosen: Colormap = mpl.colors.ListedColormap(colors, name="treeinner").with_extremes(bad=GREY)
-    return chosen
+    return cast("Colormap", mpl.colors.ListedColormap(colors, name="treeinner").with_extremes(bad=GREY))
 
 
 def font_points(key: str = "ytick.labelsize") -> float:
@@ -67,14 +66,14 @@ def needed_points(texts: Sequence[str], size: float) -> float:
     return max((float(measure(text, font, ismath=False)[0]) for text in texts), default=0.0)
 
 
-def axes_for(ax: Axes | None, labels: Sequence[str] = (), *, height: float, width: float = BODY_INCHES) -> Axes:
-    """The user's Axes, or those of a new figure as wide as the labels need."""
+def axes_for(
+    ax: Axes | None, labels: Sequence[str] = (), *, height: float, width: float = BODY_INCHES
+) -> tuple[Axes, bool]:
+    """The user's Axes, or those of a new figure as wide as the labels need; whether they were made here."""
     if ax is not None:
-        return ax
+        return ax, False
     names = min(needed_points(_clean(labels), font_points()) / 72, LABEL_INCHES)
-    _, made = matplotlib().pyplot.subplots(figsize=(width + names, height), layout="constrained")
-    chosen: Axes = made
-    return chosen
+    return matplotlib().pyplot.subplots(figsize=(width + names, height), layout="constrained")[1], True
 
 
 def rows_height(rows: int) -> float:

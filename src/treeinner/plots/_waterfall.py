@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from treeinner.attribution import Attribution
 from treeinner.plots import _style as style
-from treeinner.plots._data import check_kind, column, one_output
-from treeinner.plots._labels import method_name
+from treeinner.plots._data import check_kind, column, method_name, one_output
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,12 +19,7 @@ LONGEST_VALUE = 24  # characters of a category that are shown
 
 
 def waterfall(
-    attribution: Attribution,
-    row: int,
-    output: int | str | None = None,
-    *,
-    top: int = 10,
-    ax: Axes | None = None,
+    attribution: Attribution, row: int, output: int | str | None = None, *, top: int = 10, ax: Axes | None = None
 ) -> Axes:
     """From the base value to the margin of one row: the largest steps first, the rest as one step.
 
@@ -44,7 +38,7 @@ def waterfall(
     """
     check_kind(attribution, Attribution, "waterfall")
     matrix, base_values, output_name = one_output(attribution, output)
-    what = f"output {output_name}" if output_name else ""
+    of = f" of output {output_name}" if output_name else ""
     if not -len(matrix) <= row < len(matrix):
         raise ValueError(f"row {row} does not exist; there are {len(matrix)} rows, counted from 0.")
     steps, base = matrix[row], float(base_values[row])
@@ -54,16 +48,14 @@ def waterfall(
         shown, rest = shown + 1, 0
     heights = np.append(steps[order[:shown]], [steps[order[shown:]].sum()] if rest else [])
     names = ["base value", *(attribution.feature_names[k] for k in order[:shown])]
-    names += [f"{rest:,} other features"] * bool(rest) + ["prediction" + f" of {what}" * bool(what)]
+    names += [f"{rest:,} other features"] * bool(rest) + [f"prediction{of}"]
     values = ["", *(_value(attribution, int(k), row) for k in order[:shown]), *[""] * (bool(rest) + 1)]
-    made = ax is None
     labels = [name + value for name, value in zip(names, values, strict=True)]
-    ax = style.axes_for(ax, labels, height=style.rows_height(len(labels)))
+    ax, made = style.axes_for(ax, labels, height=style.rows_height(len(labels)))
     _draw(ax, base, heights, made=made)
     style.label_rows(ax, names, made=made, values=values)
     for label in (ax.get_yticklabels()[0], ax.get_yticklabels()[-1]):
         label.set_fontweight("bold")
-    of = f" of {what}" if what else ""
     style.plain(ax.set_xlabel(f"{attribution.unit}{of}, by {method_name(attribution.method)}"))
     return ax
 
@@ -81,10 +73,9 @@ def _value(attribution: Attribution, k: int, row: int) -> str:
 
 def _draw(ax: Axes, base: float, heights: FloatArray, *, made: bool) -> None:
     ends = base + np.cumsum(np.append(0.0, heights))
-    starts = ends[:-1]
     y = np.arange(1, len(heights) + 1)
     colors = np.where(heights >= 0, style.VERMILLION, style.BLUE)
-    ax.barh(y, heights, left=starts, height=0.62, color=colors, zorder=2)
+    ax.barh(y, heights, left=ends[:-1], height=0.62, color=colors, zorder=2)
     ink = style.text_color()
     # The level reached so far leads from each row into the next.
     ax.vlines(ends, np.arange(len(ends)), np.arange(1, len(ends) + 1), color=ink, linewidth=0.7, alpha=0.6, zorder=1)
@@ -96,9 +87,8 @@ def _draw(ax: Axes, base: float, heights: FloatArray, *, made: bool) -> None:
     _write(ax, ends[-1], len(heights) + 1, f"{ends[-1]:.{digits}f}", right=True, weight="bold")
     low, high = float(ends.min()), float(ends.max())
     # The numbers beside the bars need room in points; names take some of the width of Axes that are not ours.
-    number = (
-        style.needed_points([f"{step:+.{digits}f}" for step in [*heights, base, ends[-1]]], style.font_points()) + 8
-    )
+    texts = [f"{step:+.{digits}f}" for step in [*heights, base, ends[-1]]]
+    number = style.needed_points(texts, style.font_points()) + 8
     width = 0.9 * style.BODY_INCHES * 72 if made else 0.7 * style.axes_points(ax)[0]
     room = ((high - low) or abs(base) or 1.0) * number / max(width - 2 * number, 0.3 * width)
     ax.set_xlim(low - room, high + room)
@@ -111,13 +101,6 @@ def _digits(numbers: FloatArray) -> int:
 
 
 def _write(ax: Axes, x: float, y: float, text: str, *, right: bool, weight: str = "normal") -> None:
-    ax.annotate(
-        style.typographic(text),
-        (x, y),
-        (5 if right else -5, 0),
-        textcoords="offset points",
-        ha="left" if right else "right",
-        va="center",
-        fontsize="small",
-        fontweight=weight,
-    )
+    align: dict[str, Any] = {"textcoords": "offset points", "ha": "left" if right else "right", "va": "center"}
+    shift = (5 if right else -5, 0)
+    ax.annotate(style.typographic(text), (x, y), shift, fontsize="small", fontweight=weight, **align)

@@ -1,4 +1,4 @@
-"""dependence(): attribution of a feature against its value."""
+"""beeswarm() and dependence(): the attributions of many rows, a dot each."""
 
 from __future__ import annotations
 
@@ -10,15 +10,132 @@ from numpy.typing import NDArray
 from treeinner.attribution import Attribution
 from treeinner.errors import DataError
 from treeinner.plots import _style as style
-from treeinner.plots._data import Column, check_kind, column, one_output, position_of, spread_rows
-from treeinner.plots._labels import attribution_label
+from treeinner.plots._data import Column, attribution_label, check_kind, column, one_output, position_of, spread_rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 FloatArray = NDArray[np.float64]
+BINS = 100
 MOST_COLORS = len(style.OKABE_ITO)
 MOST_CATEGORIES = 30  # that get a name on the axis
+MANY_ROWS = 1000  # of more, dots are small and kept as pixels
+
+
+def beeswarm(
+    attribution: Attribution,
+    *,
+    output: int | str | None = None,
+    top: int = 20,
+    max_rows: int = 5000,
+    ax: Axes | None = None,
+) -> Axes:
+    """Attribution of every row as a dot, coloured by the value of the feature; largest mean `|attribution|` on top.
+
+    Dots that would overlap are piled up. Missing values are grey, and so are categories, which have no low and high.
+
+    Parameters
+    ----------
+    attribution : Attribution
+        What `ti.attribute` returned.
+    output : int or str, optional
+        Class or target, if the model has several.
+    top : int
+        How many features to show; the others are counted.
+    max_rows : int
+        Of more rows, this many are drawn, evenly spread; the order of the features is that of all rows.
+    ax : Axes, optional
+        Where to draw.
+    """
+    check_kind(attribution, Attribution, "beeswarm")
+    values, _, output_name = one_output(attribution, output)
+    order = np.argsort(-np.abs(values).mean(axis=0), kind="stable")
+    shown, rest = style.more(len(order), top)
+    names = [attribution.feature_names[k] for k in order[:shown]]
+    rows = spread_rows(len(values), max_rows)
+    ax, made = style.axes_for(
+        ax, names, height=style.rows_height(shown + bool(rest)) * 1.15, width=style.BODY_INCHES + 0.8
+    )
+
+    dots = _dots(len(rows), 14.0, 6.0) | {"zorder": 2}
+    columns = [column(attribution, int(k), rows) for k in order[:shown]]
+    for y, (k, shades) in enumerate(zip(order[:shown], columns, strict=True)):
+        x = values[rows, k]
+        piled = y + _piled(x)
+        if shades is None:
+            ax.scatter(x, piled, color=style.BLUE, **dots)
+            continue
+        known = np.isfinite(shades.numbers) & (shades.categories is None)
+        ax.scatter(x[~known], piled[~known], color=style.GREY, **dots)
+        shade: dict[str, Any] = {
+            "c": _low_to_high(shades.numbers[known]),
+            "cmap": style.colormap(),
+            "vmin": 0,
+            "vmax": 1,
+        }
+        ax.scatter(x[known], piled[known], **shade, **dots)
+    style.zero_line(ax)
+    style.label_rows(ax, names, made=made, rest=rest)
+    sample = "" if len(rows) == len(values) else f"; {len(rows):,} of {len(values):,} rows"
+    ax.set_xlabel(attribution_label(attribution, output_name) + sample)
+    _explain_colors(ax, columns)
+    return ax
+
+
+def _dots(n_rows: int, size: float, small: float) -> dict[str, Any]:
+    many = n_rows > MANY_ROWS
+    return {"s": small if many else size, "linewidths": 0, "rasterized": many}
+
+
+def _piled(x: FloatArray) -> FloatArray:
+    """Heights that pile up the points of each bin around 0, within +-0.4; crowded bins are denser."""
+    low, high = (x.min(), x.max()) if len(x) else (0.0, 0.0)
+    bins = np.zeros(len(x), np.intp)
+    if high > low:
+        bins = np.minimum((BINS * (x - low) / (high - low)).astype(np.intp), BINS - 1)
+    order = np.argsort(bins, kind="stable")
+    starts = np.searchsorted(bins[order], np.arange(BINS))
+    place = np.empty(len(x), np.intp)
+    place[order] = np.arange(len(x)) - starts[bins[order]]
+    side = np.where(place % 2, 1, -1) * ((place + 1) // 2)
+    crowd = max(int(np.abs(side).max(initial=0)), 4)
+    return np.asarray(0.4 * side / crowd)
+
+
+def _low_to_high(numbers: FloatArray) -> FloatArray:
+    """From 0 to 1 between the 5th and the 95th percentile, so that an outlier does not take all the colour."""
+    if not len(numbers):
+        return numbers
+    low, high = np.percentile(numbers, [5, 95])
+    if low == high:
+        low, high = numbers.min(), numbers.max()
+    if low == high:
+        return np.full(len(numbers), 0.5)
+    return np.asarray(np.clip((numbers - low) / (high - low), 0, 1))
+
+
+def _explain_colors(ax: Axes, columns: list[Column | None]) -> None:
+    mpl = style.matplotlib()
+    known = [c for c in columns if c is not None]
+    if any(c.categories is None for c in known):
+        shades = mpl.cm.ScalarMappable(mpl.colors.Normalize(0, 1), style.colormap())
+        bar = _colorbar(ax, shades, "value of the feature", ticks=[0, 1], aspect=40, fraction=0.05)
+        bar.set_ticklabels(["low", "high"])
+        bar.ax.tick_params(length=0)
+    missing = any(np.isnan(c.numbers).any() for c in known)
+    categories = any(c.categories is not None for c in known)
+    if missing or categories:
+        words = " or ".join(["missing"] * missing + ["category"] * categories)
+        style.legend(ax, [style.dot_handle(style.GREY, words, markersize=4)])
+
+
+def _colorbar(ax: Axes, shades: Any, label: str, **options: Any) -> Any:
+    figure: Any = ax.get_figure()
+    bar = figure.colorbar(shades, ax=ax, pad=0.02, **options)
+    bar.outline.set_visible(False)
+    style.plain(bar.ax.yaxis.label)
+    bar.set_label(label)
+    return bar
 
 
 def dependence(
@@ -55,18 +172,12 @@ def dependence(
     x = column(attribution, k, rows)
     if x is None:
         raise DataError("This attribution holds no data, because its features are grouped; attribute without groups.")
-    made = ax is None
-    ax = style.axes_for(ax, height=3.8, width=5.6 + (0.9 if color is not None else 0.0))
+    ax, made = style.axes_for(ax, height=3.8, width=5.6 + (0.9 if color is not None else 0.0))
     places = _places(ax, x, made=made)
     y = values[rows, k]
-    dots: dict[str, Any] = {
-        "s": 18.0 if len(rows) <= 1000 else 7.0,
-        "linewidths": 0,
-        "rasterized": len(rows) > 1000,
-        "alpha": 0.85,
-    }
-    missing = np.isnan(x.numbers)
+    dots = _dots(len(rows), 18.0, 7.0) | {"alpha": 0.85}
     if color is None:
+        missing = np.isnan(x.numbers)
         ax.scatter(places, y, c=np.where(missing, style.GREY, style.BLUE), **dots)
     else:
         shades = column(attribution, c := position_of(color, names), rows)
@@ -84,10 +195,8 @@ def _places(ax: Axes, x: Column, *, made: bool) -> FloatArray:
     """Where the dots stand; missing values get a place of their own at the right."""
     missing = np.isnan(x.numbers)
     if x.categories is not None:
-        n = len(x.categories)
-        stands: FloatArray = np.where(missing, float(n), x.numbers) + _jitter(len(missing))
         _name_categories(ax, [*x.categories, *["missing"] * bool(missing.any())], made=made)
-        return stands
+        return np.where(missing, float(len(x.categories)), x.numbers) + _jitter(len(missing))
     if not missing.any():
         return x.numbers
     known = x.numbers[~missing]
@@ -137,12 +246,7 @@ def _color_by(ax: Axes, x: FloatArray, y: FloatArray, shades: Column, name: str,
         numbers = shades.numbers[known]
         low, high = np.percentile(numbers, [5, 95]) if len(numbers) else (0.0, 1.0)
         painted = ax.scatter(x[known], y[known], c=numbers, cmap=style.colormap(), vmin=low, vmax=high, **dots)
-        figure: Any = ax.get_figure()
-        bar = figure.colorbar(painted, ax=ax, aspect=30, pad=0.02, extend="both")
-        bar.outline.set_visible(False)
-        bar.solids.set_alpha(1)
-        style.plain(bar.ax.yaxis.label)
-        bar.set_label(label)
+        _colorbar(ax, painted, label, aspect=30, extend="both").solids.set_alpha(1)
         if not known.all():
             grey = [style.dot_handle(style.GREY, "colour: missing")]
             # Below are the names of categories; above is room.

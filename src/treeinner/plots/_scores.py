@@ -1,0 +1,264 @@
+"""bar(), gap() and rounds(): scores of the features, held-out, against training, and by boosting round."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treeinner.plots import _style as style
+from treeinner.plots._data import check_kind, position_of
+from treeinner.scores import Comparison, Importance
+from treeinner.scores.result import Q_LIMIT, VERDICTS
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+FloatArray = NDArray[np.float64]
+VERDICT_COLORS = dict(zip(VERDICTS, (style.BLUE, style.GREY, style.VERMILLION), strict=True))
+LINES = ("-", "--", ":", "-.")
+
+
+def bar(importance: Importance, *, total_gain: Any = None, top: int = 20, ax: Axes | None = None) -> Axes:
+    """Scores with their intervals, best on top; features not told apart from noise in grey, harmful ones in red.
+
+    Parameters
+    ----------
+    importance : Importance
+        What `ti.importance` returned.
+    total_gain : Importance or array, optional
+        Total gain of the same features (`Comparison.total_gain`), shown as pale bars with an axis of its own above
+        the plot: gains are sums over the training rows, in another unit than the scores. The two zeros are at one
+        place, and the largest gain is as long as the largest score, so compare the order, not the lengths.
+    top : int
+        How many features to show; the others are counted.
+    ax : Axes, optional
+        Where to draw.
+    """
+    check_kind(importance, Importance, "bar")
+    order = importance.order
+    shown, rest = style.more(len(order), top)
+    first = order[:shown]
+    names = [importance.feature_names[k] for k in first]
+    ax, made = style.axes_for(ax, names, height=style.rows_height(shown + bool(rest)))
+
+    scores = importance.scores
+    gain = _gain_of(importance, total_gain)
+    gained = [] if gain is None else [_draw_gain(ax, gain, scores, first)]
+    colors = verdict_colors(importance)[first]
+    ax.barh(np.arange(shown), scores[first], height=0.5, color=colors, zorder=2)
+    interval = _draw_intervals(ax, importance, first, zorder=3)
+    style.zero_line(ax)
+    if rest:
+        total = style.typographic(f"together {scores[order[shown:]].sum():.3g}")
+        beside: dict[str, Any] = {"textcoords": "offset points", "va": "center", "fontsize": "small", "alpha": 0.75}
+        ax.annotate(total, (0.0, shown), (4, 0), **beside)
+    style.label_rows(ax, names, made=made, rest=rest)
+    ax.set_xlabel(score_label(importance))
+    handles = _handles(importance, set(colors), interval=interval, gained=bool(gained)) + gained
+    if handles:
+        style.legend(ax, handles)
+    return ax
+
+
+def verdict_colors(importance: Importance) -> NDArray[np.str_]:
+    """Colour of every feature by its verdict; where nothing was tested, blue for a positive score."""
+    untested = np.where(importance.scores > 0, style.BLUE, style.GREY).tolist()
+    colors = [VERDICT_COLORS.get(verdict, other) for verdict, other in zip(importance.verdicts, untested, strict=True)]
+    return np.array(colors, np.str_)
+
+
+def _draw_intervals(ax: Axes, importance: Importance, first: NDArray[np.intp], *, zorder: int) -> bool:
+    """Lines over the rows whose interval is known; whether there are any."""
+    low, high = importance.ci_low[first], importance.ci_high[first]
+    y = np.flatnonzero(np.isfinite(low) & np.isfinite(high) & (high > low))
+    if len(y):
+        ax.hlines(y, low[y], high[y], color=style.text_color(), linewidth=1.3, zorder=zorder, label="interval")
+    return len(y) > 0
+
+
+def _gain_of(importance: Importance, total_gain: Any) -> FloatArray | None:
+    if total_gain is None:
+        return None
+    if isinstance(total_gain, Importance):
+        position = {name: i for i, name in enumerate(total_gain.feature_names)}
+        lost = [name for name in importance.feature_names if name not in position]
+        if lost:
+            raise ValueError(
+                f"total_gain has no feature {lost[0]!r}; pass the gains of the same model and feature groups."
+            )
+        return total_gain.scores[[position[name] for name in importance.feature_names]]
+    gain = np.asarray(total_gain, np.float64)
+    if gain.shape != importance.scores.shape:
+        raise ValueError(
+            f"total_gain has shape {gain.shape}, but there are {len(importance.scores)} features; pass an Importance, "
+            "or one number per feature in the order of importance.feature_names."
+        )
+    return gain
+
+
+def _draw_gain(ax: Axes, gain: FloatArray, scores: FloatArray, first: NDArray[np.intp]) -> Any:
+    """Pale bars of the gains, and their axis above the plot."""
+    unit = (np.abs(scores).max(initial=0.0) or 1.0) / (np.abs(gain).max(initial=0.0) or 1.0)
+    pale: dict[str, Any] = {"height": 0.84, "color": style.ORANGE, "alpha": 0.35, "zorder": 1}
+    bars = ax.barh(np.arange(len(first)), gain[first] * unit, label="total gain (axis above)", **pale)
+    above = ax.secondary_xaxis("top", functions=(lambda x: np.divide(x, unit), lambda g: np.multiply(g, unit)))
+    above.set_xlabel("total gain of the training rows")
+    return bars
+
+
+def _handles(importance: Importance, colors: set[str], *, interval: bool, gained: bool) -> list[Any]:
+    mpl = style.matplotlib()
+    words = {color: verdict for verdict, color in VERDICT_COLORS.items()}
+    words[style.BLUE] += f" (q < {Q_LIMIT:g})"
+    if not any(importance.verdicts):
+        words = {style.BLUE: importance.title} if gained else {}
+        words[style.GREY] = "0 or below" if importance.tested else "not used"
+    handles = [mpl.patches.Patch(color=color, label=label) for color, label in words.items() if color in colors]
+    if interval:
+        label = f"{importance.confidence:.0%} interval"
+        handles.append(mpl.lines.Line2D([], [], color=style.text_color(), linewidth=1.3, label=label))
+    return handles
+
+
+def gap(comparison: Comparison, *, top: int = 20, ax: Axes | None = None) -> Axes:
+    """Score on the training rows (ring) and on held-out rows (dot with its interval), best held-out on top.
+
+    A feature that falls from its ring to zero was overfitted. The colour is the verdict on the held-out rows.
+
+    Parameters
+    ----------
+    comparison : Comparison
+        What `ti.compare` returned.
+    top : int
+        How many features to show: those with the largest score on either side.
+    ax : Axes, optional
+        Where to draw.
+    """
+    check_kind(comparison, Comparison, "gap")
+    train, valid = comparison.train["tree_inner"], comparison.valid["tree_inner"]
+    a, b = train.scores, valid.scores
+    shown, rest = style.more(len(b), top)
+    largest = np.argsort(-np.maximum(np.abs(a), np.abs(b)), kind="stable")[:shown]
+    first = largest[np.argsort(-b[largest], kind="stable")]
+    names = [comparison.feature_names[k] for k in first]
+    ax, made = style.axes_for(ax, names, height=style.rows_height(shown + bool(rest)))
+
+    y = np.arange(shown)
+    colors = verdict_colors(valid)[first]
+    ax.hlines(y, np.minimum(a, b)[first], np.maximum(a, b)[first], color=colors, linewidth=6, alpha=0.3, zorder=1)
+    _draw_intervals(ax, valid, first, zorder=2)
+    ax.scatter(a[first], y, s=42, facecolors=ax.get_facecolor(), edgecolors=style.VERMILLION, linewidths=1.6, zorder=3)
+    ax.scatter(b[first], y, s=42, color=colors, zorder=4)
+    style.zero_line(ax)
+    style.label_rows(ax, names, made=made, rest=rest)
+    ax.set_xlabel(score_label(valid))
+    _legend(ax, set(colors), valid.confidence)
+    return ax
+
+
+def _legend(ax: Axes, colors: set[str], confidence: float) -> None:
+    line = style.matplotlib().lines.Line2D
+    ring = {"marker": "o", "linestyle": "", "markerfacecolor": ax.get_facecolor(), "markeredgewidth": 1.6}
+    handles = [line([], [], label="training rows", markeredgecolor=style.VERMILLION, **ring)]
+    dot = {"marker": "o", "linestyle": "-", "linewidth": 1.2}
+    before = f"held-out rows, {confidence:.0%} interval: "
+    for verdict, color in VERDICT_COLORS.items():
+        if color in colors:
+            handles.append(line([], [], color=color, label=before + verdict, **dot))
+            before = "the same, "
+    style.legend(ax, handles)
+
+
+def rounds(importance: Importance, features: int | Sequence[str | int] = 8, *, ax: Axes | None = None) -> Axes:
+    """Cumulative score by boosting round, a line per feature; a dot marks its best round.
+
+    Parameters
+    ----------
+    importance : Importance
+        One that keeps scores by round (`Importance.by_round`).
+    features : int or sequence
+        Names or positions of features, or how many: those whose curve goes farthest from zero, helpful or harmful.
+    ax : Axes, optional
+        Where to draw.
+    """
+    check_kind(importance, Importance, "rounds")
+    by_round = importance.by_round()
+    curves = np.concatenate([np.zeros((1, by_round.shape[1])), np.cumsum(by_round, axis=0)])
+    chosen = _choose(importance, features, curves)
+    names = [importance.feature_names[k] for k in chosen]
+    ax, made = style.axes_for(ax, names, height=max(3.8, 0.8 + style.rows_height(len(chosen)) - 1), width=5.6)
+
+    x = np.arange(len(curves))
+    colors = [style.OKABE_ITO[i % len(style.OKABE_ITO)] for i in range(len(chosen))]
+    dotted = False
+    for i, k in enumerate(chosen):
+        dashes = LINES[i // len(style.OKABE_ITO) % len(LINES)]
+        ax.plot(x, curves[:, k], color=colors[i], linestyle=dashes, linewidth=1.8, label=names[i])
+        best = int(curves[:, k].argmax())
+        if 0 < best < len(x) - 1:
+            ax.plot([best], [curves[best, k]], "o", color=colors[i], markersize=5)
+            dotted = True
+    style.zero_line(ax, "y")
+    ax.set_xlim(0, len(x) - 1)
+    ax.xaxis.set_major_locator(style.matplotlib().ticker.MaxNLocator(integer=True))
+    ax.set_xlabel("boosting round" + " (dot: the best of a feature)" * dotted)
+    ax.set_ylabel("cumulative " + score_label(importance).replace(": ", "\n"))
+    ax.spines[["top", "right"]].set_visible(False)
+    _name_ends(ax, names, curves[-1, chosen], colors, made=made)
+    return ax
+
+
+def _choose(importance: Importance, features: int | Sequence[str | int], curves: FloatArray) -> list[int]:
+    """Positions of the features to show, best at the end first."""
+    names = importance.feature_names
+    if isinstance(features, int):
+        shown, _ = style.more(len(names), features)
+        chosen = np.argsort(-np.abs(curves).max(axis=0), kind="stable")[:shown].tolist()
+    else:
+        asked = [features] if isinstance(features, str) else list(features)
+        chosen = [position_of(feature, names) for feature in asked]
+    return sorted(chosen, key=lambda k: -curves[-1, k])
+
+
+def _name_ends(ax: Axes, names: Sequence[str], ends: FloatArray, colors: Sequence[str], *, made: bool) -> None:
+    """Names at the ends of their lines, moved apart where they would overlap; `ends` is falling."""
+    width, height = style.axes_points(ax)
+    size = style.font_points()
+    if not made:
+        size = max(style.SMALLEST_FONT, min(size, height / len(names) / style.LINE))
+    labels = style.shorten(names, style.LABEL_INCHES * 72 if made else style.OTHERS_LABELS * width, size)
+    low, high = ax.get_ylim()
+    ax.set_ylim(low, high)  # or the names would move the limits
+    step = style.LINE * size / height * (high - low)
+    places = _apart(ends, step, low + step / 2, high - step / 2)
+    beside: dict[str, Any] = {"transform": ax.get_yaxis_transform(), "clip_on": False}
+    for label, end, place, color in zip(labels, ends, places, colors, strict=True):
+        ax.plot([1.0, 1.03], [end, place], color=color, linewidth=0.8, **beside)
+        style.plain(ax.text(1.04, place, label, color=color, fontsize=size, va="center", **beside))
+
+
+def _apart(places: FloatArray, step: float, low: float, high: float) -> FloatArray:
+    """Falling numbers, moved as little as makes neighbours differ by `step`, inside the limits if there is room."""
+    # Pool adjacent violators: blocks of touching labels, each centred on the mean of what it wants.
+    blocks: list[tuple[float, int]] = []
+    for i, place in enumerate(places.tolist()):
+        mean, count = place + i * step, 1
+        while blocks and blocks[-1][0] < mean:
+            other, others = blocks.pop()
+            mean, count = (mean * count + other * others) / (count + others), count + others
+        blocks.append((mean, count))
+    stacked = np.concatenate([np.full(count, mean) for mean, count in blocks])
+    index = np.arange(len(places))
+    result: FloatArray = np.minimum(np.maximum(stacked, low + index[-1] * step), high) - index * step
+    return result
+
+
+def score_label(importance: Importance) -> str:
+    """Label of an axis of scores, with the unit: "TreeInner(PreDecomp): reduction of the loss per row"."""
+    label = f"{importance.title}: {importance.unit}"
+    if importance.output_names is not None and importance.outputs is None:
+        label = f"output {importance.output_names[0]}, {label}"
+    return label
