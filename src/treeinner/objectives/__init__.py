@@ -25,6 +25,7 @@ from treeinner.errors import DataError, UnknownParameterError, UnsupportedModelE
 from treeinner.objectives import catalogue
 from treeinner.objectives.base import Domain, FloatArray, Objective
 from treeinner.objectives.labels import encode_target, is_nested
+from treeinner.objectives.params import Params
 
 if TYPE_CHECKING:
     from treeinner.ensemble import Ensemble
@@ -69,7 +70,7 @@ def get(spec: str, *, library: str = "", n_outputs: int = 1, **params: Any) -> O
         return _registered[spec]
     name, given = catalogue.split_name(spec)
     version = _version(params.pop("version", None))
-    found = catalogue.find(catalogue.Params(name, {**given, **params}, n_outputs, version), library)
+    found = catalogue.find(Params(name, {**given, **params}, n_outputs, version), library)
     if found is None and name in catalogue.REFUSED:
         raise catalogue.refusal(library, name)
     if found is None:
@@ -112,7 +113,7 @@ def for_ensemble(ensemble: Ensemble, spec: str | Objective | Gradient = "auto") 
         objective = catalogue.forest(own_name, ensemble.n_outputs, many_targets=many_targets)
     else:
         version = _version(ensemble.params.get("version"))
-        params = catalogue.Params(own_name, own, ensemble.n_outputs, version)
+        params = Params(own_name, own, ensemble.n_outputs, version)
         objective = catalogue.find(params, ensemble.library, elsewhere=False)
     if objective is None:
         raise catalogue.refusal(ensemble.library, own_name)

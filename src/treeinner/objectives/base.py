@@ -19,8 +19,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from treeinner.errors import DataError, UnsupportedModelError
 
-__all__ = ["ANY", "Domain", "Objective", "between", "integers_below", "one_hot", "sigmoid"]
-
 FloatArray = NDArray[np.float64]
 Target = Literal["real", "binary", "class", "interval", "any"]
 Scope = Literal["row", "round", "query", "data"]
@@ -62,6 +60,11 @@ def one_hot(codes: NDArray[Any], n: int) -> FloatArray:
 def identity(margin: FloatArray) -> FloatArray:
     """Link of the losses whose prediction is the margin."""
     return margin
+
+
+def through(parts: Callable[..., tuple[Any, ...]], *functions: Any) -> Any:
+    """Functions of (y, margin, *state) from functions of `parts(y, margin)` and the state; None stays None."""
+    return (f and (lambda y, m, *state, f=f: f(*parts(y, m), *state)) for f in functions)
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,13 +119,8 @@ class Objective:
 
     def of_target(self, encode: Callable[[Any], FloatArray], **changes: Any) -> Objective:
         """Return the loss of `encode(y)`, with other fields changed too."""
-        value, gradient, hessian = self.value, self.gradient, self.hessian
-        functions = {
-            "value": None if value is None else lambda y, m: value(encode(y), m),
-            "gradient": lambda y, m: gradient(encode(y), m),
-            "hessian": None if hessian is None else lambda y, m: hessian(encode(y), m),
-        }
-        return replace(self, **{**functions, "compiled": None, **changes})
+        value, gradient, hessian = through(lambda y, m: (encode(y), m), self.value, self.gradient, self.hessian)
+        return replace(self, **{"value": value, "gradient": gradient, "hessian": hessian, "compiled": None, **changes})
 
     # -- over rows -------------------------------------------------------------------------------------------
     def losses(self, y: ArrayLike, margin: ArrayLike, *, state: Any = None, qid: Any = None) -> FloatArray:

@@ -12,8 +12,6 @@ from treeinner.objectives import classes, losses, ranking, survival
 from treeinner.objectives.base import Objective, integers_below
 from treeinner.objectives.params import Params
 
-__all__ = ["Params", "find", "known_names", "refusal", "split_name"]
-
 UNSET_PAIRS = 2**32 - 1  # what XGBoost writes for lambdarank_num_pair_per_sample if it was not given
 DO_INSTEAD = 'pass objective=callable(y, margin) -> gradient, or use score="abs", which needs no loss.'
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treeinner.objectives.base import Domain, FloatArray, Objective, integers_below, one_hot, sigmoid
+from treeinner.objectives.base import Domain, FloatArray, Objective, integers_below, one_hot, sigmoid, through
 from treeinner.objectives.losses import SIGNED_BINARY, ZERO_OR_ONE, ZERO_TO_ONE
 
 Binary = partial(Objective, target="binary", domain=ZERO_OR_ONE)
@@ -145,16 +145,13 @@ def exponential() -> Objective:
 def focal(alpha: float, gamma: float) -> Objective:
     """CatBoost's Focal loss: -a_t (1 - p_t)^gamma log p_t, p clamped to 1e-13 from 0 and 1."""
 
-    def parts(y: FloatArray, m: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def parts(y: FloatArray, m: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         p = np.clip(sigmoid(m), 1e-13, 1.0 - 1e-13)
-        return np.where(y == 1, p, 1.0 - p), np.where(y == 1, alpha, 1.0 - alpha)
+        return y, np.where(y == 1, p, 1.0 - p), np.where(y == 1, alpha, 1.0 - alpha)
 
-    def value(y: FloatArray, m: FloatArray) -> FloatArray:
-        p, a = parts(y, m)
-        return -a * (1.0 - p) ** gamma * np.log(p)
-
-    def gradient(y: FloatArray, m: FloatArray) -> FloatArray:
-        p, a = parts(y, m)
-        return a * (2.0 * y - 1.0) * (1.0 - p) ** gamma * (gamma * p * np.log(p) + p - 1.0)
-
+    value, gradient = through(
+        parts,
+        lambda y, p, a: -a * (1.0 - p) ** gamma * np.log(p),
+        lambda y, p, a: a * (2.0 * y - 1.0) * (1.0 - p) ** gamma * (gamma * p * np.log(p) + p - 1.0),
+    )
     return Binary("focal", value, gradient, link=sigmoid, unit="log-odds")

@@ -9,13 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeinner.errors import DataError
+from treeinner.objectives.base import FloatArray, Objective
 from treeinner.tables.columns import is_missing, listing
 
 if TYPE_CHECKING:
     from treeinner.ensemble import Ensemble
-    from treeinner.objectives.base import Objective
-
-FloatArray = NDArray[np.float64]
 
 
 def encode_target(

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from treeinner.objectives.base import Domain, FloatArray, Objective, between, one_hot, sigmoid
+from treeinner.objectives.base import Domain, FloatArray, Objective, between, one_hot, sigmoid, through
 
 ZERO_TO_ONE = between(0.0, 1.0, "between 0 and 1")
 NOT_NEGATIVE = between(0.0, np.inf, "zero or above")
@@ -33,11 +33,8 @@ def ones(r: FloatArray, *state: FloatArray) -> FloatArray:
 
 def of_residual(name: str, value: Any, gradient: Any, hessian: Any = ones, **fields: Any) -> Objective:
     """Return a loss whose functions take r alone, or r and the state that a round shares."""
-
-    def at(function: Any) -> Any:
-        return None if function is None else lambda y, m, *state: function(m - y, *state)
-
-    return Objective(name, at(value), at(gradient), at(hessian), unit=TARGET_UNITS, **fields)
+    value, gradient, hessian = through(lambda y, m: (m - y,), value, gradient, hessian)
+    return Objective(name, value, gradient, hessian, unit=TARGET_UNITS, **fields)
 
 
 # -- around the residual -----------------------------------------------------------------------------------
@@ -98,18 +95,12 @@ def stacked_expectiles(alpha: Sequence[float]) -> Objective:
     def from_the_right(terms: FloatArray) -> FloatArray:
         return np.cumsum(terms[:, ::-1], axis=1)[:, ::-1]
 
-    def value(y: FloatArray, m: FloatArray) -> FloatArray:
-        r, weight, _ = parts(y, m)
-        return 0.5 * weight * r * r
-
-    def gradient(y: FloatArray, m: FloatArray) -> FloatArray:
-        r, weight, inner = parts(y, m)
-        return inner * from_the_right(weight * r)
-
-    def hessian(y: FloatArray, m: FloatArray) -> FloatArray:
-        _, weight, inner = parts(y, m)
-        return inner * inner * from_the_right(weight)
-
+    value, gradient, hessian = through(
+        parts,
+        lambda r, weight, inner: 0.5 * weight * r * r,
+        lambda r, weight, inner: inner * from_the_right(weight * r),
+        lambda r, weight, inner: inner * inner * from_the_right(weight),
+    )
     return Objective("expectiles", value, gradient, hessian, link=expectiles, shared_target=True)
 
 
@@ -152,16 +143,14 @@ def squared_log_error() -> Objective:
         lifted = np.maximum(m, -1.0 + 1e-6)
         return np.log1p(lifted) - np.log1p(y), lifted + 1.0
 
-    def gradient(y: FloatArray, m: FloatArray) -> FloatArray:
-        r, one_plus = parts(y, m)
-        return r / one_plus
-
-    def hessian(y: FloatArray, m: FloatArray) -> FloatArray:
-        r, one_plus = parts(y, m)
-        return np.maximum((1.0 - r) / one_plus**2, 1e-6)
-
-    fields: dict[str, Any] = {"domain": between(-1.0, np.inf, "above -1", open_low=True), "unit": TARGET_UNITS}
-    return Objective("squared_log_error", lambda y, m: 0.5 * parts(y, m)[0] ** 2, gradient, hessian, **fields)
+    value, gradient, hessian = through(
+        parts,
+        lambda r, one_plus: 0.5 * r**2,
+        lambda r, one_plus: r / one_plus,
+        lambda r, one_plus: np.maximum((1.0 - r) / one_plus**2, 1e-6),
+    )
+    domain = between(-1.0, np.inf, "above -1", open_low=True)
+    return Objective("squared_log_error", value, gradient, hessian, domain=domain, unit=TARGET_UNITS)
 
 
 def mape(tie: float = 0.0) -> Objective:

@@ -110,10 +110,8 @@ def aft(distribution: str, sigma: float) -> Objective:
 
     def value(y: FloatArray, m: FloatArray) -> FloatArray:
         e = _ends(y, m, sigma)
-        low = np.where(e.exact, y[:, :1], 1.0)
-        density = d.pdf(e.z_low) / (sigma * low)
-        mass = np.where(e.has_high, d.cdf(e.z_high), 1.0) - np.where(e.has_low, d.cdf(e.z_low), 0.0)
-        return -np.log(np.maximum(np.where(e.exact, density, mass), EPS))
+        density = d.pdf(e.z_low) / (sigma * np.where(e.exact, y[:, :1], 1.0))
+        return -np.log(np.maximum(np.where(e.exact, density, _differences(d, e)[1]), EPS))
 
     def gradient(y: FloatArray, m: FloatArray) -> FloatArray:
         e = _ends(y, m, sigma)
@@ -141,10 +139,11 @@ def aft(distribution: str, sigma: float) -> Objective:
 
 def _differences(d: Distribution, e: _Ends) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Upper end minus lower end: of the density, the distribution function, the density's derivative."""
-    pdf = np.where(e.has_high, d.pdf(e.z_high), 0.0) - np.where(e.has_low, d.pdf(e.z_low), 0.0)
-    cdf = np.where(e.has_high, d.cdf(e.z_high), 1.0) - np.where(e.has_low, d.cdf(e.z_low), 0.0)
-    low = np.where(e.has_low, d.pdf_d1(e.z_low), 0.0)
-    return pdf, cdf, np.where(e.has_high, d.pdf_d1(e.z_high), 0.0) - low
+
+    def difference(f: Callable[[FloatArray], FloatArray], at_infinity: float = 0.0) -> FloatArray:
+        return np.where(e.has_high, f(e.z_high), at_infinity) - np.where(e.has_low, f(e.z_low), 0.0)
+
+    return difference(d.pdf), difference(d.cdf, 1.0), difference(d.pdf_d1)
 
 
 def _ratio(above: FloatArray, below: FloatArray, limit: FloatArray) -> FloatArray:
@@ -169,30 +168,28 @@ def cox() -> Objective:
     is about the model as it was trained.
     """
 
-    def risks(y: FloatArray, m: FloatArray) -> tuple[NDArray[np.intp], FloatArray, FloatArray, FloatArray]:
-        time = np.abs(y[:, 0])
-        order = np.argsort(time, kind="stable")
-        hazard = np.exp(m[order, 0])
-        at_least = np.cumsum(hazard[::-1])[::-1]  # sum over this row and every later one
-        first = np.searchsorted(time[order], time[order], side="left")
-        return order, hazard, at_least[first], (y[order, 0] > 0).astype(np.float64)
+    def by_row(combine: Callable[..., FloatArray]) -> Callable[..., FloatArray]:
+        """Function of (y, margin) from one of hazard, risk set and event of the rows in the order of time."""
 
-    def spread(order: NDArray[np.intp], values: FloatArray) -> FloatArray:
-        out = np.empty((len(order), 1))
-        out[order, 0] = values
-        return out
+        def function(y: FloatArray, m: FloatArray, state: Any = None) -> FloatArray:
+            time = np.abs(y[:, 0])
+            order = np.argsort(time, kind="stable")
+            hazard = np.exp(m[order, 0])
+            at_least = np.cumsum(hazard[::-1])[::-1]  # sum over this row and every later one
+            first = np.searchsorted(time[order], time[order], side="left")
+            out = np.empty((len(order), 1))
+            out[order, 0] = combine(hazard, at_least[first], (y[order, 0] > 0).astype(np.float64))
+            return out
 
-    def value(y: FloatArray, m: FloatArray, state: Any = None) -> FloatArray:
-        order, hazard, risk, event = risks(y, m)
-        return spread(order, event * (np.log(risk) - np.log(hazard)))
+        return function
 
-    def gradient(y: FloatArray, m: FloatArray, state: Any = None) -> FloatArray:
-        order, hazard, risk, event = risks(y, m)
-        return spread(order, hazard * np.cumsum(event / risk) - event)
-
-    def hessian(y: FloatArray, m: FloatArray, state: Any = None) -> FloatArray:
-        order, hazard, risk, event = risks(y, m)
-        return spread(order, hazard * np.cumsum(event / risk) - hazard**2 * np.cumsum(event / risk**2))
-
-    unit = "log hazard ratio"
-    return Objective("cox", value, gradient, hessian, link=np.exp, domain=NONZERO, scope="data", unit=unit)
+    return Objective(
+        "cox",
+        by_row(lambda h, risk, event: event * (np.log(risk) - np.log(h))),
+        by_row(lambda h, risk, event: h * np.cumsum(event / risk) - event),
+        by_row(lambda h, risk, event: h * np.cumsum(event / risk) - h**2 * np.cumsum(event / risk**2)),
+        link=np.exp,
+        domain=NONZERO,
+        scope="data",
+        unit="log hazard ratio",
+    )

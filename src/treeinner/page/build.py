@@ -16,8 +16,6 @@ from treeinner.page.data import collect
 from treeinner.page.render import call_text, render
 from treeinner.page.subject import Side, Subject
 
-__all__ = ["report"]
-
 SAME_ROWS = (
     "X and y are the rows the model was trained on: on them TreeInner equals the total gain that the model stores, and "
     "says nothing about new rows. Pass rows that the model has not seen."

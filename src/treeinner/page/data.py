@@ -18,8 +18,6 @@ from treeinner.scores import Importance
 from treeinner.scores.compare import are_training_rows
 from treeinner.scores.result import Q_LIMIT, VERDICTS
 
-__all__ = ["collect"]
-
 FloatArray = NDArray[np.float64]
 
 MOST_POINTS = 60  # of a curve: it is drawn 200 pixels wide
@@ -106,13 +104,12 @@ def _rounds(valid: Importance, train: Importance | None) -> dict[str, Any] | Non
     n = len(curve) - 1
     at = np.unique(np.linspace(0, n, min(n, MOST_POINTS) + 1).round().astype(int))
     shown = np.sort(valid.order[:MOST_CURVES])
-    peak = curve.argmax(axis=0)
     best = curve.max(axis=0)
     out: dict[str, Any] = {
         "n": n,
         "at": at.tolist(),
         "features": shown.tolist(),
-        "peak": peak[shown].tolist(),
+        "peak": curve.argmax(axis=0)[shown].tolist(),
         "best": shorts(best[shown]),
         "fall": shorts((best - curve[-1])[shown]),
     }
@@ -123,10 +120,8 @@ def _rounds(valid: Importance, train: Importance | None) -> dict[str, Any] | Non
 
 
 def _cumulative(i: Importance) -> FloatArray:
-    assert i.rounds is not None
-    curve = np.zeros((len(i.rounds) + 1, i.rounds.shape[1]))
-    np.cumsum(i.rounds, axis=0, out=curve[1:])
-    return curve
+    by_round = i.by_round()
+    return np.concatenate([np.zeros((1, by_round.shape[1])), np.cumsum(by_round, axis=0)])
 
 
 def _facts(subject: Subject, valid: Importance, train: Importance | None, held_out: Side) -> list[list[str]]:
@@ -176,10 +171,9 @@ def _versions(subject: Subject) -> list[list[str]]:
     e = subject.model.ensemble
     out = [["treeinner", version("treeinner")], ["Python", platform.python_version()], ["numpy", np.__version__]]
     stored = e.params.get("version")
+    stored = ".".join(map(str, stored)) if isinstance(stored, list | tuple) else stored
     if isinstance(stored, str) and stored:
         out.append([f"{LIBRARIES.get(e.library, e.library)} (model)", stored])
-    elif isinstance(stored, list | tuple) and stored:
-        out.append([f"{LIBRARIES.get(e.library, e.library)} (model)", ".".join(map(str, stored))])
     return out
 
 

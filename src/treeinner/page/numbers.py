@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["LONGEST_TEXT", "decimals_for", "packed", "rounded", "short", "shorts", "value_text"]
-
 Number = int | float | None
 LONGEST_TEXT = 60  # characters of a value that is text
 

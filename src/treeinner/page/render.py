@@ -12,8 +12,6 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-__all__ = ["as_json", "call_text", "render"]
-
 # What report() does when it is not told otherwise; the call on the page leaves these out.
 DEFAULTS: dict[str, Any] = {"explorer_rows": 2000, "random_state": 0, "objective": "auto"}
 

@@ -15,8 +15,7 @@ from treeinner.page.numbers import decimals_for, rounded, short, shorts, value_t
 from treeinner.page.subject import Side, Subject
 from treeinner.scores import Importance
 from treeinner.tables import names_of, row_labels_of
-
-__all__ = ["explore", "take"]
+from treeinner.tables.frames import collected
 
 FloatArray = NDArray[np.float64]
 
@@ -29,7 +28,7 @@ CHUNK = 10_000_000  # attributions held at a time
 
 def explore(subject: Subject, held_out: Side, scores: Importance, *, n_rows: int, random_state: int) -> dict[str, Any]:
     """Sampled rows with their predictions; of each the features that moved it most, with their values."""
-    e = subject.model.ensemble
+    e, objective = subject.model.ensemble, subject.model.objective
     n = len(np.asarray(held_out.y))
     shown_outputs = min(e.n_outputs, MOST_OUTPUTS)
     n_features = len(scores.feature_names)
@@ -38,18 +37,19 @@ def explore(subject: Subject, held_out: Side, scores: Importance, *, n_rows: int
     parts = min(n_features, max(fewest, MOST_NUMBERS // (wanted * (2 + shown_outputs))))
     number = np.sort(np.random.default_rng(random_state).choice(n, wanted, replace=False))
     actual = np.asarray(held_out.y)[number]
-    code = _class_codes(subject, actual)
+    encoded = encode_target(e, actual, objective=objective)
+    code = encoded.astype(np.intp) if objective.target == "class" else None
+    has_loss = objective.value is not None and objective.per_row  # else a row has no loss of its own
 
     step = max(1, CHUNK // (n_features * e.n_outputs))
     pieces = [
         _attributed(subject, held_out, number[i : i + step], None if code is None else code[i : i + step], parts)
         for i in range(0, wanted, step)
     ]
-    contribution, rest, base = (np.concatenate([p[k] for p in pieces]) for k in ("contribution", "rest", "base"))
-    margin = np.concatenate([p["margin"] for p in pieces])
-    chosen = np.concatenate([p["outputs"] for p in pieces])
-    link = subject.model.objective.link(margin)
-    decimals = decimals_for(contribution)
+    found = {name: np.concatenate([p[name] for p in pieces]) for name in pieces[0] if name != "value"}
+    margin, chosen = found["margin"], found["outputs"]
+    link = objective.link(margin)
+    decimals = decimals_for(found["contribution"])
     labels = row_labels_of(held_out.X)
     values = [row for p in pieces for row in p["value"]]
     return {
@@ -57,15 +57,15 @@ def explore(subject: Subject, held_out: Side, scores: Importance, *, n_rows: int
         "number": number.tolist(),
         "label": None if labels is None or _is_range(labels) else [value_text(labels[i]) for i in number.tolist()],
         "actual": [_actual(y) for y in actual.tolist()],
-        "loss": _losses(subject, actual, margin),
+        "loss": shorts(objective.losses(encoded, margin), 4) if has_loss else None,  # to find the worst predicted
         "outputs": None if e.n_outputs == 1 else chosen.tolist(),
         "margin": shorts(np.take_along_axis(margin, chosen, axis=1)),
         "prediction": None if link is margin else shorts(np.take_along_axis(link, chosen, axis=1)),
-        "base": shorts(base),
+        "base": shorts(found["base"]),
         "decimals": decimals,
-        "feature": np.concatenate([p["feature"] for p in pieces]).tolist(),
-        "contribution": rounded(contribution, decimals),
-        "rest": rounded(rest, decimals),
+        "feature": found["feature"].tolist(),
+        "contribution": rounded(found["contribution"], decimals),
+        "rest": rounded(found["rest"], decimals),
         "value": values if len(values) == wanted else None,
     }
 
@@ -75,13 +75,8 @@ def _attributed(
 ) -> dict[str, Any]:
     """Some rows: margin of every output, and the largest parts of the outputs that are shown."""
     base_margin = None if side.base_margin is None else np.asarray(side.base_margin)[number]
-    a = attribute(
-        subject.model,
-        take(side.X, number),
-        base_margin=base_margin,
-        feature_groups=subject.feature_groups,
-        n_jobs=subject.n_jobs,
-    )
+    options: dict[str, Any] = {"feature_groups": subject.feature_groups, "n_jobs": subject.n_jobs}
+    a = attribute(subject.model, take(side.X, number), base_margin=base_margin, **options)
     values = a.values if a.values.ndim == 3 else a.values[:, :, None]
     base = a.base_values if a.base_values.ndim == 2 else a.base_values[:, None]
     margin = base + values.sum(axis=1)
@@ -110,21 +105,6 @@ def _outputs_shown(margin: FloatArray, code: NDArray[np.intp] | None) -> NDArray
         absent = ~(first == code[:, None]).any(axis=1)
         first[absent, -1] = code[absent]
     return first
-
-
-def _class_codes(subject: Subject, actual: NDArray[Any]) -> NDArray[np.intp] | None:
-    if subject.model.objective.target != "class":
-        return None
-    return encode_target(subject.model.ensemble, actual, objective=subject.model.objective).astype(np.intp)
-
-
-def _losses(subject: Subject, actual: NDArray[Any], margin: FloatArray) -> list[Any] | None:
-    """Loss of each row, so that the worst predicted can be found; None where a row has no loss of its own."""
-    objective = subject.model.objective
-    if objective.value is None or not objective.per_row:
-        return None
-    y = encode_target(subject.model.ensemble, actual, objective=objective)
-    return shorts(objective.losses(y, margin), 4)
 
 
 def _values(data: Any, names: tuple[str, ...], order: NDArray[np.intp]) -> list[list[Any]]:
@@ -156,6 +136,4 @@ def take(X: Any, rows: NDArray[np.intp]) -> Any:
         return X.slice(rows.tolist())
     if names_of(X) is None:
         return np.asarray(X)[rows]
-    frame = nw.from_native(X)
-    whole = frame.collect() if isinstance(frame, nw.LazyFrame) else frame
-    return whole[rows.tolist()].to_native()
+    return collected(nw.from_native(X))[rows.tolist()].to_native()

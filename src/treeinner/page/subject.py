@@ -13,8 +13,6 @@ from treeinner.groups import Groups, GroupSpec, resolve_groups
 from treeinner.model import Model
 from treeinner.scores import Importance, importance, total_gain
 
-__all__ = ["Side", "Subject"]
-
 FloatArray = NDArray[np.float64]
 
 

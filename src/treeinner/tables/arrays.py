@@ -13,7 +13,7 @@ from treeinner.errors import DataError
 from treeinner.tables.columns import codes_by_number, codes_by_object, kernel_dtype, mark_missing, numbers
 from treeinner.tables.schema import Level, Schema, block_rows_for, not_two_dimensional
 
-__all__ = ["ColumnTable", "DenseTable", "read_array"]
+PASS_A_TABLE = "pass a 2-D array, a data frame or a scipy sparse matrix."
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,17 +84,12 @@ def _as_array(X: Any) -> NDArray[Any]:
         if values.dtype.kind in "US" and not isinstance(X, np.ndarray):
             values = np.array(X, dtype=object)  # a list of lists: one string must not turn every number into one
     except (TypeError, ValueError) as error:
-        raise DataError(
-            f"X is a {type(X).__name__} that does not make a table of numbers ({error}); "
-            "pass a 2-D array, a data frame or a scipy sparse matrix."
-        ) from error
+        kind = type(X).__name__
+        raise DataError(f"X is a {kind} that does not make a table of numbers ({error}); {PASS_A_TABLE}") from error
     if values.dtype.names is not None:
         raise DataError("X is a structured array; pass a 2-D array of numbers or a data frame instead.")
     if values.ndim == 0 and values.dtype.kind == "O":
-        raise DataError(
-            f"X is of type {type(X).__name__}, expected a table; "
-            "pass a 2-D array, a data frame or a scipy sparse matrix."
-        )
+        raise DataError(f"X is of type {type(X).__name__}, expected a table; {PASS_A_TABLE}")
     if values.ndim != 2:
         raise not_two_dimensional(values.shape)
     return values

@@ -12,35 +12,19 @@ from numpy.typing import NDArray
 
 from treeinner.errors import DataError
 
-__all__ = [
-    "KERNEL_DTYPES",
-    "codes_by_dictionary",
-    "codes_by_number",
-    "codes_by_object",
-    "is_missing",
-    "kernel_dtype",
-    "listing",
-    "mark_missing",
-    "numbers",
-]
-
 Unseen = Literal["missing", "other", "error"]
 FloatArray = NDArray[np.float64]
 
 # What the kernels read in place, in the byte order of the machine.
-KERNEL_DTYPES: tuple[np.dtype[Any], ...] = tuple(
-    np.dtype(kind)
-    for kind in (
-        *(np.float32, np.float64, np.int8, np.int16, np.int32, np.int64),
-        *(np.uint8, np.uint16, np.uint32, np.uint64, np.bool_),
-    )
-)
+_KERNEL_TYPES = "float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool"
+KERNEL_DTYPES: tuple[np.dtype[Any], ...] = tuple(map(np.dtype, _KERNEL_TYPES.split()))
 OTHER_CODE = -1.0  # a code in no category set
 UNREADABLE = {
     "M": ("dates", "convert it to a number as it was done for training"),
     "m": ("time spans", "convert it to a number as it was done for training"),
     "c": ("complex numbers", "pass a 2-D array of numbers or a data frame"),
 }
+AS_IN_TRAINING = "prepare the column as it was prepared for training."
 MISSING_TYPES = ("NoneType", "NAType", "NaTType")  # by name: pandas is not imported here
 
 
@@ -86,19 +70,15 @@ def _numbers_from_objects(values: NDArray[Any], where: str) -> FloatArray:
 
 
 def _is_number(kind: type) -> bool:
-    if kind.__name__ in MISSING_TYPES:
-        return True
-    return issubclass(kind, (int, float, Decimal, Fraction, np.integer, np.floating, np.bool_))
+    numeric = (int, float, Decimal, Fraction, np.integer, np.floating, np.bool_)
+    return kind.__name__ in MISSING_TYPES or issubclass(kind, numeric)
 
 
 def _not_a_number(item: Any, where: str) -> DataError:
     item = item.item() if isinstance(item, np.generic) else item
     kind = "the string " if isinstance(item, (str, bytes)) else f"a {type(item).__name__}, "
     shown = repr(item) if len(repr(item)) <= 60 else repr(item)[:60] + "..."
-    return DataError(
-        f"{where} holds {kind}{shown}, but the model needs numbers there; "
-        "prepare the column as it was prepared for training."
-    )
+    return DataError(f"{where} holds {kind}{shown}, but the model needs numbers there; {AS_IN_TRAINING}")
 
 
 # -- missing values ------------------------------------------------------------------------------------------
@@ -131,12 +111,15 @@ def codes_by_dictionary(
         elif not is_missing(entry):
             unknown[i] = True
     if unknown.any():
-        if unseen == "error":
-            used = np.bincount(keys[keys >= 0], minlength=len(unknown)) > 0
-            _refuse_unseen([entries[i] for i in np.flatnonzero(unknown & used).tolist()], levels, where)
+        used = np.bincount(keys[keys >= 0], minlength=len(unknown)) > 0
+        new = [entries[i] for i in np.flatnonzero(unknown & used).tolist()]
+        if new and unseen == "error":
+            raise DataError(
+                f"{where} holds categories that the model has not seen in training: {listing(new)}; "
+                f"it knows {listing(levels)}. Replace them, or set them to missing."
+            )
         table[unknown] = OTHER_CODE if unseen == "other" else np.nan
-    codes: FloatArray = table[keys]
-    return codes
+    return np.asarray(table[keys])
 
 
 def codes_by_number(values: NDArray[Any], levels: Sequence[Any], unseen: Unseen, where: str) -> FloatArray:
@@ -160,11 +143,3 @@ def is_missing(item: Any) -> bool:
         return type(item).__name__ in MISSING_TYPES or bool(item != item)  # noqa: PLR0124  # NaN differs from itself
     except (TypeError, ValueError):  # neither true nor false
         return False
-
-
-def _refuse_unseen(unseen: list[Any], levels: Sequence[Any], where: str) -> None:
-    if unseen:
-        raise DataError(
-            f"{where} holds categories that the model has not seen in training: {listing(unseen)}; "
-            f"it knows {listing(levels)}. Replace them, or set them to missing."
-        )

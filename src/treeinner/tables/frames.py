@@ -15,19 +15,15 @@ from numpy.typing import NDArray
 
 from treeinner.errors import DataError, MissingDependencyError
 from treeinner.tables.arrays import ColumnTable
-from treeinner.tables.columns import codes_by_dictionary, codes_by_number, codes_by_object, listing, numbers
+from treeinner.tables.columns import (
+    AS_IN_TRAINING,
+    codes_by_dictionary,
+    codes_by_number,
+    codes_by_object,
+    listing,
+    numbers,
+)
 from treeinner.tables.schema import Schema, not_two_dimensional
-
-__all__ = [
-    "as_frame",
-    "as_stored",
-    "frame_library_of",
-    "make_frame",
-    "names_of",
-    "read_frame",
-    "row_labels_of",
-    "to_array",
-]
 
 Frame = nw.DataFrame[Any] | nw.LazyFrame[Any]
 NO_FEATURE = (nw.Datetime, nw.Date, nw.Time, nw.Duration, nw.List, nw.Array, nw.Struct, nw.Binary)
@@ -57,24 +53,21 @@ def read_frame(frame: Frame | nw.Series[Any], schema: Schema) -> ColumnTable:
     names = as_stored(_column_names(frame), schema)
     _check_names(names, schema)
     schema.check_shape(1, len(names))
-    rows = _collect(frame, schema)
+    library = str(frame.implementation.value)
+    if isinstance(frame, nw.LazyFrame) and library != "polars":
+        raise DataError(f"X is a lazy {library} frame; collect it into memory, or pass it in parts.")
+    rows = collected(frame)
     schema.check_shape(rows.shape[0], len(names))
-    names = as_stored(_column_names(rows), schema)
     place = {name: j for j, name in enumerate(names if schema.names is None else schema.names)}
     columns: list[NDArray[Any]] = [np.empty(0)] * len(names)
     for name, series in zip(names, rows.iter_columns(), strict=True):
         columns[place[name]] = _column(series, place[name], f"Column {name!r}", schema)
-    return ColumnTable(columns, missing=schema.missing, frame_library=str(rows.implementation.value))
+    return ColumnTable(columns, missing=schema.missing, frame_library=library)
 
 
-def _collect(frame: Frame, schema: Schema) -> nw.DataFrame[Any]:
-    """Rows of a lazy polars frame; other lazy frames are refused."""
-    if isinstance(frame, nw.DataFrame):
-        return frame
-    library = frame.implementation.value
-    if library != "polars":
-        raise DataError(f"X is a lazy {library} frame; collect it into memory, or pass it in parts.")
-    return frame.collect()
+def collected(frame: Frame) -> nw.DataFrame[Any]:
+    """Rows of a frame that may be lazy."""
+    return frame.collect() if isinstance(frame, nw.LazyFrame) else frame
 
 
 def names_of(X: Any) -> tuple[str, ...] | None:
@@ -136,17 +129,11 @@ def _check_names(names: Sequence[str], schema: Schema) -> None:
 
 def _column(series: nw.Series[Any], j: int, where: str, schema: Schema) -> NDArray[Any]:
     if isinstance(series.dtype, NO_FEATURE):
-        raise DataError(
-            f"{where} holds {series.dtype}, but the model needs numbers or categories; "
-            "prepare the column as it was prepared for training."
-        )
+        raise DataError(f"{where} holds {series.dtype}, but the model needs numbers or categories; {AS_IN_TRAINING}")
     if schema.categorical is not None and schema.categorical[j]:
         return _codes(series, j, where, schema)
     if isinstance(series.dtype, (nw.Categorical, nw.Enum)):
-        raise DataError(
-            f"{where} holds categories, but the model was trained on numbers there; "
-            "prepare the column as it was prepared for training."
-        )
+        raise DataError(f"{where} holds categories, but the model was trained on numbers there; {AS_IN_TRAINING}")
     if isinstance(series.dtype, nw.String):
         words = series.drop_nulls().head(1).to_list()
         # A column of nulls is missing values: parts of a file are often typed as strings.
@@ -211,11 +198,8 @@ def _own_codes(series: nw.Series[Any], where: str) -> NDArray[np.float64]:
     native, library = series.to_native(), series.implementation
     if isinstance(series.dtype, nw.Enum) and library.is_polars():
         return np.asarray(native.to_physical().to_numpy(), dtype=np.float64)  # null is NaN
-    if (
-        isinstance(series.dtype, nw.String)
-        or library.is_polars()
-        or not (library.is_pyarrow() or hasattr(native, "cat"))
-    ):
+    has_codes = library.is_pyarrow() or (hasattr(native, "cat") and not library.is_polars())
+    if isinstance(series.dtype, nw.String) or not has_codes:
         raise DataError(
             f"{where} holds {series.dtype} labels, but the model does not store its training categories; "
             "pass the codes that it was trained on."
@@ -245,9 +229,8 @@ def to_array(data: Any, feature_names: Sequence[str]) -> NDArray[Any]:
     if hasattr(data, "toarray"):  # scipy sparse: only shown rows are asked for here
         return np.asarray(data.toarray())
     frame = nw.from_native(data, pass_through=True)
-    if isinstance(frame, nw.LazyFrame):
-        frame = frame.collect()
-    if isinstance(frame, nw.DataFrame):
+    if isinstance(frame, (nw.DataFrame, nw.LazyFrame)):
+        frame = collected(frame)
         # LightGBM keeps "my column" as "my_column".
         names = {str(name).replace(" ", "_"): name for name in frame.columns}
         names |= {str(name): name for name in frame.columns}

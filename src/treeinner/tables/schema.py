@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from treeinner.errors import DataError
 
-__all__ = ["Level", "Schema", "Table", "block_rows_for", "not_two_dimensional"]
-
 Level = str | int | float | bool
 
 BLOCK_BYTES = 16 * 2**20
@@ -26,9 +24,8 @@ class Schema:
     names: tuple[str, ...] | None = None  # training names; None: the model stores none, columns go by position
     blank_is_underscore: bool = False  # the library keeps "my col" as "my_col" (LightGBM)
     categorical: tuple[bool, ...] | None = None  # columns that hold categories; None: no column does
-    levels: tuple[tuple[Level, ...] | None, ...] | None = (
-        None  # code of a level = its position; None: numbers are codes
-    )
+    # The code of a level is its position; None: numbers are codes.
+    levels: tuple[tuple[Level, ...] | None, ...] | None = None
     levels_for_arrays: bool = False  # numpy columns hold levels too (scikit-learn), not codes (XGBoost, LightGBM)
     unseen: Literal["missing", "other", "error"] = "other"  # what a level outside `levels` is
     known_codes: tuple[int | None, ...] | None = None  # a code outside 0..known-1 is missing; None: it is "other"

@@ -12,8 +12,6 @@ from treeinner.errors import DataError
 from treeinner.tables.columns import mark_missing
 from treeinner.tables.schema import Schema, block_rows_for, not_two_dimensional
 
-__all__ = ["SparseTable", "is_sparse", "read_sparse"]
-
 
 def is_sparse(X: Any) -> bool:
     """Whether X is a sparse matrix or array of scipy, found out without importing scipy."""
@@ -83,15 +81,11 @@ def _check_structure(X: Any) -> None:
     block = X.blocksize if X.format == "bsr" else (1, 1)
     counts = X.shape[0] // block[0], X.shape[1] // block[1]
     start, index = X.indptr, X.indices
-    if (
-        len(start) != counts[by_column] + 1
-        or start[0] != 0
-        or np.any(start[1:] < start[:-1])
-        or start[-1] > min(len(index), len(X.data))
-    ):
+    n_starts, n_stored = counts[by_column] + 1, min(len(index), len(X.data))
+    if len(start) != n_starts or start[0] != 0 or np.any(start[1:] < start[:-1]) or start[-1] > n_stored:
         raise DataError(
-            f"X is a damaged {X.format} matrix: indptr must hold {counts[by_column] + 1} numbers that begin with 0, "
-            f"never fall, and end at most at the {min(len(index), len(X.data))} stored entries; build it again."
+            f"X is a damaged {X.format} matrix: indptr must hold {n_starts} numbers that begin with 0, "
+            f"never fall, and end at most at the {n_stored} stored entries; build it again."
         )
     _check_index(index[: start[-1]], counts[not by_column], "row" if by_column else "column")
 
