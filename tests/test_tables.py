@@ -13,17 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from treeinner.errors import DataError
-from treeinner.tables import (
-    KERNEL_DTYPES,
-    ColumnTable,
-    DenseTable,
-    Schema,
-    SparseTable,
-    frame_library_of,
-    names_of,
-    read_table,
-    row_labels_of,
-)
+from treeinner.tables import ColumnTable, DenseTable, Schema, SparseTable, read_table
+from treeinner.tables.columns import KERNEL_DTYPES
+from treeinner.tables.frames import frame_library_of, names_of, row_labels_of
 
 NAN = np.nan
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treeinner import compiled, html, tables
+from treeinner import compiled, html
 from treeinner.compiled import Progress
 from treeinner.ensemble import Ensemble, storage
 from treeinner.errors import (
@@ -23,7 +23,7 @@ from treeinner.errors import (
 from treeinner.groups import GroupSpec, resolve_groups
 from treeinner.model import Model, open_model
 from treeinner.options import ReadOptions, own_name
-from treeinner.tables import as_frame, frame_library_of, row_labels_of
+from treeinner.tables.frames import as_frame, frame_library_of, make_frame, row_labels_of, to_array
 
 __all__ = ["METHODS", "Attribution", "attribute", "node_values"]
 
@@ -93,7 +93,7 @@ def attribute(
     if groups is not None:
         values, names = groups.add_up(values, axis=1), groups.names
     elif opened.options.feature_names is not None and e.feature_names is not None:
-        data = tables.to_array(data, e.feature_names)  # under the new names its columns could not be found
+        data = to_array(data, e.feature_names)  # under the new names its columns could not be found
     base = e.base_values(table.n_rows, base_margin) + root
     return Attribution(
         values=values[:, :, 0] if e.n_outputs == 1 else values,
@@ -265,7 +265,7 @@ class Attribution:
                 for k, output in enumerate(outputs)
                 for j, name in enumerate(self.feature_names)
             }
-        return tables.make_frame(columns, library=self.frame_library, row_labels=self.row_labels)
+        return make_frame(columns, library=self.frame_library, row_labels=self.row_labels)
 
     def to_shap(self) -> Any:
         """Make a `shap.Explanation`, for shap's own plots."""
@@ -286,7 +286,7 @@ class Attribution:
         if self.data is None:
             return None
         frame = as_frame(self.data)
-        array = tables.to_array(self.data if frame is None else frame, self.feature_names)
+        array = to_array(self.data if frame is None else frame, self.feature_names)
         return array if array.ndim == 2 else None  # a catboost.Pool, for one
 
     def save(self, path: str | Path) -> None:

@@ -17,15 +17,8 @@ from treeinner.ensemble import Ensemble
 from treeinner.errors import UnsupportedModelError
 from treeinner.objectives import Objective
 from treeinner.options import ReadOptions
-from treeinner.tables import (
-    ColumnTable,
-    DenseTable,
-    SparseTable,
-    Table,
-    frame_library_of,
-    names_of,
-    read_table,
-)
+from treeinner.tables import ColumnTable, DenseTable, SparseTable, Table, read_table
+from treeinner.tables.frames import frame_library_of, names_of
 
 __all__ = ["Model", "open_model", "out_of_bag_rows", "read_model"]
 

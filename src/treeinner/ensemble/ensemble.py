@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from dataclasses import InitVar, dataclass, field, fields
+from dataclasses import InitVar, asdict, dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -321,7 +321,7 @@ class Ensemble:
     def save(self, path: str | Path) -> None:
         """Write the ensemble to one file (docs/format.md); no pickle inside."""
         plain = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ARRAYS}
-        plain |= {"schema": self.schema.to_json(), "params": dict(self.params)}
+        plain |= {"schema": asdict(self.schema), "params": dict(self.params)}
         storage.write(path, FORMAT, FORMAT_VERSION, {name: getattr(self, name) for name in ARRAYS}, plain)
 
     @classmethod

@@ -24,8 +24,8 @@ import numpy as np
 from treeinner.errors import DataError, UnknownParameterError, UnsupportedModelError
 from treeinner.objectives import catalogue
 from treeinner.objectives.base import Domain, FloatArray, Objective
+from treeinner.objectives.catalogue import Params
 from treeinner.objectives.labels import encode_target, is_nested
-from treeinner.objectives.params import Params
 
 if TYPE_CHECKING:
     from treeinner.ensemble import Ensemble
@@ -109,8 +109,7 @@ def for_ensemble(ensemble: Ensemble, spec: str | Objective | Gradient = "auto") 
             "objective=callable(y, margin) -> gradient, or the name of a built-in loss."
         )
     if ensemble.averaged and ensemble.library == "sklearn":
-        many_targets = is_nested(own.get("classes"))
-        objective = catalogue.forest(own_name, ensemble.n_outputs, many_targets=many_targets)
+        objective = catalogue.forest(own_name, ensemble.n_outputs, many_targets=is_nested(own.get("classes")))
     else:
         version = _version(ensemble.params.get("version"))
         params = Params(own_name, own, ensemble.n_outputs, version)

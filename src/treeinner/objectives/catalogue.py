@@ -1,19 +1,66 @@
-"""Which loss a library means by which name."""
+"""Which loss a library means by which name, and its parameters as the libraries spell and nest them."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from treeinner.errors import UnknownParameterError, UnsupportedModelError
 from treeinner.objectives import classes, losses, ranking, survival
 from treeinner.objectives.base import Objective, integers_below
-from treeinner.objectives.params import Params
 
 UNSET_PAIRS = 2**32 - 1  # what XGBoost writes for lambdarank_num_pair_per_sample if it was not given
 DO_INSTEAD = 'pass objective=callable(y, margin) -> gradient, or use score="abs", which needs no loss.'
+REQUIRED = object()
+
+
+@dataclass(frozen=True)
+class Params:
+    """What the model stores about its loss."""
+
+    name: str
+    values: Mapping[str, Any]
+    n_outputs: int = 1
+    version: tuple[int, ...] = ()  # of the library; () if unknown
+
+    def raw(self, *names: str, default: Any = REQUIRED) -> Any:
+        """Return the first parameter that is there; nested mappings (XGBoost's JSON) are searched too."""
+        places = [self.values, *(v for v in self.values.values() if isinstance(v, Mapping))]
+        for place in places:
+            for name in names:
+                if place.get(name) is not None:
+                    return place[name]
+        if default is REQUIRED:
+            raise UnknownParameterError(
+                f'{self.name}: the model does not store {names[0]}; pass objective="{self.name}:{names[0]}=...".'
+            )
+        return default
+
+    def number(self, *names: str, default: Any = REQUIRED) -> float:
+        """Return one number."""
+        value = self.numbers(*names, default=default)
+        if len(value) != 1:
+            raise UnknownParameterError(f"{self.name}: {names[0]}={list(value)}, expected one number.")
+        return value[0]
+
+    def numbers(self, *names: str, default: Any = REQUIRED) -> list[float]:
+        """Return one or more numbers, from a list, a number, or text such as "[0.1, 0.9]" or "0.1,0.9"."""
+        value = self.raw(*names, default=default)
+        if isinstance(value, str):
+            value = [part for part in re.split(r"[,\s]+", value.strip("[]() ")) if part]
+        try:
+            return [float(v) for v in np.atleast_1d(np.asarray(value)).tolist()]
+        except (TypeError, ValueError):
+            raise UnknownParameterError(f"{self.name}: {names[0]}={value!r} is not a number.") from None
+
+    def flag(self, *names: str, default: bool = False) -> bool:
+        """Return a yes or no."""
+        return str(self.raw(*names, default=default)).lower() in ("true", "1", "1.0", "yes")
+
 
 Factory = Callable[[Params], Objective]
 
@@ -186,39 +233,36 @@ CATBOOST: dict[str, Factory] = {
     "QueryRMSE": lambda p: ranking.query_rmse(),
 }
 
+
+def _without_parameters(*factories: Callable[[], Objective]) -> dict[str, Factory]:
+    """Losses under the names of the functions that make them."""
+    return {make.__name__: lambda p, make=make: make() for make in factories}  # type: ignore[misc]
+
+
 SKLEARN: dict[str, Factory] = {
-    "squared_error ls": lambda p: losses.squared_error(),
+    **_without_parameters(losses.squared_error, losses.poisson, losses.gamma, classes.exponential),
+    "ls": lambda p: losses.squared_error(),
     "absolute_error lad": lambda p: losses.absolute_error(tie=-1.0),
     "quantile": lambda p: losses.quantile(p.number("quantile", "alpha"), tie="below"),
     "huber": lambda p: losses.quantile_huber(p.number("alpha", "quantile")),
-    "poisson": lambda p: losses.poisson(),
-    "gamma": lambda p: losses.gamma(),
     "log_loss deviance": lambda p: classes.logistic() if p.n_outputs == 1 else classes.softmax(p.n_outputs),
-    "exponential": lambda p: classes.exponential(),
 }
 
 # Names that belong to no library; for users who name the loss themselves.
 NEUTRAL: dict[str, Factory] = {
-    "squared_error": lambda p: losses.squared_error(),
-    "absolute_error": lambda p: losses.absolute_error(),
+    **_without_parameters(losses.squared_error, losses.absolute_error, losses.squared_log_error, losses.mape),
+    **_without_parameters(losses.log_cosh, losses.poisson, losses.gamma, losses.smooth_absolute_error),
+    **_without_parameters(classes.hinge, classes.exponential),
     "quantile": lambda p: losses.quantile(p.numbers("alpha")),
     "expectile": lambda p: losses.expectile(p.number("alpha")),
     "huber": lambda p: losses.huber(p.number("delta", "alpha")),
     "fair": lambda p: losses.fair(p.number("c", "fair_c")),
     "pseudo_huber": lambda p: losses.pseudo_huber(p.number("slope", "huber_slope")),
-    "squared_log_error": lambda p: losses.squared_log_error(),
-    "mape": lambda p: losses.mape(),
     "lq": lambda p: losses.lq(p.number("q")),
-    "log_cosh": lambda p: losses.log_cosh(),
     "logistic": lambda p: classes.logistic(domain=losses.ZERO_TO_ONE),
     "softmax": lambda p: classes.softmax(p.n_outputs),
     "one_vs_all": lambda p: classes.one_vs_all(p.n_outputs),
-    "hinge": lambda p: classes.hinge(),
-    "exponential": lambda p: classes.exponential(),
-    "poisson": lambda p: losses.poisson(),
-    "gamma": lambda p: losses.gamma(),
     "tweedie": lambda p: losses.tweedie(p.number("rho", "variance_power", "tweedie_variance_power")),
-    "smooth_absolute_error": lambda p: losses.smooth_absolute_error(),
     "smooth_quantile": lambda p: losses.smooth_quantile(p.numbers("alpha")),
 }
 

@@ -1,4 +1,4 @@
-"""Losses of class labels and probabilities."""
+"""Losses of class labels and probabilities, without names as those of `losses`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from treeinner.objectives.base import Domain, FloatArray, Objective, integers_below, one_hot, sigmoid, through
 from treeinner.objectives.losses import SIGNED_BINARY, ZERO_OR_ONE, ZERO_TO_ONE
 
-Binary = partial(Objective, target="binary", domain=ZERO_OR_ONE)
+Binary = partial(Objective, "", target="binary", domain=ZERO_OR_ONE)
 
 
 def logistic(scale: float = 1.0, domain: Domain = ZERO_OR_ONE) -> Objective:
@@ -23,7 +23,6 @@ def logistic(scale: float = 1.0, domain: Domain = ZERO_OR_ONE) -> Objective:
         return scale * scale * q * (1.0 - q)
 
     return Binary(
-        "logistic",
         lambda y, m: np.logaddexp(0.0, scale * m) - y * scale * m,
         lambda y, m: scale * (sigmoid(scale * m) - y),
         hessian,
@@ -59,8 +58,7 @@ def lightgbm_binary(scale: float, weights: tuple[float, float], *, unbalanced: b
     def weighted(function: Any) -> Any:
         return lambda y, m, s: function(y, m) * np.where(y > 0, s[1], s[0])
 
-    names = ("value", "gradient", "hessian")
-    functions = {name: weighted(getattr(plain, name)) for name in names}
+    functions = {name: weighted(getattr(plain, name)) for name in ("value", "gradient", "hessian")}
     return replace(plain, **functions, scope="round", state=counts)
 
 
@@ -81,7 +79,7 @@ def softmax(n_classes: int, hessian_factor: float = 1.0) -> Objective:
         return hessian_factor * p * (1.0 - p)
 
     return Objective(
-        "softmax",
+        "",
         value,
         lambda y, m: probability(m) - one_hot(y, m.shape[1]),
         hessian,
@@ -99,7 +97,7 @@ def one_vs_all(n_classes: int, scale: float = 1.0, positive: float = 1.0) -> Obj
         return np.where(one_hot(y, n_classes) > 0, positive, 1.0)
 
     fields = {"target": "class", "domain": integers_below(n_classes), "row_weight": None if positive == 1.0 else weight}
-    return logistic(scale).of_target(lambda y: one_hot(y, n_classes), name="one_vs_all", **fields)
+    return logistic(scale).of_target(lambda y: one_hot(y, n_classes), **fields)
 
 
 def cross_entropy_lambda() -> Objective:
@@ -117,7 +115,6 @@ def hinge() -> Objective:
     """max(0, 1 - y m) with labels 0, 1 read as -1, 1."""
     beyond = float(np.finfo(np.float32).tiny)  # XGBoost's hessian of rows beyond the margin: no leaf divides by 0
     signed = Binary(
-        "hinge",
         lambda y, m: np.maximum(0.0, 1.0 - y * m),
         lambda y, m: np.where(y * m < 1.0, -y, 0.0),
         lambda y, m: np.where(y * m < 1.0, 1.0, beyond),
@@ -133,7 +130,6 @@ def exponential() -> Objective:
         return y * np.exp(-m) + (1.0 - y) * np.exp(m)
 
     return Binary(
-        "exponential",
         value,
         lambda y, m: -y * np.exp(-m) + (1.0 - y) * np.exp(m),
         value,
@@ -154,4 +150,4 @@ def focal(alpha: float, gamma: float) -> Objective:
         lambda y, p, a: -a * (1.0 - p) ** gamma * np.log(p),
         lambda y, p, a: a * (2.0 * y - 1.0) * (1.0 - p) ** gamma * (gamma * p * np.log(p) + p - 1.0),
     )
-    return Binary("focal", value, gradient, link=sigmoid, unit="log-odds")
+    return Binary(value, gradient, link=sigmoid, unit="log-odds")

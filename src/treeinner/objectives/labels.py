@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeinner.errors import DataError
-from treeinner.objectives.base import FloatArray, Objective
+from treeinner.objectives.base import FloatArray, Objective, one_hot
 from treeinner.tables.columns import is_missing, listing
 
 if TYPE_CHECKING:
@@ -144,9 +144,8 @@ def _indicators(values: NDArray[Any], classes: Sequence[Sequence[Any]]) -> Float
     """Return the indicators of each target's classes side by side: (rows, sum of the numbers of classes)."""
     if values.ndim != 2 or values.shape[1] != len(classes):
         raise DataError(f"y has shape {values.shape}, expected one column for each of {len(classes)} targets.")
-    codes = [_positions(values[:, t], labels) for t, labels in enumerate(classes)]
-    blocks = [c[:, None] == np.arange(len(labels)) for c, labels in zip(codes, classes, strict=True)]
-    return np.concatenate(blocks, axis=1).astype(np.float64)
+    blocks = [one_hot(_positions(values[:, t], labels), len(labels)) for t, labels in enumerate(classes)]
+    return np.concatenate(blocks, axis=1)
 
 
 def _keys(label: Any) -> list[Any]:

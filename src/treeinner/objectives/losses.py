@@ -1,6 +1,6 @@
 """The losses of numbers, under neutral names; `catalogue` gives them the libraries' names.
 
-r = margin - y throughout. Every function returns an Objective.
+r = margin - y throughout. Every function returns an Objective without a name.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ZERO_OR_ONE = Domain(lambda y: (y == 0) | (y == 1), "0 or 1")
 SIGNED_BINARY = Domain(lambda y: (y == 0) | (y == 1) | (y == -1), "0 or 1 (or -1 or 1)")
 
 TARGET_UNITS = "units of the target"
-LogLink = partial(Objective, link=np.exp, unit="log of the mean")
+LogLink = partial(Objective, "", link=np.exp, unit="log of the mean")
 
 # Constants of XGBoost's smooth pinball loss (3.4 and later).
 SMOOTHING, MIN_RATIO = 0.04, 3e-4
@@ -31,21 +31,21 @@ def ones(r: FloatArray, *state: FloatArray) -> FloatArray:
     return np.ones_like(r)
 
 
-def of_residual(name: str, value: Any, gradient: Any, hessian: Any = ones, **fields: Any) -> Objective:
+def of_residual(value: Any, gradient: Any, hessian: Any = ones, **fields: Any) -> Objective:
     """Return a loss whose functions take r alone, or r and the state that a round shares."""
     value, gradient, hessian = through(lambda y, m: (m - y,), value, gradient, hessian)
-    return Objective(name, value, gradient, hessian, unit=TARGET_UNITS, **fields)
+    return Objective("", value, gradient, hessian, unit=TARGET_UNITS, **fields)
 
 
 # -- around the residual -----------------------------------------------------------------------------------
 def squared_error() -> Objective:
     """r^2 / 2."""
-    return of_residual("squared_error", lambda r: 0.5 * r**2, lambda r: r).in_core("squared")
+    return of_residual(lambda r: 0.5 * r**2, lambda r: r).in_core("squared")
 
 
 def absolute_error(tie: float = 0.0) -> Objective:
     """|r|; `tie` is the gradient at r = 0."""
-    return of_residual("absolute_error", np.abs, lambda r: np.where(r == 0, tie, np.sign(r)))
+    return of_residual(np.abs, lambda r: np.where(r == 0, tie, np.sign(r)))
 
 
 def quantile(alpha: float | Sequence[float], *, tie: str = "above", dead_zone: float = 0.0) -> Objective:
@@ -63,7 +63,7 @@ def quantile(alpha: float | Sequence[float], *, tie: str = "above", dead_zone: f
     def value(r: FloatArray) -> FloatArray:
         return np.where(r >= 0, (1.0 - level) * r, level * -r)
 
-    return of_residual("quantile", value, gradient, shared_target=len(level) > 1)
+    return of_residual(value, gradient, shared_target=len(level) > 1)
 
 
 def expectile(alpha: float, scale: float = 1.0) -> Objective:
@@ -72,7 +72,7 @@ def expectile(alpha: float, scale: float = 1.0) -> Objective:
     def weight(r: FloatArray) -> FloatArray:
         return scale * np.where(r >= 0, 1.0 - alpha, alpha)
 
-    return of_residual("expectile", lambda r: 0.5 * weight(r) * r**2, lambda r: weight(r) * r, weight)
+    return of_residual(lambda r: 0.5 * weight(r) * r**2, lambda r: weight(r) * r, weight)
 
 
 def stacked_expectiles(alpha: Sequence[float]) -> Objective:
@@ -101,12 +101,12 @@ def stacked_expectiles(alpha: Sequence[float]) -> Objective:
         lambda r, weight, inner: inner * from_the_right(weight * r),
         lambda r, weight, inner: inner * inner * from_the_right(weight),
     )
-    return Objective("expectiles", value, gradient, hessian, link=expectiles, shared_target=True)
+    return Objective("", value, gradient, hessian, link=expectiles, shared_target=True)
 
 
 def huber(delta: float) -> Objective:
     """Square inside delta, straight outside; the hessian is LightGBM's (1 everywhere)."""
-    return of_residual("huber", lambda r: huber_value(r, delta), lambda r: np.clip(r, -delta, delta))
+    return of_residual(lambda r: huber_value(r, delta), lambda r: np.clip(r, -delta, delta))
 
 
 def huber_value(r: FloatArray, delta: FloatArray | float) -> FloatArray:
@@ -118,7 +118,6 @@ def huber_value(r: FloatArray, delta: FloatArray | float) -> FloatArray:
 def fair(c: float) -> Objective:
     """Fair loss: c^2 (|r| / c - log(1 + |r| / c))."""
     return of_residual(
-        "fair",
         lambda r: c * c * (np.abs(r) / c - np.log1p(np.abs(r) / c)),
         lambda r: c * r / (np.abs(r) + c),
         lambda r: c * c / (np.abs(r) + c) ** 2,
@@ -129,7 +128,6 @@ def pseudo_huber(slope: float) -> Objective:
     """XGBoost's smooth Huber loss: d^2 (sqrt(1 + r^2 / d^2) - 1)."""
     d2 = slope * slope
     return of_residual(
-        "pseudo_huber",
         lambda r: d2 * (np.sqrt(1.0 + r**2 / d2) - 1.0),
         lambda r: r / np.sqrt(1.0 + r**2 / d2),
         lambda r: d2 / ((d2 + r**2) * np.sqrt(1.0 + r**2 / d2)),
@@ -150,7 +148,7 @@ def squared_log_error() -> Objective:
         lambda r, one_plus: np.maximum((1.0 - r) / one_plus**2, 1e-6),
     )
     domain = between(-1.0, np.inf, "above -1", open_low=True)
-    return Objective("squared_log_error", value, gradient, hessian, domain=domain, unit=TARGET_UNITS)
+    return Objective("", value, gradient, hessian, domain=domain, unit=TARGET_UNITS)
 
 
 def mape(tie: float = 0.0) -> Objective:
@@ -160,13 +158,12 @@ def mape(tie: float = 0.0) -> Objective:
     def relative(function: Any) -> Any:
         return lambda y, m: function(y, m) / np.maximum(1.0, np.abs(y))
 
-    return Objective("mape", relative(base.value), relative(base.gradient), base.hessian, unit=TARGET_UNITS)
+    return Objective("", relative(base.value), relative(base.gradient), base.hessian, unit=TARGET_UNITS)
 
 
 def lq(q: float) -> Objective:
     """|r|^q."""
     return of_residual(
-        "lq",
         lambda r: np.abs(r) ** q,
         lambda r: q * np.where(r >= 0, 1.0, -1.0) * np.abs(r) ** (q - 1.0),
         (lambda r: q * (q - 1.0) * np.abs(r) ** (q - 2.0)) if q >= 2 else None,
@@ -175,7 +172,7 @@ def lq(q: float) -> Objective:
 
 def log_cosh() -> Objective:
     """Log of cosh r."""
-    return of_residual("log_cosh", log_cosh_value, np.tanh, lambda r: 1.0 - np.tanh(r) ** 2)
+    return of_residual(log_cosh_value, np.tanh, lambda r: 1.0 - np.tanh(r) ** 2)
 
 
 def log_cosh_value(r: FloatArray) -> FloatArray:
@@ -203,7 +200,7 @@ def smooth_absolute_error() -> Objective:
         return np.divide(s, norm, out=np.ones_like(norm), where=norm > 0)
 
     functions = (lambda r, s: s * (np.hypot(s, r) - s), lambda r, s: r * hessian(r, s), hessian)
-    return of_residual("smooth_absolute_error", *functions, scope="round", state=residual_scale)
+    return of_residual(*functions, scope="round", state=residual_scale)
 
 
 def smooth_quantile(alpha: float | Sequence[float]) -> Objective:
@@ -219,7 +216,6 @@ def smooth_quantile(alpha: float | Sequence[float]) -> Objective:
         return np.where(s > 0, 0.5 / SMOOTHING * np.maximum(ratio, MIN_RATIO), 0.0)
 
     return of_residual(
-        "smooth_quantile",
         lambda r, s: 0.5 * s * (SMOOTHING * s * log_cosh_value(steps(r, s)) + (1.0 - 2.0 * level) * r),
         lambda r, s: 0.5 * s * (np.tanh(steps(r, s)) + 1.0 - 2.0 * level),
         hessian,
@@ -240,14 +236,13 @@ def quantile_huber(alpha: float) -> Objective:
         at = min(int(np.searchsorted(below, alpha * below[-1])), len(size) - 1)
         return size[order[at : at + 1]]
 
-    return of_residual("quantile_huber", huber_value, lambda r, s: np.clip(r, -s, s), scope="round", state=delta)
+    return of_residual(huber_value, lambda r, s: np.clip(r, -s, s), scope="round", state=delta)
 
 
 # -- log link ----------------------------------------------------------------------------------------------
 def poisson(max_delta_step: float = 0.0) -> Objective:
     """e^m - y m; XGBoost's and LightGBM's hessian is e^(m + max_delta_step)."""
     return LogLink(
-        "poisson",
         lambda y, m: np.exp(m) - y * m,
         lambda y, m: np.exp(m) - y,
         lambda y, m: np.exp(m + max_delta_step),
@@ -258,7 +253,6 @@ def poisson(max_delta_step: float = 0.0) -> Objective:
 def gamma(domain: Domain = POSITIVE) -> Objective:
     """Gamma deviance up to a constant: m + y e^-m."""
     return LogLink(
-        "gamma",
         lambda y, m: m + y * np.exp(-m),
         lambda y, m: 1.0 - y * np.exp(-m),
         lambda y, m: y * np.exp(-m),
@@ -270,7 +264,6 @@ def tweedie(rho: float) -> Objective:
     """Tweedie deviance of variance power rho, 1 < rho < 2."""
     a, b = 1.0 - rho, 2.0 - rho
     return LogLink(
-        "tweedie",
         lambda y, m: -y * np.exp(a * m) / a + np.exp(b * m) / b,
         lambda y, m: -y * np.exp(a * m) + np.exp(b * m),
         lambda y, m: -y * a * np.exp(a * m) + b * np.exp(b * m),
@@ -280,11 +273,9 @@ def tweedie(rho: float) -> Objective:
 
 def log_linear_quantile(alpha: float) -> Objective:
     """CatBoost's LogLinQuantile: pinball loss of y against e^m."""
-    return Objective(
-        "log_linear_quantile",
+    return LogLink(
         lambda y, m: np.where(np.exp(m) >= y, (1.0 - alpha) * (np.exp(m) - y), alpha * (y - np.exp(m))),
         lambda y, m: np.exp(m) * np.where(np.exp(m) >= y, 1.0 - alpha, -alpha),
-        link=np.exp,
         unit="log of the quantile",
     )
 
@@ -296,6 +287,6 @@ def forest(n_classes: int = 0) -> Objective:
     Its gradient is -y (of each class's indicator if there are classes), so that TreeInner in the sample is
     the mean decrease of impurity (squared error, Gini).
     """
-    plain = Objective("forest", lambda y, m: -y * m, lambda y, m: -y * np.ones_like(m), lambda y, m: np.ones_like(m))
+    plain = Objective("", lambda y, m: -y * m, lambda y, m: -y * np.ones_like(m), lambda y, m: np.ones_like(m))
     fields: dict[str, Any] = {"unit": TARGET_UNITS, "target": "class" if n_classes else "real"}
     return plain.of_target(lambda y: one_hot(y, n_classes) if n_classes else y, **fields)

@@ -146,7 +146,7 @@ def query_rmse() -> Objective:
         return r
 
     return Objective(
-        "query_rmse",
+        "",
         lambda y, m, qid: 0.5 * residual(y, m, qid) ** 2,
         residual,
         lambda y, m, qid: np.ones_like(m),

@@ -24,9 +24,8 @@ class Distribution(NamedTuple):
     cdf: Callable[[FloatArray], FloatArray]
     pdf_d1: Callable[[FloatArray], FloatArray]
     pdf_d2: Callable[[FloatArray], FloatArray]
-    # Gradient and hessian where the ratio of densities is 0 / 0: (z > 0, z <= 0) of an uncensored row.
-    gradient_limit: Callable[[float], tuple[float, float]]
-    hessian_limit: Callable[[float], tuple[float, float]]
+    # Gradient and hessian where the ratio of densities is 0 / 0, each (z > 0, z <= 0) of an uncensored row, from sigma.
+    limits: Callable[[float], tuple[tuple[float, float], tuple[float, float]]]
 
 
 def _normal_cdf(z: FloatArray) -> FloatArray:
@@ -60,24 +59,21 @@ DISTRIBUTIONS = {
         _normal_cdf,
         lambda z: -z * _normal_pdf(z),
         lambda z: (z * z - 1.0) * _normal_pdf(z),
-        lambda sigma: (-MAX_GRADIENT, MAX_GRADIENT),
-        lambda sigma: (1.0 / sigma**2, 1.0 / sigma**2),
+        lambda sigma: ((-MAX_GRADIENT, MAX_GRADIENT), (1.0 / sigma**2, 1.0 / sigma**2)),
     ),
     "logistic": Distribution(
         _logistic_pdf,
         lambda z: 0.5 * (1.0 + np.tanh(z / 2.0)),
         lambda z: -_logistic_pdf(z) * np.tanh(z / 2.0),
         lambda z: _logistic_pdf(z) * (1.0 - 6.0 * _logistic_pdf(z)),
-        lambda sigma: (-1.0 / sigma, 1.0 / sigma),
-        lambda sigma: (MIN_HESSIAN, MIN_HESSIAN),
+        lambda sigma: ((-1.0 / sigma, 1.0 / sigma), (MIN_HESSIAN, MIN_HESSIAN)),
     ),
     "extreme": Distribution(
         _extreme_pdf,
         lambda z: -np.expm1(-np.exp(np.minimum(z, 700.0))),
         lambda z: _extreme_factor(z, 1) * _extreme_pdf(z),
         lambda z: _extreme_factor(z, 2) * _extreme_pdf(z),
-        lambda sigma: (-MAX_GRADIENT, 1.0 / sigma),
-        lambda sigma: (MAX_HESSIAN, MIN_HESSIAN),
+        lambda sigma: ((-MAX_GRADIENT, 1.0 / sigma), (MAX_HESSIAN, MIN_HESSIAN)),
     ),
 }
 
@@ -90,6 +86,10 @@ class _Ends(NamedTuple):
     has_high: NDArray[np.bool_]
     z_low: FloatArray
     z_high: FloatArray
+
+    def difference(self, f: Callable[[FloatArray], FloatArray], at_infinity: float = 0.0) -> FloatArray:
+        """Return f of the upper end minus f of the lower end."""
+        return np.where(self.has_high, f(self.z_high), at_infinity) - np.where(self.has_low, f(self.z_low), 0.0)
 
 
 def _ends(y: FloatArray, m: FloatArray, sigma: float) -> _Ends:
@@ -111,39 +111,28 @@ def aft(distribution: str, sigma: float) -> Objective:
     def value(y: FloatArray, m: FloatArray) -> FloatArray:
         e = _ends(y, m, sigma)
         density = d.pdf(e.z_low) / (sigma * np.where(e.exact, y[:, :1], 1.0))
-        return -np.log(np.maximum(np.where(e.exact, density, _differences(d, e)[1]), EPS))
+        return -np.log(np.maximum(np.where(e.exact, density, e.difference(d.cdf, 1.0)), EPS))
 
     def gradient(y: FloatArray, m: FloatArray) -> FloatArray:
         e = _ends(y, m, sigma)
-        top, mass = _differences(d, e)[:2]
-        above = np.where(e.exact, d.pdf_d1(e.z_low), top)
-        below = sigma * np.where(e.exact, d.pdf(e.z_low), mass)
-        limit = _limit(e, d.gradient_limit(sigma), 0.0)
-        return np.clip(_ratio(above, below, limit), -MAX_GRADIENT, MAX_GRADIENT)
+        above = np.where(e.exact, d.pdf_d1(e.z_low), e.difference(d.pdf))
+        below = sigma * np.where(e.exact, d.pdf(e.z_low), e.difference(d.cdf, 1.0))
+        return np.clip(_ratio(above, below, _limit(e, d.limits(sigma)[0], 0.0)), -MAX_GRADIENT, MAX_GRADIENT)
 
     def hessian(y: FloatArray, m: FloatArray) -> FloatArray:
         e = _ends(y, m, sigma)
-        top, mass, grad = _differences(d, e)
+        top, mass, grad = e.difference(d.pdf), e.difference(d.cdf, 1.0), e.difference(d.pdf_d1)
         pdf = d.pdf(e.z_low)
         exact = -(pdf * d.pdf_d2(e.z_low) - d.pdf_d1(e.z_low) ** 2)
         above = np.where(e.exact, exact, -(mass * grad - top * top))
         below = sigma**2 * np.where(e.exact, pdf, mass) ** 2
-        limit = _limit(e, d.hessian_limit(sigma), MIN_HESSIAN)
+        limit = _limit(e, d.limits(sigma)[1], MIN_HESSIAN)
         if distribution == "extreme":  # XGBoost gives left-censored rows the smallest hessian
             limit = np.where(~e.has_low, MIN_HESSIAN, limit)
         return np.clip(_ratio(above, below, limit), MIN_HESSIAN, MAX_HESSIAN)
 
     unit = "log of the survival time"
     return Objective("aft", value, gradient, hessian, link=np.exp, target="interval", unit=unit)
-
-
-def _differences(d: Distribution, e: _Ends) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Upper end minus lower end: of the density, the distribution function, the density's derivative."""
-
-    def difference(f: Callable[[FloatArray], FloatArray], at_infinity: float = 0.0) -> FloatArray:
-        return np.where(e.has_high, f(e.z_high), at_infinity) - np.where(e.has_low, f(e.z_low), 0.0)
-
-    return difference(d.pdf), difference(d.cdf, 1.0), difference(d.pdf_d1)
 
 
 def _ratio(above: FloatArray, below: FloatArray, limit: FloatArray) -> FloatArray:

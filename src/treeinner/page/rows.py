@@ -8,14 +8,12 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from treeinner import tables
 from treeinner.attribution import attribute
 from treeinner.objectives import encode_target
 from treeinner.page.numbers import decimals_for, rounded, short, shorts, value_text
 from treeinner.page.subject import Side, Subject
 from treeinner.scores import Importance
-from treeinner.tables import names_of, row_labels_of
-from treeinner.tables.frames import collected
+from treeinner.tables.frames import collected, names_of, row_labels_of, to_array
 
 FloatArray = NDArray[np.float64]
 
@@ -111,7 +109,7 @@ def _values(data: Any, names: tuple[str, ...], order: NDArray[np.intp]) -> list[
     """Values of the features shown, in their order; nothing where a feature is not a column of the data."""
     if data is None or type(data).__name__ == "Pool":
         return []
-    table = tables.to_array(data, names)
+    table = to_array(data, names)
     if table.ndim != 2 or table.shape[1] != len(names):
         return []
     return [[value_text(table[i, k]) for k in picked] for i, picked in enumerate(order.tolist())]

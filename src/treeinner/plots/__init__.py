@@ -3,8 +3,7 @@
 matplotlib is imported when the first plot is drawn.
 """
 
-from treeinner.plots._dots import beeswarm, dependence
+from treeinner.plots._attributions import beeswarm, dependence, waterfall
 from treeinner.plots._scores import bar, gap, rounds
-from treeinner.plots._waterfall import waterfall
 
 __all__ = ["bar", "beeswarm", "dependence", "gap", "rounds", "waterfall"]

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from treeinner.errors import DataError
 from treeinner.model import Model
 from treeinner.objectives import Objective, encode_target
-from treeinner.tables import Table, names_of
+from treeinner.tables import Table
 from treeinner.tables.columns import is_missing
+from treeinner.tables.frames import names_of
 
 __all__ = ["NO_WEIGHT", "Batch", "check_confidence", "read_batch"]
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treeinner import inference, tables
+from treeinner import inference
 from treeinner.errors import TreeInnerError
 from treeinner.groups import GroupSpec
 from treeinner.model import open_model
@@ -19,6 +19,7 @@ from treeinner.scores.gain import distance_to_gain, total_gain
 from treeinner.scores.importance import importance
 from treeinner.scores.permutation import permutation_importance
 from treeinner.scores.result import Importance
+from treeinner.tables.frames import make_frame
 
 __all__ = ["Comparison", "are_training_rows", "compare"]
 
@@ -54,7 +55,7 @@ class Comparison:
         columns["valid_std_error"] = self.valid["tree_inner"].std_errors
         columns["valid_q_value"] = self.valid["tree_inner"].q_values
         columns["gap"], columns["gap_std_error"] = self.gap.score, self.gap.std_error
-        return tables.make_frame({k: list(v[order]) for k, v in columns.items()}, library=self.frame_library)
+        return make_frame({k: list(v[order]) for k, v in columns.items()}, library=self.frame_library)
 
     def __repr__(self) -> str:
         train, valid = self.train["tree_inner"], self.valid["tree_inner"]

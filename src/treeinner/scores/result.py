@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treeinner import html, tables
+from treeinner import html
 from treeinner.ensemble import storage
 from treeinner.errors import ModelError, TreeInnerError, UnknownParameterError
 from treeinner.inference import Inference
+from treeinner.tables.frames import make_frame
 
 __all__ = ["Q_LIMIT", "VERDICTS", "FeatureScore", "Importance"]
 
@@ -274,7 +275,7 @@ class Importance:
             "verdict": [verdicts[k] for k in order],
             "rank": np.arange(1, len(order) + 1),
         }
-        return tables.make_frame(made, library=self.frame_library)
+        return make_frame(made, library=self.frame_library)
 
     def save(self, path: str | Path) -> None:
         """Write to one file (docs/format.md); `ti.load` reads it."""

@@ -17,35 +17,11 @@ import numpy as np
 
 from treeinner.errors import DataError
 from treeinner.tables.arrays import ColumnTable, DenseTable, read_array
-from treeinner.tables.columns import KERNEL_DTYPES
-from treeinner.tables.frames import (
-    as_frame,
-    frame_library_of,
-    make_frame,
-    names_of,
-    read_frame,
-    row_labels_of,
-    to_array,
-)
+from treeinner.tables.frames import as_frame, read_frame
 from treeinner.tables.schema import Level, Schema, Table, block_rows_for
 from treeinner.tables.sparse import SparseTable, is_sparse, read_sparse
 
-__all__ = [
-    "KERNEL_DTYPES",
-    "ColumnTable",
-    "DenseTable",
-    "Level",
-    "Schema",
-    "SparseTable",
-    "Table",
-    "as_frame",
-    "frame_library_of",
-    "make_frame",
-    "names_of",
-    "read_table",
-    "row_labels_of",
-    "to_array",
-]
+__all__ = ["ColumnTable", "DenseTable", "Level", "Schema", "SparseTable", "Table", "read_table"]
 
 FROM_ARRAY = "pass the array or data frame that it was made from"
 # Containers whose rows cannot be read here: (package, class) -> what to pass instead.

@@ -25,6 +25,7 @@ UNREADABLE = {
     "c": ("complex numbers", "pass a 2-D array of numbers or a data frame"),
 }
 AS_IN_TRAINING = "prepare the column as it was prepared for training."
+NUMBER_TYPES = (int, float, Decimal, Fraction, np.integer, np.floating, np.bool_)
 MISSING_TYPES = ("NoneType", "NAType", "NaTType")  # by name: pandas is not imported here
 
 
@@ -61,17 +62,12 @@ def numbers(values: NDArray[Any], where: str) -> NDArray[Any]:
 def _numbers_from_objects(values: NDArray[Any], where: str) -> FloatArray:
     items = values.tolist()
     kinds = set(map(type, items))
-    bad = tuple(kind for kind in kinds if not _is_number(kind))
+    bad = tuple(kind for kind in kinds if kind.__name__ not in MISSING_TYPES and not issubclass(kind, NUMBER_TYPES))
     if bad:
         raise _not_a_number(next(item for item in items if type(item) in bad), where)
     if any(kind.__name__ in MISSING_TYPES for kind in kinds):
         items = [np.nan if type(item).__name__ in MISSING_TYPES else item for item in items]
     return np.asarray(items, dtype=np.float64)
-
-
-def _is_number(kind: type) -> bool:
-    numeric = (int, float, Decimal, Fraction, np.integer, np.floating, np.bool_)
-    return kind.__name__ in MISSING_TYPES or issubclass(kind, numeric)
 
 
 def _not_a_number(item: Any, where: str) -> DataError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from numpy.typing import NDArray
@@ -34,13 +34,9 @@ class Schema:
     allow_infinite: bool = True
     external: str = ""  # not empty: only the model object can make this table; the text says what to call instead
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain data for `storage`."""
-        return asdict(self)
-
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Schema:
-        """Inverse of `to_json`."""
+        """Inverse of `asdict` and of JSON, which has no tuples."""
 
         def tuples(item: Any) -> Any:
             return tuple(tuples(i) for i in item) if isinstance(item, list) else item
