@@ -29,8 +29,7 @@ class Params:
 
     def raw(self, *names: str, default: Any = REQUIRED) -> Any:
         """Return the first parameter that is there; nested mappings (XGBoost's JSON) are searched too."""
-        places = [self.values, *(v for v in self.values.values() if isinstance(v, Mapping))]
-        for place in places:
+        for place in (self.values, *(v for v in self.values.values() if isinstance(v, Mapping))):
             for name in names:
                 if place.get(name) is not None:
                     return place[name]

@@ -41,8 +41,15 @@ def _pairwise(name: str, pairs: Callable[..., Pairs], *, norm: bool, single: boo
         score = m[:, 0].astype(np.float32).astype(np.float64) if single else m[:, 0]
         for rows in queries(qid):
             order = rows[np.argsort(-score[rows], kind="stable")]
-            parts = pairs(y[order, 0], score[order])
-            gradient[order, 0], hessian[order, 0] = _add_pairs(*parts, n=len(order), norm=norm)
+            high, low, pull, curve = pairs(y[order, 0], score[order])
+            np.add.at(gradient[:, 0], order[high], pull)
+            np.add.at(gradient[:, 0], order[low], -pull)
+            np.add.at(hessian[:, 0], order[high], curve)
+            np.add.at(hessian[:, 0], order[low], curve)
+            total = -2.0 * pull.sum()
+            if norm and total > 0:
+                gradient[order] *= np.log2(1.0 + total) / total
+                hessian[order] *= np.log2(1.0 + total) / total
         return gradient, hessian
 
     functions = (lambda y, m, qid: both(y, m, qid)[0], lambda y, m, qid: both(y, m, qid)[1])
@@ -120,20 +127,6 @@ def _change_of_map(label: FloatArray, high: NDArray[np.intp], low: NDArray[np.in
     up = relevant[last] / rank[last] - (relevant[first] + 1.0) / rank[first] - between
     down = relevant[first] / rank[first] - relevant[last] / rank[last] + between
     return np.asarray(np.where(label[first] < label[last], up, down) / max(relevant[-1], 1.0))
-
-
-def _add_pairs(
-    high: NDArray[np.intp], low: NDArray[np.intp], pull: FloatArray, curve: FloatArray, *, n: int, norm: bool
-) -> tuple[FloatArray, FloatArray]:
-    """Gradients and hessians of the rows from those of the pairs."""
-    gradient, hessian = np.zeros(n), np.zeros(n)
-    np.add.at(gradient, high, pull)
-    np.add.at(gradient, low, -pull)
-    np.add.at(hessian, high, curve)
-    np.add.at(hessian, low, curve)
-    total = -2.0 * pull.sum()
-    factor = np.log2(1.0 + total) / total if norm and total > 0 else 1.0
-    return gradient * factor, hessian * factor
 
 
 def query_rmse() -> Objective:

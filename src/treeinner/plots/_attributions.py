@@ -181,8 +181,7 @@ def dependence(
     y = values[rows, k]
     dots = _dots(len(rows), 18.0, 7.0) | {"alpha": 0.85}
     if color is None:
-        missing = np.isnan(x.numbers)
-        ax.scatter(places, y, c=np.where(missing, style.GREY, style.BLUE), **dots)
+        ax.scatter(places, y, c=np.where(np.isnan(x.numbers), style.GREY, style.BLUE), **dots)
     else:
         shades = column(attribution, c := position_of(color, names), rows)
         assert shades is not None

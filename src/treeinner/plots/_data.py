@@ -63,7 +63,7 @@ def one_output(attribution: Attribution, output: int | str | None) -> tuple[Floa
     return attribution.values[:, :, k], attribution.base_values[:, k], names[k]
 
 
-def attribution_label(attribution: Attribution, output_name: str = "") -> str:
+def attribution_label(attribution: Attribution, output_name: str) -> str:
     """Label of an axis of attributions, with the unit."""
     what = f"output {output_name}: " if output_name else ""
     return f"{what}{method_name(attribution.method)} attribution ({attribution.unit})"
@@ -96,12 +96,11 @@ def spread_rows(n_rows: int, max_rows: int) -> NDArray[np.intp]:
     return np.linspace(0, n_rows - 1, max_rows).astype(np.intp)
 
 
-def column(attribution: Attribution, k: int, rows: NDArray[np.intp] | None = None) -> Column | None:
-    """Values of a feature in these rows (all); None if the attribution holds no data (grouped features)."""
+def column(attribution: Attribution, k: int, rows: NDArray[np.intp]) -> Column | None:
+    """Values of a feature in these rows; None if the attribution holds no data (grouped features)."""
     data = attribution.data
     if data is None:
         return None
-    rows = np.arange(len(attribution)) if rows is None else rows
     if hasattr(data, "tocsc"):  # scipy sparse
         return Column(np.asarray(data.tocsc()[:, [k]].toarray(), np.float64).ravel()[rows])
     frame = nw.from_native(data, eager_only=True, pass_through=True)
