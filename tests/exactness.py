@@ -349,25 +349,26 @@ CELLS = (*_xgboost_cells(), *_lightgbm_cells(), *_sklearn_cells(), *_catboost_ce
 PAGE = Path(__file__).parent.parent / "docs" / "exactness.md"
 HEAD = """# Where TreeInner is the library's total gain
 
-On the training rows TreeInner with PreDecomp is the library's own total gain, split by split (Proposition 3,
-[theory.md](theory.md)). That is an identity, not an approximation, wherever node values, gradients and rows are those
-that the library computed its gains from. Where they are not, the ensemble says so in its field `exactness`, and local
-accuracy (base + attributions = margin) and TreeInner on held-out rows are as well defined as everywhere else: only the
-reading "on the training rows this is total gain" is lost.
+On the training rows, the `gains` of TreeInner with PreDecomp are the library's own total gain, split by split
+(Proposition 3, [theory.md](theory.md)). That is an identity, not an approximation, wherever node values, gradients and
+rows are those that the library computed its gains from. Where they are not, `exactness` of the model says so. Local
+accuracy (base + attributions = margin) holds all the same, and so does the definition of TreeInner on held-out rows;
+only the statement "on the training rows the gains are total gain" is lost.
 
-Every line is a small model (500 rows, 6 features, 12 rounds where nothing else is said), trained and measured by
+Every line is a small model (500 rows, 6 features, 12 rounds unless stated otherwise), trained and measured by
 `tests/test_exactness.py`. **Error** is the largest absolute difference of the two scores, each normalised to sum to
-one; **ratio** is sum of TreeInner / sum of total gain. `exact` means an error of at most 5e-7 and a ratio of 1 to 5e-6;
-`happens to hold` means that the ensemble does not promise it and that on this model it holds to 5e-6; where it says
-`not exact`, error or |ratio - 1| is above 1e-4, and the reason is the ensemble's own. Made by
+one; **ratio** is sum of gains / sum of total gain. `exact` means an error of at most 5e-7 and a ratio of 1 to 5e-6;
+`happens to hold` means that `exactness` does not promise it and that on this model it holds to 5e-6; for
+`not exact`, error or |ratio - 1| is above 1e-4, and the reason is what `exactness` says. Written by
 `python -m tests.exactness > docs/exactness.md`.
 
-What the library's own gain is: XGBoost `get_score(importance_type="total_gain")`, which adds up in float32 (for the
-deep model, of thousands of splits, that alone is an error of 2e-6, so there we add up the stored gains of the splits
-ourselves); LightGBM `feature_importance("gain")`; HistGradientBoosting the gains in its nodes (the root's, which
-scikit-learn leaves unfinished, put right); GradientBoosting and forests the unnormalised decrease of impurity
-(`feature_importances_` normalises tree by tree). CatBoost has no gain of its own: the definition is
-evaluated on the training rows, so its lines say only whether its node values are what Proposition 3 needs.
+The library's own gain is: for XGBoost, `get_score(importance_type="total_gain")`, which adds up in float32 (for the
+deep model, with thousands of splits, that alone is an error of 2e-6, so there the stored gains of the splits are added
+up in float64); for LightGBM, `feature_importance("gain")`; for HistGradientBoosting, the gains in its nodes (the
+root's, which scikit-learn leaves incomplete, corrected); for GradientBoosting and forests, the unnormalised decrease of
+impurity (`feature_importances_` normalises tree by tree; for forests, the mean over the trees). CatBoost stores no gains:
+the definition is evaluated on the training rows, so its lines say only whether its node values are what Proposition 3
+needs.
 """
 
 

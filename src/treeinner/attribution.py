@@ -130,7 +130,7 @@ def node_values(e: Ensemble, method: str) -> FloatArray:
     """Value of every node whose changes along a path are the attribution: (n_nodes, width)."""
     if method == "treeshap" and e.schema.external == "catboost-path":
         raise UnsupportedModelError(
-            "treeshap on a non-symmetric CatBoost model with CTR splits: the library tells only the leaf a row "
+            "treeshap on a non-symmetric CatBoost model with CTR splits: the library reports only the leaf a row "
             "reaches, and TreeSHAP needs the splits beside its path. Use method='predecomp' or 'saabas', or "
             "CatBoost's own get_feature_importance(type='ShapValues')."
         )

@@ -21,7 +21,7 @@ approaches the normal for many rows and stays valid for few clusters and rare no
 
 What is tested. The p value is one-sided, for H0: on new rows the feature does not help. TreeInner by path
 is tested centred: with every inner node's value replaced by the mean of its leaves over the rows at hand
-(docs/theory.md, section 6), because a feature that knows nothing of the target then expects no score above
+(docs/theory.md, section 6), because a feature without information on the target then expects no score above
 0, and without it may do so in a given model. `test_score` is that score, z = test_score / std_error; score,
 std_error and the interval are those of the score itself. Other scores are tested as they are.
 """

@@ -1,4 +1,4 @@
-"""ReadOptions: what a user tells about a model, checked once and in the same words for every library."""
+"""ReadOptions: what a user says about a model, checked once and in the same words for every library."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def own_name(option: str, library: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class ReadOptions:
-    """What the user tells about a model, where the model does not store it; None: as the model stores it.
+    """What the user says about a model, where the model does not store it; None: as the model stores it.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ class ReadOptions:
 
 
 def _number(value: Any) -> float | None:
-    """A finite real number as a float; None if it is none. A bool or a text is no number."""
+    """A finite real number as a float; None if it is not one. A bool or a string is not a number."""
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value[()]
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Real):

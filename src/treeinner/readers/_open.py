@@ -63,7 +63,7 @@ def kind_of_file(path: str | os.PathLike[str]) -> Kind:
         raise UnsupportedModelError(
             f"{file} is in XGBoost's old binary format; load it with the XGBoost that wrote it and save it as .ubj."
         )
-    raise ModelError(f"{file} is no model file that treeinner knows; {SAVE_AS}.")
+    raise ModelError(f"{file} is not a model file that treeinner can read; {SAVE_AS}.")
 
 
 def _refuse_pickles(file: Path, head: bytes) -> None:

@@ -93,7 +93,7 @@ def importance(
     Notes
     -----
     p and q values of tree_inner by predecomp or saabas are those of the centred score, in which every inner node's
-    value is the mean of its leaves over these rows: a feature that knows nothing of the target passes only by chance.
+    value is the mean of its leaves over these rows: a feature without information on the target passes only by chance.
     Score, standard error and interval are not centred, so the test is not of score / std_error
     (`Importance.test_scores`; docs/theory.md, section 6).
     """

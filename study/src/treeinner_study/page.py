@@ -70,8 +70,8 @@ def _lead(study: Study, claims: list[Claim]) -> str:
     counts = {v: sum(c.verdict == v for c in judged) for v in (HOLDS, FAILS, CANNOT)}
     mixed = sum(c.verdict == "mixed" for c in judged)
     verdicts = (
-        f"Of {len(judged)} claims of the paper {counts[HOLDS]} hold on all problems that were run, {counts[FAILS]} on "
-        f"none, {counts[CANNOT]} cannot be told on any, and {mixed} differ between problems."
+        f"Of {len(judged)} claims of the paper, {counts[HOLDS]} hold on all problems that were run, {counts[FAILS]} "
+        f"fail on all, {counts[CANNOT]} are undecided on all, and {mixed} differ between problems."
     )
     missing = missing_sentences(study)
     notice = f'<div class="notice" role="note">{_items(missing)}</div>' if missing else ""

@@ -199,7 +199,7 @@ def _scaled(found: NodeValues, dart: NDArray[np.float64] | None) -> NodeValues:
     """Node values as they enter the margin, with DART's weights."""
     if dart is None:
         return found
-    reason = "DART: the trees dropped in each round, and so its gradients, are not known"
+    reason = "DART: the model does not store which trees each round dropped, so its gradients are unknown"
     exactness = reason if found.exactness == "exact" else f"{found.exactness}; {reason}"
     return replace(found, node_value=found.node_value * dart, exactness=exactness)
 
