@@ -1,4 +1,10 @@
-"""The command line `treeinner`: read files, call the public functions, write files."""
+"""The command line `treeinner`: read files, call the public functions, write files.
+
+    app         the commands; importance, attribute, compare, report, demo have a file each
+    options     what commands share; files, data, models: what they read; output, screen: what they write; errors
+
+Belongs here: file names, columns, terminals. Does not: anything that a user of the library would want too.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,12 @@
-"""The only importer of the compiled core: an Ensemble in its compiled form, and what is done to rows with it."""
+"""The compiled core as the package uses it; the only importer of `treeinner._core`.
+
+    forest      an Ensemble in its compiled form, and the tables that methods need, made at their first use
+    binning     values -> small integers
+    rows        what is done to rows: predict, apply, attribute, shuffle, add exactly
+    threads     the one place that starts threads
+
+Belongs here: arrays in the core's layout, threads. Does not: what a user typed, losses, statistics.
+"""
 
 from treeinner.compiled.forest import BLOCK, LOSSES, TASK_ROWS, Forest, instruction_set
 from treeinner.compiled.rows import (

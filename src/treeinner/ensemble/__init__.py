@@ -1,7 +1,12 @@
 """The trees of a model as frozen arrays.
 
-What they are: ensemble.py, node_values.py. When they are well formed: validation.py. The file format of everything that
-we save: storage.py.
+    ensemble    what they are, and the conventions that every reader settles
+    node_values what is worked out from the trees at its first use: node values, rates, certificates
+    validation  when they are well formed
+    storage     the file format of everything that treeinner saves
+
+Belongs here: what holds for trees of any library. Does not: how a library stores them
+(readers/), and what is done with them.
 """
 
 from treeinner.ensemble import storage

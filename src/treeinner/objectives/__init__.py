@@ -10,6 +10,8 @@ which `round_state` computes from all rows first; the other rows of its "query";
 Weights that are part of the loss (scale_pos_weight, is_unbalance, CatBoost's class_weights) are in the
 gradient. `class_weight` of LightGBM's and scikit-learn's estimators is not: it only makes sample weights
 when fitting, so pass `sample_weight` if you want it.
+
+Belongs here: what a loss is, and under which name each library has it. Does not: what is summed over rows.
 """
 
 from __future__ import annotations

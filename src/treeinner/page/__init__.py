@@ -1,4 +1,12 @@
-"""report(): what a model learned, as one HTML file to hand to somebody."""
+"""report(): what a model learned, as one self-contained HTML file.
+
+    build       the public function
+    subject     the model and the rows that the page is about
+    data  rows  numbers     what is shown, as plain JSON
+    render      template.html, style.css, page.js and the JSON as one file
+
+Belongs here: what the page shows and how. Does not: new statistics; every number comes from the public functions.
+"""
 
 from treeinner.page.build import report
 

@@ -1,6 +1,7 @@
-"""Plots: every function takes and returns matplotlib Axes, and makes a figure of fitting size if it gets none.
+"""Plots: every function takes and returns matplotlib Axes, and makes a figure of suitable size if none are given.
 
-matplotlib is imported when the first plot is drawn.
+One file per plot; `_style`, `_data` and `_labels` are shared. matplotlib is imported when the first plot is drawn.
+Belongs here: how results look. Does not: computing anything that a result does not have.
 """
 
 from treeinner.plots._attributions import beeswarm, dependence, waterfall

@@ -1,4 +1,12 @@
-"""Readers: from a fitted model or its file to an Ensemble. What is special about a library is in its reader alone."""
+"""From a fitted model, or its file, to an Ensemble. What is special about a library is known in its folder alone.
+
+    _open       what was given: wrappers are removed, files are recognised by their content
+    _trees      walks over arrays of trees that several readers need
+    xgboost/ lightgbm/ catboost/ sklearn/     one library each: `read`, and its parser, rules and node values
+
+Belongs here: everything that depends on which library trained the model. Does not: losses, scores, and anything that
+works on an Ensemble.
+"""
 
 from __future__ import annotations
 

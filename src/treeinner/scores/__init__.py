@@ -1,4 +1,13 @@
-"""Global importance: the families of scores, their standard errors, and sums that add up over batches."""
+"""Global importance: the families of scores, their standard errors, and sums that add up over batches.
+
+    importance  permutation  gain  compare     what users call
+    accumulator result                         rows in any batches; what comes back
+    setting     batch                          the user's choices and the user's rows, checked once
+    run  task   state  leaves  exact           map over rows, then add: exact sums, the same bits in any order
+
+Belongs here: everything between rows and an Importance. Does not: single predictions (attribution.py), what a sum says
+about new rows (inference.py), drawing.
+"""
 
 from treeinner.scores.accumulator import ImportanceAccumulator
 from treeinner.scores.compare import Comparison, compare

@@ -6,7 +6,7 @@
     sparse      scipy's sparse matrices
     columns     one column: numbers, missing values, category codes
 
-Nothing here knows about trees, losses or scores.
+Belongs here: containers, dtypes, column names, missing values, categories. Does not: trees, losses, scores.
 """
 
 from __future__ import annotations

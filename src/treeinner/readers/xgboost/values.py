@@ -251,7 +251,9 @@ def _reasons(trees: Trees, plain: bool, objective: str, given: Given) -> tuple[s
     subsample = given.config_value("subsample")
     roots = trees.hessian[trees.start[:-1]]
     if live and subsample is not None and subsample < 1:
-        reasons.append("row sampling (subsample < 1): gains are sums over the sampled rows, which the model does not store")
+        reasons.append(
+            "row sampling (subsample < 1): gains are sums over the sampled rows, which the model does not store"
+        )
     elif objective in CONSTANT_HESSIAN and len(roots) and np.ptp(roots) > 1e-5 * np.max(roots):
         reasons.append("the hessians of the roots differ: rows were sampled, or the objective is a custom one")
     elif not live and objective not in CONSTANT_HESSIAN:
