@@ -366,9 +366,9 @@ The library's own gain is: for XGBoost, `get_score(importance_type="total_gain")
 deep model, with thousands of splits, that alone is an error of 2e-6, so there the stored gains of the splits are added
 up in float64); for LightGBM, `feature_importance("gain")`; for HistGradientBoosting, the gains in its nodes (the
 root's, which scikit-learn leaves incomplete, corrected); for GradientBoosting and forests, the unnormalised decrease of
-impurity (`feature_importances_` normalises tree by tree; for forests, the mean over the trees). CatBoost stores no gains:
-the definition is evaluated on the training rows, so its lines say only whether its node values are what Proposition 3
-needs.
+impurity (`feature_importances_` normalises tree by tree; for forests, the mean over the trees). CatBoost stores no
+gains: the definition is evaluated on the training rows, so its lines say only whether its node values are what
+Proposition 3 needs.
 """
 
 
