@@ -80,8 +80,6 @@ void check_put(Random& random, const Primitives& p) {
   }
   p.put(where, value, kPuts, bytes.data());
   check(same_bits(bytes, expected), p.name, "put");
-  for (int g = 0; g < kBlock / kLanes; ++g)
-    check(p.mask_of(where[0], g) == (where[0] >> (8 * g) & 255), p.name, "mask_of");
 }
 
 // No NaN: which of two NaNs an addition returns is the compiler's choice.

@@ -30,12 +30,15 @@ const Primitives TREEINNER_PRIMITIVES = {
       for (int i = 0; i < n; ++i) simd::put(bytes, where[i], value[i]);
       simd::store(out, bytes);
     },
-    [](uint64_t word, int octet) -> uint8_t { return simd::mask_of(word, octet); },
-    [](double x, double* out) { simd::store(out, simd::all(x)); },
-    [](const double* a, const double* b, double* out) { simd::store(out, simd::load(a) + simd::load(b)); },
-    [](const double* a, const double* b, double* out) { simd::store(out, simd::load(a) * simd::load(b)); },
+    [](double x, double* out) { simd::store(out, simd::all<simd::Lanes>(x)); },
+    [](const double* a, const double* b, double* out) {
+      simd::store(out, simd::load<simd::Lanes>(a) + simd::load<simd::Lanes>(b));
+    },
+    [](const double* a, const double* b, double* out) {
+      simd::store(out, simd::load<simd::Lanes>(a) * simd::load<simd::Lanes>(b));
+    },
     [](uint8_t mask, const double* yes, const double* no, double* out) {
-      simd::store(out, simd::choose(mask, simd::load(yes), simd::load(no)));
+      simd::store(out, simd::choose(mask, simd::load<simd::Lanes>(yes), simd::load<simd::Lanes>(no)));
     },
     [](const double* x, int64_t* out) {
       for (int l = 0; l < simd::kLanes; ++l) out[l] = simd::fixed_point(x[l]);

@@ -13,7 +13,6 @@ struct Primitives {
   uint64_t (*in_set_8)(const uint8_t* codes, const uint64_t* set);
   uint64_t (*in_set_16)(const uint16_t* codes, const uint64_t* set);
   void (*put)(const uint64_t* where, const uint8_t* value, int n, uint8_t* out);  // n times into zeros, then stored
-  uint8_t (*mask_of)(uint64_t word, int octet);
   void (*all)(double x, double* out);
   void (*add)(const double* a, const double* b, double* out);
   void (*multiply)(const double* a, const double* b, double* out);

@@ -36,20 +36,6 @@ struct Tile {
   int n_rows, n_columns;
 };
 
-struct Plain {
-  Lanes operator()(Lanes x) const { return x; }
-};
-struct Square {
-  Lanes operator()(Lanes x) const { return x * x; }
-};
-struct Fourth {
-  double root;
-  Lanes operator()(Lanes x) const {
-    const Lanes square = x * x * all(root);
-    return square * square;
-  }
-};
-
 // Takes numbers into a tile and returns the size of the largest; infinite if one is NaN.
 inline double fill(Tile& t, const double* values, int64_t stride, double scale) {
   double most[kTileColumns] = {};
@@ -73,19 +59,18 @@ constexpr double kUnits[kLimbs] = {0x1p40, 0x1p8, 0x1p-24, 0x1p-56, 0x1p-88};
 template <int First, class Power>
 inline void cut_tile(const Tile& t, Power power, int64_t* limbs) {
   for (int first = 0; first < t.n_columns; first += kLanes) {
-    Tally tally[kLimbs];
-    for (int i = First; i < kLimbs; ++i) tally[i] = no_tally();
+    Tally tally[kLimbs] = {};
     for (int row = 0; row < t.n_rows; ++row) {
-      Lanes x = power(load(&t.values[row][first]));
+      Lanes x = power(load<Lanes>(&t.values[row][first]));
       TREEINNER_UNROLL for (int i = First; i < kLimbs; ++i) {
-        const Lanes shift = all(kShift * kUnits[i]), shifted = x + shift;
-        add_bits(tally[i], shifted);
+        const Lanes shift = all<Lanes>(kShift * kUnits[i]), shifted = x + shift;
+        tally[i] = tally[i] + bits_of(shifted);
         x = x - (shifted - shift);
       }
     }
     for (int i = First; i < kLimbs; ++i) {
       const uint64_t shifts = bits_of(kShift * kUnits[i]) * static_cast<uint64_t>(t.n_rows);
-      uint64_t sum[kLanes];
+      alignas(64) uint64_t sum[kLanes];
       store(sum, tally[i]);
       for (int l = 0; l < kLanes && first + l < t.n_columns; ++l)
         limbs[(first + l) * kLimbs + i] += static_cast<int64_t>(sum[l] - shifts);
@@ -107,10 +92,18 @@ inline bool add_tile(const Tile& t, Power power, double largest, int64_t* limbs)
   return true;
 }
 
+inline auto fourth_power(double root) {
+  return [=](Lanes x) {
+    const Lanes square = x * x * all<Lanes>(root);
+    return square * square;
+  };
+}
+
 // The same for fourth powers, which span twice the range of the squares and are held in two parts.
 inline bool add_fourths(Tile& t, double largest, int64_t* small, int64_t* large) {
   const auto fourth = [](double x, double root) { return x * x * root * (x * x * root); };
-  if (!small || largest < kFourthBorder) return add_tile(t, Fourth{kSmallRoot}, fourth(largest, kSmallRoot), small);
+  if (!small || largest < kFourthBorder)
+    return add_tile(t, fourth_power(kSmallRoot), fourth(largest, kSmallRoot), small);
   Tile part = t;
   for (int row = 0; row < t.n_rows; ++row)
     for (int c = 0; c < t.n_columns; ++c) {
@@ -118,8 +111,8 @@ inline bool add_fourths(Tile& t, double largest, int64_t* small, int64_t* large)
       (is_small ? t : part).values[row][c] = 0;
     }
   constexpr double kBelowLargest = kLargest / 2;
-  return add_tile(part, Fourth{kSmallRoot}, kBelowLargest, small) &&
-         add_tile(t, Fourth{kLargeRoot}, fourth(largest, kLargeRoot), large);
+  return add_tile(part, fourth_power(kSmallRoot), kBelowLargest, small) &&
+         add_tile(t, fourth_power(kLargeRoot), fourth(largest, kLargeRoot), large);
 }
 
 inline bool add_exactly(int64_t n_rows, const ExactArgs& args) {
@@ -131,8 +124,10 @@ inline bool add_exactly(int64_t n_rows, const ExactArgs& args) {
       tile.n_rows = n_rows - row < kTileRows ? static_cast<int>(n_rows - row) : kTileRows;
       const double largest = fill(tile, args.values + row * args.n_columns + first, args.n_columns, args.scale);
       // The powers grow with their numbers.
-      if (!add_tile(tile, Plain{}, largest, from_first(args.sums)) ||
-          !add_tile(tile, Square{}, largest * largest, from_first(args.squares)) ||
+      if (!add_tile(
+              tile, [](Lanes x) { return x; }, largest, from_first(args.sums)) ||
+          !add_tile(
+              tile, [](Lanes x) { return x * x; }, largest * largest, from_first(args.squares)) ||
           !add_fourths(tile, largest, from_first(args.small_fourths), from_first(args.large_fourths)))
         return false;
     }

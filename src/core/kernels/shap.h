@@ -53,35 +53,7 @@ struct ShapScratch {
 };
 
 namespace TREEINNER_NS {
-constexpr int kSliceOctets = kSlice / kLanes;
-
-// A number for each row of a slice.
-struct Rows {
-  Lanes octet[kSliceOctets];
-};
-#define TREEINNER_OCTETS TREEINNER_UNROLL for (int o = 0; o < kSliceOctets; ++o)
-#define TREEINNER_OPERATOR(op)                                      \
-  TREEINNER_INLINE Rows operator op(const Rows& a, const Rows& b) { \
-    Rows c;                                                         \
-    TREEINNER_OCTETS c.octet[o] = a.octet[o] op b.octet[o];         \
-    return c;                                                       \
-  }
-TREEINNER_OPERATOR(+);
-TREEINNER_OPERATOR(-);
-TREEINNER_OPERATOR(*);
-#undef TREEINNER_OPERATOR
-TREEINNER_INLINE Rows all_rows(double x) {
-  Rows c;
-  const Lanes lanes = all(x);
-  TREEINNER_OCTETS c.octet[o] = lanes;
-  return c;
-}
-TREEINNER_INLINE Rows load_rows(const double* p) {
-  Rows c;
-  TREEINNER_OCTETS c.octet[o] = load(p + o * kLanes);
-  return c;
-}
-TREEINNER_INLINE void store_rows(double* p, const Rows& a) { TREEINNER_OCTETS store(p + o * kLanes, a.octet[o]); }
+using Rows = Pack<Doubles, kSlice>;  // a number for each row of a slice
 
 // share + step * t, with the step of a row that goes left or right at a split; 0 if it was away before.
 struct Line {
@@ -164,9 +136,9 @@ struct Sweep {
   const Constants* constants;
   const ShapWords* words;
   const double* u;
-  int first_octet;  // of the block
-  double* frames;   // [frame][Points][rows]: products on the way down, worths on the way up
-  double* sums;     // [player][rows]
+  int first_row;   // of the block
+  double* frames;  // [frame][Points][rows]: products on the way down, worths on the way up
+  double* sums;    // [player][rows]
 
   void start(const double* w, double scale, const double* weight) const {
     for (int q = 0; q < Points; ++q)
@@ -178,13 +150,9 @@ struct Sweep {
   TREEINNER_INLINE Rows step(int64_t i) const {
     const Line& way = constants[i].way;
     const ShapWords w = words[i];
-    const Lanes if_left = all(way.left), if_right = all(way.right), if_away = all(0.0);
-    Rows steps;
-    TREEINNER_OCTETS {
-      const Mask left = mask_of(w.left, first_octet + o), was = mask_of(w.was, first_octet + o);
-      steps.octet[o] = choose(left, if_left, Again ? choose(was, if_right, if_away) : if_right);
-    }
-    return steps;
+    const Rows if_right = all<Rows>(way.right);
+    return choose(w.left >> first_row, all<Rows>(way.left),
+                  Again ? choose(w.was >> first_row, if_right, all<Rows>(0.0)) : if_right);
   }
 
   // Adds up over the points.
@@ -193,7 +161,7 @@ struct Sweep {
   // Players of a quad may be the same: a sum is read after the one before is written.
   TREEINNER_INLINE void give(int64_t i, const Rows& credit) const {
     double* to = sums + static_cast<int64_t>(splits[i].player) * kSlice;
-    store_rows(to, load_rows(to) + credit);
+    store(to, load<Rows>(to) + credit);
   }
 
   // Upper splits first.
@@ -201,13 +169,13 @@ struct Sweep {
     for (int64_t i = 0; i < n_inner; ++i) {
       const ShapSplit& s = splits[i];
       const Constants& c = constants[i];
-      const Rows turn = step<true>(i), to_left = all_rows(c.way.share);
+      const Rows turn = step<true>(i), to_left = all<Rows>(c.way.share);
       const double* p = frames + s.frame * kFrame;
       double *l = frames + s.down[0] * kFrame, *r = frames + s.down[1] * kFrame;
       TREEINNER_UNROLL for (int q = 0; q < Points; ++q) {
-        const Rows product = load_rows(p + q * kSlice), left = product * (to_left + turn * all_rows(c.t[q]));
-        store_rows(l + q * kSlice, left);
-        store_rows(r + q * kSlice, product - left);
+        const Rows product = load<Rows>(p + q * kSlice), left = product * (to_left + turn * all<Rows>(c.t[q]));
+        store(l + q * kSlice, left);
+        store(r + q * kSlice, product - left);
       }
     }
   }
@@ -215,14 +183,14 @@ struct Sweep {
   TREEINNER_INLINE void visit_plain_quads(int64_t begin, int64_t end) const {
     for (int64_t i = begin; i < end; i += 3) {
       const Rows turn = step<false>(i), left = step<false>(i + 1), right = step<false>(i + 2), gap = left - right;
-      const Rows to_left = all_rows(constants[i].way.share);
-      const Rows mean = all_rows(constants[i + 1].in_all), mean_gap = all_rows(constants[i + 2].in_all);
+      const Rows to_left = all<Rows>(constants[i].way.share);
+      const Rows mean = all<Rows>(constants[i + 1].in_all), mean_gap = all<Rows>(constants[i + 2].in_all);
       const Rows linear = right + to_left * gap + turn * mean_gap, square = turn * gap;
       double* frame = frames + splits[i].frame * kFrame;
       Rows p, up;
       TREEINNER_UNROLL for (int q = 0; q < Points; ++q) {
-        const Rows product = load_rows(frame + q * kSlice), point = all_rows(u[q]);
-        store_rows(frame + q * kSlice, mean + (linear + square * point) * point);
+        const Rows product = load<Rows>(frame + q * kSlice), point = all<Rows>(u[q]);
+        store(frame + q * kSlice, mean + (linear + square * point) * point);
         p = plus(q, p, product);
         up = plus(q, up, product * point);
       }
@@ -240,14 +208,14 @@ struct Sweep {
       double* frame = frames + splits[i].frame * kFrame;
       Rows total, left_total, right_total;
       TREEINNER_UNROLL for (int q = 0; q < Points; ++q) {
-        const Rows product = load_rows(frame + q * kSlice);
-        const Rows to_left = all_rows(c.way.share) + turn * all_rows(c.t[q]), left_product = product * to_left;
-        const Rows right_worth = all_rows(r.way.share) + right * all_rows(r.t[q]);
-        const Rows gap = all_rows(l.way.share) + left * all_rows(l.t[q]) - right_worth;
-        store_rows(frame + q * kSlice, right_worth + to_left * gap);
-        total = plus(q, total, product * gap * all_rows(c.s[q]));
-        left_total = plus(q, left_total, left_product * all_rows(l.s[q]));
-        right_total = plus(q, right_total, (product - left_product) * all_rows(r.s[q]));
+        const Rows product = load<Rows>(frame + q * kSlice);
+        const Rows to_left = all<Rows>(c.way.share) + turn * all<Rows>(c.t[q]), left_product = product * to_left;
+        const Rows right_worth = all<Rows>(r.way.share) + right * all<Rows>(r.t[q]);
+        const Rows gap = all<Rows>(l.way.share) + left * all<Rows>(l.t[q]) - right_worth;
+        store(frame + q * kSlice, right_worth + to_left * gap);
+        total = plus(q, total, product * gap * all<Rows>(c.s[q]));
+        left_total = plus(q, left_total, left_product * all<Rows>(l.s[q]));
+        right_total = plus(q, right_total, (product - left_product) * all<Rows>(r.s[q]));
       }
       give(i, total * turn);
       give(i + 1, left_total * left);
@@ -258,12 +226,12 @@ struct Sweep {
   TREEINNER_INLINE void visit_pairs(int64_t begin, int64_t end) const {
     for (int64_t i = begin; i < end; ++i) {
       const Constants& c = constants[i];
-      const Rows mean = all_rows(c.way.share), steps = step<true>(i);
+      const Rows mean = all<Rows>(c.way.share), steps = step<true>(i);
       double* frame = frames + splits[i].frame * kFrame;
       Rows total;
       TREEINNER_UNROLL for (int q = 0; q < Points; ++q) {
-        total = plus(q, total, load_rows(frame + q * kSlice) * all_rows(c.s[q]));
-        store_rows(frame + q * kSlice, mean + steps * all_rows(c.t[q]));
+        total = plus(q, total, load<Rows>(frame + q * kSlice) * all<Rows>(c.s[q]));
+        store(frame + q * kSlice, mean + steps * all<Rows>(c.t[q]));
       }
       give(i, total * steps);
     }
@@ -274,15 +242,15 @@ struct Sweep {
     for (int64_t i = n_inner; i-- > 0;) {
       const ShapSplit& s = splits[i];
       const Constants& c = constants[i];
-      const Rows turn = step<true>(i), to_left = all_rows(c.way.share);
+      const Rows turn = step<true>(i), to_left = all<Rows>(c.way.share);
       const double *l = frames + s.worth[0] * kFrame, *r = frames + s.worth[1] * kFrame;
       double* frame = frames + s.frame * kFrame;
       Rows total;
       TREEINNER_UNROLL for (int q = 0; q < Points; ++q) {
-        const Rows product = load_rows(frame + q * kSlice), right = load_rows(r + q * kSlice),
-                   gap = load_rows(l + q * kSlice) - right;
-        store_rows(frame + q * kSlice, right + (to_left + turn * all_rows(c.t[q])) * gap);
-        total = plus(q, total, product * gap * all_rows(c.s[q]));
+        const Rows product = load<Rows>(frame + q * kSlice), right = load<Rows>(r + q * kSlice),
+                   gap = load<Rows>(l + q * kSlice) - right;
+        store(frame + q * kSlice, right + (to_left + turn * all<Rows>(c.t[q])) * gap);
+        total = plus(q, total, product * gap * all<Rows>(c.s[q]));
       }
       give(i, total * turn);
     }
@@ -315,10 +283,10 @@ inline void sweep_tree(const Job& job, const ShapArgs& args, int tree, int q, in
     make_constants(t, u, f.leaf_value + f.first_leaf[tree] * f.width + k, f.width, constants, scratch.frames);
     for (int64_t block = begin; block < end; ++block) {
       follow(f, splits, t, codes_of<Code>(job) + block * block_codes, scratch.words);
-      for (int o = 0; o < kOctets; o += kSliceOctets) {
-        const int64_t row = block * kBlock + o * kLanes;
+      for (int r = 0; r < kBlock; r += kSlice) {
+        const int64_t row = block * kBlock + r;
         double* slice = args.sums + row / kSlice * slice_sums + static_cast<int64_t>(output) * f.n_players * kSlice;
-        const Sweep<Points> sweep{t.splits, constants, scratch.words, u, o, scratch.frames, slice};
+        const Sweep<Points> sweep{t.splits, constants, scratch.words, u, r, scratch.frames, slice};
         sweep.start(w, scale, weight ? weight + row : nullptr);
         sweep.run(t);
       }

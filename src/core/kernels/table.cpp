@@ -15,15 +15,6 @@ TREEINNER_KERNELS(TREEINNER_WITH_CODES, TREEINNER_NOTHING)
 }  // namespace TREEINNER_NS
 #define TREEINNER_STRING_(x) #x
 #define TREEINNER_STRING(x) TREEINNER_STRING_(x)
-#if defined(TREEINNER_ISA_AVX512)
-#define TREEINNER_TABLE kAvx512
-#elif defined(TREEINNER_ISA_AVX2)
-#define TREEINNER_TABLE kAvx2
-#elif defined(TREEINNER_ISA_NEON)
-#define TREEINNER_TABLE kNeon
-#else
-#define TREEINNER_TABLE kBaseline
-#endif
 #define TREEINNER_ENTRY_CODES(kernel, Args) TREEINNER_NS::kernel##_with_codes,
 #define TREEINNER_ENTRY_PLAIN(kernel, Args) TREEINNER_NS::kernel,
 

@@ -48,7 +48,7 @@ struct TreeSteps {
   const float* weight;
   TreeSteps(const Lookup& l, const TreeBatchScratch& s, int slot)
       : table(l.low, l.high), leaf(s.leaf + slot * kRun), weight(s.weight + slot * kRun) {}
-  Floats operator()(int r) const { return table(leaf + r) * load(weight + r); }
+  FloatPack operator()(int r) const { return table(leaf + r) * load<FloatPack>(weight + r); }
 };
 
 // part: of one player. Two trees at once: it is read and written half as often.
@@ -58,11 +58,11 @@ inline void add_player(const TreeBatchScratch& s, const Lookup* lookup, const ui
   int i = 0;
   for (; i + 2 <= n_trees; i += 2) {
     const TreeSteps a(lookup[i], s, slot[i]), b(lookup[i + 1], s, slot[i + 1]);
-    for (int r = 0; r < n; r += kFloats) store(part + r, load(part + r) + a(r) + b(r));
+    for (int r = 0; r < n; r += kFloats) store(part + r, load<FloatPack>(part + r) + a(r) + b(r));
   }
   if (i < n_trees) {
     const TreeSteps a(lookup[i], s, slot[i]);
-    for (int r = 0; r < n; r += kFloats) store(part + r, load(part + r) + a(r));
+    for (int r = 0; r < n; r += kFloats) store(part + r, load<FloatPack>(part + r) + a(r));
   }
 }
 

@@ -16,18 +16,15 @@
 //     put(bytes, where, value)         on the rows of a Word
 //     move(bytes, from, marks, to)     bytes equal to `from` on marked rows become `to`
 //     store(uint8_t*, bytes)           aligned
-//   Lanes: eight doubles
-//     load(p), store(p, a)             aligned
-//     all(x), a + b, a - b, a * b, choose(mask, yes, no)
-//   Tally: eight 64-bit sums
-//     no_tally(), add_bits(tally, lanes), store(uint64_t*, tally)      sums of the bits of doubles
+//   Doubles pick(word, yes, no)        one register of doubles: bit l of the word chooses lane l
 //   int64_t fixed_point(double x)      x rounded to an integer, a half to the even one; 0 if |x| >= 2^62 or x is NaN
 //   int count_right<greater_equal>(const float* t, float x)            how many of 15 sorted thresholds send x right
 //   kCountsThresholds                  whether that beats halving (bin.h)
-//   Floats: kFloats = 32 of them: load, store (aligned), +, *
 //   FloatTable(low, high)(leaf)        the floats of 32 rows by their leaves, out of 64, whose 16-bit halves come apart
 //   arrange(leaf, arranged)            the order in which a FloatTable wants the leaves of 32 rows
 //   kLooksUp                           whether that beats adding records (tree_batch.h)
+//
+// Arithmetic is the same for all sets but for the size of a register: see Pack below.
 #pragma once
 
 #include <cstdint>
@@ -37,19 +34,29 @@
 
 #if defined(TREEINNER_ISA_AVX512)
 #define TREEINNER_NS avx512
+#define TREEINNER_TABLE kAvx512
+#define TREEINNER_FILE "avx512.h"
+#define TREEINNER_REGISTER 64  // bytes
 #elif defined(TREEINNER_ISA_AVX2)
 #define TREEINNER_NS avx2
+#define TREEINNER_TABLE kAvx2
+#define TREEINNER_FILE "avx2.h"
+#define TREEINNER_REGISTER 32
 #elif defined(TREEINNER_ISA_NEON)
 #define TREEINNER_NS neon
+#define TREEINNER_TABLE kNeon
+#define TREEINNER_FILE "neon.h"
+#define TREEINNER_REGISTER 16
 #else
 #define TREEINNER_NS baseline
+#define TREEINNER_TABLE kBaseline
+#define TREEINNER_FILE "scalar.h"
+#define TREEINNER_REGISTER 16
 #endif
 
 namespace treeinner::TREEINNER_NS {
 using Word = uint64_t;
-using Mask = uint8_t;                     // bit l: lane l
-constexpr int kLanes = 8;                 // rows of a Lanes
-constexpr int kOctets = kBlock / kLanes;  // Lanes of a block
+constexpr int kLanes = 8, kFloats = 32;
 
 // The loops over the parts of a block keep one vector each in registers; compilers do not always unroll them.
 #define TREEINNER_UNROLL _Pragma("GCC unroll 8")
@@ -59,11 +66,61 @@ struct Count {  // a number as a type
   static constexpr int n = N;
 };
 
-inline Mask mask_of(Word word, int octet) { return static_cast<Mask>(word >> (kLanes * octet)); }
+using Doubles = double __attribute__((vector_size(TREEINNER_REGISTER)));
+using Floats = float __attribute__((vector_size(TREEINNER_REGISTER)));
+using Longs = uint64_t __attribute__((vector_size(TREEINNER_REGISTER)));
+
+// Numbers in as many registers as they take.
+template <class Register, int Numbers>
+struct Pack {
+  static constexpr int kIn = sizeof(Register) / sizeof(Register{}[0]), kRegisters = Numbers / kIn;
+  Register part[kRegisters];
+};
+#define TREEINNER_PARTS TREEINNER_UNROLL for (int i = 0; i < P::kRegisters; ++i)
+#define TREEINNER_OPERATOR(op)                                                        \
+  template <class R, int N, class P = Pack<R, N>>                                     \
+  TREEINNER_INLINE Pack<R, N> operator op(const Pack<R, N>& a, const Pack<R, N>& b) { \
+    P c;                                                                              \
+    TREEINNER_PARTS c.part[i] = a.part[i] op b.part[i];                               \
+    return c;                                                                         \
+  }
+TREEINNER_OPERATOR(+);
+TREEINNER_OPERATOR(-);
+TREEINNER_OPERATOR(*);
+#undef TREEINNER_OPERATOR
+
+// Memory is aligned to registers.
+template <class P, class Number>
+TREEINNER_INLINE P load(const Number* p) {
+  P a;
+  TREEINNER_PARTS std::memcpy(&a.part[i], __builtin_assume_aligned(p + i * P::kIn, sizeof a.part[i]), sizeof a.part[i]);
+  return a;
+}
+template <class P, class Number>
+TREEINNER_INLINE void store(Number* p, const P& a) {
+  TREEINNER_PARTS std::memcpy(__builtin_assume_aligned(p + i * P::kIn, sizeof a.part[i]), &a.part[i], sizeof a.part[i]);
+}
+template <class P>
+TREEINNER_INLINE P all(double x) {
+  P a;
+  TREEINNER_PARTS a.part[i] = x - Doubles{};
+  return a;
+}
+
+using Lanes = Pack<Doubles, kLanes>;
+using Tally = Pack<Longs, kLanes>;  // sums of the bits of doubles
+using FloatPack = Pack<Floats, kFloats>;
 
 inline uint64_t bits_of(double x) {
   uint64_t bits;
   std::memcpy(&bits, &x, sizeof bits);
+  return bits;
+}
+
+inline Tally bits_of(const Lanes& x) {
+  using P = Tally;
+  P bits;
+  TREEINNER_PARTS bits.part[i] = reinterpret_cast<Longs>(x.part[i]);
   return bits;
 }
 
@@ -89,12 +146,13 @@ inline Word in_set_one_by_one(const Code* codes, const uint64_t* set) {
 inline Word in_set(const uint16_t* codes, const uint64_t* set) { return in_set_one_by_one(codes, set); }
 }  // namespace treeinner::TREEINNER_NS
 
-#if defined(TREEINNER_ISA_AVX512)
-#include "avx512.h"
-#elif defined(TREEINNER_ISA_AVX2)
-#include "avx2.h"
-#elif defined(TREEINNER_ISA_NEON)
-#include "neon.h"
-#else
-#include "scalar.h"
-#endif
+#include TREEINNER_FILE
+
+namespace treeinner::TREEINNER_NS {
+template <class P>
+TREEINNER_INLINE P choose(Word rows, const P& yes, const P& no) {
+  P c;
+  TREEINNER_PARTS c.part[i] = pick(rows >> i * P::kIn, yes.part[i], no.part[i]);
+  return c;
+}
+}  // namespace treeinner::TREEINNER_NS

@@ -5,32 +5,6 @@
 #include "x86.h"
 
 namespace treeinner::TREEINNER_NS {
-inline Word byte_mask(__m256i v) { return static_cast<uint32_t>(_mm256_movemask_epi8(v)); }
-
-inline Word at_least(const uint8_t* codes, uint16_t cut) {
-  const __m256i c = _mm256_set1_epi8(static_cast<char>(cut));
-  // There is no unsigned compare: x >= c exactly if max(x, c) == x.
-  const __m256i a = _mm256_load_si256(reinterpret_cast<const __m256i*>(codes));
-  const __m256i b = _mm256_load_si256(reinterpret_cast<const __m256i*>(codes + 32));
-  return byte_mask(_mm256_cmpeq_epi8(_mm256_max_epu8(a, c), a)) | byte_mask(_mm256_cmpeq_epi8(_mm256_max_epu8(b, c), b))
-                                                                      << 32;
-}
-
-inline Word at_least(const uint16_t* codes, uint16_t cut) {
-  const __m256i c = _mm256_set1_epi16(static_cast<short>(cut));
-  Word word = 0;
-  for (int half = 0; half < 2; ++half) {
-    const __m256i a = _mm256_load_si256(reinterpret_cast<const __m256i*>(codes + 32 * half));
-    const __m256i b = _mm256_load_si256(reinterpret_cast<const __m256i*>(codes + 32 * half + 16));
-    const __m256i ge_a = _mm256_cmpeq_epi16(_mm256_max_epu16(a, c), a);
-    const __m256i ge_b = _mm256_cmpeq_epi16(_mm256_max_epu16(b, c), b);
-    // packs works within 128-bit halves; the permutation puts the four quarters back in order.
-    const __m256i bytes = _mm256_permute4x64_epi64(_mm256_packs_epi16(ge_a, ge_b), 0xd8);
-    word |= byte_mask(bytes) << (32 * half);
-  }
-  return word;
-}
-
 struct Marks {
   __m256i low, high;  // all bits of a marked row's byte
 };
@@ -43,13 +17,32 @@ inline __m256i spread32(uint32_t where) {  // bit r -> byte r all ones
 inline Marks marks(Word word) {
   return {spread32(static_cast<uint32_t>(word)), spread32(static_cast<uint32_t>(word >> 32))};
 }
+// There is no unsigned compare: x >= c exactly if max(x, c) == x.
 inline Marks marks_at_least(const uint8_t* codes, uint16_t cut) {
   const __m256i c = _mm256_set1_epi8(static_cast<char>(cut));
   const __m256i a = _mm256_load_si256(reinterpret_cast<const __m256i*>(codes));
   const __m256i b = _mm256_load_si256(reinterpret_cast<const __m256i*>(codes + 32));
   return {_mm256_cmpeq_epi8(_mm256_max_epu8(a, c), a), _mm256_cmpeq_epi8(_mm256_max_epu8(b, c), b)};
 }
-inline Marks marks_at_least(const uint16_t* codes, uint16_t cut) { return marks(at_least(codes, cut)); }
+inline __m256i bytes_at_least(const uint16_t* codes, uint16_t cut) {  // of 32 rows
+  const __m256i c = _mm256_set1_epi16(static_cast<short>(cut));
+  const __m256i a = _mm256_load_si256(reinterpret_cast<const __m256i*>(codes));
+  const __m256i b = _mm256_load_si256(reinterpret_cast<const __m256i*>(codes + 16));
+  const __m256i ge_a = _mm256_cmpeq_epi16(_mm256_max_epu16(a, c), a);
+  const __m256i ge_b = _mm256_cmpeq_epi16(_mm256_max_epu16(b, c), b);
+  // packs works within 128-bit halves; the permutation puts the four quarters back in order.
+  return _mm256_permute4x64_epi64(_mm256_packs_epi16(ge_a, ge_b), 0xd8);
+}
+inline Marks marks_at_least(const uint16_t* codes, uint16_t cut) {
+  return {bytes_at_least(codes, cut), bytes_at_least(codes + 32, cut)};
+}
+
+template <class Code>
+inline Word at_least(const Code* codes, uint16_t cut) {
+  const Marks m = marks_at_least(codes, cut);
+  const auto word = [](__m256i v) -> Word { return static_cast<uint32_t>(_mm256_movemask_epi8(v)); };
+  return word(m.low) | word(m.high) << 32;
+}
 
 struct Bytes {
   __m256i low, high;
@@ -71,39 +64,6 @@ inline void move(Bytes& bytes, uint8_t from, Marks where, uint8_t to) {
 inline void store(uint8_t* to, const Bytes& bytes) {
   _mm256_store_si256(reinterpret_cast<__m256i*>(to), bytes.low);
   _mm256_store_si256(reinterpret_cast<__m256i*>(to + 32), bytes.high);
-}
-
-struct Lanes {
-  __m256d low, high;
-};
-inline Lanes load(const double* p) { return {_mm256_load_pd(p), _mm256_load_pd(p + 4)}; }
-inline void store(double* p, Lanes a) {
-  _mm256_store_pd(p, a.low);
-  _mm256_store_pd(p + 4, a.high);
-}
-inline Lanes all(double x) { return {_mm256_set1_pd(x), _mm256_set1_pd(x)}; }
-inline Lanes operator+(Lanes a, Lanes b) { return {_mm256_add_pd(a.low, b.low), _mm256_add_pd(a.high, b.high)}; }
-inline Lanes operator-(Lanes a, Lanes b) { return {_mm256_sub_pd(a.low, b.low), _mm256_sub_pd(a.high, b.high)}; }
-inline Lanes operator*(Lanes a, Lanes b) { return {_mm256_mul_pd(a.low, b.low), _mm256_mul_pd(a.high, b.high)}; }
-inline __m256d spread4(unsigned m) {  // bit l -> lane l all ones
-  const __m256i bit = _mm256_setr_epi64x(1, 2, 4, 8);
-  return _mm256_castsi256_pd(_mm256_cmpeq_epi64(_mm256_and_si256(_mm256_set1_epi64x(m), bit), bit));
-}
-inline Lanes choose(Mask m, Lanes yes, Lanes no) {
-  return {_mm256_blendv_pd(no.low, yes.low, spread4(m)), _mm256_blendv_pd(no.high, yes.high, spread4(m >> 4))};
-}
-
-struct Tally {
-  __m256i low, high;
-};
-inline Tally no_tally() { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
-inline void add_bits(Tally& t, Lanes a) {
-  t.low = _mm256_add_epi64(t.low, _mm256_castpd_si256(a.low));
-  t.high = _mm256_add_epi64(t.high, _mm256_castpd_si256(a.high));
-}
-inline void store(uint64_t* p, Tally t) {
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), t.low);
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p + 4), t.high);
 }
 
 inline int64_t fixed_point(double x) { return fixed_point_by_shifting(x); }

@@ -34,23 +34,9 @@ inline void move(Bytes& bytes, uint8_t from, Marks where, uint8_t to) {
 }
 inline void store(uint8_t* to, const Bytes& bytes) { _mm512_store_si512(to, bytes.v); }
 
-struct Lanes {
-  __m512d v;
-};
-inline Lanes load(const double* p) { return {_mm512_load_pd(p)}; }
-inline void store(double* p, Lanes a) { _mm512_store_pd(p, a.v); }
-inline Lanes all(double x) { return {_mm512_set1_pd(x)}; }
-inline Lanes operator+(Lanes a, Lanes b) { return {_mm512_add_pd(a.v, b.v)}; }
-inline Lanes operator-(Lanes a, Lanes b) { return {_mm512_sub_pd(a.v, b.v)}; }
-inline Lanes operator*(Lanes a, Lanes b) { return {_mm512_mul_pd(a.v, b.v)}; }
-inline Lanes choose(Mask m, Lanes yes, Lanes no) { return {_mm512_mask_blend_pd(m, no.v, yes.v)}; }
-
-struct Tally {
-  __m512i v;
-};
-inline Tally no_tally() { return {_mm512_setzero_si512()}; }
-inline void add_bits(Tally& t, Lanes a) { t.v = _mm512_add_epi64(t.v, _mm512_castpd_si512(a.v)); }
-inline void store(uint64_t* p, Tally t) { _mm512_storeu_si512(p, t.v); }
+inline Doubles pick(Word word, Doubles yes, Doubles no) {
+  return _mm512_mask_blend_pd(static_cast<__mmask8>(word), no, yes);
+}
 
 inline int64_t fixed_point(double x) { return fixed_point_by_rounding(x); }
 
@@ -65,30 +51,17 @@ inline int count_right(const float* t, float x) {
 // -- floats of 64 leaves, looked up for 32 rows at once
 
 constexpr bool kLooksUp = true;
-constexpr int kFloats = 32;
-
-struct Floats {
-  __m512 low, high;
-};
-inline Floats load(const float* p) { return {_mm512_load_ps(p), _mm512_load_ps(p + 16)}; }
-inline void store(float* p, Floats a) {
-  _mm512_store_ps(p, a.low);
-  _mm512_store_ps(p + 16, a.high);
-}
-inline Floats operator+(Floats a, Floats b) { return {_mm512_add_ps(a.low, b.low), _mm512_add_ps(a.high, b.high)}; }
-inline Floats operator*(Floats a, Floats b) { return {_mm512_mul_ps(a.low, b.low), _mm512_mul_ps(a.high, b.high)}; }
-
 // One permutation takes 32 numbers out of 64, if they have 16 bits: so the halves of the floats have tables of their
 // own.
 struct FloatTable {
   __m512i low[2], high[2];
   FloatTable(const uint16_t* l, const uint16_t* h)
       : low{_mm512_load_si512(l), _mm512_load_si512(l + 32)}, high{_mm512_load_si512(h), _mm512_load_si512(h + 32)} {}
-  Floats operator()(const uint8_t* leaf) const {
+  FloatPack operator()(const uint8_t* leaf) const {
     const __m512i at = _mm512_cvtepu8_epi16(_mm256_load_si256(reinterpret_cast<const __m256i*>(leaf)));
     const __m512i l = _mm512_permutex2var_epi16(low[0], at, low[1]),
                   h = _mm512_permutex2var_epi16(high[0], at, high[1]);
-    return {_mm512_castsi512_ps(_mm512_unpacklo_epi16(l, h)), _mm512_castsi512_ps(_mm512_unpackhi_epi16(l, h))};
+    return {{_mm512_castsi512_ps(_mm512_unpacklo_epi16(l, h)), _mm512_castsi512_ps(_mm512_unpackhi_epi16(l, h))}};
   }
 };
 

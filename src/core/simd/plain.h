@@ -1,4 +1,4 @@
-// Vectors as plain arrays, for the sets without wide registers: the compiler makes vectors of 16 bytes of them on SSE2
+// Blocks as plain arrays, for the sets without wide registers: the compiler makes vectors of 16 bytes of them on SSE2
 // and NEON.
 #pragma once
 
@@ -35,43 +35,6 @@ inline void move(Bytes& bytes, uint8_t from, const Marks& where, uint8_t to) {
     bytes.v[r] = static_cast<uint8_t>(bytes.v[r] + ((bytes.v[r] == from ? 255 : 0) & where.v[r] & up));
 }
 inline void store(uint8_t* to, const Bytes& bytes) { std::memcpy(to, bytes.v, kBlock); }
-
-struct Lanes {
-  double v[kLanes];
-};
-inline Lanes load(const double* p) {
-  Lanes a;
-  std::memcpy(a.v, p, sizeof a.v);
-  return a;
-}
-inline void store(double* p, Lanes a) { std::memcpy(p, a.v, sizeof a.v); }
-inline Lanes all(double x) {
-  Lanes a;
-  for (int l = 0; l < kLanes; ++l) a.v[l] = x;
-  return a;
-}
-#define TREEINNER_OPERATOR(op)                                  \
-  inline Lanes operator op(Lanes a, Lanes b) {                  \
-    for (int l = 0; l < kLanes; ++l) a.v[l] = a.v[l] op b.v[l]; \
-    return a;                                                   \
-  }
-TREEINNER_OPERATOR(+);
-TREEINNER_OPERATOR(-);
-TREEINNER_OPERATOR(*);
-#undef TREEINNER_OPERATOR
-inline Lanes choose(Mask m, Lanes yes, Lanes no) {
-  for (int l = 0; l < kLanes; ++l) no.v[l] = m >> l & 1 ? yes.v[l] : no.v[l];
-  return no;
-}
-
-struct Tally {
-  uint64_t v[kLanes];
-};
-inline Tally no_tally() { return {}; }
-inline void add_bits(Tally& t, const Lanes& a) {
-  for (int l = 0; l < kLanes; ++l) t.v[l] += bits_of(a.v[l]);
-}
-inline void store(uint64_t* p, const Tally& t) { std::memcpy(p, t.v, sizeof t.v); }
 
 constexpr bool kCountsThresholds = false;
 template <bool GreaterEqual>
