@@ -40,15 +40,7 @@ class Forest:
         self, cover: NDArray[Any], quadrature: Callable[[int], tuple[NDArray[Any], NDArray[Any]]], /
     ) -> ShapTable: ...
     def shap(
-        self,
-        codes: Codes,
-        tree: int,
-        n: int,
-        table: ShapTable,
-        tree_scale: NDArray[Any] | None,
-        weight: NDArray[Any] | None,
-        sums: NDArray[Any],
-        /,
+        self, codes: Codes, tree: int, n: int, table: ShapTable, weight: NDArray[Any] | None, sums: NDArray[Any], /
     ) -> None: ...
     def residuals(
         self,

@@ -16,7 +16,7 @@ struct Case {
   std::unique_ptr<Model> model;
   Table table;
   int n_rows, padded;
-  Array<double> weight, scale, y;
+  Array<double> weight, y;
   Array<int64_t> fixed_weight;
 };
 
@@ -25,22 +25,14 @@ inline Case random_case(uint64_t seed, const Shape& shape, int n_rows) {
   Columns columns = random_columns(random, shape);
   auto model = random_model(random, shape, columns);
   Table table = random_table(random, columns, n_rows);
-  Case c{shape,
-         std::move(columns),
-         std::move(model),
-         std::move(table),
-         n_rows,
-         static_cast<int>(padded(n_rows)),
-         {},
-         {},
-         {},
-         {}};
+  Case c{
+      shape, std::move(columns), std::move(model), std::move(table), n_rows, static_cast<int>(padded(n_rows)), {}, {},
+      {}};
   for (int i = 0; i < shape.n_outputs * c.padded; ++i) {
     c.y.push_back(random.below(2));
     c.weight.push_back(random.number());
     c.fixed_weight.push_back(static_cast<int64_t>(random.bits()) >> 20);
   }
-  for (int i = 0; i < shape.n_trees; ++i) c.scale.push_back(random.number());
   return c;
 }
 
@@ -92,7 +84,7 @@ inline Array<double> boosted_sums(const Case& c, const Kernels& k, const void* c
   return sums;
 }
 
-inline Results results(const Case& c, const Kernels& k, const ShapTable* shap = nullptr) {
+inline Results results(const Case& c, const Kernels& k, const ShapArrays* shap = nullptr) {
   const Model& m = *c.model;
   const Forest& f = m.forest;
   const size_t rows = index(c.padded), leaves = index(f.first_leaf[f.n_trees] * f.width);
@@ -112,9 +104,9 @@ inline Results results(const Case& c, const Kernels& k, const ShapTable* shap = 
   const PathTable& paths = m.paths->view;
   call(k.path, job, PathArgs{&paths, nullptr, out.path.data()});
   call(k.path, job, PathArgs{&paths, c.weight.data(), out.weighted_path.data()});
-  const ShapTable table = shap ? *shap : m.shap->view();
-  call(k.shap, job, ShapArgs{&table, nullptr, nullptr, out.shap.data()});
-  call(k.shap, job, ShapArgs{&table, c.scale.data(), c.weight.data(), out.weighted_shap.data()});
+  const ShapTree* trees = (shap ? shap : m.shap.get())->trees().data();
+  call(k.shap, job, ShapArgs{trees, nullptr, out.shap.data()});
+  call(k.shap, job, ShapArgs{trees, c.weight.data(), out.weighted_shap.data()});
   for (const Loss::Kind loss : kLosses) out.boosted.push_back(boosted(c, k, job, loss, paths));
   out.boosted.push_back(boosted(c, k, job, Loss::kSquared, m.paths_by_lookup->view));
   out.split_scores.resize(index(f.first_split[f.n_trees] * f.width));

@@ -108,10 +108,21 @@ inline std::unique_ptr<Model> random_model(Random& random, const Shape& shape, c
     m.tree_start.push_back(static_cast<int64_t>(m.left.size()));
     m.tree_output.push_back(shape.width == 1 ? tree % shape.n_outputs : 0);
   }
-  m.built = std::make_unique<BuiltForest>(EnsembleArrays{
-      shape.n_trees, shape.n_outputs, shape.width, static_cast<int32_t>(c.planes.size()), shape.n_columns,
-      shape.code_bytes, m.tree_start.data(), m.tree_output.data(), m.left.data(), m.right.data(), m.value.data(),
-      m.leaf_id.data(), m.plane.data(), m.cut.data(), m.set.data(), m.player.data(), m.sets.data(), m.sets.size()});
+  m.built = std::make_unique<BuiltForest>(
+      EnsembleArrays{{shape.n_trees, shape.n_outputs, shape.width, static_cast<int32_t>(c.planes.size()),
+                      shape.n_columns, shape.code_bytes},
+                     m.tree_start.data(),
+                     m.tree_output.data(),
+                     m.left.data(),
+                     m.right.data(),
+                     m.value.data(),
+                     m.leaf_id.data(),
+                     m.plane.data(),
+                     m.cut.data(),
+                     m.set.data(),
+                     m.player.data(),
+                     m.sets.data(),
+                     m.sets.size()});
   m.forest = m.built->view();
   m.forest.strip = 2 * kRun;  // less than the rows of the largest table
   for (size_t i = 0; i < m.left.size(); ++i) m.cover.push_back(random.chance(0.05) ? 0.0 : random.uniform() * 100);

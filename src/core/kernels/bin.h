@@ -93,13 +93,10 @@ inline void bin_numeric(const Binning& b, const Column& c, const Real* threshold
   if (c.zero_is_missing)
     for (int r = 0; r < kBlock; ++r)
       if (x[r] >= Real(-1e-35) && x[r] <= Real(1e-35)) x[r] = Real(__builtin_nan(""));
-  if (b.greater_equal)
-    rank_values<true>(thresholds + c.first, c.n, x, rank);
-  else
-    rank_values<false>(thresholds + c.first, c.n, x, rank);
-  for (int p = c.first_plane; p < c.first_plane + c.n_planes; ++p) {
+  with_flag(b.greater_equal, [&](auto ge) { rank_values<decltype(ge)::n>(thresholds + c.first, c.n, x, rank); });
+  for (int64_t p = c.first_plane; p < c.first_plane + c.n_planes; ++p) {
     const Plane plane = b.planes[p];
-    Code* codes = block + static_cast<int64_t>(p) * kBlock;
+    Code* codes = block + p * kBlock;
     for (int r = 0; r < kBlock; ++r) {
       int32_t code = rank[r] - plane.first;
       code = code < 0 ? 0 : code > plane.n ? plane.n : code;
@@ -112,7 +109,7 @@ template <class Code, class Real>
 inline void bin_categorical(const Binning& b, int column, const Real* x, Code* block) {
   const Column c = b.columns[column];
   const Plane plane = b.planes[c.first_plane];
-  Code* codes = block + static_cast<int64_t>(c.first_plane) * kBlock;
+  Code* codes = block + c.first_plane * kBlock;
   for (int r = 0; r < kBlock; ++r) {
     const Real category = b.truncate ? __builtin_trunc(x[r]) : __builtin_floor(x[r]);
     int32_t code = b.other_code[column];

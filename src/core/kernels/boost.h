@@ -63,7 +63,7 @@ inline void take_residuals(const Forest& f, const BoostArgs& args, const Run& ru
 
 // What the rows of a run take from a tree by their leaves. One loop: it waits for sums that were just written, and two
 // such sums wait no longer than one.
-template <bool Weights, class Leaf>
+template <class Leaf>
 inline void take_leaves(const Forest& f, const BoostArgs& args, int tree, const Leaf* leaf, const Run& run) {
   const int output = f.tree_output[tree];
   const int64_t width = f.width, first = f.first_leaf[tree] * width;
@@ -72,23 +72,17 @@ inline void take_leaves(const Forest& f, const BoostArgs& args, int tree, const 
     const double* value = f.leaf_value + first + k;
     int64_t* sums = args.leaf_sums + first + k;
     const int64_t* fixed = run.fixed + (output + k) * kRun;
-    int64_t* weights = Weights ? args.leaf_weights + first + k : nullptr;
-    const int64_t* weight = Weights ? args.fixed_weights + run.row : nullptr;
-    for (int r = 0; r < run.n; ++r) {
-      const int64_t l = leaf[r] * width;
-      margin[r] += value[l];
-      sums[l] += fixed[r];
-      if (Weights) weights[l] += weight[r];
-    }
+    int64_t* weights = args.leaf_weights ? args.leaf_weights + first + k : nullptr;
+    const int64_t* weight = weights ? args.fixed_weights + run.row : nullptr;
+    with_flag(weights, [&](auto weighted) {
+      for (int r = 0; r < run.n; ++r) {
+        const int64_t l = leaf[r] * width;
+        margin[r] += value[l];
+        sums[l] += fixed[r];
+        if (decltype(weighted)::n) weights[l] += weight[r];
+      }
+    });
   }
-}
-
-template <class Leaf>
-inline void take_leaves(const Forest& f, const BoostArgs& args, int tree, const Leaf* leaf, const Run& run) {
-  if (args.leaf_weights)
-    take_leaves<true>(f, args, tree, leaf, run);
-  else
-    take_leaves<false>(f, args, tree, leaf, run);
 }
 
 // What a run takes from a tree. frontier: scratch, 64-byte aligned.

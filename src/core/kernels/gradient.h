@@ -58,53 +58,45 @@ inline double exponential(double x) {
   return p;
 }
 
-// y: (n,) or (outputs, n) with the stride; margin and residual: (outputs, n) with their strides.
-inline void make_residuals(const Loss& loss, int n_outputs, int n, const double* y, int64_t y_stride,
-                           const double* margin, int64_t margin_stride, double* residual, int64_t residual_stride) {
-  if (loss.kind == Loss::kSoftmax) {
-    double* total = residual + n_outputs * residual_stride;  // one row more than there are outputs
-    double* most = total + residual_stride;                  // and another
-    for (int r = 0; r < n; ++r) most[r] = margin[r], total[r] = 0.0;
-    for (int k = 1; k < n_outputs; ++k)
-      for (int r = 0; r < n; ++r) {
-        const double m = margin[k * margin_stride + r];
-        most[r] = m > most[r] ? m : most[r];
-      }
-    for (int k = 0; k < n_outputs; ++k)
-      for (int r = 0; r < n; ++r) {
-        residual[k * residual_stride + r] = exponential(margin[k * margin_stride + r] - most[r]);
-        total[r] += residual[k * residual_stride + r];
-      }
-    for (int k = 0; k < n_outputs; ++k)
-      for (int r = 0; r < n; ++r)
-        residual[k * residual_stride + r] = (y[r] == k ? 1.0 : 0.0) - residual[k * residual_stride + r] / total[r];
-    return;
-  }
+inline void softmax_residuals(const LossInput& in, int n_outputs, int64_t row, int n, double* residual) {
+  const double *y = in.y + row, *margin = in.margin + row;
+  double *total = residual + n_outputs * kRun, *most = total + kRun;  // two rows more than there are outputs
+  for (int r = 0; r < n; ++r) most[r] = margin[r], total[r] = 0.0;
+  for (int k = 1; k < n_outputs; ++k)
+    for (int r = 0; r < n; ++r) {
+      const double m = margin[k * in.stride + r];
+      most[r] = m > most[r] ? m : most[r];
+    }
+  for (int k = 0; k < n_outputs; ++k)
+    for (int r = 0; r < n; ++r) {
+      residual[k * kRun + r] = exponential(margin[k * in.stride + r] - most[r]);
+      total[r] += residual[k * kRun + r];
+    }
+  for (int k = 0; k < n_outputs; ++k)
+    for (int r = 0; r < n; ++r) residual[k * kRun + r] = (y[r] == k ? 1.0 : 0.0) - residual[k * kRun + r] / total[r];
+}
+
+// Weighted residuals of n rows from `row` on. residual: (outputs + 2, kRun).
+inline void weighted_residuals(const LossInput& in, int n_outputs, int64_t row, int n, double* residual) {
+  if (in.loss.kind == Loss::kSoftmax) softmax_residuals(in, n_outputs, row, n, residual);
   for (int k = 0; k < n_outputs; ++k) {
-    const double *m = margin + k * margin_stride, *target = y + k * y_stride;
-    double* out = residual + k * residual_stride;
-    switch (loss.kind) {
+    const double *m = in.margin + k * in.stride + row, *target = in.y + k * in.y_stride + row, scale = in.loss.scale;
+    double* out = residual + k * kRun;
+    switch (in.loss.kind) {
       case Loss::kLogistic:
         for (int r = 0; r < n; ++r) {
-          const double e = exponential(-__builtin_fabs(loss.scale * m[r]));
-          const double p = (loss.scale * m[r] >= 0 ? 1.0 : e) / (1.0 + e);
-          out[r] = loss.scale * (target[r] - p);
+          const double e = exponential(-__builtin_fabs(scale * m[r])), p = (scale * m[r] >= 0 ? 1.0 : e) / (1.0 + e);
+          out[r] = scale * (target[r] - p);
         }
         break;
       case Loss::kPoisson:
         for (int r = 0; r < n; ++r) out[r] = target[r] - exponential(m[r]);
         break;
-      default:
+      case Loss::kSquared:
         for (int r = 0; r < n; ++r) out[r] = target[r] - m[r];
     }
+    for (int r = 0; in.weight && r < n; ++r) out[r] *= in.weight[row + r];
   }
-}
-
-// Weighted residuals of n rows from `row` on. residual: (outputs + 2, kRun).
-inline void weighted_residuals(const LossInput& in, int n_outputs, int64_t row, int n, double* residual) {
-  make_residuals(in.loss, n_outputs, n, in.y + row, in.y_stride, in.margin + row, in.stride, residual, kRun);
-  for (int k = 0; in.weight && k < n_outputs; ++k)
-    for (int r = 0; r < n; ++r) residual[k * kRun + r] *= in.weight[row + r];
 }
 
 inline double* scratch_of(const Job& job, const ResidualsArgs&, Arena& arena) {

@@ -1,8 +1,4 @@
-// What every kernel gets: a Job, the rows and the trees it is about, and its own Args.
-//
-// A kernel is a pure function over a range of rows: borrowed arrays in, sums or values out; no threads, no globals, no
-// allocation. Memory to work in comes with the Job: a kernel that needs some has a function scratch_of(job, args,
-// arena) that takes it out of an Arena. The same function, called with an empty Arena, tells how much it is (list.h).
+// What every kernel gets: a Job, the rows and the trees it is about, and its own Args. README.md says what a kernel is.
 #pragma once
 
 #include "../simd/api.h"
@@ -31,6 +27,21 @@ struct Arena {
 };
 
 namespace TREEINNER_NS {
+// For kernels that need no scratch.
+template <class Args>
+inline void scratch_of(const Job&, const Args&, Arena&) {}
+
+// call(Count<n>), for n from Least to Most: a template of each.
+template <int Least, int Most, class Call>
+inline void with_count(int n, Call call) {
+  if (n == Most) return call(Count<Most>{});
+  if constexpr (Most > Least) with_count<Least, Most - 1>(n, call);
+}
+template <class Call>
+inline void with_flag(bool flag, Call call) {
+  with_count<0, 1>(flag, call);
+}
+
 template <class Code>
 inline const Code* codes_of(const Job& job) {
   return static_cast<const Code*>(job.codes);

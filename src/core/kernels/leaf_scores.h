@@ -28,54 +28,46 @@ inline int64_t* scratch_of(const Job& job, const CentreValuesArgs&, Arena& arena
   return scratch_of(job, SplitScoresArgs{}, arena);
 }
 
-// sum: (nodes of the tree, width), sums of the leaves below each node. A split has a lower number than its children, so
-// going back adds up.
-inline void sums_below(const Tree& t, int64_t width, const int64_t* leaf_sums, int64_t* sum) {
-  const int64_t n_leaves = t.n_splits + int64_t{1};
-  std::memcpy(sum + t.n_splits * width, leaf_sums + t.first_leaf * width,
-              sizeof(int64_t) * static_cast<size_t>(n_leaves * width));
-  for (int64_t i = t.n_splits; i-- > 0;)
-    for (int64_t k = 0; k < width; ++k)
-      sum[i * width + k] = sum[t.splits[i].left * width + k] + sum[t.splits[i].right * width + k];
+// For every split and output, children before their parents: visit(tree, where its values begin, place of the split, of
+// its children). Places are node x width + output in the tree. below: (nodes of the tree, width), made on the way: sums
+// of the leaves below each node.
+template <class Visit>
+inline void for_each_split(const Forest& f, const int64_t* leaf_sums, int64_t* below, Visit visit) {
+  const int64_t width = f.width;
+  for (int32_t tree = 0; tree < f.n_trees; ++tree) {
+    const Tree t = tree_of(f, tree);
+    std::memcpy(below + t.n_splits * width, leaf_sums + t.first_leaf * width,
+                sizeof(int64_t) * static_cast<size_t>((t.n_splits + int64_t{1}) * width));
+    for (int64_t i = t.n_splits; i-- > 0;)
+      for (int64_t k = 0; k < width; ++k) {
+        const int64_t own = i * width + k, left = t.splits[i].left * width + k, right = t.splits[i].right * width + k;
+        below[own] = below[left] + below[right];
+        visit(tree, t.first_node * width, own, left, right);
+      }
+  }
 }
 
 inline void split_scores(const Job& job, const SplitScoresArgs& args) {
   const Forest& f = *job.forest;
-  const int64_t width = f.width;
   Arena arena(job.scratch);
   int64_t* below = scratch_of(job, args, arena);
-  double* out = args.out;
-  for (int32_t tree = 0; tree < f.n_trees; ++tree) {
-    const Tree t = tree_of(f, tree);
-    const double* value = args.node_value + t.first_node * width;
-    sums_below(t, width, args.leaf_sums, below);
-    for (int64_t i = 0; i < t.n_splits; ++i)
-      for (int64_t k = 0; k < width; ++k) {
-        const int64_t left = t.splits[i].left * width + k, right = t.splits[i].right * width + k;
-        const double own = value[i * width + k];
-        *out++ = ((value[left] - own) * static_cast<double>(below[left]) +
-                  (value[right] - own) * static_cast<double>(below[right])) *
-                 args.unit;
-      }
-  }
+  for_each_split(f, args.leaf_sums, below, [&](int tree, int64_t first, int64_t own, int64_t left, int64_t right) {
+    const double* v = args.node_value + first;
+    const double total =
+        (v[left] - v[own]) * static_cast<double>(below[left]) + (v[right] - v[own]) * static_cast<double>(below[right]);
+    args.out[f.first_split[tree] * f.width + own] = total * args.unit;
+  });
 }
 
 inline void centre_values(const Job& job, const CentreValuesArgs& args) {
-  const Forest& f = *job.forest;
-  const int64_t width = f.width;
   Arena arena(job.scratch);
   int64_t* below = scratch_of(job, args, arena);
-  for (int32_t tree = 0; tree < f.n_trees; ++tree) {
-    const Tree t = tree_of(f, tree);
-    double* v = args.node_value + t.first_node * width;
-    sums_below(t, width, args.leaf_weights, below);
-    for (int64_t i = t.n_splits; i-- > 0;)
-      for (int64_t k = 0; k < width; ++k) {
-        const int64_t left = t.splits[i].left * width + k, right = t.splits[i].right * width + k, own = i * width + k;
+  for_each_split(
+      *job.forest, args.leaf_weights, below, [&](int, int64_t first, int64_t own, int64_t left, int64_t right) {
+        double* v = args.node_value + first;
         const double total = static_cast<double>(below[left]) * v[left] + static_cast<double>(below[right]) * v[right];
         if (below[own] > 0) v[own] = total / static_cast<double>(below[own]);
-      }
-  }
+      });
 }
 }  // namespace TREEINNER_NS
 }  // namespace treeinner

@@ -1,8 +1,6 @@
 // Every kernel, once. From this list follow the table of an instruction set, the code width and the call from Python.
 #pragma once
 
-#include <utility>
-
 #include "../model/aligned.h"
 #include "bin.h"
 #include "boost.h"
@@ -43,24 +41,12 @@ struct Kernels {
 // Only those of this architecture are linked in.
 extern const Kernels kBaseline, kAvx2, kAvx512, kNeon;
 
-namespace TREEINNER_NS {
-// Bytes of scratch that a call of a kernel needs.
-template <class Args>
-auto scratch_bytes(const Job& job, const Args& args, int)
-    -> decltype(scratch_of(job, args, std::declval<Arena&>()), size_t{}) {
-  Arena arena(nullptr);
-  scratch_of(job, args, arena);
-  return arena.bytes;
-}
-template <class Args>
-size_t scratch_bytes(const Job&, const Args&, ...) {
-  return 0;
-}
-}  // namespace TREEINNER_NS
 // Calls a kernel with the scratch that it needs.
 template <class Args>
 void call(Kernel<Args> kernel, Job job, const Args& args) {
-  const Buffer scratch(TREEINNER_NS::scratch_bytes(job, args, 0));
+  Arena needed(nullptr);
+  TREEINNER_NS::scratch_of(job, args, needed);
+  const Buffer scratch(needed.bytes);
   job.scratch = scratch.get();
   kernel(job, args);
 }

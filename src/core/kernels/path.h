@@ -19,21 +19,6 @@ struct PathArgs {
 };
 
 namespace TREEINNER_NS {
-// call(Count<n>): for n up to kRecord.
-template <class Call>
-inline void with_entries(int n, Call call) {
-  switch (n) {
-    case 1: return call(Count<1>{});
-    case 2: return call(Count<2>{});
-    case 3: return call(Count<3>{});
-    case 4: return call(Count<4>{});
-    case 5: return call(Count<5>{});
-    case 6: return call(Count<6>{});
-    case 7: return call(Count<7>{});
-    case 8: return call(Count<8>{});
-  }
-}
-
 // The records of the rows' frontier nodes, `Entries` in each.
 template <bool Weighted, int Entries, class Number>
 inline void add_records(const Number* records, const uint8_t* frontier, int n, const Number* weight, int64_t row_stride,
@@ -76,7 +61,7 @@ inline void add_frontier(const Forest& f, int tree, const PathTable& table, cons
     return add_entries<Weighted>(table, table.first_entry + f.tops[tree].first_frontier, frontier, n, f.width,
                                  f.n_players, weight, weight_stride, row_stride, sums);
   const double* records = table.records + table.first_record[tree];
-  with_entries(table.entries[tree], [&](auto entries) {
+  with_count<1, kRecord>(table.entries[tree], [&](auto entries) {
     add_records<Weighted, decltype(entries)::n>(records, frontier, n, weight, row_stride, sums);
   });
 }
@@ -98,29 +83,24 @@ inline void add_steps(const Forest& f, int tree, const PathTable& table, const C
   });
 }
 
-template <bool Weighted, class Code>
-inline void add_path(const Job& job, const PathArgs& args) {
+template <class Code>
+inline void path(const Job& job, const PathArgs& args) {
   const Forest& f = *job.forest;
   const int64_t row_stride = n_places(f), stride = padded(job.n_rows);
   alignas(64) uint8_t frontier[kRun];
   int32_t leaf[kRun];
-  for_each_run(job, [&](int tree, int64_t row, int n) {
-    const Top& top = f.tops[tree];
-    const Code* codes = codes_of<Code>(job) + row * f.n_planes;
-    const double* w = Weighted ? args.weight + f.tree_output[tree] * stride + row : nullptr;
-    double* sums = args.sums + row * row_stride + static_cast<int64_t>(f.tree_output[tree]) * f.n_players;
-    route(f, top, codes, n, frontier);
-    add_frontier<Weighted>(f, tree, *args.table, frontier, n, w, stride, sums);
-    if (top.below) add_steps<Weighted>(f, tree, *args.table, codes, n, frontier, w, stride, sums, leaf);
+  with_flag(args.weight, [&](auto flag) {
+    constexpr bool kWeighted = decltype(flag)::n;
+    for_each_run(job, [&](int tree, int64_t row, int n) {
+      const Top& top = f.tops[tree];
+      const Code* codes = codes_of<Code>(job) + row * f.n_planes;
+      const double* w = kWeighted ? args.weight + f.tree_output[tree] * stride + row : nullptr;
+      double* sums = args.sums + row * row_stride + static_cast<int64_t>(f.tree_output[tree]) * f.n_players;
+      route(f, top, codes, n, frontier);
+      add_frontier<kWeighted>(f, tree, *args.table, frontier, n, w, stride, sums);
+      if (top.below) add_steps<kWeighted>(f, tree, *args.table, codes, n, frontier, w, stride, sums, leaf);
+    });
   });
-}
-
-template <class Code>
-inline void path(const Job& job, const PathArgs& args) {
-  if (args.weight)
-    add_path<true, Code>(job, args);
-  else
-    add_path<false, Code>(job, args);
 }
 }  // namespace TREEINNER_NS
 }  // namespace treeinner

@@ -196,8 +196,8 @@ inline void permute_rows(const Job& job, const PermuteArgs& args) {
   Strays strays{scratch.strays, 0, 0};
   Home home;
   double* change = args.change;
-  for (int64_t block = 0; block * kBlock < job.n_rows; ++block, change += block_change) {
-    const Word rows = rows_of_block(job.n_rows, block);
+  for (int64_t left = job.n_rows; left > 0; left -= kBlock, change += block_change) {
+    const Word rows = left < kBlock ? (Word{1} << left) - 1 : ~Word{0};
     double* margin = change + static_cast<int64_t>(args.n_groups) * f.n_outputs * kBlock;
     for (int64_t plane = 0; plane < f.n_planes; ++plane, own += kBlock, shuffled += kBlock) {
       std::memcpy(pairs + plane * kPair, own, plane_bytes);
@@ -216,10 +216,7 @@ inline void permute_rows(const Job& job, const PermuteArgs& args) {
 
 template <class Code>
 inline void permute(const Job& job, const PermuteArgs& args) {
-  if (args.has_sets)
-    permute_rows<true, Code>(job, args);
-  else
-    permute_rows<false, Code>(job, args);
+  with_flag(args.has_sets, [&](auto sets) { permute_rows<decltype(sets)::n, Code>(job, args); });
 }
 
 template <class Code>

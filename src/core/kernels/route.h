@@ -23,11 +23,6 @@ struct LeafSumsArgs {
 };
 
 namespace TREEINNER_NS {
-inline Word rows_of_block(int64_t n_rows, int64_t block) {
-  const int64_t n = n_rows - block * kBlock;
-  return n >= kBlock ? ~Word{0} : (Word{1} << n) - 1;
-}
-
 // Which rows of the block would go right at a split, whether or not they reach it.
 template <class Code>
 inline Word right_word(const Forest& f, const Split& s, const Code* block) {

@@ -33,10 +33,9 @@
 
 namespace treeinner {
 struct ShapArgs {
-  const ShapTable* table;
-  const double* tree_scale;  // (trees of the forest,) a factor per tree; or null
-  const double* weight;      // (outputs, padded rows) or null, as in path.h
-  double* sums;              // [slice of 16 rows][output][player][16], added to
+  const ShapTree* trees;  // (trees of the forest,)
+  const double* weight;   // (outputs, padded rows) or null, as in path.h
+  double* sums;           // [slice of 16 rows][output][player][16], added to
 };
 
 // Rows that satisfied all earlier splits on the player of a split; those of them that go left.
@@ -140,9 +139,9 @@ struct Sweep {
   double* frames;  // [frame][Points][rows]: products on the way down, worths on the way up
   double* sums;    // [player][rows]
 
-  void start(const double* w, double scale, const double* weight) const {
+  void start(const double* w, const double* weight) const {
     for (int q = 0; q < Points; ++q)
-      for (int r = 0; r < kSlice; ++r) frames[q * kSlice + r] = w[q] * (weight ? scale * weight[r] : scale);
+      for (int r = 0; r < kSlice; ++r) frames[q * kSlice + r] = weight ? w[q] * weight[r] : w[q];
   }
 
   // The step of each row on a split's way. Again: some rows may have been away.
@@ -274,8 +273,8 @@ inline void sweep_tree(const Job& job, const ShapArgs& args, int tree, int q, in
   const Forest& f = *job.forest;
   const int64_t block_codes = static_cast<int64_t>(f.n_planes) * kBlock, slice_sums = n_places(f) * kSlice;
   const Split* splits = f.splits + f.first_split[tree];
-  const ShapTree& t = args.table->trees[tree];
-  const double *u = t.u + q, *w = t.w + q, scale = args.tree_scale ? args.tree_scale[tree] : 1.0;
+  const ShapTree& t = args.trees[tree];
+  const double *u = t.u + q, *w = t.w + q;
   auto* constants = reinterpret_cast<SplitConstants<Points>*>(scratch.constants);
   for (int k = 0; k < f.width; ++k) {
     const int output = f.tree_output[tree] + k;
@@ -287,7 +286,7 @@ inline void sweep_tree(const Job& job, const ShapArgs& args, int tree, int q, in
         const int64_t row = block * kBlock + r;
         double* slice = args.sums + row / kSlice * slice_sums + static_cast<int64_t>(output) * f.n_players * kSlice;
         const Sweep<Points> sweep{t.splits, constants, scratch.words, u, r, scratch.frames, slice};
-        sweep.start(w, scale, weight ? weight + row : nullptr);
+        sweep.start(w, weight ? weight + row : nullptr);
         sweep.run(t);
       }
     }
@@ -316,11 +315,9 @@ inline void shap(const Job& job, const ShapArgs& args) {
         sweep_tree<decltype(points)::n, Code>(job, args, tree, q, begin, end, scratch);
       };
       int q = 0;
-      const int n_points = args.table->trees[tree].n_points;
+      const int n_points = args.trees[tree].n_points;
       for (; q + kPoints <= n_points; q += kPoints) sweep(Count<kPoints>{}, q);
-      if (n_points - q == 3) sweep(Count<3>{}, q);
-      if (n_points - q == 2) sweep(Count<2>{}, q);
-      if (n_points - q == 1) sweep(Count<1>{}, q);
+      with_count<1, kPoints - 1>(n_points - q, [&](auto points) { sweep(points, q); });
     }
   }
 }

@@ -89,7 +89,7 @@ inline void add_score_records(const Forest& f, const PathTable& paths, int tree_
     if (!t.takes_part[tree]) continue;
     const int slot = tree - first;
     float* part = s.part + static_cast<int64_t>(f.tree_output[tree]) * f.n_players;
-    with_entries(paths.entries[tree], [&](auto entries) {
+    with_count<1, kRecord>(paths.entries[tree], [&](auto entries) {
       add_records<true, decltype(entries)::n>(t.records + t.first_record[tree], s.leaf + slot * kRun, n,
                                               s.weight + slot * kRun, places, part);
     });

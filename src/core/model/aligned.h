@@ -25,16 +25,16 @@ using AlignedVector = std::vector<T, AlignedAllocator<T>>;
 // Bytes that nobody has written yet.
 class Buffer {
  public:
-  explicit Buffer(size_t bytes) : size_(bytes), data_(AlignedAllocator<char>().allocate(bytes ? bytes : 1)) {}
+  explicit Buffer(size_t bytes)
+      : size_(bytes), data_(AlignedAllocator<char>().allocate(bytes ? bytes : 1), [](char* p) {
+          AlignedAllocator<char>().deallocate(p, 0);
+        }) {}
   void* get() const { return data_.get(); }
   size_t size() const { return size_; }
 
  private:
-  struct Free {
-    void operator()(char* p) const { AlignedAllocator<char>().deallocate(p, 0); }
-  };
   size_t size_;
-  std::unique_ptr<char, Free> data_;
+  std::unique_ptr<char, void (*)(char*)> data_;
 };
 
 inline size_t index(int64_t i) { return static_cast<size_t>(i); }

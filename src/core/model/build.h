@@ -10,8 +10,7 @@
 namespace treeinner {
 // Borrowed: those of treeinner/ensemble, and those of the plan of planes in treeinner/compiled/binning.py. Nodes of all
 // trees one after the other, in any order within their tree, the root first.
-struct EnsembleArrays {
-  int32_t n_trees, n_outputs, width, n_planes, n_players, code_bytes;
+struct EnsembleArrays : ForestShape {
   const int64_t* tree_start;         // (n_trees + 1,)
   const int32_t* tree_output;        // (n_trees,)
   const int32_t *left, *right;       // (n_nodes,)  counted over all trees; -1 at leaves
@@ -100,15 +99,9 @@ class BuiltForest {
       max_depth = std::max(max_depth, number_tree(e, tree));
       max_splits = std::max(max_splits, static_cast<int32_t>(first_split_.back() - first_split_[index(tree)]));
     }
-    std::vector<int32_t> plane_player(index(e.n_planes));
-    for (const Split& s : splits_) plane_player[s.plane] = s.player;
-    plane_player_ = std::move(plane_player);
-    forest_ = {e.n_trees,
-               e.n_outputs,
-               e.width,
-               e.n_planes,
-               e.n_players,
-               e.code_bytes,
+    plane_player_.resize(index(e.n_planes));
+    for (const Split& s : splits_) plane_player_[s.plane] = s.player;
+    forest_ = {e,
                max_splits,
                max_depth,
                splits_.data(),
@@ -134,31 +127,27 @@ class BuiltForest {
   const std::vector<DeepSplit>& deep() const { return deep_; }
   const std::vector<int32_t>& deep_number() const { return deep_number_; }  // of each deep split, in its tree
   const std::vector<int32_t>& below() const { return below_; }
-  int64_t n_frontier() const { return n_frontier_; }  // of all trees
 
  private:
   // Appends a tree, its nodes in pre-order, left child first; returns its depth.
   int32_t number_tree(const EnsembleArrays& e, int32_t tree) {
-    struct Item {
-      int32_t node, depth;
-    };
     const int64_t start = e.tree_start[tree], stop = e.tree_start[tree + 1];
-    std::vector<Item> todo{{static_cast<int32_t>(start), 0}};
+    std::vector<std::pair<int32_t, int32_t>> todo{{static_cast<int32_t>(start), 0}};  // node, depth
     std::vector<int32_t> number(index(stop - start)), leaves_before(index(stop - start)), splits, leaves;
     int32_t depth = 0;
     while (!todo.empty()) {
-      const Item item = todo.back();
+      const auto [node, level] = todo.back();
       todo.pop_back();
-      if (item.node < start || item.node >= stop || static_cast<int64_t>(splits.size() + leaves.size()) >= stop - start)
+      if (node < start || node >= stop || static_cast<int64_t>(splits.size() + leaves.size()) >= stop - start)
         throw std::invalid_argument("a child is outside its tree, or has two parents");
-      const bool leaf = e.left[item.node] < 0;
-      number[index(item.node - start)] = static_cast<int32_t>(leaf ? leaves.size() : splits.size());
-      leaves_before[index(item.node - start)] = static_cast<int32_t>(leaves.size());
-      (leaf ? leaves : splits).push_back(item.node);
-      depth = std::max(depth, item.depth);
+      const bool leaf = e.left[node] < 0;
+      number[index(node - start)] = static_cast<int32_t>(leaf ? leaves.size() : splits.size());
+      leaves_before[index(node - start)] = static_cast<int32_t>(leaves.size());
+      (leaf ? leaves : splits).push_back(node);
+      depth = std::max(depth, level);
       if (leaf) continue;
-      todo.push_back({e.right[item.node], item.depth + 1});
-      todo.push_back({e.left[item.node], item.depth + 1});
+      todo.push_back({e.right[node], level + 1});
+      todo.push_back({e.left[node], level + 1});
     }
     if (static_cast<int64_t>(splits.size() + leaves.size()) != stop - start)
       throw std::invalid_argument("a node is not reached from the root of its tree");
@@ -184,26 +173,24 @@ class BuiltForest {
   }
 
   void cut_tops() {
+    size_t n_large = 0, n_deep = 0;
+    for (int32_t tree = 0; tree < forest_.n_trees; ++tree)
+      if (const int32_t n = tree_of(forest_, tree).n_splits; n >= kFrontier)
+        ++n_large, n_deep += index(n - kFrontier + 1);
+    // So that the arrays stay where they are.
+    top_splits_.reserve(n_large * (kFrontier - 1)), below_.reserve(n_large * kFrontier), deep_.reserve(n_deep);
+    int64_t first_frontier = 0;
     for (int32_t tree = 0; tree < forest_.n_trees; ++tree) {
       const Tree t = tree_of(forest_, tree);
-      const bool small = t.n_splits < kFrontier;
-      const int32_t n_frontier = small ? t.n_splits + 1 : kFrontier;
-      tops_.push_back({small ? t.splits : nullptr, nullptr, nullptr, n_frontier - 1, n_frontier, n_frontier_,
-                       static_cast<int64_t>(deep_.size())});
-      n_frontier_ += n_frontier;
-      if (!small) TopCutter(t, top_splits_, below_, deep_, deep_number_);
-    }
-    // Now that the arrays stay where they are.
-    const Split* splits = top_splits_.data();
-    const int32_t* below = below_.data();
-    for (int32_t tree = 0; tree < forest_.n_trees; ++tree) {
-      if (tree_of(forest_, tree).n_splits < kFrontier) continue;
-      Top& top = tops_[index(tree)];
-      top.splits = splits;
-      top.below = below;
-      top.deep = deep_.data() + top.first_deep;
-      splits += kFrontier - 1;
-      below += kFrontier;
+      const int64_t first_deep = static_cast<int64_t>(deep_.size());
+      if (t.n_splits < kFrontier) {
+        tops_.push_back({t.splits, nullptr, nullptr, t.n_splits, t.n_splits + 1, first_frontier, first_deep});
+      } else {
+        tops_.push_back({top_splits_.data() + top_splits_.size(), below_.data() + below_.size(),
+                         deep_.data() + first_deep, kFrontier - 1, kFrontier, first_frontier, first_deep});
+        TopCutter(t, top_splits_, below_, deep_, deep_number_);
+      }
+      first_frontier += tops_.back().n_frontier;
     }
   }
 
@@ -213,7 +200,6 @@ class BuiltForest {
   std::vector<double> leaf_value_;
   std::vector<uint64_t> sets_;
   std::vector<Top> tops_;
-  int64_t n_frontier_ = 0;
   std::vector<Split> top_splits_;  // of large trees, as below_
   std::vector<int32_t> below_;
   std::vector<DeepSplit> deep_;

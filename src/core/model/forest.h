@@ -53,9 +53,12 @@ struct Top {
   int64_t first_frontier, first_deep;  // counted over all trees
 };
 
-struct Forest {
+struct ForestShape {
   int32_t n_trees, n_outputs, width, n_planes, n_players;
   int32_t code_bytes;  // 1 or 2
+};
+
+struct Forest : ForestShape {
   int32_t max_splits;  // of one tree
   int32_t max_depth;
   const Split* splits;
@@ -97,9 +100,9 @@ struct Plane {
 
 // One column: thresholds (numeric) or a table of codes (categorical).
 struct Column {
-  int32_t first_plane, n_planes;  // n_planes 0: the model does not use it
-  int32_t categorical;
-  int32_t zero_is_missing;
+  int64_t first_plane, n_planes;  // n_planes 0: the model does not use it
+  int64_t categorical;
+  int64_t zero_is_missing;
   int64_t first;  // in thresholds (numeric), in codes_of_category (categorical)
   int64_t n;      // thresholds padded to 2^k - 1, or number of categories
 };

@@ -1,4 +1,4 @@
-// Covers of the nodes -> a ShapTable. Runs once per model, at the first call of TreeSHAP; plain C++.
+// Covers of the nodes -> ShapTrees. Runs once per model, at the first call of TreeSHAP; plain C++.
 #pragma once
 
 #include <functional>
@@ -11,35 +11,31 @@ namespace treeinner {
 // Writes the n points and weights of a rule.
 using Quadrature = std::function<void(int n, double* u, double* w)>;
 
-// Owns what a ShapTable borrows (tables.h). Never changed after it was built.
+// Owns the ShapTrees of a forest (tables.h).
 class ShapArrays {
  public:
   // cover: (nodes,)  each tree's in the order of their numbers.
   ShapArrays(const Forest& f, const double* cover, const Quadrature& quadrature)
-      : splits_(index(f.first_split[f.n_trees])) {
-    std::map<int32_t, std::pair<std::vector<double>, std::vector<double>>>& rules = rules_;
+      : forest(&f), splits_(index(f.first_split[f.n_trees])) {
     for (int32_t tree = 0; tree < f.n_trees; ++tree) {
       const Tree t = tree_of(f, tree);
-      trees_.push_back({});
-      trees_.back().splits = splits_.data() + f.first_split[tree];
+      ShapSplit* splits = splits_.data() + f.first_split[tree];
       const int32_t n_points = (follow_paths(t, cover + t.first_node) + 1) / 2;
-      sort(trees_.back());
-      write(splits_.data() + f.first_split[tree], t.n_splits);
-      auto& [u, w] = rules[n_points];
+      auto& [u, w] = rules_[n_points];
       if (u.empty() && n_points) {
         u.resize(index(n_points)), w.resize(index(n_points));
         quadrature(n_points, u.data(), w.data());
       }
-      trees_.back().n_points = n_points;
-      trees_.back().u = u.data();
-      trees_.back().w = w.data();
+      trees_.push_back({splits, 0, 0, 0, 0, n_points, u.data(), w.data()});
+      sort(trees_.back());
+      write(splits, t.n_splits);
     }
   }
   ShapArrays(const ShapArrays&) = delete;
   ShapArrays& operator=(const ShapArrays&) = delete;
 
-  ShapTable view() const { return {trees_.data()}; }
   const std::vector<ShapTree>& trees() const { return trees_; }
+  const Forest* const forest;
 
  private:
   // -- one tree, by the numbers of its nodes -----------------------------------------------------------------------
@@ -102,26 +98,21 @@ class ShapArrays {
     }
     std::stable_sort(inner.begin(), inner.end(),
                      [&](int32_t a, int32_t b) { return depth_[index(a)] < depth_[index(b)]; });
-    tree.n_inner = static_cast<int64_t>(inner.size());
-    tree.n_plain = static_cast<int64_t>(plain.size());
-    plain.insert(plain.end(), quads.begin(), quads.end());
-    tree.n_quads = static_cast<int64_t>(plain.size());
-    tree.n_pairs = static_cast<int64_t>(pairs.size());
-    tree.plain_end = tree.n_inner + 3 * tree.n_plain;
-    tree.quads_end = tree.n_inner + 3 * tree.n_quads;
-    tree.end = tree.quads_end + tree.n_pairs;
-    give_places(inner, plain, pairs);
-    give_frames(inner, plain, pairs);
-  }
-
-  void give_places(const std::vector<int32_t>& inner, const std::vector<int32_t>& quads,
-                   const std::vector<int32_t>& pairs) {
     place_.assign(index(n_), -1);
     int32_t next = 0;
-    for (const int32_t i : inner) place_[index(i)] = next++;
-    for (const int32_t i : quads)
+    const auto with_pairs = [&](int32_t i) {
       for (const int32_t j : {i, child_of(i, 0), child_of(i, 1)}) place_[index(j)] = next++;
+    };
+    for (const int32_t i : inner) place_[index(i)] = next++;
+    tree.n_inner = next;
+    for (const int32_t i : plain) with_pairs(i);
+    tree.plain_end = next;
+    for (const int32_t i : quads) with_pairs(i);
+    tree.quads_end = next;
     for (const int32_t i : pairs) place_[index(i)] = next++;
+    tree.end = next;
+    plain.insert(plain.end(), quads.begin(), quads.end());
+    give_frames(inner, plain, pairs);
   }
 
   // Inner splits, quads and lone pairs have one for the product on the way down and the worth on the way up. A leaf's

@@ -79,13 +79,8 @@ struct ShapSplit {
 // pairs'), those first that are plain, with players that are new on the path; then the other pairs.
 struct ShapTree {
   const ShapSplit* splits;
-  int64_t n_inner, n_plain, n_quads, n_pairs;  // n_quads counts the plain ones too
-  int64_t plain_end, quads_end, end;           // in splits
+  int64_t n_inner, plain_end, quads_end, end;  // where each kind ends
   int32_t n_points;                            // of its quadrature rule; 0: a single leaf
   const double *u, *w;                         // Gauss-Legendre points on [0, 1], and their weights
-};
-
-struct ShapTable {
-  const ShapTree* trees;  // (n_trees,)
 };
 }  // namespace treeinner

@@ -3,6 +3,7 @@
 
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
@@ -39,17 +40,21 @@ In<T, Dims> array_of(const nb::object& object, const char* name) {
   return nb::cast<In<T, Dims>>(object.attr(name), false);
 }
 
-template <class T>
-std::vector<T> copy_of(const nb::object& object, const char* name) {
-  const In<T> a = array_of<T>(object, name);
-  return a.size() ? std::vector<T>(a.data(), a.data() + a.size()) : std::vector<T>();
+// The same, of which each row is a struct of such numbers.
+template <class Row, class T>
+std::vector<Row> rows_of(const nb::object& object, const char* name) {
+  const auto a = array_of<T, 2>(object, name);
+  require(a.shape(1) * sizeof(T) == sizeof(Row), "a row has another number of entries");
+  const auto* rows = reinterpret_cast<const Row*>(a.data());
+  return std::vector<Row>(rows, rows + a.shape(0));
 }
 
 // An array or None.
 template <class T, int Dims = 1>
-std::optional<In<T, Dims>> given(const nb::object& object) {
-  if (object.is_none()) return {};
-  return nb::cast<In<T, Dims>>(object, false);
+using Maybe = std::optional<In<T, Dims>>;
+template <class Array>
+auto data_of(const std::optional<Array>& a) {
+  return a ? a->data() : nullptr;
 }
 
 // -- which instruction set runs

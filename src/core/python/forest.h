@@ -1,5 +1,4 @@
-// The compiled ensemble and its tables as Python holds them: own the arrays, check shapes, call the kernels. All of
-// them are built whole and never changed, so any number of threads may use them.
+// The compiled ensemble and its tables as Python holds them: own the arrays, check shapes, call the kernels.
 #pragma once
 
 #include "../model/score_table.h"
@@ -19,7 +18,7 @@ struct CorePathTable {
   ScoreTable score_view{};
   PathTable view;
 
-  // for_scores: for row scores too, which want tables of their own, in the form that the instruction set prefers.
+  // for_scores: for row scores too, in the form that the instruction set prefers.
   CorePathTable(const BuiltForest& built, const double* node_value, bool for_scores)
       : paths(built, node_value), view(paths.view()) {
     if (!for_scores || !ScoreArrays::takes_part(built.view())) return;
@@ -30,32 +29,15 @@ struct CorePathTable {
   CorePathTable(const CorePathTable&) = delete;
 };
 
-struct CoreShapTable {
-  ShapArrays arrays;
-  const Forest* forest;
-};
-
 class CoreForest {
  public:
   // ensemble: an Ensemble; plan: its Plan (treeinner/compiled/binning.py); node_player: (nodes,) who gets the credit.
   CoreForest(const nb::object& ensemble, const nb::object& plan, In<int32_t> node_player, int n_players)
-      : built_(arrays_of(ensemble, plan, node_player, n_players)), f_(built_.view()) {
-    const auto columns = array_of<int64_t, 2>(plan, "columns");
-    const auto planes = array_of<int32_t, 2>(plan, "planes");
-    require(columns.shape(1) == 6 && planes.shape(1) == 4, "a column has 6 numbers and a plane 4");
-    for (size_t i = 0; i < columns.shape(0); ++i) {
-      const int64_t* c = columns.data() + 6 * i;
-      columns_.push_back({static_cast<int32_t>(c[0]), static_cast<int32_t>(c[1]), static_cast<int32_t>(c[2]),
-                          static_cast<int32_t>(c[3]), c[4], c[5]});
-    }
-    for (size_t i = 0; i < planes.shape(0); ++i) {
-      const int32_t* p = planes.data() + 4 * i;
-      planes_.push_back({p[0], p[1], p[2], p[3]});
-    }
-    thresholds_ = copy_of<double>(plan, "thresholds");
-    thresholds32_ = copy_of<float>(plan, "thresholds32");
-    codes_of_category_ = copy_of<uint16_t>(plan, "codes_of_category");
-    other_code_ = copy_of<int32_t>(plan, "other_code");
+      : built_(arrays_of(ensemble, plan, node_player, n_players)),
+        f_(built_.view()),
+        plan_(plan),
+        columns_(rows_of<Column, int64_t>(plan, "columns")),
+        planes_(rows_of<Plane, int32_t>(plan, "planes")) {
     const auto is = [&](const char* rule, const char* value) {
       return nb::cast<std::string>(ensemble.attr(rule)) == value;
     };
@@ -65,10 +47,10 @@ class CoreForest {
                 is("category_rule", "truncate"),
                 columns_.data(),
                 planes_.data(),
-                thresholds_.data(),
-                thresholds32_.data(),
-                codes_of_category_.data(),
-                other_code_.data()};
+                array_of<double>(plan, "thresholds").data(),
+                array_of<float>(plan, "thresholds32").data(),
+                array_of<uint16_t>(plan, "codes_of_category").data(),
+                array_of<int32_t>(plan, "other_code").data()};
   }
 
   // Node of the Ensemble by number: each tree's splits in pre-order, then its leaves.
@@ -111,7 +93,7 @@ class CoreForest {
     return std::make_unique<CorePathTable>(built_, node_value.data(), for_scores);
   }
 
-  void path(const Codes& codes, int tree, int n, const CorePathTable& table, nb::object weight,
+  void path(const Codes& codes, int tree, int n, const CorePathTable& table, const Maybe<double, 2>& weight,
             Out<double, 3> sums) const {
     require(has_shape(sums, codes.n_rows, f_.n_outputs, f_.n_players), "sums are (rows, outputs, players)");
     check(table);
@@ -119,7 +101,7 @@ class CoreForest {
   }
 
   // cover: (nodes,); quadrature(n): points and weights of a Gauss-Legendre rule on [0, 1].
-  std::unique_ptr<CoreShapTable> shap_table(In<double> cover, const nb::callable& quadrature) const {
+  std::unique_ptr<ShapArrays> shap_table(In<double> cover, const nb::callable& quadrature) const {
     require(has_shape(cover, n_nodes(f_)), "one cover per node");
     const Quadrature rule = [&](int n, double* u, double* w) {
       const nb::object found = quadrature(n);
@@ -129,24 +111,20 @@ class CoreForest {
       std::copy(points.data(), points.data() + n, u);
       std::copy(weights.data(), weights.data() + n, w);
     };
-    return std::unique_ptr<CoreShapTable>(new CoreShapTable{{f_, cover.data(), rule}, &f_});
+    return std::make_unique<ShapArrays>(f_, cover.data(), rule);
   }
 
-  void shap(const Codes& codes, int tree, int n, const CoreShapTable& table, nb::object tree_scale, nb::object weight,
+  void shap(const Codes& codes, int tree, int n, const ShapArrays& table, const Maybe<double, 2>& weight,
             Out<double, 4> sums) const {
-    const auto scale = given<double>(tree_scale);
     require(table.forest == &f_, "a TreeSHAP table of another forest");
-    require(!scale || has_shape(*scale, f_.n_trees), "one scale per tree");
     require(has_shape(sums, padded(codes.n_rows) / kSlice, f_.n_outputs, f_.n_players, kSlice) &&
                 (sums.size() == 0 || is_aligned(sums.data())),
             "sums are [slice][output][player][16], aligned");
-    const ShapTable view = table.arrays.view();
-    run(&Kernels::shap, job(codes, tree, n),
-        ShapArgs{&view, scale ? scale->data() : nullptr, row_weights(weight, codes), sums.data()});
+    run(&Kernels::shap, job(codes, tree, n), ShapArgs{table.trees().data(), row_weights(weight, codes), sums.data()});
   }
 
   // out: minus the gradients at the margin; both (outputs, padded rows).
-  void residuals(const Codes& codes, int loss, double loss_scale, In<double, 2> y, nb::object weight,
+  void residuals(const Codes& codes, int loss, double loss_scale, In<double, 2> y, const Maybe<double>& weight,
                  Out<double, 2> margin, Out<double, 2> out) const {
     require(is_row_array(out, codes), "residuals are (outputs, padded rows)");
     run(&Kernels::residuals, job(codes),
@@ -155,8 +133,8 @@ class CoreForest {
 
   // margin: (outputs, padded rows), moved on; y: (1 or outputs, rows).
   void boost(const Codes& codes, int loss, double loss_scale, In<int32_t> first_tree, In<double, 2> y,
-             nb::object weight, Out<double, 2> margin, double scale, Out<int64_t, 2> leaf_sums, Out<double> largest,
-             nb::object fixed_weights, Out<int64_t, 2> leaf_weights, const CorePathTable* paths,
+             const Maybe<double>& weight, Out<double, 2> margin, double scale, Out<int64_t, 2> leaf_sums,
+             Out<double> largest, const Maybe<int64_t>& fixed, Out<int64_t, 2> leaf_weights, const CorePathTable* paths,
              Out<double, 3> sums) const {
     const size_t n_rounds = first_tree.size() - 1;
     const int32_t* first = first_tree.data();
@@ -167,14 +145,13 @@ class CoreForest {
     require(!paths || first[n_rounds] == f_.n_trees, "rounds end at the last tree");
     require(is_by_leaf(leaf_sums), "leaf sums are (leaves, width)");
     require(!paths || has_shape(sums, codes.n_rows, f_.n_outputs, f_.n_players), "sums are (rows, outputs, players)");
-    const auto fixed = given<int64_t>(fixed_weights);
     require(!fixed || has_shape(*fixed, codes.n_rows), "fixed-point weights are (rows,)");
     require(!fixed || is_by_leaf(leaf_weights), "leaf weights are (leaves, width)");
     if (paths) check(*paths);
     run(&Kernels::boost, job(codes),
         BoostArgs{loss_input(codes, loss, loss_scale, y, weight, margin), static_cast<int32_t>(n_rounds), first, scale,
-                  leaf_sums.data(), fixed ? fixed->data() : nullptr, fixed ? leaf_weights.data() : nullptr,
-                  largest.data(), paths ? &paths->view : nullptr, sums.data()});
+                  leaf_sums.data(), data_of(fixed), fixed ? leaf_weights.data() : nullptr, largest.data(),
+                  paths ? &paths->view : nullptr, sums.data()});
   }
 
   void split_scores(In<double, 2> node_value, In<int64_t, 2> leaf_sums, double unit, Out<double, 2> out) const {
@@ -210,37 +187,33 @@ class CoreForest {
   static EnsembleArrays arrays_of(const nb::object& e, const nb::object& plan, const In<int32_t>& node_player,
                                   int n_players) {
     const auto tree_start = array_of<int64_t>(e, "tree_start");
-    const auto left = array_of<int32_t>(e, "left"), right = array_of<int32_t>(e, "right");
-    const auto tree_output = array_of<int32_t>(e, "tree_output"), leaf_id = array_of<int32_t>(e, "leaf_id");
-    const auto plane = array_of<int32_t>(plan, "node_plane"), cut = array_of<int32_t>(plan, "node_cut"),
-               set = array_of<int32_t>(plan, "node_set");
+    const auto tree_output = array_of<int32_t>(e, "tree_output");
     const auto value = array_of<double, 2>(e, "value");
     const auto sets = array_of<uint64_t>(plan, "sets");
-    const size_t n = left.size();
-    for (const auto* array : {&right, &leaf_id, &plane, &cut, &set, &node_player})
-      require(array->size() == n, "one entry per node");
-    require(value.shape(0) == n && tree_start.size() == tree_output.size() + 1,
-            "one value per node, one start per tree");
-    require(tree_start.data()[0] == 0 && tree_start.data()[tree_output.size()] == static_cast<int64_t>(n),
+    const size_t n = value.shape(0), n_trees = tree_output.size();
+    const auto by_node = [&](const nb::object& object, const char* name) {
+      const auto array = array_of<int32_t>(object, name);
+      require(array.size() == n, "one entry per node");
+      return array.data();
+    };
+    require(node_player.size() == n && tree_start.size() == n_trees + 1, "one player per node, one start per tree");
+    require(tree_start.data()[0] == 0 && tree_start.data()[n_trees] == static_cast<int64_t>(n),
             "trees begin at the first node and end at the last");
     const int code_bytes = nb::cast<int>(plan.attr("code_bytes"));
     require(code_bytes == 1 || code_bytes == 2, "codes have 1 or 2 bytes");
+    const auto n_planes = static_cast<int32_t>(array_of<int32_t, 2>(plan, "planes").shape(0));
     // Python holds the arrays as long as it holds the ensemble and the plan: until the forest is built.
-    return {static_cast<int32_t>(tree_output.size()),
-            nb::cast<int>(e.attr("n_outputs")),
-            static_cast<int32_t>(value.shape(1)),
-            static_cast<int32_t>(array_of<int32_t, 2>(plan, "planes").shape(0)),
-            n_players,
-            code_bytes,
+    return {{static_cast<int32_t>(n_trees), nb::cast<int>(e.attr("n_outputs")), static_cast<int32_t>(value.shape(1)),
+             n_planes, n_players, code_bytes},
             tree_start.data(),
             tree_output.data(),
-            left.data(),
-            right.data(),
+            by_node(e, "left"),
+            by_node(e, "right"),
             value.data(),
-            leaf_id.data(),
-            plane.data(),
-            cut.data(),
-            set.data(),
+            by_node(e, "leaf_id"),
+            by_node(plan, "node_plane"),
+            by_node(plan, "node_cut"),
+            by_node(plan, "node_set"),
             node_player.data(),
             sets.data(),
             sets.size()};
@@ -264,30 +237,25 @@ class CoreForest {
   }
 
   LossInput loss_input(const Codes& codes, int loss, double loss_scale, const In<double, 2>& y,
-                       const nb::object& weight, const Out<double, 2>& margin) const {
+                       const Maybe<double>& weight, const Out<double, 2>& margin) const {
     require(loss >= Loss::kSquared && loss <= Loss::kSoftmax, "no such loss");
     require(has_shape(y, 1, codes.n_rows) || has_shape(y, f_.n_outputs, codes.n_rows), "y is (1 or outputs, rows)");
     require(is_row_array(margin, codes), "margins are (outputs, padded rows)");
-    const auto w = given<double>(weight);
-    require(!w || has_shape(*w, codes.n_rows), "weights are (rows,)");
-    return {{loss, loss_scale},      y.data(),      y.shape(0) == 1 ? 0 : codes.n_rows,
-            w ? w->data() : nullptr, margin.data(), padded(codes.n_rows)};
+    require(!weight || has_shape(*weight, codes.n_rows), "weights are (rows,)");
+    return {{loss, loss_scale}, y.data(),      y.shape(0) == 1 ? 0 : codes.n_rows,
+            data_of(weight),    margin.data(), padded(codes.n_rows)};
   }
 
-  const double* row_weights(const nb::object& weight, const Codes& codes) const {
-    const auto w = given<double, 2>(weight);
+  const double* row_weights(const Maybe<double, 2>& w, const Codes& codes) const {
     require(!w || (is_row_array(*w, codes) && is_aligned(w->data())), "weights are (outputs, padded rows), aligned");
-    return w ? w->data() : nullptr;
+    return data_of(w);
   }
 
   const BuiltForest built_;
   const Forest& f_;
-  std::vector<Column> columns_;
-  std::vector<Plane> planes_;
-  std::vector<double> thresholds_;
-  std::vector<float> thresholds32_;
-  std::vector<uint16_t> codes_of_category_;
-  std::vector<int32_t> other_code_;
+  const nb::object plan_;  // holds the arrays of binning_
+  const std::vector<Column> columns_;
+  const std::vector<Plane> planes_;
   Binning binning_{};
 };
 }  // namespace treeinner

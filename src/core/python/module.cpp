@@ -4,21 +4,19 @@
 namespace treeinner {
 namespace {
 
+using Limbs = std::optional<Out<int64_t, 2>>;
+
 // Each of the four: limbs, (columns, 5), or None. Returns whether all numbers fitted.
-bool add_exact(In<double, 2> values, double scale, const nb::object& sums, const nb::object& squares,
-               const nb::object& small_fourths, const nb::object& large_fourths) {
-  const auto limbs = [&](const nb::object& array) -> int64_t* {
-    if (array.is_none()) return nullptr;
-    const auto out = nb::cast<Out<int64_t, 2>>(array);
-    require(has_shape(out, values.shape(1), kLimbs), "limbs are (columns, 5)");
-    return out.data();
-  };
+bool add_exact(In<double, 2> values, double scale, const Limbs& sums, const Limbs& squares, const Limbs& small_fourths,
+               const Limbs& large_fourths) {
+  for (const Limbs* limbs : {&sums, &squares, &small_fourths, &large_fourths})
+    require(!*limbs || has_shape(**limbs, values.shape(1), kLimbs), "limbs are (columns, 5)");
   bool fits = false;
   Job job;
   job.n_rows = static_cast<int64_t>(values.shape(0));
   run(&Kernels::exact, job,
-      ExactArgs{values.data(), static_cast<int64_t>(values.shape(1)), scale, limbs(sums), limbs(squares),
-                limbs(small_fourths), limbs(large_fourths), &fits});
+      ExactArgs{values.data(), static_cast<int64_t>(values.shape(1)), scale, data_of(sums), data_of(squares),
+                data_of(small_fourths), data_of(large_fourths), &fits});
   return fits;
 }
 }  // namespace
@@ -29,11 +27,11 @@ NB_MODULE(_core, m) {
   m.def("instruction_sets", &instruction_sets, "Those that this machine can run, slowest first.");
   m.def("instruction_set", [] { return std::string(active->name); }, "The one in use.");
   m.def("use_instruction_set", &use_instruction_set, "An unknown name changes nothing.");
-  m.def("add_exact", &add_exact, arg(), arg(), arg().none(), arg().none(), arg().none(), arg().none());
+  m.def("add_exact", &add_exact);
   m.attr("FOURTHS_EXPONENTS") = nb::make_tuple(kSmallFourths, kLargeFourths);
   m.attr("SLICE_ROWS") = kSlice;
   nb::class_<CorePathTable>(m, "PathTable");
-  nb::class_<CoreShapTable>(m, "ShapTable");
+  nb::class_<ShapArrays>(m, "ShapTable");
   nb::class_<Codes>(m, "Codes").def_ro("n_rows", &Codes::n_rows);
   nb::class_<CoreForest>(m, "Forest")
       .def(nb::init<const nb::object&, const nb::object&, In<int32_t>, int>())
@@ -43,10 +41,10 @@ NB_MODULE(_core, m) {
       .def("margins", &CoreForest::margins)
       .def("leaf_sums", &CoreForest::leaf_sums)
       .def("path_table", &CoreForest::path_table, nb::keep_alive<0, 1>())
-      .def("path", &CoreForest::path, arg(), arg(), arg(), arg(), arg().none(), arg())
+      .def("path", &CoreForest::path)
       .def("shap_table", &CoreForest::shap_table, nb::keep_alive<0, 1>())
-      .def("shap", &CoreForest::shap, arg(), arg(), arg(), arg(), arg().none(), arg().none(), arg())
-      .def("residuals", &CoreForest::residuals, arg(), arg(), arg(), arg(), arg().none(), arg(), arg())
+      .def("shap", &CoreForest::shap)
+      .def("residuals", &CoreForest::residuals)
       .def("boost", &CoreForest::boost, arg(), arg(), arg(), arg(), arg(), arg().none(), arg(), arg(), arg(), arg(),
            arg().none(), arg(), arg().none(), arg())
       .def("split_scores", &CoreForest::split_scores)

@@ -5,9 +5,10 @@
 #include "x86.h"
 
 namespace treeinner::TREEINNER_NS {
-struct Marks {
-  __m256i low, high;  // all bits of a marked row's byte
+struct Bytes {
+  __m256i low, high;
 };
+using Marks = Bytes;                       // all bits of a marked row's byte
 inline __m256i spread32(uint32_t where) {  // bit r -> byte r all ones
   const __m256i byte_of = _mm256_setr_epi64x(0, 0x0101010101010101ll, 0x0202020202020202ll, 0x0303030303030303ll);
   const __m256i bit = _mm256_set1_epi64x(static_cast<long long>(0x8040201008040201ull));
@@ -44,9 +45,6 @@ inline Word at_least(const Code* codes, uint16_t cut) {
   return word(m.low) | word(m.high) << 32;
 }
 
-struct Bytes {
-  __m256i low, high;
-};
 inline Bytes no_bytes() { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
 inline void put(Bytes& bytes, Word where, uint8_t value) {
   const __m256i v = _mm256_set1_epi8(static_cast<char>(value));

@@ -7,9 +7,10 @@
 namespace treeinner::TREEINNER_NS {
 inline Word in_set(const uint8_t* codes, const uint64_t* set) { return in_set_one_by_one(codes, set); }
 
-struct Marks {
-  uint8_t v[kBlock];  // 255 on a marked row, else 0
+struct Bytes {
+  uint8_t v[kBlock];
 };
+using Marks = Bytes;  // 255 on a marked row, else 0
 inline Marks marks(Word word) {
   Marks m;
   for (int r = 0; r < kBlock; ++r) m.v[r] = word >> r & 1 ? 255 : 0;
@@ -22,9 +23,6 @@ inline Marks marks_at_least(const Code* codes, uint16_t cut) {
   return m;
 }
 
-struct Bytes {
-  uint8_t v[kBlock];
-};
 inline Bytes no_bytes() { return {}; }
 inline void put(Bytes& bytes, Word where, uint8_t value) {
   for (; where; where &= where - 1) bytes.v[__builtin_ctzll(where)] = value;

@@ -61,20 +61,13 @@ class Sums:
         """Add the path attributions by trees first..first + n, times a weight per row and output."""
         self.forest.core.path(codes, first, n, table, weight, self.by_row)
 
-    def add_shap(
-        self,
-        codes: Any,
-        first: int,
-        n: int,
-        tree_scale: NDArray[np.float64] | None = None,
-        weight: NDArray[np.float64] | None = None,
-    ) -> None:
-        """Add the TreeSHAP values of trees first..first + n, times a factor per tree and a weight."""
+    def add_shap(self, codes: Any, first: int, n: int, weight: NDArray[np.float64] | None = None) -> None:
+        """Add the TreeSHAP values of trees first..first + n, times a weight per row and output."""
         if self._slices is None:
             n_slices = padded_rows(self.n_rows) // _core.SLICE_ROWS
             shape = (n_slices, self.forest.n_outputs, self.forest.n_players, _core.SLICE_ROWS)
             self._slices = aligned(shape)
-        self.forest.core.shap(codes, first, n, self.forest.shap_table(), tree_scale, weight, self._slices)
+        self.forest.core.shap(codes, first, n, self.forest.shap_table(), weight, self._slices)
 
     def move_absolute(self, players: NDArray[np.int32], total: Sums) -> None:
         """Add |sums| of some players to those of `total`, and set them to zero here."""

@@ -113,7 +113,7 @@ class Task:
 
     def _add(self, sums: Sums, first: int, n: int, residual: FloatArray | None) -> None:
         if self.setting.paths is None:
-            sums.add_shap(self.codes, first, n, None, residual)
+            sums.add_shap(self.codes, first, n, residual)
         else:
             sums.add_path(self.codes, first, n, self.setting.paths, residual)
 
