@@ -87,7 +87,7 @@ def attribute(
     transformed = opened.transform(X)
     table = opened.table(X, transformed)
     values = compiled.attribute(e.forest, table, e.n_features, paths, n_jobs=n_jobs, progress=progress)
-    names = opened.names(X) or tuple(f"f{i}" for i in range(e.n_features))
+    names = opened.labels(X)
     groups = resolve_groups(feature_groups, names)
     data = None if groups is not None else transformed
     if groups is not None:

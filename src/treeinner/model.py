@@ -97,6 +97,10 @@ class Model:
         names = names_of(X)
         return names if names is not None and len(names) == self.n_features else None
 
+    def labels(self, X: Any) -> tuple[str, ...]:
+        """`names`, or f0, f1, ... where there are none."""
+        return self.names(X) or tuple(f"f{i}" for i in range(self.n_features))
+
     def predict(self, X: Any, *, base_margin: Any = None, n_jobs: int | None = -1) -> FloatArray:
         """Raw margin of each row: (rows,), or (rows, outputs) if there are several."""
         return self.ensemble.predict_table(self.table(X), base_margin=base_margin, n_jobs=n_jobs)

@@ -75,9 +75,8 @@ class ImportanceAccumulator:
         self._setting: Setting = make_setting(self._model.ensemble, lambda: self._model.objective, **self._arguments)  # type: ignore[arg-type]
         self._feature_groups, self._clustered = feature_groups, clustered
         self._confidence, self._n_jobs = confidence, n_jobs
-        names = self._model.names(None)
-        self._named = names is not None
-        self._set_names(names or tuple(f"f{i}" for i in range(self._model.n_features)), known=self._named)
+        self._named = self._model.names(None) is not None
+        self._set_names(self._model.labels(None), known=self._named)
         self._output_names = self._model.output_names
         self._frame_library = ""
         self._state: State | None = None
@@ -116,15 +115,8 @@ class ImportanceAccumulator:
                 f"objective {objective.name!r}: the gradient of a row depends on all rows together, so it cannot be "
                 "summed over batches; use importance(model, X, y) on all rows at once."
             )
-        self._add(
-            X,
-            y,
-            progress=progress,
-            sample_weight=sample_weight,
-            clusters=clusters,
-            base_margin=base_margin,
-            qid=qid,
-        )
+        given = {"sample_weight": sample_weight, "clusters": clusters, "base_margin": base_margin, "qid": qid}
+        self._add(X, y, progress=progress, **given)
         return self
 
     def _add(self, X: Any, y: Any, *, oob: bool = False, progress: Progress | None = None, **given: Any) -> None:
@@ -153,9 +145,8 @@ class ImportanceAccumulator:
     def _learn_names(self, X: Any, batch: Batch) -> None:
         """Take names from the first data frames, if the model itself knows none."""
         if not self._named:
-            names = self._model.names(X)
-            self._named = names is not None
-            self._set_names(names or self._names)
+            self._named = self._model.names(X) is not None
+            self._set_names(self._model.labels(X))
         if self._output_names is None and batch.target_names and len(batch.target_names) == self._model.n_outputs > 1:
             self._output_names = batch.target_names
         self._frame_library = getattr(batch.table, "frame_library", "") or self._frame_library

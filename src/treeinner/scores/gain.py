@@ -37,7 +37,7 @@ def total_gain(model: Any, *, feature_groups: GroupSpec | None = None, **reading
         Without standard errors: gains of the training rows do not tell signal from noise. `gains` are the scores.
     """
     opened = open_model(model, ReadOptions.of(reading, caller=total_gain))
-    names = opened.names(None) or tuple(f"f{i}" for i in range(opened.n_features))
+    names = opened.labels(None)
     groups = resolve_groups(feature_groups, names)
     totals = stored_gains(opened)
     if groups is not None:

@@ -103,25 +103,9 @@ def importance(
         raise ValueError("clusters matter for standard errors only; leave them out with std_errors=False.")
     accumulator = ImportanceAccumulator(
         open_model(model, ReadOptions.of(reading, caller=importance)),
-        score=score,
-        method=method,
-        feature_groups=feature_groups,
-        over=over,
-        against=against,
-        by_round=by_round,
-        std_errors=std_errors,
-        clustered=clusters is not None,
-        confidence=confidence,
-        n_jobs=n_jobs,
-    )
-    accumulator._add(
-        X,
-        y,
-        oob=oob,
-        progress=progress,
-        sample_weight=sample_weight,
-        clusters=clusters,
-        base_margin=base_margin,
-        qid=qid,
-    )
+        score=score, method=method, feature_groups=feature_groups, over=over, against=against, by_round=by_round,
+        std_errors=std_errors, clustered=clusters is not None, confidence=confidence, n_jobs=n_jobs,
+    )  # fmt: skip
+    given = {"sample_weight": sample_weight, "clusters": clusters, "base_margin": base_margin, "qid": qid}
+    accumulator._add(X, y, oob=oob, progress=progress, **given)
     return accumulator.result()

@@ -65,7 +65,7 @@ def permutation_importance(
     _refuse(opened, objective)
     batch = read_batch(opened, objective, X, y, sample_weight=sample_weight, clusters=clusters, base_margin=base_margin)
     batch.require_weight()
-    names = opened.names(X) or tuple(f"f{i}" for i in range(opened.n_features))
+    names = opened.labels(X)
     groups = resolve_groups(feature_groups, names)
     of_column = np.arange(opened.n_features) if groups is None else groups.of_feature
     names = names if groups is None else groups.names

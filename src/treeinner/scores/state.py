@@ -95,11 +95,6 @@ class State:
         self.n_units += n_rows if weight is None else int(np.count_nonzero(weight))
         self.weight.add(np.ones((n_rows, 1)) if weight is None else weight[:, None])
 
-    def add_leaves(self, leaves: Leaves) -> None:
-        """Add what has reached the leaves."""
-        assert self.leaves is not None
-        self.leaves += leaves
-
     def _columns(self, scores: FloatArray, groups: Groups | None) -> FloatArray:
         if groups is not None:
             scores = groups.add_up(scores, axis=1)
@@ -116,8 +111,8 @@ class State:
         return np.concatenate([pairs.reshape(-1), self.n_features * self.n_outputs + features])
 
     def __iadd__(self, other: State) -> State:
-        if other.leaves is not None:  # first: it may be refused, and then nothing is added
-            self.add_leaves(other.leaves)
+        if other.leaves is not None and self.leaves is not None:  # first: if it is refused, nothing is added
+            self.leaves += other.leaves
         self.sums += other.sums
         self.squares += other.squares
         self.fourths += other.fourths
@@ -146,36 +141,25 @@ class State:
         def of(values: FloatArray | None, total: bool) -> FloatArray | None:
             return None if values is None else np.asarray(values.sum(axis=1)) if total else values
 
-        parts = [True, False] if self.n_outputs > 1 else [True]
         if self.clusters is not None:
-            labels = sorted(self.clusters, key=lambda label: (type(label).__name__, label))
-            exponent = self.sums.exponent
-            rows = np.array([ExactSums(self.clusters[label], exponent).totals() for label in labels])
-            found = [
-                inference.from_clusters(
-                    self._shaped(rows, total=total),
-                    score=of(score, total),
-                    centring=of(shift, total),
-                    confidence=confidence,
-                )
-                for total in parts
-            ]
+            sums = (ExactSums(self.clusters[label], self.sums.exponent) for label in self._labels())
+            rows = np.array([part.totals() for part in sums])
         else:
-            sums, squares = self.sums.totals(), self.squares.totals()
             effective = self.fourths.effective_rows(self.squares)
-            found = [
-                inference.from_sums(
-                    self._shaped(sums, total=total),
-                    self._shaped(squares, total=total),
-                    self.n_units,
-                    effective=self._shaped(effective, total=total),
-                    score=of(score, total),
-                    centring=of(shift, total),
-                    confidence=confidence,
-                )
-                for total in parts
-            ]
-        return found[0], found[1] if len(found) > 1 else None
+            columns = [self.sums.totals(), self.squares.totals(), effective]
+
+        def statistics(total: bool) -> inference.Inference:
+            known: dict[str, Any] = {"score": of(score, total), "centring": of(shift, total), "confidence": confidence}
+            if self.clusters is not None:
+                return inference.from_clusters(self._shaped(rows, total=total), **known)
+            one, square, units = (self._shaped(column, total=total) for column in columns)
+            return inference.from_sums(one, square, self.n_units, effective=units, **known)
+
+        return statistics(True), statistics(False) if self.n_outputs > 1 else None
+
+    def _labels(self) -> list[Any]:
+        """Labels of the clusters, in an order of their own."""
+        return sorted(self.clusters or (), key=lambda label: (type(label).__name__, label))
 
     def _shaped(self, columns: FloatArray, *, total: bool) -> FloatArray:
         """Columns of the totals, (..., features), or of the outputs, (..., features, outputs)."""
@@ -214,8 +198,7 @@ class State:
         if self.rounds is not None:
             arrays["rounds"] = self.rounds.limbs
         if self.clusters is not None:
-            labels = sorted(self.clusters, key=lambda label: (type(label).__name__, label))
-            plain["clusters"] = labels
+            labels = plain["clusters"] = self._labels()
             shape = (len(labels), *self.sums.limbs.shape)
             arrays["clusters"] = np.array([self.clusters[label] for label in labels], np.int64).reshape(shape)
         return arrays, plain
