@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests import oracle
+from treeinner import read_model
 from treeinner.ensemble import Ensemble
 from treeinner.errors import ModelError, UnsupportedModelError
 
@@ -738,7 +739,7 @@ def test_what_is_not_supported_is_said():
     with pytest.raises(UnsupportedModelError, match="linear_tree"):
         read(booster)
     with pytest.raises(ModelError, match="not fitted"):
-        read(lgb.LGBMRegressor())
+        read_model(lgb.LGBMRegressor())
     with pytest.raises(ModelError, match="no trees"):
         read(lgb.Booster(QUIET, lgb.Dataset(X, y)))
     folds = lgb.cv(

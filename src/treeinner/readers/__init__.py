@@ -11,7 +11,6 @@ works on an Ensemble.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
@@ -19,15 +18,7 @@ from typing import Any, cast
 from treeinner.ensemble import Ensemble
 from treeinner.errors import ModelError, UnsupportedModelError
 from treeinner.options import ReadOptions
-from treeinner.readers._open import (
-    NOT_FITTED,
-    carried_names,
-    is_fitted,
-    kind_of_file,
-    package_of,
-    transform,
-    unwrap,
-)
+from treeinner.readers._open import NOT_FITTED, carried_names, is_fitted, kind_of_file, package_of, transform, unwrap
 from treeinner.tables import Table
 
 __all__ = ["carried_names", "make_table", "notes", "read_object", "read_path", "reader", "transform", "unwrap"]
@@ -68,8 +59,7 @@ def make_table(source: Any, X: Any, ensemble: Ensemble) -> Table | None:
     """Rows that only the library's own object can prepare (CatBoost's CTR features); None: read them as a table."""
     if source is None or ensemble.library != "catboost":
         return None
-    make = cast(Callable[..., Table | None], reader("catboost").make_table)
-    return make(source, X, ensemble)
+    return cast("Table | None", reader("catboost").make_table(source, X, ensemble))
 
 
 def notes(ensemble: Ensemble) -> tuple[str, ...]:

@@ -1,7 +1,4 @@
-"""What comes in: an object with wrappers around it, which are taken off, or a file, whose content tells its kind.
-
-No library is imported for it.
-"""
+"""What comes in: an object in wrappers, or a file, whose content tells its kind. No library is imported for it."""
 
 from __future__ import annotations
 
@@ -24,13 +21,9 @@ SAVE_AS = (
     "LightGBM model.save_model('model.txt'), CatBoost model.save_model('model.cbm')"
 )
 # First bytes of what joblib and friends write around a pickle.
-COMPRESSED = {
-    b"\x1f\x8b": "gzip",
-    b"BZh": "bz2",
-    b"\xfd7zXZ": "xz",
-    b"\x5d\x00\x00": "lzma",
-    b"\x04\x22M\x18": "lz4",
-}
+COMPRESSED = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\xfd7zXZ": "xz", b"\x5d\x00\x00": "lzma", b"\x04\x22M\x18": "lz4"}
+# In UBJSON a length follows the brace; in JSON a quote or a space.
+BEGINNINGS: dict[Kind, bytes] = {"catboost": rb"CBM1", "lightgbm": rb"tree\r?\n", "xgboost": rb"\{[iUIlL$#]"}
 CATBOOST_KEYS = {"oblivious_trees", "features_info", "model_info", "scale_and_bias", "ctr_data"}
 
 
@@ -51,12 +44,9 @@ def kind_of_file(path: str | os.PathLike[str]) -> Kind:
     _refuse_pickles(file, head)
     if head.startswith(b"PK") and storage.format_of(file)[0]:
         return "treeinner"
-    if head.startswith(b"CBM1"):
-        return "catboost"
-    if re.match(rb"tree\r?\n", head):
-        return "lightgbm"
-    if re.match(rb"\{[iUIlL$#]", head):  # UBJSON: a length follows the brace; in JSON it is a quote or a space
-        return "xgboost"
+    for kind, pattern in BEGINNINGS.items():
+        if re.match(pattern, head):
+            return kind
     if re.match(rb"(\xef\xbb\xbf)?\s*[{\[]", head):
         return _kind_of_json(file, head)
     if head.startswith((b"binf", b"bs64")):
@@ -67,8 +57,7 @@ def kind_of_file(path: str | os.PathLike[str]) -> Kind:
 
 
 def _refuse_pickles(file: Path, head: bytes) -> None:
-    pickled = len(head) > 1 and head[0] == 0x80 and 2 <= head[1] <= 5
-    if pickled or (head[0] == 0x78 and len(head) > 1 and head[1] in (0x01, 0x5E, 0x9C, 0xDA)):
+    if re.match(rb"\x80[\x02-\x05]|\x78[\x01\x5e\x9c\xda]", head):  # a pickle's protocol, or zlib around one
         raise UnsupportedModelError(
             f"{file} is a pickle (or joblib) file, and loading one can run any code; "
             f"load it yourself and pass the object, or {SAVE_AS}."
@@ -96,9 +85,7 @@ def _kind_of_json(file: Path, head: bytes) -> Kind:
     if keys & CATBOOST_KEYS:
         return "catboost"
     if "tree_info" in keys:
-        raise UnsupportedModelError(
-            f"{file} is LightGBM's dump_model; save the model with model.save_model('model.txt')."
-        )
+        raise UnsupportedModelError(f"{file} is LightGBM's dump_model; save it with model.save_model('model.txt').")
     if not keys:
         raise UnsupportedModelError(
             f"{file} is a JSON list, perhaps XGBoost's dump_model, which lacks the values of inner nodes; "
@@ -111,12 +98,12 @@ def _kind_of_json(file: Path, head: bytes) -> Kind:
 LIBRARIES = ("xgboost", "lightgbm", "catboost", "sklearn")
 NOT_FITTED = "is not fitted yet; call fit first"
 
-# Wrappers with one model inside that predicts by itself: class -> attributes that may hold it.
+# Wrappers with one model inside that predicts by itself: class -> attribute that holds it.
 HOLDERS = {
-    "TransformedTargetRegressor": ("regressor_",),  # attributions are on the scale of the transformed target
-    "FrozenEstimator": ("estimator",),
-    "FixedThresholdClassifier": ("estimator_",),  # a threshold on the prediction leaves the margin alone
-    "TunedThresholdClassifierCV": ("estimator_",),
+    "TransformedTargetRegressor": "regressor_",  # attributions are on the scale of the transformed target
+    "FrozenEstimator": "estimator",
+    "FixedThresholdClassifier": "estimator_",  # a threshold on the prediction leaves the margin alone
+    "TunedThresholdClassifierCV": "estimator_",
 }
 
 # Wrappers whose prediction is not the margin of one ensemble: class -> what to do instead.
@@ -186,7 +173,7 @@ def unwrap(model: Any) -> Unwrapped:
                 )
             model = last
         elif any(name.endswith("SearchCV") for name in names):
-            model = _best(model)
+            model = _held(model, "best_estimator_")
         elif held := next((HOLDERS[name] for name in names if name in HOLDERS), None):
             model = _held(model, held)
         else:
@@ -197,22 +184,15 @@ def unwrap(model: Any) -> Unwrapped:
     return Unwrapped(model, tuple(transformers))
 
 
-def _best(search: Any) -> Any:
-    if hasattr(search, "best_estimator_"):
-        return search.best_estimator_
-    if getattr(search, "refit", True) is False:
-        raise ModelError(
-            f"This {type(search).__name__} has refit=False and so holds no fitted model; "
-            "fit it with refit=True, or fit the best estimator and pass that."
-        )
-    raise ModelError(f"This {type(search).__name__} {NOT_FITTED}.")
-
-
-def _held(wrapper: Any, attributes: tuple[str, ...]) -> Any:
-    for attribute in attributes:
-        if hasattr(wrapper, attribute):
-            return getattr(wrapper, attribute)
-    raise ModelError(f"This {type(wrapper).__name__} {NOT_FITTED}.")
+def _held(wrapper: Any, attribute: str) -> Any:
+    if not hasattr(wrapper, attribute):
+        if getattr(wrapper, "refit", True) is False:
+            raise ModelError(
+                f"This {type(wrapper).__name__} has refit=False and so holds no fitted model; "
+                "fit it with refit=True, or fit the best estimator and pass that."
+            )
+        raise ModelError(f"This {type(wrapper).__name__} {NOT_FITTED}.")
+    return getattr(wrapper, attribute)
 
 
 def is_fitted(model: Any) -> bool:
@@ -247,10 +227,6 @@ def carried_names(transformers: tuple[Any, ...]) -> tuple[str, ...] | None:
             continue
         try:
             names = step.get_feature_names_out(names)
-        except (
-            AttributeError,
-            TypeError,
-            ValueError,
-        ):  # a transformer that knows no names, or knows other ones
+        except (AttributeError, TypeError, ValueError):  # a transformer that knows no names, or knows other ones
             return None
     return None if names is None else tuple(str(name) for name in names)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import islice
-from typing import Any
 
 from treeinner.errors import ModelError
 from treeinner.readers.lightgbm.text import ModelText
@@ -20,20 +19,21 @@ AMBIGUOUS = (
 
 def read_schema(model: ModelText, split_as_category: set[int]) -> Schema:
     """Build the schema from header, parameters block and the pandas_categorical line."""
-    infos = _infos(model)
+    infos, top = model.header.get("feature_infos", "").split(), model.header.get("max_feature_idx", "")
     n_columns = len(infos)
-    names: tuple[str, ...] | None = tuple(model.header.get("feature_names", "").split(" "))
-    if names is None or len(names) != n_columns:
-        raise ModelError(f"The LightGBM model has {n_columns} features, but {len(names or ())} feature names.")
-    if names == tuple(f"Column_{i}" for i in range(n_columns)):
-        names = None  # LightGBM made them up
+    if not top.isdigit() or int(top) + 1 != n_columns:
+        raise ModelError(f"The LightGBM model is malformed: max_feature_idx is {top!r}, but there are {n_columns}.")
+    names = tuple(model.header.get("feature_names", "").split(" "))
+    if len(names) != n_columns:
+        raise ModelError(f"The LightGBM model has {n_columns} features, but {len(names)} feature names.")
+    made_up = names == tuple(f"Column_{i}" for i in range(n_columns))  # by LightGBM
     categorical = {j for j, info in enumerate(infos) if n_bins(info)} | split_as_category | _declared(model, n_columns)
     levels, external = _levels(model, infos, categorical)
     if levels is not None:  # ordered categories are split as numbers, but a table holds categories there
         categorical |= {j for j, known in enumerate(levels) if known is not None}
     return Schema(
         n_columns=n_columns,
-        names=names,
+        names=None if made_up else names,
         blank_is_underscore=True,
         categorical=tuple(j in categorical for j in range(n_columns)) if categorical else None,
         levels=levels,
@@ -46,16 +46,6 @@ def read_schema(model: ModelText, split_as_category: set[int]) -> Schema:
 def n_bins(info: str) -> int:
     """Bins of a categorical column, the one for missing values included; 0 for a numeric column."""
     return 0 if info == "none" or info.startswith("[") else info.count(":") + 1
-
-
-def _infos(model: ModelText) -> list[str]:
-    infos = model.header.get("feature_infos", "").split()
-    top = model.header.get("max_feature_idx", "")
-    if not top.isdigit() or int(top) + 1 != len(infos):
-        raise ModelError(
-            f"The LightGBM model is malformed: max_feature_idx is {top!r}, but {len(infos)} features follow."
-        )
-    return infos
 
 
 def _declared(model: ModelText, n_columns: int) -> set[int]:
@@ -75,23 +65,19 @@ def _levels(
     lists = model.pandas_categorical
     if not lists:
         return None, ""
+    sizes = [len(levels) for levels in lists]
     if len(lists) == len(categorical) == len(infos):
         found = [tuple(range(len(infos)))]
-    else:
-        all_covered = [fit for fit in _first_two(lists, infos, categorical) if fit]
-        found = all_covered or _first_two(lists, infos, set())
+    else:  # two ways are as bad as more
+        found = list(islice(_fits(sizes, infos, categorical, 0), 2)) or list(islice(_fits(sizes, infos, set(), 0), 2))
     if len(found) != 1:
         return None, AMBIGUOUS
     by_column: dict[int, tuple[Level, ...]] = {j: tuple(lists[i]) for i, j in enumerate(found[0])}
     return tuple(by_column.get(j) for j in range(len(infos))), ""
 
 
-def _first_two(lists: list[list[Any]], infos: list[str], needed: set[int]) -> list[tuple[int, ...]]:
-    """Up to two ways to give the lists to columns in order so that every needed column has one."""
-    return list(islice(_fits([len(levels) for levels in lists], infos, needed, 0), 2))
-
-
 def _fits(sizes: list[int], infos: list[str], needed: set[int], first: int) -> Iterator[tuple[int, ...]]:
+    """Ways to give the lists of these sizes to columns in order so that every needed column has one."""
     if not sizes:
         if not any(j >= first for j in needed):
             yield ()

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from typing import Any
@@ -20,19 +19,20 @@ from numpy.typing import NDArray
 from treeinner.errors import ModelError
 from treeinner.readers._trees import FloatArray, LongArray
 
-__all__ = ["ModelText", "parse"]
+__all__ = ["DEFAULT_LEFT", "ModelText", "parse"]
 
 
-END_OF_TREES = "\nend of trees"
+CATEGORICAL, DEFAULT_LEFT = 1, 2  # bits of decision_type; the next two hold the kind of missing value
 
 
-def _column(key: str, kind: Callable[[str], Any], *, of_leaves: bool = False, required: bool = False) -> Any:
-    """A column of ModelText: (leaves,) or (inner,), parsed at its first use; None if a tree lacks it."""
+def _column(key: str, kind: type = np.float64, *, of_leaves: bool = False) -> Any:
+    """A column of ModelText: (leaves,) or (inner,), parsed at its first use."""
+    return cached_property(lambda model: model.column(key, kind, of_leaves))
 
-    def parsed(model: ModelText) -> Any:
-        return model.column(key, kind, of_leaves, required)
 
-    return cached_property(parsed)
+def _scalars(key: str, kind: type) -> Any:
+    """A number of each tree: (trees,), parsed at its first use."""
+    return cached_property(lambda model: model.scalars(key, kind))
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,10 +53,6 @@ class ModelText:
         """Number of trees."""
         return len(self.trees)
 
-    def first(self, n_trees: int) -> ModelText:
-        """The model of the first trees alone."""
-        return replace(self, trees=self.trees[:n_trees])
-
     def number(self, key: str, default: float) -> float:
         """Parameter of the block as a number."""
         text = (self.params or {}).get(key, "")
@@ -68,86 +64,91 @@ class ModelText:
     @cached_property
     def n_leaves(self) -> LongArray:
         """(trees,)."""
-        found = self._scalars("num_leaves", int)
+        found = self.scalars("num_leaves", np.int64)
         if np.any(found < 1):
             raise ModelError("The LightGBM model is malformed: a tree has no leaves.")
         return found
 
+    shrinkage = _scalars("shrinkage", np.float64)
+    n_sets = _scalars("num_cat", np.int64)  # category sets of each tree
+    split_feature = _column("split_feature", np.int64)
+    split_gain = _column("split_gain")
+    threshold = _column("threshold")
+    decision_type = _column("decision_type", np.int64)
+    left_child = _column("left_child", np.int64)
+    right_child = _column("right_child", np.int64)
+    internal_value = _column("internal_value")  # six digits
+    internal_weight = _column("internal_weight")  # six digits; 0 at the roots of LightGBM 3, which lack a value too
+    internal_count = _column("internal_count", np.int64)
+    leaf_value = _column("leaf_value", of_leaves=True)
+    leaf_weight = _column("leaf_weight", of_leaves=True)  # hessian sums; 0 in a tree of one leaf
+    leaf_count = _column("leaf_count", np.int64, of_leaves=True)
+
     @cached_property
-    def shrinkage(self) -> FloatArray:
-        """(trees,)."""
-        return self._scalars("shrinkage", float, default="1")
+    def categorical(self) -> NDArray[np.bool_]:
+        """Whether a split is by category: (inner,)."""
+        return np.asarray(self.decision_type & CATEGORICAL > 0)
 
     @property
-    def linear(self) -> bool:
-        """Whether leaves hold linear models."""
-        return any(tree.get("is_linear", "0") != "0" for tree in self.trees)
-
-    split_feature = _column("split_feature", int, required=True)
-    split_gain = _column("split_gain", float)
-    threshold = _column("threshold", float, required=True)
-    left_child = _column("left_child", int, required=True)
-    right_child = _column("right_child", int, required=True)
-    internal_value = _column("internal_value", float)  # six digits
-    # six digits; 0 at the root in LightGBM 3, which has no root value either
-    internal_weight = _column("internal_weight", float)
-    internal_count = _column("internal_count", int)
-    leaf_value = _column("leaf_value", float, of_leaves=True, required=True)
-    leaf_weight = _column("leaf_weight", float, of_leaves=True)  # hessian sums; 0 in a tree of one leaf
-    leaf_count = _column("leaf_count", int, of_leaves=True)
+    def missing(self) -> IntArray:
+        """Kind of missing value of each split: (inner,)."""
+        return np.asarray(self.decision_type >> 2 & 3)
 
     @cached_property
-    def decision_type(self) -> LongArray:
-        """(inner,)."""
-        found: LongArray | None = self.column("decision_type", int, False, False)
-        return np.zeros(int((self.n_leaves - 1).sum()), np.int64) if found is None else found
+    def sets(self) -> tuple[IntArray, IntArray]:
+        """Bit sets of all trees in a row as lists of codes: (set_start, set_codes)."""
+        sizes, words = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+        for i in np.flatnonzero(self.n_sets > 0):
+            tree = self.trees[i]
+            bound = _numbers(tree.get("cat_boundaries", "").split(), np.int64, "cat_boundaries")
+            word = _numbers(tree.get("cat_threshold", "").split(), np.int64, "cat_threshold")
+            good = len(bound) == self.n_sets[i] + 1 and bound[0] == 0 and bound[-1] == len(word)
+            if not good or np.any(np.diff(bound) < 0) or np.any((word < 0) | (word >= 2**32)):
+                raise ModelError(f"The LightGBM model is malformed: the category sets of tree {i} do not fit together.")
+            sizes.append(np.diff(bound))  # words of each set
+            words.append(word)
+        size = np.concatenate(sizes)
+        bits = np.unpackbits(np.concatenate(words).astype("<u4").view(np.uint8), bitorder="little")
+        (at,) = np.nonzero(bits)
+        of_code = np.repeat(np.arange(len(size)), size)[at // 32]
+        set_start = np.concatenate([[0], np.cumsum(np.bincount(of_code, minlength=len(size)))])
+        return set_start.astype(np.int64), at - 32 * (np.cumsum(size) - size)[of_code]
 
-    @cached_property
-    def n_sets(self) -> LongArray:
-        """Category sets of each tree: (trees,)."""
-        return self._scalars("num_cat", int, default="0")
+    def scalars(self, key: str, kind: type) -> NDArray[Any]:
+        """One number of each tree: (trees,)."""
+        return _numbers([self._text(tree, key) for tree in self.trees], kind, key)
 
-    @cached_property
-    def sets(self) -> tuple[LongArray, LongArray]:
-        """Category sets of all trees in a row: (set_start, set_codes)."""
-        return _category_sets(self.trees, self.n_sets)
+    def _text(self, tree: dict[str, str], key: str) -> str:
+        if key not in tree:
+            raise ModelError(
+                f"The LightGBM model has a tree without {key}: it is damaged, or was written by a version before 3.0. "
+                "Train it with LightGBM 3 or later, and save it again."
+            )
+        return tree[key]
 
-    def _scalars(self, key: str, kind: Callable[[str], Any], default: str | None = None) -> NDArray[Any]:
-        words = [tree.get(key, default) for tree in self.trees]
-        if None in words:
-            raise ModelError(f"The LightGBM model is malformed: a tree has no {key}.")
-        return _numbers([word for word in words if word is not None], kind, key)
-
-    def column(self, key: str, kind: Callable[[str], Any], of_leaves: bool, required: bool) -> Any:
-        """One field of all trees in a row; None if a tree lacks it."""
-        rows: list[str] = []
-        lengths: list[int] = []
+    def column(self, key: str, kind: type, of_leaves: bool) -> NDArray[Any]:
+        """One field of all trees in a row."""
+        rows, lengths = [], []
         for tree, n_leaves in zip(self.trees, self.n_leaves.tolist(), strict=True):
-            row = tree.get(key)
-            if n_leaves == 1 and not of_leaves:
+            if n_leaves == 1 and key in ("leaf_weight", "leaf_count"):  # may be left out or empty: 0
+                rows.append(tree.get(key) or "0")
+            elif n_leaves > 1 or of_leaves:
+                rows.append(self._text(tree, key))
+            else:
                 continue
-            if n_leaves == 1 and not required:  # a tree of one leaf may leave the field out or empty: 0
-                row = row or "0"
-            if row is None:
-                if required:
-                    raise ModelError(f"The LightGBM model is malformed: a tree has no {key}.")
-                return None
-            rows.append(row)
             lengths.append(n_leaves if of_leaves else n_leaves - 1)
-        if lengths == [row.count(" ") + 1 for row in rows]:
+        if key != "threshold" and lengths == [row.count(" ") + 1 for row in rows]:
             # What is not a number is found below; it is a warning before numpy 2.4.
             with suppress(ValueError, DeprecationWarning), warnings.catch_warnings():
                 warnings.simplefilter("error", DeprecationWarning)
-                found = np.fromstring(" ".join(rows), np.int64 if kind is int else np.float64, sep=" ")
+                found: NDArray[Any] = np.fromstring(" ".join(rows), kind, sep=" ")
                 if len(found) == sum(lengths):
                     return found
         words = [row.split() for row in rows]
-        for split, length in zip(words, lengths, strict=True):
-            if len(split) != length:
-                raise ModelError(
-                    f"The LightGBM model is malformed: {key} has {len(split)} entries where {length} belong."
-                )
-        return _numbers(chain.from_iterable(words), kind, key)
+        for n, length in zip(map(len, words), lengths, strict=True):
+            if n != length:
+                raise ModelError(f"The LightGBM model is malformed: {key} has {n} entries where {length} belong.")
+        return _numbers(list(chain.from_iterable(words)), kind, key)
 
 
 def parse(text: str) -> ModelText:
@@ -159,57 +160,31 @@ def parse(text: str) -> ModelText:
             f"The text begins with {text[:20]!r}, but a LightGBM model begins with 'tree'; "
             "pass a file written by Booster.save_model."
         )
-    head, *blocks = text.split("\nTree=")
-    last, found, tail = (blocks or [head])[-1].partition(END_OF_TREES)
+    body, found, tail = text.rpartition("\nend of trees")
     if not found:
         raise ModelError("The LightGBM model is cut off: there is no 'end of trees'; save it again.")
-    head, blocks = (head, [*blocks[:-1], last]) if blocks else (last, [])
+    head, *blocks = body.split("\nTree=")
     header = _fields(head)
-    announced = header.get("tree_sizes")
-    if announced is not None and len(announced.split()) != len(blocks):
-        raise ModelError(
-            f"The LightGBM model announces {len(announced.split())} trees, but has {len(blocks)}; save it again."
-        )
+    announced = len(header["tree_sizes"].split()) if "tree_sizes" in header else len(blocks)
+    if announced != len(blocks):
+        raise ModelError(f"The LightGBM model announces {announced} trees, but has {len(blocks)}; save it again.")
     return ModelText(header, _parameters(tail), _pandas_categorical(tail), [_fields(block) for block in blocks])
 
 
 def _fields(block: str) -> dict[str, str]:
     """Lines key=value; a line without '=' is a flag."""
-    fields = {}
-    for line in block.split("\n"):
-        key, _, value = line.partition("=")
-        fields[key] = value
-    return fields
+    return {key: value for key, _, value in (line.partition("=") for line in block.split("\n"))}
 
 
-def _numbers(words: Iterable[str], kind: Callable[[str], Any], key: str) -> NDArray[Any]:
+def _numbers(words: list[str], kind: type, key: str) -> NDArray[Any]:
+    """Parse each different word once: thresholds are bounds of bins, the same ones in every tree."""
     try:
-        return np.array(list(map(kind, words)), dtype=np.int64 if kind is int else np.float64)
+        number = {word: kind(word) for word in set(words)}
+        return np.array([number[word] for word in words], dtype=kind)
     except (ValueError, OverflowError) as error:
         raise ModelError(
-            f"The LightGBM model is malformed: {key} holds something else than numbers ({error})."
+            f"The LightGBM model is malformed: {key} holds something other than numbers ({error})."
         ) from None
-
-
-def _category_sets(trees: list[dict[str, str]], n_sets: LongArray) -> tuple[LongArray, LongArray]:
-    """Bit sets of all trees as lists of codes: (set_start, set_codes)."""
-    having = [i for i, n in enumerate(n_sets) if n > 0]
-    if not having:
-        return np.zeros(1, np.int64), np.zeros(0, np.int64)
-    bounds = [_numbers(trees[i].get("cat_boundaries", "").split(), int, "cat_boundaries") for i in having]
-    words = [_numbers(trees[i].get("cat_threshold", "").split(), int, "cat_threshold") for i in having]
-    for i, bound, word in zip(having, bounds, words, strict=True):
-        good = len(bound) == n_sets[i] + 1 and bound[0] == 0 and bound[-1] == len(word) and np.all(np.diff(bound) >= 0)
-        if not good or np.any((word < 0) | (word >= 2**32)):
-            raise ModelError(f"The LightGBM model is malformed: the category sets of tree {i} do not fit together.")
-    sizes = np.concatenate([np.diff(bound) for bound in bounds])  # words of each set
-    starts = np.cumsum(sizes) - sizes
-    bits = np.unpackbits(np.concatenate(words).astype("<u4").view(np.uint8), bitorder="little")
-    (at,) = np.nonzero(bits)
-    of_word = np.repeat(np.arange(len(sizes)), sizes)
-    of_code = of_word[at // 32]
-    set_start = np.concatenate([[0], np.cumsum(np.bincount(of_code, minlength=len(sizes)))])
-    return set_start.astype(np.int64), at - 32 * starts[of_code]
 
 
 def _parameters(tail: str) -> dict[str, str] | None:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeinner.ensemble import Ensemble
-from treeinner.errors import DataError, ModelError, UnsupportedModelError
+from treeinner.errors import DataError, UnsupportedModelError
 from treeinner.options import ReadOptions
 from treeinner.readers.sklearn.hist import read_hist
 from treeinner.readers.sklearn.trees import read_boosted, read_forest
@@ -20,46 +20,34 @@ BOOSTED = {"GradientBoostingRegressor", "GradientBoostingClassifier"}
 FOREST = {"RandomForestRegressor", "RandomForestClassifier", "ExtraTreesRegressor", "ExtraTreesClassifier"}
 TREE = {"DecisionTreeRegressor", "DecisionTreeClassifier"}  # ExtraTree* derive from these
 
+NO_TARGET = {"IsolationForest", "RandomTreesEmbedding"}
+
 
 def read(model: Any, options: ReadOptions) -> Ensemble:
     """Read a fitted HistGradientBoosting*, GradientBoosting*, RandomForest*, ExtraTrees*, DecisionTree* or ExtraTree*.
 
-    `learning_rate` and `reg_lambda` override what the model holds, e.g. after a change of `model.learning_rate` behind
-    the fit.
+    `learning_rate` and `reg_lambda` override what the model holds, e.g. if `model.learning_rate` was changed after fit.
     """
     kinds = {c.__name__ for c in type(model).__mro__ if c.__module__.split(".")[0] == "sklearn"}
     _refuse_foreign(kinds, options)
     if kinds & HIST:
-        _require_fitted(model, "_predictors")
         ensemble = read_hist(model, options)
     elif kinds & BOOSTED:
-        _require_fitted(model, "estimators_")
         ensemble = read_boosted(model, options)
-    elif kinds & FOREST:
-        _require_fitted(model, "estimators_")
-        ensemble = read_forest(model, [tree.tree_ for tree in model.estimators_])
-    elif kinds & TREE:
-        _require_fitted(model, "tree_")
-        ensemble = read_forest(model, [model.tree_])
+    elif kinds & (FOREST | TREE):
+        ensemble = read_forest(model, [tree.tree_ for tree in getattr(model, "estimators_", [model])])
     else:
-        raise UnsupportedModelError(
-            f"scikit-learn {type(model).__name__}: it is not made of trees that treeinner reads."
-        )
+        why = "it is not made of trees that treeinner reads"
+        if kinds & NO_TARGET:
+            why = "it fits no target, so there is nothing to score; use a forest that predicts y"
+        raise UnsupportedModelError(f"scikit-learn {type(model).__name__}: {why}.")
     return ensemble if options.iteration_range is None else ensemble.slice_rounds(*options.iteration_range)
-
-
-def _require_fitted(model: Any, attribute: str) -> None:
-    held = getattr(model, attribute, None)
-    if held is None or (isinstance(held, list) and not held):
-        raise ModelError(f"{type(model).__name__} is not fitted yet; call fit first.")
 
 
 def _refuse_foreign(kinds: set[str], options: ReadOptions) -> None:
     """Raise on a parameter that the kind of model does not have: it would change nothing in silence."""
-    penalties = ("reg_alpha",) if kinds & HIST else ("reg_lambda", "reg_alpha")
-    for name in penalties:
-        given = getattr(options, name)
-        if given:
+    for name in ("reg_alpha",) if kinds & HIST else ("reg_lambda", "reg_alpha"):
+        if given := getattr(options, name):
             raise ValueError(
                 f"{name}={given} was given, but this scikit-learn model has no such penalty; leave it out."
             )

@@ -1,19 +1,18 @@
 """scikit-learn's HistGradientBoosting: nodes as they are stored, with the roots repaired.
 
-What is stored (measured on 1.5 and 1.9): inner values without and leaf values with the learning rate, the
-gain of every split, no hessians. A root's value is always 0, and its gain lacks the root's own term G^2 /
-(H + l2). Both follow from the hessians of the root's two children, which the stored numbers determine:
+What is stored (measured on 1.5 and 1.9): inner values without and leaf values with the learning rate, the gain of every
+split, no hessians. A root's value is always 0, and its gain lacks the root's own term G^2 / (H + l2). Both follow from
+the hessians of the root's two children, which the stored numbers determine:
 
 * hessians that are constant (squared error without sample weights) are the row counts;
-* else, at an inner node with children a, b and w = -G / (H + l2), the two equations "gradients add up"
-  and "the gain is the stored one" are linear in H_a and H_b;
+* else, at an inner node with children a, b and w = -G / (H + l2), the two equations "gradients add up" and "the gain is
+  the stored one" are linear in H_a and H_b;
 * a root's child that is a leaf follows from the root's own gain;
 * where monotonic constraints moved the values next to the root, all equations of the tree are solved at once.
 
-A lone stump with varying hessians leaves one equation for two unknowns: its root is NaN, and `needs` says
-so. Losses that renew their leaves (absolute error, quantile) keep gradient steps at the inner nodes, in
-other units than the leaves; their inner values are the mean of the leaves by row counts, as for other
-libraries.
+A lone stump with varying hessians leaves one equation for two unknowns: its root is NaN, and `needs` says so. Losses
+that renew their leaves (absolute error, quantile) keep gradient steps at the inner nodes, in other units than the
+leaves; their inner values are the mean of the leaves by row counts, as for other libraries.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ import numpy as np
 from treeinner.ensemble import Ensemble, NodeValues
 from treeinner.errors import UnsupportedModelError
 from treeinner.options import ReadOptions
-from treeinner.readers._trees import BoolArray, FloatArray, LongArray, inner_by_depth, mean_of_leaves
-from treeinner.readers.sklearn.trees import class_labels, names_of
+from treeinner.readers._trees import mean_of_leaves
+from treeinner.readers.sklearn.trees import Nodes, names_of
 from treeinner.tables import Level, Schema
 
 __all__ = ["read_hist"]
@@ -44,8 +43,8 @@ LOSS_CLASSES = {
     "HalfBinomialLoss": "log_loss",
     "HalfMultinomialLoss": "log_loss",
 }
-# Hessians and the root's stored gain must agree to this. Measured: 1e-7 or better where the equations hold; a
-# wrong assumption (weights, clipped values) misses by percents.
+# Hessians and the root's stored gain must agree to this. Measured: 1e-7 or better where the equations hold; a wrong
+# assumption (weights, clipped values) misses by percents.
 AGREEMENT = 1e-4
 MAX_LEAVES = 256  # of a tree whose equations are solved all at once
 
@@ -53,57 +52,27 @@ MAX_LEAVES = 256  # of a tree whose equations are solved all at once
 def read_hist(model: Any, options: ReadOptions) -> Ensemble:
     """Read a fitted HistGradientBoostingRegressor or HistGradientBoostingClassifier."""
     l2 = float(model.l2_regularization if options.reg_lambda is None else options.reg_lambda)
-    columns, predictors = _Columns(model), [p for stage in model._predictors for p in stage]
+    columns, objective, alpha = _Columns(model), _objective(model), None
+    if objective == "quantile":
+        alpha = float(model.quantile if isinstance(model.loss, str) else model.loss.closs.quantile)
+    predictors = [p for stage in model._predictors for p in stage]
     nodes = _Nodes(predictors, columns)
-    objective = _objective(model)
-    category_set, set_start, set_codes = _category_sets(predictors, nodes, columns)
-    swap = category_set >= 0  # the stored set goes left, ours goes right
-    missing_left, schema = _missing(nodes, columns, category_set, set_start, set_codes)
-    n_trees, per_round = len(predictors), len(model._predictors[0])
-    tree_round, rates = np.arange(n_trees) // per_round, options.rates(len(model._predictors))
-    rate = np.full(n_trees, float(model.learning_rate)) if rates is None else rates[tree_round]
-
-    def work_out() -> NodeValues:
-        of_node = np.repeat(rate, np.diff(nodes.start))
-        node_value, gain, known = _node_values(model, nodes, of_node, l2, objective in RENEWED)
-        return NodeValues(
-            node_value[:, None],
-            gain=gain,
-            needs=() if known.all() else ("training data",),
-            exactness=_exactness(model, objective, known),
-        )
-
-    classes = class_labels(model)
-    base = np.asarray(model._baseline_prediction, dtype=np.float64).reshape(-1)
-    arrays: dict[str, Any] = {
-        "tree_start": nodes.start,
-        "tree_output": np.arange(n_trees) % per_round,
-        "tree_round": tree_round,
-        "tree_weight": np.ones(n_trees),
-        "tree_rate": rate,
-        "feature": nodes.feature,
-        "threshold": np.where(nodes.leaf | swap, np.nan, nodes.stored["num_threshold"]),
-        "left": np.where(swap, nodes.right, nodes.left),
-        "right": np.where(swap, nodes.left, nodes.right),
-        "missing_left": missing_left,
-        "category_set": category_set,
-        "value": np.where(nodes.leaf, nodes.stored["value"], 0.0)[:, None],
-        "cover": nodes.count,
-        "leaf_id": np.where(nodes.leaf, np.arange(len(nodes.leaf)) - nodes.offset, -1),
-        "set_start": set_start,
-        "set_codes": set_codes,
-        "base_score": base,
-    }
-    return Ensemble(
-        **arrays,
-        schema=schema,
-        library="sklearn",
+    n_rounds, per_round = len(model._predictors), len(model._predictors[0])
+    tree_round = np.arange(nodes.n_trees) // per_round
+    rates = options.rates(n_rounds)
+    rate = np.full(nodes.n_trees, float(model.learning_rate)) if rates is None else rates[tree_round]
+    return nodes.ensemble(
+        model,
+        nodes.stored["value"][:, None],
+        alpha=alpha,
+        work_out=lambda: _node_values(model, nodes, rate, l2, objective),
+        tree_output=np.arange(nodes.n_trees) % per_round,
+        tree_round=tree_round,
+        tree_rate=rate,
+        **_splits(predictors, nodes, columns),
+        base_score=np.asarray(model._baseline_prediction, dtype=np.float64).reshape(-1),
         objective=objective,
-        objective_params=_objective_params(model, objective, classes),
         params={"learning_rate": float(rate[0]), "reg_lambda": l2, "reg_alpha": 0.0},
-        output_names=tuple(map(str, classes)) if len(base) > 1 and classes is not None else None,
-        feature_names=schema.names,
-        work_out=work_out,
     )
 
 
@@ -111,8 +80,7 @@ class _Columns:
     """The user's columns: the order the trees see them in, and the levels of the categorical ones."""
 
     def __init__(self, model: Any) -> None:
-        n = int(model.n_features_in_)
-        flags = model.is_categorical_
+        n, flags = int(model.n_features_in_), model.is_categorical_
         categorical = np.zeros(n, bool) if flags is None else np.asarray(flags, dtype=bool)
         preprocessor = getattr(model, "_preprocessor", None)
         # The preprocessor hands the trees the categorical columns first.
@@ -161,88 +129,80 @@ class _Columns:
         return plain
 
 
-class _Nodes:
-    """The nodes of all trees, concatenated; columns in the user's order, children as stored."""
+class _Nodes(Nodes):
+    """The nodes of all trees; columns in the user's order."""
 
     def __init__(self, predictors: list[Any], columns: _Columns) -> None:
-        self.stored = np.concatenate([p.nodes for p in predictors])
-        self.start = np.concatenate([[0], np.cumsum([len(p.nodes) for p in predictors])]).astype(np.int64)
-        self.roots = self.start[:-1]
-        self.offset = np.repeat(self.roots, np.diff(self.start))
-        self.leaf = self.stored["is_leaf"].astype(bool)
-        self.left = np.where(self.leaf, -1, self.stored["left"] + self.offset)
-        self.right = np.where(self.leaf, -1, self.stored["right"] + self.offset)
+        super().__init__([p.nodes for p in predictors], "left", "right")
         column = columns.order[np.where(self.leaf, 0, self.stored["feature_idx"]).astype(np.int64)]
         self.feature = np.where(self.leaf, -1, column)
-        self.count = self.stored["count"].astype(np.float64)
+        self.weight = self.stored["count"].astype(np.float64)
         # Leaves that could have been split carry the gain of the split that was not made.
         self.gain = np.where(self.leaf, 0.0, self.stored["gain"])
 
-    def levels(self) -> list[LongArray]:
-        """Inner nodes by depth."""
-        return inner_by_depth(self.left, self.right, self.roots)
-
-    def root_children(self) -> tuple[BoolArray, LongArray]:
+    def root_children(self) -> tuple[Bools, Ints]:
         """Which roots split, and the two children of those: (n_trees,), (2, trees that split)."""
         split = ~self.leaf[self.roots]
         parent = self.roots[split]
         return split, np.stack([self.left[parent], self.right[parent]])
 
 
-def _category_sets(predictors: list[Any], nodes: _Nodes, columns: _Columns) -> tuple[LongArray, LongArray, LongArray]:
-    """Set of each categorical split, and the codes of the sets one after the other."""
-    split = ~nodes.leaf & nodes.stored["is_categorical"].astype(bool)
-    category_set = np.where(split, np.cumsum(split) - 1, -1)
-    tree = np.repeat(np.arange(len(predictors)), np.diff(nodes.start))
-    codes: list[LongArray] = []
-    for node in np.flatnonzero(split):
+def _splits(predictors: list[Any], nodes: _Nodes, columns: _Columns) -> dict[str, Any]:
+    """Where rows go, and the schema that fits it. The stored sets of categories go left, ours right: children swap.
+
+    Where None was a level (null in polars), missing values are that level and go where it goes. If that is not where
+    scikit-learn sends unseen levels, those cannot count as missing any more and are refused.
+    """
+    swap = ~nodes.leaf & nodes.stored["is_categorical"].astype(bool)
+    unseen_left = nodes.missing_left ^ swap
+    missing_left = unseen_left.copy()
+    tree = np.repeat(np.arange(nodes.n_trees), nodes.sizes)
+    codes: list[Ints] = []
+    for node in np.flatnonzero(swap):
+        column = int(nodes.feature[node])
         bits = predictors[tree[node]].raw_left_cat_bitsets[nodes.stored["bitset_idx"][node]]
         raw = np.flatnonzero(np.unpackbits(np.asarray(bits, "<u4").view(np.uint8), bitorder="little"))
-        known = columns.codes[int(nodes.feature[node])]
-        codes.append(np.flatnonzero(np.isin(known, raw)))  # position among the known codes = code of the level
-    set_start = np.concatenate([[0], np.cumsum([len(c) for c in codes])]).astype(np.int64)
-    return category_set, set_start, np.concatenate([*codes, np.zeros(0, np.int64)])
-
-
-def _missing(
-    nodes: _Nodes, columns: _Columns, category_set: LongArray, set_start: LongArray, set_codes: LongArray
-) -> tuple[BoolArray, Schema]:
-    """Where missing values go, children swapped at categorical splits, and the schema that fits it.
-
-    Where None was a level (null in polars), missing values are that level and go where it goes. If that is
-    not where scikit-learn sends unseen levels, those cannot count as missing any more and are refused.
-    """
-    left = ~nodes.leaf & (nodes.stored["missing_go_to_left"].astype(bool) ^ (category_set >= 0))
-    unseen_left = left.copy()
-    for column, code in columns.none_code.items():
-        for node in np.flatnonzero(nodes.feature == column):
-            s = category_set[node]
-            left[node] = code not in set_codes[set_start[s] : set_start[s + 1]]
-    same = np.array_equal(left, unseen_left)
-    return left, columns.schema if same else replace(columns.schema, unseen="error")
+        codes.append(np.flatnonzero(np.isin(columns.codes[column], raw)))  # a level's code: its position
+        if column in columns.none_code:
+            missing_left[node] = columns.none_code[column] not in codes[-1]
+    same = np.array_equal(missing_left, unseen_left)
+    return {
+        "threshold": np.where(nodes.leaf | swap, np.nan, nodes.stored["num_threshold"]),
+        "left": np.where(swap, nodes.right, nodes.left),
+        "right": np.where(swap, nodes.left, nodes.right),
+        "missing_left": missing_left,
+        "category_set": np.where(swap, np.cumsum(swap) - 1, -1),
+        "set_start": np.concatenate([[0], np.cumsum([len(c) for c in codes])]).astype(np.int64),
+        "set_codes": np.concatenate([*codes, np.zeros(0, np.int64)]),
+        "schema": columns.schema if same else replace(columns.schema, unseen="error"),
+    }
 
 
 # -- node values ---------------------------------------------------------------------------------------------
-def _node_values(
-    model: Any, nodes: _Nodes, rate: FloatArray, l2: float, renewed: bool
-) -> tuple[FloatArray, FloatArray, BoolArray]:
-    """Value and gain of every node (n_nodes,), and whether a tree's values are known (n_trees,)."""
-    stored, leaf = nodes.stored["value"], nodes.leaf
-    gain = nodes.gain.copy()
-    if renewed:
+def _node_values(model: Any, nodes: _Nodes, tree_rate: Floats, l2: float, objective: str) -> NodeValues:
+    """Value and gain of every node, NaN where not known; `tree_rate` (n_trees,)."""
+    stored, leaf, gain = nodes.stored["value"], nodes.leaf, nodes.gain.copy()
+    if objective in RENEWED:
         weighted = bool(getattr(model, "_fitted_with_sw", False))
         gain[nodes.roots] = np.nan if weighted else _renewed_root_gain(nodes, l2)
         gain[leaf] = 0.0
         value = np.where(leaf, stored, 0.0)[:, None]
-        mean = mean_of_leaves(value, nodes.count, nodes.left, nodes.right, nodes.levels())[:, 0]
-        return mean, gain, np.ones(len(nodes.roots), bool)
+        mean = mean_of_leaves(value, nodes.weight, nodes.left, nodes.right, nodes.levels())
+        why = f"{objective} renews the leaves after the splits were chosen; the gain is not about these values."
+        return NodeValues(mean, gain=gain, exactness=why)
+    rate = np.repeat(tree_rate, nodes.sizes)
     step = np.where(leaf, stored / rate, stored)
     constant = bool(getattr(model._loss, "constant_hessian", False))
     step[nodes.roots], gain[nodes.roots] = _roots(nodes, step, l2, _clipped(model, nodes, step), constant)
-    known = ~np.isnan(step[nodes.roots])
+    unknown, why = np.isnan(step[nodes.roots]), "exact"
     node_value = np.where(leaf, stored, rate * step)
-    node_value[np.repeat(~known, np.diff(nodes.start)) & ~leaf] = np.nan
-    return node_value, gain, known
+    node_value[np.repeat(unknown, nodes.sizes) & ~leaf] = np.nan
+    if unknown.any():
+        why = f"{int(unknown.sum())} trees are too small to tell the hessian of their root and its value."
+    elif getattr(model, "do_early_stopping_", False) and getattr(model, "validation_fraction", None) is not None:
+        why = "Early stopping may have held out rows: equality holds on the rows the trees were grown on."
+    needs = ("training data",) if unknown.any() else ()
+    return NodeValues(node_value[:, None], gain=gain, needs=needs, exactness=why)
 
 
 def _roots(
@@ -251,7 +211,7 @@ def _roots(
     """Step -G / (H + l2) and true gain of every root, NaN where not known: two arrays (n_trees,)."""
     split, child = nodes.root_children()
     w, total = step[child], nodes.gain[nodes.roots[split]]
-    hessian = nodes.count[child]
+    hessian = nodes.weight[child]
     agrees = _agree(hessian, w, l2, total)
     if not (constant and agrees.all()):  # sample weights make constant hessians vary
         hessian = _solved_hessians(nodes, step, child, l2, clipped)
@@ -298,8 +258,8 @@ def _solved_hessians(nodes: _Nodes, step: FloatArray, node: LongArray, l2: float
 def _root_sums(nodes: _Nodes, step: FloatArray, tree: int, l2: float, clipped: BoolArray) -> tuple[float, float]:
     """Gradient and hessian + l2 of a root by all equations of its tree at once; NaN if they leave them open.
 
-    Unknown are the hessian of every leaf and the gradient of the clipped ones; every gain is an equation, and
-    so is the value of every inner node that was not clipped.
+    Unknown are the hessian of every leaf and the gradient of the clipped ones; every gain is an equation, and so is the
+    value of every inner node that was not clipped.
     """
     lo, hi = nodes.start[tree : tree + 2]
     leaves = np.flatnonzero(nodes.leaf[lo:hi])
@@ -330,7 +290,7 @@ def _root_sums(nodes: _Nodes, step: FloatArray, tree: int, l2: float, clipped: B
         terms = mix * equations[:, -1]
         # Open if no mix of the equations gives it, or only one that blows up their rounding errors.
         left_over = np.abs(mix @ equations[:, :-1] - wanted[:-1]).max()
-        sure = left_over <= 1e-9 and np.abs(terms).sum() <= 1e6 * nodes.count[lo]
+        sure = left_over <= 1e-9 and np.abs(terms).sum() <= 1e6 * nodes.weight[lo]
         sums.append(wanted[-1] - terms.sum() if sure else np.nan)
     return sums[0] * unit, sums[1] + l2
 
@@ -358,12 +318,12 @@ def _clipped(model: Any, nodes: _Nodes, step: FloatArray) -> BoolArray:
 def _renewed_root_gain(nodes: _Nodes, l2: float) -> FloatArray:
     """Gain of the roots when the leaves' own steps were overwritten: (n_trees,), NaN where not known.
 
-    An inner child still has its step; that of a leaf follows from the root's stored gain up to the sign, and
-    a median or quantile of the residuals has the sign of the gradient step it replaced.
+    An inner child still has its step; that of a leaf follows from the root's stored gain up to the sign, and a median
+    or quantile of the residuals has the sign of the gradient step it replaced.
     """
     split, child = nodes.root_children()
     total, stored = nodes.gain[nodes.roots[split]], nodes.stored["value"][child]
-    weight = nodes.count[child] + l2
+    weight = nodes.weight[child] + l2
     w = np.where(nodes.leaf[child], np.nan, stored)
     for i in (0, 1):
         rest = np.maximum(total - weight[1 - i] * w[1 - i] ** 2, 0.0) / weight[i]
@@ -380,21 +340,3 @@ def _objective(model: Any) -> str:
         return str(model.loss)
     kinds = [kind.__name__ for kind in type(model.loss).__mro__]
     return next((LOSS_CLASSES[kind] for kind in kinds if kind in LOSS_CLASSES), "")
-
-
-def _objective_params(model: Any, objective: str, classes: list[Any] | None) -> dict[str, Any]:
-    params: dict[str, Any] = {} if classes is None else {"classes": classes}
-    if objective == "quantile":
-        given = model.quantile if isinstance(model.loss, str) else model.loss.closs.quantile
-        params["alpha"] = float(given)
-    return params
-
-
-def _exactness(model: Any, objective: str, known: BoolArray) -> str:
-    if objective in RENEWED:
-        return f"{objective} renews the leaves after the splits were chosen; the gain is not about these values."
-    if not known.all():
-        return f"{int((~known).sum())} trees are too small to tell the hessian of their root and its value."
-    if getattr(model, "do_early_stopping_", False) and getattr(model, "validation_fraction", None) is not None:
-        return "Early stopping may have held out rows: equality holds on the rows the trees were grown on."
-    return "exact"

@@ -1,28 +1,26 @@
 """scikit-learn's models made of `tree_` objects: single trees, forests and GradientBoosting.
 
-Single trees and forests predict the mean of their trees' values, and every node stores its value: the
-mean of y, or the fractions of the classes. That is p-hat.
+Single trees and forests predict the mean of their trees' values, and every node stores its value: the mean of y, or the
+fractions of the classes. That is p-hat.
 
-GradientBoosting stores at an inner node the mean of the negative gradient, and at a leaf what was written
-there afterwards. The value a node would have had as a leaf is
+GradientBoosting stores at an inner node the mean of the negative gradient, and at a leaf what was written there
+afterwards. The value a node would have had as a leaf is
 
 * squared error: the stored mean itself;
-* log_loss and exponential: the Newton step `factor * R / H` with R the sum of the negative gradients and
-  H that of the hessians, factor (K - 1) / K for K > 2 classes. R is known at the inner nodes; a leaf's R
-  follows from its sibling's, or, where both are leaves, from the stored impurities up to a sign, which
-  must fit the leaf values. A leaf's H is then R / value, and an inner node's H the sum of its leaves'.
-  (The stored means are no choice: they are in other units than the leaves, four and more times smaller,
-  and would give every row's last split the credit for the change of units.)
-* absolute error, huber, quantile: a median of residuals, which nothing stored tells. As for the other
-  libraries that renew their leaves: the weighted mean of the leaves.
+* log_loss and exponential: the Newton step `factor * R / H` with R the sum of the negative gradients and H that of the
+  hessians, factor (K - 1) / K for K > 2 classes. R is known at the inner nodes; a leaf's R follows from its sibling's,
+  or, where both are leaves, from the stored impurities up to a sign, which must fit the leaf values. A leaf's H is then
+  R / value, and an inner node's H the sum of its leaves'. (The stored means are no choice: they are in other units than
+  the leaves, and would give every row's last split the credit for the change of units.)
+* absolute error, huber, quantile: a median of residuals, which nothing stored tells. As for the other libraries that
+  renew their leaves: the weighted mean of the leaves.
 
-A tree whose hessians cannot be told (a leaf of value 0, two signs that both fit and matter) has NaN at
-its inner nodes, and `needs` says so.
+A tree whose hessians cannot be told (a leaf of value 0, two signs that both fit and matter) has NaN at its inner nodes,
+and `needs` says so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -33,7 +31,7 @@ from treeinner.options import ReadOptions
 from treeinner.readers._trees import BoolArray, FloatArray, LongArray, add_up, inner_by_depth, mean_of_leaves
 from treeinner.tables import Schema
 
-__all__ = ["class_labels", "names_of", "read_boosted", "read_forest"]
+__all__ = ["Nodes", "names_of", "read_boosted", "read_forest"]
 
 
 NEWTON = ("log_loss", "deviance", "exponential")
@@ -48,111 +46,108 @@ def names_of(model: Any) -> tuple[str, ...] | None:
     return None if names is None else tuple(map(str, names))
 
 
-def class_labels(model: Any) -> list[Any] | None:
-    """Class labels as plain data: one list, or one per target; None for a regressor."""
-    classes = getattr(model, "classes_", None)
-    if classes is None:
-        return None
-    if isinstance(classes, list):
-        return [np.asarray(c).tolist() for c in classes]
-    labels: list[Any] = np.asarray(classes).tolist()
-    return labels
+class Nodes:
+    """The nodes of some trees, concatenated: `stored` as they are, children as positions in these arrays."""
+
+    feature: Ints  # (n_nodes,) column a split tests; -1 at a leaf
+    weight: Floats  # (n_nodes,) of the training rows in it
+
+    def __init__(self, trees: list[NDArray[Any]], left: str, right: str) -> None:
+        self.n_trees = len(trees)
+        self.stored = np.concatenate(trees)
+        self.sizes = np.array([len(nodes) for nodes in trees])
+        self.start = np.concatenate([[0], np.cumsum(self.sizes)]).astype(np.int64)
+        self.roots = self.start[:-1]
+        self.offset = np.repeat(self.roots, self.sizes)
+        is_leaf = "is_leaf" in (self.stored.dtype.names or ())
+        self.leaf = self.stored["is_leaf"].astype(bool) if is_leaf else self.stored[left] < 0
+        self.left = np.where(self.leaf, -1, self.stored[left] + self.offset)
+        self.right = np.where(self.leaf, -1, self.stored[right] + self.offset)
+        self.missing_left = ~self.leaf & self.stored["missing_go_to_left"].astype(bool)
+
+    def levels(self) -> list[Ints]:
+        """Inner nodes by depth."""
+        return inner_by_depth(self.left, self.right, self.roots)
+
+    def ensemble(self, model: Any, value: Floats, *, alpha: float | None = None, **other: Any) -> Ensemble:
+        """Put together what all kinds have in common; `value` (n_nodes, width) counts at leaves only."""
+        classes = getattr(model, "classes_", None)  # one array, or one per target; None for a regressor
+        if classes is not None:
+            classes = [c.tolist() for c in classes] if isinstance(classes, list) else np.asarray(classes).tolist()
+        fields = {
+            "tree_start": self.start,
+            "tree_weight": np.ones(self.n_trees),
+            "feature": self.feature,
+            "left": self.left,
+            "right": self.right,
+            "missing_left": self.missing_left,
+            "category_set": np.full(len(self.leaf), -1),
+            "value": np.where(self.leaf[:, None], value, 0.0),
+            "cover": self.weight,
+            "leaf_id": np.where(self.leaf, np.arange(len(self.leaf)) - self.offset, -1),
+            "set_start": np.zeros(1, np.int64),
+            "set_codes": np.zeros(0, np.int32),
+            "library": "sklearn",
+            "objective_params": {k: v for k, v in (("classes", classes), ("alpha", alpha)) if v is not None},
+            "output_names": None if classes is None or len(other["base_score"]) == 1 else tuple(map(str, classes)),
+            "feature_names": names_of(model),
+        }
+        return Ensemble(**(fields | other))
 
 
 # -- arrays of many tree_ objects ----------------------------------------------------------------------------
-class _Nodes:
-    """The nodes of some `tree_` objects, concatenated."""
+class _Nodes(Nodes):
+    """The nodes of some `tree_` objects."""
 
     def __init__(self, trees: list[Any]) -> None:
-        self.n_trees = len(trees)
-        self.start = np.concatenate([[0], np.cumsum([t.node_count for t in trees])]).astype(np.int64)
-        self.roots = self.start[:-1]
-        self.offset = np.repeat(self.roots, np.diff(self.start))
-        fields = [t.__getstate__()["nodes"] for t in trees]
-        nodes = np.concatenate(fields)
-        self.leaf = nodes["left_child"] < 0
-        self.left = np.where(self.leaf, -1, nodes["left_child"] + self.offset)
-        self.right = np.where(self.leaf, -1, nodes["right_child"] + self.offset)
-        self.feature = np.where(self.leaf, -1, nodes["feature"])
-        self.threshold = np.where(self.leaf, np.nan, nodes["threshold"])
-        missing = (
-            nodes["missing_go_to_left"] if "missing_go_to_left" in (nodes.dtype.names or ()) else np.zeros(len(nodes))
-        )
-        self.missing_left = ~self.leaf & missing.astype(bool)
-        self.weight = nodes["weighted_n_node_samples"].astype(np.float64)
-        self.impurity = nodes["impurity"].astype(np.float64)
-        self.value = np.concatenate([t.value for t in trees])  # (n_nodes, targets, classes)
+        super().__init__([tree.__getstate__()["nodes"] for tree in trees], "left_child", "right_child")
+        self.feature = np.where(self.leaf, -1, self.stored["feature"])
+        self.weight = self.stored["weighted_n_node_samples"].astype(np.float64)
+        self.impurity = self.stored["impurity"].astype(np.float64)
+        self.value = np.concatenate([tree.value for tree in trees])  # (n_nodes, targets, classes)
 
     def gain(self) -> FloatArray:
         """Impurity decrease of each split times its weight; 0 at leaves."""
         risk = self.weight * self.impurity
         return np.where(self.leaf, 0.0, risk - risk[self.left] - risk[self.right])
 
-    def levels(self) -> list[LongArray]:
-        """Inner nodes by depth."""
-        return inner_by_depth(self.left, self.right, self.roots)
-
-    def ensemble(self, value: FloatArray, work_out: Callable[[], NodeValues], **other: Any) -> Ensemble:
-        """Put together what all kinds have in common."""
-        leaf = self.leaf[:, None]
-        return Ensemble(
-            tree_start=self.start,
-            feature=self.feature,
-            threshold=self.threshold,
-            left=self.left,
-            right=self.right,
-            missing_left=self.missing_left,
-            category_set=np.full(len(self.leaf), -1),
-            value=np.where(leaf, value, 0.0),
-            cover=self.weight,
-            gain=self.gain(),
-            leaf_id=np.where(self.leaf, np.arange(len(self.leaf)) - self.offset, -1),
-            set_start=np.zeros(1, np.int64),
-            set_codes=np.zeros(0, np.int32),
-            library="sklearn",
-            float32_input=True,
-            work_out=work_out,
-            **other,
-        )
-
-
-def _schema(model: Any) -> Schema:
-    return Schema(n_columns=int(model.n_features_in_), names=names_of(model), allow_infinite=False)
+    def splits(self, model: Any) -> dict[str, Any]:
+        """What else an Ensemble of `tree_` objects needs."""
+        return {
+            "threshold": np.where(self.leaf, np.nan, self.stored["threshold"]),
+            "gain": self.gain(),
+            "schema": Schema(n_columns=int(model.n_features_in_), names=names_of(model), allow_infinite=False),
+            "float32_input": True,
+        }
 
 
 # -- single trees and forests --------------------------------------------------------------------------------
 def read_forest(model: Any, trees: list[Any]) -> Ensemble:
     """Read a tree or a forest; a classifier has one output per class (of each target): its fraction."""
-    nodes = _Nodes(trees)
-    classes = class_labels(model)
-    n_values = np.ones(model.n_outputs_, int) if classes is None else model.n_classes_
-    width = np.atleast_1d(np.asarray(n_values))
-    values = [nodes.value[:, target, : int(k)] for target, k in enumerate(width)]
+    nodes, classes = _Nodes(trees), getattr(model, "classes_", None)
+    width = np.atleast_1d(np.ones(model.n_outputs_, int) if classes is None else model.n_classes_)
+    values = [nodes.value[:, target, :k] for target, k in enumerate(width)]
     if classes is not None and not np.allclose(nodes.value.sum(axis=2), 1.0):  # counts until 1.3, fractions since
         values = [v / v.sum(axis=1, keepdims=True) for v in values]
     value = np.concatenate(values, axis=1) / nodes.n_trees
-    names: tuple[str, ...] | None = None
-    if classes is not None and len(width) == 1:
-        names = tuple(map(str, classes))
-    elif classes is not None:
-        names = tuple(f"target{t}={label}" for t, labels in enumerate(classes) for label in labels)
-    elif len(width) > 1:
-        names = tuple(f"target{t}" for t in range(len(width)))
+    other: dict[str, Any] = {}
+    if len(width) > 1:
+        labels = [[""]] * len(width) if classes is None else [[f"={label}" for label in c.tolist()] for c in classes]
+        other["output_names"] = tuple(f"target{t}{label}" for t, some in enumerate(labels) for label in some)
     return nodes.ensemble(
+        model,
         value,
-        lambda: NodeValues(value, exactness=_forest_exactness(model, len(width))),
+        work_out=lambda: NodeValues(value, exactness=_forest_exactness(model, len(width))),
         tree_output=np.zeros(nodes.n_trees),
         tree_round=np.zeros(nodes.n_trees),
         tree_weight=np.full(nodes.n_trees, 1 / nodes.n_trees),
         tree_rate=np.ones(nodes.n_trees),
         base_score=np.zeros(value.shape[1]),
-        schema=_schema(model),
         objective=str(model.criterion),
-        objective_params={} if classes is None else {"classes": classes},
         params={"reg_lambda": 0.0, "reg_alpha": 0.0},
         averaged=True,
-        output_names=names if value.shape[1] > 1 else None,
-        feature_names=names_of(model),
+        **nodes.splits(model),
+        **other,
     )
 
 
@@ -176,68 +171,59 @@ def read_boosted(model: Any, options: ReadOptions) -> Ensemble:
     rates, tree_round = options.rates(rounds), np.repeat(np.arange(rounds), per_round)
     base = _initial_margin(model)
     nodes = _Nodes([tree.tree_ for tree in model.estimators_.ravel()])
-    value = rate * nodes.value[:, 0, :1]
-
-    def work_out() -> NodeValues:
-        node_value, known = _boosted_values(model, nodes, per_round, base)
-        return NodeValues(
-            np.where(nodes.leaf[:, None], value, rate * node_value[:, None]),
-            needs=() if known.all() else ("training data",),
-            exactness=_boosted_exactness(model, known),
-        )
-
-    classes = class_labels(model)
-    params: dict[str, Any] = {} if classes is None else {"classes": classes}
-    if model.loss in ("huber", "quantile"):
-        params["alpha"] = float(model.alpha)
     return nodes.ensemble(
-        value,
-        work_out,
+        model,
+        rate * nodes.value[:, 0, :1],
+        alpha=float(model.alpha) if model.loss in ("huber", "quantile") else None,
+        work_out=lambda: _boosted_values(model, nodes, per_round, base),
         tree_output=np.tile(np.arange(per_round), rounds),
         tree_round=tree_round,
-        tree_weight=np.ones(nodes.n_trees),
         tree_rate=np.full(nodes.n_trees, rate) if rates is None else rates[tree_round],
         base_score=base,
-        schema=_schema(model),
         objective=str(model.loss),
-        objective_params=params,
         params={"learning_rate": rate, "reg_lambda": 0.0, "reg_alpha": 0.0},
-        output_names=tuple(map(str, classes)) if per_round > 1 and classes is not None else None,
-        feature_names=names_of(model),
+        **nodes.splits(model),
     )
 
 
-def _boosted_values(model: Any, nodes: _Nodes, per_round: int, base: FloatArray) -> tuple[FloatArray, BoolArray]:
-    """Value of every node as a leaf, without the learning rate (n_nodes,), and which trees' are known (n_trees,)."""
-    value, known = nodes.value[:, 0, 0], np.ones(nodes.n_trees, bool)
+def _boosted_values(model: Any, nodes: _Nodes, per_round: int, base: Floats) -> NodeValues:
+    """Value of every node as a leaf; NaN at the inner nodes of trees that do not tell."""
+    value, rate = nodes.value[:, 0, :1], float(model.learning_rate)
     if model.loss == "squared_error":
-        return value, known
+        why = "exact"
+        if model.subsample < 1:
+            why = "subsample < 1: the gain is about the sampled rows of each tree, not about all training rows."
+        elif model.n_iter_no_change is not None:
+            why = "Early stopping held out rows: equality holds on the rows the trees were grown on."
+        return NodeValues(rate * value, exactness=why)
     if model.loss not in NEWTON:
-        mean = mean_of_leaves(value[:, None], nodes.weight, nodes.left, nodes.right, nodes.levels())
-        return mean[:, 0], known
-    sizes = np.diff(nodes.start)
+        mean = mean_of_leaves(value, nodes.weight, nodes.left, nodes.right, nodes.levels())
+        why = f"{model.loss} renews the leaves after the splits were chosen; the gain is not about them."
+        return NodeValues(rate * mean, exactness=why)
     factor = (per_round - 1) / per_round if per_round > 1 else 1.0
     hessian = _newton_hessian(nodes, factor, model.loss == "exponential")
     if model.loss != "exponential":  # before the first round all rows have the same probabilities
         first = int(nodes.start[per_round])
-        hessian[:first] = nodes.weight[:first] * np.repeat(_spread(base), sizes[:per_round])
-    node_value = factor * value * nodes.weight / hessian
-    unknown = ~np.isfinite(node_value) & ~nodes.leaf
-    known = np.bincount(np.repeat(np.arange(nodes.n_trees), sizes), unknown, nodes.n_trees) == 0
-    node_value[np.repeat(~known, sizes)] = np.nan
-    return node_value, known
+        hessian[:first] = nodes.weight[:first] * np.repeat(_spread(base), nodes.sizes[:per_round])
+    node_value = factor * value[:, 0] * nodes.weight / hessian
+    unknown = np.add.reduceat(~np.isfinite(node_value) & ~nodes.leaf, nodes.roots) > 0  # (n_trees,)
+    node_value[np.repeat(unknown, nodes.sizes)] = np.nan
+    node_value = np.where(nodes.leaf, value[:, 0], node_value)[:, None]
+    if unknown.any():
+        why = f"{int(unknown.sum())} trees do not tell the hessians of their leaves."
+        return NodeValues(rate * node_value, needs=("training data",), exactness=why)
+    why = f"scikit-learn's gain is the variance of the gradients, not the Newton gain of {model.loss}."
+    return NodeValues(rate * node_value, exactness=why)
 
 
 def _initial_margin(model: Any) -> FloatArray:
     """Margin before the first tree: (outputs,)."""
-    init = model.init_
-    kind = type(init).__name__
+    init, kind = model.init_, type(model.init_).__name__
     constant = isinstance(init, str) or kind == "DummyRegressor"
     if not (constant or (kind == "DummyClassifier" and init.strategy != "stratified")):
         raise UnsupportedModelError(
-            f"GradientBoosting with init={kind}: its first margin differs from row to row and is not made of "
-            "these trees. Fit with init=None or init='zero'; to build on another regressor, fit on "
-            "y - other.predict(X)."
+            f"GradientBoosting with init={kind}: its first margin differs from row to row and is not made of these "
+            "trees. Fit with init=None or init='zero'; to build on another regressor, fit on y - other.predict(X)."
         )
     margin = model._raw_predict_init(np.zeros((1, model.n_features_in_), np.float32))
     return np.asarray(margin, np.float64).reshape(-1)
@@ -301,10 +287,9 @@ def _pair_sums(nodes: _Nodes, factor: float, exponential: bool, t: LongArray) ->
 def _plausible(nodes: _Nodes, factor: float, exponential: bool, leaf: LongArray, total: FloatArray) -> LongArray:
     """Tell whether a leaf's negative gradients may add up to `total`: 0 no, 1 yes, 2 yes and of one sign.
 
-    The hessian h of a row is |r| for the exponential loss and |r| - r^2 for log_loss, r its negative
-    gradient. So the sum of the h, which the leaf value tells, gives sum |r|, which lies between |sum r| and
-    sqrt(n sum r^2). Where it meets |sum r| to the last digits all rows of the leaf are of one class: no
-    coincidence does that.
+    The hessian h of a row is |r| for the exponential loss and |r| - r^2 for log_loss, r its negative gradient. So the
+    sum of the h, which the leaf value tells, gives sum |r|, which lies between |sum r| and sqrt(n sum r^2). Where it
+    meets |sum r| to the last digits all rows of the leaf are of one class: no coincidence does that.
     """
     n = nodes.weight[leaf]
     squares = n * nodes.impurity[leaf] + total**2 / n
@@ -314,17 +299,3 @@ def _plausible(nodes: _Nodes, factor: float, exponential: bool, leaf: LongArray,
         fits = (hessian > 0) & (absolute >= np.abs(total) - SLACK * n) & (absolute <= np.sqrt(n * squares) + SLACK * n)
         one_sign = np.abs(absolute - np.abs(total)) <= 1e-12 * absolute
     return np.where(fits, np.where(one_sign, 2, 1), 0)
-
-
-def _boosted_exactness(model: Any, known: BoolArray) -> str:
-    if not known.all():
-        return f"{int((~known).sum())} trees do not tell the hessians of their leaves."
-    if model.loss in NEWTON:
-        return f"scikit-learn's gain is the variance of the gradients, not the Newton gain of {model.loss}."
-    if model.loss != "squared_error":
-        return f"{model.loss} renews the leaves after the splits were chosen; the gain is not about them."
-    if model.subsample < 1:
-        return "subsample < 1: the gain is about the sampled rows of each tree, not about all training rows."
-    if model.n_iter_no_change is not None:
-        return "Early stopping held out rows: equality holds on the rows the trees were grown on."
-    return "exact"
