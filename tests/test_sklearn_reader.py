@@ -14,7 +14,6 @@ from sklearn.linear_model import LinearRegression
 from sklearn.utils.class_weight import compute_sample_weight
 
 from tests import oracle
-from treeinner import read_model
 from treeinner.ensemble import Ensemble
 from treeinner.errors import ModelError, UnsupportedModelError
 from treeinner.model import read_model
@@ -598,6 +597,8 @@ def test_unfitted_models_are_refused(kind):
     [
         (ske.IsolationForest(), "fits no target"),
         (ske.RandomTreesEmbedding(), "fits no target"),
+        (ske.AdaBoostClassifier(), "estimators_"),
+        (ske.BaggingRegressor(), "estimators_"),
         (LinearRegression(), "not made of trees"),
     ],
 )

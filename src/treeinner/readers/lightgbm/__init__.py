@@ -20,7 +20,6 @@ import numpy as np
 from treeinner.ensemble import Ensemble, NodeValues, check_rounds
 from treeinner.errors import ModelError, UnsupportedModelError
 from treeinner.options import ReadOptions
-from treeinner.readers._trees import BoolArray, FloatArray
 from treeinner.readers.lightgbm.schema import read_schema
 from treeinner.readers.lightgbm.start import Start, find_start
 from treeinner.readers.lightgbm.text import DEFAULT_LEFT, ModelText, parse

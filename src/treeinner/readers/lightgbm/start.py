@@ -101,7 +101,7 @@ class _Found:
 class _Group:
     """The trees that share one starting margin, looked at from their roots."""
 
-    def __init__(self, trees: Trees, members: IntArray, known_rates: list[float]) -> None:
+    def __init__(self, trees: Trees, members: LongArray, known_rates: list[float]) -> None:
         self.trees, self.model, self.training = trees, trees.model, trees.training
         self.members = members
         self.known_rates = known_rates  # that the first tree may have had: the parameters block's, a later tree's

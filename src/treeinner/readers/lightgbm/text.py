@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeinner.errors import ModelError
-from treeinner.readers._trees import FloatArray, LongArray
+from treeinner.readers._trees import BoolArray, LongArray
 
 __all__ = ["DEFAULT_LEFT", "ModelText", "parse"]
 
@@ -85,17 +85,17 @@ class ModelText:
     leaf_count = _column("leaf_count", np.int64, of_leaves=True)
 
     @cached_property
-    def categorical(self) -> NDArray[np.bool_]:
+    def categorical(self) -> BoolArray:
         """Whether a split is by category: (inner,)."""
         return np.asarray(self.decision_type & CATEGORICAL > 0)
 
     @property
-    def missing(self) -> IntArray:
+    def missing(self) -> LongArray:
         """Kind of missing value of each split: (inner,)."""
         return np.asarray(self.decision_type >> 2 & 3)
 
     @cached_property
-    def sets(self) -> tuple[IntArray, IntArray]:
+    def sets(self) -> tuple[LongArray, LongArray]:
         """Bit sets of all trees in a row as lists of codes: (set_start, set_codes)."""
         sizes, words = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
         for i in np.flatnonzero(self.n_sets > 0):

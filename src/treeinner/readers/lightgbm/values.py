@@ -19,6 +19,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from treeinner.errors import ModelError
 from treeinner.options import ReadOptions
@@ -100,7 +101,7 @@ class Trees:
         if not np.all(reached == 1):
             raise ModelError("The LightGBM model is malformed: a node is reached twice, or not at all.")
 
-    def _links(self, child: IntArray) -> IntArray:
+    def _links(self, child: LongArray) -> LongArray:
         n_inner = (self.model.n_leaves - 1)[self.tree_of_inner]
         good = np.where(child >= 0, (child > self.number[self.inner]) & (child < n_inner), ~child <= n_inner)
         if not np.all(good):
@@ -110,7 +111,7 @@ class Trees:
         return links
 
     @cached_property
-    def levels(self) -> list[IntArray]:
+    def levels(self) -> list[LongArray]:
         """Inner nodes by depth."""
         return inner_by_depth(self.left, self.right, self.start[:-1])
 

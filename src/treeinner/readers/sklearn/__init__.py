@@ -20,8 +20,6 @@ BOOSTED = {"GradientBoostingRegressor", "GradientBoostingClassifier"}
 FOREST = {"RandomForestRegressor", "RandomForestClassifier", "ExtraTreesRegressor", "ExtraTreesClassifier"}
 TREE = {"DecisionTreeRegressor", "DecisionTreeClassifier"}  # ExtraTree* derive from these
 
-NO_TARGET = {"IsolationForest", "RandomTreesEmbedding"}
-
 
 def read(model: Any, options: ReadOptions) -> Ensemble:
     """Read a fitted HistGradientBoosting*, GradientBoosting*, RandomForest*, ExtraTrees*, DecisionTree* or ExtraTree*.
@@ -37,10 +35,9 @@ def read(model: Any, options: ReadOptions) -> Ensemble:
     elif kinds & (FOREST | TREE):
         ensemble = read_forest(model, [tree.tree_ for tree in getattr(model, "estimators_", [model])])
     else:
-        why = "it is not made of trees that treeinner reads"
-        if kinds & NO_TARGET:
-            why = "it fits no target, so there is nothing to score; use a forest that predicts y"
-        raise UnsupportedModelError(f"scikit-learn {type(model).__name__}: {why}.")
+        raise UnsupportedModelError(
+            f"scikit-learn {type(model).__name__}: it is not made of trees that treeinner reads."
+        )
     return ensemble if options.iteration_range is None else ensemble.slice_rounds(*options.iteration_range)
 
 

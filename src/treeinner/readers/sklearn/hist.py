@@ -25,7 +25,7 @@ import numpy as np
 from treeinner.ensemble import Ensemble, NodeValues
 from treeinner.errors import UnsupportedModelError
 from treeinner.options import ReadOptions
-from treeinner.readers._trees import mean_of_leaves
+from treeinner.readers._trees import BoolArray, FloatArray, LongArray, mean_of_leaves
 from treeinner.readers.sklearn.trees import Nodes, names_of
 from treeinner.tables import Level, Schema
 
@@ -140,7 +140,7 @@ class _Nodes(Nodes):
         # Leaves that could have been split carry the gain of the split that was not made.
         self.gain = np.where(self.leaf, 0.0, self.stored["gain"])
 
-    def root_children(self) -> tuple[Bools, Ints]:
+    def root_children(self) -> tuple[BoolArray, LongArray]:
         """Which roots split, and the two children of those: (n_trees,), (2, trees that split)."""
         split = ~self.leaf[self.roots]
         parent = self.roots[split]
@@ -157,7 +157,7 @@ def _splits(predictors: list[Any], nodes: _Nodes, columns: _Columns) -> dict[str
     unseen_left = nodes.missing_left ^ swap
     missing_left = unseen_left.copy()
     tree = np.repeat(np.arange(nodes.n_trees), nodes.sizes)
-    codes: list[Ints] = []
+    codes: list[LongArray] = []
     for node in np.flatnonzero(swap):
         column = int(nodes.feature[node])
         bits = predictors[tree[node]].raw_left_cat_bitsets[nodes.stored["bitset_idx"][node]]
@@ -179,7 +179,7 @@ def _splits(predictors: list[Any], nodes: _Nodes, columns: _Columns) -> dict[str
 
 
 # -- node values ---------------------------------------------------------------------------------------------
-def _node_values(model: Any, nodes: _Nodes, tree_rate: Floats, l2: float, objective: str) -> NodeValues:
+def _node_values(model: Any, nodes: _Nodes, tree_rate: FloatArray, l2: float, objective: str) -> NodeValues:
     """Value and gain of every node, NaN where not known; `tree_rate` (n_trees,)."""
     stored, leaf, gain = nodes.stored["value"], nodes.leaf, nodes.gain.copy()
     if objective in RENEWED:

@@ -24,11 +24,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from treeinner.ensemble import Ensemble, NodeValues
 from treeinner.errors import UnsupportedModelError
 from treeinner.options import ReadOptions
-from treeinner.readers._trees import BoolArray, FloatArray, LongArray, add_up, inner_by_depth, mean_of_leaves
+from treeinner.readers._trees import FloatArray, LongArray, add_up, inner_by_depth, mean_of_leaves
 from treeinner.tables import Schema
 
 __all__ = ["Nodes", "names_of", "read_boosted", "read_forest"]
@@ -49,8 +50,8 @@ def names_of(model: Any) -> tuple[str, ...] | None:
 class Nodes:
     """The nodes of some trees, concatenated: `stored` as they are, children as positions in these arrays."""
 
-    feature: Ints  # (n_nodes,) column a split tests; -1 at a leaf
-    weight: Floats  # (n_nodes,) of the training rows in it
+    feature: LongArray  # (n_nodes,) column a split tests; -1 at a leaf
+    weight: FloatArray  # (n_nodes,) of the training rows in it
 
     def __init__(self, trees: list[NDArray[Any]], left: str, right: str) -> None:
         self.n_trees = len(trees)
@@ -65,11 +66,11 @@ class Nodes:
         self.right = np.where(self.leaf, -1, self.stored[right] + self.offset)
         self.missing_left = ~self.leaf & self.stored["missing_go_to_left"].astype(bool)
 
-    def levels(self) -> list[Ints]:
+    def levels(self) -> list[LongArray]:
         """Inner nodes by depth."""
         return inner_by_depth(self.left, self.right, self.roots)
 
-    def ensemble(self, model: Any, value: Floats, *, alpha: float | None = None, **other: Any) -> Ensemble:
+    def ensemble(self, model: Any, value: FloatArray, *, alpha: float | None = None, **other: Any) -> Ensemble:
         """Put together what all kinds have in common; `value` (n_nodes, width) counts at leaves only."""
         classes = getattr(model, "classes_", None)  # one array, or one per target; None for a regressor
         if classes is not None:
@@ -186,7 +187,7 @@ def read_boosted(model: Any, options: ReadOptions) -> Ensemble:
     )
 
 
-def _boosted_values(model: Any, nodes: _Nodes, per_round: int, base: Floats) -> NodeValues:
+def _boosted_values(model: Any, nodes: _Nodes, per_round: int, base: FloatArray) -> NodeValues:
     """Value of every node as a leaf; NaN at the inner nodes of trees that do not tell."""
     value, rate = nodes.value[:, 0, :1], float(model.learning_rate)
     if model.loss == "squared_error":
