@@ -490,7 +490,7 @@ def test_the_users_axes_and_style_are_kept():
             {"score_name": "forest_inner", "method": "treeshap"},
             "ForestInner(TreeSHAP): attribution times residual, per row",
         ),
-        ({"score_name": "abs", "method": "treeshap", "tested": False}, "Mean |attribution|(TreeSHAP): margin"),
+        ({"score_name": "abs", "method": "treeshap", "tested": False}, "Mean |TreeSHAP|: margin"),
         ({"score_name": "permutation", "method": "logistic"}, "Permutation importance: rise of the loss per row"),
         ({"score_name": "total_gain", "n_rows": 0}, "Total gain: gain, summed over the training rows"),
         ({"output_names": ("dog",)}, "output dog, TreeInner(PreDecomp): reduction of the loss per row"),

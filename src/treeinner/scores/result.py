@@ -30,7 +30,7 @@ SHOWN = 20  # features in a repr
 TITLES = {
     "tree_inner": "TreeInner",
     "forest_inner": "ForestInner",
-    "abs": "Mean |attribution|",
+    "abs": "Mean",
     "total_gain": "Total gain",
     "permutation": "Permutation importance",
 }
@@ -174,7 +174,8 @@ class Importance:
         name = TITLES[self.score_name]
         if self.score_name in ("total_gain", "permutation"):
             return name
-        return f"{name}({METHOD_TITLES.get(self.method, self.method)})"
+        method = METHOD_TITLES.get(self.method, self.method)
+        return f"{name} |{method}|" if self.score_name == "abs" else f"{name}({method})"
 
     @property
     def unit(self) -> str:
@@ -330,15 +331,19 @@ class Importance:
     # -- display -------------------------------------------------------------------------------------------------
     def __repr__(self) -> str:
         width = max([7, *(len(self.feature_names[k]) for k in self.order[:SHOWN])])
-        lines = [f"{self.title} on {self.n_rows:,} rows: {self.unit}"]
-        lines.append(f"{'feature':<{width}} {'score':>11} {'std error':>11} {'q value':>9}  verdict".rstrip())
-        verdicts = self.verdicts
+        errors, tests, verdicts = self.has_std_errors, self.has_std_errors and self.tested, self.verdicts
+        head = f"{'feature':<{width}} {'score':>11}"
+        lines = [self._heading(), head + f" {'std error':>11}" * errors + f" {'q value':>9}  verdict" * tests]
         for k in self.order[:SHOWN]:
-            numbers = f"{self.scores[k]:11.4g} {self.std_errors[k]:11.2g} {self.q_values[k]:9.2g}"
-            lines.append(f"{self.feature_names[k]:<{width}} {numbers}  {verdicts[k]}".rstrip())
+            line = f"{self.feature_names[k]:<{width}} {self.scores[k]:11.4g}" + f" {self.std_errors[k]:11.2g}" * errors
+            lines.append(line + f" {self.q_values[k]:9.2g}  {verdicts[k]}" * tests)
         if len(self) > SHOWN:
             lines.append(f"... and {len(self) - SHOWN} more")
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
+
+    def _heading(self) -> str:
+        """What the table is of, on which rows, in which unit."""
+        return f"{self.title}{f' on {self.n_rows:,} rows' if self.n_rows else ''}: {self.unit}"
 
     def _repr_html_(self) -> str:
         """Table with bars and intervals, for notebooks."""
@@ -359,8 +364,7 @@ class Importance:
             )  # fmt: skip
         header = ["", "feature", "", "score", f"{self.confidence:.0%} interval", "q value", "verdict"]
         more = [f"... and {len(self) - SHOWN} more features"] if len(self) > SHOWN else []
-        title = f"{self.title} on {self.n_rows:,} rows: {self.unit}"
-        return html.table(title, header, rows, "; ".join([*more, *self.notes]))
+        return html.table(self._heading(), header, rows, "; ".join([*more, *self.notes]))
 
 
 def _taken(part: Inference, index: Any) -> Inference:
