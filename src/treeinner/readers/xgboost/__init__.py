@@ -19,11 +19,14 @@ from treeinner.ensemble import Ensemble, NodeValues
 from treeinner.errors import ModelError, UnsupportedModelError
 from treeinner.options import ReadOptions
 from treeinner.readers.xgboost import ubjson
-from treeinner.readers.xgboost.document import Parts, best_iteration, linear_model, member, read_parts
+from treeinner.readers.xgboost.document import Parts, best_iteration, member, read_parts
 from treeinner.readers.xgboost.schema import read_schema
 from treeinner.readers.xgboost.values import Given, find_node_values, is_custom
 
 __all__ = ["notes", "read", "read_document", "read_path"]
+
+# fields of Trees that an Ensemble has too
+SAME = ("feature", "threshold", "left", "right", "missing_left", "category_set", "gain", "leaf_id")
 
 
 def read(model: Any, options: ReadOptions) -> Ensemble:
@@ -32,28 +35,19 @@ def read(model: Any, options: ReadOptions) -> Ensemble:
     if kind is None:
         raise UnsupportedModelError(
             f"{type(model).__module__}.{type(model).__name__} is not an XGBoost Booster or scikit-learn wrapper; "
-            "pass one of these, or for a Spark or Dask model its booster (`model.get_booster()`, "
-            "`output['booster']`)."
+            "pass one of these, or for a Spark or Dask model its booster (`model.get_booster()`, `output['booster']`)."
         )
     booster = _fitted_booster(model) if kind == "wrapper" else model
     config = json.loads(booster.save_config())
-    if config.get("learner", {}).get("gradient_booster", {}).get("name") == "gblinear":
-        raise linear_model()
     document = ubjson.parse(bytes(booster.save_raw(raw_format="ubj")))
     wrapper = model if kind == "wrapper" else None
-    rounds = options.iteration_range
-    if wrapper is not None and rounds is None:
-        best = best_iteration(member(document, "learner", dict))
-        if best is not None:
-            rounds = (0, min(best + 1, int(booster.num_boosted_rounds())))
-    missing = getattr(wrapper, "missing", None)
-    return _build(
-        document,
-        Given(options, _tree_params(config)),
-        rounds,
-        missing=float("nan") if missing is None else float(missing),
-        classes=_classes(wrapper),
-    )
+    best = best_iteration(member(document, "learner", dict))
+    if wrapper is not None and options.iteration_range is None and best is not None:
+        options = replace(options, iteration_range=(0, min(best + 1, int(booster.num_boosted_rounds()))))
+    missing, labels = getattr(wrapper, "missing", None), getattr(wrapper, "classes_", None)
+    classes = None if labels is None else list(np.asarray(labels).tolist())
+    given = Given(options, _tree_params(config))
+    return _build(document, given, missing=math.nan if missing is None else float(missing), classes=classes)
 
 
 def read_document(document: Mapping[str, Any], options: ReadOptions) -> Ensemble:
@@ -62,7 +56,7 @@ def read_document(document: Mapping[str, Any], options: ReadOptions) -> Ensemble
     if "Model" in document and "Config" in document:  # what pickles hold
         config = _tree_params(member(document, "Config", dict))
         document = member(document, "Model", dict)
-    return _build(document, Given(options, config), options.iteration_range)
+    return _build(document, Given(options, config))
 
 
 def read_path(path: Path, options: ReadOptions) -> Ensemble:
@@ -83,13 +77,9 @@ def notes(ensemble: Ensemble) -> tuple[str, ...]:
 
 # -- objects and files --------------------------------------------------------------------------------
 def _kind(model: Any) -> str | None:
-    for cls in type(model).__mro__:
-        if cls.__module__.split(".")[0] == "xgboost":
-            if cls.__name__ == "Booster":
-                return "booster"
-            if cls.__name__ == "XGBModel":
-                return "wrapper"
-    return None
+    kinds = {"Booster": "booster", "XGBModel": "wrapper"}
+    own = (cls.__name__ for cls in type(model).__mro__ if cls.__module__.split(".")[0] == "xgboost")
+    return next((kinds[name] for name in own if name in kinds), None)
 
 
 def _fitted_booster(model: Any) -> Any:
@@ -102,14 +92,6 @@ def _fitted_booster(model: Any) -> Any:
         raise ModelError(f"This {type(model).__name__} is not fitted; call fit first.") from None
 
 
-def _classes(wrapper: Any) -> list[Any] | None:
-    """Class labels of a classifier."""
-    try:
-        return None if wrapper is None else list(np.asarray(wrapper.classes_).tolist())
-    except AttributeError:
-        return None
-
-
 def _tree_params(config: Any) -> Mapping[str, Any] | None:
     """Find tree_train_param (train_param before 2.0) in a configuration, wherever its version keeps it."""
     if not isinstance(config, dict):
@@ -118,13 +100,8 @@ def _tree_params(config: Any) -> Mapping[str, Any] | None:
         found = config.get(name)
         if isinstance(found, dict) and "learning_rate" in found:
             return found
-    for inner in config.values():
-        parts = inner if isinstance(inner, list) else [inner]
-        for part in parts:
-            found = _tree_params(part)
-            if found is not None:
-                return found
-    return None
+    inner = (part for value in config.values() for part in (value if isinstance(value, list) else [value]))
+    return next((found for found in map(_tree_params, inner) if found is not None), None)
 
 
 def _parse(data: bytes, name: str) -> dict[str, Any]:
@@ -138,51 +115,38 @@ def _parse(data: bytes, name: str) -> dict[str, Any]:
 
 
 def _build(
-    document: Mapping[str, Any],
-    given: Given,
-    rounds: tuple[int, int] | None,
-    *,
-    missing: float = float("nan"),
-    classes: list[Any] | None = None,
+    document: Mapping[str, Any], given: Given, *, missing: float = math.nan, classes: list[Any] | None = None
 ) -> Ensemble:
     parts = read_parts(document)
     trees, objective = parts.trees, parts.objective
     given.options.rates(int(parts.tree_round.max(initial=-1)) + 1)  # a wrong number of them is an error now
-    plain = bool(np.all(parts.weight_drop == 1))
-    scale = None if plain else parts.weight_drop[trees.tree][:, None]
+    dart = None if np.all(parts.weight_drop == 1) else parts.weight_drop[trees.tree][:, None]
 
     def work_out() -> NodeValues:
-        return _scaled(find_node_values(parts, given), scale)
+        found = find_node_values(parts, given)
+        if dart is None:
+            return found
+        reason = "DART: the model does not store which trees each round dropped, so its gradients are unknown"
+        exactness = reason if found.exactness == "exact" else f"{found.exactness}; {reason}"
+        return replace(found, node_value=found.node_value * dart, exactness=exactness)
 
-    as_category = np.unique(trees.feature[trees.category_set >= 0]).astype(np.int64)
-    schema = read_schema(
-        parts.learner, parts.model, parts.n_features, as_category, missing=missing, version=parts.version
-    )
-    objective_params = dict(parts.objective_params)
-    if classes is not None and len(parts.base_score) == 1:
-        objective_params["classes"] = classes
+    schema = read_schema(parts, missing)
+    binary = {"classes": classes} if classes is not None and len(parts.base_score) == 1 else {}
     ensemble = Ensemble(
         tree_start=trees.start,
-        tree_output=parts.tree_output.astype(np.int32),
-        tree_round=parts.tree_round.astype(np.int32),
+        tree_output=_own(parts.tree_output),
+        tree_round=_own(parts.tree_round),
         tree_weight=parts.weight_drop / parts.n_parallel,
-        feature=_own(trees.feature),
-        threshold=_own(trees.threshold),
-        left=_own(trees.left),
-        right=_own(trees.right),
-        missing_left=_own(trees.missing_left),
-        category_set=_own(trees.category_set),
-        value=_own(trees.value if scale is None else trees.value * scale),
+        value=_own(trees.value if dart is None else trees.value * dart),
         cover=_own(trees.hessian),
-        gain=_own(trees.gain),
-        leaf_id=_own(trees.leaf_id),
+        **{name: _own(getattr(trees, name)) for name in SAME},
         set_start=trees.set_start,
-        set_codes=trees.set_codes.astype(np.int32),
+        set_codes=_own(trees.set_codes),
         base_score=parts.base_score,
         schema=schema,
         library="xgboost",
         objective="" if is_custom(trees, objective, given) else objective,
-        objective_params=objective_params,
+        objective_params=parts.objective_params | binary,
         params=_params(parts, given),
         right_if="greater_equal",
         cover_is="hessian",
@@ -192,19 +156,11 @@ def _build(
         feature_names=schema.names,
         work_out=work_out,
     )
+    rounds = given.options.iteration_range
     return ensemble if rounds is None else ensemble.slice_rounds(*rounds)
 
 
-def _scaled(found: NodeValues, dart: NDArray[np.float64] | None) -> NodeValues:
-    """Node values as they enter the margin, with DART's weights."""
-    if dart is None:
-        return found
-    reason = "DART: the model does not store which trees each round dropped, so its gradients are unknown"
-    exactness = reason if found.exactness == "exact" else f"{found.exactness}; {reason}"
-    return replace(found, node_value=found.node_value * dart, exactness=exactness)
-
-
-def _own(array: NDArray[Any]) -> NDArray[Any]:
+def _own(array: NDArray[Any]) -> Any:
     """Mark an array as one that nobody else will write to, so that the Ensemble need not copy it."""
     array.flags.writeable = False
     return array
@@ -216,9 +172,10 @@ def _params(parts: Parts, given: Given) -> dict[str, Any]:
     best = best_iteration(parts.learner)
     if best is not None:
         params["best_iteration"] = best
-    known = {name: given.config_value(name) for name in ("max_delta_step", "subsample")}
-    if given.is_live(parts.objective):
-        params |= {name: n for name, n in known.items() if n is not None and math.isfinite(n)}
+    for name in ("max_delta_step", "subsample") if given.is_live(parts.objective) else ():
+        number = given.config_value(name)
+        if number is not None and math.isfinite(number):
+            params[name] = number
     return params
 
 

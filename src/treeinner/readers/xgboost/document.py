@@ -7,14 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from treeinner.errors import ModelError, UnsupportedModelError
 from treeinner.readers._trees import FloatArray, LongArray
 from treeinner.readers.xgboost.trees import Trees, array, read_trees
 
-__all__ = ["Parts", "best_iteration", "linear_model", "member", "read_parts"]
-
+__all__ = ["Parts", "best_iteration", "member", "read_parts"]
 
 LOGIT = ("binary:logistic", "reg:logistic")
 LOG = ("count:poisson", "reg:gamma", "reg:tweedie", "survival:cox", "survival:aft")
@@ -42,9 +40,9 @@ class Parts:
 
 def read_parts(document: Mapping[str, Any]) -> Parts:
     """Find the parts where the document's version keeps them."""
-    learner = _checked_learner(document)
+    learner = member(document, "learner", dict)
+    model, drop = _booster_model(learner)
     sizes = member(learner, "learner_model_param", dict)
-    model, drop = _booster_model(member(learner, "gradient_booster", dict))
     objective = str(member(member(learner, "objective", dict), "name", str))
     n_outputs = max(1, _whole(sizes, "num_class", 0), _whole(sizes, "num_target", 1))
     n_features = _whole(sizes, "num_feature")
@@ -76,28 +74,19 @@ def read_parts(document: Mapping[str, Any]) -> Parts:
     )
 
 
-def linear_model() -> UnsupportedModelError:
-    """Say why a linear booster is refused."""
-    return UnsupportedModelError(
-        "XGBoost booster='gblinear' is a linear model without trees; its coefficients are its attributions."
-    )
-
-
 def best_iteration(learner: Mapping[str, Any]) -> int | None:
     """Round at which early stopping found the best score."""
-    attributes = learner.get("attributes")
-    if not isinstance(attributes, dict) or "best_iteration" not in attributes:
-        return None
-    return _whole(attributes, "best_iteration")
+    attributes: Any = learner.get("attributes")
+    stored = isinstance(attributes, dict) and "best_iteration" in attributes
+    return _whole(attributes, "best_iteration") if stored else None
 
 
 def member(parent: Mapping[str, Any], name: str, kind: type | tuple[type, ...]) -> Any:
     """Look up a member of an object, and check its type."""
     found = parent.get(name)
     if not isinstance(found, kind):
-        raise ModelError(
-            f"This is not a complete XGBoost model: {name} is {'damaged' if name in parent else 'missing'}."
-        )
+        state = "damaged" if name in parent else "missing"
+        raise ModelError(f"This is not a complete XGBoost model: {name} is {state}.")
     return found
 
 
@@ -108,37 +97,31 @@ def _whole(parent: Mapping[str, Any], name: str, default: int | None = None) -> 
         raise ModelError(f"This is not a complete XGBoost model: {name} is missing or no whole number.") from None
 
 
-def _checked_learner(document: Mapping[str, Any]) -> dict[str, Any]:
-    learner: dict[str, Any] = member(document, "learner", dict)
+def _booster_model(learner: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
+    """Find the `model` object, and the DART weights or None; 3.4 moved both."""
     booster = member(learner, "gradient_booster", dict)
-    if booster.get("name") == "gblinear":
-        raise linear_model()
+    kind = booster.get("name")
+    if kind == "gblinear":
+        raise UnsupportedModelError(
+            "XGBoost booster='gblinear' is a linear model without trees; its coefficients are its attributions."
+        )
     if "generic_param" in learner or "learner_train_param" in learner:
         raise ModelError("This is an XGBoost configuration (save_config), not a model; pass what save_model wrote.")
-    if booster.get("name") not in ("gbtree", "dart"):
-        raise UnsupportedModelError(f"XGBoost booster={booster.get('name')!r}; gbtree and dart can be read.")
-    return learner
+    if kind not in ("gbtree", "dart"):
+        raise UnsupportedModelError(f"XGBoost booster={kind!r}; gbtree and dart can be read.")
+    model = member(booster if kind == "gbtree" else member(booster, "gbtree", dict), "model", dict)
+    return model, model.get("weight_drop") if kind == "gbtree" else member(booster, "weight_drop", (list, np.ndarray))
 
 
-def _booster_model(booster: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
-    """Find the `model` object, and the DART weights or None; 3.4 moved both."""
-    if booster["name"] == "dart":
-        model = member(member(booster, "gbtree", dict), "model", dict)
-        return model, member(booster, "weight_drop", (list, np.ndarray))
-    model = member(booster, "model", dict)
-    return model, model.get("weight_drop")
-
-
-def _rounds(model: Mapping[str, Any], n_trees: int, trees_per_round: int) -> NDArray[np.int64]:
+def _rounds(model: Mapping[str, Any], n_trees: int, trees_per_round: int) -> LongArray:
     """Boosting round of each tree."""
     if "iteration_indptr" not in model:  # before 2.0
         return np.arange(n_trees) // trees_per_round
     ends = array(model["iteration_indptr"], np.int64, "iteration_indptr")
-    if len(ends) == 0 or ends[0] != 0 or ends[-1] != n_trees or np.any(np.diff(ends) < 0):
-        raise ModelError("The XGBoost model is damaged: iteration_indptr does not cut its trees into rounds.")
     counts = np.diff(ends)
-    counts = counts[counts > 0]
-    return np.repeat(np.arange(len(counts)), counts)
+    if len(ends) == 0 or ends[0] != 0 or ends[-1] != n_trees or np.any(counts < 0):
+        raise ModelError("The XGBoost model is damaged: iteration_indptr does not cut its trees into rounds.")
+    return np.repeat(np.arange(np.count_nonzero(counts)), counts[counts > 0])
 
 
 def _numbers(text: Any) -> Any:
@@ -149,10 +132,10 @@ def _numbers(text: Any) -> Any:
         return text
 
 
-def _base_margin(sizes: Mapping[str, Any], objective: str, n_outputs: int) -> NDArray[np.float64]:
+def _base_margin(sizes: Mapping[str, Any], objective: str, n_outputs: int) -> FloatArray:
     """Put the base score on the margin scale: (n_outputs,)."""
     stored = _numbers(member(sizes, "base_score", str))
-    score = np.atleast_1d(array(stored if isinstance(stored, list) else [stored], np.float64, "base_score"))
+    score = array(stored if isinstance(stored, list) else [stored], np.float64, "base_score")
     if len(score) not in (1, n_outputs):
         raise ModelError(f"The XGBoost model is damaged: {len(score)} base scores for {n_outputs} outputs.")
     # The score is stored as a prediction; attributions live on the margin.

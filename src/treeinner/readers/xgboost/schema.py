@@ -7,29 +7,22 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from treeinner.errors import ModelError
+from treeinner.readers.xgboost.document import Parts
 from treeinner.readers.xgboost.trees import array
 from treeinner.tables import Level, Schema
 
 __all__ = ["read_schema"]
 
 
-def read_schema(
-    learner: Mapping[str, Any],
-    model: Mapping[str, Any],
-    n_features: int,
-    split_as_category: NDArray[np.int64],
-    *,
-    missing: float,
-    version: tuple[int, ...],
-) -> Schema:
-    """Collect names, types and levels of the columns."""
+def read_schema(parts: Parts, missing: float) -> Schema:
+    """Collect names, types and levels of the columns; `missing`: the number that stands for no value."""
+    learner, n_features = parts.learner, parts.n_features
     names, types = _texts(learner, "feature_names", n_features), _texts(learner, "feature_types", n_features)
     categorical = np.array([kind == "c" for kind in types]) if types else np.zeros(n_features, bool)
-    categorical[split_as_category] = True
-    levels = _levels(model.get("cats"), n_features, version)
+    categorical[parts.trees.feature[parts.trees.category_set >= 0]] = True
+    levels = _levels(parts.model.get("cats"), n_features, parts.version)
     return Schema(
         n_columns=n_features,
         names=tuple(names) or None,

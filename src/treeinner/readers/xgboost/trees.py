@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -15,8 +15,6 @@ from treeinner.readers._trees import BoolArray, FloatArray, IntArray, LongArray
 __all__ = ["Trees", "array", "read_trees"]
 
 Stored = list[dict[str, Any]]  # trees as XGBoost writes them
-
-MAX_CODE = 2**24  # a float32 counts exactly up to here; XGBoost sends larger codes left, so no set need hold them
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +33,7 @@ class Trees:
     hessian: FloatArray  # (n_nodes,)  NaN where not stored (vector leaves before 3.2)
     gain: FloatArray  # (n_nodes,)
     leaf_id: IntArray  # (n_nodes,)  node number inside its tree, as pred_leaf gives it; -1 at inner nodes
+    level: IntArray  # (n_nodes,)  distance from the root
     set_start: LongArray
     set_codes: LongArray
 
@@ -52,11 +51,6 @@ class Trees:
     def tree(self) -> LongArray:
         """Tree of each node."""
         return np.repeat(np.arange(self.n_trees), np.diff(self.start))
-
-    @cached_property
-    def level(self) -> IntArray:
-        """Distance of each node from its root; -1 at deleted nodes."""
-        return _levels(self.left, self.right, self.start[:-1])
 
 
 def array(raw: Any, dtype: type, name: str) -> NDArray[Any]:
@@ -89,18 +83,20 @@ def read_trees(trees: list[Any], n_features: int) -> Trees:
     leaf = local_left == -1
     local_right = _join(trees, "right_children", np.int32, sizes)
     left, right = (_absolute(local, leaf, offset, start) for local in (local_left, local_right))
-    ordered, live = _order(left, right, leaf, start)
+    level = _levels(left, right, start[:-1])
+    live = level >= 0
 
     stored_value = _join(trees, "split_conditions", np.float32, sizes).astype(np.float64)
-    value, weight = _values(trees, stored_value, leaf, local_right, sizes=sizes, live=live)
+    value, weight = _values(trees, stored_value, local_right, leaf, sizes=sizes, live=live)
     category_set, set_start, set_codes = _category_sets(trees, start)
     feature = np.where(leaf, np.int32(-1), _join(trees, "split_indices", np.int32, sizes))
     if np.any(((feature < -1) | (feature >= n_features)) & live):
         raise ModelError(f"The XGBoost model is damaged: a split tests a column outside 0..{n_features - 1}.")
-    categorical = (_optional(trees, "split_type", np.uint8, sizes, 0) == 1) & ~leaf
+    categorical = (_join(trees, "split_type", np.uint8, sizes, fill=0) == 1) & ~leaf
     if np.any(categorical & (category_set < 0) & live):
         raise ModelError("The XGBoost model is damaged: a categorical split has no categories.")
-    gain = _optional(trees, "loss_changes", np.float32, sizes, np.nan).astype(np.float64)
+    # left out for vector leaves before 3.2
+    gain, hessian = (_join(trees, name, np.float32, sizes, fill=np.nan) for name in ("loss_changes", "sum_hessian"))
     return _compact(
         Trees(
             start=start,
@@ -112,14 +108,13 @@ def read_trees(trees: list[Any], n_features: int) -> Trees:
             category_set=np.where(categorical, category_set, np.int32(-1)),
             value=value,
             weight=weight,
-            hessian=_optional(trees, "sum_hessian", np.float32, sizes, np.nan).astype(np.float64),
-            gain=np.where(leaf, 0.0, gain),
+            hessian=hessian.astype(np.float64),
+            gain=np.where(leaf, 0.0, gain.astype(np.float64)),
             leaf_id=np.where(leaf, np.arange(len(left), dtype=np.int32) - offset, np.int32(-1)),
+            level=level,
             set_start=set_start,
             set_codes=set_codes,
-        ),
-        ordered,
-        live,
+        )
     )
 
 
@@ -145,9 +140,13 @@ def _lengths(trees: Stored, name: str) -> LongArray:
     return np.array([len(tree[name]) for tree in trees], np.int64)
 
 
-def _join(trees: Stored, name: str, dtype: type, sizes: LongArray | None = None) -> NDArray[Any]:
-    """Concatenate one field of all trees; `sizes`: how many entries each must have."""
+def _join(
+    trees: Stored, name: str, dtype: type, sizes: LongArray | None = None, fill: float | None = None
+) -> NDArray[Any]:
+    """Concatenate one field of all trees; `sizes`: how many entries each must have; `fill`: where it is left out."""
     parts = _parts(trees, name)
+    if parts is None and fill is not None and sizes is not None:
+        return np.full(int(sizes.sum()), fill)
     if parts is None:
         raise ModelError(f"The XGBoost model is damaged: a tree has no {name}.")
     if sizes is not None and list(map(len, parts)) != sizes.tolist():
@@ -159,31 +158,10 @@ def _join(trees: Stored, name: str, dtype: type, sizes: LongArray | None = None)
     return array(joined, dtype, name)
 
 
-def _optional(trees: Stored, name: str, dtype: type, sizes: LongArray, fill: float) -> NDArray[Any]:
-    # the writer leaves it out for vector leaves before 3.2
-    return _join(trees, name, dtype, sizes) if _parts(trees, name) is not None else np.full(int(sizes.sum()), fill)
-
-
-def _order(left: IntArray, right: IntArray, leaf: BoolArray, start: LongArray) -> tuple[bool, BoolArray]:
-    """Whether every child stands behind its parent; which nodes are not deleted."""
-
-    def in_order(nodes: LongArray) -> bool:
-        return bool(np.all(left[nodes] > nodes) and np.all(right[nodes] > nodes))
-
-    inner = np.flatnonzero(~leaf)
-    # As many edges as nodes that are no root: there is none for a deleted node. (Unless a node is reached twice, which
-    # is found where every Ensemble is checked.)
-    if 2 * len(inner) == len(leaf) - (len(start) - 1) and in_order(inner):
-        return True, np.ones(len(leaf), bool)
-    live = _levels(left, right, start[:-1]) >= 0
-    return in_order(inner[live[inner]]), live
-
-
 def _levels(left: IntArray, right: IntArray, roots: LongArray) -> IntArray:
     """Distance from the root; -1 at deleted nodes, which pruning leaves in the arrays."""
     level = np.full(len(left), -1, dtype=np.int32)
-    frontier, depth = roots, 0
-    reached = len(roots)
+    frontier, depth, reached = roots, 0, len(roots)
     while len(frontier) and reached <= len(left) and not np.any(level[frontier] >= 0):
         level[frontier] = depth
         inner = frontier[left[frontier] >= 0]
@@ -208,13 +186,7 @@ def _width(trees: Stored) -> int:
 
 
 def _values(
-    trees: Stored,
-    stored_value: FloatArray,
-    leaf: BoolArray,
-    local_right: IntArray,
-    *,
-    sizes: LongArray,
-    live: BoolArray,
+    trees: Stored, stored_value: FloatArray, right: IntArray, leaf: BoolArray, *, sizes: LongArray, live: BoolArray
 ) -> tuple[FloatArray, FloatArray]:
     """Leaf values and stored weights: (n_nodes, width) each."""
     width, n_nodes = _width(trees), len(leaf)
@@ -227,24 +199,19 @@ def _values(
             )
         raise ModelError(f"The XGBoost model is damaged: base_weights does not have {width} values per node.")
     weight = weight.reshape(n_nodes, width)
-    if width == 1:
-        value = stored_value[:, None]
-    elif _parts(trees, "leaf_weights") is not None:
+    value = stored_value[:, None] if width == 1 else weight
+    if width > 1 and _parts(trees, "leaf_weights") is not None:
         # since 3.2 a leaf's row of leaf_weights stands where its right child would
-        found_weights = _join(trees, "leaf_weights", np.float32).astype(np.float64)
+        vectors, found = _join(trees, "leaf_weights", np.float32).astype(np.float64), leaf & live
         rows = _lengths(trees, "leaf_weights") // width
-        found = leaf & live
-        limit = np.repeat(rows, sizes)
-        if len(found_weights) != rows.sum() * width or np.any(found & ((local_right < 0) | (local_right >= limit))):
+        outside = (right < 0) | (right >= np.repeat(rows, sizes))
+        if len(vectors) != rows.sum() * width or np.any(found & outside):
             raise ModelError("The XGBoost model is damaged: a vector leaf lies outside leaf_weights.")
-        first = np.repeat(np.concatenate([[0], np.cumsum(rows)[:-1]]), sizes)
+        first = np.repeat(np.cumsum(rows) - rows, sizes)
         value = np.zeros((n_nodes, width))
-        value[found] = found_weights.reshape(-1, width)[(local_right + first)[found]]
-    else:
-        value = weight
+        value[found] = vectors.reshape(-1, width)[(right + first)[found]]
     value = np.where(leaf[:, None], value, 0.0)
-    finite = bool(np.isfinite(value).all() and np.isfinite(weight).all())
-    if not finite and not np.all(np.isfinite(value + weight) | ~live[:, None]):
+    if not np.all(np.isfinite(value + weight) | ~live[:, None]):
         raise ModelError("The XGBoost model is damaged: a leaf value or a base weight is not finite.")
     return value, weight
 
@@ -259,7 +226,7 @@ def _category_sets(trees: Stored, start: LongArray) -> tuple[IntArray, LongArray
             continue
         if not all(isinstance(tree.get(name), (list, np.ndarray)) for name in names):
             raise ModelError(f"The XGBoost model is damaged: tree {number} lacks part of its categories.")
-        if not len(tree["categories_nodes"]):
+        if not len(tree["categories_nodes"]):  # as in most trees; what follows takes time
             continue
         nodes, first, count, codes = (array(tree[name], np.int64, name) for name in names)
         fits = len(nodes) == len(first) == len(count) and np.all((first >= 0) & (count >= 0))
@@ -270,30 +237,23 @@ def _category_sets(trees: Stored, start: LongArray) -> tuple[IntArray, LongArray
         category_set[start[number] + nodes] = len(sets) + np.arange(len(nodes))
         sets.extend(np.unique(codes[a : a + n]) for a, n in zip(first, count, strict=True))
     codes = np.concatenate(sets) if sets else np.empty(0, np.int64)
-    if np.any((codes < 0) | (codes >= MAX_CODE)):
-        raise ModelError("The XGBoost model is damaged: a category code is negative or 2^24 or more.")
     return category_set, np.concatenate([[0], np.cumsum([len(s) for s in sets], dtype=np.int64)]), codes
 
 
-def _compact(t: Trees, ordered: bool, live: BoolArray) -> Trees:
+def _compact(t: Trees) -> Trees:
     """Drop deleted nodes and put every child behind its parent."""
-    if ordered and live.all():
+    kept = np.flatnonzero(t.level >= 0)
+    inner = kept[~t.leaf[kept]]
+    ordered = bool(np.all(t.left[inner] > inner) and np.all(t.right[inner] > inner))
+    if ordered and len(kept) == len(t.left):
         return t
-    kept = np.flatnonzero(live)
     if not ordered:  # a deleted node's place was used again
         kept = kept[np.lexsort((t.level[kept], t.tree[kept]))]
-    place = np.full(len(live), -1, dtype=np.int32)
+    place = np.full(len(t.left), -1, dtype=np.int32)
     place[kept] = np.arange(len(kept))
-    fields = (
-        "feature", "threshold", "missing_left", "category_set", "value", "weight", "hessian", "gain", "leaf_id",
-    )  # fmt: skip
-    moved = {name: getattr(t, name)[kept] for name in fields}
+    held = (field.name for field in fields(Trees) if field.name not in ("start", "set_start", "set_codes"))
+    moved = {name: getattr(t, name)[kept] for name in held}
+    for child in ("left", "right"):
+        moved[child] = np.where(t.leaf[kept], np.int32(-1), place[moved[child]])
     counts = np.bincount(t.tree[kept], minlength=t.n_trees)
-    return Trees(
-        start=np.concatenate([[0], np.cumsum(counts)]),
-        left=np.where(t.leaf, np.int32(-1), place[t.left])[kept],
-        right=np.where(t.leaf, np.int32(-1), place[t.right])[kept],
-        set_start=t.set_start,
-        set_codes=t.set_codes,
-        **moved,
-    )
+    return replace(t, start=np.concatenate([[0], np.cumsum(counts)]), **moved)

@@ -1,8 +1,7 @@
 """UBJSON, the binary form in which XGBoost saves its models: bytes -> dict, typed arrays as numpy.
 
-Written for files that may be damaged: every length is checked against the bytes that are left before anything
-is allocated, and nesting is bounded, so a broken file is one ModelError and never a crash, a hang or a huge
-allocation.
+Every length is checked against the bytes that are left before anything is allocated, and nesting is bounded, so a
+damaged file is one ModelError and never a crash, a hang or a huge allocation.
 """
 
 from __future__ import annotations
@@ -20,20 +19,12 @@ __all__ = ["parse"]
 MAX_DEPTH = 64  # a model nests about ten deep
 
 # UBJSON numbers are big-endian.
-SCALARS = {
-    ord(mark): struct.Struct(">" + code)
-    for mark, code in {"i": "b", "U": "B", "I": "h", "l": "i", "L": "q", "d": "f", "D": "d"}.items()
-}
+SCALARS = {ord(mark): struct.Struct(">" + code) for mark, code in zip("iUIlLdD", "bBhiqfd", strict=True)}
 WHOLE = frozenset(b"iUIlL")
-# The types that typed arrays may hold.
-DTYPES = {
-    ord(mark): np.dtype(code)
-    for mark, code in zip("iUIlLdD", (">i1", ">u1", ">i2", ">i4", ">i8", ">f4", ">f8"), strict=True)
-}
+DTYPES = {mark: np.dtype(form.format) for mark, form in SCALARS.items()}  # of typed arrays
 CONSTANTS = {ord("T"): True, ord("F"): False, ord("Z"): None}
 OBJECT, OBJECT_END, ARRAY, ARRAY_END = b"{}[]"
 STRING, CHAR, HIGH_PRECISION, NO_OP, TYPE, COUNT, LONG = b"SCHN$#L"
-MAX_AHEAD = 1024  # numbers that are looked at together, hoping that their marks are the same
 
 
 def parse(data: bytes) -> dict[str, Any]:
@@ -55,8 +46,7 @@ class _Reader:
     """A position in the bytes that moves on with every value read."""
 
     def __init__(self, data: bytes) -> None:
-        self.data = data
-        self.at = 0
+        self.data, self.at = data, 0
 
     def fail(self, what: str) -> NoReturn:
         raise ModelError(f"Damaged UBJSON at byte {self.at} of {len(self.data)}: {what}.")
@@ -106,7 +96,7 @@ class _Reader:
             return self.scalar(mark)
         if mark in CONSTANTS:
             return CONSTANTS[mark]
-        if mark == STRING:
+        if mark in (STRING, HIGH_PRECISION):
             return self.text(self.mark())
         if depth > MAX_DEPTH:
             self.fail(f"values nest deeper than {MAX_DEPTH}")
@@ -116,8 +106,6 @@ class _Reader:
             return self.items(depth)
         if mark == CHAR:
             return chr(self.mark())
-        if mark == HIGH_PRECISION:
-            return self.text(self.mark())
         return self.fail(f"{bytes([mark])!r} begins no value")
 
     def members(self, depth: int) -> dict[str, Any]:
@@ -142,33 +130,12 @@ class _Reader:
         if first == TYPE:
             return self.typed()
         if first == COUNT:
-            count = self.length(self.mark())
-            numbers = self.numbers(count)
-            return [self.value(self.mark(), depth + 1) for _ in range(count)] if numbers is None else numbers
+            return [self.value(self.mark(), depth + 1) for _ in range(self.length(self.mark()))]
         found = []
         while first != ARRAY_END:
             if first != NO_OP:
                 found.append(self.value(first, depth + 1))
             first = self.mark()
-        return found
-
-    def numbers(self, count: int) -> list[Any] | None:
-        """Read so many numbers, each with its own mark; None, and nothing read, if not all are numbers."""
-        data, at, found = self.data, self.at, list[Any]()
-        while len(found) < count:
-            mark = data[at] if at < len(data) else None
-            if mark not in DTYPES:
-                return None
-            marked = np.dtype([("mark", "u1"), ("number", DTYPES[mark])])
-            ahead = min(count - len(found), MAX_AHEAD, (len(data) - at) // marked.itemsize)
-            if not ahead:
-                return None
-            run = np.frombuffer(data, marked, ahead, at)
-            other = np.flatnonzero(run["mark"] != mark)
-            run = run[: other[0]] if len(other) else run
-            found += run["number"].tolist()
-            at += len(run) * marked.itemsize
-        self.at = at
         return found
 
     def typed(self) -> NDArray[Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -10,34 +10,22 @@ import numpy as np
 
 from treeinner.ensemble import NodeValues
 from treeinner.options import ReadOptions
-from treeinner.readers._trees import FloatArray, LongArray
+from treeinner.readers._trees import FloatArray
 from treeinner.readers.xgboost.document import Parts
 from treeinner.readers.xgboost.rates import Rates, confirmed_trees, direct_rates, infer_rates
 from treeinner.readers.xgboost.trees import Trees
 
 __all__ = ["Given", "find_node_values", "is_custom"]
 
-
 # until 3.3 the leaves of these are medians and quantiles, put in after the splits were chosen
 RENEWED = ("reg:absoluteerror", "reg:quantileerror")
 MAX_RUN = 4  # trees in a row that may fail to confirm a candidate rate
 CONSTANT_HESSIAN = ("reg:squarederror", "reg:linear")
 # What save_config shows for a model loaded from a file. Any other number was given by whoever trained it.
-DEFAULTS = {
-    "learning_rate": 0.3,
-    "reg_lambda": 1.0,
-    "reg_alpha": 0.0,
-    "max_delta_step": 0.0,
-    "subsample": 1.0,
-    "min_child_weight": 1.0,
-    "min_split_loss": 0.0,
-    "max_depth": 6.0,
-    "max_leaves": 0.0,
-    "max_bin": 256.0,
-    "colsample_bytree": 1.0,
-    "colsample_bylevel": 1.0,
-    "colsample_bynode": 1.0,
-}
+DEFAULTS = {"learning_rate": 0.3, "max_depth": 6.0, "max_bin": 256.0}
+DEFAULTS |= dict.fromkeys(("reg_alpha", "max_delta_step", "min_split_loss", "max_leaves"), 0.0)
+DEFAULTS |= dict.fromkeys(("reg_lambda", "subsample", "min_child_weight"), 1.0)
+DEFAULTS |= dict.fromkeys(("colsample_bytree", "colsample_bylevel", "colsample_bynode"), 1.0)
 
 
 @dataclass(frozen=True)
@@ -46,16 +34,6 @@ class Given:
 
     options: ReadOptions = field(default_factory=ReadOptions)
     config: Mapping[str, Any] | None = None  # tree_train_param; None: the model came from a file
-
-    @property
-    def reg_lambda(self) -> float | None:
-        """The user's l2 penalty."""
-        return self.options.reg_lambda
-
-    @property
-    def reg_alpha(self) -> float | None:
-        """The user's l1 penalty."""
-        return self.options.reg_alpha
 
     def config_value(self, name: str) -> float | None:
         """Look up a number of the configuration."""
@@ -71,8 +49,8 @@ class Given:
             return False
         # count:poisson sets max_delta_step by itself, also in a loaded model
         skip = "max_delta_step" if objective == "count:poisson" else ""
-        numbers = ((self.config_value(name), default) for name, default in DEFAULTS.items() if name != skip)
-        differs = any(said is not None and abs(said - default) > 1e-6 for said, default in numbers)
+        said = {name: self.config_value(name) for name in DEFAULTS.keys() - {skip}}
+        differs = any(number is not None and abs(number - DEFAULTS[name]) > 1e-6 for name, number in said.items())
         return differs or self.monotone
 
     @property
@@ -84,60 +62,47 @@ class Given:
 
 def find_node_values(parts: Parts, given: Given) -> NodeValues:
     """Choose the route by objective, version and certificate; DART's weights are not in these values yet."""
-    trees, tree_round, n_parallel, objective = parts.trees, parts.tree_round, parts.n_parallel, parts.objective
-    rates = given.options.rates(int(tree_round.max(initial=-1)) + 1)
-    rate = None if rates is None else rates[tree_round] / n_parallel
+    trees, objective = parts.trees, parts.objective
+    rates = given.options.rates(int(parts.tree_round.max(initial=-1)) + 1)
+    rate = None if rates is None else rates[parts.tree_round] / parts.n_parallel
     if objective in RENEWED and parts.version < (3, 4):
-        return _renewed(trees, tree_round, n_parallel, rate, given)
+        return _renewed(parts, rate, given)
     direct = direct_rates(trees)
     has_splits = np.diff(trees.start) > 1
     known = rate if rate is not None else direct if np.all(np.isfinite(direct[has_splits])) else None
-    found = infer_rates(
-        trees, tree_round, trees.value, rate=known, reg_lambda=given.reg_lambda, reg_alpha=given.reg_alpha
-    )
+    found = infer_rates(trees, parts.tree_round, trees.value, given.options, rate=known)
     plain = bool(np.all(found.certified[has_splits]))
     if rate is None:
         if not plain and objective in RENEWED:  # trained before 3.4, saved again later
-            return _renewed(trees, tree_round, n_parallel, rate, given)
-        if not plain and known is None:
-            refreshed = _refreshed(trees, tree_round, given)
-            if refreshed is not None:
-                return refreshed
-        rate = np.where(np.isfinite(direct), direct, found.rate)
-        rate = _fill(trees, rate, found, n_parallel, objective=objective, given=given)
+            return _renewed(parts, rate, given)
+        refreshed = None if plain or known is not None else _refreshed(parts, given)
+        if refreshed is not None:
+            return refreshed
+        rate = _fill(parts, np.where(np.isfinite(direct), direct, found.rate), found, given)
     value = np.where(trees.weight == 0, 0.0, rate[trees.tree][:, None] * trees.weight)  # 0 whatever the rate is
     value = np.where(trees.leaf[:, None], trees.value, value)
-    unknown = bool(np.isnan(value).any())
-    if unknown:  # what holds for some trees only is no fact about the model
-        found = replace(found, reg_lambda=None, reg_alpha=None)
+    reason = "; ".join(_reasons(trees, plain, objective, given)) or "exact"
     trust = given.is_live(objective) and found.uniform
-    return _node_values(
-        value,
-        rate * n_parallel,
-        _first(given.reg_lambda, found.reg_lambda, given.config_value("reg_lambda") if trust else None),
-        _first(given.reg_alpha, found.reg_alpha, given.config_value("reg_alpha") if trust else None),
-        _reasons(trees, plain, objective, given),
-        needs=("learning_rate",) if unknown else (),
-    )
+    return _node_values(value, rate * parts.n_parallel, given, found, reason, trust=trust)
 
 
 def _node_values(
-    value: FloatArray,
-    rate: FloatArray,
-    reg_lambda: float | None,
-    reg_alpha: float | None,
-    why_not_exact: Sequence[str],
-    needs: tuple[str, ...] = (),
+    value: FloatArray, rate: FloatArray, given: Given, found: Rates, exactness: str, *, trust: bool = False
 ) -> NodeValues:
-    rates = np.unique(rate)
-    one_rate = float(rates[0]) if len(rates) == 1 else None
-    known = {"reg_lambda": reg_lambda, "reg_alpha": reg_alpha, "learning_rate": one_rate}
+    """Collect what is known; `trust`: the configuration may say lambda and alpha where the trees do not."""
+    unknown, rates = bool(np.isnan(value).any()), np.unique(rate)
+    if unknown:  # what holds for some trees only is no fact about the model
+        found = replace(found, reg_lambda=None, reg_alpha=None)
+    params = {
+        name: _first(getattr(given.options, name), getattr(found, name), given.config_value(name) if trust else None)
+        for name in ("reg_lambda", "reg_alpha")
+    } | {"learning_rate": float(rates[0]) if len(rates) == 1 else None}
     return NodeValues(
         node_value=value,
         tree_rate=rate,
-        params={name: number for name, number in known.items() if number is not None and np.isfinite(number)},
-        needs=needs,
-        exactness="; ".join(why_not_exact) or "exact",
+        params={name: number for name, number in params.items() if number is not None and np.isfinite(number)},
+        needs=("learning_rate",) if unknown else (),
+        exactness=exactness,
     )
 
 
@@ -150,9 +115,8 @@ def mean_from_leaves(trees: Trees, lam: float) -> FloatArray:
         share_left, share_right = trees.hessian[left] + lam, trees.hessian[right] + lam
         total = (share_left + share_right if lam == 0 else trees.hessian[node] + lam)[:, None]
         summed = share_left[:, None] * value[left] + share_right[:, None] * value[right]
-        even = (value[left] + value[right]) / 2
-        with np.errstate(all="ignore"):  # a hessian that is not finite
-            value[node] = np.where(total > 0, summed / np.where(total > 0, total, 1.0), even)
+        with np.errstate(all="ignore"):  # no hessian, or one that is not finite
+            value[node] = np.where(total > 0, summed / total, (value[left] + value[right]) / 2)
     return value
 
 
@@ -160,82 +124,63 @@ def _first(*numbers: float | None) -> float | None:
     return next((number for number in numbers if number is not None), None)
 
 
-def _renewed(trees: Trees, tree_round: LongArray, n_parallel: int, rate: FloatArray | None, given: Given) -> NodeValues:
+def _renewed(parts: Parts, rate: FloatArray | None, given: Given) -> NodeValues:
     """Leaves were replaced by medians or quantiles: the mean of the leaves is all that is consistent."""
     # the weights of the leaves are those from before, so the equations still tell the learning rate
-    found = infer_rates(trees, tree_round, trees.weight, reg_lambda=given.reg_lambda, reg_alpha=given.reg_alpha)
+    found = infer_rates(parts.trees, parts.tree_round, parts.trees.weight, given.options)
     if rate is None:
         # a factor of 1 only says that this tree method stores weights of leaves without the learning rate
         rate = np.where(np.abs(found.rate - 1) < 1e-4, np.nan, found.rate)
         said = given.config_value("learning_rate")
-        if said is not None and given.is_live(RENEWED[0]):
-            rate = np.where(np.isnan(rate), said / n_parallel, rate)
-    return _node_values(
-        mean_from_leaves(trees, 0.0),
-        rate * n_parallel,
-        _first(given.reg_lambda, found.reg_lambda),
-        _first(given.reg_alpha, found.reg_alpha),
-        ("leaves were replaced by medians or quantiles after the splits were chosen",),
-    )
+        if said is not None and given.is_live(parts.objective):
+            rate = np.where(np.isnan(rate), said / parts.n_parallel, rate)
+    reason = "leaves were replaced by medians or quantiles after the splits were chosen"
+    return _node_values(mean_from_leaves(parts.trees, 0.0), rate * parts.n_parallel, given, found, reason)
 
 
-def _refreshed(trees: Trees, tree_round: LongArray, given: Given) -> NodeValues | None:
+def _refreshed(parts: Parts, given: Given) -> NodeValues | None:
     """`refresh_leaf=0`: node statistics of new rows above leaves of old ones; None: not of that kind."""
+    trees, no_rate = parts.trees, np.full(parts.trees.n_trees, np.nan)
     changed = trees.leaf & np.any(np.abs(trees.weight - trees.value) > 1e-5 * np.abs(trees.value), axis=1)
     if trees.value.shape[1] > 1 or np.mean(changed[trees.leaf]) < 0.5:
         return None
-    ones = np.ones(trees.n_trees)
-    found = infer_rates(
-        trees, tree_round, trees.weight, rate=ones, reg_lambda=given.reg_lambda, reg_alpha=given.reg_alpha
-    )
+    found = infer_rates(trees, parts.tree_round, trees.weight, given.options, rate=np.ones(trees.n_trees))
     if not np.all(found.certified[np.diff(trees.start) > 1]) or found.reg_lambda is None:
         return None
-    return _node_values(
-        mean_from_leaves(trees, found.reg_lambda),
-        np.full(trees.n_trees, np.nan),
-        found.reg_lambda,
-        found.reg_alpha,
-        ("refresh_leaf=0: gains and hessians are of other rows than the leaves",),
-    )
+    reason = "refresh_leaf=0: gains and hessians are of other rows than the leaves"
+    return _node_values(mean_from_leaves(trees, found.reg_lambda), no_rate, given, found, reason)
 
 
-def _fill(trees: Trees, rate: FloatArray, found: Rates, n_parallel: int, *, objective: str, given: Given) -> FloatArray:
+def _fill(parts: Parts, rate: FloatArray, found: Rates, given: Given) -> FloatArray:
     """Rates that the equations as a whole did not give: a candidate counts where single splits confirm it."""
-    open_ = np.isnan(rate)
-    if not open_.any():
+    open_, said = np.isnan(rate), given.config_value("learning_rate")
+    candidates = np.unique(rate[~open_])
+    certain = len(candidates) == 1
+    if len(candidates) == 0 and said is not None:
+        candidates = np.array([said / parts.n_parallel])
+    if not open_.any() or len(candidates) != 1:
         return rate
-    certain = np.unique(rate[~open_])
-    said, live = given.config_value("learning_rate"), given.is_live(objective)
-    if len(certain) > 1:
-        return rate
-    if len(certain) == 1:
-        candidate = float(certain[0])
-    elif said is not None:
-        candidate = said / n_parallel
-    else:
-        return rate
-    lam = _first(given.reg_lambda, found.reg_lambda, given.config_value("reg_lambda"), 1.0)
-    alpha = _first(given.reg_alpha, found.reg_alpha, given.config_value("reg_alpha"), 0.0)
-    assert lam is not None
-    assert alpha is not None
-    confirmed, checkable = confirmed_trees(trees, candidate, lam, alpha, given.config_value("max_delta_step"))
-    checked, confirmed = open_ & checkable, confirmed | ~open_
-    if checked.any():
+    lam = _first(given.options.reg_lambda, found.reg_lambda, given.config_value("reg_lambda"))
+    alpha = _first(given.options.reg_alpha, found.reg_alpha, given.config_value("reg_alpha"))
+    penalties = (1.0 if lam is None else lam, alpha or 0.0)
+    step = given.config_value("max_delta_step") or 0.0
+    confirmed, checkable = confirmed_trees(parts.trees, candidates[0], *penalties, step)
+    confirmed |= ~open_
+    if np.any(open_ & checkable):
         # rightly unconfirmed trees are few and far between (1 in 10 measured); a run of them is another rate
         run = np.diff(np.flatnonzero(np.concatenate([[True], confirmed, [True]]))).max() - 1
         enough = bool(np.mean(confirmed[checkable]) >= 0.5 and run <= MAX_RUN)
     else:
         # nothing to check by: vector leaves of losses with a hessian per output, trees without splits
-        enough = live or len(certain) == 1
-    return np.where(open_ & enough, candidate, rate)
+        enough = certain or given.is_live(parts.objective)
+    return np.where(open_ & enough, candidates[0], rate)
 
 
 def is_custom(trees: Trees, objective: str, given: Given) -> bool:
     """Whether a live model that says squared error was trained with a custom objective.
 
-    XGBoost files every custom objective under its default, reg:squarederror, whose hessian is 1 for every row. Roots
-    whose hessians change from tree to tree, without row sampling, are not its own. (Continued training on other rows
-    changes them once.)
+    XGBoost files custom objectives under its default, reg:squarederror, whose hessian is 1 for every row: its roots do
+    not change from tree to tree without row sampling. (Continued training on other rows changes them once.)
     """
     roots = trees.hessian[trees.start[:-1]]
     if objective not in CONSTANT_HESSIAN or len(roots) < 2 or not given.is_live(objective):
@@ -244,13 +189,10 @@ def is_custom(trees: Trees, objective: str, given: Given) -> bool:
     return (given.config_value("subsample") or 1.0) == 1.0 and bool(np.mean(changes) > 0.5)
 
 
-def _reasons(trees: Trees, plain: bool, objective: str, given: Given) -> tuple[str, ...]:
+def _reasons(trees: Trees, plain: bool, objective: str, given: Given) -> list[str]:
     """Why the gain of these trees is not the inner product of node values and gradients."""
-    reasons = []
-    live = given.is_live(objective)
-    subsample = given.config_value("subsample")
-    roots = trees.hessian[trees.start[:-1]]
-    if live and subsample is not None and subsample < 1:
+    reasons, live, roots = [], given.is_live(objective), trees.hessian[trees.start[:-1]]
+    if live and (given.config_value("subsample") or 1.0) < 1:
         reasons.append(
             "row sampling (subsample < 1): gains are sums over the sampled rows, which the model does not store"
         )
@@ -259,11 +201,10 @@ def _reasons(trees: Trees, plain: bool, objective: str, given: Given) -> tuple[s
     elif not live and objective not in CONSTANT_HESSIAN:
         reasons.append("a saved model does not tell whether rows were sampled (subsample < 1); exact if they were not")
     if not plain and trees.value.shape[1] == 1 and np.any(~trees.leaf):
-        step = given.config_value("max_delta_step")
         if live and given.monotone:
             reasons.append("monotone constraints: weights of nodes were clipped")
-        elif step is not None and step > 0:
+        elif (given.config_value("max_delta_step") or 0.0) > 0:
             reasons.append("max_delta_step: weights of nodes were clipped")
         else:
             reasons.append("the gains are not those of the node values (max_delta_step, monotone constraints, ...)")
-    return tuple(reasons)
+    return reasons
