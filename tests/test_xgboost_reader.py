@@ -615,7 +615,7 @@ def test_what_is_no_model_is_refused_by_name(saved, data, tmp_path):
         "linear": (bytes(linear.save_raw("json")), UnsupportedModelError, "gblinear"),
         "binary": (b"binf\x00\x00", UnsupportedModelError, "old binary"),
         "pickle": (b"\x80\x04\x95", UnsupportedModelError, "pickle"),
-        "text": (b"hello", ModelError, "no model file"),
+        "text": (b"hello", ModelError, "not a model file"),
         "empty": (b"", ModelError, "is empty"),
     }
     for name, (content, error, match) in cases.items():
