@@ -128,7 +128,8 @@ def _in_processes(store: Store, todo: Sequence[Task], jobs: int) -> Iterator[Tas
     with _environment(ONE_THREAD):
         pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=_start_worker, initargs=(alive,))
         try:
-            futures = {pool.submit(_work, store, task): task for task in todo}
+            with _ctrl_c_later():
+                futures = {pool.submit(_work, store, task): task for task in todo}
             for future in as_completed(futures):
                 future.result()
                 yield futures[future]
@@ -154,6 +155,19 @@ def _start_worker(alive: Any) -> None:
             os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
+
+
+@contextmanager
+def _ctrl_c_later() -> Iterator[None]:
+    """Hold Ctrl-C back until the workers are started: they inherit it blocked, while they still import modules."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager
