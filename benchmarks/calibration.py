@@ -328,7 +328,7 @@ def row_scores(model, valid, **how):
     accumulator = ti.ImportanceAccumulator(model, clustered=True, n_jobs=1, **how)
     accumulator.update(valid.X, valid.y, clusters=np.arange(len(valid.y)))
     state = accumulator._state
-    return np.array([ExactSums(limbs, state.sums.exponent).totals() for limbs in state.clusters.values()])
+    return np.array([ExactSums(limbs, state.shares.exponent).totals() for limbs in state.clusters.values()])
 
 
 def p_value(rows, mean=0.0, error=0.0, *, effective=False):

@@ -13,11 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import treeinner as ti
+from treeinner.compiled import FOURTHS_EXPONENTS
 from treeinner.compiled.forest import INSTRUCTION_SETS, instruction_set, use_instruction_set
 from treeinner.errors import DataError, ModelError, UnsupportedModelError
-from treeinner.scores.exact import LARGE_EXPONENT as LARGE
-from treeinner.scores.exact import SMALL_EXPONENT as SMALL
-from treeinner.scores.exact import ExactSums, FourthPowers, add_powers
+from treeinner.scores.exact import ExactSums, Moments
 
 from .forests import Recipe, make_ensemble, make_rows
 
@@ -159,10 +158,10 @@ def test_exact_sums_are_correctly_rounded(numbers, exponent):
     sums.add(scaled)
     assert sums.totals()[0] == math.fsum(scaled[:, 0])
     small = np.ldexp(scaled, -30)  # squares down to 2^-128 lose what is below 2^-88 of the unit
-    squares = ExactSums.zeros(1, 2 * exponent)
-    add_powers(small, ExactSums.zeros(1, exponent), squares)
+    moments = Moments.zeros(1, exponent)
+    moments.add(small, fourths=False)
     unit = 2.0 ** (-88 - 2 * exponent)
-    assert squares.totals()[0] == pytest.approx(math.fsum(small[:, 0] ** 2), rel=1e-15, abs=len(numbers) * unit)
+    assert moments.squares()[0] == pytest.approx(math.fsum(small[:, 0] ** 2), rel=1e-15, abs=len(numbers) * unit)
 
 
 @settings(max_examples=100, deadline=None)
@@ -172,19 +171,18 @@ def test_effective_rows_of_every_number_whose_square_fits(numbers, exponent, ord
     scaled = np.ldexp(np.array(numbers), -30)  # 2^-60 to 2^39
     order = [i for i in order if i < len(scaled)]
     values = np.ldexp(scaled, -exponent)[:, None]
-    whole, parts = FourthPowers.zeros(1, exponent), FourthPowers.zeros(1, exponent)
-    sums, squares = ExactSums.zeros(1, exponent), ExactSums.zeros(1, 2 * exponent)
-    add_powers(values, sums, squares, whole)
+    whole, parts = Moments.zeros(1, exponent), Moments.zeros(1, exponent)
+    whole.add(values)
     for i in order:
-        part = FourthPowers.zeros(1, exponent)
-        add_powers(values[i : i + 1], ExactSums.zeros(1, exponent), None, part)
-        parts += FourthPowers.from_limbs(part.limbs(), exponent)
-    assert np.array_equal(whole.limbs(), parts.limbs())
+        part = Moments.zeros(1, exponent)
+        part.add(values[i : i + 1])
+        parts += part
+    assert np.array_equal(whole.limbs, parts.limbs)
     second, fourth = (sum(Fraction(x) ** power for x in scaled) for power in (2, 4))
     if np.abs(scaled).max() > 2.0**-30:  # smaller numbers are near the lowest units, 2^-88 of squares
         # A number just above 2^5 is in the coarse part, whose fourth powers are held to 2^-8.
         expected = float(second**2 / fourth)
-        assert whole.effective_rows(squares)[0] == pytest.approx(expected, rel=len(numbers) * 2.0**-27)
+        assert whole.effective_rows()[0] == pytest.approx(expected, rel=len(numbers) * 2.0**-27)
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -196,18 +194,16 @@ def test_powers_of_many_columns_at_every_instruction_set(level):
     values = rng.normal(size=(150, 37)) * np.ldexp(
         1.0, rng.integers(-20, 4, 37)[None] + rng.integers(0, 25, 150)[:, None]
     )
-    sums, squares, fourths = ExactSums.zeros(50, 0), ExactSums.zeros(50, 0), FourthPowers.zeros(50, 0)
+    moments = Moments.zeros(50, 0)
     places = rng.permutation(50)[:37]
-    add_powers(values, sums, squares, fourths, places=places)
-    assert not np.delete(sums.limbs, places, axis=0).any()
-    scaled = {SMALL: np.where(np.abs(values) < 32, values**2 * 2.0 ** (SMALL // 2), 0) ** 2,
-              LARGE: np.where(np.abs(values) < 32, 0, values**2 * 2.0 ** (LARGE // 2)) ** 2}  # fmt: skip
-    for held, powers in (
-        (sums, values), (squares, values**2), (fourths.small, scaled[SMALL]), (fourths.large, scaled[LARGE]),
-    ):  # fmt: skip
+    moments.add(values, places=places)
+    assert not np.delete(moments.limbs, places, axis=1).any()
+    small, large = (values**2 * 2.0 ** (exponent // 2) for exponent in FOURTHS_EXPONENTS)
+    fourths = np.where(np.abs(values) < 32, small, 0) ** 2, np.where(np.abs(values) < 32, 0, large) ** 2
+    for held, powers in zip(moments.limbs, (values, values**2, *fourths), strict=True):
         for place, column in zip(places, powers.T, strict=True):
             units = sum(round(Fraction(x) * 2**88) for x in column)  # Python rounds a half to the even number too
-            assert sum(int(limb) << 32 * (4 - i) for i, limb in enumerate(held.limbs[place])) == units
+            assert sum(int(limb) << 32 * (4 - i) for i, limb in enumerate(held[place])) == units
 
 
 @pytest.mark.parametrize("level", LEVELS)

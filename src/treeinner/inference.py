@@ -150,19 +150,19 @@ def from_clusters(
     # A share that is the same in every cluster leaves only the rounding of its mean, which is not a spread.
     spread = (deviation * deviation).sum(axis=0)
     spread = np.maximum(spread, 4.0 * np.finfo(np.float64).eps ** 2 * (sums * sums).sum(axis=0))
-    df = _degrees_of_freedom(effective_units(_squares(sums)), total, n)
+    # In units of the largest of each column, so that fourth powers do not underflow.
+    largest = np.abs(sums).max(axis=0)
+    squares = np.divide(sums, largest, out=np.zeros_like(sums), where=largest > 0) ** 2
+    df = _degrees_of_freedom(effective_units(squares.sum(axis=0), (squares * squares).sum(axis=0)), total, n)
     return _statistics(score, np.sqrt(spread * (n / (n - 1))), n, df, confidence, centring)
 
 
-def effective_units(squares: FloatArray) -> FloatArray:
-    """(sum s^2)^2 / sum s^4 of each column, from the squares s^2 of all units; NaN where all are 0.
+def effective_units(squares: FloatArray, fourths: FloatArray) -> FloatArray:
+    """(sum s^2)^2 / sum s^4 from the two sums of each column; NaN where all shares are 0.
 
     It is the number of units if all shares have one size, and m if m of them have and the others are 0.
     """
-    fourth = (squares * squares).sum(axis=0)
-    out = np.full(fourth.shape, np.nan)
-    np.divide(squares.sum(axis=0) ** 2, fourth, out=out, where=fourth > 0)
-    return out
+    return np.divide(squares * squares, fourths, out=np.full(fourths.shape, np.nan), where=fourths > 0)
 
 
 def difference(a: Inference, b: Inference, *, confidence: float = 0.95) -> Inference:
@@ -227,14 +227,6 @@ def _degrees_of_freedom(effective: ArrayLike | None, total: FloatArray, n: int) 
         units = np.asarray(effective, np.float64)
         np.copyto(df, np.clip(units - 1.0, 1.0, n - 1.0), where=~np.isnan(units))
     return df
-
-
-def _squares(sums: FloatArray) -> FloatArray:
-    """Squares of the sums in units of the largest of each column, so that their own squares do not underflow."""
-    largest = np.abs(sums).max(axis=0, keepdims=True)
-    relative = np.zeros_like(sums)
-    np.divide(sums, largest, out=relative, where=largest > 0)
-    return relative * relative
 
 
 def _unknown(score: FloatArray, n: int, confidence: float) -> Inference:

@@ -9,13 +9,14 @@ from numpy.typing import NDArray
 
 from treeinner import compiled
 from treeinner.errors import DataError
+from treeinner.inference import effective_units
 
-__all__ = ["ExactSums", "FourthPowers", "add_powers"]
+__all__ = ["ExactSums", "Moments"]
 
 LIMBS = 5
 LOWEST_UNIT = 88  # the last limb counts units of 2^-88
-SMALL_EXPONENT, LARGE_EXPONENT = compiled.FOURTHS_EXPONENTS
 FloatArray = NDArray[np.float64]
+Places = NDArray[np.intp] | None
 
 
 @dataclass(eq=False)
@@ -30,9 +31,9 @@ class ExactSums:
         """Sums of nothing."""
         return cls(np.zeros((n_columns, LIMBS), np.int64), exponent)
 
-    def add(self, values: FloatArray) -> None:
+    def add(self, values: FloatArray, *, places: Places = None) -> None:
         """Add the columns of `values`, (rows, columns)."""
-        add_powers(values, self)
+        _add(values, self.exponent, self.limbs[None], places)
 
     def __iadd__(self, other: ExactSums) -> ExactSums:
         assert self.exponent == other.exponent, "sums of different models"
@@ -53,73 +54,58 @@ class ExactSums:
 
 
 @dataclass(eq=False)
-class FourthPowers:
-    """Column sums of fourth powers, as exact as `ExactSums`, for every number whose square an ExactSums can hold."""
+class Moments:
+    """Column sums of numbers, of their squares and of their fourth powers, as exact as `ExactSums`.
 
-    small: ExactSums  # of the smaller numbers (core/kernels/exact.h says which)
-    large: ExactSums  # of the others
+    Fourth powers fit for every number whose square does: those of the smaller and of the larger numbers
+    (kernels/exact.h says which) are held apart.
+    """
+
+    limbs: NDArray[np.int64]  # (4, columns, 5): numbers, squares, small and large fourth powers
     exponent: int  # numbers are scaled by 2^exponent, so that a typical one is near 1
 
     @classmethod
-    def zeros(cls, n_columns: int, exponent: int) -> FourthPowers:
+    def zeros(cls, n_columns: int, exponent: int) -> Moments:
         """Sums of nothing."""
-        small, large = (ExactSums.zeros(n_columns, part) for part in (SMALL_EXPONENT, LARGE_EXPONENT))
-        return cls(small, large, exponent)
+        return cls(np.zeros((4, n_columns, LIMBS), np.int64), exponent)
 
-    @classmethod
-    def from_limbs(cls, limbs: NDArray[np.int64], exponent: int) -> FourthPowers:
-        """Inverse of `limbs`."""
-        small, large = limbs
-        return cls(ExactSums(small, SMALL_EXPONENT), ExactSums(large, LARGE_EXPONENT), exponent)
+    def add(self, values: FloatArray, *, places: Places = None, fourths: bool = True) -> None:
+        """Add the columns of `values`, (rows, columns), their squares and, if asked, their fourth powers."""
+        _add(values, self.exponent, self.limbs if fourths else self.limbs[:2], places)
 
-    def limbs(self) -> NDArray[np.int64]:
-        """Both parts: (2, columns, 5)."""
-        return np.stack([self.small.limbs, self.large.limbs])
-
-    def __iadd__(self, other: FourthPowers) -> FourthPowers:
-        self.small += other.small
-        self.large += other.large
+    def __iadd__(self, other: Moments) -> Moments:
+        assert self.exponent == other.exponent, "sums of different models"
+        self.limbs += other.limbs
         return self
 
-    def effective_rows(self, squares: ExactSums) -> FloatArray:
+    def sums(self) -> FloatArray:
+        """Sums of the numbers: (columns,)."""
+        return ExactSums(self.limbs[0], self.exponent).totals()
+
+    def squares(self) -> FloatArray:
+        """Sums of their squares: (columns,)."""
+        return ExactSums(self.limbs[1], 2 * self.exponent).totals()
+
+    def effective_rows(self) -> FloatArray:
         """(sum of squares)^2 / (sum of fourth powers): (columns,); NaN where the latter is 0."""
-        fourth = self.small.totals() + self.large.totals()
-        second = ExactSums(squares.limbs, 0).totals()  # as they are held, scaled
-        out = np.full(len(fourth), np.nan)
-        np.divide(second * second, fourth, out=out, where=fourth > 0)
-        return out
+        exponents = (0, *compiled.FOURTHS_EXPONENTS)  # of the numbers as they are held, scaled
+        parts = zip(self.limbs[1:], exponents, strict=True)
+        squares, small, large = (ExactSums(limbs, exponent).totals() for limbs, exponent in parts)
+        return effective_units(squares, small + large)
 
 
-def add_powers(
-    values: FloatArray,
-    sums: ExactSums,
-    squares: ExactSums | None = None,
-    fourths: FourthPowers | None = None,
-    *,
-    places: NDArray[np.intp] | None = None,
-) -> None:
-    """Add the columns of `values`, (rows, columns), their squares and their fourth powers, in one pass.
+def _add(values: FloatArray, exponent: int, held: NDArray[np.int64], places: Places) -> None:
+    """Add the columns of `values`, (rows, columns), and their powers as far as `held`, (1, 2 or 4, columns, 5), goes.
 
-    places: the columns of the sums that they are added to, each at most once; None: all, in their order.
+    places: the columns of `held` that they are added to, each at most once; None: all, in their order.
     """
-    assert squares is None or squares.exponent == 2 * sums.exponent, "squares of other numbers"
-    assert fourths is None or fourths.exponent == sums.exponent, "fourth powers of other numbers"
-    values = np.ascontiguousarray(values, np.float64)
-    held = [
-        sums.limbs,
-        None if squares is None else squares.limbs,
-        *((None, None) if fourths is None else (fourths.small.limbs, fourths.large.limbs)),
-    ]
-    added = held
-    if places is not None:
-        added = [None if limbs is None else np.zeros((len(places), LIMBS), np.int64) for limbs in held]
-    if not compiled.add_exact(values, 2.0**sums.exponent, *added):
+    added = held if places is None else np.zeros((len(held), len(places), LIMBS), np.int64)
+    powers = [*added, *[None] * (4 - len(added))]
+    if not compiled.add_exact(np.ascontiguousarray(values, np.float64), 2.0**exponent, *powers):
         worst = np.abs(values).max()
         raise DataError(
             f"A row's share of a score is {worst:.3g}, far out of proportion to the model's own values; "
             "check y, sample_weight and base_margin for wrong units or outliers."
         )
     if places is not None:
-        for limbs, more in zip(held, added, strict=True):
-            if limbs is not None:
-                limbs[places] += more
+        held[:, places] += added

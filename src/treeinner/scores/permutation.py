@@ -133,8 +133,7 @@ def _statistics(
     sums = np.zeros((3, n_scores))
     sums[:, used] = np.sum(parts, axis=0)
     total, squares, fourth = sums
-    effective = np.full(n_scores, np.nan)
-    np.divide(squares**2, fourth, out=effective, where=fourth > 0)
+    effective = inference.effective_units(squares, fourth)
     return inference.from_sums(total, squares, n, effective=effective, confidence=confidence)
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from treeinner import inference
 from treeinner.groups import Groups
-from treeinner.scores.exact import ExactSums, FourthPowers, add_powers
+from treeinner.scores.exact import ExactSums, Moments
 from treeinner.scores.leaves import Leaves
 from treeinner.scores.setting import GRADIENT_BITS, Setting
 
@@ -23,16 +23,14 @@ PLAIN = ("n_features", "n_outputs", "n_rows", "n_units")
 
 @dataclass(eq=False)
 class State:
-    """Sums of row scores, their squares and fourth powers, and of what reaches the leaves.
+    """Sums over the rows: of their shares in the score, and of what reaches the leaves.
 
-    Columns are (feature, output) pairs, then the total of each feature.
+    Columns of the shares are (feature, output) pairs, then the total of each feature.
     """
 
     n_features: int
     n_outputs: int
-    sums: ExactSums
-    squares: ExactSums
-    fourths: FourthPowers
+    shares: Moments
     n_rows: int = 0
     n_units: int = 0  # rows of positive weight
     weight: ExactSums = field(default_factory=lambda: ExactSums.zeros(1, 0))
@@ -48,9 +46,7 @@ class State:
         return cls(
             n_features=n,
             n_outputs=e.n_outputs,
-            sums=ExactSums.zeros(columns, setting.exponent),
-            squares=ExactSums.zeros(columns, 2 * setting.exponent),
-            fourths=FourthPowers.zeros(columns, setting.exponent),
+            shares=Moments.zeros(columns, setting.exponent),
             leaves=leaves,
             rounds=ExactSums.zeros(n * e.n_rounds, setting.exponent) if setting.rounds_by_rows else None,
             clusters={} if clustered else None,
@@ -68,7 +64,7 @@ class State:
         columns = self._columns(scores, groups)
         places = None if features is None else self._places(features)
         # Clusters are kept, and their fourth powers follow from them.
-        add_powers(columns, self.sums, self.squares, self.fourths if self.clusters is None else None, places=places)
+        self.shares.add(columns, places=places, fourths=self.clusters is None)
         if clusters is not None and self.clusters is not None:
             # A row of weight 0 is a row that is not there; neither is a cluster of such rows.
             here = np.arange(len(scores)) if weight is None else np.flatnonzero(weight)
@@ -76,10 +72,9 @@ class State:
             labels, starts = np.unique(clusters[order], return_index=True)
             parts = np.split(order, starts[1:]) if len(labels) else []
             for label, rows in zip(labels.tolist(), parts, strict=True):
-                part = ExactSums.zeros(len(self.sums.limbs), self.sums.exponent)
-                add_powers(columns[rows], part, places=places)
-                known = self.clusters.get(label)
-                self.clusters[label] = part.limbs if known is None else known + part.limbs
+                part = ExactSums.zeros(self.shares.limbs.shape[1], self.shares.exponent)
+                part.add(columns[rows], places=places)
+                self.clusters[label] = self.clusters.get(label, 0) + part.limbs
         self.count_rows(len(scores), weight)
 
     def add_round(self, number: int, scores: FloatArray, groups: Groups | None) -> None:
@@ -113,9 +108,7 @@ class State:
     def __iadd__(self, other: State) -> State:
         if other.leaves is not None and self.leaves is not None:  # first: if it is refused, nothing is added
             self.leaves += other.leaves
-        self.sums += other.sums
-        self.squares += other.squares
-        self.fourths += other.fourths
+        self.shares += other.shares
         self.weight += other.weight
         self.n_rows += other.n_rows
         self.n_units += other.n_units
@@ -123,8 +116,7 @@ class State:
             self.rounds += other.rounds
         if self.clusters is not None and other.clusters is not None:
             for label, limbs in other.clusters.items():
-                known = self.clusters.get(label)
-                self.clusters[label] = limbs if known is None else known + limbs
+                self.clusters[label] = self.clusters.get(label, 0) + limbs
         return self
 
     # -- what follows from the sums ------------------------------------------------------------------------------
@@ -142,11 +134,10 @@ class State:
             return None if values is None else np.asarray(values.sum(axis=1)) if total else values
 
         if self.clusters is not None:
-            sums = (ExactSums(self.clusters[label], self.sums.exponent) for label in self._labels())
+            sums = (ExactSums(self.clusters[label], self.shares.exponent) for label in self._labels())
             rows = np.array([part.totals() for part in sums])
         else:
-            effective = self.fourths.effective_rows(self.squares)
-            columns = [self.sums.totals(), self.squares.totals(), effective]
+            columns = [self.shares.sums(), self.shares.squares(), self.shares.effective_rows()]
 
         def statistics(total: bool) -> inference.Inference:
             known: dict[str, Any] = {"score": of(score, total), "centring": of(shift, total), "confidence": confidence}
@@ -184,13 +175,13 @@ class State:
     def to_arrays(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         """Arrays and plain data that `from_arrays` takes."""
         arrays = {
-            "sums": self.sums.limbs,
-            "squares": self.squares.limbs,
-            "fourths": self.fourths.limbs(),
+            "sums": self.shares.limbs[0],
+            "squares": self.shares.limbs[1],
+            "fourths": self.shares.limbs[2:],
             "weight": self.weight.limbs,
         }
         plain: dict[str, Any] = {name: getattr(self, name) for name in PLAIN}
-        plain["exponent"] = self.sums.exponent
+        plain["exponent"] = self.shares.exponent
         if self.leaves is not None:
             arrays["leaf_sums"], plain["leaf_bound"] = self.leaves.sums, self.leaves.bound
             if self.leaves.weights is not None:
@@ -199,7 +190,7 @@ class State:
             arrays["rounds"] = self.rounds.limbs
         if self.clusters is not None:
             labels = plain["clusters"] = self._labels()
-            shape = (len(labels), *self.sums.limbs.shape)
+            shape = (len(labels), *self.shares.limbs.shape[1:])
             arrays["clusters"] = np.array([self.clusters[label] for label in labels], np.int64).reshape(shape)
         return arrays, plain
 
@@ -215,9 +206,7 @@ class State:
             leaves = Leaves(arrays["leaf_sums"], arrays.get("leaf_weights"), plain["leaf_bound"])
         return cls(
             **{name: plain[name] for name in PLAIN},
-            sums=ExactSums(arrays["sums"], exponent),
-            squares=ExactSums(arrays["squares"], 2 * exponent),
-            fourths=FourthPowers.from_limbs(arrays["fourths"], exponent),
+            shares=Moments(np.stack([arrays["sums"], arrays["squares"], *arrays["fourths"]]), exponent),
             weight=ExactSums(arrays["weight"], 0),
             leaves=leaves,
             rounds=ExactSums(arrays["rounds"], exponent) if "rounds" in arrays else None,
