@@ -30,6 +30,7 @@ from treeinner.ensemble.node_values import LATE, UNSET, NodeValues, Params, Work
 from treeinner.ensemble.validation import frozen, validate, validate_node_values
 from treeinner.errors import DataError, ModelError
 from treeinner.tables import Schema, Table, read_table
+from treeinner.tables.schema import as_tuples
 
 __all__ = ["ARRAYS", "FORMAT", "Ensemble", "check_rounds"]
 
@@ -41,28 +42,7 @@ BoolArray = NDArray[np.bool_]
 FORMAT = "treeinner.ensemble"
 FORMAT_VERSION = 1
 
-# The array fields and the type each is held in; every other field is plain data that JSON can hold.
-ARRAYS: dict[str, type] = {
-    "tree_start": np.int64,
-    "tree_output": np.int32,
-    "tree_round": np.int32,
-    "tree_weight": np.float64,
-    "tree_rate": np.float64,
-    "feature": np.int32,
-    "threshold": np.float64,
-    "left": np.int32,
-    "right": np.int32,
-    "missing_left": np.bool_,
-    "category_set": np.int32,
-    "value": np.float64,
-    "node_value": np.float64,
-    "cover": np.float64,
-    "gain": np.float64,
-    "leaf_id": np.int32,
-    "set_start": np.int64,
-    "set_codes": np.int32,
-    "base_score": np.float64,
-}
+DTYPES = {"IntArray": np.int32, "LongArray": np.int64, "FloatArray": np.float64, "BoolArray": np.bool_}
 PER_TREE = ("tree_output", "tree_round", "tree_weight", "tree_rate")
 PER_NODE = (
     "feature", "threshold", "left", "right", "missing_left", "category_set", "value", "node_value", "cover", "gain",
@@ -331,10 +311,9 @@ class Ensemble:
         mismatch = (plain.keys() | arrays.keys()) ^ {f.name for f in fields(cls)}
         if mismatch:
             raise ModelError(f"{path} is not a complete saved Ensemble: fields {sorted(mismatch)} do not match.")
-        plain["schema"] = Schema.from_json(plain["schema"])
-        for name in ("zero_as_missing", "output_names", "feature_names", "needs"):
-            plain[name] = None if plain[name] is None else tuple(plain[name])
-        if plain["column_features"] is not None:
-            plain["column_features"] = tuple(tuple(features) for features in plain["column_features"])
-        every: dict[str, Any] = {**arrays, **plain}
-        return cls(**every)
+        every: dict[str, Any] = {name: as_tuples(item) for name, item in {**arrays, **plain}.items()}
+        return cls(**every | {"schema": Schema.from_json(plain["schema"])})
+
+
+# The array fields and the type each is held in; every other field is plain data that JSON can hold.
+ARRAYS: dict[str, type] = {f.name: DTYPES[f.type] for f in fields(Ensemble) if f.type in DTYPES}

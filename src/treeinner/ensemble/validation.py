@@ -46,13 +46,18 @@ def validate_node_values(e: Ensemble, node_value: FloatArray, tree_rate: FloatAr
     _require(gain.shape == (e.n_nodes,), f"gain does not have one entry per node ({e.n_nodes})")
     _require(node_value.shape == e.value.shape, "value and node_value differ in shape")
     same = (node_value == e.value) | (e.feature >= 0)[:, None]
-    _require(bool(np.all(same)), "node_value differs from value at a leaf")
-    _require(not bool(np.any(np.isinf(node_value))), "a node value is infinite")
+    _require(np.all(same), "node_value differs from value at a leaf")
+    _require(not np.any(np.isinf(node_value)), "a node value is infinite")
 
 
 def _require(condition: bool | np.bool_, message: str) -> None:
     if not condition:
         raise ModelError(f"The model is malformed: {message}.")
+
+
+def _cuts(start: NDArray[np.int64], n: int, *, smallest: int) -> bool:
+    """Whether n items are cut into parts, of at least so many items, that begin at `start`."""
+    return len(start) > 0 and start[0] == 0 and start[-1] == n and bool(np.all(np.diff(start) >= smallest))
 
 
 def _check_shapes(e: Ensemble) -> None:
@@ -62,37 +67,26 @@ def _check_shapes(e: Ensemble) -> None:
     for name in ("threshold", "left", "right", "missing_left", "category_set", "cover", "leaf_id"):
         _require(getattr(e, name).shape == (n_nodes,), f"{name} does not have one entry per node ({n_nodes})")
     _require(e.value.ndim == 2 and len(e.value) == n_nodes, f"value does not have one row per node ({n_nodes})")
-    starts = e.tree_start
-    _require(
-        starts.shape == (n_trees + 1,)
-        and starts[0] == 0
-        and starts[-1] == n_nodes
-        and bool(np.all(np.diff(starts) > 0)),
-        "tree_start does not cut the nodes into non-empty trees",
-    )
+    cut = e.tree_start.shape == (n_trees + 1,) and _cuts(e.tree_start, n_nodes, smallest=1)
+    _require(cut, "tree_start does not cut the nodes into non-empty trees")
     _require(len(e.base_score) >= 1, "there is no output")
-    _require(bool(np.all(np.isfinite(e.base_score))), "the base score is not finite")
-    _require(
-        bool(np.all((e.tree_output >= 0) & (e.tree_output + e.value.shape[1] <= len(e.base_score)))),
-        f"a tree adds to an output outside 0..{len(e.base_score) - 1}",
-    )
-    rounds = e.tree_round
-    _require(
-        n_trees == 0 or (rounds[0] == 0 and bool(np.all(np.diff(rounds) >> 1 == 0))),
-        "boosting rounds do not count up from 0 one at a time",
-    )
+    _require(np.all(np.isfinite(e.base_score)), "the base score is not finite")
+    known = (e.tree_output >= 0) & (e.tree_output + e.value.shape[1] <= len(e.base_score))
+    _require(np.all(known), f"a tree adds to an output outside 0..{len(e.base_score) - 1}")
+    one_at_a_time = n_trees == 0 or (e.tree_round[0] == 0 and np.all(np.diff(e.tree_round) >> 1 == 0))
+    _require(one_at_a_time, "boosting rounds do not count up from 0 one at a time")
 
 
 def _check_links(e: Ensemble, inner: NDArray[np.bool_]) -> None:
     """Every child lies behind its parent in the same tree and has exactly one parent: so each tree is a tree."""
     both = (e.left >= 0) == inner, (e.right >= 0) == inner
-    _require(bool(np.all(both)), "a split lacks a child, or a leaf has one")
+    _require(np.all(both), "a split lacks a child, or a leaf has one")
     parent = np.flatnonzero(inner).astype(np.int32)
     left, right = e.left[parent], e.right[parent]
     inner_of_tree = np.add.reduceat(inner, e.tree_start[:-1], dtype=np.int64) if len(e.tree_output) else 0
     end = np.repeat(e.tree_start[1:].astype(np.int32), inner_of_tree)
     for child in (left, right):
-        _require(bool(np.all((child > parent) & (child < end))), "a child is out of range, or the tree has a cycle")
+        _require(np.all((child > parent) & (child < end)), "a child is out of range, or the tree has a cycle")
     reached = np.zeros(len(e.feature), bool)
     reached[left] = True
     reached[right] = True
@@ -103,31 +97,23 @@ def _check_links(e: Ensemble, inner: NDArray[np.bool_]) -> None:
 
 def _check_splits(e: Ensemble, inner: NDArray[np.bool_]) -> None:
     last = e.schema.n_columns - 1
-    _require(bool(np.all(e.feature <= last)), f"a split tests a column outside 0..{last}")
-    _require(bool(np.all(e.feature >= -1)), "a column number is negative")
+    _require(np.all(e.feature <= last), f"a split tests a column outside 0..{last}")
+    _require(np.all(e.feature >= -1), "a column number is negative")
     categorical = e.category_set >= 0
     n_sets = len(e.set_start) - 1
-    _require(bool(np.all(e.category_set >= -1) and np.all(e.category_set < n_sets)), "a category set is out of range")
-    _require(not bool(np.any(categorical & ~inner)), "a leaf has a category set")
-    _require(not bool(np.any(np.isnan(e.threshold) & inner & ~categorical)), "a threshold is NaN")
-    _require(
-        n_sets >= 0
-        and e.set_start[0] == 0
-        and e.set_start[-1] == len(e.set_codes)
-        and bool(np.all(np.diff(e.set_start) >= 0)),
-        "set_start does not cut set_codes into sets",
-    )
+    _require(np.all(e.category_set >= -1) and np.all(e.category_set < n_sets), "a category set is out of range")
+    _require(not np.any(categorical & ~inner), "a leaf has a category set")
+    _require(not np.any(np.isnan(e.threshold) & inner & ~categorical), "a threshold is NaN")
+    _require(_cuts(e.set_start, len(e.set_codes), smallest=0), "set_start does not cut set_codes into sets")
     in_range = (e.set_codes >= 0) & (e.set_codes < MAX_CODE)
-    _require(bool(np.all(in_range)), f"a category code is outside 0..{MAX_CODE - 1}")
+    _require(np.all(in_range), f"a category code is outside 0..{MAX_CODE - 1}")
     if categorical.any():
         mixed = np.intersect1d(e.feature[inner & ~categorical], e.feature[categorical])
         _require(len(mixed) == 0, f"columns {mixed.tolist()} are split both as numbers and as categories")
     if e.column_features is not None:
-        _require(
-            len(e.column_features) == e.schema.n_columns
-            and all(c and all(0 <= f < e.n_features for f in c) for c in e.column_features),
-            "column_features does not name features for every column",
-        )
+        named = all(c and all(0 <= f < e.n_features for f in c) for c in e.column_features)
+        every = len(e.column_features) == e.schema.n_columns
+        _require(named and every, "column_features does not name features for every column")
     elif e.feature_names is not None:
         _require(len(e.feature_names) == e.schema.n_columns, "feature_names does not have one name per column")
     if e.output_names is not None:
@@ -137,8 +123,8 @@ def _check_splits(e: Ensemble, inner: NDArray[np.bool_]) -> None:
 def _check_values(e: Ensemble, inner: NDArray[np.bool_]) -> None:
     # Whole arrays are compared and the nodes that do not count let pass: faster than picking the others out.
     leaf, inner_row, leaf_row = ~inner, inner[:, None], ~inner[:, None]
-    _require(bool(np.all(np.isfinite(e.value) | inner_row)), "a leaf value is not finite")
-    _require(bool(np.all((e.value == 0) | leaf_row)), "an inner node has a leaf value")
-    _require(not bool(np.any(e.cover < 0)), "a cover is negative")
+    _require(np.all(np.isfinite(e.value) | inner_row), "a leaf value is not finite")
+    _require(np.all((e.value == 0) | leaf_row), "an inner node has a leaf value")
+    _require(not np.any(e.cover < 0), "a cover is negative")
     numbered = np.where(leaf, e.leaf_id >= 0, e.leaf_id == -1)
-    _require(bool(np.all(numbered)), "leaf_id does not number the leaves")
+    _require(np.all(numbered), "leaf_id does not number the leaves")

@@ -36,12 +36,8 @@ class Schema:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Schema:
-        """Inverse of `asdict` and of JSON, which has no tuples."""
-
-        def tuples(item: Any) -> Any:
-            return tuple(tuples(i) for i in item) if isinstance(item, list) else item
-
-        return cls(**{name: tuples(item) for name, item in data.items()})
+        """Inverse of `asdict` and of JSON."""
+        return cls(**{name: as_tuples(item) for name, item in data.items()})
 
     def check_shape(self, n_rows: int, n_columns: int) -> None:
         """Raise a DataError if a table of this shape does not fit the model."""
@@ -79,6 +75,11 @@ class Table(Protocol):
     def block(self, start: int, stop: int) -> NDArray[Any] | Sequence[NDArray[Any]]:
         """Rows start..stop as a 2-D array or as 1-D columns: any stride, any dtype of KERNEL_DTYPES."""
         ...
+
+
+def as_tuples(item: Any) -> Any:
+    """Lists, which JSON made of tuples, as tuples again."""
+    return tuple(map(as_tuples, item)) if isinstance(item, list) else item
 
 
 def block_rows_for(n_columns: int, itemsize: int) -> int:
