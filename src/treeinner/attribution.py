@@ -87,19 +87,17 @@ def attribute(
     transformed = opened.transform(X)
     table = opened.table(X, transformed)
     values = compiled.attribute(e.forest, table, e.n_features, paths, n_jobs=n_jobs, progress=progress)
-    names = opened.labels(X)
-    groups = resolve_groups(feature_groups, names)
-    data = None if groups is not None else transformed
-    if groups is not None:
-        values, names = groups.add_up(values, axis=1), groups.names
-    elif opened.options.feature_names is not None and e.feature_names is not None:
+    groups = resolve_groups(feature_groups, opened.labels(X))
+    values = groups.add_up(values, axis=1)
+    data = None if feature_groups is not None else transformed
+    if data is not None and opened.options.feature_names is not None and e.feature_names is not None:
         data = to_array(data, e.feature_names)  # under the new names its columns could not be found
     base = e.base_values(table.n_rows, base_margin) + root
     return Attribution(
         values=values[:, :, 0] if e.n_outputs == 1 else values,
         base_values=base[:, 0] if e.n_outputs == 1 else base,
         data=data,
-        feature_names=tuple(names),
+        feature_names=groups.names,
         output_names=opened.output_names,
         method=method,
         unit=_unit(opened),

@@ -20,20 +20,22 @@ class Groups:
     """Which group each feature belongs to; a feature in no group is a group of its own."""
 
     names: tuple[str, ...]
-    of_feature: NDArray[np.intp]  # (n_features,)
+    of_feature: NDArray[np.intp] | None = None  # (n_features,); None: every feature is a group of its own
 
     def add_up(self, values: NDArray[np.float64], axis: int) -> NDArray[np.float64]:
         """Signed sums over the members of each group along an axis of features."""
+        if self.of_feature is None:
+            return values
         moved = np.moveaxis(values, axis, 0)
         out = np.zeros((len(self.names), *moved.shape[1:]))
         np.add.at(out, self.of_feature, moved)
         return np.moveaxis(out, 0, axis)
 
 
-def resolve_groups(feature_groups: Any, feature_names: Sequence[str]) -> Groups | None:
+def resolve_groups(feature_groups: Any, feature_names: Sequence[str]) -> Groups:
     """Check the user's `feature_groups`: a mapping from a group's name to its features, by name or position."""
     if feature_groups is None:
-        return None
+        return Groups(tuple(feature_names))
     if not isinstance(feature_groups, Mapping):
         raise TypeError(
             f"feature_groups: expected a mapping, got a {type(feature_groups).__name__}; pass "

@@ -162,7 +162,9 @@ def effective_units(squares: FloatArray, fourths: FloatArray) -> FloatArray:
 
     It is the number of units if all shares have one size, and m if m of them have and the others are 0.
     """
-    return np.divide(squares * squares, fourths, out=np.full(fourths.shape, np.nan), where=fourths > 0)
+    units = np.full(fourths.shape, np.nan)
+    np.divide(squares * squares, fourths, out=units, where=fourths > 0)
+    return units
 
 
 def difference(a: Inference, b: Inference, *, confidence: float = 0.95) -> Inference:

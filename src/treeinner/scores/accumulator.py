@@ -68,27 +68,25 @@ class ImportanceAccumulator:
     ) -> None:
         check_confidence(confidence)
         self._model: Model = open_model(model, ReadOptions.of(reading, caller=ImportanceAccumulator))
-        self._arguments = {
+        choices: dict[str, Any] = {
             "score": score, "method": method, "over": over, "against": against, "by_round": by_round,
             "std_errors": std_errors,
         }  # fmt: skip
-        self._setting: Setting = make_setting(self._model.ensemble, lambda: self._model.objective, **self._arguments)  # type: ignore[arg-type]
+        others = {"feature_groups": feature_groups, "clustered": clustered, "confidence": confidence, "n_jobs": n_jobs}
+        self._arguments = choices | others
+        self._setting = make_setting(self._model, **choices)
         self._feature_groups, self._clustered = feature_groups, clustered
         self._confidence, self._n_jobs = confidence, n_jobs
+        self._names = self._model.labels(None)
         self._named = self._model.names(None) is not None
-        self._set_names(self._model.labels(None), known=self._named)
+        if self._named:  # else groups by name wait for the names
+            self._set_names(self._names)
         self._output_names = self._model.output_names
         self._frame_library = ""
         self._state: State | None = None
 
     def __reduce__(self) -> Any:
-        arguments = self._arguments | {
-            "feature_groups": self._feature_groups,
-            "clustered": self._clustered,
-            "confidence": self._confidence,
-            "n_jobs": self._n_jobs,
-        }
-        return _unpickled, (self._model, arguments, self.to_bytes())
+        return _unpickled, (self._model, self._arguments, self.to_bytes())
 
     def _twin(self) -> ImportanceAccumulator:
         """Return an accumulator of the same model, settings and sums."""
@@ -151,10 +149,9 @@ class ImportanceAccumulator:
             self._output_names = batch.target_names
         self._frame_library = getattr(batch.table, "frame_library", "") or self._frame_library
 
-    def _set_names(self, names: tuple[str, ...], *, known: bool = True) -> None:
+    def _set_names(self, names: tuple[str, ...]) -> None:
         self._names = names
-        if known or self._feature_groups is None:  # groups by name wait for the names
-            self._setting = replace(self._setting, groups=resolve_groups(self._feature_groups, names))
+        self._setting = replace(self._setting, groups=resolve_groups(self._feature_groups, names))
 
     def _empty(self, *, oob: bool = False) -> State:
         # Out of bag, every tree has rows of its own, and its node values stay as they are.
@@ -262,7 +259,7 @@ class ImportanceAccumulator:
         return Importance(
             score_name=setting.score,
             method=setting.method if isinstance(setting.method, str) else "callable",
-            feature_names=self._names if setting.groups is None else setting.groups.names,
+            feature_names=setting.groups.names,
             statistics=statistics,
             outputs=None if outputs is None else outputs.scaled(1.0 / weight),
             output_names=self._output_names,

@@ -37,15 +37,12 @@ def total_gain(model: Any, *, feature_groups: GroupSpec | None = None, **reading
         Without standard errors: gains of the training rows do not tell signal from noise. `gains` are the scores.
     """
     opened = open_model(model, ReadOptions.of(reading, caller=total_gain))
-    names = opened.labels(None)
-    groups = resolve_groups(feature_groups, names)
-    totals = stored_gains(opened)
-    if groups is not None:
-        totals, names = groups.add_up(totals, axis=0), groups.names
+    groups = resolve_groups(feature_groups, opened.labels(None))
+    totals = groups.add_up(stored_gains(opened), axis=0)
     return Importance(
         score_name="total_gain",
         method="stored",
-        feature_names=names,
+        feature_names=groups.names,
         statistics=from_sums(totals, np.zeros_like(totals), 1),
         n_rows=0,
         sum_of_weights=float("nan"),

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +10,7 @@ from numpy.typing import NDArray
 from treeinner.errors import DataError
 from treeinner.scores.setting import Setting
 
-__all__ = ["Leaves", "LeavesOfTasks"]
+__all__ = ["Leaves"]
 
 MAX_TOTAL = 2**63 - 1
 IntegerArray = NDArray[np.int64]
@@ -55,31 +52,3 @@ class Leaves:
             assert self.weights is not None
             self.weights += other.weights
         return self
-
-
-class LeavesOfTasks:
-    """Leaves for tasks that run side by side, to be added up at the end.
-
-    A task goes on with the leaves of one that is done, so there are as many as threads. Where trees are large, making
-    and adding up leaves for every task would take as long as the rows.
-    """
-
-    def __init__(self, own: Leaves | None) -> None:
-        self._own = own  # None: the score needs none
-        self._spare = deque([own])
-
-    @contextmanager
-    def borrow(self) -> Iterator[Leaves | None]:
-        """Leaves that no other task adds to meanwhile."""
-        try:
-            leaves = self._spare.pop()  # no thread comes between a look and this
-        except IndexError:
-            leaves = None if self._own is None else self._own.unreached()
-        yield leaves
-        self._spare.append(leaves)
-
-    def add_up(self) -> None:
-        """Add all to the first ones."""
-        for leaves in self._spare:
-            if self._own is not None and leaves is not None and leaves is not self._own:
-                self._own += leaves

@@ -65,13 +65,11 @@ def permutation_importance(
     _refuse(opened, objective)
     batch = read_batch(opened, objective, X, y, sample_weight=sample_weight, clusters=clusters, base_margin=base_margin)
     batch.require_weight()
-    names = opened.labels(X)
-    groups = resolve_groups(feature_groups, names)
-    of_column = np.arange(opened.n_features) if groups is None else groups.of_feature
-    names = names if groups is None else groups.names
+    groups = resolve_groups(feature_groups, opened.labels(X))
+    of_column = np.arange(opened.n_features) if groups.of_feature is None else groups.of_feature
     e = opened.ensemble
     used = np.unique(of_column[e.feature[e.feature >= 0]])  # the others change nothing
-    number = np.full(len(names), -1, np.int32)
+    number = np.full(len(groups.names), -1, np.int32)
     number[used] = np.arange(len(used))
     shuffle = Shuffle(e.forest, number[of_column], len(used), batch.table, n_jobs=n_jobs)
     orders = _orders(batch.n_rows, n_repeats, random_state)
@@ -84,11 +82,11 @@ def permutation_importance(
         return np.stack([rises.sum(axis=1), squares.sum(axis=1), (squares * squares).sum(axis=1)])
 
     parts = list(map_rows(batch.n_rows, shuffle.step, work, n_jobs=n_jobs, progress=progress))
-    summed = _statistics(batch, parts, used, len(names), confidence)
+    summed = _statistics(batch, parts, used, len(groups.names), confidence)
     return Importance(
         score_name="permutation",
         method=objective.name,
-        feature_names=names,
+        feature_names=groups.names,
         statistics=summed.scaled(1.0 / batch.sum_of_weights),
         n_rows=batch.n_rows,
         sum_of_weights=batch.sum_of_weights,

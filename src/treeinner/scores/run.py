@@ -1,15 +1,24 @@
-"""Rows of a batch -> a State, in tasks over threads."""
+"""Rows of a batch -> a State: tasks over threads, each through the boosting rounds."""
 
 from __future__ import annotations
 
-from treeinner.compiled import Progress, map_rows, task_rows
+from collections.abc import Sequence
+from threading import get_ident
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treeinner.compiled import Progress, map_rows, padded_rows, task_rows
+from treeinner.errors import UnsupportedModelError
 from treeinner.scores.batch import Batch
-from treeinner.scores.leaves import LeavesOfTasks
 from treeinner.scores.setting import Setting
 from treeinner.scores.state import State
-from treeinner.scores.task import Task, run_task, run_tasks
+from treeinner.scores.task import Task
 
 __all__ = ["add_batch"]
+
+FloatArray = NDArray[np.float64]
 
 
 def add_batch(
@@ -21,18 +30,22 @@ def add_batch(
     objective = setting.objective
 
     if objective is None or objective.per_row:
-        leaves_of_tasks = LeavesOfTasks(state.leaves)
+        # Leaves of every thread: where trees are large, leaves of every task would take as long as its rows.
+        leaves = {get_ident(): state.leaves}  # the caller works too
 
         def work(start: int, stop: int) -> State:
-            with leaves_of_tasks.borrow() as leaves:
-                task = Task(setting, batch, start, stop, leaves)
-                if objective is not None:
-                    run_task(task)
-                return task.finish()
+            if get_ident() not in leaves:
+                leaves[get_ident()] = None if state.leaves is None else state.leaves.unreached()
+            task = Task(setting, batch, start, stop, leaves[get_ident()])
+            if objective is not None:
+                _run_task(task)
+            return task.finish()
 
         for part in map_rows(batch.n_rows, step, work, n_jobs=n_jobs, progress=progress):
             state += part
-        leaves_of_tasks.add_up()
+        for other in leaves.values():
+            if state.leaves is not None and other is not None and other is not state.leaves:
+                state.leaves += other
         return
 
     # The loss of a row looks at other rows: all of them go through the rounds together.
@@ -40,6 +53,63 @@ def add_batch(
         Task(setting, batch, start, min(start + step, batch.n_rows), state.leaves)
         for start in range(0, batch.n_rows, step)
     ]
-    run_tasks(tasks, batch.qid)
+    _run_tasks(tasks, batch.qid)
     for task in tasks:
         state += task.finish()
+
+
+def _run_task(task: Task) -> None:
+    """Take one task through all rounds; the loss looks at one row at a time."""
+    setting, objective = task.setting, task.setting.objective
+    assert objective is not None
+    assert task.y is not None
+    target = task.core_target(objective)
+    if target is not None and task.boost(target):
+        return
+    # numpy adds the outputs of a single row in another order than those of many rows. Full blocks, the last row
+    # repeated, make the gradient of a row the same bits wherever the row stands.
+    repeated = np.minimum(np.arange(padded_rows(task.n_rows)), task.n_rows - 1)
+    y = task.y[repeated]
+    weight = None if task.weight is None else task.weight[repeated]
+    for number in range(setting.ensemble.n_rounds):
+        if target is None or not task.take_in_core(target):  # numpy knows which row has no finite gradient
+            task.take(objective.gradients(y, task.padded_margins(), weight=weight)[: task.n_rows])
+        hessian = None
+        if setting.penalty is not None:
+            hessian = _hessian(setting, y, task.padded_margins(), weight, None)[: task.n_rows]
+        task.score_round(number, hessian)
+
+
+def _run_tasks(tasks: Sequence[Task], qid: NDArray[Any] | None) -> None:
+    """Take tasks through all rounds together: the loss of a row looks at other rows too."""
+    setting = tasks[0].setting
+    objective = setting.objective
+    assert objective is not None
+    y = np.concatenate([np.asarray(task.y) for task in tasks])
+    weights = [task.weight for task in tasks if task.weight is not None]
+    weight = np.concatenate(weights) if weights else None
+    edges = np.cumsum([0] + [task.n_rows for task in tasks])
+    for number in range(setting.ensemble.n_rounds):
+        margin = np.concatenate([task.margins() for task in tasks])
+        gradient = objective.gradients(y, margin, weight=weight, qid=qid)
+        hessian = _hessian(setting, y, margin, weight, qid) if setting.penalty is not None else None
+        for task, start, stop in zip(tasks, edges[:-1], edges[1:], strict=True):
+            task.take(gradient[start:stop])
+            task.score_round(number, None if hessian is None else hessian[start:stop])
+
+
+def _hessian(
+    setting: Setting, y: NDArray[Any], margin: FloatArray, weight: FloatArray | None, qid: NDArray[Any] | None
+) -> FloatArray:
+    """What a row adds to the cover of a root: its hessian, its weight, or 1 where the library counts rows."""
+    e, objective = setting.ensemble, setting.objective
+    assert objective is not None
+    hessian: FloatArray | None = np.ones_like(margin)
+    if e.cover_is == "hessian":
+        hessian = objective.hessians(y, margin, qid=qid)
+    if hessian is None:
+        raise UnsupportedModelError(
+            f"objective {objective.name!r} has no hessian, which the score of an l1-regularised model needs; "
+            "pass reg_alpha=0 for the plain inner product."
+        )
+    return hessian if weight is None or e.cover_is == "count" else hessian * weight[:, None]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -16,6 +15,7 @@ from treeinner.compiled import Forest
 from treeinner.ensemble import Ensemble
 from treeinner.errors import UnknownParameterError, UnsupportedModelError
 from treeinner.groups import Groups
+from treeinner.model import Model
 from treeinner.objectives import Objective
 
 __all__ = ["SCORES", "Setting", "make_setting"]
@@ -44,21 +44,16 @@ class Setting:
     objective: Objective | None  # None: the score needs no target
     score: str
     method: str | TreeAttribution
+    groups: Groups  # the features, or groups of them, that get a score
     over: str = "trees"  # of abs: |attribution| of each tree, or of the whole forest
     against: str = "residual"  # of forest_inner: what the attribution is multiplied with
     std_errors: bool = True
     by_round: bool = False
-    groups: Groups | None = None
 
     @property
     def forest(self) -> Forest:
         """The compiled trees."""
         return self.ensemble.forest
-
-    @property
-    def n_scored(self) -> int:
-        """Number of features or groups that get a score."""
-        return self.ensemble.n_features if self.groups is None else len(self.groups.names)
 
     @property
     def by_path(self) -> bool:
@@ -126,7 +121,7 @@ class Setting:
 
     def prepare(self) -> None:
         """Work out what the threads will ask for before they start, so that it is done once."""
-        _ = self.rounds, self.scale_bits, self.penalty
+        _ = self.first_trees, self.scale_bits, self.penalty
         if self.needs_rows and self.by_path:
             _ = self.paths
         if self.method == "treeshap":
@@ -137,11 +132,6 @@ class Setting:
         if what not in self.forest.cache:
             self.forest.cache[what] = work_out()
         return cast(T, self.forest.cache[what])
-
-    @cached_property
-    def rounds(self) -> list[tuple[int, int]]:
-        """First tree and number of trees of each round."""
-        return [(int(a), int(b - a)) for a, b in pairwise(self.first_trees)]
 
     @cached_property
     def first_trees(self) -> NDArray[np.int32]:
@@ -219,8 +209,7 @@ class Setting:
 
 
 def make_setting(
-    ensemble: Ensemble,
-    objective: Callable[[], Objective],
+    model: Model,
     *,
     score: str,
     method: str | TreeAttribution,
@@ -229,7 +218,7 @@ def make_setting(
     std_errors: bool = True,
     by_round: bool = False,
 ) -> Setting:
-    """Check the user's choices and put them together; `objective` is asked for only if the score needs a target."""
+    """Check the user's choices and put them together; features are grouped later, when their names are known."""
     if score in ("total_gain", "permutation"):
         call = "ti.total_gain(model)" if score == "total_gain" else "ti.permutation_importance(model, X, y)"
         raise ValueError(f"score={score!r} is a function of its own: {call}.")
@@ -244,17 +233,18 @@ def make_setting(
     if by_round and score != "tree_inner":
         raise ValueError(f"by_round=True has a meaning for score='tree_inner' only, not for score={score!r}.")
     setting = Setting(
-        ensemble=ensemble,
-        objective=None if score == "abs" else objective(),
+        ensemble=model.ensemble,
+        objective=None if score == "abs" else model.objective,
         score=score,
         method=method,
+        groups=Groups(model.labels(None)),
         over=over or OVER[0],
         against=against or AGAINST[0],
         std_errors=std_errors,
         by_round=by_round,
     )
     if isinstance(method, str):
-        node_values(ensemble, method)  # asks for what is unknown before X is touched
+        node_values(model.ensemble, method)  # asks for what is unknown before X is touched
     return setting
 
 

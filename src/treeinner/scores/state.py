@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeinner import inference
-from treeinner.groups import Groups
 from treeinner.scores.exact import ExactSums, Moments
 from treeinner.scores.leaves import Leaves
 from treeinner.scores.setting import GRADIENT_BITS, Setting
@@ -41,7 +40,7 @@ class State:
     @classmethod
     def empty(cls, setting: Setting, *, clustered: bool, leaves: Leaves | None = None) -> State:
         """State of no rows; without leaves if these are added apart."""
-        e, n = setting.ensemble, setting.n_scored
+        e, n = setting.ensemble, len(setting.groups.names)
         columns = n * (e.n_outputs + (e.n_outputs > 1))
         return cls(
             n_features=n,
@@ -57,11 +56,10 @@ class State:
         scores: FloatArray,
         features: NDArray[np.intp] | None,
         weight: FloatArray | None,
-        groups: Groups | None,
         clusters: NDArray[Any] | None,
     ) -> None:
-        """Add the scores of some rows, (rows, features, outputs), to some features; None: to all, or to the groups."""
-        columns = self._columns(scores, groups)
+        """Add the shares of some rows, (rows, features, outputs), in some features; None: in all."""
+        columns = self._columns(scores)
         places = None if features is None else self._places(features)
         # Clusters are kept, and their fourth powers follow from them.
         self.shares.add(columns, places=places, fourths=self.clusters is None)
@@ -75,14 +73,12 @@ class State:
                 part = ExactSums.zeros(self.shares.limbs.shape[1], self.shares.exponent)
                 part.add(columns[rows], places=places)
                 self.clusters[label] = self.clusters.get(label, 0) + part.limbs
-        self.count_rows(len(scores), weight)
 
-    def add_round(self, number: int, scores: FloatArray, groups: Groups | None) -> None:
+    def add_round(self, number: int, scores: FloatArray) -> None:
         """Add the shares of some rows in one round: (rows, features, outputs)."""
         assert self.rounds is not None
         here = slice(number * self.n_features, (number + 1) * self.n_features)
-        grouped = scores if groups is None else groups.add_up(scores, axis=1)
-        ExactSums(self.rounds.limbs[here], self.rounds.exponent).add(grouped.sum(axis=2))
+        ExactSums(self.rounds.limbs[here], self.rounds.exponent).add(scores.sum(axis=2))
 
     def count_rows(self, n_rows: int, weight: FloatArray | None) -> None:
         """Count rows and add up their weights."""
@@ -90,9 +86,7 @@ class State:
         self.n_units += n_rows if weight is None else int(np.count_nonzero(weight))
         self.weight.add(np.ones((n_rows, 1)) if weight is None else weight[:, None])
 
-    def _columns(self, scores: FloatArray, groups: Groups | None) -> FloatArray:
-        if groups is not None:
-            scores = groups.add_up(scores, axis=1)
+    def _columns(self, scores: FloatArray) -> FloatArray:
         if self.n_outputs == 1:
             return scores[:, :, 0]
         flat = scores.reshape(len(scores), -1)
@@ -234,4 +228,4 @@ def score_from_leaves(setting: Setting, leaves: Leaves, value: FloatArray, *, by
             continue
         for player, features in enumerate(forest.player_features):
             out[:, list(features)] += by_player[:, player : player + 1] / len(features)
-    return out if setting.groups is None else setting.groups.add_up(out, axis=1)
+    return setting.groups.add_up(out, axis=1)

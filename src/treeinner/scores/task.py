@@ -6,15 +6,14 @@ the gradients, let the trees of the round give their attributions, add their lea
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from treeinner.compiled import LOSSES, Sums, aligned, padded_rows
-from treeinner.errors import DataError, UnsupportedModelError
+from treeinner.errors import DataError
 from treeinner.objectives import Objective
 from treeinner.objectives.base import one_hot
 from treeinner.scores.batch import Batch
@@ -22,7 +21,7 @@ from treeinner.scores.leaves import Leaves
 from treeinner.scores.setting import GRADIENT_BITS, WEIGHT_BITS, Setting
 from treeinner.scores.state import State
 
-__all__ = ["Task", "run_task", "run_tasks"]
+__all__ = ["Task"]
 
 FloatArray = NDArray[np.float64]
 MAX_FIXED_POINT = 2.0**62
@@ -54,7 +53,9 @@ class Task:
         self.residual = aligned(self.margin.shape)  # minus the gradient of the round; 0 behind the last row
         self.residual_sum = np.zeros((n, forest.n_outputs))  # over all rounds
         self.sums = Sums(forest, n)
-        self.custom: FloatArray | None = None  # shares by a user's own attribution: (rows, features, outputs)
+        # By a user's own attribution, instead of `sums`.
+        shape = (n, setting.ensemble.n_features, forest.n_outputs)
+        self.custom = np.zeros(shape) if callable(setting.method) else None
         self.state = State.empty(setting, clustered=self.clusters is not None)
         self.leaves = leaves  # shared with other tasks: what the rows add to the leaves is added there
         self.boosted = False  # whether the core took the rows through all rounds
@@ -76,30 +77,34 @@ class Task:
     def score_round(self, number: int, hessian: FloatArray | None) -> None:
         """Let the trees of one round score the rows by the gradients taken, then move on."""
         s = self.setting
-        first, n = s.rounds[number]
+        first, stop = s.first_trees[number : number + 2].tolist()
+        n = stop - first
         if s.score == "forest_inner":
             self.residual_sum += self.residual[:, : self.n_rows].T
         if s.score == "tree_inner":
             before = self.row_scores().copy() if s.rounds_by_rows else None
             if s.needs_rows:
-                self._attribute(first, n)
+                for some in self._residuals(first, n):
+                    self._attribute(*some)
             if hessian is not None:
                 self._charge_penalty(first, n, hessian)
             if self.leaves is not None:
                 self._add_leaf_sums(first, n, self.leaves)
             if before is not None:
-                self.state.add_round(number, self.row_scores() - before, s.groups)
+                self.state.add_round(number, s.groups.add_up(self.row_scores() - before, axis=1))
         s.forest.core.margins(self.codes, first, n, self.margin)
 
-    def _attribute(self, first: int, n: int) -> None:
-        """Add the attributions of trees first..first + n, times minus the gradient."""
+    def _attribute(self, first: int, n: int, residual: FloatArray | None = None) -> None:
+        """Add the attributions of trees first..first + n, times minus the gradient if it is given."""
         s = self.setting
-        for start, count, residual in self._residuals(first, n):
-            if callable(s.method):
-                for tree in range(start, start + count):
-                    self._add_custom(self._custom_attribution(tree) * residual[:, None, : self.n_rows].T)
-            else:
-                self._add(self.sums, start, count, residual)
+        if self.custom is not None:
+            for tree in range(first, first + n):
+                values = self._custom_attribution(tree)
+                self.custom += values if residual is None else values * residual[:, None, : self.n_rows].T
+        elif s.paths is None:
+            self.sums.add_shap(self.codes, first, n, residual)
+        else:
+            self.sums.add_path(self.codes, first, n, s.paths, residual)
 
     def _residuals(self, first: int, n: int) -> Iterator[tuple[int, int, FloatArray]]:
         """Trees of a round that share their gradients: (first, number, minus the gradient)."""
@@ -110,12 +115,6 @@ class Task:
             residual = aligned(self.residual.shape)
             residual[:, : self.n_rows] = self.residual[:, : self.n_rows] * self.tree_share[tree]
             yield tree, 1, residual
-
-    def _add(self, sums: Sums, first: int, n: int, residual: FloatArray | None) -> None:
-        if self.setting.paths is None:
-            sums.add_shap(self.codes, first, n, residual)
-        else:
-            sums.add_path(self.codes, first, n, self.setting.paths, residual)
 
     def _custom_attribution(self, tree: int) -> FloatArray:
         """Attribution of one tree by the user's function: (rows, features, outputs)."""
@@ -230,38 +229,33 @@ class Task:
         return self.setting.forest.features(self.sums.players())
 
     def _scores_in_use(self) -> tuple[FloatArray, NDArray[np.intp] | None]:
-        """Shares in the features that the trees use, and which ones these are; None: in all, used or not."""
-        forest = self.setting.forest
-        if self.custom is not None or forest.player_feature is None or forest.features_are_players:
-            return self.row_scores(), None
+        """Shares in the features that the trees use, and which ones these are; None: in all features or groups."""
+        forest, groups = self.setting.forest, self.setting.groups
+        grouped = self.custom is not None or groups.of_feature is not None
+        if grouped or forest.player_feature is None or forest.features_are_players:
+            return groups.add_up(self.row_scores(), axis=1), None
         return self.sums.players().transpose(0, 2, 1), forest.player_feature
-
-    def _add_custom(self, scores: FloatArray) -> None:
-        self.custom = scores if self.custom is None else self.custom + scores
 
     def finish(self) -> State:
         """Sum the shares of the rows; what reached the leaves is added apart."""
         s = self.setting
-        scores, features, groups = None, None, s.groups
+        scores, features = None, None
         if s.score == "forest_inner":
-            scores = self._forest_inner()
+            scores = s.groups.add_up(self._forest_inner(), axis=1)
         elif s.score == "abs":
-            scores, groups = self._absolute(), None
-        elif s.needs_rows and s.groups is None:
-            scores, features = self._scores_in_use()
+            scores = self._absolute()
         elif s.needs_rows:
-            scores = self.row_scores()
+            scores, features = self._scores_in_use()
         if scores is not None:
-            self.state.add_rows(scores, features, self.weight, groups, self.clusters)
-        else:
-            self.state.count_rows(self.n_rows, self.weight)
+            self.state.add_rows(scores, features, self.weight, self.clusters)
+        self.state.count_rows(self.n_rows, self.weight)
         self._finish_leaves()
         return self.state
 
     # -- scores of the whole forest ------------------------------------------------------------------------------
     def _forest_inner(self) -> FloatArray:
         """(sum of the attributions) times (sum of the residuals), or times the label."""
-        self._attribute_all()
+        self._attribute(0, self.setting.forest.n_trees)
         factor = self._label() if self.setting.against == "label" else self.residual_sum
         return self.row_scores() * factor[:, None, :]
 
@@ -280,25 +274,25 @@ class Task:
         """Sum over the trees of |attribution|, or |sum over the trees|; a group's attribution is its members' sum."""
         s = self.setting
         if s.over == "forest":
-            self._attribute_all()
-            out = np.abs(self._grouped(self.row_scores()))
-        elif s.groups is None and not callable(s.method) and s.forest.player_feature is not None:
+            self._attribute(0, s.forest.n_trees)
+            out = np.abs(s.groups.add_up(self.row_scores(), axis=1))
+        elif s.groups.of_feature is None and self.custom is None and s.forest.player_feature is not None:
             out = self._absolute_by_tree()
         else:
-            out = np.zeros((self.n_rows, s.n_scored, s.forest.n_outputs))
-            for tree in range(s.ensemble.n_trees):
-                out += np.abs(self._grouped(self._tree_attribution(tree)))
+            out = np.zeros((self.n_rows, len(s.groups.names), s.forest.n_outputs))
+            for tree in range(s.forest.n_trees):
+                out += np.abs(s.groups.add_up(self._tree_attribution(tree), axis=1))
         return out if self.weight is None else out * self.weight[:, None, None]
 
     def _absolute_by_tree(self) -> FloatArray:
         """Sum over the trees of `|attribution|`: (rows, features, outputs). A tree touches the players it splits on."""
-        s, forest = self.setting, self.setting.forest
-        sums, total = Sums(forest, self.n_rows), Sums(forest, self.n_rows)
-        for tree in range(s.ensemble.n_trees):
+        forest = self.setting.forest
+        total = Sums(forest, self.n_rows)
+        for tree in range(forest.n_trees):
             players = np.unique(forest.split_player[forest.first_split[tree] : forest.first_split[tree + 1]])
             if len(players):
-                self._add(sums, tree, 1, None)
-                sums.move_absolute(players, total)
+                self._attribute(tree, 1)
+                self.sums.move_absolute(players, total)
         return forest.features(total.players())
 
     def _tree_attribution(self, tree: int) -> FloatArray:
@@ -306,20 +300,8 @@ class Task:
         if callable(self.setting.method):
             return self._custom_attribution(tree)
         self.sums = Sums(self.setting.forest, self.n_rows)
-        self._add(self.sums, tree, 1, None)
+        self._attribute(tree, 1)
         return self.row_scores()
-
-    def _attribute_all(self) -> None:
-        s = self.setting
-        if callable(s.method):
-            for tree in range(s.ensemble.n_trees):
-                self._add_custom(self._custom_attribution(tree))
-        else:
-            self._add(self.sums, 0, s.ensemble.n_trees, None)
-
-    def _grouped(self, values: FloatArray) -> FloatArray:
-        groups = self.setting.groups
-        return values if groups is None else groups.add_up(values, axis=1)
 
 
 def _integer_sum(values: FloatArray) -> int:
@@ -334,60 +316,3 @@ def _check_size(largest: float) -> None:
             "A gradient is far out of proportion to the model's own values; check y, sample_weight and base_margin for "
             "wrong units or outliers."
         )
-
-
-def run_task(task: Task) -> None:
-    """Take one task through all rounds; the loss looks at one row at a time."""
-    setting, objective = task.setting, task.setting.objective
-    assert objective is not None
-    assert task.y is not None
-    target = task.core_target(objective)
-    if target is not None and task.boost(target):
-        return
-    # numpy adds the outputs of a single row in another order than those of many rows. Full blocks, the last row
-    # repeated, make the gradient of a row the same bits wherever the row stands.
-    repeated = np.minimum(np.arange(padded_rows(task.n_rows)), task.n_rows - 1)
-    y = task.y[repeated]
-    weight = None if task.weight is None else task.weight[repeated]
-    for number in range(len(setting.rounds)):
-        if target is None or not task.take_in_core(target):  # numpy knows which row has no finite gradient
-            task.take(objective.gradients(y, task.padded_margins(), weight=weight)[: task.n_rows])
-        hessian = None
-        if setting.penalty is not None:
-            hessian = _hessian(setting, y, task.padded_margins(), weight, None)[: task.n_rows]
-        task.score_round(number, hessian)
-
-
-def run_tasks(tasks: Sequence[Task], qid: NDArray[Any] | None = None) -> None:
-    """Take tasks through all rounds together: the loss of a row looks at other rows too."""
-    setting = tasks[0].setting
-    objective = setting.objective
-    assert objective is not None
-    y = np.concatenate([np.asarray(task.y) for task in tasks])
-    weights = [task.weight for task in tasks if task.weight is not None]
-    weight = np.concatenate(weights) if weights else None
-    edges = np.cumsum([0] + [task.n_rows for task in tasks])
-    for number in range(len(setting.rounds)):
-        margin = np.concatenate([task.margins() for task in tasks])
-        gradient = objective.gradients(y, margin, weight=weight, qid=qid)
-        hessian = _hessian(setting, y, margin, weight, qid) if setting.penalty is not None else None
-        for task, start, stop in zip(tasks, edges[:-1], edges[1:], strict=True):
-            task.take(gradient[start:stop])
-            task.score_round(number, None if hessian is None else hessian[start:stop])
-
-
-def _hessian(
-    setting: Setting, y: NDArray[Any], margin: FloatArray, weight: FloatArray | None, qid: NDArray[Any] | None
-) -> FloatArray:
-    """What a row adds to the cover of a root: its hessian, its weight, or 1 where the library counts rows."""
-    e, objective = setting.ensemble, setting.objective
-    assert objective is not None
-    hessian: FloatArray | None = np.ones_like(margin)
-    if e.cover_is == "hessian":
-        hessian = objective.hessians(y, margin, qid=qid)
-    if hessian is None:
-        raise UnsupportedModelError(
-            f"objective {objective.name!r} has no hessian, which the score of an l1-regularised model needs; "
-            "pass reg_alpha=0 for the plain inner product."
-        )
-    return hessian if weight is None or e.cover_is == "count" else hessian * weight[:, None]
