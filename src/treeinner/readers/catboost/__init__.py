@@ -117,7 +117,7 @@ def _read(document: Callable[[], Document], options: ReadOptions) -> Ensemble:
 def _build(document: Document, options: ReadOptions) -> Ensemble:
     features, trees, scale = document.features, document.trees, document.scale
     settings = _Settings.of(document.info)
-    columns = _columns(trees, features, document.symmetric)
+    columns = _columns(trees, features)
     n_trees, n_outputs = len(trees.start) - 1, trees.value.shape[1]
     value = trees.value * scale
     lam = _effective_lambda(settings, trees.weight, options.reg_lambda)
@@ -182,11 +182,11 @@ def _names(features: Features, columns: ctr.Columns) -> dict[str, Any]:
     }
 
 
-def _columns(trees: Trees, features: Features, symmetric: bool) -> ctr.Columns:
+def _columns(trees: Trees, features: Features) -> ctr.Columns:
     if not features.categories:
         return ctr.plain_columns(trees.splits, trees.split, features.n_features)
     # Also if no split is on a category: a table of hashed strings is none of our business.
-    if symmetric:
+    if trees.tree_splits:
         return ctr.symmetric_columns(trees.splits, trees.split, trees.tree_splits)
     return ctr.path_columns(trees.splits, trees.split, trees.right, trees.start)
 
@@ -254,10 +254,7 @@ class _Settings:
         """Why the node values are not -rate * G / (H + lam) on the training rows; "exact" if they are."""
         if not self.leaves:
             return "The file does not say how the model was trained (a sum of models, for example)."
-        method, steps = (
-            self.leaves.get("leaf_estimation_method"),
-            self.leaves.get("leaf_estimation_iterations"),
-        )
+        method, steps = (self.leaves.get(f"leaf_estimation_{name}") for name in ("method", "iterations"))
         reasons = []
         if has_ctr:
             reasons.append("training routes rows by ordered target statistics, prediction by the final ones")

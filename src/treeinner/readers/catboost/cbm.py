@@ -81,108 +81,70 @@ class Table:
         return [Table(self._data, first + 4 * i + offset) for i, offset in enumerate(offsets)]
 
 
-def read_core(data: bytes) -> Table:
-    """The root table of a file; ModelError if it is not one."""
+def read_cbm(data: bytes) -> Document:
+    """What a file or the bytes of `CatBoost._serialize_model` hold."""
     size = int.from_bytes(data[4:8], "little")
     if data[:4] != b"CBM1" or not 4 <= size <= len(data) - 8:
         raise ModelError("This is not a whole CatBoost model; save it again with save_model('model.cbm').")
-    core = data[8 : 8 + size]
-    return Table(core, int.from_bytes(core[:4], "little"))
-
-
-def read_cbm(data: bytes) -> Document:
-    """What a file or the bytes of `CatBoost._serialize_model` hold."""
-    core = read_core(data)
+    core = Table(data[8 : 8 + size], int.from_bytes(data[8:12], "little"))
     trees = core.table(1)
     if trees is None:
         raise ModelError("The CatBoost model is damaged: it has no trees.")
-    features = read_features(_features_info(trees))
-    width = max(1, trees.scalar(0, "<i", 1))
+    features, bias = read_features(_features_info(trees)), trees.vector(16, "<f8")
+    bias = bias if len(bias) else np.array([trees.scalar(15, "<d", 0.0)])
+    return Document(features, _trees(trees, features), trees.scalar(14, "<d", 1.0), bias, _model_info(core))
+
+
+def _trees(trees: Table, features: Features) -> Trees:
     split, sizes = trees.vector(1, "<i4"), trees.vector(2, "<i4").tolist()
     steps, leaf_at = trees.vector(10, [("left", "<u2"), ("right", "<u2")]), trees.vector(11, "<u4")
     starts = np.cumsum([0, *sizes]).tolist()
     if starts[-1] != len(split) or min(sizes, default=0) < 0 or (len(steps) and len(steps) != len(split)):
         raise ModelError("The CatBoost model is damaged: the splits do not fit the trees.")
     symmetric = not len(steps)
+    if not symmetric and len(leaf_at) != len(split):
+        raise ModelError("The CatBoost model is damaged: the leaves do not fit the trees.")
     used = split if symmetric else split[(steps["left"] > 0) | (steps["right"] > 0)]
     numbers = np.unique(used)
-    place = {number: i for i, number in enumerate(numbers.tolist())}
     splits = _splits(trees, features, numbers)
-    flat_value, flat_weight = trees.vector(8, "<f8"), trees.vector(9, "<f8")
+    place = {number: i for i, number in enumerate(numbers.tolist())}
+    # Leaves of other trees are those nodes for which the file says where their values begin.
+    leaves = [] if symmetric else [a + np.flatnonzero(leaf_at[a:b] != NO_LEAF) for a, b in pairwise(starts)]
+    n_leaves = [1 << min(size, 62) for size in sizes] if symmetric else map(len, leaves)
+    values, weights = _leaf_numbers(trees, np.cumsum([0, *n_leaves]).tolist())
     if symmetric:
-        own = [[place[n] for n in split[a:b].tolist()] for a, b in pairwise(starts)]
-        ends = np.cumsum([0, *(1 << min(size, 62) for size in sizes)]).tolist()
-        values, weights = _cut(flat_value, flat_weight, ends, width)
-        found = symmetric_trees(own, splits, values, weights)
-    else:
-        if len(leaf_at) != len(split):
-            raise ModelError("The CatBoost model is damaged: the leaves do not fit the trees.")
-        found = _other_trees(
-            split.tolist(), steps.tolist(), leaf_at, starts, place, splits, flat_value, flat_weight, width
-        )
-    bias = trees.vector(16, "<f8")
-    scale = float(trees.scalar(14, "<d", 1.0))
-    return Document(
-        features,
-        found,
-        symmetric,
-        scale,
-        bias if len(bias) else np.array([trees.scalar(15, "<d", 0.0)]),
-        model_info(core),
-    )
-
-
-def _cut(
-    value: FloatArray, weight: FloatArray, ends: list[int], width: int
-) -> tuple[list[FloatArray], list[FloatArray]]:
-    """Values and weights of each tree's leaves."""
-    if len(weight) and not ends[-1] == len(weight) == len(value) / width:
-        raise ModelError("The CatBoost model is damaged: the leaf values do not fit the trees.")
-    return (
-        [value[a * width : b * width] for a, b in pairwise(ends)],
-        [weight[a:b] for a, b in pairwise(ends)],
-    )
-
-
-def _other_trees(
-    split: list[int],
-    steps: list[tuple[int, int]],
-    leaf_at: NDArray[Any],
-    starts: list[int],
-    place: dict[int, int],
-    splits: list[Split],
-    value: FloatArray,
-    weight: FloatArray,
-    width: int,
-) -> Trees:
-    """Non-symmetric trees. A step of (0, d) or (d, 0) stays at its node: that child is a leaf, numbered at the node."""
+        own = [[place[number] for number in split[a:b].tolist()] for a, b in pairwise(starts)]
+        return symmetric_trees(own, splits, values, weights)
     number = np.full(len(split), -1, np.int64)
-    ends = [0]
-    for a, b in pairwise(starts):
-        nodes = a + np.flatnonzero(leaf_at[a:b] != NO_LEAF)
-        # The file says where a leaf's values begin.
+    for nodes in leaves:
         number[nodes] = np.argsort(np.argsort(leaf_at[nodes]))
-        ends.append(ends[-1] + len(nodes))
-    leaf_number = number.tolist()
+    leaf_id, asked, step = number.tolist(), split.tolist(), steps.tolist()
 
     def look(node: tuple[int, bool]) -> tuple[int, Any, Any]:
+        """A step of (0, d) or (d, 0) stays at its node: that child is a leaf, numbered at the node."""
         at, stays = node
-        if not 0 <= at < len(steps):
+        if not 0 <= at < len(step):
             raise ModelError("The CatBoost model is damaged: a step leads out of its tree.")
-        left, right = steps[at]
+        left, right = step[at]
         if stays or not (left or right):
-            return -1, leaf_number[at], None
-        return place[split[at]], (at + left, left == 0), (at + right, right == 0)
+            return -1, leaf_id[at], None
+        return place[asked[at]], (at + left, left == 0), (at + right, right == 0)
 
-    values, weights = _cut(value, weight, ends, width)
     return other_trees([(start, False) for start in starts[:-1]], look, splits, values, weights)
+
+
+def _leaf_numbers(trees: Table, ends: list[int]) -> tuple[list[FloatArray], list[FloatArray]]:
+    """Values and weights of each tree's leaves."""
+    value, weight, width = trees.vector(8, "<f8"), trees.vector(9, "<f8"), max(1, trees.scalar(0, "<i", 1))
+    if len(weight) and not ends[-1] == len(weight) == len(value) / width:
+        raise ModelError("The CatBoost model is damaged: the leaf values do not fit the trees.")
+    return [value[a * width : b * width] for a, b in pairwise(ends)], [weight[a:b] for a, b in pairwise(ends)]
 
 
 def _splits(trees: Table, features: Features, numbers: NDArray[Any]) -> list[Split]:
     """The questions of these numbers: CatBoost counts through the borders of all features, one-hot values and CTRs."""
-    floats = [(f.scalar(1, "<i", -1), f.vector(3, "<f4")) for f in trees.tables(5)]
-    one_hot = [(f.scalar(0, "<i", -1), f.vector(1, "<i4")) for f in trees.tables(6)]
-    sources = [(0, number, levels) for number, levels in floats] + [(1, number, levels) for number, levels in one_hot]
+    sources = [(0, f.scalar(1, "<i", -1), f.vector(3, "<f4")) for f in trees.tables(5)]
+    sources += [(1, f.scalar(0, "<i", -1), f.vector(1, "<i4")) for f in trees.tables(6)]
     sources += [(2, number, f.vector(1, "<f4")) for number, f in enumerate(trees.tables(7))]
     first = np.cumsum([0, *(len(levels) for _, _, levels in sources)])
     if len(numbers) and not (numbers[0] >= 0 and numbers[-1] < first[-1]):
@@ -196,28 +158,22 @@ def _splits(trees: Table, features: Features, numbers: NDArray[Any]) -> list[Spl
 def _features_info(trees: Table) -> dict[str, Any]:
     """Features in the words of the JSON format."""
     treatment = ("AsIs", "AsFalse", "AsTrue")
+    floats = [
+        _feature(f, 1, 2, 4) | {"nan_value_treatment": treatment[f.scalar(5, "<B", 0) % 3]} for f in trees.tables(5)
+    ]
     return {
-        "float_features": [
-            {
-                "feature_index": f.scalar(1, "<i", -1),
-                "flat_feature_index": f.scalar(2, "<i", -1),
-                "feature_id": f.text(4),
-                "nan_value_treatment": treatment[f.scalar(5, "<B", 0) % 3],
-            }
-            for f in trees.tables(5)
-        ],
-        "categorical_features": [
-            {
-                "feature_index": f.scalar(0, "<i", -1),
-                "flat_feature_index": f.scalar(1, "<i", -1),
-                "feature_id": f.text(2),
-            }
-            for f in trees.tables(4)
-        ],
+        "float_features": floats,
+        "categorical_features": [_feature(f, 0, 1, 2) for f in trees.tables(4)],
         "ctrs": [{"elements": _elements(f), "borders": ()} for f in trees.tables(7)],
         "text_features": trees.tables(12),
         "embedding_features": trees.tables(18),
     }
+
+
+def _feature(table: Table, index: int, flat_index: int, name: int) -> dict[str, Any]:
+    """A feature whose numbers and name are these members of its table."""
+    numbers = {"feature_index": table.scalar(index, "<i", -1), "flat_feature_index": table.scalar(flat_index, "<i", -1)}
+    return numbers | {"feature_id": table.text(name)}
 
 
 def _elements(feature: Table) -> list[dict[str, int]]:
@@ -234,7 +190,7 @@ def _elements(feature: Table) -> list[dict[str, int]]:
     return [{"float_feature_index": n} for n in floats] + [{"cat_feature_index": n} for n in categories]
 
 
-def model_info(core: Table) -> dict[str, Any]:
+def _model_info(core: Table) -> dict[str, Any]:
     """What was written about the training, by name."""
     found: dict[str, Any] = {}
     for entry in core.tables(2):

@@ -24,17 +24,9 @@ from numpy.typing import NDArray
 from treeinner.ensemble import Ensemble
 from treeinner.errors import DataError
 from treeinner.readers._trees import IntArray
+from treeinner.tables import Table
 
-__all__ = [
-    "Columns",
-    "Split",
-    "leaf_order",
-    "leaf_table",
-    "path_columns",
-    "plain_columns",
-    "symmetric_columns",
-]
-
+__all__ = ["Columns", "Split", "leaf_table", "path_columns", "plain_columns", "symmetric_columns"]
 
 BLOCK_CELLS = 2**23  # codes in a block: 8 or 16 MB
 BLOCK_ROWS = 8192
@@ -137,15 +129,15 @@ def path_columns(splits: Sequence[Split], split: IntArray, right: IntArray, tree
     )
 
 
-def leaf_order(model: Any, tree: int) -> list[int] | None:
-    """CatBoost's leaf numbers of a non-symmetric tree from left to right; None if this version does not tell.
+def _leaf_positions(model: Any, tree: int) -> IntArray:
+    """Position from left to right of each leaf of a tree that is not symmetric, by CatBoost's number: (leaves,).
 
     A step of (0, d) or (d, 0) stays at its node: that child is a leaf and its number is stored at the node.
     """
     try:
         steps, number = model._get_tree_step_nodes(tree), model._get_tree_node_to_leaf(tree)
     except AttributeError:
-        return None
+        raise DataError("This CatBoost does not tell how it numbers the leaves of a tree; version 1.2 does.") from None
     order: list[int] = []
     stack = [(0, False)]
     while stack:
@@ -154,46 +146,45 @@ def leaf_order(model: Any, tree: int) -> list[int] | None:
         if stays or not (left or right):
             order.append(int(number[node]))
         else:
-            stack.append((node + right, right == 0))
-            stack.append((node + left, left == 0))
-    # With several outputs, older versions tell where a leaf's values begin instead of its number.
-    return [int(rank) for rank in np.argsort(np.argsort(order))]
+            stack += [(node + right, right == 0), (node + left, left == 0)]
+    # With several outputs, older versions tell where a leaf's values begin instead of its number: same order.
+    return np.argsort(order).astype(np.int32)
 
 
-def leaf_table(model: Any, X: Any, ensemble: Ensemble) -> LeafTable | PathTable:
+def leaf_table(model: Any, X: Any, ensemble: Ensemble) -> Table:
     """Make the table of an ensemble whose schema is external."""
     n_rows, rows = _rows(X, ensemble.feature_names if ensemble.params.get("named_features") else None)
     used = np.unique(ensemble.feature[ensemble.feature >= 0]).tolist()
     plan = ensemble.params["leaf_columns"]
     block_rows = max(64, min(BLOCK_ROWS, BLOCK_CELLS // max(ensemble.schema.n_columns, 1)))
+    source = (model, rows, n_rows, block_rows, ensemble.schema.n_columns)
     if ensemble.schema.external == "catboost-path":
-        trees = sorted({plan[column] for column in used})
-        ranks = {}
-        for tree in trees:
-            order = leaf_order(model, tree)
-            if order is None:
-                raise DataError("This CatBoost does not tell how it numbers the leaves of a tree; version 1.2 does.")
-            ranks[tree] = np.argsort(order).astype(np.int32)
         columns = {column: plan[column] for column in used}
-        return PathTable(model, rows, n_rows, block_rows, ensemble.schema.n_columns, columns, ranks)
+        return PathTable(*source, columns, {tree: _leaf_positions(model, tree) for tree in set(columns.values())})
     categorical = ensemble.schema.categorical or ()
     bits = [
         (column, tree, bit, position + 1 if categorical[column] else 1)
         for column in used
         for position, (tree, bit) in enumerate(plan[column])
     ]
-    return LeafTable(model, rows, n_rows, block_rows, ensemble.schema.n_columns, bits)
+    return LeafTable(*source, bits)
 
 
 @dataclass(frozen=True, eq=False)
-class LeafTable:
-    """Codes of the columns of symmetric trees, added up from the bits of leaf indexes."""
+class _CatBoostTable:
+    """Rows whose columns are read off the leaves that CatBoost itself finds for them."""
 
     model: Any
     rows: Callable[[int, int], Any]
     n_rows: int
     block_rows: int | None
     n_columns: int
+
+
+@dataclass(frozen=True, eq=False)
+class LeafTable(_CatBoostTable):
+    """Codes of the columns of symmetric trees, added up from the bits of leaf indexes."""
+
     bits: list[tuple[int, int, int, int]]  # column, tree, bit, what the bit adds to the code
 
     def block(self, start: int, stop: int) -> NDArray[Any]:
@@ -208,14 +199,9 @@ class LeafTable:
 
 
 @dataclass(frozen=True, eq=False)
-class PathTable:
+class PathTable(_CatBoostTable):
     """Positions of leaves; the columns of one tree share one array."""
 
-    model: Any
-    rows: Callable[[int, int], Any]
-    n_rows: int
-    block_rows: int | None
-    n_columns: int
     columns: Mapping[int, int]  # column -> tree
     ranks: Mapping[int, IntArray]  # tree -> position of each leaf from left to right
 
@@ -246,10 +232,7 @@ def _rows(X: Any, names: Sequence[str] | None) -> tuple[int, Callable[[int, int]
     """Return how many rows X has, and a function that cuts some of them out in a form CatBoost takes."""
     if hasattr(X, "num_row") and hasattr(X, "slice"):  # catboost.Pool
         n_rows = int(X.num_row())
-        return (
-            n_rows,
-            lambda start, stop: X if (start, stop) == (0, n_rows) else X.slice(np.arange(start, stop)),
-        )
+        return n_rows, lambda start, stop: X if (start, stop) == (0, n_rows) else X.slice(np.arange(start, stop))
     if hasattr(X, "column_names") and hasattr(X, "to_pandas"):  # pyarrow.Table
         X = X.to_pandas()
     if hasattr(X, "columns"):

@@ -9,14 +9,7 @@ import numpy as np
 
 from treeinner.errors import ModelError, UnsupportedModelError
 from treeinner.readers.catboost.ctr import Split
-from treeinner.readers.catboost.trees import (
-    Document,
-    Features,
-    other_trees,
-    read_features,
-    refuse_features,
-    symmetric_trees,
-)
+from treeinner.readers.catboost.trees import Document, Features, other_trees, read_features, symmetric_trees
 
 __all__ = ["read_json"]
 
@@ -29,8 +22,7 @@ def read_json(document: Any) -> Document:
     """
     features = read_features(document["features_info"])
     numbers = _SplitNumbers(features)
-    symmetric = "oblivious_trees" in document
-    if symmetric:
+    if "oblivious_trees" in document:
         stored = document["oblivious_trees"]
         own = [[numbers(split) for split in tree.get("splits") or []] for tree in stored]
         weights = [tree.get("leaf_weights") or [] for tree in stored]
@@ -48,7 +40,7 @@ def read_json(document: Any) -> Document:
         weights = [[leaf.get("weight") for leaf in own_leaves] for own_leaves in leaves]
         trees = other_trees(document["trees"], look, numbers.splits, values, weights)
     scale, bias = document["scale_and_bias"]
-    return Document(features, trees, symmetric, float(scale), np.atleast_1d(bias), document.get("model_info") or {})
+    return Document(features, trees, float(scale), np.atleast_1d(bias), document.get("model_info") or {})
 
 
 class _SplitNumbers:
@@ -80,8 +72,6 @@ class _SplitNumbers:
             if border != data["border"]:
                 raise ModelError(f"The model is malformed: CTR split {data['split_index']} does not have its border.")
             return Split(2, number, border, self.features.members(2, number))
-        if kind == "EstimatedFeature":
-            raise refuse_features("text or embedding")
         raise UnsupportedModelError(f"CatBoost splits of type {kind} are not read; train without such features.")
 
 

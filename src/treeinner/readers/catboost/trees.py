@@ -14,27 +14,10 @@ from treeinner.errors import ModelError, UnsupportedModelError
 from treeinner.readers._trees import FloatArray, IntArray, add_up
 from treeinner.readers.catboost.ctr import Split
 
-__all__ = [
-    "Document",
-    "Features",
-    "Trees",
-    "node_values",
-    "other_trees",
-    "read_features",
-    "refuse_features",
-    "symmetric_trees",
-]
+__all__ = ["Document", "Features", "Trees", "node_values", "other_trees", "read_features", "symmetric_trees"]
 
 MAX_DEPTH = 16  # CatBoost's own limit of symmetric trees
 MAX_NODES = 2**22  # of one tree; more is damage
-
-
-def refuse_features(kind: str) -> UnsupportedModelError:
-    """Make the error for features that CatBoost computes inside."""
-    return UnsupportedModelError(
-        f"CatBoost {kind} features: their splits are on features computed inside the library; "
-        "turn them into numeric columns before training."
-    )
 
 
 # -- features ------------------------------------------------------------------------------------------------
@@ -64,7 +47,10 @@ def read_features(info: Mapping[str, Any]) -> Features:
     """Read `features_info`."""
     for kind in ("text", "embedding"):
         if info.get(f"{kind}_features"):
-            raise refuse_features(kind)
+            raise UnsupportedModelError(
+                f"CatBoost {kind} features: their splits are on features computed inside the library; "
+                "turn them into numeric columns before training."
+            )
     floats, categories = info.get("float_features") or [], info.get("categorical_features") or []
     names: dict[int, str] = {f["flat_feature_index"]: f.get("feature_id", "") for f in [*floats, *categories]}
     n_features = 1 + max(names, default=-1)
@@ -102,7 +88,7 @@ class Trees:
     value: FloatArray  # (n_nodes, width)
     weight: FloatArray  # (n_nodes,)  0 at inner nodes
     splits: list[Split]
-    tree_splits: list[list[int]]  # symmetric trees: the split of each level
+    tree_splits: list[list[int]]  # symmetric trees: the split of each level; [] for other trees
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,7 +97,6 @@ class Document:
 
     features: Features
     trees: Trees
-    symmetric: bool
     scale: float  # margin = scale * (sum of the trees) + bias
     bias: FloatArray  # (1,) or (outputs,)
     info: Mapping[str, Any]  # how it was trained
@@ -150,7 +135,11 @@ def symmetric_trees(
     """Symmetric trees as ordinary binary trees; values and weights of each tree's leaves in CatBoost's order."""
     for own, leaf_values, leaf_weights in zip(tree_splits, values, weights, strict=True):
         if len(own) > MAX_DEPTH or len(leaf_weights) != 1 << len(own) or len(leaf_values) % len(leaf_weights):
-            _require_weights(leaf_weights)
+            if not len(leaf_weights):
+                raise UnsupportedModelError(
+                    "This CatBoost model stores no leaf weights, so neither cover nor node values can be known; save "
+                    "it again from the trained object."
+                )
             raise ModelError(
                 f"The model is malformed: a tree with {len(own)} splits has {len(leaf_values)} leaf values "
                 f"and {len(leaf_weights)} weights."
@@ -179,34 +168,20 @@ def other_trees(
 
 
 def _walked(root: Any, look: Callable[[Any], tuple[int, Any, Any]]) -> Shape:
-    split: list[int] = []
-    left: list[int] = []
-    right: list[int] = []
-    leaf_id: list[int] = []
-    stack: list[tuple[Any, list[int], int]] = [(root, left, -1)]
+    rows: list[list[int]] = []  # split, left, right, leaf_id of each node
+    stack: list[tuple[Any, int, int]] = [(root, -1, 0)]  # a node, its parent, which child of it
     while stack:
-        node, children_of, parent = stack.pop()
-        here = len(split)
+        node, parent, side = stack.pop()
+        here = len(rows)
         if here >= MAX_NODES:
             raise ModelError("The model is malformed: a tree has no end.")
         if parent >= 0:
-            children_of[parent] = here
+            rows[parent][side] = here
         number, one, other = look(node)
-        split.append(number)
-        left.append(-1)
-        right.append(-1)
-        leaf_id.append(one if number < 0 else -1)
+        rows.append([number, -1, -1, one if number < 0 else -1])
         if number >= 0:
-            stack += [(other, right, here), (one, left, here)]
-    return Shape(*np.array([split, left, right, leaf_id], dtype=np.int32))
-
-
-def _require_weights(weights: Sequence[Any]) -> None:
-    if not len(weights) or any(weight is None for weight in weights):
-        raise UnsupportedModelError(
-            "This CatBoost model stores no leaf weights, so neither cover nor node values can be known; save "
-            "it again from the trained object."
-        )
+            stack += [(other, here, 2), (one, here, 1)]
+    return Shape(*np.array(rows, dtype=np.int32).T)
 
 
 def _concatenate(
