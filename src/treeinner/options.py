@@ -59,23 +59,14 @@ class ReadOptions:
     feature_names: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
-        if (
-            not isinstance(self.objective, str)
-            and not callable(self.objective)
-            and not isinstance(self.objective, Objective)
-        ):
+        if not isinstance(self.objective, (str, Objective)) and not callable(self.objective):
             raise ValueError(
                 f"objective={self.objective!r}: expected 'auto', the name of a loss, an Objective, or a function "
                 "(y, margin) -> gradient."
             )
-        self._set("learning_rate", _learning_rate(self.learning_rate))
-        for name in ("reg_lambda", "reg_alpha"):
-            self._set(name, _penalty(name, getattr(self, name)))
-        self._set("iteration_range", _iteration_range(self.iteration_range))
-        self._set("feature_names", _feature_names(self.feature_names))
-
-    def _set(self, name: str, value: Any) -> None:
-        object.__setattr__(self, name, value)
+        for name, checked in CHECKS.items():
+            if (value := getattr(self, name)) is not None:
+                object.__setattr__(self, name, checked(name, value))
 
     @classmethod
     def of(cls, reading: Mapping[str, Any], *, caller: Callable[..., Any]) -> ReadOptions:
@@ -112,46 +103,48 @@ def _number(value: Any) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
-def _learning_rate(value: Any) -> float | tuple[float, ...] | None:
-    if value is None:
-        return None
+def _learning_rate(name: str, value: Any) -> float | tuple[float, ...]:
     many = isinstance(value, (list, tuple)) or (isinstance(value, np.ndarray) and value.ndim == 1)
     found = [_number(v) for v in (value if many else [value])]
     rates = tuple(rate for rate in found if rate is not None and rate > 0)
     if not rates or len(rates) != len(found):
-        raise ValueError(f"learning_rate={value!r}: expected a positive number, or one per boosting round.")
+        raise ValueError(f"{name}={value!r}: expected a positive number, or one per boosting round.")
     return rates if many else rates[0]
 
 
-def _penalty(name: str, value: Any) -> float | None:
-    if value is None:
-        return None
+def _penalty(name: str, value: Any) -> float:
     penalty = _number(value)
     if penalty is None or penalty < 0:
         raise ValueError(f"{name}={value!r}: expected a number that is 0 or positive.")
     return penalty
 
 
-def _iteration_range(value: Any) -> tuple[int, int] | None:
-    if value is None:
-        return None
+def _iteration_range(name: str, value: Any) -> tuple[int, int] | None:
     pair = tuple(value) if isinstance(value, (list, tuple, np.ndarray)) else ()
     whole = [int(v) for v in pair if isinstance(v, numbers.Integral) and not isinstance(v, bool)]
     if len(pair) == 2 and whole == [0, 0]:
         return None
     if len(pair) != 2 or len(whole) != 2 or not 0 <= whole[0] < whole[1]:
-        raise ValueError(f"iteration_range={value!r}: expected two integers (start, stop) with 0 <= start < stop.")
+        raise ValueError(f"{name}={value!r}: expected two integers (start, stop) with 0 <= start < stop.")
     return whole[0], whole[1]
 
 
-def _feature_names(value: Any) -> tuple[str, ...] | None:
-    if value is None:
-        return None
+def _feature_names(name: str, value: Any) -> tuple[str, ...]:
     sized = not isinstance(value, (str, bytes)) and hasattr(value, "__iter__") and hasattr(value, "__len__")
     names = tuple(value) if sized else ()
-    if not names or not all(isinstance(name, str) for name in names):
-        raise ValueError(f"feature_names={value!r}: expected a list of texts, one per feature.")
+    if not names or not all(isinstance(one, str) for one in names):
+        raise ValueError(f"{name}={value!r}: expected a list of texts, one per feature.")
     if len(set(names)) != len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"feature_names: {twice!r} occurs more than once; the names must differ.")
+        twice = next(one for one in names if names.count(one) > 1)
+        raise ValueError(f"{name}: {twice!r} occurs more than once; the names must differ.")
     return tuple(map(str, names))
+
+
+# Option -> the function of its name and value that returns it as it is kept; None is not asked.
+CHECKS: dict[str, Callable[[str, Any], Any]] = {
+    "learning_rate": _learning_rate,
+    "reg_lambda": _penalty,
+    "reg_alpha": _penalty,
+    "iteration_range": _iteration_range,
+    "feature_names": _feature_names,
+}
