@@ -574,3 +574,9 @@ def test_labels_that_look_like_numbers_are_labels_in_their_order():
     frame = pd.DataFrame(a.data, columns=NAMES).assign(sex=["10", "9", "9", "10", "2", None])
     ax = plots.dependence(replace(a, data=frame), "sex")
     assert texts(ax.get_xticklabels()) == ["2", "9", "10", "missing"]
+
+
+def test_a_column_is_found_by_the_name_that_lightgbm_keeps():
+    data = pd.DataFrame({"d": [7.0, 8.0], "a b": [1.0, 2.0]})  # not in the order of training
+    a = Attribution(np.zeros((2, 2)), np.zeros(2), data, ("a_b", "d"), None, "predecomp")
+    assert plots.dependence(a, "a_b").collections[0].get_offsets()[:, 0].tolist() == [1.0, 2.0]

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from treeinner.errors import DataError
 from treeinner.tables import ColumnTable, DenseTable, Schema, SparseTable, read_table
 from treeinner.tables.columns import KERNEL_DTYPES
-from treeinner.tables.frames import frame_library_of, names_of, row_labels_of
+from treeinner.tables.frames import frame_library_of, names_of, row_labels_of, to_array
 
 NAN = np.nan
 
@@ -604,3 +604,11 @@ def test_importing_tables_loads_no_frame_library():
 def test_dense_table_takes_an_array_alone():
     # other modules build it by hand
     assert DenseTable(np.ones((3, 2))).block_rows is None
+
+
+@pytest.mark.parametrize("names", [["b c", "a", 0], [2, 0, 1]], ids=["names", "numbers"])
+def test_columns_shown_of_a_frame_are_those_of_the_features(names):
+    frame = pd.DataFrame([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], columns=names)
+    stored = [str(name).replace(" ", "_") for name in names]  # LightGBM keeps "b c" as "b_c"
+    assert to_array(frame[names[::-1]], stored).tolist() == frame.to_numpy().tolist()
+    assert to_array(frame, ["x", "y", "z"]).tolist() == frame.to_numpy().tolist()  # no such names: by position

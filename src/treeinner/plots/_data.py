@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from treeinner.attribution import Attribution
 from treeinner.scores.result import METHOD_TITLES
 from treeinner.tables.columns import is_missing
+from treeinner.tables.frames import feature_columns
 
 FloatArray = NDArray[np.float64]
 
@@ -107,10 +108,7 @@ def column(attribution: Attribution, k: int, rows: NDArray[np.intp]) -> Column |
     if not isinstance(frame, nw.DataFrame):
         values = np.asarray(data)
         return _from_values(values[:, k][rows]) if values.ndim == 2 else None
-    names = {str(name): name for name in frame.columns}
-    # As the table was read: by name if the names are there, else by position.
-    by_name = set(attribution.feature_names) <= names.keys()
-    series = frame[names[attribution.feature_names[k]] if by_name else frame.columns[k]]
+    series = frame[:, feature_columns(frame, attribution.feature_names)[k]]
     values = np.asarray(series.to_numpy())[rows]
     labelled = isinstance(series.dtype, (nw.Categorical, nw.Enum, nw.String))
     return _from_labels(values) if labelled else _from_values(values)

@@ -231,10 +231,13 @@ def to_array(data: Any, feature_names: Sequence[str]) -> NDArray[Any]:
     frame = nw.from_native(data, pass_through=True)
     if isinstance(frame, (nw.DataFrame, nw.LazyFrame)):
         frame = collected(frame)
-        # LightGBM keeps "my column" as "my_column".
-        names = {str(name).replace(" ", "_"): name for name in frame.columns}
-        names |= {str(name): name for name in frame.columns}
-        if set(feature_names) <= names.keys():
-            frame = frame.select([names[name] for name in feature_names])
-        data = frame.to_numpy()
+        data = frame[:, feature_columns(frame, feature_names)].to_numpy()
     return np.asarray(data)
+
+
+def feature_columns(frame: nw.DataFrame[Any], feature_names: Sequence[str]) -> list[int]:
+    """Positions of the features in the user's frame: by name if all are there, else as its columns stand."""
+    # LightGBM keeps "my column" as "my_column".
+    place = {str(name).replace(" ", "_"): j for j, name in enumerate(frame.columns)}
+    place |= {str(name): j for j, name in enumerate(frame.columns)}
+    return [place[name] for name in feature_names] if set(feature_names) <= place.keys() else [*range(frame.shape[1])]
