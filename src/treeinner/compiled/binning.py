@@ -7,7 +7,7 @@ values of a column become codes.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Plan", "plan"]
 
+IntArray = NDArray[np.int32]
+LongArray = NDArray[np.int64]
+FloatArray = NDArray[np.float64]
+Categories = dict[int, IntArray]  # column -> its categories that are named in some set, ascending
+
 MISSING, OTHER, FIRST_CATEGORY = 0, 1, 2  # codes of a categorical plane
 LARGEST = {1: 255, 2: 65535}  # code, by bytes
 SET_WORDS_8 = 4  # 256 bits: the vector kernel reads them whole
@@ -29,16 +34,16 @@ class Plan:
     """What the compiled core needs to bin rows, and what each split then compares."""
 
     code_bytes: int
-    node_plane: NDArray[np.int32]  # (n_nodes,)  0 at leaves
-    node_cut: NDArray[np.int32]  # (n_nodes,)  numeric splits
-    node_set: NDArray[np.int32]  # (n_nodes,)  first word in `sets`; -1 unless categorical
+    node_plane: IntArray  # (n_nodes,)  0 at leaves
+    node_cut: IntArray  # (n_nodes,)  numeric splits
+    node_set: IntArray  # (n_nodes,)  first word in `sets`; -1 unless categorical
     sets: NDArray[np.uint64]
-    columns: NDArray[np.int64]  # (n_columns, 6): first plane, planes, categorical, zero is missing, first, n
-    planes: NDArray[np.int32]  # (n_planes, 4): column, first threshold, thresholds, missing code
-    thresholds: NDArray[np.float64]
+    columns: LongArray  # (n_columns, 6): first plane, planes, categorical, zero is missing, first, n
+    planes: IntArray  # (n_planes, 4): column, first threshold, thresholds, missing code
+    thresholds: FloatArray
     thresholds32: NDArray[np.float32]
     codes_of_category: NDArray[np.uint16]
-    other_code: NDArray[np.int32]  # (n_columns,)
+    other_code: IntArray  # (n_columns,)
 
 
 def plan(e: Ensemble) -> Plan:
@@ -92,9 +97,7 @@ def plan(e: Ensemble) -> Plan:
     )
 
 
-def _distinct_thresholds(
-    column: NDArray[np.int32], threshold: NDArray[np.float64]
-) -> tuple[NDArray[np.int32], NDArray[np.float64], NDArray[np.int64]]:
+def _distinct_thresholds(column: IntArray, threshold: FloatArray) -> tuple[IntArray, FloatArray, LongArray]:
     """Distinct (column, threshold) pairs, sorted, and the position of each split's own pair."""
     order = np.lexsort((threshold, column))
     c, t = column[order], threshold[order]
@@ -105,7 +108,7 @@ def _distinct_thresholds(
     return c[new], t[new], position
 
 
-def _used_categories(e: Ensemble, categorical: NDArray[np.int64]) -> dict[int, NDArray[np.int32]]:
+def _used_categories(e: Ensemble, categorical: LongArray) -> Categories:
     """Categories named in some set, per categorical column; all others behave alike."""
     used = {}
     columns = e.feature[categorical]
@@ -121,9 +124,7 @@ def _used_categories(e: Ensemble, categorical: NDArray[np.int64]) -> dict[int, N
     return used
 
 
-def _code_bytes(
-    e: Ensemble, numeric: NDArray[np.int64], rank: NDArray[np.int64], categories: dict[int, NDArray[np.int32]]
-) -> int:
+def _code_bytes(e: Ensemble, numeric: LongArray, rank: LongArray, categories: Categories) -> int:
     """One byte per code if that does not take more than twice as many planes; more planes than that cost more."""
     if any(len(codes) > LARGEST[1] - FIRST_CATEGORY for codes in categories.values()):
         return 2
@@ -136,19 +137,18 @@ def _code_bytes(
 
 
 def _bit_sets(
-    e: Ensemble, categorical: NDArray[np.int64], categories: dict[int, NDArray[np.int32]], code_bytes: int
-) -> tuple[NDArray[np.int32], NDArray[np.uint64]]:
+    e: Ensemble, categorical: LongArray, categories: Categories, code_bytes: int
+) -> tuple[IntArray, NDArray[np.uint64]]:
     """A bit per code for every categorical split: set if the code goes right."""
     words = {
         c: SET_WORDS_8 if code_bytes == 1 else (len(codes) + FIRST_CATEGORY + 63) // 64
         for c, codes in categories.items()
     }
-    sizes = np.array([words[c] for c in e.feature[categorical].tolist()], np.int64)
-    start = np.concatenate([[0], np.cumsum(sizes)])
+    columns = e.feature[categorical]
+    start = np.concatenate([[0], np.cumsum([words[c] for c in columns.tolist()], dtype=np.int64)])
     node_set = np.full(e.n_nodes, -1, np.int32)
     node_set[categorical] = start[:-1]
     bits = np.zeros(int(start[-1]) * 64, np.uint8)
-    columns = e.feature[categorical]
     for column, codes in categories.items():
         here = np.flatnonzero(columns == column)
         sets = e.category_set[categorical[here]]
@@ -161,9 +161,7 @@ def _bit_sets(
     return node_set, np.packbits(bits, bitorder="little").view(np.uint64)
 
 
-def _padded(
-    threshold: NDArray[np.float64], start: NDArray[np.int64]
-) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]:
+def _padded(threshold: FloatArray, start: LongArray) -> tuple[FloatArray, LongArray, LongArray]:
     """Thresholds of each column padded with NaN to 2^k - 1, so that the search has no branches."""
     n = np.diff(start)
     size = np.array([(1 << int(k).bit_length()) - 1 for k in n], np.int64)
@@ -173,7 +171,7 @@ def _padded(
     return padded, first, size
 
 
-def _as_float32(threshold: NDArray[np.float64], *, up: bool) -> NDArray[np.float32]:
+def _as_float32(threshold: FloatArray, *, up: bool) -> NDArray[np.float32]:
     """Thresholds that compare with every float32 as the exact ones do: x > t as x > (t rounded down), >= up."""
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         rounded = threshold.astype(np.float32)
@@ -181,21 +179,18 @@ def _as_float32(threshold: NDArray[np.float64], *, up: bool) -> NDArray[np.float
         return np.where(wrong, np.nextafter(rounded, np.float32(np.inf if up else -np.inf)), rounded)
 
 
-def _category_tables(
-    e: Ensemble, categories: dict[int, NDArray[np.int32]], columns: NDArray[np.int64]
-) -> tuple[NDArray[np.uint16], NDArray[np.int32]]:
+def _category_tables(e: Ensemble, categories: Categories, columns: LongArray) -> tuple[NDArray[np.uint16], IntArray]:
     """Code of every category of every column, one after the other; writes first and n into `columns`."""
-    tables: list[NDArray[Any]] = []
+    tables = [np.zeros(0, np.uint16)]
     other_code = np.full(e.schema.n_columns, OTHER, np.int32)
     first = 0
     for column, codes in categories.items():
         known = None if e.schema.known_codes is None else e.schema.known_codes[column]
-        size = known if known is not None else int(codes[-1]) + 1 if len(codes) else 0
-        table = np.full(max(size, int(codes[-1]) + 1 if len(codes) else 0), OTHER, np.uint16)
+        table = np.full(max(known or 0, codes.max(initial=-1) + 1), OTHER, np.uint16)
         table[codes] = np.arange(len(codes)) + FIRST_CATEGORY
         if known is not None:
             table, other_code[column] = table[:known], MISSING
         columns[column, 4:] = first, len(table)
         first += len(table)
         tables.append(table)
-    return np.concatenate([*tables, np.zeros(0, np.uint16)]).astype(np.uint16), other_code
+    return np.concatenate(tables), other_code

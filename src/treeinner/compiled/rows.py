@@ -18,19 +18,6 @@ from treeinner.compiled.threads import Progress, map_rows
 if TYPE_CHECKING:
     from treeinner.tables import Table
 
-__all__ = [
-    "FOURTHS_EXPONENTS",
-    "Shuffle",
-    "Sums",
-    "add_exact",
-    "aligned",
-    "apply",
-    "attribute",
-    "padded_rows",
-    "predict",
-    "task_rows",
-]
-
 # (values, scale, then limbs or None: sums, squares, small and large fourths) -> whether all fitted (kernels/exact.h)
 add_exact = _core.add_exact
 FOURTHS_EXPONENTS = _core.FOURTHS_EXPONENTS

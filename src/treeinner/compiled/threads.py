@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from typing import TypeVar
 
 __all__ = ["Progress", "map_rows", "n_threads"]
@@ -37,44 +38,33 @@ def map_rows(
     """work(start, stop) for consecutive ranges of rows; the results come in order, exceptions surface."""
     ranges = [(start, min(start + step, n_rows)) for start in range(0, n_rows, step)]
     threads = min(n_threads(n_jobs), len(ranges))
-    if threads <= 1:
-        results: Iterator[T] = (work(*r) for r in ranges)
-        yield from _reporting(results, ranges, n_rows, progress)
-        return
-    # The caller works too: it is awake on a processor, where a thread more would have to be woken and placed.
-    with ThreadPoolExecutor(threads - 1) as pool:
-        yield from _reporting(_in_order(pool, work, ranges, 2 * threads), ranges, n_rows, progress)
+    with closing(_in_order(work, ranges, threads) if threads > 1 else (work(*r) for r in ranges)) as results:
+        for (_, stop), result in zip(ranges, results, strict=True):
+            if progress is not None:
+                progress(stop, n_rows)
+            yield result
 
 
-def _in_order(
-    pool: ThreadPoolExecutor, work: Callable[[int, int], T], ranges: list[tuple[int, int]], most: int
-) -> Iterator[T]:
-    """Results of all ranges; at most so many are at work or wait to be taken, so that their memory is bounded."""
+def _in_order(work: Callable[[int, int], T], ranges: list[tuple[int, int]], threads: int) -> Generator[T]:
+    """Results of all ranges; at most 2 * threads are at work or wait to be taken, so that their memory is bounded."""
     pending: deque[tuple[Future[T], tuple[int, int]]] = deque()
     left = iter(ranges)
-    try:
-        while True:
-            while len(pending) < most and (r := next(left, None)) is not None:
-                pending.append((pool.submit(work, *r), r))
-            if not pending:
-                return
-            while not pending[0][0].done():
-                mine = next((i for i, (future, _) in enumerate(pending) if future.cancel()), None)  # not begun yet
-                if mine is None:
-                    break
-                r = pending[mine][1]
-                pending[mine] = (Future(), r)
-                pending[mine][0].set_result(work(*r))
-            yield pending.popleft()[0].result()
-    finally:
-        for future, _ in pending:
-            future.cancel()  # after an error, or if nobody asks for more
-
-
-def _reporting(
-    results: Iterator[T], ranges: list[tuple[int, int]], n_rows: int, progress: Progress | None
-) -> Iterator[T]:
-    for (_, stop), result in zip(ranges, results, strict=True):
-        if progress is not None:
-            progress(stop, n_rows)
-        yield result
+    # The caller works too: it is awake on a processor, where a thread more would have to be woken and placed.
+    with ThreadPoolExecutor(threads - 1) as pool:
+        try:
+            while True:
+                while len(pending) < 2 * threads and (r := next(left, None)) is not None:
+                    pending.append((pool.submit(work, *r), r))
+                if not pending:
+                    return
+                while not pending[0][0].done():
+                    mine = next((i for i, (future, _) in enumerate(pending) if future.cancel()), None)  # not begun yet
+                    if mine is None:
+                        break
+                    r = pending[mine][1]
+                    pending[mine] = (Future(), r)
+                    pending[mine][0].set_result(work(*r))
+                yield pending.popleft()[0].result()
+        finally:
+            for future, _ in pending:
+                future.cancel()  # after an error, or if nobody asks for more

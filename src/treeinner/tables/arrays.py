@@ -32,13 +32,7 @@ class DenseTable:
 
     def block(self, start: int, stop: int) -> NDArray[Any]:
         """View of some rows, or their conversion."""
-        part = self.values[start:stop]
-        wanted = kernel_dtype(part.dtype)
-        assert wanted is not None, part.dtype
-        if part.dtype != wanted:
-            with np.errstate(over="ignore"):  # a longdouble beyond float64 is infinite
-                part = part.astype(wanted)
-        return mark_missing(part, self.missing)
+        return mark_missing(numbers(self.values[start:stop], "X"), self.missing)
 
 
 @dataclass(frozen=True, eq=False)
