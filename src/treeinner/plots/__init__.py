@@ -1,6 +1,6 @@
 """Plots: every function takes and returns matplotlib Axes, and makes a figure of suitable size if none are given.
 
-One file per plot; `_style`, `_data` and `_labels` are shared. matplotlib is imported when the first plot is drawn.
+`_style` and `_data` are shared. matplotlib is imported when the first plot is drawn.
 Belongs here: how results look. Does not: computing anything that a result does not have.
 """
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from treeinner.attribution import Attribution
 from treeinner.errors import DataError
 from treeinner.plots import _style as style
 from treeinner.plots._data import (
     Column,
+    FloatArray,
     attribution_label,
     check_kind,
     column,
@@ -24,7 +24,6 @@ from treeinner.plots._data import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-FloatArray = NDArray[np.float64]
 BINS = 100
 MOST_COLORS = len(style.OKABE_ITO)
 MOST_CATEGORIES = 30  # that get a name on the axis
@@ -258,16 +257,13 @@ def _color_by(ax: Axes, x: FloatArray, y: FloatArray, shades: Column, name: str,
     counts = np.bincount(shades.numbers[known].astype(np.intp), minlength=len(shades.categories))
     many = len(counts) > MOST_COLORS
     own = np.sort(np.argsort(-counts, kind="stable")[: MOST_COLORS - many])
-    handles = []
-    for category, color in zip(own, style.OKABE_ITO, strict=False):
-        here = shades.numbers == category
-        ax.scatter(x[here], y[here], color=color, **dots)
-        text = style.shorten([shades.categories[category]], 140, style.font_points())[0]
-        handles.append(style.dot_handle(color, text))
+    parts = [(shades.numbers == category, shades.categories[category]) for category in own]
     if many:
-        here = known & ~np.isin(shades.numbers, own)
-        ax.scatter(x[here], y[here], color=style.OKABE_ITO[-1], **dots)
-        handles.append(style.dot_handle(style.OKABE_ITO[-1], f"{len(counts) - len(own)} others"))
+        parts.append((known & ~np.isin(shades.numbers, own), f"{len(counts) - len(own)} others"))
+    handles = []
+    for (here, text), color in zip(parts, style.OKABE_ITO, strict=False):
+        ax.scatter(x[here], y[here], color=color, **dots)
+        handles.append(style.dot_handle(color, style.shorten([text], 140, style.font_points())[0]))
     if not known.all():
         handles.append(style.dot_handle(style.GREY, "missing"))
     beside: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0), "bbox_transform": ax.transAxes}

@@ -9,14 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeinner.plots import _style as style
-from treeinner.plots._data import check_kind, position_of
+from treeinner.plots._data import FloatArray, check_kind, position_of
 from treeinner.scores import Comparison, Importance
 from treeinner.scores.result import Q_LIMIT, VERDICTS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-FloatArray = NDArray[np.float64]
 VERDICT_COLORS = dict(zip(VERDICTS, (style.BLUE, style.GREY, style.VERMILLION), strict=True))
 LINES = ("-", "--", ":", "-.")
 
