@@ -35,7 +35,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from treeinner.errors import DataError
 
-__all__ = ["Inference", "benjamini_hochberg", "difference", "effective_units", "from_clusters", "from_sums"]
+__all__ = [
+    "Inference", "benjamini_hochberg", "check_confidence", "difference", "effective_units", "from_clusters",
+    "from_sums", "without_errors",
+]  # fmt: skip
 
 FloatArray = NDArray[np.float64]
 
@@ -69,6 +72,12 @@ class Inference:
         """Return the statistics of the score times a positive factor."""
         names = ("score", "std_error", "ci_low", "ci_high", "test_score")
         return replace(self, **{name: getattr(self, name) * factor for name in names})
+
+
+def check_confidence(confidence: float) -> None:
+    """Raise if it is not one; callers do so before the work is done."""
+    if not 0.0 < confidence < 1.0:
+        raise DataError(f"confidence={confidence} is not a coverage; pass a number between 0 and 1, such as 0.95.")
 
 
 def from_sums(
@@ -109,11 +118,10 @@ def from_sums(
     total, total_sq = np.asarray(total, np.float64), np.asarray(total_sq, np.float64)
     if total.shape != total_sq.shape:
         raise DataError(f"sums have shape {total.shape} but sums of squares {total_sq.shape}; they must be the same.")
-    if not 0.0 < confidence < 1.0:
-        raise DataError(f"confidence={confidence} is not a coverage; pass a number between 0 and 1, such as 0.95.")
+    check_confidence(confidence)
     score = total if score is None else np.asarray(score, np.float64)
     if n < 2:
-        return _unknown(score, n, confidence)
+        return without_errors(score, n, confidence)
     spread = total_sq - total * total / n
     spread = np.maximum(spread, 4.0 * np.finfo(np.float64).eps * total_sq)
     std_error = np.sqrt(spread * (n / (n - 1)))
@@ -131,12 +139,8 @@ def from_clusters(
         Shares summed within each cluster: (clusters, features) or (clusters, features, outputs). The
         variance of the score is C / (C - 1) * sum_c (S_c - mean S)^2; here the mean is subtracted first, so
         nothing cancels. The effective units are those of the cluster sums.
-    score
-        The score, where it is known better than by the sum of the shares.
-    centring
-        What centring adds to the score that is tested; 0 if not given.
-    confidence
-        Coverage of the two-sided interval.
+    score, centring, confidence
+        As for `from_sums`.
     """
     sums = np.asarray(sums, np.float64)
     if sums.ndim not in (2, 3):
@@ -145,7 +149,7 @@ def from_clusters(
     total = sums.sum(axis=0)
     score = total if score is None else np.asarray(score, np.float64)
     if n < 2:
-        return _unknown(score, n, confidence)
+        return without_errors(score, n, confidence)
     deviation = sums - total / n
     # A share that is the same in every cluster leaves only the rounding of its mean, which is not a spread.
     spread = (deviation * deviation).sum(axis=0)
@@ -175,7 +179,7 @@ def difference(a: Inference, b: Inference, *, confidence: float = 0.95) -> Infer
     """
     n = min(a.n_units, b.n_units)
     if n < 2:
-        return _unknown(a.score - b.score, n, confidence)
+        return without_errors(a.score - b.score, n, confidence)
     var_a, var_b = a.std_error**2, b.std_error**2
     std_error = np.sqrt(var_a + var_b)
     weight = np.divide(var_a, var_a + var_b, out=np.zeros_like(var_a), where=std_error > 0)
@@ -231,8 +235,8 @@ def _degrees_of_freedom(effective: ArrayLike | None, total: FloatArray, n: int) 
     return df
 
 
-def _unknown(score: FloatArray, n: int, confidence: float) -> Inference:
-    """Statistics of a single unit, whose spread is unknown."""
+def without_errors(score: FloatArray, n: int = 1, confidence: float = 0.95) -> Inference:
+    """Statistics where the spread is unknown: of a single unit, or of a score alone."""
     infinite, one = np.full_like(score, np.inf), np.ones_like(score)
     z, df = np.zeros_like(score), np.zeros_like(score)
     return Inference(score, infinite, -infinite, infinite, z, one, one, one, n, confidence, score, df)

@@ -15,10 +15,10 @@ from treeinner.compiled import Progress
 from treeinner.ensemble import storage
 from treeinner.errors import DataError, ModelError, TreeInnerError, UnsupportedModelError
 from treeinner.groups import GroupSpec, resolve_groups
-from treeinner.inference import Inference, from_sums
+from treeinner.inference import check_confidence, without_errors
 from treeinner.model import Model, open_model, out_of_bag_rows
 from treeinner.options import ReadOptions
-from treeinner.scores.batch import NO_WEIGHT, Batch, check_confidence, read_batch
+from treeinner.scores.batch import NO_WEIGHT, Batch, read_batch
 from treeinner.scores.leaves import Leaves
 from treeinner.scores.result import Importance
 from treeinner.scores.run import add_batch
@@ -251,8 +251,8 @@ class ImportanceAccumulator:
             whole, outputs = state.infer(setting, score, self._confidence)
         else:
             assert score is not None
-            whole = _without_errors(score.sum(axis=1))
-            outputs = _without_errors(score) if state.n_outputs > 1 else None
+            whole = without_errors(score.sum(axis=1))
+            outputs = without_errors(score) if state.n_outputs > 1 else None
         statistics = whole.scaled(1.0 / weight)
         if by_round is not None and rounds is not None:  # the rounds add up to the scores, to the last bit
             statistics = replace(statistics, score=rounds.sum(axis=0))
@@ -328,10 +328,6 @@ def _check_resolution(setting: Setting, state: State) -> None:
             f"sample_weight is {mean:.2g} on average, too small to be summed exactly; divide it by its mean, which "
             "changes no test and no score per row."
         )
-
-
-def _without_errors(scores: FloatArray) -> Inference:
-    return from_sums(scores, np.zeros_like(scores), 1)
 
 
 def _is_empty(X: Any) -> bool:

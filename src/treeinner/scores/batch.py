@@ -15,7 +15,7 @@ from treeinner.tables import Table
 from treeinner.tables.columns import is_missing
 from treeinner.tables.frames import names_of
 
-__all__ = ["NO_WEIGHT", "Batch", "check_confidence", "read_batch"]
+__all__ = ["NO_WEIGHT", "Batch", "read_batch"]
 
 FloatArray = NDArray[np.float64]
 NO_WEIGHT = "sample_weight is zero in every row; at least one row must count."
@@ -48,12 +48,6 @@ class Batch:
         """Raise if no row counts. Of one batch among others none needs to."""
         if self.weight is not None and not np.any(self.weight > 0):
             raise DataError(NO_WEIGHT)
-
-
-def check_confidence(confidence: float) -> None:
-    """Raise before the work is done, not after."""
-    if not 0.0 < confidence < 1.0:
-        raise ValueError(f"confidence={confidence} is not a coverage; pass a number between 0 and 1, such as 0.95.")
 
 
 def read_batch(

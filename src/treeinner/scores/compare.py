@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from treeinner.options import ReadOptions
 from treeinner.scores.gain import distance_to_gain, total_gain
 from treeinner.scores.importance import importance
 from treeinner.scores.permutation import permutation_importance
-from treeinner.scores.result import Importance
+from treeinner.scores.result import Importance, ranks_of
 from treeinner.tables.frames import make_frame
 
 __all__ = ["Comparison", "are_training_rows", "compare"]
@@ -27,6 +28,7 @@ FloatArray = NDArray[np.float64]
 
 # Relative to the largest gain: rounding of XGBoost's float32 gains is far below, other rows are far above.
 SAME_ROWS = 1e-4
+NOT_TAKEN = {"abs_treeshap": ("y", "base_margin", "qid"), "permutation": ("qid",)}  # of the arguments of a side
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +49,7 @@ class Comparison:
         columns: dict[str, Any] = {"feature": np.array(self.feature_names, object)}
         if self.total_gain is not None:
             columns["total_gain"] = self.total_gain
-            columns["total_gain_rank"] = _ranks(self.total_gain)
+            columns["total_gain_rank"] = ranks_of(self.total_gain)
         for name in self.valid:
             for side, scores in (("train", self.train[name]), ("valid", self.valid[name])):
                 columns[f"{name}_{side}"] = scores.scores
@@ -114,29 +116,28 @@ def compare(
     """
     opened = open_model(model, ReadOptions.of(reading, caller=compare))
     shared: dict[str, Any] = {"feature_groups": feature_groups, "confidence": confidence, "n_jobs": n_jobs}
-    sides = (
-        _Side(X_train, y_train, sample_weight_train, clusters_train, base_margin_train, qid_train),
-        _Side(X_valid, y_valid, sample_weight_valid, clusters_valid, base_margin_valid, qid_valid),
-    )
-    scorers: dict[str, Callable[[_Side], Importance]] = {
-        "tree_inner": lambda s: importance(opened, s.X, s.y, method=method, **s.extra(), **shared),
-        "tree_inner_treeshap": lambda s: importance(opened, s.X, s.y, method="treeshap", **s.extra(), **shared),
-        "forest_inner": lambda s: importance(
-            opened, s.X, s.y, score="forest_inner", method=method, **s.extra(), **shared
-        ),
-        "abs_treeshap": lambda s: importance(
-            opened, s.X, score="abs", method="treeshap", over="forest", **s.extra("base_margin", "qid"), **shared
-        ),
-        "permutation": lambda s: permutation_importance(
-            opened, s.X, s.y, n_repeats=1, random_state=0, **s.extra("qid"), **shared
-        ),
+    sides: tuple[dict[str, Any], ...] = (
+        {"X": X_train, "y": y_train, "sample_weight": sample_weight_train, "clusters": clusters_train,
+         "base_margin": base_margin_train, "qid": qid_train},
+        {"X": X_valid, "y": y_valid, "sample_weight": sample_weight_valid, "clusters": clusters_valid,
+         "base_margin": base_margin_valid, "qid": qid_valid},
+    )  # fmt: skip
+    scorers: dict[str, Callable[..., Importance]] = {
+        "tree_inner": partial(importance, method=method),
+        "tree_inner_treeshap": partial(importance, method="treeshap"),
+        "forest_inner": partial(importance, score="forest_inner", method=method),
+        "abs_treeshap": partial(importance, score="abs", method="treeshap", over="forest"),
+        "permutation": partial(permutation_importance, n_repeats=1, random_state=0),
     }
     train: dict[str, Importance] = {}
     valid: dict[str, Importance] = {}
     skipped: dict[str, str] = {}
     for name, score in scorers.items():
         try:
-            train[name], valid[name] = (score(side) for side in sides)
+            train[name], valid[name] = (
+                score(opened, **{k: v for k, v in side.items() if k not in NOT_TAKEN.get(name, ())}, **shared)
+                for side in sides
+            )
         except TreeInnerError as error:
             if name == "tree_inner":
                 raise
@@ -158,23 +159,6 @@ def compare(
     return Comparison(train, valid, skipped, gain, gap, b.feature_names, b.frame_library)
 
 
-@dataclass(frozen=True, eq=False)
-class _Side:
-    """Rows of one side, with what comes along with them."""
-
-    X: Any
-    y: Any
-    sample_weight: Any
-    clusters: Any
-    base_margin: Any
-    qid: Any
-
-    def extra(self, *without: str) -> dict[str, Any]:
-        """What was given along with the rows, less what a score has no use for."""
-        names = ("sample_weight", "clusters", "base_margin", "qid")
-        return {name: getattr(self, name) for name in names if getattr(self, name) is not None and name not in without}
-
-
 def _why_same_rows(train: Importance, valid: Importance, gain: FloatArray | None) -> str:
     """Say what gives the training rows away; "" if nothing does."""
     # Sums are exact, so the same rows in any order give the same bits, and other rows do not.
@@ -187,9 +171,3 @@ def _why_same_rows(train: Importance, valid: Importance, gain: FloatArray | None
 def are_training_rows(scores: Importance, gain: FloatArray | None) -> bool:
     """Whether the rows are those the model was trained on: on them alone TreeInner is the stored total gain."""
     return distance_to_gain(scores, gain) < SAME_ROWS
-
-
-def _ranks(scores: FloatArray) -> NDArray[np.intp]:
-    ranks = np.empty(len(scores), np.intp)
-    ranks[np.argsort(-scores, kind="stable")] = np.arange(1, len(scores) + 1)
-    return ranks

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from treeinner.errors import UnsupportedModelError
 from treeinner.groups import GroupSpec, resolve_groups
-from treeinner.inference import from_sums
+from treeinner.inference import without_errors
 from treeinner.model import Model, open_model
 from treeinner.options import ReadOptions
 from treeinner.scores.result import Importance
@@ -43,7 +43,7 @@ def total_gain(model: Any, *, feature_groups: GroupSpec | None = None, **reading
         score_name="total_gain",
         method="stored",
         feature_names=groups.names,
-        statistics=from_sums(totals, np.zeros_like(totals), 1),
+        statistics=without_errors(totals),
         n_rows=0,
         sum_of_weights=float("nan"),
         tested=False,

@@ -19,7 +19,7 @@ from treeinner.groups import GroupSpec, resolve_groups
 from treeinner.model import Model, open_model
 from treeinner.objectives import Objective
 from treeinner.options import ReadOptions
-from treeinner.scores.batch import Batch, check_confidence, read_batch
+from treeinner.scores.batch import Batch, read_batch
 from treeinner.scores.result import Importance
 
 __all__ = ["permutation_importance"]
@@ -57,7 +57,7 @@ def permutation_importance(
     random_state : int, RandomState or None
         Seed of the shuffles.
     """
-    check_confidence(confidence)
+    inference.check_confidence(confidence)
     if n_repeats < 1:
         raise ValueError(f"n_repeats={n_repeats}; expected at least one shuffle.")
     opened = open_model(model, ReadOptions.of(reading, caller=permutation_importance))

@@ -17,7 +17,7 @@ from treeinner.errors import ModelError, TreeInnerError, UnknownParameterError
 from treeinner.inference import Inference
 from treeinner.tables.frames import make_frame
 
-__all__ = ["Q_LIMIT", "VERDICTS", "FeatureScore", "Importance"]
+__all__ = ["Q_LIMIT", "VERDICTS", "FeatureScore", "Importance", "ranks_of"]
 
 FloatArray = NDArray[np.float64]
 FORMAT = "treeinner.importance"
@@ -150,9 +150,7 @@ class Importance:
     @property
     def ranks(self) -> NDArray[np.intp]:
         """Rank of every feature; 1 is the best."""
-        ranks = np.empty(len(self.scores), np.intp)
-        ranks[self.order] = np.arange(1, len(self.scores) + 1)
-        return ranks
+        return ranks_of(self.scores)
 
     @property
     def gains(self) -> FloatArray:
@@ -200,17 +198,7 @@ class Importance:
     def __getitem__(self, feature: str | int) -> FeatureScore:
         """Return the numbers of one feature, by name or position."""
         k = self._position(feature)
-        return FeatureScore(
-            feature=self.feature_names[k],
-            score=float(self.scores[k]),
-            std_error=float(self.std_errors[k]),
-            ci_low=float(self.ci_low[k]),
-            ci_high=float(self.ci_high[k]),
-            p_value=float(self.p_values[k]),
-            q_value=float(self.q_values[k]),
-            verdict=self.verdicts[k],
-            rank=int(self.ranks[k]),
-        )
+        return FeatureScore(**{name: column[k].item() for name, column in self._columns().items()})
 
     def _position(self, feature: str | int) -> int:
         if isinstance(feature, str):
@@ -261,22 +249,22 @@ class Importance:
     # -- tables and files ----------------------------------------------------------------------------------------
     def to_frame(self) -> Any:
         """Data frame in the library of X, best feature first."""
-        order, verdicts = self.order, self.verdicts
-        columns = {
+        order = self.order
+        return make_frame({k: v[order] for k, v in self._columns().items()}, library=self.frame_library)
+
+    def _columns(self) -> dict[str, NDArray[Any]]:
+        """The table by columns, in the order of the features."""
+        return {
+            "feature": np.array(self.feature_names, np.str_),
             "score": self.scores,
             "std_error": self.std_errors,
             "ci_low": self.ci_low,
             "ci_high": self.ci_high,
             "p_value": self.p_values,
             "q_value": self.q_values,
+            "verdict": np.array(self.verdicts, np.str_),
+            "rank": self.ranks,
         }
-        made = {
-            "feature": [self.feature_names[k] for k in order],
-            **{name: column[order] for name, column in columns.items()},
-            "verdict": [verdicts[k] for k in order],
-            "rank": np.arange(1, len(order) + 1),
-        }
-        return make_frame(made, library=self.frame_library)
 
     def save(self, path: str | Path) -> None:
         """Write to one file (docs/format.md); `ti.load` reads it."""
@@ -365,6 +353,13 @@ class Importance:
         header = ["", "feature", "", "score", f"{self.confidence:.0%} interval", "q value", "verdict"]
         more = [f"... and {len(self) - SHOWN} more features"] if len(self) > SHOWN else []
         return html.table(self._heading(), header, rows, "; ".join([*more, *self.notes]))
+
+
+def ranks_of(scores: FloatArray) -> NDArray[np.intp]:
+    """Rank of every score; 1 is the best."""
+    ranks = np.empty(len(scores), np.intp)
+    ranks[np.argsort(-scores, kind="stable")] = np.arange(1, len(scores) + 1)
+    return ranks
 
 
 def _taken(part: Inference, index: Any) -> Inference:
