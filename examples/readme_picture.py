@@ -2,7 +2,7 @@
 
 Blood pressure of 442 patients, from nine binary features (above the median or not) and one column of random numbers.
 Total gain and mean |SHAP| rank the random column first; TreeInner on held-out rows ranks it last. The features have the
-names that scikit-learn gives them, so that the picture and what the README's code prints agree.
+names that scikit-learn gives them, so that the picture agrees with what the README's code prints.
 
     python examples/readme_picture.py               # writes docs/images/readme.png
     python examples/readme_picture.py --seeds 200   # counts ranks over 200 draws of noise, split and row sampling

@@ -2,8 +2,8 @@
 Training against held-out rows
 ==============================
 
-The ring is the score on the training rows, the dot with its interval is the score on rows that the model has not seen.
-What lies between is optimism: credit for fitting the training rows, which new rows do not confirm.
+The ring is the score on the training rows; the dot, with its interval, is the score on rows the model has not seen.
+The gap is optimism: credit for fitting the training rows that new rows do not confirm.
 """
 
 import numpy as np

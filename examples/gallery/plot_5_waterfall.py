@@ -20,7 +20,7 @@ model.fit(X_train, y_train)
 
 attribution = ti.attribute(model, X_valid)
 margin = model.predict(X_valid, output_margin=True)
-unsure = int(np.abs(margin).argmin())  # the row of which the model is least sure
+unsure = int(np.abs(margin).argmin())  # the row that the model is least sure about
 ti.plots.waterfall(attribution, unsure)
 
 # %%

@@ -3,7 +3,7 @@ Attribution against value
 =========================
 
 What a feature adds to the prediction, for every value that it takes. The colour is a second feature: where dots of
-different colours separate at the same value, the model has learnt an interaction of the two.
+different colours separate at the same value, the model has learned an interaction of the two.
 """
 
 import lightgbm as lgb

@@ -2,8 +2,8 @@
 With shap's plots
 =================
 
-`ti.TreeExplainer` is called as `shap.TreeExplainer`, and `to_shap` turns any attribution into a `shap.Explanation`.
-What shap draws is then computed by treeinner.
+`ti.TreeExplainer` is called like `shap.TreeExplainer`, and `to_shap` turns any attribution into a `shap.Explanation`:
+shap draws what treeinner computed.
 """
 
 import matplotlib.pyplot as plt

@@ -2,9 +2,9 @@
 Features that belong together
 =============================
 
-Of every cell nucleus the data hold ten measurements, each as a mean, an error and a worst value: three columns that say
-nearly the same. They share one signal as the splits happened to fall. `feature_groups` scores what belongs together as
-one, with a standard error of its own: it is not the sum of three errors, because the row scores are added up first.
+The data have ten measurements of the cell nuclei, each as a mean, an error and a worst value: three columns that say
+nearly the same. How they share a signal depends on how the splits happened to fall. `feature_groups` scores what
+belongs together as one, with its own standard error: not the sum of three errors, because row scores are added first.
 """
 
 import matplotlib.pyplot as plt

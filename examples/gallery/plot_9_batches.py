@@ -3,7 +3,7 @@ Rows that come in batches
 =========================
 
 `ImportanceAccumulator` adds rows batch by batch, in memory that does not grow with them. Its sums are exact: batches,
-files and machines may cut the rows in any way and the result is the same to the last bit.
+files and machines may divide the rows in any way, and the result is the same to the last bit.
 """
 
 import matplotlib.pyplot as plt
