@@ -254,12 +254,15 @@ def _runs(pid):
 @pytest.mark.usefixtures("no_chip")
 def test_ctrl_c_stops_and_says_how_to_go_on(tmp_path):
     arguments = ["--out", tmp_path, "--replications", 20, "--rounds", 4, "--sweeps", "eta", "--jobs", 2]
+    # As from a terminal, also if these tests run in the background, where a shell has SIGINT ignored.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     process = subprocess.Popen(
         [sys.executable, "-m", "treeinner_study", *map(str, arguments)],
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
     )
+    signal.signal(signal.SIGINT, before)
     seen = []
     for line in process.stderr:
         seen.append(line)
