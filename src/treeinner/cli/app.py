@@ -18,8 +18,6 @@ from treeinner.cli.demo import demo_command
 from treeinner.cli.importance import importance_command
 from treeinner.cli.report import report_command
 
-__all__ = ["make_app", "run"]
-
 TOP_HELP = """Which features of a tree model carry signal, measured on rows that it has not seen.
 
 A model file and a data file are all it takes:

@@ -10,8 +10,6 @@ from treeinner.attribution import METHODS, Attribution, attribute
 from treeinner.cli import data, options, output, screen
 from treeinner.cli.errors import input_errors
 
-__all__ = ["attribute_command"]
-
 SHOWN_ROWS = 5  # of a table to read
 SHOWN_FEATURES = 5
 
@@ -40,7 +38,7 @@ def attribute_command(
     Without -o the first rows are shown; with it, a file gets a row for each row of DATA and a column for each feature.
     Base value and contributions add up to the raw prediction.
     """
-    to = out.destination()
+    to = output.destination(out.file, out.format)
     groups = options.parse_groups(feature_groups)
     columns = options.Columns(target=target)
     sample.check(columns)

@@ -12,8 +12,6 @@ from treeinner.cli.importance import GREY, SHOWN
 from treeinner.scores import Comparison, compare
 from treeinner.scores.result import VERDICTS
 
-__all__ = ["compare_command"]
-
 CAPTION = (
     "train, held-out: {unit}. gap: training minus held-out, the part that was overfitting. Ranks: 1 is the most "
     f"important feature by that score. {GREY}"
@@ -41,14 +39,12 @@ def compare_command(
 
     What a feature gains on training rows and not on held-out rows is overfitting: the gap.
     """
-    to = out.destination()
+    to = output.destination(out.file, out.format)
     groups = options.parse_groups(feature_groups)
     columns.require_target()
     sample.check(columns)
     opened = data.open_model_file(model, reading)
-    a, b = (data.read_rows(path, opened, columns, sample) for path in (train, valid))
-    for side in (a, b):
-        data.check_target(side, opened, columns)
+    a, b = (data.read_rows(path, opened, columns, sample, check_target=True) for path in (train, valid))
     with screen.progress("Comparing"), input_errors():
         extra: dict[str, Any] = {f"{name}_train": array for name, array in a.extra.items()}
         extra |= {f"{name}_valid": array for name, array in b.extra.items()}
@@ -59,7 +55,7 @@ def compare_command(
 
 
 def _deliver(found: Comparison, to: output.Destination | None, top: int | None, what: str) -> None:
-    columns = {name: cells[: top or None] for name, cells in output.as_columns(found.to_frame()).items()}
+    columns = output.as_columns(found.to_frame(), top)
     if to is not None:
         output.write(columns, to)
         return

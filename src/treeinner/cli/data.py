@@ -21,8 +21,6 @@ from treeinner.objectives import encode_target
 from treeinner.tables.columns import listing
 from treeinner.tables.frames import as_stored
 
-__all__ = ["Rows", "check_target", "open_model_file", "read_rows"]
-
 INDEX = ("", "__index_level_0__")  # what pandas calls the row labels that it wrote along
 
 
@@ -46,7 +44,9 @@ def open_model_file(path: Path, reading: Reading) -> Model:
         return read_model(path, **options)
 
 
-def read_rows(path: Path, model: Model, special: Columns, sample: Sample | None = None) -> Rows:
+def read_rows(
+    path: Path, model: Model, special: Columns, sample: Sample | None = None, *, check_target: bool = False
+) -> Rows:
     """Read the model's columns and the special ones, of all rows or of a sample of them."""
     file = open_data(path)
     for option, name in special.named():
@@ -73,21 +73,14 @@ def read_rows(path: Path, model: Model, special: Columns, sample: Sample | None 
     if "sample_weight" in extra and extra["sample_weight"].dtype.kind == "O":
         wrong = extra["sample_weight"][0]
         raise DataError(f"--weight {special.weight}: expected numbers that are 0 or positive, got {wrong!r}.")
-    return Rows(
-        path=path,
-        numbers=numbers,
-        X=_for_model(table.select(features), levels, path),
-        y=None if not y else y[0] if len(y) == 1 else np.column_stack(y),
-        extra=extra,
-    )
-
-
-def check_target(rows: Rows, model: Model, columns: Columns) -> None:
-    """Raise what is wrong with the target under the name that the user gave it."""
-    try:
-        encode_target(model.ensemble, rows.y, objective=model.objective)
-    except DataError as error:
-        raise DataError(f"--target {' '.join(columns.target or ())}: {error}") from error
+    target = None if not y else y[0] if len(y) == 1 else np.column_stack(y)
+    rows = Rows(path, numbers, _for_model(table.select(features), levels, path), target, extra)
+    if check_target:
+        try:
+            encode_target(model.ensemble, target, objective=model.objective)
+        except DataError as error:  # under the name that the user gave it
+            raise DataError(f"--target {' '.join(special.target or ())}: {error}") from error
+    return rows
 
 
 # -- columns ------------------------------------------------------------------------------------------------

@@ -19,10 +19,8 @@ from treeinner.compiled import instruction_set
 from treeinner.errors import DataError, MissingDependencyError
 from treeinner.model import Model, read_model
 from treeinner.page import report
-from treeinner.scores import Comparison, Importance, compare, importance, total_gain
+from treeinner.scores import Comparison, Importance, compare, total_gain
 from treeinner.scores.result import Q_LIMIT
-
-__all__ = ["demo_command"]
 
 NEEDED = {"xgboost": "xgboost", "sklearn": "scikit-learn", "matplotlib": "matplotlib"}  # module: what pip calls it
 CARDINALITIES = (2, 10, 100, 442)  # a noise column with more distinct values offers more chances to overfit
@@ -61,10 +59,11 @@ def demo_command(folder: Folder = Path("demo")) -> None:
     trained = _train(names, X_train, y_train)
     model = read_model(trained)
     print(f"{model}; instruction set: {instruction_set()}\n")
-    gain, inner = _show_ranking(model, X_valid, y_valid)
-    attribution = _show_predictions(model, X_valid, trained.predict(X_valid, output_margin=True))
     comparison = compare(model, X_train, y_train, X_valid, y_valid)
-    _write_pictures(folder, gain, inner, attribution, comparison)
+    gain = total_gain(model)
+    _show_ranking(gain, comparison.valid["abs_treeshap"], comparison.valid["tree_inner"])
+    attribution = _show_predictions(model, X_valid, trained.predict(X_valid, output_margin=True))
+    _write_pictures(folder, gain, comparison, attribution)
     page = folder / "page.html"
     report(model, X_valid, y_valid, X_train=X_train, y_train=y_train, path=page, title="Diabetes progression")
     trained.save_model(folder / "model.json")
@@ -96,11 +95,8 @@ def _train(names: list[str], X: FloatArray, y: FloatArray) -> Any:
     return model
 
 
-def _show_ranking(model: Model, X: FloatArray, y: FloatArray) -> tuple[Importance, Importance]:
+def _show_ranking(gain: Importance, shap: Importance, inner: Importance) -> None:
     """Total gain and mean |SHAP|, which reward overfitting, beside TreeInner on held-out rows."""
-    gain = total_gain(model)
-    shap = importance(model, X, score="abs", method="treeshap", over="forest")
-    inner = importance(model, X, y)
     names, n = inner.feature_names, len(inner)
     print(f"Which features carry signal? Ranks among {n}; noise_* are random numbers.\n")
     print(f"{'feature':>10}  {'total gain':>10}  {'mean |SHAP|':>11}  {'TreeInner on held-out rows':>34}   verdict")
@@ -118,7 +114,6 @@ def _show_ranking(model: Model, X: FloatArray, y: FloatArray) -> tuple[Importanc
         f"(rank {gain.ranks[worst]} of {n}), mean |SHAP| at rank {shap.ranks[worst]}, "
         f"TreeInner at rank {inner.ranks[worst]}.\n"
     )
-    return gain, inner
 
 
 def _show_predictions(model: Model, X: FloatArray, margin: NDArray[np.float32]) -> Attribution:
@@ -137,14 +132,13 @@ def _show_predictions(model: Model, X: FloatArray, margin: NDArray[np.float32]) 
     return a
 
 
-def _write_pictures(
-    folder: Path, gain: Importance, inner: Importance, attribution: Attribution, comparison: Comparison
-) -> None:
+def _write_pictures(folder: Path, gain: Importance, comparison: Comparison, attribution: Attribution) -> None:
     """Save each of PICTURES."""
     import matplotlib as mpl
     import matplotlib.pyplot as plt
 
     mpl.use("Agg")  # no window, and no need of a screen
+    inner = comparison.valid["tree_inner"]
     drawn = {
         "bar.png": plots.bar(inner, total_gain=gain),
         "gap.png": plots.gap(comparison),

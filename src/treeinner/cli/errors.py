@@ -16,8 +16,6 @@ import typer
 from treeinner.cli import screen
 from treeinner.errors import DataError, TreeInnerError
 
-__all__ = ["guarded", "input_errors"]
-
 P = ParamSpec("P")
 
 STOPPED = 130  # 128 + SIGINT, as a shell reports it

@@ -12,8 +12,6 @@ from typing import Any
 
 from treeinner.errors import DataError
 
-__all__ = ["DataFile", "looks_like_data", "open_data"]
-
 MAGIC = {b"PAR1": "Parquet", b"ARROW1": "Feather", b"FEA1": "Feather"}
 ENDINGS = {
     **dict.fromkeys((".parquet", ".pq"), "Parquet"),

@@ -18,8 +18,6 @@ from treeinner.scores.compare import are_training_rows
 from treeinner.scores.result import Q_LIMIT, VERDICTS
 from treeinner.scores.setting import SCORES
 
-__all__ = ["importance_command"]
-
 ALL_SCORES = (*SCORES, "total_gain", "permutation")
 SHOWN = 30  # rows of a table on a terminal
 
@@ -64,7 +62,7 @@ def importance_command(
     DATA must be rows that played no part in training, early stopping or tuning: on training rows noise looks like
     signal.
     """
-    to = out.destination()
+    to = output.destination(out.file, out.format)
     groups = options.parse_groups(feature_groups)
     typed = options.given(columns, sample, reading)
     typed |= {name for name, value in (("DATA", data_paths), ("--method", method)) if value}
@@ -75,9 +73,7 @@ def importance_command(
             scores = total_gain(opened, feature_groups=groups)
         _deliver(scores, to, top, model.name)
         return
-    rows = data.read_rows(options.single(data_paths), opened, columns, sample)
-    if score != "abs":
-        data.check_target(rows, opened, columns)
+    rows = data.read_rows(options.single(data_paths), opened, columns, sample, check_target=score != "abs")
     with screen.progress("Scoring") as progress, input_errors():
         more: dict[str, Any] = {"feature_groups": groups, "n_jobs": jobs, "progress": progress, **rows.extra}
         if score == "permutation":
@@ -115,25 +111,22 @@ def _warn_of_training_rows(model: Model, scores: Importance, groups: GroupSpec |
 def _deliver(scores: Importance, to: output.Destination | None, top: int | None, what: str) -> None:
     for note in scores.notes:
         screen.note(f"Note: {note}")
+    columns = output.as_columns(scores.to_frame(), top)
     if to is not None:
-        output.write({name: cells[: top or None] for name, cells in output.as_columns(scores.to_frame()).items()}, to)
+        output.write(columns, to)
         return
-    order = scores.order[: top or None]
-    verdicts = [scores.verdicts[k] for k in order]
-    table = [
-        screen.Column("feature", [scores.feature_names[k] for k in order], "text"),
-        screen.Column("score", scores.scores[order]),
-    ]
+    verdicts = columns["verdict"]
+    table = [screen.Column("feature", columns["feature"], "text"), screen.Column("score", columns["score"])]
     if scores.has_std_errors:
         table += [
-            screen.Column("std error", scores.std_errors[order], spare=2),
-            screen.Column(f"{100 * scores.confidence:g}% from", scores.ci_low[order]),
-            screen.Column("to", scores.ci_high[order]),
+            screen.Column("std error", columns["std_error"], spare=2),
+            screen.Column(f"{100 * scores.confidence:g}% from", columns["ci_low"]),
+            screen.Column("to", columns["ci_high"]),
         ]
     if any(verdicts):
         table += [
-            screen.Column("p value", scores.p_values[order], "probability", spare=3),
-            screen.Column("q value", scores.q_values[order], "probability"),
+            screen.Column("p value", columns["p_value"], "probability", spare=3),
+            screen.Column("q value", columns["q_value"], "probability"),
             screen.Column("verdict", verdicts, "text", spare=1),
         ]
     caption = f"score: {scores.unit}, {MEANING[scores.score_name]}."

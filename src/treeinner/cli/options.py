@@ -16,8 +16,6 @@ from treeinner.attribution import METHODS
 from treeinner.cli import output
 from treeinner.cli.errors import guarded
 
-__all__ = ["Columns", "Output", "Reading", "Sample", "command", "given", "option", "parse_groups", "single"]
-
 ABOUT_ROWS = "About the rows"
 ABOUT_MODEL = "About the model"
 ABOUT_OUTPUT = "Output"
@@ -67,7 +65,6 @@ DataPaths = Annotated[list[Path], typer.Argument(metavar="DATA", help=DATA_HELP,
 MaybeDataPaths = Annotated[list[Path] | None, typer.Argument(metavar="DATA", help=DATA_HELP, show_default=False)]
 FeatureGroups = Annotated[list[str] | None, about_model("--feature-groups", help=GROUPS_HELP, metavar="NAME=a,b")]
 ITERATION_RANGE = about_model("--iteration-range", help=RANGE_HELP, metavar="START:STOP")
-LEARNING_RATE = about_model("--learning-rate", help=f"Learning rate {IN_TRAINING}")
 SomeMethod = Annotated[str, about_model("--method", help=METHOD_HELP, metavar="NAME", callback=one_of(METHODS))]
 Method = Annotated[str | None, about_model("--method", help=METHOD_HELP, metavar="NAME", callback=one_of(METHODS))]
 Top = Annotated[int | None, about_output("--top", help=TOP_HELP, min=0)]
@@ -117,7 +114,7 @@ class Reading:
     """What the user says about the model."""
 
     objective: Annotated[str | None, about_model("--objective", help=OBJECTIVE_HELP, metavar="NAME")] = None
-    learning_rate: Annotated[float | None, LEARNING_RATE] = None
+    learning_rate: Annotated[float | None, about_model("--learning-rate", help=f"Learning rate {IN_TRAINING}")] = None
     reg_lambda: Annotated[float | None, about_model("--reg-lambda", help=f"l2 penalty {IN_TRAINING}")] = None
     reg_alpha: Annotated[float | None, about_model("--reg-alpha", help=f"l1 penalty {IN_TRAINING}")] = None
     iteration_range: Annotated[str | None, ITERATION_RANGE] = None
@@ -134,10 +131,6 @@ class Output:
 
     file: Annotated[str | None, about_output("--output", "-o", help=OUTPUT_HELP, metavar="FILE")] = None
     format: Annotated[output.Format | None, about_output("--format", help=FORMAT_HELP, metavar="NAME")] = None
-
-    def destination(self) -> output.Destination | None:
-        """Check the options before any work is done; None: a table on the screen."""
-        return output.destination(self.file, self.format)
 
 
 def command(function: Callable[..., None]) -> Callable[..., None]:

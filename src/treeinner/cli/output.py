@@ -19,8 +19,6 @@ import typer
 
 from treeinner.ensemble.storage import atomic
 
-__all__ = ["Destination", "Format", "as_columns", "destination", "write"]
-
 CHUNK = 10_000  # rows turned into Python objects at a time
 
 Columns = Mapping[str, Any]  # name -> array or list, all of one length
@@ -72,10 +70,10 @@ def check_folder(path: Path) -> None:
         raise typer.BadParameter(f"the folder {path.parent} does not exist; make it first.", param_hint="-o")
 
 
-def as_columns(frame: Any) -> dict[str, Any]:
-    """Columns of a data frame of any library."""
+def as_columns(frame: Any, top: int | None = None) -> dict[str, Any]:
+    """Columns of a data frame of any library; its first rows, or all for None and 0."""
     table = nw.from_native(frame, eager_only=True)
-    return {name: table[name].to_numpy() for name in table.columns}
+    return {name: table[name].to_numpy()[: top or None] for name in table.columns}
 
 
 def write(columns: Columns, to: Destination) -> None:

@@ -10,8 +10,6 @@ import typer
 from treeinner.cli import data, options, output, screen
 from treeinner.cli.errors import input_errors
 
-__all__ = ["report_command"]
-
 TRAIN_HELP = "Rows that the model was trained on, to show what was overfitting."
 EXPLORER_HELP = "Rows to look at one by one in the page, a random sample; default 2000. Scores use all rows."
 
@@ -45,12 +43,10 @@ def report_command(
     groups = options.parse_groups(feature_groups)
     columns.require_target()
     opened = data.open_model_file(model, reading)
-    rows = data.read_rows(options.single(data_paths), opened, columns)
-    data.check_target(rows, opened, columns)
+    rows = data.read_rows(options.single(data_paths), opened, columns, check_target=True)
     extra: dict[str, Any] = dict(rows.extra)
     if train is not None:
-        other = data.read_rows(train, opened, columns)
-        data.check_target(other, opened, columns)
+        other = data.read_rows(train, opened, columns, check_target=True)
         extra |= {"X_train": other.X, "y_train": other.y}
         extra |= {f"{name}_train": value for name, value in other.extra.items() if name != "clusters"}
     from treeinner.page import report

@@ -10,12 +10,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
+from treeinner.compiled import Progress
+
 if TYPE_CHECKING:
     from rich.console import Console
-
-__all__ = ["Column", "error", "is_terminal", "note", "probability", "progress", "show_table"]
-
-Progress = Callable[[int, int], None]
 
 NAME_WIDTH = 20  # names are folded below this width only if there is no other way
 GAP = 2  # cells between columns
@@ -56,10 +54,10 @@ def progress(what: str) -> Iterator[Progress | None]:
     if not is_terminal(sys.stderr):
         yield None
         return
-    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+    from rich import progress as rich
 
-    parts = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
-    with Progress(*parts, console=_console(sys.stderr), transient=True) as bar:
+    parts = (rich.SpinnerColumn(), rich.TextColumn("{task.description}"), rich.BarColumn(), rich.TimeRemainingColumn())
+    with rich.Progress(*parts, console=_console(sys.stderr), transient=True) as bar:
         task = bar.add_task(what, total=None)
         yield lambda done, rows: bar.update(task, completed=done, total=rows)
 
@@ -92,10 +90,8 @@ def show_table(
     for column, width in zip(fitting, widths, strict=True):
         # A long name is folded, not cut: its end is often what tells it from others. A number is neither.
         table.add_column(column.title, justify=_side(column), overflow="fold", width=width)
-    for i, cells in enumerate(zip(*_formatted(fitting), strict=True)):
-        if i < shown:
-            style = "bright_black" if faint[i] else ""
-            table.add_row(*(Text(cell) for cell in cells), style=style)
+    for grey, *cells in [*zip(faint, *_formatted(fitting), strict=True)][:shown]:
+        table.add_row(*map(Text, cells), style="bright_black" if grey else "")
     console.print(table)
     if shown < rows:
         console.print(f"... and {rows - shown:,} more; --top 0 shows all, -o writes them to a file.", highlight=False)
