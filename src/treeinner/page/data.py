@@ -9,16 +9,13 @@ from importlib.metadata import version
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from treeinner.page.numbers import packed, short, shorts
 from treeinner.page.rows import explore
-from treeinner.page.subject import Side, Subject
+from treeinner.page.subject import FloatArray, Side, Subject
 from treeinner.scores import Importance
 from treeinner.scores.compare import are_training_rows
 from treeinner.scores.result import Q_LIMIT, VERDICTS
-
-FloatArray = NDArray[np.float64]
 
 MOST_POINTS = 60  # of a curve: it is drawn 200 pixels wide
 MOST_CURVES = 500
@@ -33,7 +30,6 @@ def collect(
     valid = subject.scores(held_out)
     train = None if training is None else subject.scores(training)
     gain = subject.stored_gain(held_out.X)
-    sample = {"n_rows": explorer_rows, "random_state": random_state}
     return {
         "facts": _facts(subject, valid, train, held_out),
         "written": _now().strftime("%Y-%m-%d %H:%M UTC"),
@@ -50,7 +46,7 @@ def collect(
         "gain": None if gain is None else shorts(gain),
         "gap": None if train is None else _gap(train, valid),
         "rounds": _rounds(valid, train),
-        "explorer": explore(subject, held_out, valid, **sample) if explorer_rows else None,
+        "explorer": explore(subject, held_out, valid, explorer_rows, random_state) if explorer_rows else None,
     }
 
 

@@ -11,11 +11,9 @@ from numpy.typing import NDArray
 from treeinner.attribution import attribute
 from treeinner.objectives import encode_target
 from treeinner.page.numbers import decimals_for, rounded, short, shorts, value_text
-from treeinner.page.subject import Side, Subject
+from treeinner.page.subject import FloatArray, Side, Subject
 from treeinner.scores import Importance
 from treeinner.tables.frames import collected, names_of, row_labels_of, to_array
-
-FloatArray = NDArray[np.float64]
 
 # About 7 characters a number, so the explorer stays below 2.6 MB whatever the model.
 MOST_NUMBERS = 360_000
@@ -24,7 +22,7 @@ MOST_OUTPUTS = 4  # of one row: the likeliest classes, and the true one
 CHUNK = 10_000_000  # attributions held at a time
 
 
-def explore(subject: Subject, held_out: Side, scores: Importance, *, n_rows: int, random_state: int) -> dict[str, Any]:
+def explore(subject: Subject, held_out: Side, scores: Importance, n_rows: int, random_state: int) -> dict[str, Any]:
     """Sampled rows with their predictions; of each the features that moved it most, with their values."""
     e, objective = subject.model.ensemble, subject.model.objective
     n = len(np.asarray(held_out.y))

@@ -52,5 +52,4 @@ class Subject:
 
     def groups(self, X: Any) -> Groups | None:
         """The user's groups, resolved by the names that the scores have."""
-        names = self.model.names(X) or tuple(f"f{i}" for i in range(self.model.n_features))
-        return resolve_groups(self.feature_groups, names)
+        return resolve_groups(self.feature_groups, self.model.labels(X))

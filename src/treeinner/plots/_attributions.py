@@ -317,9 +317,12 @@ def _value(attribution: Attribution, k: int, row: int) -> str:
     values = column(attribution, k, np.array([row]))
     if values is None:
         return ""
-    text = values.text(0)
+    number = values.numbers[0]
+    if np.isnan(number):
+        return " = missing"
     if values.categories is None:
-        return " = " + style.typographic(text)
+        return " = " + style.typographic(f"{number:.4g}")
+    text = values.categories[int(number)]
     return " = " + (text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 1] + "…")
 
 

@@ -42,13 +42,6 @@ class Column:
     numbers: FloatArray
     categories: tuple[str, ...] | None = None
 
-    def text(self, row: int) -> str:
-        """One value as it is shown to people."""
-        number = self.numbers[row]
-        if np.isnan(number):
-            return "missing"
-        return f"{number:.4g}" if self.categories is None else self.categories[int(number)]
-
 
 def one_output(attribution: Attribution, output: int | str | None) -> tuple[FloatArray, FloatArray, str]:
     """Values (rows, features) and base values (rows,) of one output, and its name ("" if there is one only)."""
@@ -115,12 +108,10 @@ def column(attribution: Attribution, k: int, rows: NDArray[np.intp]) -> Column |
 
 
 def _from_values(values: NDArray[Any]) -> Column:
-    if values.dtype.kind in "biuf":
-        return Column(values.astype(np.float64))
     if values.dtype.kind == "U":  # a loaded Attribution holds mixed data as text
         values = np.where(values == "None", "nan", values)
-    elif any(isinstance(v, str) for v in values):  # "1" in a column of labels is a label
-        return _from_labels(values)
+    elif values.dtype.kind not in "biuf" and any(isinstance(v, str) for v in values):
+        return _from_labels(values)  # "1" in a column of labels is a label
     try:
         return Column(values.astype(np.float64))
     except (TypeError, ValueError):

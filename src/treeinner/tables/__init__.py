@@ -33,8 +33,8 @@ REFUSED = {
 }
 # The same for every class of a package.
 DISTRIBUTED = {
-    ("dask", "dask_expr"): "pass X.compute(), or pass the partitions one by one to ti.ImportanceAccumulator",
-    ("pyspark",): "pass X.toPandas(), or a sample of it, or pass its partitions one by one to ti.ImportanceAccumulator",
+    "dask": "pass X.compute(), or pass the partitions one by one to ti.ImportanceAccumulator",
+    "pyspark": "pass X.toPandas(), or a sample of it, or pass its partitions one by one to ti.ImportanceAccumulator",
 }
 
 
@@ -61,12 +61,11 @@ def read_table(X: Any, schema: Schema) -> DenseTable | ColumnTable | SparseTable
 def _refuse_by_name(X: Any) -> None:
     """Raise for containers whose rows cannot be read here, with what to pass instead."""
     for kind in type(X).__mro__:
-        package, name = kind.__module__.split(".")[0], kind.__name__
+        package, name = kind.__module__.split(".")[0].removesuffix("_expr"), kind.__name__  # dask_expr is dask
         if advice := REFUSED.get((package, name)):
             raise DataError(f"X is a {package}.{name}; {advice}.")
-        for packages, advice in DISTRIBUTED.items():
-            if package in packages:
-                raise DataError(f"X is a {packages[0]} {name}, whose rows are not in memory; {advice}.")
+        if advice := DISTRIBUTED.get(package):
+            raise DataError(f"X is a {package} {name}, whose rows are not in memory; {advice}.")
     if isinstance(X, (str, bytes, dict)) and not is_sparse(X):  # a dok_matrix is a dict
         raise DataError(f"X is a {type(X).__name__}, expected a table; pass a 2-D array or a data frame.")
 
