@@ -25,7 +25,7 @@ from treeinner.model import Model, open_model
 from treeinner.options import ReadOptions, own_name
 from treeinner.tables.frames import as_frame, frame_library_of, make_frame, row_labels_of, to_array
 
-__all__ = ["METHODS", "Attribution", "attribute", "node_values"]
+__all__ = ["METHODS", "Attribution", "attribute", "check_choice", "node_values", "root_values"]
 
 METHODS = ("predecomp", "saabas", "treeshap")
 BASE_DEFINITIONS = {
@@ -79,8 +79,7 @@ def attribute(
     Attribution
         With `base_values + values.sum(axis=1)` equal to the margin.
     """
-    if method not in METHODS:
-        raise ValueError(f"method={method!r} is not known; choose one of {', '.join(map(repr, METHODS))}.")
+    check_choice("method", method, METHODS)
     opened = open_model(model, ReadOptions.of(reading, caller=attribute))
     e = opened.ensemble
     paths, root = _prepared(e, method)  # asks for what is unknown before X is touched
@@ -104,6 +103,12 @@ def attribute(
         row_labels=row_labels_of(X),
         frame_library=frame_library_of(X),
     )
+
+
+def check_choice(name: str, given: object, choices: tuple[str, ...], more: str = ".") -> None:
+    """Raise unless an argument is one of its choices; `more` ends the message."""
+    if given not in choices:
+        raise ValueError(f"{name}={given!r} is not known; choose one of {', '.join(map(repr, choices))}{more}")
 
 
 def _unit(model: Model) -> str:
@@ -223,11 +228,12 @@ class Attribution:
             rows = slice(index, index + 1 or None) if isinstance(index, int | np.integer) else index
             if isinstance(index, int | np.integer) and not -len(self) <= index < len(self):
                 raise IndexError(f"row {index} is out of range: there are {len(self)} rows.")
+            data = self._shown()
             return replace(
                 self,
                 values=self.values[rows],
                 base_values=self.base_values[rows],
-                data=None if self.data is None else _rows_of(self._shown(), rows),
+                data=None if data is None else data[rows],
                 row_labels=None if self.row_labels is None else self.row_labels[rows],
             )
         rows, features, *rest = index
@@ -313,7 +319,3 @@ class Attribution:
             )
         except KeyError as error:
             raise ModelError(f"{path} is not a complete saved Attribution: it lacks {error}.") from error
-
-
-def _rows_of(data: NDArray[Any] | None, rows: Any) -> NDArray[Any] | None:
-    return None if data is None else data[rows]

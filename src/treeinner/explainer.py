@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treeinner.attribution import METHODS, Attribution, attribute, node_values, root_values
+from treeinner.attribution import METHODS, Attribution, attribute, check_choice, node_values, root_values
 from treeinner.compiled import Progress
 from treeinner.errors import UnsupportedModelError
 from treeinner.model import open_model
@@ -57,8 +57,7 @@ class TreeExplainer:
                 f"model_output={model_output!r} is not supported: treeinner explains the raw margin, where "
                 "attributions add up. Use model_output='raw', or shap.TreeExplainer itself."
             )
-        if method not in METHODS:
-            raise ValueError(f"method={method!r} is not known; choose one of {', '.join(map(repr, METHODS))}.")
+        check_choice("method", method, METHODS)
         self.method = method
         self._model = open_model(model, ReadOptions.of(reading, caller=TreeExplainer))
         self._n_jobs, self._progress = n_jobs, progress

@@ -153,12 +153,10 @@ class Objective:
         w = _flat(weight)
         if w is not None and not self.multiplies_weights:
             raise DataError(f"{self.name}: weights do not simply multiply this loss; only unweighted rows are covered.")
-        if self.scope == "round" and state is None:
-            state = self.round_state(y, margin, weight)
         with np.errstate(over="ignore", invalid="ignore"):
             if w is not None and self.weighted_gradient is not None:
                 return self._finite(self.weighted_gradient(target, m, w[:, None]), m)
-            result = self._call(self.gradient, target, m, state, qid)
+            result = self._call(self.gradient, target, m, state, qid, w)
         return self._finite(self._weigh(result, target, w), m)
 
     def hessians(self, y: ArrayLike, margin: ArrayLike, *, state: Any = None, qid: Any = None) -> FloatArray | None:
@@ -166,8 +164,6 @@ class Objective:
         if self.hessian is None:
             return None
         target, m = self._arrays(y, margin)
-        if self.scope == "round" and state is None:
-            state = self.round_state(y, margin)
         with np.errstate(over="ignore"):
             result = self._call(self.hessian, target, m, state, qid)
         return self._weigh(np.broadcast_to(result, m.shape).astype(np.float64), target, None)
@@ -212,7 +208,11 @@ class Objective:
         return own if weight is None else own * weight
 
     # -- inside ----------------------------------------------------------------------------------------------
-    def _call(self, function: Callable[..., FloatArray], y: Any, m: FloatArray, state: Any, qid: Any) -> Any:
+    def _call(
+        self, function: Callable[..., FloatArray], y: Any, m: FloatArray, state: Any, qid: Any, weight: Any = None
+    ) -> Any:
+        if self.scope == "round" and state is None:
+            state = self.round_state(y, m, weight)
         if self.scope == "query":
             if qid is None:
                 raise DataError(

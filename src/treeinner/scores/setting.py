@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from treeinner.attribution import METHODS, node_values
+from treeinner.attribution import METHODS, check_choice, node_values
 from treeinner.compiled import Forest
 from treeinner.ensemble import Ensemble
 from treeinner.errors import UnknownParameterError, UnsupportedModelError
@@ -222,12 +222,12 @@ def make_setting(
     if score in ("total_gain", "permutation"):
         call = "ti.total_gain(model)" if score == "total_gain" else "ti.permutation_importance(model, X, y)"
         raise ValueError(f"score={score!r} is a function of its own: {call}.")
-    _check_choice("score", score, SCORES)
+    check_choice("score", score, SCORES)
     if not callable(method):
-        _check_choice("method", method, METHODS, " or pass a function (tree, rows) -> values.")
+        check_choice("method", method, METHODS, ", or pass a function (tree, rows) -> values.")
     for name, given, owner, choices in (("over", over, "abs", OVER), ("against", against, "forest_inner", AGAINST)):
         if given is not None:
-            _check_choice(name, given, choices)
+            check_choice(name, given, choices)
             if score != owner:
                 raise ValueError(f"{name}={given!r} has a meaning for score={owner!r} only, not for score={score!r}.")
     if by_round and score != "tree_inner":
@@ -246,9 +246,3 @@ def make_setting(
     if isinstance(method, str):
         node_values(model.ensemble, method)  # asks for what is unknown before X is touched
     return setting
-
-
-def _check_choice(name: str, given: object, choices: tuple[str, ...], more: str = "") -> None:
-    if given not in choices:
-        known = ", ".join(map(repr, choices))
-        raise ValueError(f"{name}={given!r} is not known; choose one of {known}{',' + more if more else '.'}")

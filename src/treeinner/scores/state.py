@@ -219,13 +219,7 @@ def score_from_leaves(setting: Setting, leaves: Leaves, value: FloatArray, *, by
     forest.core.split_scores(value, leaves.sums, 2.0 ** (setting.scale_bits - GRADIENT_BITS), gains)
     shape = (e.n_rounds if by_round else 1, forest.n_players, e.n_outputs)
     place = setting.split_place if by_round else setting.split_place % (forest.n_players * e.n_outputs)
-    out = np.zeros((shape[0], e.n_features, e.n_outputs))
+    by_player = np.zeros(math.prod(shape))
     for width in range(e.width):
-        by_player = np.bincount(place + width, gains[:, width], minlength=math.prod(shape))
-        by_player = by_player.reshape(shape)
-        if forest.player_feature is not None:
-            out[:, forest.player_feature] += by_player
-            continue
-        for player, features in enumerate(forest.player_features):
-            out[:, list(features)] += by_player[:, player : player + 1] / len(features)
-    return setting.groups.add_up(out, axis=1)
+        by_player += np.bincount(place + width, gains[:, width], minlength=len(by_player))
+    return setting.groups.add_up(forest.features(by_player.reshape(shape).transpose(0, 2, 1)), axis=1)
