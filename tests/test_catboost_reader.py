@@ -12,6 +12,7 @@ import pytest
 from tests import oracle
 from treeinner import compiled
 from treeinner.errors import DataError, MissingDependencyError, ModelError, UnsupportedModelError
+from treeinner.model import read_model
 from treeinner.options import ReadOptions
 
 from .reading import catboost as reader
@@ -555,10 +556,11 @@ def test_what_is_refused_is_named(tmp_path):
     (tmp_path / "m.json").write_text(damage(lambda d: [t.pop("leaf_weights") for t in d["oblivious_trees"]]))
     with pytest.raises(UnsupportedModelError, match="leaf weights"):
         reader.read_path(tmp_path / "m.json")
-    with pytest.raises(UnsupportedModelError, match="not a CatBoost model"):
-        reader.read(object())
+    for thing in (object(), cb.Pool(X)):
+        with pytest.raises(UnsupportedModelError, match="not a CatBoost model"):
+            reader.read(thing)
     with pytest.raises(ModelError, match="not fitted"):
-        reader.read(cb.CatBoostRegressor())
+        read_model(cb.CatBoostRegressor())
     with pytest.raises(ValueError, match="reg_alpha"):
         reader.read(fit(X, signal), reg_alpha=1.0)
 

@@ -300,7 +300,7 @@ def test_catboost_makes_the_table_if_it_wants_to(monkeypatch, plain):
     monkeypatch.setattr(readers, "reader", lambda library: fake)
     model = catboost.CatBoost()
     monkeypatch.setattr(model, "is_fitted", lambda: True)
-    monkeypatch.setattr(readers, "is_fitted", lambda model: True)
+    monkeypatch.setattr(readers, "require_fitted", lambda model: None)
     opened = open_model(model)
     assert opened.table(X) is fake.made
     assert fake.calls[-1][0] is model

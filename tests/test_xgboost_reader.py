@@ -204,9 +204,9 @@ def test_random_forest_wrapper_and_classifier(data):
     class Mine(xgb.XGBRegressor):
         pass
 
-    assert reader._kind(Mine()) == "wrapper"
+    assert reader.read(Mine(n_estimators=2, n_jobs=1).fit(X, y)).n_trees == 2
     with pytest.raises(ModelError, match="not fitted"):
-        reader.read(Mine())
+        read_model(Mine())
 
 
 # -- node values -----------------------------------------------------------------------------------

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from treeinner.ensemble import Ensemble
-from treeinner.errors import ModelError, UnsupportedModelError
+from treeinner.errors import UnsupportedModelError
 from treeinner.options import ReadOptions
-from treeinner.readers._open import NOT_FITTED, carried_names, is_fitted, kind_of_file, package_of, transform, unwrap
+from treeinner.readers._open import carried_names, kind_of_file, package_of, require_fitted, transform, unwrap
 from treeinner.tables import Table
 
 __all__ = ["carried_names", "make_table", "notes", "read_object", "read_path", "reader", "transform", "unwrap"]
@@ -44,8 +44,7 @@ def read_object(model: Any, options: ReadOptions) -> Ensemble:
             )
         kind = type(model)
         raise UnsupportedModelError(f"Cannot read a {kind.__module__}.{kind.__qualname__}: {SUPPORTED}.")
-    if not is_fitted(model):
-        raise ModelError(f"This {type(model).__name__} {NOT_FITTED}.")
+    require_fitted(model)
     return cast(Ensemble, reader(library).read(model, options))
 
 

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from treeinner.ensemble import storage
 from treeinner.errors import ModelError, UnsupportedModelError
 
-__all__ = ["NOT_FITTED", "Unwrapped", "carried_names", "is_fitted", "kind_of_file", "package_of", "transform", "unwrap"]
+__all__ = ["carried_names", "class_names", "kind_of_file", "package_of", "require_fitted", "transform", "unwrap"]
 
 Kind = Literal["xgboost", "lightgbm", "catboost", "treeinner"]
 
@@ -96,6 +96,7 @@ def _kind_of_json(file: Path, head: bytes) -> Kind:
 
 # -- wrappers ------------------------------------------------------------------------------------------------
 LIBRARIES = ("xgboost", "lightgbm", "catboost", "sklearn")
+EXTENSIONS = ("sklearn", "imblearn", "skopt", "dask_ml", "optuna_integration")  # scikit-learn, and what extends it
 NOT_FITTED = "is not fitted yet; call fit first"
 
 # Wrappers with one model inside that predicts by itself: class -> attribute that holds it.
@@ -152,17 +153,16 @@ def package_of(model: Any) -> str:
     return ""
 
 
-def _sklearn_names(model: Any) -> list[str]:
-    """Names of the model's classes and bases that scikit-learn or an extension of it defines."""
-    extensions = ("sklearn", "imblearn", "skopt", "dask_ml", "optuna_integration")
-    return [kind.__name__ for kind in type(model).__mro__ if kind.__module__.split(".")[0] in extensions]
+def class_names(model: Any, *packages: str) -> list[str]:
+    """Names of the model's class and its bases, as far as these packages define them."""
+    return [kind.__name__ for kind in type(model).__mro__ if kind.__module__.split(".")[0] in packages]
 
 
 def unwrap(model: Any) -> Unwrapped:
     """Take off pipelines, searches and the like, nested in any order."""
     transformers: list[Any] = []
     while True:
-        names = _sklearn_names(model)
+        names = class_names(model, *EXTENSIONS)
         if "Pipeline" in names:
             *steps, (_, last) = model.steps
             transformers += [step for _, step in steps if step is not None and not isinstance(step, str)]
@@ -195,8 +195,13 @@ def _held(wrapper: Any, attribute: str) -> Any:
     return getattr(wrapper, attribute)
 
 
-def is_fitted(model: Any) -> bool:
-    """Has fit been called? True where that cannot be asked (a Booster, say)."""
+def require_fitted(model: Any) -> None:
+    """Raise unless fit has been called, or that cannot be asked (of a Booster, say)."""
+    if not _is_fitted(model):
+        raise ModelError(f"This {type(model).__name__} {NOT_FITTED}.")
+
+
+def _is_fitted(model: Any) -> bool:
     for question in ("__sklearn_is_fitted__", "is_fitted"):
         # Of the class: a CVBooster has every name, and hands the call to its boosters.
         if callable(getattr(type(model), question, None)):

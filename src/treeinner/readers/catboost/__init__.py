@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from treeinner.ensemble import Ensemble, NodeValues
 from treeinner.errors import MissingDependencyError, ModelError, TreeInnerError, UnsupportedModelError
 from treeinner.options import ReadOptions
+from treeinner.readers._open import class_names
 from treeinner.readers._trees import add_up, inner_by_depth
 from treeinner.readers.catboost import ctr
 from treeinner.readers.catboost.cbm import read_cbm
@@ -36,17 +37,15 @@ def read(model: Any, options: ReadOptions) -> Ensemble:
     needed if rows were weighted, for CatBoost stores neither the weights nor their number. Leaf weights that are whole
     numbers, without class weights, are taken for unweighted rows.
     """
-    if not any(base.__module__.split(".")[0] == "catboost" for base in type(model).__mro__):
+    if "CatBoost" not in class_names(model, "catboost"):
         raise UnsupportedModelError(f"A {type(model).__name__} is not a CatBoost model; pass a fitted CatBoost object.")
-    if not model.is_fitted():
-        raise ModelError(f"The {type(model).__name__} is not fitted; call fit() first.")
     return _read(lambda: read_cbm(model._serialize_model()), options)
 
 
 def read_path(path: Path, options: ReadOptions) -> Ensemble:
     """Read a file written by `save_model`, format="cbm" or "json"; CatBoost need not be installed."""
     data = path.read_bytes()
-    if not _is_json(path):
+    if data.startswith(b"CBM1"):
         return _read(lambda: read_cbm(data), options)
     try:
         document = json.loads(data)
@@ -64,18 +63,12 @@ def make_table(model: Any, X: Any, ensemble: Ensemble) -> Table | None:
     if not ensemble.schema.external:
         return None
     if isinstance(model, str | Path):
-        model = _load(Path(model), "json" if _is_json(Path(model)) else "cbm")
+        model = _load(Path(model))
     return ctr.leaf_table(model, X, ensemble)
 
 
 # -- the library's files ------------------------------------------------------------------------------------
-def _is_json(path: Path) -> bool:
-    with path.open("rb") as file:
-        start = file.read(64).lstrip()
-    return path.suffix == ".json" or start.startswith(b"{")
-
-
-def _load(path: Path, format: str) -> Any:
+def _load(path: Path) -> Any:
     try:
         import catboost
     except ImportError as error:
@@ -83,6 +76,8 @@ def _load(path: Path, format: str) -> Any:
             f"Reading {path} needs CatBoost: `pip install catboost`, or save the model with format='json'."
         ) from error
     try:
+        with path.open("rb") as file:
+            format = "cbm" if file.read(4) == b"CBM1" else "json"
         return catboost.CatBoost().load_model(str(path), format=format)
     except catboost.CatBoostError as error:
         raise ModelError(f"CatBoost cannot load {path}: {error}") from error
@@ -120,7 +115,7 @@ def _build(document: Document, options: ReadOptions) -> Ensemble:
     columns = _columns(trees, features)
     n_trees, n_outputs = len(trees.start) - 1, trees.value.shape[1]
     value = trees.value * scale
-    lam = _effective_lambda(settings, trees.weight, options.reg_lambda)
+    lam = settings.reg_lambda(trees.weight) if options.reg_lambda is None else options.reg_lambda
     levels = inner_by_depth(trees.left, trees.right, trees.start[:-1])
     cover = add_up(trees.weight.copy(), trees.left, trees.right, levels)
     rates = options.rates(n_trees)
@@ -245,6 +240,15 @@ class _Settings:
             found["target_border"] = float(self.data["target_border"])
         return found
 
+    def reg_lambda(self, weight: NDArray[np.float64]) -> float | None:
+        """Return the l2 term of a leaf, l2_leaf_reg times the mean weight of rows; None if it is not known."""
+        l2 = self.leaves.get("l2_leaf_reg")
+        if l2 is None:
+            return None
+        weighted = any(w != 1 for w in self.class_weights) or not np.array_equal(weight, np.round(weight))
+        # CatBoost stores 1e-20 for l2_leaf_reg=0; no mean weight makes that matter.
+        return None if weighted and l2 > 1e-12 else float(l2)
+
     def params(self, lam: float | None) -> dict[str, Any]:
         names = ("l2_leaf_reg", "leaf_estimation_method", "leaf_estimation_iterations", "grow_policy")
         found = {name: self.leaves[name] for name in names if name in self.leaves}
@@ -284,15 +288,3 @@ def _number(text: Any) -> Any:
     except ValueError:
         return text
     return numbers[0] if len(numbers) == 1 else numbers
-
-
-def _effective_lambda(settings: _Settings, weight: NDArray[np.float64], reg_lambda: float | None) -> float | None:
-    """Return the l2 term of a leaf, l2_leaf_reg times the mean weight of rows; None if it is not known."""
-    if reg_lambda is not None:
-        return float(reg_lambda)
-    l2 = settings.leaves.get("l2_leaf_reg")
-    if l2 is None:
-        return None
-    weighted = any(w != 1 for w in settings.class_weights) or not np.array_equal(weight, np.round(weight))
-    # CatBoost stores 1e-20 for l2_leaf_reg=0; no mean weight makes that matter.
-    return None if weighted and l2 > 1e-12 else float(l2)

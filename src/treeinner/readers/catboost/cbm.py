@@ -151,8 +151,7 @@ def _splits(trees: Table, features: Features, numbers: NDArray[Any]) -> list[Spl
         raise ModelError("The CatBoost model is damaged: a split has no border.")
     owners = (np.searchsorted(first, numbers, side="right") - 1).tolist()
     level = np.concatenate([np.empty(0), *(levels for _, _, levels in sources)])[numbers].tolist()
-    asked = [(*sources[owner][:2], one) for owner, one in zip(owners, level, strict=True)]
-    return [Split(kind, source, one, features.members(kind, source)) for kind, source, one in asked]
+    return [features.split(sources[owner][0], sources[owner][1], one) for owner, one in zip(owners, level, strict=True)]
 
 
 def _features_info(trees: Table) -> dict[str, Any]:

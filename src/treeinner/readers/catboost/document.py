@@ -62,17 +62,15 @@ class _SplitNumbers:
         """One question, as CatBoost writes it."""
         kind = data["split_type"]
         if kind == "FloatFeature":
-            number, border = data["float_feature_index"], float(np.float32(data["border"]))
-            return Split(0, number, border, self.features.members(0, number))
+            return self.features.split(0, data["float_feature_index"], float(np.float32(data["border"])))
         if kind == "OneHotFeature":
-            number = data["cat_feature_index"]
-            return Split(1, number, data["value"], self.features.members(1, number))
-        if kind == "OnlineCtr":
-            number, border = self.features.ctr_of[data["split_index"]]
-            if border != data["border"]:
-                raise ModelError(f"The model is malformed: CTR split {data['split_index']} does not have its border.")
-            return Split(2, number, border, self.features.members(2, number))
-        raise UnsupportedModelError(f"CatBoost splits of type {kind} are not read; train without such features.")
+            return self.features.split(1, data["cat_feature_index"], data["value"])
+        if kind != "OnlineCtr":
+            raise UnsupportedModelError(f"CatBoost splits of type {kind} are not read; train without such features.")
+        number, border = self.features.ctr_of[data["split_index"]]
+        if border != data["border"]:
+            raise ModelError(f"The model is malformed: CTR split {data['split_index']} does not have its border.")
+        return self.features.split(2, number, border)
 
 
 def _leaves(root: Any) -> list[Any]:

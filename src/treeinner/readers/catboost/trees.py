@@ -32,11 +32,11 @@ class Features:
     ctrs: Sequence[tuple[int, ...]]  # features of each CTR
     ctr_of: Mapping[int, tuple[int, float]]  # split_index -> CTR, border
 
-    def members(self, kind: int, number: int) -> tuple[int, ...]:
-        """Features that a question of this kind, of the feature or CTR of this number, is about."""
+    def split(self, kind: int, number: int, level: float) -> Split:
+        """A question of this kind, about the feature or CTR of this number."""
         if kind == 0:
-            return (self.floats[number][0],)
-        return (self.categories[number],) if kind == 1 else self.ctrs[number]
+            return Split(kind, number, level, (self.floats[number][0],))
+        return Split(kind, number, level, (self.categories[number],) if kind == 1 else self.ctrs[number])
 
     def missing_left(self, split: Split) -> bool:
         """NaN > border is false, so missing goes left unless CatBoost says "AsTrue" (nan_mode="Max")."""
@@ -133,6 +133,7 @@ def symmetric_trees(
     tree_splits: list[list[int]], splits: list[Split], values: Sequence[Any], weights: Sequence[Any]
 ) -> Trees:
     """Symmetric trees as ordinary binary trees; values and weights of each tree's leaves in CatBoost's order."""
+    shapes = []
     for own, leaf_values, leaf_weights in zip(tree_splits, values, weights, strict=True):
         if len(own) > MAX_DEPTH or len(leaf_weights) != 1 << len(own) or len(leaf_values) % len(leaf_weights):
             if not len(leaf_weights):
@@ -144,13 +145,10 @@ def symmetric_trees(
                 f"The model is malformed: a tree with {len(own)} splits has {len(leaf_values)} leaf values "
                 f"and {len(leaf_weights)} weights."
             )
-    shapes = [_symmetric_shape(len(own)) for own in tree_splits]
-    # The entry behind the last level serves the leaves, whose split is -1.
-    numbered = [
-        shape._replace(split=np.array([*own, -1], np.int32)[shape.split])
-        for shape, own in zip(shapes, tree_splits, strict=True)
-    ]
-    return _concatenate(numbered, splits, tree_splits, values, weights)
+        shape = _symmetric_shape(len(own))
+        # The entry behind the last level serves the leaves, whose split is -1.
+        shapes.append(shape._replace(split=np.array([*own, -1], np.int32)[shape.split]))
+    return _concatenate(shapes, splits, tree_splits, values, weights)
 
 
 def other_trees(

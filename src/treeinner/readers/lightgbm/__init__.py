@@ -20,6 +20,7 @@ import numpy as np
 from treeinner.ensemble import Ensemble, NodeValues, check_rounds
 from treeinner.errors import ModelError, UnsupportedModelError
 from treeinner.options import ReadOptions
+from treeinner.readers._open import class_names
 from treeinner.readers.lightgbm.schema import read_schema
 from treeinner.readers.lightgbm.start import Start, find_start
 from treeinner.readers.lightgbm.text import DEFAULT_LEFT, ModelText, parse
@@ -65,7 +66,7 @@ def read_path(path: Path, options: ReadOptions) -> Ensemble:
 
 def _booster(model: Any) -> tuple[Any, list[Any] | None]:
     """Find the Booster inside a model, and the class labels if it knows them."""
-    kinds = {base.__name__ for base in type(model).__mro__ if base.__module__.partition(".")[0] == "lightgbm"}
+    kinds = class_names(model, "lightgbm")
     if "CVBooster" in kinds:
         raise UnsupportedModelError(
             "A CVBooster holds one model per fold; pass one of its `boosters`, with the rows it did not see."

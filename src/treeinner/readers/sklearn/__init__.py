@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from treeinner.ensemble import Ensemble
 from treeinner.errors import DataError, UnsupportedModelError
 from treeinner.options import ReadOptions
+from treeinner.readers._open import class_names
 from treeinner.readers.sklearn.hist import read_hist
 from treeinner.readers.sklearn.trees import read_boosted, read_forest
 
@@ -26,7 +27,7 @@ def read(model: Any, options: ReadOptions) -> Ensemble:
 
     `learning_rate` and `reg_lambda` override what the model holds, e.g. if `model.learning_rate` was changed after fit.
     """
-    kinds = {c.__name__ for c in type(model).__mro__ if c.__module__.split(".")[0] == "sklearn"}
+    kinds = set(class_names(model, "sklearn"))
     _refuse_foreign(kinds, options)
     if kinds & HIST:
         ensemble = read_hist(model, options)

@@ -10,14 +10,14 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from treeinner.ensemble import Ensemble, NodeValues
 from treeinner.errors import ModelError, UnsupportedModelError
 from treeinner.options import ReadOptions
+from treeinner.readers._open import class_names
 from treeinner.readers.xgboost import ubjson
 from treeinner.readers.xgboost.document import Parts, best_iteration, member, read_parts
 from treeinner.readers.xgboost.schema import read_schema
@@ -26,25 +26,28 @@ from treeinner.readers.xgboost.values import Given, find_node_values, is_custom
 __all__ = ["notes", "read", "read_document", "read_path"]
 
 # fields of Trees that an Ensemble has too
-SAME = ("feature", "threshold", "left", "right", "missing_left", "category_set", "gain", "leaf_id")
+SAME = (
+    "feature", "threshold", "left", "right", "missing_left", "category_set", "gain", "leaf_id",
+    "set_start", "set_codes",
+)  # fmt: skip
 
 
 def read(model: Any, options: ReadOptions) -> Ensemble:
     """Read a Booster or a scikit-learn wrapper; by default the rounds that the object's own `predict` uses."""
-    kind = _kind(model)
-    if kind is None:
+    names = class_names(model, "xgboost")
+    wrapped = "XGBModel" in names
+    if not wrapped and "Booster" not in names:
         raise UnsupportedModelError(
             f"{type(model).__module__}.{type(model).__name__} is not an XGBoost Booster or scikit-learn wrapper; "
             "pass one of these, or for a Spark or Dask model its booster (`model.get_booster()`, `output['booster']`)."
         )
-    booster = _fitted_booster(model) if kind == "wrapper" else model
+    booster = model.get_booster() if wrapped else model
     config = json.loads(booster.save_config())
     document = ubjson.parse(bytes(booster.save_raw(raw_format="ubj")))
-    wrapper = model if kind == "wrapper" else None
     best = best_iteration(member(document, "learner", dict))
-    if wrapper is not None and options.iteration_range is None and best is not None:
+    if wrapped and options.iteration_range is None and best is not None:
         options = replace(options, iteration_range=(0, min(best + 1, int(booster.num_boosted_rounds()))))
-    missing, labels = getattr(wrapper, "missing", None), getattr(wrapper, "classes_", None)
+    missing, labels = getattr(model, "missing", None), getattr(model, "classes_", None)
     classes = None if labels is None else list(np.asarray(labels).tolist())
     given = Given(options, _tree_params(config))
     return _build(document, given, missing=math.nan if missing is None else float(missing), classes=classes)
@@ -61,7 +64,14 @@ def read_document(document: Mapping[str, Any], options: ReadOptions) -> Ensemble
 
 def read_path(path: Path, options: ReadOptions) -> Ensemble:
     """Read a file written by `save_model`, whatever its suffix."""
-    return read_document(_parse(path.read_bytes(), str(path)), options)
+    data = path.read_bytes()
+    if data[:1] == b"{" and data[1:2] in (b"i", b"U", b"I", b"l", b"L"):  # a length, where JSON has a quote
+        return read_document(ubjson.parse(data), options)
+    try:
+        document = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise ModelError(f"{path} is damaged, or not JSON: {error}.") from None
+    return read_document(document, options)
 
 
 def notes(ensemble: Ensemble) -> tuple[str, ...]:
@@ -75,23 +85,6 @@ def notes(ensemble: Ensemble) -> tuple[str, ...]:
     )
 
 
-# -- objects and files --------------------------------------------------------------------------------
-def _kind(model: Any) -> str | None:
-    kinds = {"Booster": "booster", "XGBModel": "wrapper"}
-    own = (cls.__name__ for cls in type(model).__mro__ if cls.__module__.split(".")[0] == "xgboost")
-    return next((kinds[name] for name in own if name in kinds), None)
-
-
-def _fitted_booster(model: Any) -> Any:
-    try:
-        return model.get_booster()
-    except Exception as error:
-        # NotFittedError lives in scikit-learn, which need not be there
-        if type(error).__name__ != "NotFittedError":
-            raise
-        raise ModelError(f"This {type(model).__name__} is not fitted; call fit first.") from None
-
-
 def _tree_params(config: Any) -> Mapping[str, Any] | None:
     """Find tree_train_param (train_param before 2.0) in a configuration, wherever its version keeps it."""
     if not isinstance(config, dict):
@@ -102,16 +95,6 @@ def _tree_params(config: Any) -> Mapping[str, Any] | None:
             return found
     inner = (part for value in config.values() for part in (value if isinstance(value, list) else [value]))
     return next((found for found in map(_tree_params, inner) if found is not None), None)
-
-
-def _parse(data: bytes, name: str) -> dict[str, Any]:
-    if data[:1] == b"{" and data[1:2] in (b"i", b"U", b"I", b"l", b"L"):  # a length, where JSON has a quote
-        return ubjson.parse(data)
-    try:
-        document = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise ModelError(f"{name} is damaged, or not JSON: {error}.") from None
-    return cast("dict[str, Any]", document)
 
 
 def _build(
@@ -132,17 +115,19 @@ def _build(
 
     schema = read_schema(parts, missing)
     binary = {"classes": classes} if classes is not None and len(parts.base_score) == 1 else {}
+    arrays: dict[str, Any] = {name: getattr(trees, name) for name in SAME} | {
+        "tree_start": trees.start,
+        "tree_output": parts.tree_output,
+        "tree_round": parts.tree_round,
+        "tree_weight": parts.weight_drop / parts.n_parallel,
+        "value": trees.value if dart is None else trees.value * dart,
+        "cover": trees.hessian,
+        "base_score": parts.base_score,
+    }
+    for array in arrays.values():
+        array.flags.writeable = False  # nobody writes to it any more, so that the Ensemble need not copy it
     ensemble = Ensemble(
-        tree_start=trees.start,
-        tree_output=_own(parts.tree_output),
-        tree_round=_own(parts.tree_round),
-        tree_weight=parts.weight_drop / parts.n_parallel,
-        value=_own(trees.value if dart is None else trees.value * dart),
-        cover=_own(trees.hessian),
-        **{name: _own(getattr(trees, name)) for name in SAME},
-        set_start=trees.set_start,
-        set_codes=_own(trees.set_codes),
-        base_score=parts.base_score,
+        **arrays,
         schema=schema,
         library="xgboost",
         objective="" if is_custom(trees, objective, given) else objective,
@@ -158,12 +143,6 @@ def _build(
     )
     rounds = given.options.iteration_range
     return ensemble if rounds is None else ensemble.slice_rounds(*rounds)
-
-
-def _own(array: NDArray[Any]) -> Any:
-    """Mark an array as one that nobody else will write to, so that the Ensemble need not copy it."""
-    array.flags.writeable = False
-    return array
 
 
 def _params(parts: Parts, given: Given) -> dict[str, Any]:
