@@ -188,14 +188,10 @@ def _view(model: Model, options: ReadOptions) -> Model:
         )
     if options == ReadOptions():
         return model
-    ensemble, rounds = model.ensemble, options.iteration_range
-    changed: dict[str, Any] = {}
-    if options.objective != "auto":
-        changed["objective"] = options.objective
-    if rounds is not None:
-        ensemble = ensemble.slice_rounds(*rounds)
-    if options.feature_names is not None:
-        changed["feature_names"] = options.feature_names
+    rounds = options.iteration_range
+    told = {name: getattr(options, name) for name in ("objective", "feature_names")}
+    changed = {name: given for name, given in told.items() if given not in ("auto", None)}
+    ensemble = model.ensemble if rounds is None else model.ensemble.slice_rounds(*rounds)
     return _named(replace(model, ensemble=ensemble, options=replace(model.options, **changed)))
 
 

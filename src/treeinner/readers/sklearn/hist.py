@@ -57,18 +57,14 @@ def read_hist(model: Any, options: ReadOptions) -> Ensemble:
         alpha = float(model.quantile if isinstance(model.loss, str) else model.loss.closs.quantile)
     predictors = [p for stage in model._predictors for p in stage]
     nodes = _Nodes(predictors, columns)
-    n_rounds, per_round = len(model._predictors), len(model._predictors[0])
-    tree_round = np.arange(nodes.n_trees) // per_round
-    rates = options.rates(n_rounds)
-    rate = np.full(nodes.n_trees, float(model.learning_rate)) if rates is None else rates[tree_round]
+    rounds = nodes.rounds(len(model._predictors[0]), float(model.learning_rate), options)
+    rate = rounds["tree_rate"]
     return nodes.ensemble(
         model,
         nodes.stored["value"][:, None],
         alpha=alpha,
         work_out=lambda: _node_values(model, nodes, rate, l2, objective),
-        tree_output=np.arange(nodes.n_trees) % per_round,
-        tree_round=tree_round,
-        tree_rate=rate,
+        **rounds,
         **_splits(predictors, nodes, columns),
         base_score=np.asarray(model._baseline_prediction, dtype=np.float64).reshape(-1),
         objective=objective,

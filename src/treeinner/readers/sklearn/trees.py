@@ -70,6 +70,12 @@ class Nodes:
         """Inner nodes by depth."""
         return inner_by_depth(self.left, self.right, self.roots)
 
+    def rounds(self, per_round: int, learning_rate: float, options: ReadOptions) -> dict[str, Any]:
+        """Output, round and learning rate of each tree; a rate that the user gives wins."""
+        number, rates = np.arange(self.n_trees), options.rates(self.n_trees // per_round)
+        rate = np.full(self.n_trees, learning_rate) if rates is None else rates[number // per_round]
+        return {"tree_output": number % per_round, "tree_round": number // per_round, "tree_rate": rate}
+
     def ensemble(self, model: Any, value: FloatArray, *, alpha: float | None = None, **other: Any) -> Ensemble:
         """Put together what all kinds have in common; `value` (n_nodes, width) counts at leaves only."""
         classes = getattr(model, "classes_", None)  # one array, or one per target; None for a regressor
@@ -168,21 +174,17 @@ def _forest_exactness(model: Any, n_targets: int) -> str:
 def read_boosted(model: Any, options: ReadOptions) -> Ensemble:
     """Read a fitted GradientBoostingRegressor or GradientBoostingClassifier."""
     rate = float(model.learning_rate)  # predict() multiplies by it, whatever the trees were trained with
-    rounds, per_round = model.estimators_.shape
-    rates, tree_round = options.rates(rounds), np.repeat(np.arange(rounds), per_round)
-    base = _initial_margin(model)
+    base, per_round = _initial_margin(model), model.estimators_.shape[1]
     nodes = _Nodes([tree.tree_ for tree in model.estimators_.ravel()])
     return nodes.ensemble(
         model,
         rate * nodes.value[:, 0, :1],
         alpha=float(model.alpha) if model.loss in ("huber", "quantile") else None,
         work_out=lambda: _boosted_values(model, nodes, per_round, base),
-        tree_output=np.tile(np.arange(per_round), rounds),
-        tree_round=tree_round,
-        tree_rate=np.full(nodes.n_trees, rate) if rates is None else rates[tree_round],
         base_score=base,
         objective=str(model.loss),
         params={"learning_rate": rate, "reg_lambda": 0.0, "reg_alpha": 0.0},
+        **nodes.rounds(per_round, rate, options),
         **nodes.splits(model),
     )
 
