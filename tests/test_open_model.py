@@ -479,6 +479,8 @@ def test_files_that_are_no_models(files, tmp_path):
         "text": (b"hello", ModelError, "not a model file that treeinner can read; save the model with its library"),
         "zip": (b"PK\x03\x04 broken", ModelError, "not a model file"),
         "half": (b'{"other": [1, 2', ModelError, "not a complete JSON"),
+        "deep": (b"[" * 100_000, ModelError, "not a complete JSON"),
+        "cut": (b'{"learner": {', ModelError, "not a complete JSON"),
         "strange": (b'{"a": 1}', ModelError, "no model of XGBoost or CatBoost"),
         "old": (b"binf\x00\x00", UnsupportedModelError, "old binary format"),
         "xgboost": (

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import os
 import re
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from treeinner.ensemble import storage
 from treeinner.errors import ModelError, UnsupportedModelError
 
-__all__ = ["carried_names", "class_names", "kind_of_file", "package_of", "require_fitted", "transform", "unwrap"]
+__all__ = [
+    "carried_names", "class_names", "kind_of_file", "package_of", "parse_json", "require_fitted", "transform", "unwrap",
+]  # fmt: skip
 
 Kind = Literal["xgboost", "lightgbm", "catboost", "treeinner"]
 
@@ -75,10 +76,7 @@ def _kind_of_json(file: Path, head: bytes) -> Kind:
     first = re.match(rb'(?:\xef\xbb\xbf)?\s*\{\s*"(\w+)"', head)
     keys = {first[1].decode()} if first else set()
     if not keys & ({"learner"} | CATBOOST_KEYS):
-        try:
-            content = json.loads(file.read_bytes())
-        except ValueError as error:
-            raise ModelError(f"{file} is not a complete JSON file: {error}. Save the model again.") from error
+        content = parse_json(file.read_bytes(), file)
         keys = set(content) if isinstance(content, dict) else set()
     if "learner" in keys:
         return "xgboost"
@@ -92,6 +90,14 @@ def _kind_of_json(file: Path, head: bytes) -> Kind:
             "save the model with model.save_model('model.ubj')."
         )
     raise ModelError(f"{file} is a JSON file, but no model of XGBoost or CatBoost; {SAVE_AS}.")
+
+
+def parse_json(data: bytes, path: Path) -> Any:
+    """Content of a JSON file."""
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise ModelError(f"{path} is not a complete JSON file: {error}. Save the model again.") from error
 
 
 # -- wrappers ------------------------------------------------------------------------------------------------
@@ -135,8 +141,7 @@ COMBINERS = {
 }
 
 
-@dataclass(frozen=True, eq=False)
-class Unwrapped:
+class Unwrapped(NamedTuple):
     """The model inside, and the fitted transformers that X passes before it."""
 
     model: Any

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 from treeinner.ensemble import Ensemble, NodeValues
 from treeinner.errors import MissingDependencyError, ModelError, TreeInnerError, UnsupportedModelError
 from treeinner.options import ReadOptions
-from treeinner.readers._open import class_names
+from treeinner.readers._open import class_names, parse_json
 from treeinner.readers._trees import add_up, inner_by_depth
 from treeinner.readers.catboost import ctr
 from treeinner.readers.catboost.cbm import read_cbm
@@ -47,10 +46,7 @@ def read_path(path: Path, options: ReadOptions) -> Ensemble:
     data = path.read_bytes()
     if data.startswith(b"CBM1"):
         return _read(lambda: read_cbm(data), options)
-    try:
-        document = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise ModelError(f"{path} is not a whole JSON file ({error}); save the model again.") from error
+    document = parse_json(data, path)
     return _read(lambda: read_json(document), options)
 
 
@@ -128,6 +124,10 @@ def _build(document: Document, options: ReadOptions) -> Ensemble:
             exactness=settings.exactness(has_ctr),
         )
 
+    external, names, numbered = columns.external, features.names, None
+    if external:  # columns are not features; those without names go by CatBoost's own, their numbers
+        names, numbered = None, tuple(map(str, range(features.n_features)))
+    schema = Schema(n_columns=columns.n_columns, names=names, categorical=columns.categorical, external=external)
     # The entry behind the last split serves the leaves, whose split is -1.
     missing_left = np.array([*map(features.missing_left, trees.splits), True])
     return Ensemble(
@@ -149,32 +149,17 @@ def _build(document: Document, options: ReadOptions) -> Ensemble:
         set_start=np.arange(len(columns.set_codes) + 1),
         set_codes=np.array(columns.set_codes, dtype=np.int32),
         base_score=np.broadcast_to(document.bias, (n_outputs,)),
+        schema=schema,
         library="catboost",
         objective=settings.objective,
         objective_params=settings.objective_params(),
         params=settings.params(lam) | columns.params(features.names is not None),
-        right_if="greater",
         float32_input=True,
         output_names=settings.output_names(n_outputs),
+        feature_names=features.names or numbered,
+        column_features=columns.column_features,
         work_out=work_out,
-        **_names(features, columns),
     )
-
-
-def _names(features: Features, columns: ctr.Columns) -> dict[str, Any]:
-    """Fields that say what columns a table has, and what features they stand for."""
-    external = columns.external
-    numbered = tuple(map(str, range(features.n_features)))  # CatBoost's own names for features without any
-    return {
-        "schema": Schema(
-            n_columns=columns.n_columns,
-            names=None if external else features.names,
-            categorical=columns.categorical,
-            external=external,
-        ),
-        "feature_names": features.names or (numbered if external else None),
-        "column_features": columns.column_features,
-    }
 
 
 def _columns(trees: Trees, features: Features) -> ctr.Columns:

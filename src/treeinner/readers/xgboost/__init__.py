@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from treeinner.ensemble import Ensemble, NodeValues
-from treeinner.errors import ModelError, UnsupportedModelError
+from treeinner.errors import UnsupportedModelError
 from treeinner.options import ReadOptions
-from treeinner.readers._open import class_names
+from treeinner.readers._open import class_names, parse_json
 from treeinner.readers.xgboost import ubjson
 from treeinner.readers.xgboost.document import Parts, best_iteration, member, read_parts
 from treeinner.readers.xgboost.schema import read_schema
@@ -67,11 +67,7 @@ def read_path(path: Path, options: ReadOptions) -> Ensemble:
     data = path.read_bytes()
     if data[:1] == b"{" and data[1:2] in (b"i", b"U", b"I", b"l", b"L"):  # a length, where JSON has a quote
         return read_document(ubjson.parse(data), options)
-    try:
-        document = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise ModelError(f"{path} is damaged, or not JSON: {error}.") from None
-    return read_document(document, options)
+    return read_document(parse_json(data, path), options)
 
 
 def notes(ensemble: Ensemble) -> tuple[str, ...]:
