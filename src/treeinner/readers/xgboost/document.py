@@ -10,7 +10,7 @@ import numpy as np
 
 from treeinner.errors import ModelError, UnsupportedModelError
 from treeinner.readers._trees import FloatArray, LongArray
-from treeinner.readers.xgboost.trees import Trees, array, read_trees
+from treeinner.readers.xgboost.trees import Trees, array, read_trees, require
 
 __all__ = ["Parts", "best_iteration", "member", "read_parts"]
 
@@ -46,8 +46,8 @@ def read_parts(document: Mapping[str, Any]) -> Parts:
     objective = str(member(member(learner, "objective", dict), "name", str))
     n_outputs = max(1, _whole(sizes, "num_class", 0), _whole(sizes, "num_target", 1))
     n_features = _whole(sizes, "num_feature")
-    if not (0 <= n_features <= MAX_FEATURES and n_outputs <= MAX_OUTPUTS):
-        raise ModelError(f"The XGBoost model is damaged: {n_features} features, {n_outputs} outputs.")
+    sane = 0 <= n_features <= MAX_FEATURES and n_outputs <= MAX_OUTPUTS
+    require(sane, f"{n_features} features, {n_outputs} outputs")
     trees = read_trees(member(model, "trees", list), n_features)
     n_parallel = max(1, _whole(member(model, "gbtree_model_param", dict), "num_parallel_tree", 1))
     output = array(member(model, "tree_info", (list, np.ndarray)), np.int64, "tree_info")
@@ -55,8 +55,7 @@ def read_parts(document: Mapping[str, Any]) -> Parts:
     if drop is not None:  # float32 numbers; JSON writes them with as few digits as tell them apart
         weight_drop = array(drop, np.float32, "weight_drop").astype(np.float64)
     fits = len(output) == len(weight_drop) == trees.n_trees and n_parallel <= max(1, trees.n_trees)
-    if not fits or not np.all(np.isfinite(weight_drop)):
-        raise ModelError("The XGBoost model is damaged: tree_info or weight_drop does not fit its trees.")
+    require(fits and np.all(np.isfinite(weight_drop)), "tree_info or weight_drop does not fit its trees")
     trees_per_round = n_parallel * (n_outputs if trees.value.shape[1] == 1 else 1)
     return Parts(
         trees=trees,
@@ -119,8 +118,8 @@ def _rounds(model: Mapping[str, Any], n_trees: int, trees_per_round: int) -> Lon
         return np.arange(n_trees) // trees_per_round
     ends = array(model["iteration_indptr"], np.int64, "iteration_indptr")
     counts = np.diff(ends)
-    if len(ends) == 0 or ends[0] != 0 or ends[-1] != n_trees or np.any(counts < 0):
-        raise ModelError("The XGBoost model is damaged: iteration_indptr does not cut its trees into rounds.")
+    cuts = len(ends) > 0 and ends[0] == 0 and ends[-1] == n_trees and np.all(counts >= 0)
+    require(cuts, "iteration_indptr does not cut its trees into rounds")
     return np.repeat(np.arange(np.count_nonzero(counts)), counts[counts > 0])
 
 
@@ -136,8 +135,7 @@ def _base_margin(sizes: Mapping[str, Any], objective: str, n_outputs: int) -> Fl
     """Put the base score on the margin scale: (n_outputs,)."""
     stored = _numbers(member(sizes, "base_score", str))
     score = array(stored if isinstance(stored, list) else [stored], np.float64, "base_score")
-    if len(score) not in (1, n_outputs):
-        raise ModelError(f"The XGBoost model is damaged: {len(score)} base scores for {n_outputs} outputs.")
+    require(len(score) in (1, n_outputs), f"{len(score)} base scores for {n_outputs} outputs")
     # The score is stored as a prediction; attributions live on the margin.
     with np.errstate(all="ignore"):
         if objective in LOGIT:

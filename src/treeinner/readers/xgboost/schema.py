@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from treeinner.errors import ModelError
 from treeinner.readers.xgboost.document import Parts
-from treeinner.readers.xgboost.trees import array
+from treeinner.readers.xgboost.trees import array, require
 from treeinner.tables import Level, Schema
 
 __all__ = ["read_schema"]
@@ -39,8 +38,7 @@ def _texts(learner: Mapping[str, Any], name: str, n_features: int) -> list[str]:
     """One text per feature, or none at all."""
     found = learner.get(name)
     texts = [str(text) for text in found] if isinstance(found, list) else []
-    if len(texts) not in (0, n_features):
-        raise ModelError(f"The XGBoost model is damaged: {len(texts)} {name} for {n_features} features.")
+    require(len(texts) in (0, n_features), f"{len(texts)} {name} for {n_features} features")
     return texts
 
 
@@ -49,8 +47,8 @@ def _levels(cats: Any, n_features: int, version: tuple[int, ...]) -> tuple[tuple
     encodings = cats.get("enc") if isinstance(cats, dict) else None
     if not isinstance(encodings, list) or not encodings:
         return None
-    if len(encodings) != n_features or not all(isinstance(one, dict) and "values" in one for one in encodings):
-        raise ModelError("The XGBoost model is damaged: cats does not describe every feature.")
+    complete = all(isinstance(one, dict) and "values" in one for one in encodings)
+    require(len(encodings) == n_features and complete, "cats does not describe every feature")
     levels = tuple(_column_levels(one, version) for one in encodings)
     return levels if any(column is not None for column in levels) else None
 
@@ -58,14 +56,12 @@ def _levels(cats: Any, n_features: int, version: tuple[int, ...]) -> tuple[tuple
 def _column_levels(encoding: Mapping[str, Any], version: tuple[int, ...]) -> tuple[Level, ...] | None:
     if "offsets" not in encoding:
         numbers = np.asarray(encoding["values"])
-        if numbers.ndim != 1 or numbers.dtype.kind not in "iuf":
-            raise ModelError("The XGBoost model is damaged: the categories of a feature are not numbers.")
+        require(numbers.ndim == 1 and numbers.dtype.kind in "iuf", "the categories of a feature are not numbers")
         return tuple(numbers.tolist())
     cuts = array(encoding["offsets"], np.int64, "offsets")
     text = array(encoding["values"], np.int64, "values")
     fits = len(cuts) == 0 or (cuts[0] == 0 and cuts[-1] <= len(text) and np.all(np.diff(cuts) >= 0))
-    if not fits or np.any((text < -128) | (text > 255)):
-        raise ModelError("The XGBoost model is damaged: the categories of a feature do not fit.")
+    require(fits and np.all((text >= -128) & (text <= 255)), "the categories of a feature do not fit")
     raw = (text % 256).astype(np.uint8).tobytes()
     parts = [raw[a:b] for a, b in pairwise(cuts.tolist())]
     try:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from treeinner.errors import ModelError, UnsupportedModelError
 from treeinner.readers._trees import BoolArray, FloatArray, IntArray, LongArray
 
-__all__ = ["Trees", "array", "read_trees"]
+__all__ = ["Trees", "array", "read_trees", "require"]
 
 Stored = list[dict[str, Any]]  # trees as XGBoost writes them
 
@@ -53,6 +53,12 @@ class Trees:
         return np.repeat(np.arange(self.n_trees), np.diff(self.start))
 
 
+def require(condition: bool | np.bool_, damage: str) -> None:
+    """Raise ModelError unless the model is as it must be."""
+    if not condition:
+        raise ModelError(f"The XGBoost model is damaged: {damage}.")
+
+
 def array(raw: Any, dtype: type, name: str) -> NDArray[Any]:
     """Make a 1-D array of a list of JSON or an array of UBJSON; ModelError where the numbers do not fit."""
     try:
@@ -61,21 +67,18 @@ def array(raw: Any, dtype: type, name: str) -> NDArray[Any]:
             held: NDArray[Any] = given.astype(dtype, copy=False)
     except (TypeError, ValueError, OverflowError) as error:
         raise ModelError(f"The XGBoost model is damaged: {name} does not hold numbers ({error}).") from None
-    if held.ndim != 1 or given.dtype.kind not in "biuf":
-        raise ModelError(f"The XGBoost model is damaged: {name} is not a plain list of numbers.")
-    if held.dtype.kind in "iu" and not np.can_cast(given.dtype, held.dtype) and not np.array_equal(held, given):
-        raise ModelError(f"The XGBoost model is damaged: {name} holds numbers that are not whole.")
+    require(held.ndim == 1 and given.dtype.kind in "biuf", f"{name} is not a plain list of numbers")
+    if held.dtype.kind in "iu" and not np.can_cast(given.dtype, held.dtype):
+        require(np.array_equal(held, given), f"{name} holds numbers that are not whole")
     return held
 
 
 def read_trees(trees: list[Any], n_features: int) -> Trees:
     """Concatenate the trees of `gradient_booster.model.trees`."""
-    if not all(isinstance(tree, dict) for tree in trees):
-        raise ModelError("The XGBoost model is damaged: a tree is not an object.")
+    require(all(isinstance(tree, dict) for tree in trees), "a tree is not an object")
     local_left = _join(trees, "left_children", np.int32)
     sizes = _lengths(trees, "left_children")
-    if len(trees) and sizes.min() < 1:
-        raise ModelError("The XGBoost model is damaged: a tree has no node.")
+    require(bool(np.all(sizes > 0)), "a tree has no node")
     start = np.concatenate([[0], np.cumsum(sizes)])
     if start[-1] >= 2**31:
         raise UnsupportedModelError(f"The XGBoost model has {start[-1]} nodes; 2^31 - 1 is the limit.")
@@ -90,11 +93,10 @@ def read_trees(trees: list[Any], n_features: int) -> Trees:
     value, weight = _values(trees, stored_value, local_right, leaf, sizes=sizes, live=live)
     category_set, set_start, set_codes = _category_sets(trees, start)
     feature = np.where(leaf, np.int32(-1), _join(trees, "split_indices", np.int32, sizes))
-    if np.any(((feature < -1) | (feature >= n_features)) & live):
-        raise ModelError(f"The XGBoost model is damaged: a split tests a column outside 0..{n_features - 1}.")
+    outside = ((feature < -1) | (feature >= n_features)) & live
+    require(not np.any(outside), f"a split tests a column outside 0..{n_features - 1}")
     categorical = (_join(trees, "split_type", np.uint8, sizes, fill=0) == 1) & ~leaf
-    if np.any(categorical & (category_set < 0) & live):
-        raise ModelError("The XGBoost model is damaged: a categorical split has no categories.")
+    require(not np.any(categorical & (category_set < 0) & live), "a categorical split has no categories")
     # left out for vector leaves before 3.2
     gain, hessian = (_join(trees, name, np.float32, sizes, fill=np.nan) for name in ("loss_changes", "sum_hessian"))
     return _compact(
@@ -121,8 +123,9 @@ def read_trees(trees: list[Any], n_features: int) -> Trees:
 def _absolute(local: IntArray, leaf: BoolArray, offset: IntArray, start: LongArray) -> IntArray:
     """Children as positions in the arrays of all trees; -1 at leaves."""
     inner = np.where(leaf, np.int32(0), local)
-    if len(local) and (inner.min() < 0 or np.any(np.maximum.reduceat(inner, start[:-1]) >= np.diff(start))):
-        raise ModelError("The XGBoost model is damaged: a child lies outside its tree.")
+    if len(local):
+        inside = inner.min() >= 0 and np.all(np.maximum.reduceat(inner, start[:-1]) < np.diff(start))
+        require(inside, "a child lies outside its tree")
     return np.where(leaf, np.int32(-1), inner + offset)
 
 
@@ -130,8 +133,7 @@ def _parts(trees: Stored, name: str) -> list[Any] | None:
     """One array of every tree; None if a tree lacks it."""
     parts = [tree.get(name) for tree in trees]
     kinds = set(map(type, parts))
-    if not kinds <= {list, np.ndarray, type(None)}:
-        raise ModelError(f"The XGBoost model is damaged: {name} of a tree is not a list.")
+    require(kinds <= {list, np.ndarray, type(None)}, f"{name} of a tree is not a list")
     return None if type(None) in kinds else parts
 
 
@@ -149,8 +151,7 @@ def _join(
         return np.full(int(sizes.sum()), fill)
     if parts is None:
         raise ModelError(f"The XGBoost model is damaged: a tree has no {name}.")
-    if sizes is not None and list(map(len, parts)) != sizes.tolist():
-        raise ModelError(f"The XGBoost model is damaged: {name} of a tree has a wrong length.")
+    require(sizes is None or list(map(len, parts)) == sizes.tolist(), f"{name} of a tree has a wrong length")
     try:
         joined = np.concatenate(parts) if parts else np.empty(0)
     except (TypeError, ValueError) as error:
@@ -167,8 +168,7 @@ def _levels(left: IntArray, right: IntArray, roots: LongArray) -> IntArray:
         inner = frontier[left[frontier] >= 0]
         frontier, depth = np.concatenate([left[inner], right[inner]]), depth + 1
         reached += len(frontier)
-    if reached != np.count_nonzero(level >= 0):
-        raise ModelError("The XGBoost model is damaged: a node is reached twice.")
+    require(reached == np.count_nonzero(level >= 0), "a node is reached twice")
     return level
 
 
@@ -205,14 +205,13 @@ def _values(
         vectors, found = _join(trees, "leaf_weights", np.float32).astype(np.float64), leaf & live
         rows = _lengths(trees, "leaf_weights") // width
         outside = (right < 0) | (right >= np.repeat(rows, sizes))
-        if len(vectors) != rows.sum() * width or np.any(found & outside):
-            raise ModelError("The XGBoost model is damaged: a vector leaf lies outside leaf_weights.")
+        fits = len(vectors) == rows.sum() * width and not np.any(found & outside)
+        require(fits, "a vector leaf lies outside leaf_weights")
         first = np.repeat(np.cumsum(rows) - rows, sizes)
         value = np.zeros((n_nodes, width))
         value[found] = vectors.reshape(-1, width)[(right + first)[found]]
     value = np.where(leaf[:, None], value, 0.0)
-    if not np.all(np.isfinite(value + weight) | ~live[:, None]):
-        raise ModelError("The XGBoost model is damaged: a leaf value or a base weight is not finite.")
+    require(np.all(np.isfinite(value + weight) | ~live[:, None]), "a leaf value or a base weight is not finite")
     return value, weight
 
 
@@ -224,16 +223,16 @@ def _category_sets(trees: Stored, start: LongArray) -> tuple[IntArray, LongArray
     for number, tree in enumerate(trees):
         if "categories_nodes" not in tree:
             continue
-        if not all(isinstance(tree.get(name), (list, np.ndarray)) for name in names):
-            raise ModelError(f"The XGBoost model is damaged: tree {number} lacks part of its categories.")
+        complete = all(isinstance(tree.get(name), (list, np.ndarray)) for name in names)
+        require(complete, f"tree {number} lacks part of its categories")
         if not len(tree["categories_nodes"]):  # as in most trees; what follows takes time
             continue
         nodes, first, count, codes = (array(tree[name], np.int64, name) for name in names)
         fits = len(nodes) == len(first) == len(count) and np.all((first >= 0) & (count >= 0))
-        if not fits or np.any((first > len(codes)) | (count > len(codes) - first)):
-            raise ModelError(f"The XGBoost model is damaged: the category sets of tree {number} do not fit.")
-        if np.any((nodes < 0) | (nodes >= start[number + 1] - start[number])) or len(np.unique(nodes)) != len(nodes):
-            raise ModelError(f"The XGBoost model is damaged: a category set of tree {number} has no node.")
+        fits = fits and np.all((first <= len(codes)) & (count <= len(codes) - first))
+        require(fits, f"the category sets of tree {number} do not fit")
+        inside = np.all((nodes >= 0) & (nodes < start[number + 1] - start[number]))
+        require(inside and len(np.unique(nodes)) == len(nodes), f"a category set of tree {number} has no node")
         category_set[start[number] + nodes] = len(sets) + np.arange(len(nodes))
         sets.extend(np.unique(codes[a : a + n]) for a, n in zip(first, count, strict=True))
     codes = np.concatenate(sets) if sets else np.empty(0, np.int64)

@@ -10,7 +10,7 @@ import numpy as np
 
 from treeinner.ensemble import NodeValues
 from treeinner.options import ReadOptions
-from treeinner.readers._trees import FloatArray
+from treeinner.readers._trees import FloatArray, inner_by_depth
 from treeinner.readers.xgboost.document import Parts
 from treeinner.readers.xgboost.rates import Rates, confirmed_trees, direct_rates, infer_rates
 from treeinner.readers.xgboost.trees import Trees
@@ -109,8 +109,7 @@ def _node_values(
 def mean_from_leaves(trees: Trees, lam: float) -> FloatArray:
     """Values of inner nodes from the leaves below them: sum of (H_c + lam) p_c over (H_t + lam)."""
     value = trees.value.copy()
-    for level in range(int(trees.level.max(initial=0)) - 1, -1, -1):
-        node = np.flatnonzero((trees.level == level) & ~trees.leaf)
+    for node in reversed(inner_by_depth(trees.left, trees.right, trees.start[:-1])):
         left, right = trees.left[node], trees.right[node]
         share_left, share_right = trees.hessian[left] + lam, trees.hessian[right] + lam
         total = (share_left + share_right if lam == 0 else trees.hessian[node] + lam)[:, None]
