@@ -1,4 +1,4 @@
-"""Bad input gets one clear error that says what came, what was needed and what to do; never a crash, never a number."""
+"""Bad input gets one clear error that says what came, what was expected, what to do; never a crash, never a number."""
 
 import pickle
 from dataclasses import replace
@@ -45,7 +45,7 @@ BAD_TABLES = {
     "extra name": (FRAME.assign(d=1.0), "it has 'd' besides"),
     "wrong names": (FRAME.rename(columns={"b": "B"}), "it lacks 'b' and has 'B' besides"),
     "wrong names in polars": (pl.DataFrame(X, schema=["a", "b", "z"]), "it lacks 'c' and has 'z' besides"),
-    "repeated names": (pd.DataFrame(X, columns=["a", "b", "a"]), "several columns of one name: 'a'"),
+    "repeated names": (pd.DataFrame(X, columns=["a", "b", "a"]), "duplicate column names: 'a'"),
     "words": (FRAME.assign(b="red"), "'b'.*"),
     "words in an array": (np.array([["1", "x", "2"]]), "Column 0.*"),
     "words in a list": ([[1.0, "x", 2.0]], "Column 1.*"),
@@ -60,7 +60,7 @@ BAD_TABLES = {
     "a path": ("X.csv", "X is a str, expected a table"),
     "a dict": ({"a": [1.0]}, "X is a dict, expected a table"),
     "ragged": ([[1.0, 2.0, 3.0], [1.0]], "does not make a table of numbers"),
-    "a DMatrix": (xgb.DMatrix(X), r"X is a xgboost\.DMatrix; pass the array or data frame"),
+    "a DMatrix": (xgb.DMatrix(X), r"X is of type xgboost\.DMatrix; pass the array or data frame"),
 }
 
 
@@ -94,8 +94,16 @@ def test_infinities_are_refused_where_the_library_refuses_them(bad):
 # -- other arguments -----------------------------------------------------------------------------------------
 @pytest.mark.parametrize("method", ["shap", "PreDecomp", "", None, 3])
 def test_unknown_methods(method):
-    with pytest.raises(ValueError, match="is not known; choose one of 'predecomp', 'saabas', 'treeshap'"):
+    with pytest.raises(ValueError, match="is not recognised; choose one of 'predecomp', 'saabas', 'treeshap'"):
         ti.attribute(MODELS["xgboost"], X, method=method)
+
+
+@pytest.mark.parametrize(("name", "given", "meant"), [
+    ("method", "predecmp", "predecomp"), ("method", "SHAP", "treeshap"), ("score", "tree_iner", "tree_inner"),
+])  # fmt: skip
+def test_a_misspelt_choice_gets_a_hint(name, given, meant):
+    with pytest.raises(ValueError, match=rf"{name}='{given}' is not recognised; .*; did you mean '{meant}'\?"):
+        ti.importance(MODELS["xgboost"], X, Y, **{name: given})
 
 
 @each_library
@@ -113,8 +121,21 @@ def test_rounds_out_of_range(library, rounds):
 
 @pytest.mark.parametrize("given", [np.zeros(N - 1), np.zeros((N, 2)), 0.5, []], ids=["short", "wide", "one", "empty"])
 def test_base_margin_of_another_length(given):
-    with pytest.raises(ti.DataError, match=r"base_margin has shape .*but \(80,\) was needed"):
+    with pytest.raises(ti.DataError, match=r"base_margin has shape .*, expected \(80,\)"):
         ti.attribute(MODELS["xgboost"], X, base_margin=given)
+
+
+@each_library
+@pytest.mark.parametrize("call", [ti.attribute, ti.importance])
+def test_base_margins_that_are_no_numbers(library, call):
+    own = {"lightgbm": r" \(init_score\)", "catboost": r" \(baseline\)"}.get(library, "")
+    rows = (X,) if call is ti.attribute else (X, Y)
+    for value, shown in ((np.nan, "nan"), (-np.inf, "-inf")):
+        given = np.where(np.arange(N) == 7, value, 0.0)
+        with pytest.raises(ti.DataError, match=f"^base_margin{own} holds {shown} in row 7; margins must be finite"):
+            call(MODELS[library], *rows, base_margin=given, method="saabas")
+    with pytest.raises(ti.DataError, match=f"^base_margin{own} holds values that are not numbers; pass one number per"):
+        call(MODELS[library], *rows, base_margin=["high"] * N, method="saabas")
 
 
 def test_parameters_of_an_ensemble_are_settled():
@@ -272,7 +293,7 @@ MALFORMED = {
     "negative cover": (changed("cover", 1, -1.0), "cover is negative"),
     "negative code": (changed("set_codes", 0, -1), "category code is outside"),
     "unknown output": (changed("tree_output", 0, 3), r"outside 0\.\.2"),
-    "jumping rounds": (changed("tree_round", -1, 7), "boosting rounds do not count up"),
+    "jumping rounds": (changed("tree_round", -1, 7), "boosting rounds are not numbered consecutively from 0"),
     "no numbers of leaves": (changed("leaf_id", LEAF[0], -1), "leaf_id"),
     "infinite base score": (changed("base_score", 0, np.inf), "base score is not finite"),
     "short left": ({"left": GOOD.left[:-1]}, r"left does not have one entry per node"),
@@ -284,8 +305,8 @@ MALFORMED = {
     "empty tree": (changed("tree_start", 1, 0), "non-empty trees"),
     "sets": ({"set_start": GOOD.set_start[:-1]}, "."),
     "no outputs": ({"base_score": []}, "no output"),
-    "fractional children": ({"left": GOOD.left + 0.5}, "left holds numbers that are not whole"),
-    "huge children": ({"left": np.full(GOOD.n_nodes, 2**40)}, "left holds numbers .* do not fit int32"),
+    "fractional children": ({"left": GOOD.left + 0.5}, "left contains values that are not integers"),
+    "huge children": ({"left": np.full(GOOD.n_nodes, 2**40)}, "left contains values .* out of range for int32"),
     "output names": ({"output_names": ("a",)}, "one name per output"),
     "feature names": ({"feature_names": ("a",)}, "one name per column"),
     "shared columns": ({"column_features": ((0,), (9,))}, "column_features"),

@@ -380,7 +380,7 @@ def test_columns_may_come_in_any_order_and_others_are_left_out_with_a_note(home,
     ask = ("-y", "price", "-o", "-")
     result = succeed("importance", home / "xgb.json", tmp_path / "x.feather", *ask)
     assert result.stdout == succeed("importance", home / "xgb.json", home / "valid.parquet", *ask).stdout
-    assert "2 columns ignored, not known to the model: 'note', 'w'." in result.stderr
+    assert "Note: ignored 2 columns that the model does not know: 'note', 'w'." in result.stderr
 
 
 def test_lightgbm_names_with_blanks(rows, tmp_path):
@@ -444,7 +444,7 @@ def test_catboost_with_encoded_categories(tmp_path):
 
 
 def test_a_late_fraction_does_not_break_a_csv(home, tmp_path):
-    """Arrow would take a column of a million whole numbers for integers and stop at the first fraction behind it."""
+    """Arrow would take a column of a million integral numbers for integers and stop at the first fraction behind it."""
     lines = ["age,body_mass,height,noise,day,price"] + ["1,1,1,1,1,1"] * 200_000 + ["0.5,1,1,1,1,0.5"]
     (tmp_path / "long.csv").write_text("\n".join(lines))
     result = succeed("attribute", home / "xgb.json", tmp_path / "long.csv", "-o", "-", "--rows", 5)
@@ -570,7 +570,7 @@ def test_empty_data(home, rows, tmp_path):
 
 def test_two_columns_of_one_name(home, tmp_path):
     pa.parquet.write_table(pa.table([[1.0], [2.0]], names=["age", "age"]), tmp_path / "x.parquet")
-    assert "several columns of one name: 'age'" in sentence("attribute", home / "xgb.json", tmp_path / "x.parquet")
+    assert "duplicate column names: 'age'" in sentence("attribute", home / "xgb.json", tmp_path / "x.parquet")
 
 
 def test_text_in_a_column_of_numbers(home, rows, tmp_path):
@@ -611,8 +611,23 @@ def test_wrong_usage(home, tmp_path):
     assert "not a feature" in sentence(*ask, "--feature-groups", "body=shoe")
     assert "8 rounds" in sentence(*ask, "--iteration-range", "5:50")
     assert "objective" in sentence(*ask, "--objective", "nope")
+    assert "did you mean 'saabas'?" in sentence(*ask, "--method", "sabas", code=2)
+    assert "did you mean 'tree_inner'?" in sentence(*ask, "--score", "tree_iner", code=2)
+    assert "did you mean 'reg:squarederror'?" in sentence(*ask, "--objective", "reg:squarederor")
+    assert "did you mean 'height'?" in sentence(*ask, "--feature-groups", "body=heigth")
     assert treeinner("importances").exit_code == 2
     assert list(tmp_path.iterdir()) == []
+
+
+def test_errors_of_the_library_in_the_words_of_the_command_line(home):
+    ask = ("importance", home / "xgb.json", home / "valid.csv", "-y", "price")
+    assert sentence(*ask, "--reg-lambda", "-1").startswith("Error: --reg-lambda -1.0: expected a number")
+    assert sentence(*ask, "--learning-rate", "-1e-300").startswith("Error: --learning-rate -1e-300: expected a pos")
+    assert "--iteration-range 0:99 does not fit" in sentence(*ask, "--iteration-range", "0:99")
+    assert sentence(*ask, "--qid", "day").startswith("Error: --qid was given, but the loss")
+    assert "is not recognised; choose one of: " in (unknown := sentence(*ask, "--objective", "nope"))
+    assert "margin" not in unknown
+    assert "register" not in unknown
 
 
 # -- screen ---------------------------------------------------------------------------------------------------

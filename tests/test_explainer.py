@@ -148,7 +148,7 @@ def test_what_is_not_done_is_refused_by_name(data):
         TreeExplainer(model)(X, interactions=True)
     with pytest.raises(UnsupportedModelError, match=r"ti\.importance"):
         TreeExplainer(model).shap_values(X, y)
-    with pytest.raises(ValueError, match="method='exact' is not known"):
+    with pytest.raises(ValueError, match="method='exact' is not recognised"):
         TreeExplainer(model, method="exact")
 
 

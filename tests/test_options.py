@@ -22,7 +22,7 @@ NAN, INF = float("nan"), float("inf")
 RATE = "expected a positive number, or one per boosting round"
 PENALTY = "expected a number that is 0 or positive"
 ROUNDS = "expected two integers (start, stop) with 0 <= start < stop"
-NAMES = "expected a list of texts, one per feature"
+NAMES = "expected a list of strings, one per feature"
 LOSS = "expected 'auto', the name of a loss, an Objective, or a function (y, margin) -> gradient"
 BAD = {
     "learning_rate": (RATE, [0, -1, NAN, INF, "0.1", True, [], [0.1, -0.1], [0.1, "x"], {0.1}, np.zeros((2, 2))]),
@@ -68,8 +68,13 @@ def test_values_that_do_not_fit_the_model(library):
         ti.read_model(fitted, feature_names=["a", "b"])
     with pytest.raises(ValueError, match="feature_names: 'a' occurs more than once"):
         ti.read_model(fitted, feature_names=["a", "b", "a"])
-    with pytest.raises(ti.UnknownParameterError, match="objective='squared_eror' is not known"):
-        ti.read_model(fitted, objective="squared_eror")
+    for name, meant in (("squared_eror", "squared_error"), ("reg:squarederor", "reg:squarederror")):
+        with pytest.raises(ti.UnknownParameterError, match=f"'{name}' is not recognised; did you mean '{meant}'"):
+            ti.read_model(fitted, objective=name)
+    with pytest.raises(ti.UnknownParameterError, match=r"objectives.register, or one of: .*squared_error"):
+        ti.read_model(fitted, objective="zzz")
+    with pytest.raises(ValueError, match=r"learning_rate has 1 number; expected one, or one for each of the 3"):
+        ti.read_model(fitted, learning_rate=[0.1]).ensemble.node_value  # noqa: B018
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
@@ -89,6 +94,29 @@ def test_a_misspelt_name_gets_a_hint():
         ti.read_model(model("xgboost"), learning_rte=0.1)
     with pytest.raises(TypeError, match=r"read_model\(\) got an unexpected argument 'zzz'\.$"):
         ti.read_model(model("xgboost"), zzz=0.1)
+
+
+@pytest.mark.parametrize(
+    ("function", "name", "here"),
+    [
+        (ti.importance, "init_score", "base_margin"), (ti.attribute, "baseline", "base_margin"),
+        (ti.read_model, "l2_leaf_reg", "reg_lambda"), (ti.read_model, "l2_regularization", "reg_lambda"),
+        (ti.read_model, "lambda_l1", "reg_alpha"), (ti.TreeExplainer, "eta", "learning_rate"),
+        (ti.importance, "group", "qid"), (ti.importance, "group_id", "qid"), (ti.compare, "group_train", "qid_train"),
+        (ti.attribute, "groups", "feature_groups"), (ti.importance, "level", "over"),
+        (ti.importance, "target", "against"), (ti.report, "rows", "explorer_rows"),
+        (ti.permutation_importance, "seed", "random_state"),
+    ],
+)  # fmt: skip
+def test_a_name_of_another_library_or_version_is_translated(function, name, here):
+    with pytest.raises(TypeError, match=f"unexpected argument '{name}'; '{name}' is called '{here}' here"):
+        ReadOptions.of({name: 1}, caller=function)
+
+
+def test_only_names_that_the_function_takes_are_suggested():
+    for name in ("init_score", "group", "seed"):
+        with pytest.raises(TypeError, match=rf"read_model\(\) got an unexpected argument '{name}'\.$"):
+            ti.read_model(model("xgboost"), **{name: 1})
 
 
 def test_a_model_that_was_read_is_taken_again():

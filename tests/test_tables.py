@@ -181,7 +181,7 @@ def test_data_containers_of_the_libraries_are_refused_by_name():
     }
     for name, examples in containers.items():
         for example in examples:
-            with pytest.raises(DataError, match=f"X is a {name}; pass the array or data frame"):
+            with pytest.raises(DataError, match=f"X is of type {name}; pass the array or data frame"):
                 read_table(example, Schema(n_columns=2))
 
 
@@ -315,7 +315,7 @@ def test_names_that_do_not_fit():
 )
 @pytest.mark.parametrize("names", [None, ("a", "b", "c")])
 def test_duplicated_names(frame, names):
-    with pytest.raises(DataError, match=r"several columns of one name: '[a1]'"):
+    with pytest.raises(DataError, match=r"duplicate column names: '[a1]'"):
         read_table(frame, Schema(n_columns=3, names=names))
 
 

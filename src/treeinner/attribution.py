@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,10 +18,13 @@ from treeinner.errors import (
     TreeInnerError,
     UnknownParameterError,
     UnsupportedModelError,
+    counted,
+    did_you_mean,
+    own_name,
 )
 from treeinner.groups import GroupSpec, resolve_groups
 from treeinner.model import Model, open_model
-from treeinner.options import ReadOptions, own_name
+from treeinner.options import ReadOptions
 from treeinner.tables.frames import as_frame, frame_library_of, make_frame, row_labels_of, to_array
 
 __all__ = ["METHODS", "Attribution", "attribute", "check_choice", "node_values", "root_values"]
@@ -71,7 +73,7 @@ def attribute(
     progress : callable, optional
         Called with (rows done, rows).
     **reading
-        What the model may not say itself, as for `read_model`: learning_rate, reg_lambda, reg_alpha, iteration_range,
+        What the model does not store, as for `read_model`: learning_rate, reg_lambda, reg_alpha, iteration_range,
         feature_names, objective.
 
     Returns
@@ -108,7 +110,8 @@ def attribute(
 def check_choice(name: str, given: object, choices: tuple[str, ...], more: str = ".") -> None:
     """Raise unless an argument is one of its choices; `more` ends the message."""
     if given not in choices:
-        raise ValueError(f"{name}={given!r} is not known; choose one of {', '.join(map(repr, choices))}{more}")
+        every = f"{', '.join(map(repr, choices))}{did_you_mean(given, choices, more)}"
+        raise ValueError(f"{name}={given!r} is not recognised; choose one of {every}")
 
 
 def _unit(model: Model) -> str:
@@ -140,9 +143,9 @@ def node_values(e: Ensemble, method: str) -> FloatArray:
     if method != "predecomp":
         if np.isnan(e.cover).any():
             raise UnsupportedModelError(
-                f"method={method!r} weighs the children of a node by the training rows in them, which this {e.library} "
-                "model does not store (XGBoost before 3.2 with vector leaves). Use method='predecomp', or train with a "
-                "newer version."
+                f"method={method!r} weights the children of a node by the training rows in them, which this "
+                f"{e.library} model does not store (XGBoost before 3.2 with vector leaves). Use "
+                "method='predecomp', or train with a newer version."
             )
         return e.mean_value
     if np.isnan(e.node_value).any():
@@ -193,8 +196,9 @@ class Attribution:
 
     def __repr__(self) -> str:
         rows, features = self.values.shape[:2]
-        outputs = f" x {self.values.shape[2]} outputs" if self.values.ndim == 3 else ""
-        return f"Attribution({self.method}: {rows} rows x {features} features{outputs}, in {self.unit})"
+        outputs = f" x {counted(self.values.shape[2], 'output')}" if self.values.ndim == 3 else ""
+        shape = f"{counted(rows, 'row')} x {counted(features, 'feature')}{outputs}"
+        return f"Attribution({self.method}: {shape}, in {self.unit})"
 
     def _repr_html_(self) -> str:
         """Of one row its largest parts, of several the mean sizes, as a table with bars."""
@@ -227,7 +231,7 @@ class Attribution:
         if not isinstance(index, tuple):
             rows = slice(index, index + 1 or None) if isinstance(index, int | np.integer) else index
             if isinstance(index, int | np.integer) and not -len(self) <= index < len(self):
-                raise IndexError(f"row {index} is out of range: there are {len(self)} rows.")
+                raise IndexError(f"row {index} is out of range for {counted(len(self), 'row')}.")
             data = self._shown()
             return replace(
                 self,
@@ -245,9 +249,7 @@ class Attribution:
 
     def _column(self, name: str) -> int:
         if name not in self.feature_names:
-            close = difflib.get_close_matches(name, self.feature_names, n=1)
-            hint = f"; did you mean {close[0]!r}?" if close else "; see feature_names."
-            raise KeyError(f"{name!r} is not a feature{hint}")
+            raise KeyError(f"{name!r} is not a feature{did_you_mean(name, self.feature_names, '; see feature_names.')}")
         return self.feature_names.index(name)
 
     def to_contribs(self) -> FloatArray:

@@ -1,14 +1,17 @@
-"""The exceptions a user may meet.
+"""The exceptions a user may meet, and words that their messages share.
 
     TreeInnerError
     ├── ModelError (ValueError)          the model itself is broken: truncated file, child out of range, NaN leaf
     ├── UnsupportedModelError (TypeError)  a healthy model of a kind we do not read, with what to do instead
-    ├── UnknownParameterError (ValueError) something the model does not say and the user must: learning_rate, ...
-    ├── DataError (ValueError)           X, y or weights do not fit the model
+    ├── UnknownParameterError (ValueError) something the model does not store and the user must pass: learning_rate, ...
+    ├── DataError (ValueError)           X, y or weights do not match the model
     └── MissingDependencyError (ImportError)  an optional library is needed; the message says how to install it
 
 Each also derives from the built-in exception that callers of scikit-learn would expect.
 """
+
+import difflib
+from collections.abc import Iterable
 
 __all__ = [
     "DataError",
@@ -17,6 +20,9 @@ __all__ = [
     "TreeInnerError",
     "UnknownParameterError",
     "UnsupportedModelError",
+    "counted",
+    "did_you_mean",
+    "own_name",
 ]
 
 
@@ -37,8 +43,37 @@ class UnknownParameterError(TreeInnerError, ValueError):
 
 
 class DataError(TreeInnerError, ValueError):
-    """The table, target or weights do not fit the model."""
+    """The table, target or weights do not match the model."""
 
 
 class MissingDependencyError(TreeInnerError, ImportError):
     """An optional library is needed for this call."""
+
+
+# What other libraries call an option, for messages to their users.
+OWN_NAMES = {
+    ("catboost", "base_margin"): "baseline",
+    ("catboost", "reg_lambda"): "l2_leaf_reg times the mean weight of the training rows",
+    ("lightgbm", "base_margin"): "init_score",
+    ("lightgbm", "reg_lambda"): "lambda_l2",
+    ("lightgbm", "reg_alpha"): "lambda_l1",
+    ("sklearn", "reg_lambda"): "l2_regularization",
+}
+
+
+def own_name(option: str, library: str) -> str:
+    """An option as a user of the library knows it: "reg_lambda (lambda_l2)"."""
+    own = OWN_NAMES.get((library, option))
+    return f"{option} ({own})" if own else option
+
+
+def did_you_mean(name: object, known: Iterable[str], otherwise: str = ".") -> str:
+    """End of a message about an unknown name: the known one spelt most like it, or else `otherwise`."""
+    lower = {one.lower(): one for one in known}
+    close = difflib.get_close_matches(str(name).lower(), lower, n=1)
+    return f"; did you mean {lower[close[0]]!r}?" if close else otherwise
+
+
+def counted(n: int, noun: str) -> str:
+    """A number of things in words, such as "1 row" or "2,000 rows"."""
+    return f"{n:,} {noun}{'s' * (n != 1)}"

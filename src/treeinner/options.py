@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import math
 import numbers
@@ -13,24 +12,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from treeinner.errors import counted, did_you_mean
 from treeinner.objectives import Objective
 
-__all__ = ["ReadOptions", "own_name"]
+__all__ = ["ReadOptions"]
 
 
-# What other libraries call an option, for messages to their users.
-OWN_NAMES = {
-    ("catboost", "reg_lambda"): "l2_leaf_reg times the mean weight of the training rows",
-    ("lightgbm", "reg_lambda"): "lambda_l2",
-    ("lightgbm", "reg_alpha"): "lambda_l1",
-    ("sklearn", "reg_lambda"): "l2_regularization",
-}
-
-
-def own_name(option: str, library: str) -> str:
-    """An option as a user of the library knows it: "reg_lambda (lambda_l2)"."""
-    own = OWN_NAMES.get((library, option))
-    return f"{option} ({own})" if own else option
+# Arguments as the libraries or version 0.1 call them -> their names here.
+FOREIGN_NAMES = {
+    "init_score": "base_margin", "baseline": "base_margin", "weight": "sample_weight",
+    "eta": "learning_rate", "loss_function": "objective",
+    "lambda_l2": "reg_lambda", "l2_leaf_reg": "reg_lambda", "l2_regularization": "reg_lambda", "lambda_l1": "reg_alpha",
+    "group": "qid", "group_id": "qid", "group_train": "qid_train", "group_valid": "qid_valid",
+    "groups": "feature_groups", "level": "over", "target": "against", "rows": "explorer_rows", "seed": "random_state",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,9 +70,11 @@ class ReadOptions:
         for name in reading:
             if name not in known:
                 kinds = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
-                arguments = [p.name for p in inspect.signature(caller).parameters.values() if p.kind not in kinds]
-                close = difflib.get_close_matches(name, arguments + known, n=1)
-                hint = f"; did you mean {close[0]!r}?" if close else "."
+                taken = known + [p.name for p in inspect.signature(caller).parameters.values() if p.kind not in kinds]
+                hint = did_you_mean(name, taken)
+                if name in FOREIGN_NAMES:
+                    here = FOREIGN_NAMES[name]
+                    hint = f"; {name!r} is called {here!r} here." if here in taken else "."
                 raise TypeError(f"{caller.__name__}() got an unexpected argument {name!r}{hint}")
         return cls(**reading)
 
@@ -88,8 +85,8 @@ class ReadOptions:
         given = np.asarray(self.learning_rate, np.float64)
         if given.shape not in ((), (n_rounds,)):
             raise ValueError(
-                f"learning_rate has {len(given)} numbers; expected one, or one for each of the {n_rounds} boosting "
-                "rounds of the model."
+                f"learning_rate has {counted(given.size, 'number')}; expected one, or one for each of the "
+                f"{n_rounds} boosting rounds of the model."
             )
         return np.broadcast_to(given, (n_rounds,))
 
@@ -121,19 +118,19 @@ def _penalty(name: str, value: Any) -> float:
 
 def _iteration_range(name: str, value: Any) -> tuple[int, int] | None:
     pair = tuple(value) if isinstance(value, (list, tuple, np.ndarray)) else ()
-    whole = [int(v) for v in pair if isinstance(v, numbers.Integral) and not isinstance(v, bool)]
-    if len(pair) == 2 and whole == [0, 0]:
+    integers = [int(v) for v in pair if isinstance(v, numbers.Integral) and not isinstance(v, bool)]
+    if len(pair) == 2 and integers == [0, 0]:
         return None
-    if len(pair) != 2 or len(whole) != 2 or not 0 <= whole[0] < whole[1]:
+    if len(pair) != 2 or len(integers) != 2 or not 0 <= integers[0] < integers[1]:
         raise ValueError(f"{name}={value!r}: expected two integers (start, stop) with 0 <= start < stop.")
-    return whole[0], whole[1]
+    return integers[0], integers[1]
 
 
 def _feature_names(name: str, value: Any) -> tuple[str, ...]:
     sized = not isinstance(value, (str, bytes)) and hasattr(value, "__iter__") and hasattr(value, "__len__")
     names = tuple(value) if sized else ()
     if not names or not all(isinstance(one, str) for one in names):
-        raise ValueError(f"{name}={value!r}: expected a list of texts, one per feature.")
+        raise ValueError(f"{name}={value!r}: expected a list of strings, one per feature.")
     if len(set(names)) != len(names):
         twice = next(one for one in names if names.count(one) > 1)
         raise ValueError(f"{name}: {twice!r} occurs more than once; the names must differ.")

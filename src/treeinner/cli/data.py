@@ -108,7 +108,7 @@ def _features(file: DataFile, model: Model, columns: Columns) -> list[str]:
     ignored = [name for name in file.names if name not in {*features, *special, *INDEX}]
     if ignored:
         count = "a column" if len(ignored) == 1 else f"{len(ignored)} columns"
-        screen.note(f"Note: {count} ignored, not known to the model: {listing(ignored)}.")
+        screen.note(f"Note: ignored {count} that the model does not know: {listing(ignored)}.")
     return features
 
 

@@ -22,10 +22,13 @@ STOPPED = 130  # 128 + SIGINT, as a shell reports it
 
 # Errors of the library speak Python; here the same options have dashes. Whole calls stay Python.
 NAMES = "learning_rate|reg_lambda|reg_alpha|iteration_range|feature_groups|qid|method|score|objective"
-OPTION = re.compile(rf"ti\.\w+\([^)]*\)|\b({NAMES})=(\.\.\.|'[^']*'|\w[\w.]*\w|\w)")
+OPTION = re.compile(rf"ti\.\w+\([^)]*\)|\b({NAMES})=(\.\.\.|'[^']*'|\(\d+, \d+\)|-?\w(?:[\w.+-]*\w)?)")
+COLUMNS = {"sample_weight": "--weight", "clusters": "--clusters", "qid": "--qid"}
+COLUMN = re.compile(rf"^({'|'.join(COLUMNS)})(?= (?:was|is|has|holds|only) )")
 PYTHON_ONLY = {
     "load it yourself and pass the object": "save it in Python with treeinner.read_model(model).save('model.ti')",
     "pass objective=callable(y, margin) -> gradient, or": "pass",
+    "pass a function (y, margin) -> gradient, a name given to objectives.register, or one of:": "choose one of:",
 }
 
 
@@ -71,14 +74,14 @@ def _sentence(error: Exception) -> str:
     text = " ".join(str(error).split())
     for python, here in PYTHON_ONLY.items():
         text = text.replace(python, here)
-    text = OPTION.sub(_as_option, text)
+    text = OPTION.sub(_as_option, COLUMN.sub(lambda match: COLUMNS[match[1]], text))
     return text if text.endswith((".", "?", "!")) else f"{text}."
 
 
 def _as_option(match: re.Match[str]) -> str:
     if match[1] is None:
         return match[0]
-    value = "VALUE" if match[2] == "..." else match[2].strip("'")
+    value = "VALUE" if match[2] == "..." else match[2].strip("'()").replace(", ", ":")
     return f"--{match[1].replace('_', '-')} {value}"
 
 

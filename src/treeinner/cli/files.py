@@ -77,7 +77,7 @@ def open_data(path: Path) -> DataFile:
     if not path.exists():
         pattern = ""
         if set("*?[") & set(path.name):
-            pattern = " Patterns of several files are not read; put Parquet files in one folder and name the folder."
+            pattern = " Patterns are not supported; put Parquet files in one folder and name the folder."
         raise DataError(f"There is no data file {path}.{pattern}")
     kind = _kind(path)
     with _reading(path, kind):
@@ -89,7 +89,7 @@ def open_data(path: Path) -> DataFile:
             opened = _open_csv(path)
     repeated = [name for name, times in Counter(opened.names).items() if times > 1]
     if repeated:
-        raise DataError(f"{path} has several columns of one name: {', '.join(map(repr, repeated[:10]))}; rename them.")
+        raise DataError(f"{path} has duplicate column names: {', '.join(map(repr, repeated[:10]))}; rename them.")
     return opened
 
 

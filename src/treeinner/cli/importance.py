@@ -10,7 +10,7 @@ import typer
 from treeinner.attribution import METHODS
 from treeinner.cli import data, options, output, screen
 from treeinner.cli.errors import input_errors
-from treeinner.errors import TreeInnerError
+from treeinner.errors import TreeInnerError, counted
 from treeinner.groups import GroupSpec
 from treeinner.model import Model
 from treeinner.scores import Importance, importance, permutation_importance, total_gain
@@ -83,7 +83,7 @@ def importance_command(
             scores = importance(opened, rows.X, y, score=score, method=method or METHODS[0], **more)
     if score == "tree_inner" and method in (None, "predecomp"):
         _warn_of_training_rows(opened, scores, groups, rows.path.name)
-    _deliver(scores, to, top, f"{model.name} on {scores.n_rows:,} rows of {rows.path.name}")
+    _deliver(scores, to, top, f"{model.name} on {counted(scores.n_rows, 'row')} of {rows.path.name}")
 
 
 def _check_usage(score: str, columns: options.Columns, sample: options.Sample, typed: set[str]) -> None:

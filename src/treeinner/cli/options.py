@@ -15,6 +15,7 @@ import typer
 from treeinner.attribution import METHODS
 from treeinner.cli import output
 from treeinner.cli.errors import guarded
+from treeinner.errors import did_you_mean
 
 ABOUT_ROWS = "About the rows"
 ABOUT_MODEL = "About the model"
@@ -35,7 +36,7 @@ OBJECTIVE_HELP = "The loss, if the model does not store it, by a library's name 
 IN_TRAINING = "used in training, if the model does not store it."
 RANGE_HELP = "Boosting rounds to use, such as 0:50; default: those that the model itself predicts with."
 OUTPUT_HELP = "File to write: .csv, .parquet, .json or .md; - is stdout. Without it, a table to read."
-FORMAT_HELP = f"Format, if the file name does not tell: {', '.join(output.Format)}; default with -o -: csv."
+FORMAT_HELP = f"Format, if the file name has no known extension: {', '.join(output.Format)}; default with -o -: csv."
 TOP_HELP = "Show only the N best; 0 for all. Default: 30 on a terminal, else all."
 
 
@@ -54,7 +55,8 @@ def one_of(choices: Sequence[str]) -> Callable[[str | None], str | None]:
 
     def check(word: str | None) -> str | None:
         if word is not None and word not in choices:
-            raise typer.BadParameter(f"{word!r} is not known; choose one of {', '.join(choices)}.")
+            every = f"{', '.join(choices)}{did_you_mean(word, choices)}"
+            raise typer.BadParameter(f"{word!r} is not recognised; choose one of {every}")
         return word
 
     return check

@@ -28,7 +28,7 @@ from treeinner import compiled
 from treeinner.ensemble import storage
 from treeinner.ensemble.node_values import LATE, UNSET, NodeValues, Params, WorkOut
 from treeinner.ensemble.validation import frozen, validate, validate_node_values
-from treeinner.errors import DataError, ModelError
+from treeinner.errors import DataError, ModelError, counted, own_name
 from treeinner.tables import Schema, Table, read_table
 from treeinner.tables.schema import as_tuples
 
@@ -234,8 +234,9 @@ class Ensemble:
 
     def __repr__(self) -> str:
         return (
-            f"Ensemble({self.library}, {self.objective or 'custom objective'}: {self.n_trees} trees, "
-            f"{self.n_nodes} nodes, {self.n_features} features, {self.n_outputs} output{'s' * (self.n_outputs != 1)})"
+            f"Ensemble({self.library}, {self.objective or 'custom objective'}: {counted(self.n_trees, 'tree')}, "
+            f"{counted(self.n_nodes, 'node')}, {counted(self.n_features, 'feature')}, "
+            f"{counted(self.n_outputs, 'output')})"
         )
 
     # -- what it does to rows ------------------------------------------------------------------------------------
@@ -262,14 +263,18 @@ class Ensemble:
         base = np.broadcast_to(self.base_score, (n_rows, self.n_outputs))
         if base_margin is None:
             return base
-        given = np.asarray(base_margin, dtype=np.float64)
-        if self.n_outputs == 1 and given.ndim == 1:
-            given = given[:, None]
-        if given.shape != (n_rows, self.n_outputs):
-            needed = f"({n_rows},)" if self.n_outputs == 1 else f"({n_rows}, {self.n_outputs})"
-            raise DataError(
-                f"base_margin has shape {given.shape}, but {needed} was needed: one margin per row (and output)."
-            )
+        name = own_name("base_margin", self.library)
+        try:
+            given = np.asarray(base_margin, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise DataError(f"{name} holds values that are not numbers; pass one number per row.") from None
+        expected = (n_rows,) if self.n_outputs == 1 else (n_rows, self.n_outputs)
+        if given.shape not in (expected, base.shape):
+            raise DataError(f"{name} has shape {given.shape}, expected {expected}: one margin per row (and output).")
+        given = given.reshape(base.shape)
+        if not np.all(np.isfinite(given)):
+            row, output = np.argwhere(~np.isfinite(given))[0].tolist()
+            raise DataError(f"{name} holds {given[row, output]:g} in row {row}; margins must be finite.")
         return given if self.base_margin_rule == "replace" else base + given
 
     # -- parts and files -----------------------------------------------------------------------------------------

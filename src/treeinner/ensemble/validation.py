@@ -24,7 +24,7 @@ def frozen(array: Any, dtype: type, name: str) -> NDArray[Any]:
     given = np.asarray(array)
     held: NDArray[Any] = np.ascontiguousarray(given, dtype=dtype)
     if held is not given and np.issubdtype(dtype, np.integer) and not np.array_equal(held, given):
-        raise ModelError(f"{name} holds numbers that are not whole or do not fit {np.dtype(dtype).name}.")
+        raise ModelError(f"{name} contains values that are not integers or out of range for {np.dtype(dtype).name}.")
     if held is given and held.flags.writeable:
         held = held.copy()
     held.flags.writeable = False
@@ -74,7 +74,7 @@ def _check_shapes(e: Ensemble) -> None:
     known = (e.tree_output >= 0) & (e.tree_output + e.value.shape[1] <= len(e.base_score))
     _require(np.all(known), f"a tree adds to an output outside 0..{len(e.base_score) - 1}")
     one_at_a_time = n_trees == 0 or (e.tree_round[0] == 0 and np.all(np.diff(e.tree_round) >> 1 == 0))
-    _require(one_at_a_time, "boosting rounds do not count up from 0 one at a time")
+    _require(one_at_a_time, "boosting rounds are not numbered consecutively from 0")
 
 
 def _check_links(e: Ensemble, inner: NDArray[np.bool_]) -> None:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from treeinner.errors import DataError, UnknownParameterError, UnsupportedModelError
+from treeinner.errors import DataError, UnknownParameterError, UnsupportedModelError, did_you_mean
 from treeinner.objectives import catalogue
 from treeinner.objectives.base import Domain, FloatArray, Objective
 from treeinner.objectives.catalogue import Params
@@ -76,10 +76,12 @@ def get(spec: str, *, library: str = "", n_outputs: int = 1, **params: Any) -> O
     if found is None and name in catalogue.REFUSED:
         raise catalogue.refusal(library, name)
     if found is None:
-        raise UnknownParameterError(
-            f"objective={spec!r} is not known; pass a function (y, margin) -> gradient, a name given to "
-            f"objectives.register, or one of: {', '.join(catalogue.known_names())}."
+        known = [*_registered, *catalogue.known_names()]
+        every = (
+            "; pass a function (y, margin) -> gradient, a name given to objectives.register, or one of: "
+            f"{', '.join(catalogue.known_names())}."
         )
+        raise UnknownParameterError(f"objective={spec!r} is not recognised{did_you_mean(name, known, every)}")
     return found
 
 

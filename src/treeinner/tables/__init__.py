@@ -63,7 +63,7 @@ def _refuse_by_name(X: Any) -> None:
     for kind in type(X).__mro__:
         package, name = kind.__module__.split(".")[0].removesuffix("_expr"), kind.__name__  # dask_expr is dask
         if advice := REFUSED.get((package, name)):
-            raise DataError(f"X is a {package}.{name}; {advice}.")
+            raise DataError(f"X is of type {package}.{name}; {advice}.")
         if advice := DISTRIBUTED.get(package):
             raise DataError(f"X is a {package} {name}, whose rows are not in memory; {advice}.")
     if isinstance(X, (str, bytes, dict)) and not is_sparse(X):  # a dok_matrix is a dict

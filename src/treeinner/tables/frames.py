@@ -91,7 +91,7 @@ def _column_names(frame: Frame) -> tuple[str, ...]:
 def _duplicates(X: Any) -> DataError:
     names = X if isinstance(X, list) else getattr(X, "column_names", getattr(X, "columns", []))
     repeated = [name for name, times in Counter(str(name) for name in names).items() if times > 1]
-    return DataError(f"X has several columns of one name: {listing(repeated)}; rename or drop all but one of each.")
+    return DataError(f"X has duplicate column names: {listing(repeated)}; rename or drop all but one of each.")
 
 
 def frame_library_of(X: Any) -> str:
