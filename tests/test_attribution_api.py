@@ -156,11 +156,12 @@ def test_groups_are_signed_sums(name):
     ("groups", "error", "message"),
     [
         ({"g": ["alpha", "omega"]}, ValueError, r"'g' names 'omega', which is not a feature; features: 'alpha'"),
+        ({"g": ["alpah"]}, ValueError, r"'g' names 'alpah', which is not a feature; did you mean 'alpha'\?"),
         ({"g": [0, 4]}, ValueError, r"'g' names feature 4, but features are numbered 0\.\.3"),
         ({"g": [-1]}, ValueError, r"names feature -1"),
         ({"g": [1.5]}, TypeError, r"'g' contains 1\.5; expected a feature's name or position"),
         ({"g": ["alpha"], "h": [0]}, ValueError, r"'alpha' is in groups 'g' and 'h'"),
-        ({"beta": ["alpha"]}, ValueError, r"\['beta'\] are named like a feature"),
+        ({"beta": ["alpha"]}, ValueError, r"\['beta'\] have the name of a feature outside the group"),
         ([["alpha", "beta"]], TypeError, "feature_groups: expected a mapping, got a list"),
     ],
 )

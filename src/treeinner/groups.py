@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from treeinner.errors import did_you_mean
+
 __all__ = ["Groups", "resolve_groups"]
 
 GroupSpec = Mapping[str, Sequence[str | int]]
@@ -58,7 +60,7 @@ def resolve_groups(feature_groups: Any, feature_names: Sequence[str]) -> Groups:
     names = tuple(label.removeprefix("\0") for label in order)
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
-        raise ValueError(f"Groups {repeated} are named like a feature that is not in them; rename the groups.")
+        raise ValueError(f"Groups {repeated} have the name of a feature outside the group; rename the groups.")
     index = {label: i for i, label in enumerate(order)}
     return Groups(names, np.array([index[label] for label in labels], np.intp))
 
@@ -67,8 +69,8 @@ def _position(member: Any, position: Mapping[str, int], n: int, group: str) -> i
     if isinstance(member, str):
         if member in position:
             return position[member]
-        known = _some(list(position))
-        raise ValueError(f"Group {group!r} names {member!r}, which is not a feature; features: {known}.")
+        hint = did_you_mean(member, position, f"; features: {_some(list(position))}.")
+        raise ValueError(f"Group {group!r} names {member!r}, which is not a feature{hint}")
     try:
         index = operator.index(member)
     except TypeError:
