@@ -293,7 +293,7 @@ def test_node_values_reproduce_total_gain_in_sample(case):
     found = inner_products(case, e, rows(case, data()["X_train"]))
     # Share of all gain. The libraries hold gradients in float32 and the rate is inferred: 3e-7 was measured.
     np.testing.assert_allclose(found / gain.sum(), gain / gain.sum(), rtol=0, atol=1e-6)
-    # A file does not tell whether rows were sampled, except where the hessians of the roots would show it.
+    # A file does not store whether rows were sampled, except where the hessians of the roots would show it.
     assert e.exactness == "exact" or e.exactness.endswith("exact if they were not")
 
 

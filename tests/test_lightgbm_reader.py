@@ -728,7 +728,7 @@ def test_cut_off_or_altered_files_are_errors(tmp_path):
         except (ModelError, UnsupportedModelError):
             continue
     path.write_bytes(b"\xff\xfe binary")
-    with pytest.raises(ModelError, match="not text"):
+    with pytest.raises(ModelError, match="is not a text file"):
         read_path(path)
 
 
@@ -768,7 +768,7 @@ def test_subclass_is_recognised():
 def test_mixed_meanings_of_zero_are_refused():
     booster, X, y = train("regression", {"zero_as_missing": True}, "zero")
     other = lgb.train({"objective": "regression"} | QUIET, lgb.Dataset(X, y), 2, init_model=booster)
-    with pytest.raises(UnsupportedModelError, match="take 0 for missing"):
+    with pytest.raises(UnsupportedModelError, match="treat 0 as missing"):
         read(other)
 
 

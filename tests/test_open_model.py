@@ -481,7 +481,7 @@ def test_files_that_are_no_models(files, tmp_path):
         "half": (b'{"other": [1, 2', ModelError, "not a complete JSON"),
         "deep": (b"[" * 100_000, ModelError, "not a complete JSON"),
         "cut": (b'{"learner": {', ModelError, "not a complete JSON"),
-        "strange": (b'{"a": 1}', ModelError, "no model of XGBoost or CatBoost"),
+        "strange": (b'{"a": 1}', ModelError, "not an XGBoost or CatBoost model"),
         "old": (b"binf\x00\x00", UnsupportedModelError, "old binary format"),
         "xgboost": (
             (folder / "xgboost_dump").read_bytes(),
@@ -506,7 +506,7 @@ def test_paths_that_lead_nowhere(tmp_path):
         read_model(tmp_path / "nothing")
     with pytest.raises(ModelError, match="is a directory"):
         read_model(tmp_path)
-    with pytest.raises(ModelError, match="text of several lines"):
+    with pytest.raises(ModelError, match="multi-line string"):
         read_model("tree\nversion=v4\n")
 
 

@@ -16,7 +16,7 @@ def text(name):
 
 
 def encode(value):
-    """UBJSON as XGBoost writes it: whole numbers as short as they go, lengths always with 8 bytes."""
+    """UBJSON as XGBoost writes it: integers as short as they go, lengths always with 8 bytes."""
     if isinstance(value, dict):
         return b"{" + b"".join(text(name) + encode(v) for name, v in value.items()) + b"}"
     if isinstance(value, list):

@@ -27,7 +27,7 @@ CARDINALITIES = (2, 10, 100, 442)  # a noise column with more distinct values of
 TARGET = "progression"
 PICTURES = {
     "bar.png": "the ranking; grey is not told apart from noise, the pale bar behind is total gain",
-    "gap.png": "training rows (rings) against held-out rows (dots): noise falls to about zero",
+    "gap.png": "training rows (rings) against held-out rows (dots): noise falls most",
     "rounds.png": "the score round by round: a falling curve is a feature that is being overfitted",
     "beeswarm.png": "what each feature adds to each prediction",
     "waterfall.png": "one prediction, step by step",

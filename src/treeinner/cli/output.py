@@ -55,7 +55,7 @@ def destination(output: str | None, format: Format | None) -> Destination | None
     found = format or ENDINGS.get(path.suffix.lower())
     if found is None:
         raise typer.BadParameter(
-            f"{output} has no ending that says what to write; use {', '.join(ENDINGS)}, or add --format.",
+            f"{output} has no recognised extension; use {', '.join(ENDINGS)}, or add --format.",
             param_hint="-o",
         )
     check_folder(path)

@@ -43,7 +43,7 @@ def read_object(model: Any, options: ReadOptions) -> Ensemble:
                 "This is the output of xgboost.dask.train; pass the model in it, output['booster']."
             )
         kind = type(model)
-        raise UnsupportedModelError(f"Cannot read a {kind.__module__}.{kind.__qualname__}: {SUPPORTED}.")
+        raise UnsupportedModelError(f"Cannot read a model of type {kind.__module__}.{kind.__qualname__}: {SUPPORTED}.")
     require_fitted(model)
     return cast(Ensemble, reader(library).read(model, options))
 

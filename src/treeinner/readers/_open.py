@@ -1,4 +1,4 @@
-"""What comes in: an object in wrappers, or a file, whose content tells its kind. No library is imported for it."""
+"""What comes in: an object in wrappers, or a file, recognised by its content. No library is imported for it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def kind_of_file(path: str | os.PathLike[str]) -> Kind:
     """Library that wrote the model file, or "treeinner" for a saved Ensemble."""
     text = os.fspath(path)
     if "\n" in text:
-        raise ModelError("The model is given as a text of several lines; write it to a file and pass its path.")
+        raise ModelError("The model is given as a multi-line string; write it to a file and pass its path.")
     file = Path(text)
     if file.is_dir():
         raise ModelError(f"{file} is a directory; pass the path of one model file.")
@@ -60,7 +60,7 @@ def kind_of_file(path: str | os.PathLike[str]) -> Kind:
 def _refuse_pickles(file: Path, head: bytes) -> None:
     if re.match(rb"\x80[\x02-\x05]|\x78[\x01\x5e\x9c\xda]", head):  # a pickle's protocol, or zlib around one
         raise UnsupportedModelError(
-            f"{file} is a pickle (or joblib) file, and loading one can run any code; "
+            f"{file} is a pickle (or joblib) file, and loading one can run arbitrary code; "
             f"load it yourself and pass the object, or {SAVE_AS}."
         )
     for magic, name in COMPRESSED.items():
@@ -72,7 +72,7 @@ def _refuse_pickles(file: Path, head: bytes) -> None:
 
 
 def _kind_of_json(file: Path, head: bytes) -> Kind:
-    """Look at the first key, which tells as a rule; only if it does not parse the whole file."""
+    """Look at the first key, which is enough as a rule; only if it is not, parse the whole file."""
     first = re.match(rb'(?:\xef\xbb\xbf)?\s*\{\s*"(\w+)"', head)
     keys = {first[1].decode()} if first else set()
     if not keys & ({"learner"} | CATBOOST_KEYS):
@@ -89,7 +89,7 @@ def _kind_of_json(file: Path, head: bytes) -> Kind:
             f"{file} is a JSON list, perhaps XGBoost's dump_model, which lacks the values of inner nodes; "
             "save the model with model.save_model('model.ubj')."
         )
-    raise ModelError(f"{file} is a JSON file, but no model of XGBoost or CatBoost; {SAVE_AS}.")
+    raise ModelError(f"{file} is a JSON file, but not an XGBoost or CatBoost model; {SAVE_AS}.")
 
 
 def parse_json(data: bytes, path: Path) -> Any:
@@ -224,13 +224,14 @@ def transform(transformers: tuple[Any, ...], X: Any) -> Any:
             X = step.transform(X)
         elif not hasattr(step, "fit_resample"):  # imblearn's samplers work in fit alone
             raise UnsupportedModelError(
-                f"The pipeline step {type(step).__name__} cannot transform X; pass the model behind it and its own X."
+                f"The pipeline step {type(step).__name__} cannot transform X; pass the final model and the X it was "
+                "fitted on."
             )
     return X
 
 
 def carried_names(transformers: tuple[Any, ...]) -> tuple[str, ...] | None:
-    """Feature names behind the transformers; None where one of them does not tell."""
+    """Feature names behind the transformers; None where one of them does not know them."""
     names: Any = None
     for step in transformers:
         if hasattr(step, "fit_resample") and not hasattr(step, "transform"):

@@ -60,7 +60,7 @@ def read_path(path: Path, options: ReadOptions) -> Ensemble:
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
-        raise ModelError(f"{path} is not text, as a LightGBM model is; pass a file of Booster.save_model.") from None
+        raise ModelError(f"{path} is not a text file; pass a file written by Booster.save_model.") from None
     return _build(parse(text), None, options)
 
 
@@ -152,7 +152,7 @@ def _build(model: ModelText, classes: list[Any] | None, options: ReadOptions) ->
 def _count(model: ModelText, key: str, default: int) -> int:
     word = model.header.get(key, str(default))
     if not word.isdigit():
-        raise ModelError(f"The LightGBM model is malformed: {key} is {word!r}, but a count was needed.")
+        raise ModelError(f"The LightGBM model is malformed: {key} is {word!r}, expected a count.")
     return int(word)
 
 
@@ -187,12 +187,12 @@ def _zero_as_missing(model: ModelText) -> tuple[int, ...]:
     """Columns in which 0 means missing."""
     kind, column = model.missing[~model.categorical], model.split_feature[~model.categorical]
     if np.any(kind == 3):
-        raise ModelError("The LightGBM model is malformed: a decision_type is none that LightGBM writes.")
+        raise ModelError("The LightGBM model is malformed: unknown decision_type.")
     zero = np.unique(column[kind == MISSING_ZERO])
     mixed = np.intersect1d(zero, column[kind != MISSING_ZERO])
     if len(mixed):
         raise UnsupportedModelError(
-            f"Columns {mixed.tolist()} of the LightGBM model take 0 for missing in some trees and not in "
+            f"Columns {mixed.tolist()} of the LightGBM model treat 0 as missing in some trees and not in "
             "others (continued training with another zero_as_missing); train with one setting."
         )
     return tuple(zero.tolist())
@@ -236,7 +236,7 @@ def _setting_notes(trees: Trees) -> list[str]:
         "rows were sampled (bagging or GOSS), and the gain is of the sampled rows": training.sampled,
         "gradients were quantized": training.quantized,
         "leaf values were renewed after the tree was grown": training.renewed,
-        "lambda_l1: the gain has a term of its own": training.reg_alpha > 0,
+        "lambda_l1: the gain has an extra term": training.reg_alpha > 0,
         "max_delta_step clips node values": training.max_delta_step > 0,
         "path_smooth pulls node values to their parents": training.path_smooth > 0,
         "monotone constraints clip node values": training.monotone,

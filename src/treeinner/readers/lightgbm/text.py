@@ -104,7 +104,7 @@ class ModelText:
             word = _numbers(tree.get("cat_threshold", "").split(), np.int64, "cat_threshold")
             good = len(bound) == self.n_sets[i] + 1 and bound[0] == 0 and bound[-1] == len(word)
             if not good or np.any(np.diff(bound) < 0) or np.any((word < 0) | (word >= 2**32)):
-                raise ModelError(f"The LightGBM model is malformed: the category sets of tree {i} do not fit together.")
+                raise ModelError(f"The LightGBM model is malformed: the category sets of tree {i} are inconsistent.")
             sizes.append(np.diff(bound))  # words of each set
             words.append(word)
         size = np.concatenate(sizes)
@@ -147,12 +147,12 @@ class ModelText:
         words = [row.split() for row in rows]
         for n, length in zip(map(len, words), lengths, strict=True):
             if n != length:
-                raise ModelError(f"The LightGBM model is malformed: {key} has {n} entries where {length} belong.")
+                raise ModelError(f"The LightGBM model is malformed: {key} has {n} entries, expected {length}.")
         return _numbers(list(chain.from_iterable(words)), kind, key)
 
 
 def parse(text: str) -> ModelText:
-    """Read a model text; ModelError if it is not one, or not a whole one."""
+    """Read a model text; ModelError if it is not one, or not a complete one."""
     if "\r" in text[:10]:
         text = text.replace("\r\n", "\n")
     if not text.startswith("tree\n"):
@@ -165,9 +165,9 @@ def parse(text: str) -> ModelText:
         raise ModelError("The LightGBM model is cut off: there is no 'end of trees'; save it again.")
     head, *blocks = body.split("\nTree=")
     header = _fields(head)
-    announced = len(header["tree_sizes"].split()) if "tree_sizes" in header else len(blocks)
-    if announced != len(blocks):
-        raise ModelError(f"The LightGBM model announces {announced} trees, but has {len(blocks)}; save it again.")
+    declared = len(header["tree_sizes"].split()) if "tree_sizes" in header else len(blocks)
+    if declared != len(blocks):
+        raise ModelError(f"The LightGBM model declares {declared} trees but contains {len(blocks)}; save it again.")
     return ModelText(header, _parameters(tail), _pandas_categorical(tail), [_fields(block) for block in blocks])
 
 

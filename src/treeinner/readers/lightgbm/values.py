@@ -212,7 +212,7 @@ def _checked(
         notes.append("trees of an earlier training call have another lambda_l2 (their node values have 6 digits)")
     if np.any(changed):
         notes.append(
-            "the leaves of some trees do not fit their inner values (refit, or an earlier training call with "
+            "the leaves of some trees do not match their inner values (refit, or an earlier training call with "
             "other parameters), so that inner values are the hessian-weighted mean of the leaves"
         )
     return np.where(changed[tree], mean, np.where(bad[tree], stored, newton)), notes

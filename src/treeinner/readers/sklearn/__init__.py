@@ -36,9 +36,7 @@ def read(model: Any, options: ReadOptions) -> Ensemble:
     elif kinds & (FOREST | TREE):
         ensemble = read_forest(model, [tree.tree_ for tree in getattr(model, "estimators_", [model])])
     else:
-        raise UnsupportedModelError(
-            f"scikit-learn {type(model).__name__}: it is not made of trees that treeinner reads."
-        )
+        raise UnsupportedModelError(f"scikit-learn {type(model).__name__}: not a supported tree model.")
     return ensemble if options.iteration_range is None else ensemble.slice_rounds(*options.iteration_range)
 
 

@@ -44,12 +44,12 @@ def read_parts(document: Mapping[str, Any]) -> Parts:
     model, drop = _booster_model(learner)
     sizes = member(learner, "learner_model_param", dict)
     objective = str(member(member(learner, "objective", dict), "name", str))
-    n_outputs = max(1, _whole(sizes, "num_class", 0), _whole(sizes, "num_target", 1))
-    n_features = _whole(sizes, "num_feature")
+    n_outputs = max(1, _integer(sizes, "num_class", 0), _integer(sizes, "num_target", 1))
+    n_features = _integer(sizes, "num_feature")
     sane = 0 <= n_features <= MAX_FEATURES and n_outputs <= MAX_OUTPUTS
     require(sane, f"{n_features} features, {n_outputs} outputs")
     trees = read_trees(member(model, "trees", list), n_features)
-    n_parallel = max(1, _whole(member(model, "gbtree_model_param", dict), "num_parallel_tree", 1))
+    n_parallel = max(1, _integer(member(model, "gbtree_model_param", dict), "num_parallel_tree", 1))
     output = array(member(model, "tree_info", (list, np.ndarray)), np.int64, "tree_info")
     weight_drop = np.ones(trees.n_trees)
     if drop is not None:  # float32 numbers; JSON writes them with as few digits as tell them apart
@@ -77,7 +77,7 @@ def best_iteration(learner: Mapping[str, Any]) -> int | None:
     """Round at which early stopping found the best score."""
     attributes: Any = learner.get("attributes")
     stored = isinstance(attributes, dict) and "best_iteration" in attributes
-    return _whole(attributes, "best_iteration") if stored else None
+    return _integer(attributes, "best_iteration") if stored else None
 
 
 def member(parent: Mapping[str, Any], name: str, kind: type | tuple[type, ...]) -> Any:
@@ -89,11 +89,11 @@ def member(parent: Mapping[str, Any], name: str, kind: type | tuple[type, ...]) 
     return found
 
 
-def _whole(parent: Mapping[str, Any], name: str, default: int | None = None) -> int:
+def _integer(parent: Mapping[str, Any], name: str, default: int | None = None) -> int:
     try:
         return int(parent[name] if default is None else parent.get(name, default))
     except (KeyError, TypeError, ValueError, OverflowError):
-        raise ModelError(f"This is not a complete XGBoost model: {name} is missing or no whole number.") from None
+        raise ModelError(f"This is not a complete XGBoost model: {name} is missing or not an integer.") from None
 
 
 def _booster_model(learner: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
@@ -119,7 +119,7 @@ def _rounds(model: Mapping[str, Any], n_trees: int, trees_per_round: int) -> Lon
     ends = array(model["iteration_indptr"], np.int64, "iteration_indptr")
     counts = np.diff(ends)
     cuts = len(ends) > 0 and ends[0] == 0 and ends[-1] == n_trees and np.all(counts >= 0)
-    require(cuts, "iteration_indptr does not cut its trees into rounds")
+    require(cuts, "iteration_indptr does not divide the trees into rounds")
     return np.repeat(np.arange(np.count_nonzero(counts)), counts[counts > 0])
 
 
@@ -155,5 +155,5 @@ def _objective_params(objective: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(group, dict):
             found.update({str(name): _numbers(text) for name, text in group.items()})
     if "num_class" in found:
-        found["num_class"] = _whole(found, "num_class")
+        found["num_class"] = _integer(found, "num_class")
     return found

@@ -61,7 +61,7 @@ def _column_levels(encoding: Mapping[str, Any], version: tuple[int, ...]) -> tup
     cuts = array(encoding["offsets"], np.int64, "offsets")
     text = array(encoding["values"], np.int64, "values")
     fits = len(cuts) == 0 or (cuts[0] == 0 and cuts[-1] <= len(text) and np.all(np.diff(cuts) >= 0))
-    require(fits and np.all((text >= -128) & (text <= 255)), "the categories of a feature do not fit")
+    require(fits and np.all((text >= -128) & (text <= 255)), "the categories of a feature are inconsistent")
     raw = (text % 256).astype(np.uint8).tobytes()
     parts = [raw[a:b] for a, b in pairwise(cuts.tolist())]
     try:

@@ -69,7 +69,7 @@ def array(raw: Any, dtype: type, name: str) -> NDArray[Any]:
         raise ModelError(f"The XGBoost model is damaged: {name} does not hold numbers ({error}).") from None
     require(held.ndim == 1 and given.dtype.kind in "biuf", f"{name} is not a plain list of numbers")
     if held.dtype.kind in "iu" and not np.can_cast(given.dtype, held.dtype):
-        require(np.array_equal(held, given), f"{name} holds numbers that are not whole")
+        require(np.array_equal(held, given), f"{name} contains non-integer values")
     return held
 
 
@@ -230,7 +230,7 @@ def _category_sets(trees: Stored, start: LongArray) -> tuple[IntArray, LongArray
         nodes, first, count, codes = (array(tree[name], np.int64, name) for name in names)
         fits = len(nodes) == len(first) == len(count) and np.all((first >= 0) & (count >= 0))
         fits = fits and np.all((first <= len(codes)) & (count <= len(codes) - first))
-        require(fits, f"the category sets of tree {number} do not fit")
+        require(fits, f"the category sets of tree {number} are inconsistent")
         inside = np.all((nodes >= 0) & (nodes < start[number + 1] - start[number]))
         require(inside and len(np.unique(nodes)) == len(nodes), f"a category set of tree {number} has no node")
         category_set[start[number] + nodes] = len(sets) + np.arange(len(nodes))

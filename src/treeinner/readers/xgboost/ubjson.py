@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from treeinner.errors import ModelError
+from treeinner.errors import ModelError, counted
 
 __all__ = ["parse"]
 
@@ -20,7 +20,7 @@ MAX_DEPTH = 64  # a model nests about ten deep
 
 # UBJSON numbers are big-endian.
 SCALARS = {ord(mark): struct.Struct(">" + code) for mark, code in zip("iUIlLdD", "bBhiqfd", strict=True)}
-WHOLE = frozenset(b"iUIlL")
+INTEGERS = frozenset(b"iUIlL")
 DTYPES = {mark: np.dtype(form.format) for mark, form in SCALARS.items()}  # of typed arrays
 CONSTANTS = {ord("T"): True, ord("F"): False, ord("Z"): None}
 OBJECT, OBJECT_END, ARRAY, ARRAY_END = b"{}[]"
@@ -38,7 +38,7 @@ def parse(data: bytes) -> dict[str, Any]:
     document = reader.value(reader.mark(), 0)
     assert isinstance(document, dict)
     if reader.at != len(data):
-        raise ModelError(f"Damaged UBJSON: {len(data) - reader.at} bytes are left behind the object.")
+        raise ModelError(f"Damaged UBJSON: {counted(len(data) - reader.at, 'byte')} after the end of the object.")
     return document
 
 
@@ -60,7 +60,7 @@ class _Reader:
 
     def length(self, mark: int, item_size: int = 1) -> int:
         """Read a count, of the type that `mark` says, of items that still fit into the file."""
-        if mark not in WHOLE:
+        if mark not in INTEGERS:
             self.fail("a length is not an integer")
         count = int(self.scalar(mark))
         if count < 0 or count * item_size > len(self.data) - self.at:

@@ -198,7 +198,7 @@ def _reasons(trees: Trees, plain: bool, objective: str, given: Given) -> list[st
     elif objective in CONSTANT_HESSIAN and len(roots) and np.ptp(roots) > 1e-5 * np.max(roots):
         reasons.append("the hessians of the roots differ: rows were sampled, or the objective is a custom one")
     elif not live and objective not in CONSTANT_HESSIAN:
-        reasons.append("a saved model does not tell whether rows were sampled (subsample < 1); exact if they were not")
+        reasons.append("a saved model does not store whether rows were sampled (subsample < 1); exact if they were not")
     if not plain and trees.value.shape[1] == 1 and np.any(~trees.leaf):
         if live and given.monotone:
             reasons.append("monotone constraints: weights of nodes were clipped")
