@@ -85,7 +85,7 @@ def read_cbm(data: bytes) -> Document:
     """What a file or the bytes of `CatBoost._serialize_model` hold."""
     size = int.from_bytes(data[4:8], "little")
     if data[:4] != b"CBM1" or not 4 <= size <= len(data) - 8:
-        raise ModelError("This is not a whole CatBoost model; save it again with save_model('model.cbm').")
+        raise ModelError("This is not a complete CatBoost model; save it again with save_model('model.cbm').")
     core = Table(data[8 : 8 + size], int.from_bytes(data[8:12], "little"))
     trees = core.table(1)
     if trees is None:
@@ -100,10 +100,10 @@ def _trees(trees: Table, features: Features) -> Trees:
     steps, leaf_at = trees.vector(10, [("left", "<u2"), ("right", "<u2")]), trees.vector(11, "<u4")
     starts = np.cumsum([0, *sizes]).tolist()
     if starts[-1] != len(split) or min(sizes, default=0) < 0 or (len(steps) and len(steps) != len(split)):
-        raise ModelError("The CatBoost model is damaged: the splits do not fit the trees.")
+        raise ModelError("The CatBoost model is damaged: the splits do not match the trees.")
     symmetric = not len(steps)
     if not symmetric and len(leaf_at) != len(split):
-        raise ModelError("The CatBoost model is damaged: the leaves do not fit the trees.")
+        raise ModelError("The CatBoost model is damaged: the leaves do not match the trees.")
     used = split if symmetric else split[(steps["left"] > 0) | (steps["right"] > 0)]
     numbers = np.unique(used)
     splits = _splits(trees, features, numbers)
@@ -124,7 +124,7 @@ def _trees(trees: Table, features: Features) -> Trees:
         """A step of (0, d) or (d, 0) stays at its node: that child is a leaf, numbered at the node."""
         at, stays = node
         if not 0 <= at < len(step):
-            raise ModelError("The CatBoost model is damaged: a step leads out of its tree.")
+            raise ModelError("The CatBoost model is damaged: a child lies outside its tree.")
         left, right = step[at]
         if stays or not (left or right):
             return -1, leaf_id[at], None
@@ -137,7 +137,7 @@ def _leaf_numbers(trees: Table, ends: list[int]) -> tuple[list[FloatArray], list
     """Values and weights of each tree's leaves."""
     value, weight, width = trees.vector(8, "<f8"), trees.vector(9, "<f8"), max(1, trees.scalar(0, "<i", 1))
     if len(weight) and not ends[-1] == len(weight) == len(value) / width:
-        raise ModelError("The CatBoost model is damaged: the leaf values do not fit the trees.")
+        raise ModelError("The CatBoost model is damaged: the leaf values do not match the trees.")
     return [value[a * width : b * width] for a, b in pairwise(ends)], [weight[a:b] for a, b in pairwise(ends)]
 
 

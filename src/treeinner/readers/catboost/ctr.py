@@ -137,7 +137,7 @@ def _leaf_positions(model: Any, tree: int) -> IntArray:
     try:
         steps, number = model._get_tree_step_nodes(tree), model._get_tree_node_to_leaf(tree)
     except AttributeError:
-        raise DataError("This CatBoost does not tell how it numbers the leaves of a tree; version 1.2 does.") from None
+        raise DataError("This CatBoost does not expose its leaf numbering; use version 1.2.") from None
     order: list[int] = []
     stack = [(0, False)]
     while stack:

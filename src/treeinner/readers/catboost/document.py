@@ -66,7 +66,7 @@ class _SplitNumbers:
         if kind == "OneHotFeature":
             return self.features.split(1, data["cat_feature_index"], data["value"])
         if kind != "OnlineCtr":
-            raise UnsupportedModelError(f"CatBoost splits of type {kind} are not read; train without such features.")
+            raise UnsupportedModelError(f"CatBoost splits of type {kind} are not supported; train without them.")
         number, border = self.features.ctr_of[data["split_index"]]
         if border != data["border"]:
             raise ModelError(f"The model is malformed: CTR split {data['split_index']} does not have its border.")
