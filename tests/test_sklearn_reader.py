@@ -227,7 +227,7 @@ def test_hist_renewed_root_gain_is_the_gradients(max_leaf_nodes):
         score = g**2 / e.cover[root : e.tree_start[tree + 1]]
         left, right = e.left[root], e.right[root]
         truth = score[left - root] + score[right - root] - score[0]
-        assert e.gain[root] == pytest.approx(truth, rel=1e-10)  # whole numbers of signs, rounded once or twice
+        assert e.gain[root] == pytest.approx(truth, rel=1e-10)  # sums of signs, rounded once or twice
         margin[:, 0] += e.value[root + leaves[:, tree], 0]
 
 
@@ -599,7 +599,7 @@ def test_unfitted_models_are_refused(kind):
         (ske.RandomTreesEmbedding(), "fits no target"),
         (ske.AdaBoostClassifier(), "estimators_"),
         (ske.BaggingRegressor(), "estimators_"),
-        (LinearRegression(), "not made of trees"),
+        (LinearRegression(), "not a supported tree model"),
     ],
 )
 def test_other_models_are_refused_by_name(model, way_out):

@@ -78,7 +78,8 @@ def read_from(file: IO[bytes], kind: str, version: int, source: str) -> tuple[di
         raise ModelError(f"{source} holds {found or 'no treeinner data'}; expected {kind}.")
     if found_version > version:
         raise ModelError(
-            f"{source} was written by a newer treeinner (format {found_version}, known {version}); upgrade."
+            f"{source} was written by a newer treeinner (format {found_version}; this version reads up to {version}); "
+            "upgrade treeinner."
         )
     try:
         with zipfile.ZipFile(file) as archive:

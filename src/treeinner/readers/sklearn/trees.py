@@ -12,11 +12,11 @@ afterwards. The value a node would have had as a leaf is
   or, where both are leaves, from the stored impurities up to a sign, which must fit the leaf values. A leaf's H is then
   R / value, and an inner node's H the sum of its leaves'. (The stored means are no choice: they are in other units than
   the leaves, and would give every row's last split the credit for the change of units.)
-* absolute error, huber, quantile: a median of residuals, which nothing stored tells. As for the other libraries that
+* absolute error, huber, quantile: a median of residuals, which is not stored. As for the other libraries that
   renew their leaves: the weighted mean of the leaves.
 
-A tree whose hessians cannot be told (a leaf of value 0, two signs that both fit and matter) has NaN at its inner nodes,
-and `needs` says so.
+A tree whose hessians cannot be determined (a leaf of value 0, two signs that both fit and matter) has NaN at its inner
+nodes, and `needs` says so.
 """
 
 from __future__ import annotations
@@ -243,7 +243,7 @@ def _spread(margin: FloatArray) -> FloatArray:
 
 
 def _newton_hessian(nodes: _Nodes, factor: float, exponential: bool) -> FloatArray:
-    """Sum of the hessians in each node: (n_nodes,); NaN where it cannot be told."""
+    """Sum of the hessians in each node: (n_nodes,); NaN where it cannot be determined."""
     total = np.where(nodes.leaf, np.nan, nodes.weight * nodes.value[:, 0, 0])  # R, known at inner nodes
     levels = nodes.levels()
     parent = np.concatenate([*levels, np.zeros(0, np.int64)])
