@@ -167,7 +167,7 @@ def test_exact_sums_are_correctly_rounded(numbers, exponent):
 @settings(max_examples=100, deadline=None)
 @given(st.lists(NUMBERS, min_size=1, max_size=40), st.integers(-400, 400), st.permutations(range(40)))
 def test_effective_rows_of_every_number_whose_square_fits(numbers, exponent, order):
-    """Against whole numbers of any length; the parts may come in any order."""
+    """Against integers of any length; the parts may come in any order."""
     scaled = np.ldexp(np.array(numbers), -30)  # 2^-60 to 2^39
     order = [i for i in order if i < len(scaled)]
     values = np.ldexp(scaled, -exponent)[:, None]
@@ -253,7 +253,7 @@ def test_numbers_out_of_all_proportion_are_refused():
 
 def test_a_batch_that_is_refused_for_what_was_there_before_changes_nothing():
     rows, _ = rows_of("logistic")
-    # A weight is a whole number of 2^-32: the rows of one batch add up to 0.6 of what 63 bits hold.
+    # A weight is a multiple of 2^-32: the rows of one batch add up to 0.6 of what 63 bits hold.
     weight = np.full(N, 0.6 * 2.0**31 / N)
     accumulator = rows.accumulator().update(rows.X, rows.y, sample_weight=weight)
     before = accumulator.to_bytes()

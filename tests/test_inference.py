@@ -233,7 +233,7 @@ def test_gap_is_welchs_test():
 def test_bad_input():
     with pytest.raises(DataError, match="shape"):
         from_sums(np.zeros(2), np.zeros(3), 5)
-    with pytest.raises(DataError, match="confidence=95 is not a coverage"):
+    with pytest.raises(DataError, match="confidence=95 is not a valid confidence level"):
         from_sums(np.zeros(2), np.zeros(2), 5, confidence=95)
     with pytest.raises(DataError, match="dimensions"):
         from_clusters(np.zeros(3))

@@ -1,4 +1,4 @@
-"""Bad input to the scores: one clear error each, which says what came, what was needed and what to do."""
+"""Bad input to the scores: one clear error each, which says what came, what was expected and what to do."""
 
 import dataclasses
 
@@ -247,9 +247,9 @@ def test_groups_that_do_not_fit(regression):
 )
 def test_unknown_words(regression, options):
     word, given = list(options.items())[-1]
-    with pytest.raises(ValueError, match=f"{word}='{given}' is not known; choose one of"):
+    with pytest.raises(ValueError, match=f"{word}='{given}' is not recognised; choose one of"):
         ti.importance(regression, X, SIGNAL, **options)
-    with pytest.raises(ValueError, match=f"{word}='{given}' is not known; choose one of"):
+    with pytest.raises(ValueError, match=f"{word}='{given}' is not recognised; choose one of"):
         ti.ImportanceAccumulator(regression, **options)
 
 
@@ -260,7 +260,7 @@ def test_confidence_is_a_coverage(regression):
             lambda c: ti.permutation_importance(regression, X, SIGNAL, confidence=c),
             lambda c: ti.ImportanceAccumulator(regression, confidence=c),
         ):
-            with pytest.raises(ValueError, match="not a coverage"):
+            with pytest.raises(ValueError, match="not a valid confidence level"):
                 call(confidence)
 
 
@@ -316,7 +316,7 @@ def test_a_custom_objective_must_be_given():
     np.testing.assert_allclose(both[0].scores, both[1].scores, rtol=1e-7)
     with pytest.raises(DataError, match="returned a gradient of shape"):
         ti.importance(model, X, SIGNAL, objective=lambda y, margin: np.zeros(3))
-    with pytest.raises(UnknownParameterError, match="is not known"):
+    with pytest.raises(UnknownParameterError, match="is not recognised"):
         ti.importance(model, X, SIGNAL, objective="squared_eror")
 
 
@@ -359,5 +359,5 @@ def test_a_model_without_covers_is_refused_by_methods_that_need_them(method):
         xgb.train({"max_depth": 2, "nthread": 1}, xgb.DMatrix(np.eye(40)[:, :4], np.arange(40)), 2)
     ).ensemble
     e = dataclasses.replace(e, cover=np.full(e.n_nodes, np.nan))
-    with pytest.raises(ti.UnsupportedModelError, match=f"method='{method}' weighs the children"):
+    with pytest.raises(ti.UnsupportedModelError, match=f"method='{method}' weights the children"):
         ti.importance(e, np.eye(40)[:, :4], np.arange(40), method=method)

@@ -77,7 +77,7 @@ class Inference:
 def check_confidence(confidence: float) -> None:
     """Raise if it is not one; callers do so before the work is done."""
     if not 0.0 < confidence < 1.0:
-        raise DataError(f"confidence={confidence} is not a coverage; pass a number between 0 and 1, such as 0.95.")
+        raise DataError(f"confidence={confidence} is not a valid confidence level; pass one in (0, 1), such as 0.95.")
 
 
 def from_sums(
