@@ -19,7 +19,7 @@ from treeinner_study.grid import STANDARD, SWEEPS, settings_of, standard
 from treeinner_study.names import BEST, GAIN, PROBLEMS, SCORES, Problem, Score, StudyError
 from treeinner_study.records import Mean, read_study
 from treeinner_study.summary import what_follows
-from treeinner_study.verdicts import CANNOT, FAILS, HOLDS
+from treeinner_study.verdicts import FAILS, HOLDS, UNDECIDED
 
 SETTING = ["eta", "max_depth", "min_child_weight", "num_boost_round", "reg_lambda"]
 KEY = ["dataset", "task", "gfa", "domain", "ifa"]
@@ -425,6 +425,9 @@ def test_beats_holds_only_if_every_rival_is_clearly_below(frame, tmp_path):
     assert set(verdicts(low, tmp_path, name).values()) == {HOLDS}
     one = changed(low, "auc", lambda base: base, gfa="Permutation", domain="Valid")
     assert HOLDS not in verdicts(one, tmp_path, name).values()
+    better = changed(low, "auc", lambda base: base + 0.2, gfa="Permutation", domain="Valid", dataset="Simulated")
+    text = " ".join(what_follows(check_claims(read_study(store(tmp_path, better)))))
+    assert "; Permutation-Valid is clearly better on Simulated classification and " in text
 
 
 @pytest.mark.parametrize(("error", "verdict"), [(1e-8, HOLDS), (1e-4, FAILS)])
@@ -511,7 +514,7 @@ def test_one_replication_has_no_errors_and_no_verdicts(tmp_path, no_training):
     assert {r["z"] for r in read_csv(tmp_path / "table.csv")} == {""}
     claims = check_claims(read_study(results))
     told = {f.verdict for c in claims for f in c.findings if c.name != "Proposition 3 is exact"}
-    assert told == {CANNOT}
+    assert told == {UNDECIDED}
 
 
 def test_miniature_and_one_sweep_and_chip_alone(tmp_path):

@@ -1,7 +1,7 @@
 """Which of the paper's claims hold: each a rule, a number with its standard error for every problem, and a verdict.
 
 A mean or a paired difference over replications is clearly above or below a value if its 95 % interval (Student's t,
-2.09 standard errors for 20 replications) leaves the value out; else it cannot be told. Every verdict follows from that
+2.09 standard errors for 20 replications) leaves the value out; else it is undecided. Every verdict follows from that
 by the rule written beside it. No sentence here knows how the study ended.
 
 The last claims are on what the paper does not test: classical tests without trees, a placebo, the first 10 features.
@@ -16,7 +16,7 @@ from statistics import median
 from treeinner_study.names import BEST, GAIN, SCORES, Problem, Score
 from treeinner_study.records import Mean, Study, plus_minus, signed
 from treeinner_study.table import FAR, compare_with_paper
-from treeinner_study.verdicts import CANNOT, FAILS, HOLDS, TIE, Claim, against, by_sign, claim, listed
+from treeinner_study.verdicts import FAILS, HOLDS, TIE, UNDECIDED, Claim, against, by_sign, claim, listed
 
 __all__ = ["ART", "BEATS", "FIRST", "MINUS", "PLACEBO", "check_claims"]
 
@@ -49,7 +49,7 @@ def _rivals_verdict(rivals: Iterable[Mean]) -> str:
     """Verdict on a claim that all rivals are below: they hold it up if all clearly are, one above refutes it."""
     rivals = list(rivals)
     above, below = _clear(rivals)
-    return FAILS if above else HOLDS if below == len(rivals) else CANNOT
+    return FAILS if above else HOLDS if below == len(rivals) else UNDECIDED
 
 
 # -- is it the same study? ---------------------------------------------------------------------------------------
@@ -109,7 +109,7 @@ def beats_every_other_score(study: Study, problem: Problem) -> Found:
     if not rivals:
         return None
     _, below = _clear(rivals.values())
-    best = max(rivals, key=lambda s: rivals[s].mean)
+    best = max(rivals, key=lambda s: (rivals[s].sign() > 0, rivals[s].mean))  # clearly above, if one is
     number = f"{below} of {len(rivals)} clearly below; nearest {best} {signed(rivals[best])}"
     return _rivals_verdict(rivals.values()), number
 
@@ -129,7 +129,7 @@ def dominates_at_every_depth(study: Study, problem: Problem) -> Found:
     beaten = sum(any(d.sign() > 0 for d in f) for f in found)
     highest = sum(bool(f) and all(d.sign() < 0 for d in f) for f in found)
     first = sum(bool(f) and all(d.mean < 0 for d in f) for f in found)
-    verdict = FAILS if beaten else HOLDS if highest == len(settings) else CANNOT
+    verdict = FAILS if beaten else HOLDS if highest == len(settings) else UNDECIDED
     number = (
         f"highest mean at {first} of {len(settings)} depths, clearly highest at {highest}, clearly beaten at {beaten}"
     )
@@ -158,7 +158,7 @@ def validation_rows_are_better(study: Study, problem: Problem) -> Found:
     if not found:
         return None
     higher, lower = _clear(found)
-    verdict = HOLDS if higher and not lower else FAILS if lower > higher else CANNOT
+    verdict = HOLDS if higher and not lower else FAILS if lower > higher else UNDECIDED
     own = study.difference(problem, BEST, GAIN)
     return verdict, f"{higher} of {len(found)} clearly higher, {lower} lower; TreeInner-PreDecomp {signed(own)}"
 
@@ -173,7 +173,7 @@ def not_worse_than_shap(study: Study, problem: Problem) -> Found:
     d = study.difference(problem, SHAP, BEST)
     if not d.n:
         return None
-    verdict = FAILS if d.sign() > 0 else HOLDS if d.mean + d.reach < TIE else CANNOT
+    verdict = FAILS if d.sign() > 0 else HOLDS if d.mean + d.reach < TIE else UNDECIDED
     return verdict, f"TreeSHAP {signed(d)}"
 
 
@@ -187,7 +187,7 @@ def ties_with_shap(study: Study, problem: Problem) -> Found:
     d = study.difference(problem, SHAP, BEST)
     if not d.n:
         return None
-    verdict = FAILS if d.sign() else HOLDS if abs(d.mean) + d.reach < TIE else CANNOT
+    verdict = FAILS if d.sign() else HOLDS if abs(d.mean) + d.reach < TIE else UNDECIDED
     return verdict, f"TreeSHAP {signed(d)}"
 
 
@@ -214,7 +214,7 @@ def noise_in_sample(study: Study, problem: Problem) -> Found:
     if not found:
         return None
     above, below = _clear(found)
-    verdict = HOLDS if above == len(found) else FAILS if below else CANNOT
+    verdict = HOLDS if above == len(found) else FAILS if below else UNDECIDED
     gain = study.mean(problem, GAIN, "score_noisy")
     return verdict, f"{above} of {len(found)} clearly positive; total gain {signed(gain, 4)}"
 
@@ -232,7 +232,7 @@ def noise_out_of_sample(study: Study, problem: Problem) -> Found:
     means = [study.mean(problem, BEST, "score_noisy", s) for s in study.settings]
     means = [m for m in means if m.n]
     above, below = _clear(means)
-    verdict = FAILS if above or here.sign() > 0 else HOLDS if here.sign() < 0 else CANNOT
+    verdict = FAILS if above or here.sign() > 0 else HOLDS if here.sign() < 0 else UNDECIDED
     return verdict, f"{signed(here, 4)}; of {len(means)} settings {below} clearly negative, {above} positive"
 
 
@@ -250,7 +250,7 @@ def only_tree_inner(study: Study, problem: Problem) -> Found:
     negative = [s for s, m in found.items() if m.sign() < 0]
     own = [s for s in negative if s.gfa == "TreeInner"]
     others = [s for s in negative if s.gfa in ("Abs", "Permutation")]
-    verdict = FAILS if others else HOLDS if len(own) == 2 else CANNOT
+    verdict = FAILS if others else HOLDS if len(own) == 2 else UNDECIDED
     return verdict, "clearly negative: " + (listed(negative) if negative else "none")
 
 
@@ -321,7 +321,7 @@ def _guesses(study: Study, problem: Problem, gfa: str) -> Found:
     auc = study.mean(problem, score) if score else Mean(math.nan, math.nan, 0)
     if not auc.n:
         return None
-    verdict = FAILS if auc.sign(0.5) > 0 else HOLDS if auc.mean + auc.reach < 0.5 + TIE else CANNOT
+    verdict = FAILS if auc.sign(0.5) > 0 else HOLDS if auc.mean + auc.reach < 0.5 + TIE else UNDECIDED
     return verdict, f"AUC {plus_minus(auc)}"
 
 

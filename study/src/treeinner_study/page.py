@@ -16,11 +16,11 @@ from treeinner_study.names import SCORES, Score
 from treeinner_study.records import Study, plus_minus
 from treeinner_study.summary import agreement_sentences, difference_rows, missing_sentences, what_follows
 from treeinner_study.table import FAR, Row, best_rows, by_problem, number, risk_sentence
-from treeinner_study.verdicts import CANNOT, FAILS, HOLDS, RULE, Claim
+from treeinner_study.verdicts import FAILS, HOLDS, RULE, UNDECIDED, Claim
 
 __all__ = ["page"]
 
-CLASS = {HOLDS: "v-holds", FAILS: "v-fails", CANNOT: "v-cannot"}
+CLASS = {HOLDS: "v-holds", FAILS: "v-fails", UNDECIDED: "v-cannot"}
 SECTIONS = {
     "claims": "Which claims hold",
     "art": "State of the art?",
@@ -67,11 +67,11 @@ def _lead(study: Study, claims: list[Claim]) -> str:
         "treeinner."
     )
     judged = [c for c in claims if not c.ours and c.findings]
-    counts = {v: sum(c.verdict == v for c in judged) for v in (HOLDS, FAILS, CANNOT)}
+    counts = {v: sum(c.verdict == v for c in judged) for v in (HOLDS, FAILS, UNDECIDED)}
     mixed = sum(c.verdict == "mixed" for c in judged)
     verdicts = (
         f"Of {len(judged)} claims of the paper, {counts[HOLDS]} hold on all problems that were run, {counts[FAILS]} "
-        f"fail on all, {counts[CANNOT]} are undecided on all, and {mixed} differ between problems."
+        f"fail on all, {counts[UNDECIDED]} are undecided on all, and {mixed} differ between problems."
     )
     missing = missing_sentences(study)
     notice = f'<div class="notice" role="note">{_items(missing)}</div>' if missing else ""

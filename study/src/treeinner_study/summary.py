@@ -7,7 +7,7 @@ from treeinner_study.grid import SWEEPS
 from treeinner_study.names import BEST, PROBLEMS, SCORES
 from treeinner_study.records import Study, signed
 from treeinner_study.table import agreement
-from treeinner_study.verdicts import CANNOT, FAILS, HOLDS, RULE, Claim, listed
+from treeinner_study.verdicts import FAILS, HOLDS, RULE, UNDECIDED, Claim, listed
 
 __all__ = ["agreement_sentences", "difference_rows", "missing_sentences", "to_markdown", "what_follows"]
 
@@ -74,8 +74,8 @@ def what_follows(claims: list[Claim]) -> list[str]:
     first = by_name[FIRST]
     if first.findings:
         numbers = listed(f"{f.number.removeprefix('AUC ')} on {f.problem}" for f in first.findings)
-        lost = first.where(CANNOT) + first.where(FAILS)
-        cannot = f"; it cannot be told from guessing on {listed(lost)}" if lost else ", clearly above guessing"
+        lost = first.where(UNDECIDED) + first.where(FAILS)
+        cannot = f"; it cannot be distinguished from guessing on {listed(lost)}" if lost else ", clearly above guessing"
         sentences.append(
             f"Among the first 10 features of Simulated TreeInner-Valid-PreDecomp has an AUC of {numbers}{cannot}."
         )
@@ -85,12 +85,15 @@ def what_follows(claims: list[Claim]) -> list[str]:
 def _on_trees(beats: Claim) -> str:
     if not beats.findings:
         return ""
-    held, lost, n = beats.where(HOLDS), beats.where(FAILS), len(beats.findings)
+    held, n = beats.where(HOLDS), len(beats.findings)
+    better = [
+        f"{f.number.partition('nearest ')[2].split()[0]} is clearly better on {f.problem}"
+        for f in beats.findings
+        if f.verdict == FAILS
+    ]
     text = f"Among scores of boosted trees, TreeInner-Valid is clearly the best on {len(held)} of {n} problems"
     text += f" ({listed(held)})" if held else ""
-    return text + (
-        f"; another one is clearly better on {listed(lost)}." if lost else "; none is clearly better on any."
-    )
+    return text + (f"; {listed(better)}." if better else "; none is clearly better on any.")
 
 
 def _on_tests(art: Claim) -> str:

@@ -10,11 +10,11 @@ from treeinner_study.names import BEST, Problem, Score
 from treeinner_study.records import Mean, Study
 
 __all__ = [
-    "CANNOT",
     "FAILS",
     "HOLDS",
     "RULE",
     "TIE",
+    "UNDECIDED",
     "Claim",
     "Finding",
     "against",
@@ -23,10 +23,10 @@ __all__ = [
     "listed",
 ]
 
-HOLDS, FAILS, CANNOT = "holds", "does not hold", "cannot be told"
+HOLDS, FAILS, UNDECIDED = "holds", "does not hold", "undecided"
 RULE = (
     "A mean or a paired difference over replications is clearly above or below a value if its 95 % interval "
-    "(Student's t; 2.09 standard errors with 20 replications) leaves the value out; if not, it cannot be told. "
+    "(Student's t; 2.09 standard errors with 20 replications) leaves the value out; if not, it is undecided. "
     "Intervals are not adjusted for how many of them there are."
 )
 TIE = 0.05  # AUC within which two scores, or a score and guessing, are called equal
@@ -64,15 +64,15 @@ class Claim:
 
     @property
     def summary(self) -> str:
-        """One sentence: where it holds, where not, where it cannot be told."""
+        """One sentence: where it holds, where not, where it is undecided."""
         if not self.findings:
             return "This was not run."
         n = len(self.findings)
         if self.verdict != "mixed":
-            every = "all" if self.verdict == HOLDS else "any of the"
+            every = "any of the" if self.verdict == FAILS else "all"
             where = f"on {every} {n} problems" if n > 1 else f"on {self.findings[0].problem}, the only one run"
             return f"{self.verdict.capitalize()} {where}."
-        parts = [f"{v} on {listed(map(str, self.where(v)))}" for v in (HOLDS, FAILS, CANNOT) if self.where(v)]
+        parts = [f"{v} on {listed(map(str, self.where(v)))}" for v in (HOLDS, FAILS, UNDECIDED) if self.where(v)]
         text = "; ".join(parts) + "."
         return text[0].upper() + text[1:]
 
@@ -101,7 +101,7 @@ def claim(name: str, *, says: str, rule: str, ours: bool = False) -> Callable[[F
 
 def by_sign(sign: int, wanted: int = 1) -> str:
     """Verdict on a claim that a difference has a sign."""
-    return HOLDS if sign == wanted else FAILS if sign == -wanted else CANNOT
+    return HOLDS if sign == wanted else FAILS if sign == -wanted else UNDECIDED
 
 
 def against(study: Study, problem: Problem, rivals: Sequence[Score], **where: Any) -> dict[Score, Mean]:
