@@ -235,7 +235,7 @@ def held_out(replications, problems=PROBLEMS, libraries=("XGBoost", "LightGBM"),
 
 
 def dependent_rows(replications):
-    """Rows that are not independent, and weighted rows: asked rightly and wrongly."""
+    """Rows that are not independent, and weighted rows: scored rightly and wrongly."""
     lines = []
     for name, draw in {"rows repeated 5 times": repeated, "5 rows per subject": subjects}.items():
         right, wrong = Tally(), Tally()
@@ -253,7 +253,7 @@ def dependent_rows(replications):
         ask(right, model, data.rows(N_TRAIN, 2 * N_TRAIN), noise)
         ask(wrong, model, data.rows(N_TRAIN, 2 * N_TRAIN), noise, weight=False)
     lines += [[name, "sample_weight=", *right.cells()], [name, "weights left out", *wrong.cells()]]
-    return ["problem", "asked with", *HEAD], lines
+    return ["problem", "scored with", *HEAD], lines
 
 
 def unclean_rows(replications):
@@ -277,11 +277,11 @@ def unclean_rows(replications):
         ["best of 10 seeds on 200 rows", "the same 200 rows", *tuned.cells()],
         ["early stopping on 200 rows", "the training rows", *trained.cells()],
     ]
-    return ["model chosen by", "asked on", *HEAD], lines
+    return ["model chosen by", "scored on", *HEAD], lines
 
 
 def why(replications, sizes=(250, 1000, 4000), n_valid=1000, n_fresh=20_000):
-    """Where the signal is strong: where false alarms of a plain test come from, and what mends it.
+    """Where the signal is strong: where false alarms of a plain test come from, and what removes them.
 
     as it is: what `importance` says, the sum of centred row scores over the standard error of the row scores, with
     effective rows. The others start from row scores. plain: z is the score over its standard error, Student's t has
@@ -363,7 +363,7 @@ def false_finds(replications):
     lines = []
     for library, train in TRAINERS.items():
         size, false = [], {0.1: [], 0.05: [], 0.01: []}
-        for seed in seeds("false finds", replications):
+        for seed in seeds("false finds", replications):  # a name that stays: the seeds follow from it
             data, noise = friedman(np.random.default_rng(seed), 2 * N_TRAIN)
             valid = data.rows(N_TRAIN, 2 * N_TRAIN)
             imp = ti.importance(train(data.rows(0, N_TRAIN), sampled=False), valid.X, valid.y, n_jobs=1)
@@ -373,8 +373,8 @@ def false_finds(replications):
                 shares.append((found & noise).sum() / max(found.sum(), 1))
         fdr = [f"{np.mean(v):.4f} ± {np.std(v, ddof=1) / np.sqrt(len(v)):.4f}" for v in false.values()]
         lines.append([library, str(len(size)), f"{np.median(size):.4f}", f"{max(size):.4f}", *fdr])
-    head = ["library", "false finds", "median size", "largest size", "FDR at q <= 0.1", "at q <= 0.05", "at q <= 0.01"]
-    return head, lines
+    levels = ["FDR at q <= 0.1", "at q <= 0.05", "at q <= 0.01"]
+    return ["library", "false discoveries", "median size", "largest size", *levels], lines
 
 
 def power(replications, sizes=(200, 1000)):

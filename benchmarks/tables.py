@@ -66,8 +66,9 @@ def heading(report):
     if report.get("only"):
         scale += " **A part of the benchmark: what is not below has not been run on this version and processor.**"
     return (
-        f"{report['date']}, {report['cpu']} ({cores}), {report['system']}, Python {report['python']}, instruction set "
-        f"{report['isa']}, {report['threads']} thread{'s' * (report['threads'] > 1)} unless said.{scale}\n\n{versions}."
+        f"{report['date']}, {report['cpu']} ({cores}), {report['system']}, Python {report['python']}, "
+        f"instruction set {report['isa']}, {report['threads']} thread{'s' * (report['threads'] > 1)} unless noted."
+        f"{scale}\n\n{versions}."
     )
 
 
@@ -87,7 +88,7 @@ def claims_part(report):
         lines += [f"\\* Measured again after the whole run (`benchmarks/run.py --into`): {'; '.join(again)}.", ""]
     reasons = sorted({c["allowed_because"] for c in report["claims"] if "allowed_because" in c})
     if reasons:
-        lines.append(f"Differences may be what they may be because: {'; '.join(reasons)}.")
+        lines.append(f"Reasons for the allowed differences: {'; '.join(reasons)}.")
     absent = dict.fromkeys(report["missing"], "not installed") | report.get("failed", {})
     lines += [
         "",
