@@ -79,10 +79,10 @@ clean:
 
 # The C++ core without Python: every instruction set against the baseline, bit for bit (tests/core/check.cpp).
 CORE_FLAGS := -std=c++17 -ffp-contract=off -Wall -Wextra -Isrc/core -Itests/core
-ISA_baseline := -DTREEINNER_ISA_BASELINE
-ISA_neon := -DTREEINNER_ISA_NEON
-ISA_avx2 := -DTREEINNER_ISA_AVX2 -mavx2 -mbmi -mbmi2
-ISA_avx512 := -DTREEINNER_ISA_AVX512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mbmi -mbmi2 -mprefer-vector-width=512
+ISA_baseline := -DTREEINNER_NS=baseline -DTREEINNER_REGISTER=16
+ISA_neon := -DTREEINNER_NS=neon -DTREEINNER_REGISTER=16
+ISA_avx2 := -DTREEINNER_NS=avx2 -DTREEINNER_REGISTER=32 -mavx2 -mbmi -mbmi2
+ISA_avx512 := -DTREEINNER_NS=avx512 -DTREEINNER_REGISTER=64 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mbmi -mbmi2 -mprefer-vector-width=512
 NATIVE := baseline $(if $(filter x86_64 amd64,$(shell uname -m)),avx2 avx512)$(if $(filter aarch64 arm64,$(shell uname -m)),neon)
 SANITIZE := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all
 SANITIZE_THREADS := -O1 -g -fsanitize=thread -pthread

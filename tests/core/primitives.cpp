@@ -3,23 +3,11 @@
 
 #include "simd/api.h"
 
-#if defined(TREEINNER_ISA_AVX512)
-#define TREEINNER_PRIMITIVES kAvx512Primitives
-#elif defined(TREEINNER_ISA_AVX2)
-#define TREEINNER_PRIMITIVES kAvx2Primitives
-#elif defined(TREEINNER_ISA_NEON)
-#define TREEINNER_PRIMITIVES kNeonPrimitives
-#else
-#define TREEINNER_PRIMITIVES kBaselinePrimitives
-#endif
-#define TREEINNER_STRING_(x) #x
-#define TREEINNER_STRING(x) TREEINNER_STRING_(x)
-
-namespace treeinner {
+namespace treeinner::TREEINNER_NS {
 
 namespace simd = TREEINNER_NS;
 
-const Primitives TREEINNER_PRIMITIVES = {
+const Primitives primitives = {
     TREEINNER_STRING(TREEINNER_NS),
     [](const uint8_t* codes, uint16_t cut) -> uint64_t { return simd::at_least(codes, cut); },
     [](const uint16_t* codes, uint16_t cut) -> uint64_t { return simd::at_least(codes, cut); },
@@ -45,4 +33,4 @@ const Primitives TREEINNER_PRIMITIVES = {
     },
 };
 
-}  // namespace treeinner
+}  // namespace treeinner::TREEINNER_NS

@@ -21,6 +21,9 @@ struct Primitives {
 };
 
 // Only those of this architecture are linked in.
-extern const Primitives kBaselinePrimitives, kAvx2Primitives, kAvx512Primitives, kNeonPrimitives;
+namespace baseline { extern const Primitives primitives; }
+namespace avx2 { extern const Primitives primitives; }
+namespace avx512 { extern const Primitives primitives; }
+namespace neon { extern const Primitives primitives; }
 
 }  // namespace treeinner

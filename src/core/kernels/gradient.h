@@ -38,22 +38,23 @@ inline double exponential(double x) {
   const double shifted = x * 1.4426950408889634 + shift;
   const double n = shifted - shift;
   const double r = (x - n * 6.93145751953125e-1) - n * 1.42860682030941723212e-6;
-  double p = 2.511171962524616e-08;  // interpolates e^r at the Chebyshev points: two terms less than Taylor's
-  p = p * r + 2.7632721779552297e-07;
-  p = p * r + 2.7557235279733277e-06;
-  p = p * r + 2.4801485251528513e-05;
-  p = p * r + 1.984126989690648e-04;
-  p = p * r + 1.3888888952543067e-03;
-  p = p * r + 8.333333333316e-03;
-  p = p * r + 4.1666666666487155e-02;
-  p = p * r + 1.6666666666666688e-01;
-  p = p * r + 0.5000000000000019;
-  p = p * r + 1.0;
-  p = p * r + 1.0;
-  uint64_t bits, power;
-  std::memcpy(&bits, &p, sizeof bits);
-  std::memcpy(&power, &shifted, sizeof power);
-  bits += power << 52;  // the low bits of `shifted` are n: add it to the exponent
+  // Interpolates e^r at the Chebyshev points: two terms less than Taylor's.
+  constexpr double kTerms[] = {2.7632721779552297e-07,
+                               2.7557235279733277e-06,
+                               2.4801485251528513e-05,
+                               1.984126989690648e-04,
+                               1.3888888952543067e-03,
+                               8.333333333316e-03,
+                               4.1666666666487155e-02,
+                               1.6666666666666688e-01,
+                               0.5000000000000019,
+                               1.0,
+                               1.0};
+  double p = 2.511171962524616e-08;
+#pragma GCC unroll 11
+  for (const double term : kTerms) p = p * r + term;
+  const uint64_t bits =
+      bits_of(p) + (bits_of(shifted) << 52);  // the low bits of `shifted` are n: add it to the exponent
   std::memcpy(&p, &bits, sizeof p);
   return p;
 }

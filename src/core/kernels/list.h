@@ -19,7 +19,6 @@
   CODES(boost, BoostArgs)               \
   CODES(shap, ShapArgs)                 \
   CODES(permute, PermuteArgs)           \
-  CODES(gather, GatherArgs)             \
   PLAIN(residuals, ResidualsArgs)       \
   PLAIN(exact, ExactArgs)               \
   PLAIN(split_scores, SplitScoresArgs)  \
@@ -39,15 +38,18 @@ struct Kernels {
 };
 
 // Only those of this architecture are linked in.
-extern const Kernels kBaseline, kAvx2, kAvx512, kNeon;
+namespace baseline { extern const Kernels kernels; }
+namespace avx2 { extern const Kernels kernels; }
+namespace avx512 { extern const Kernels kernels; }
+namespace neon { extern const Kernels kernels; }
 
 // Calls a kernel with the scratch that it needs.
 template <class Args>
 void call(Kernel<Args> kernel, Job job, const Args& args) {
   Arena needed(nullptr);
   TREEINNER_NS::scratch_of(job, args, needed);
-  const Buffer scratch(needed.bytes);
-  job.scratch = scratch.get();
+  Buffer scratch(needed.bytes);
+  job.scratch = scratch.data();
   kernel(job, args);
 }
 }  // namespace treeinner

@@ -1,8 +1,7 @@
-// One source for every instruction set: CMake compiles this file once for each, with TREEINNER_ISA_* and its flags.
+// One source for every instruction set: CMake compiles this file once for each, with TREEINNER_NS and its flags.
 #include "list.h"
 
-namespace treeinner {
-namespace TREEINNER_NS {
+namespace treeinner::TREEINNER_NS {
 #define TREEINNER_WITH_CODES(kernel, Args)                     \
   void kernel##_with_codes(const Job& job, const Args& args) { \
     if (job.forest->code_bytes == 1)                           \
@@ -12,12 +11,9 @@ namespace TREEINNER_NS {
   }
 #define TREEINNER_NOTHING(kernel, Args)
 TREEINNER_KERNELS(TREEINNER_WITH_CODES, TREEINNER_NOTHING)
-}  // namespace TREEINNER_NS
-#define TREEINNER_STRING_(x) #x
-#define TREEINNER_STRING(x) TREEINNER_STRING_(x)
-#define TREEINNER_ENTRY_CODES(kernel, Args) TREEINNER_NS::kernel##_with_codes,
-#define TREEINNER_ENTRY_PLAIN(kernel, Args) TREEINNER_NS::kernel,
+#define TREEINNER_ENTRY_CODES(kernel, Args) kernel##_with_codes,
+#define TREEINNER_ENTRY_PLAIN(kernel, Args) kernel,
 
-const Kernels TREEINNER_TABLE = {TREEINNER_STRING(TREEINNER_NS), TREEINNER_NS::kLooksUp,
-                                 TREEINNER_KERNELS(TREEINNER_ENTRY_CODES, TREEINNER_ENTRY_PLAIN)};
-}  // namespace treeinner
+const Kernels kernels = {TREEINNER_STRING(TREEINNER_NS), kLooksUp,
+                         TREEINNER_KERNELS(TREEINNER_ENTRY_CODES, TREEINNER_ENTRY_PLAIN)};
+}  // namespace treeinner::TREEINNER_NS

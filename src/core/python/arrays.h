@@ -4,6 +4,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
@@ -60,16 +61,16 @@ auto data_of(const std::optional<Array>& a) {
 // -- which instruction set runs
 
 inline std::vector<const Kernels*> supported() {
-  std::vector<const Kernels*> found{&kBaseline};
+  std::vector<const Kernels*> found{&baseline::kernels};
 #if defined(TREEINNER_X86)
   __builtin_cpu_init();
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2"))
-    found.push_back(&kAvx2);
+    found.push_back(&avx2::kernels);
   if (found.size() == 2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
-    found.push_back(&kAvx512);
+    found.push_back(&avx512::kernels);
 #elif defined(TREEINNER_ARM)
-  found.push_back(&kNeon);
+  found.push_back(&neon::kernels);
 #endif
   return found;
 }

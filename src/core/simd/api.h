@@ -17,10 +17,9 @@
 //     move(bytes, from, marks, to)     bytes equal to `from` on marked rows become `to`
 //     store(uint8_t*, bytes)           aligned
 //   Doubles pick(word, yes, no)        one register of doubles: bit l of the word chooses lane l
-//   int64_t fixed_point(double x)      x rounded to an integer, a half to the even one; 0 if |x| >= 2^62 or x is NaN
 //   int count_right<greater_equal>(const float* t, float x)            how many of 15 sorted thresholds send x right
 //   kCountsThresholds                  whether that beats halving (bin.h)
-//   FloatTable(low, high)(leaf)        the floats of 32 rows by their leaves, out of 64, whose 16-bit halves come apart
+//   FloatTable{low, high}(leaf)        the floats of 32 rows by their leaves, out of 64, whose 16-bit halves come apart
 //   arrange(leaf, arranged)            the order in which a FloatTable wants the leaves of 32 rows
 //   kLooksUp                           whether that beats adding records (tree_batch.h)
 //
@@ -32,27 +31,13 @@
 
 #include "../model/forest.h"
 
-#if defined(TREEINNER_ISA_AVX512)
-#define TREEINNER_NS avx512
-#define TREEINNER_TABLE kAvx512
-#define TREEINNER_FILE "avx512.h"
-#define TREEINNER_REGISTER 64  // bytes
-#elif defined(TREEINNER_ISA_AVX2)
-#define TREEINNER_NS avx2
-#define TREEINNER_TABLE kAvx2
-#define TREEINNER_FILE "avx2.h"
-#define TREEINNER_REGISTER 32
-#elif defined(TREEINNER_ISA_NEON)
-#define TREEINNER_NS neon
-#define TREEINNER_TABLE kNeon
-#define TREEINNER_FILE "neon.h"
-#define TREEINNER_REGISTER 16
-#else
+// Who compiles for an instruction set says which, and how many bytes its registers have (CMakeLists.txt).
+#if !defined(TREEINNER_NS)
 #define TREEINNER_NS baseline
-#define TREEINNER_TABLE kBaseline
-#define TREEINNER_FILE "scalar.h"
 #define TREEINNER_REGISTER 16
 #endif
+#define TREEINNER_STRING_(x) #x
+#define TREEINNER_STRING(x) TREEINNER_STRING_(x)
 
 namespace treeinner::TREEINNER_NS {
 using Word = uint64_t;
@@ -124,14 +109,10 @@ inline Tally bits_of(const Lanes& x) {
   return bits;
 }
 
-// fixed_point where a vector instruction converts.
-inline int64_t fixed_point_by_rounding(double x) {
-  return __builtin_fabs(x) < 0x1p62 ? static_cast<int64_t>(__builtin_rint(x)) : 0;
-}
-
-// fixed_point where none does. Adding 1.5 * 2^52 rounds numbers below 2^51, and the sum's bits are then that many more
-// than the constant's. So in two parts: how many 2^32, and what is left, which a double holds exactly.
-inline int64_t fixed_point_by_shifting(double x) {
+// x rounded to an integer, a half to the even one; 0 if |x| >= 2^62 or x is NaN. Adding 1.5 * 2^52 rounds numbers below
+// 2^51, and the sum's bits are then that many more than the constant's. So in two parts: how many 2^32, and what is
+// left, which a double holds exactly.
+inline int64_t fixed_point(double x) {
   const double shift = 0x1.8p52, above = x * 0x1p-32 + shift, below = (x - (above - shift) * 0x1p32) + shift;
   const uint64_t fits = -static_cast<uint64_t>(__builtin_fabs(x) < 0x1p62);
   return static_cast<int64_t>(((bits_of(above) << 32) + bits_of(below) - bits_of(shift)) & fits);
@@ -146,7 +127,7 @@ inline Word in_set_one_by_one(const Code* codes, const uint64_t* set) {
 inline Word in_set(const uint16_t* codes, const uint64_t* set) { return in_set_one_by_one(codes, set); }
 }  // namespace treeinner::TREEINNER_NS
 
-#include TREEINNER_FILE
+#include TREEINNER_STRING(TREEINNER_NS.h)
 
 namespace treeinner::TREEINNER_NS {
 template <class P>

@@ -38,8 +38,6 @@ inline Doubles pick(Word word, Doubles yes, Doubles no) {
   return _mm512_mask_blend_pd(static_cast<__mmask8>(word), no, yes);
 }
 
-inline int64_t fixed_point(double x) { return fixed_point_by_rounding(x); }
-
 constexpr bool kCountsThresholds = true;
 template <bool GreaterEqual>
 inline int count_right(const float* t, float x) {

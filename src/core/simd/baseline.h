@@ -10,6 +10,4 @@ inline Word at_least(const Code* codes, uint16_t cut) {
   for (int r = 0; r < kBlock; ++r) word |= static_cast<Word>(codes[r] >= cut) << r;
   return word;
 }
-
-inline int64_t fixed_point(double x) { return fixed_point_by_shifting(x); }
 }  // namespace treeinner::TREEINNER_NS

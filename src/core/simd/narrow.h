@@ -1,0 +1,48 @@
+// What all sets but AVX-512 share: blocks in registers of bytes, and what they have no instruction for. Floats are
+// looked up one by one: they work with tables made for AVX-512, but prefer records (model/score_table.h).
+#pragma once
+
+namespace treeinner::TREEINNER_NS {
+using Octets = uint8_t __attribute__((vector_size(TREEINNER_REGISTER)));
+using Bytes = Pack<Octets, kBlock>;
+using Marks = Bytes;  // 255 on a marked row, else 0
+Marks marks(Word word);
+
+TREEINNER_INLINE Marks marks_at_least(const uint8_t* codes, uint16_t cut) {
+  using P = Bytes;
+  P m = load<P>(codes);
+  TREEINNER_PARTS m.part[i] = reinterpret_cast<Octets>(m.part[i] >= static_cast<uint8_t>(cut));
+  return m;
+}
+inline Bytes no_bytes() { return {}; }
+TREEINNER_INLINE void move(Bytes& bytes, uint8_t from, const Marks& where, uint8_t to) {
+  using P = Bytes;
+  const uint8_t up = static_cast<uint8_t>(to - from);
+  TREEINNER_PARTS bytes.part[i] += reinterpret_cast<Octets>(bytes.part[i] == from) & where.part[i] & up;
+}
+inline void put(Bytes& bytes, Word where, uint8_t value) {
+  using P = Bytes;
+  const Marks m = marks(where);
+  TREEINNER_PARTS bytes.part[i] = (bytes.part[i] & ~m.part[i]) | (m.part[i] & value);
+}
+
+inline Doubles pick(Word word, Doubles yes, Doubles no) {
+  Longs bit;
+  for (int l = 0; l < Lanes::kIn; ++l) bit[l] = Word{1} << l;
+  return ((word - Longs{}) & bit) == bit ? yes : no;
+}
+
+constexpr bool kLooksUp = false;
+struct FloatTable {
+  const uint16_t *low, *high;
+  FloatPack operator()(const uint8_t* leaf) const {
+    alignas(64) float found[kFloats];
+    for (int r = 0; r < kFloats; ++r) {
+      const uint32_t bits = low[leaf[r]] | static_cast<uint32_t>(high[leaf[r]]) << 16;
+      std::memcpy(&found[r], &bits, sizeof bits);
+    }
+    return load<FloatPack>(found);
+  }
+};
+inline void arrange(const uint8_t* leaf, uint8_t* arranged) { std::memcpy(arranged, leaf, kFloats); }
+}  // namespace treeinner::TREEINNER_NS
