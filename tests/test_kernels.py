@@ -424,9 +424,11 @@ def test_every_range_of_rows_is_worked_on_once_by_the_caller_or_a_thread():
 def test_the_core_refuses_trees_that_are_none(field, value, message):
     """An Ensemble is checked before; the core relies on nobody, since it would read outside of its arrays."""
     e = make_ensemble(Recipe(n_trees=3, depth=3, grow=1.0), 0)
-    names = ("tree_start", "tree_output", "left", "right", "leaf_id", "value", "n_outputs")
+    names = ("tree_start", "tree_output", "left", "right", "value", "n_outputs")
     damaged = SimpleNamespace(**{name: getattr(e, name) for name in names})
     setattr(damaged, field, getattr(e, field).copy())
     getattr(damaged, field)[0] = value
+    p, player = plan(e), np.zeros(e.n_nodes, np.int32)
+    nodes = np.stack((damaged.left, damaged.right, p.node_plane, p.node_cut, p.node_set, player), axis=1)
     with pytest.raises(ValueError, match=message):
-        _core.Forest(damaged, plan(e), np.zeros(e.n_nodes, np.int32), e.schema.n_columns)
+        _core.Forest(damaged, p, nodes, e.schema.n_columns)

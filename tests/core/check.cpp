@@ -205,7 +205,7 @@ void check_routing(const Case& c, const Results& got, const char* who) {
           want.weighted_path[to] += step * c.weight[at(k)];
         }
       });
-      want.leaves[static_cast<size_t>(row * f.n_trees + tree)] = f.leaf_id[leaf];
+      want.leaves[static_cast<size_t>(row * f.n_trees + tree)] = static_cast<int32_t>(leaf);
       for (int k = 0; k < f.width; ++k) {
         want.margins[at(k)] += f.leaf_value[leaf * f.width + k];
         want.leaf_sums[static_cast<size_t>(leaf * f.width + k)] += c.fixed_weight[at(k)];
@@ -220,7 +220,7 @@ void check_routing(const Case& c, const Results& got, const char* who) {
 
 // Row scores are added in float32, a few of whose roundings may add up in a row.
 void check_boost(const Case& c, const Results& got, const char* who) {
-  const Array<double> want = boosted_sums(c, kBaseline, got.codes.data());
+  const Array<double> want = boosted_sums(c, baseline::kernels, got.codes.data());
   double size = 0, error = 0;
   for (size_t i = 0; i < want.size(); ++i) {
     size = std::max(size, std::fabs(want[i]));
@@ -260,19 +260,19 @@ struct InstructionSet {
 };
 
 std::vector<InstructionSet> instruction_sets() {
-  std::vector<InstructionSet> all{{&kBaseline, &kBaselinePrimitives}};
+  std::vector<InstructionSet> all{{&baseline::kernels, &baseline::primitives}};
 #if defined(__aarch64__)
-  all.push_back({&kNeon, &kNeonPrimitives});
+  all.push_back({&neon::kernels, &neon::primitives});
 #elif defined(__x86_64__)
   __builtin_cpu_init();
   const bool bmi = __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
   if (bmi && __builtin_cpu_supports("avx2"))
-    all.push_back({&kAvx2, &kAvx2Primitives});
+    all.push_back({&avx2::kernels, &avx2::primitives});
   else
     std::puts("avx2: not on this machine, left out");
   if (bmi && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
-    all.push_back({&kAvx512, &kAvx512Primitives});
+    all.push_back({&avx512::kernels, &avx512::primitives});
   else
     std::puts("avx512: not on this machine, left out");
 #endif
@@ -297,14 +297,15 @@ void check_kernels(const std::vector<InstructionSet>& all) {
     for (const int n_rows : {1, 63, 64, 65, 700}) {  // one row, around a block, more than a strip
       const Case c = random_case(++seed, shape, n_rows);
       for (const ShapTree& t : c.model->shap->trees()) sweeps[t.n_points % 4] = true, sweeps[4] |= t.n_points >= 4;
-      for (const int32_t below : c.model->built->below()) (below < 0 ? leaves : deep) = true;
-      const Results baseline = results(c, kBaseline);
-      check_codes(c, baseline, kBaseline.name);
-      check_routing(c, baseline, kBaseline.name);
-      check_shap(c, baseline, kBaseline.name);
-      check_boost(c, baseline, kBaseline.name);
+      for (const TopArrays& top : c.model->built->tops)
+        for (const int32_t below : top.below) (below < 0 ? leaves : deep) = true;
+      const Results plain = results(c, baseline::kernels);
+      check_codes(c, plain, baseline::kernels.name);
+      check_routing(c, plain, baseline::kernels.name);
+      check_shap(c, plain, baseline::kernels.name);
+      check_boost(c, plain, baseline::kernels.name);
       for (const InstructionSet& set : all)
-        if (set.kernels != &kBaseline) check_same(results(c, *set.kernels), baseline, set.kernels->name);
+        if (set.kernels != &baseline::kernels) check_same(results(c, *set.kernels), plain, set.kernels->name);
     }
   check(sweeps[0] && sweeps[1] && sweeps[2] && sweeps[3] && sweeps[4], "coverage", "number of sweeps of TreeSHAP");
   check(deep && leaves, "coverage", "nodes of frontiers");

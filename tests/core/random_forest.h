@@ -9,26 +9,11 @@
 
 namespace treeinner {
 
-// A path table, with row scores in one of their two forms if the forest takes part in them.
-struct Paths {
-  PathArrays arrays;
-  std::unique_ptr<ScoreArrays> scores;
-  ScoreTable score_view{};
-  PathTable view;
-
-  Paths(const BuiltForest& built, const double* node_value, bool by_lookup)
-      : arrays(built, node_value), view(arrays.view()) {
-    if (!ScoreArrays::takes_part(built.view())) return;
-    scores = std::make_unique<ScoreArrays>(built.view(), arrays, by_lookup);
-    score_view = scores->view();
-    view.scores = &score_view;
-  }
-};
-
 struct Model {
   // Of an Ensemble: by node, in any order within a tree.
   std::vector<int64_t> tree_start{0};
-  std::vector<int32_t> left, right, player, plane, cut, set, tree_output, leaf_id;
+  std::vector<EnsembleNode> nodes;
+  std::vector<int32_t> tree_output;
   std::vector<double> value;
   std::vector<uint64_t> sets;
   // By number: each tree's splits in pre-order, then its leaves.
@@ -43,12 +28,12 @@ struct Model {
 inline void add_random_split(Random& random, const Shape& shape, const Columns& c, size_t node, Model& m) {
   const int plane = random.below(static_cast<int>(c.planes.size()));
   const Plane& p = c.planes[index(plane)];
-  m.plane[node] = plane;
-  m.player[node] = p.column;
-  m.cut[node] = 2 + random.below(p.n);
+  m.nodes[node].plane = plane;
+  m.nodes[node].player = p.column;
+  m.nodes[node].cut = 2 + random.below(p.n);
   if (!c.columns[index(p.column)].categorical) return;
-  m.cut[node] = 0;
-  m.set[node] = static_cast<int32_t>(m.sets.size());
+  m.nodes[node].cut = 0;
+  m.nodes[node].set = static_cast<int32_t>(m.sets.size());
   const int words = shape.code_bytes == 1 ? 4 : (p.n + 2 + 63) / 64;
   for (int i = 0; i < words; ++i) m.sets.push_back(random.bits());
 }
@@ -57,10 +42,8 @@ enum class Kind { kChain, kBush, kFull };
 
 // A chain has a leaf at every split, a full tree only at the bottom. Either child comes first. Returns the node.
 inline int32_t grow(Random& random, const Shape& shape, const Columns& c, int depth, Kind kind, bool leaf, Model& m) {
-  const int32_t node = static_cast<int32_t>(m.left.size());
-  for (auto* array : {&m.left, &m.right, &m.set}) array->push_back(-1);
-  for (auto* array : {&m.player, &m.plane, &m.cut}) array->push_back(0);
-  m.leaf_id.push_back(static_cast<int32_t>(random.bits() >> 33));
+  const int32_t node = static_cast<int32_t>(m.nodes.size());
+  m.nodes.push_back({-1, -1, 0, 0, -1, 0});
   for (int k = 0; k < shape.width; ++k) m.value.push_back(random.number());
   if (leaf || depth == 0) return node;
   add_random_split(random, shape, c, index(node), m);
@@ -69,7 +52,7 @@ inline int32_t grow(Random& random, const Shape& shape, const Columns& c, int de
   const int first = random.below(2);
   for (const int side : {first, 1 - first}) {
     const int32_t child = grow(random, shape, c, depth - 1, kind, is_leaf[side], m);
-    (side ? m.right : m.left)[index(node)] = child;
+    (side ? m.nodes[index(node)].right : m.nodes[index(node)].left) = child;
   }
   return node;
 }
@@ -105,30 +88,19 @@ inline std::unique_ptr<Model> random_model(Random& random, const Shape& shape, c
                       : tree == 4 ? 14
                                   : 1 + (tree - 5) % 7;
     grow(random, shape, c, depth, tree == 1 ? Kind::kChain : tree < 4 ? Kind::kFull : Kind::kBush, false, m);
-    m.tree_start.push_back(static_cast<int64_t>(m.left.size()));
+    m.tree_start.push_back(static_cast<int64_t>(m.nodes.size()));
     m.tree_output.push_back(shape.width == 1 ? tree % shape.n_outputs : 0);
   }
-  m.built = std::make_unique<BuiltForest>(
-      EnsembleArrays{{shape.n_trees, shape.n_outputs, shape.width, static_cast<int32_t>(c.planes.size()),
-                      shape.n_columns, shape.code_bytes},
-                     m.tree_start.data(),
-                     m.tree_output.data(),
-                     m.left.data(),
-                     m.right.data(),
-                     m.value.data(),
-                     m.leaf_id.data(),
-                     m.plane.data(),
-                     m.cut.data(),
-                     m.set.data(),
-                     m.player.data(),
-                     m.sets.data(),
-                     m.sets.size()});
+  const ForestShape forest_shape{shape.n_trees,   shape.n_outputs, shape.width, static_cast<int32_t>(c.planes.size()),
+                                 shape.n_columns, shape.code_bytes};
+  m.built = std::make_unique<BuiltForest>(EnsembleArrays{forest_shape, m.tree_start.data(), m.tree_output.data(),
+                                                         m.nodes.data(), m.value.data(), m.sets.data(), m.sets.size()});
   m.forest = m.built->view();
   m.forest.strip = 2 * kRun;  // less than the rows of the largest table
-  for (size_t i = 0; i < m.left.size(); ++i) m.cover.push_back(random.chance(0.05) ? 0.0 : random.uniform() * 100);
-  for (size_t i = 0; i < m.left.size() * index(shape.width); ++i) m.node_value.push_back(random.number());
-  m.paths = std::make_unique<Paths>(*m.built, m.node_value.data(), false);
-  m.paths_by_lookup = std::make_unique<Paths>(*m.built, m.node_value.data(), true);
+  for (size_t i = 0; i < m.nodes.size(); ++i) m.cover.push_back(random.chance(0.05) ? 0.0 : random.uniform() * 100);
+  for (size_t i = 0; i < m.nodes.size() * index(shape.width); ++i) m.node_value.push_back(random.number());
+  m.paths = std::make_unique<Paths>(*m.built, m.node_value.data(), true, false);
+  m.paths_by_lookup = std::make_unique<Paths>(*m.built, m.node_value.data(), true, true);
   m.shap = std::make_unique<ShapArrays>(m.forest, m.cover.data(), gauss_legendre);
   return model;
 }

@@ -28,11 +28,11 @@ class LazyShap {
 bool same_from_all_threads(uint64_t seed) {
   const Shape shape{1, 9, 2, 1, 6, 60, 9, true, true, true};
   const Case c = random_case(seed, shape, 300);
-  const Results alone = results(c, kBaseline);
+  const Results alone = results(c, baseline::kernels);
   LazyShap lazy(*c.model);
   std::vector<Results> found(4);
   std::vector<std::thread> threads;
-  for (Results& mine : found) threads.emplace_back([&] { mine = results(c, kBaseline, lazy.get()); });
+  for (Results& mine : found) threads.emplace_back([&] { mine = results(c, baseline::kernels, lazy.get()); });
   for (std::thread& thread : threads) thread.join();
   bool same = true;
   for (const Results& other : found)

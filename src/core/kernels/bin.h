@@ -14,7 +14,7 @@ namespace treeinner {
 struct Values {
   const char* data;
   int64_t stride;  // bytes
-  int32_t dtype;   // see gather
+  int64_t dtype;   // see gather
 };
 
 struct BinArgs {
@@ -33,22 +33,11 @@ inline void gather_as(const char* data, int64_t stride, int n, Real* out) {
   }
 }
 
-// The order is that of _DTYPE_CODE in treeinner/compiled/forest.py.
-template <class Real>
+// Types: by dtype.
+template <class... Types, class Real>
 inline void gather(const Values& v, int64_t row, int n, Real* out) {
-  const char* data = v.data + row * v.stride;
-  switch (v.dtype) {
-    case 0: return gather_as<Real, float>(data, v.stride, n, out);
-    case 1: return gather_as<Real, double>(data, v.stride, n, out);
-    case 2: return gather_as<Real, int8_t>(data, v.stride, n, out);
-    case 3: return gather_as<Real, int16_t>(data, v.stride, n, out);
-    case 4: return gather_as<Real, int32_t>(data, v.stride, n, out);
-    case 5: return gather_as<Real, int64_t>(data, v.stride, n, out);
-    case 6: return gather_as<Real, uint8_t>(data, v.stride, n, out);
-    case 7: return gather_as<Real, uint16_t>(data, v.stride, n, out);
-    case 8: return gather_as<Real, uint32_t>(data, v.stride, n, out);
-    default: return gather_as<Real, uint64_t>(data, v.stride, n, out);
-  }
+  int64_t dtype = 0;
+  ((dtype++ == v.dtype ? gather_as<Real, Types>(v.data + row * v.stride, v.stride, n, out) : void()), ...);
 }
 
 constexpr int kAsked = 15;
@@ -93,7 +82,7 @@ inline void bin_numeric(const Binning& b, const Column& c, const Real* threshold
   if (c.zero_is_missing)
     for (int r = 0; r < kBlock; ++r)
       if (x[r] >= Real(-1e-35) && x[r] <= Real(1e-35)) x[r] = Real(__builtin_nan(""));
-  with_flag(b.greater_equal, [&](auto ge) { rank_values<decltype(ge)::n>(thresholds + c.first, c.n, x, rank); });
+  with_count<0, 1>(b.greater_equal, [&](auto ge) { rank_values<decltype(ge)::n>(thresholds + c.first, c.n, x, rank); });
   for (int64_t p = c.first_plane; p < c.first_plane + c.n_planes; ++p) {
     const Plane plane = b.planes[p];
     Code* codes = block + p * kBlock;
@@ -126,7 +115,8 @@ inline void bin_column(const Binning& b, int column, const Values& v, const Real
                        Code* block) {
   Real x[kBlock];
   for (int r = n; r < kBlock; ++r) x[r] = 0;  // rows behind the last: any value, their bits are never set
-  gather(v, row, n, x);
+  // The order is that of _DTYPE_CODE in treeinner/compiled/forest.py.
+  gather<float, double, int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t>(v, row, n, x);
   if (b.columns[column].categorical)
     bin_categorical(b, column, x, block);
   else

@@ -74,7 +74,7 @@ inline void take_leaves(const Forest& f, const BoostArgs& args, int tree, const 
     const int64_t* fixed = run.fixed + (output + k) * kRun;
     int64_t* weights = args.leaf_weights ? args.leaf_weights + first + k : nullptr;
     const int64_t* weight = weights ? args.fixed_weights + run.row : nullptr;
-    with_flag(weights, [&](auto weighted) {
+    with_count<0, 1>(weights != nullptr, [&](auto weighted) {
       for (int r = 0; r < run.n; ++r) {
         const int64_t l = leaf[r] * width;
         margin[r] += value[l];
@@ -85,27 +85,28 @@ inline void take_leaves(const Forest& f, const BoostArgs& args, int tree, const 
   }
 }
 
-// What a run takes from a tree. frontier: scratch, 64-byte aligned.
+// What a run takes from a tree.
 template <class Code>
-inline void take_tree(const Job& job, const BoostArgs& args, int tree, const Run& run, const TreeBatchScratch& scratch,
-                      uint8_t* frontier) {
+inline void take_tree(const Job& job, const BoostArgs& args, int tree, const Run& run, const TreeBatchScratch& s) {
   const Forest& f = *job.forest;
+  alignas(64) uint8_t frontier[kRun] = {};
   const Top& top = f.tops[tree];
   const PathTable* paths = args.paths;
   const Code* codes = codes_of<Code>(job) + run.row * f.n_planes;
-  const double* weight = run.residual + f.tree_output[tree] * kRun;
-  const int64_t place = static_cast<int64_t>(f.tree_output[tree]) * f.n_players;
-  double* sums = args.sums + run.row * n_places(f) + place;
+  const int64_t output = f.tree_output[tree];
+  const PathRun here{tree,     run.n,
+                     frontier, run.residual + output * kRun,
+                     kRun,     args.sums + run.row * n_places(f) + output * f.n_players};
   route(f, top, codes, run.n, frontier);
   if (!top.below) take_leaves(f, args, tree, frontier, run);
-  if (paths && takes_part(*paths, tree))
-    set_aside(*paths->scores, scratch, tree % kTreeBatch, frontier, weight, args.scale, run.n);
+  if (paths && paths->scores && paths->scores->takes_part[tree])
+    set_aside(*paths->scores, s, here, args.scale);
   else if (paths)
-    add_frontier<true>(f, tree, *paths, frontier, run.n, weight, kRun, sums);
+    add_frontier<true>(f, *paths, here);
   if (!top.below) return;
   int32_t leaf[kRun];
   if (paths)
-    add_steps<true>(f, tree, *paths, codes, run.n, frontier, weight, kRun, sums, leaf);
+    add_steps<true>(f, *paths, codes, here, leaf);
   else
     descend(f, top, codes, run.n, frontier, leaf);
   take_leaves(f, args, tree, leaf, run);
@@ -120,7 +121,6 @@ inline void boost(const Job& job, const BoostArgs& args) {
   const int64_t places = n_places(f), run_room = (f.n_outputs + 2) * kRun;
   const ScoreTable* scores = args.paths ? args.paths->scores : nullptr;
   const double unit = scores ? scores->step_unit / args.scale : 0.0;
-  alignas(64) uint8_t frontier[kRun] = {};
   Run runs[kStrip / kRun];
   const int64_t strip = strip_of(job, args);
   for (int64_t row = 0; row < job.n_rows; row += strip) {
@@ -133,9 +133,10 @@ inline void boost(const Job& job, const BoostArgs& args) {
     for (int round = 0; round < args.n_rounds; ++round) {
       for (int i = 0; i < n_runs; ++i) take_residuals(f, args, runs[i]);
       for (int tree = args.first_tree[round]; tree < args.first_tree[round + 1]; ++tree) {
-        for (int i = 0; i < n_runs; ++i) take_tree<Code>(job, args, tree, runs[i], tree_batch, frontier);
+        for (int i = 0; i < n_runs; ++i) take_tree<Code>(job, args, tree, runs[i], tree_batch);
         if (scores && (tree % kTreeBatch == kTreeBatch - 1 || tree == f.n_trees - 1))
-          add_tree_batch(f, *args.paths, tree / kTreeBatch, unit, n, tree_batch);
+          scores->by_lookup ? add_lookups(*scores, tree / kTreeBatch, unit, n, tree_batch)
+                            : add_score_records(f, *args.paths, tree / kTreeBatch, unit, n, tree_batch);
       }
     }
     if (scores) add_totals(*scores, tree_batch, places, n, args.sums + row * places);

@@ -83,27 +83,19 @@ template <class Power>
 inline bool add_tile(const Tile& t, Power power, double largest, int64_t* limbs) {
   if (!limbs || largest == 0) return true;
   if (largest >= kLargest) return false;
-  if (largest < 0x1p7)
-    cut_tile<2>(t, power, limbs);
-  else if (largest < 0x1p39)
-    cut_tile<1>(t, power, limbs);
-  else
-    cut_tile<0>(t, power, limbs);
+  with_count<0, 2>(largest < 0x1p7    ? 2
+                   : largest < 0x1p39 ? 1
+                                      : 0,
+                   [&](auto first) { cut_tile<decltype(first)::n>(t, power, limbs); });
   return true;
-}
-
-inline auto fourth_power(double root) {
-  return [=](Lanes x) {
-    const Lanes square = x * x * all<Lanes>(root);
-    return square * square;
-  };
 }
 
 // The same for fourth powers, which span twice the range of the squares and are held in two parts.
 inline bool add_fourths(Tile& t, double largest, int64_t* small, int64_t* large) {
-  const auto fourth = [](double x, double root) { return x * x * root * (x * x * root); };
-  if (!small || largest < kFourthBorder)
-    return add_tile(t, fourth_power(kSmallRoot), fourth(largest, kSmallRoot), small);
+  const auto fourth = [](auto x, auto root) { return (x * x * root) * (x * x * root); };
+  const auto small_fourth = [=](Lanes x) { return fourth(x, all<Lanes>(kSmallRoot)); };
+  const auto large_fourth = [=](Lanes x) { return fourth(x, all<Lanes>(kLargeRoot)); };
+  if (!small || largest < kFourthBorder) return add_tile(t, small_fourth, fourth(largest, kSmallRoot), small);
   Tile part = t;
   for (int row = 0; row < t.n_rows; ++row)
     for (int c = 0; c < t.n_columns; ++c) {
@@ -111,8 +103,8 @@ inline bool add_fourths(Tile& t, double largest, int64_t* small, int64_t* large)
       (is_small ? t : part).values[row][c] = 0;
     }
   constexpr double kBelowLargest = kLargest / 2;
-  return add_tile(part, fourth_power(kSmallRoot), kBelowLargest, small) &&
-         add_tile(t, fourth_power(kLargeRoot), fourth(largest, kLargeRoot), large);
+  return add_tile(part, small_fourth, kBelowLargest, small) &&
+         add_tile(t, large_fourth, fourth(largest, kLargeRoot), large);
 }
 
 inline bool add_exactly(int64_t n_rows, const ExactArgs& args) {
@@ -123,11 +115,11 @@ inline bool add_exactly(int64_t n_rows, const ExactArgs& args) {
     for (int64_t row = 0; row < n_rows; row += kTileRows) {
       tile.n_rows = n_rows - row < kTileRows ? static_cast<int>(n_rows - row) : kTileRows;
       const double largest = fill(tile, args.values + row * args.n_columns + first, args.n_columns, args.scale);
+      const auto itself = [](Lanes x) { return x; };
+      const auto square = [](Lanes x) { return x * x; };
       // The powers grow with their numbers.
-      if (!add_tile(
-              tile, [](Lanes x) { return x; }, largest, from_first(args.sums)) ||
-          !add_tile(
-              tile, [](Lanes x) { return x * x; }, largest * largest, from_first(args.squares)) ||
+      if (!add_tile(tile, itself, largest, from_first(args.sums)) ||
+          !add_tile(tile, square, largest * largest, from_first(args.squares)) ||
           !add_fourths(tile, largest, from_first(args.small_fourths), from_first(args.large_fourths)))
         return false;
     }

@@ -37,10 +37,6 @@ inline void with_count(int n, Call call) {
   if (n == Most) return call(Count<Most>{});
   if constexpr (Most > Least) with_count<Least, Most - 1>(n, call);
 }
-template <class Call>
-inline void with_flag(bool flag, Call call) {
-  with_count<0, 1>(flag, call);
-}
 
 template <class Code>
 inline const Code* codes_of(const Job& job) {

@@ -4,8 +4,7 @@
 // What the path through a top gives depends on a row through its frontier node alone. So there is a table: what the
 // path to each of them gives each player on it; a row takes a handful of additions per tree. Below the top of a large
 // tree it takes step by step: tables for thousands of leaves would not stay in the cache. With a weight per row and
-// output the steps are multiplied by it: that is a row's share of a TreeInner score. sums: (rows, outputs, players),
-// added to.
+// output the steps are multiplied by it: that is a row's share of a TreeInner score.
 #pragma once
 
 #include "../model/tables.h"
@@ -38,11 +37,26 @@ inline void add_records(const Number* records, const uint8_t* frontier, int n, c
   }
 }
 
-// The same by entries, as many as each node has.
+// Rows of a run in one tree: their frontier nodes, their weights and sums for the tree's first output.
+struct PathRun {
+  int tree, n;
+  const uint8_t* frontier;
+  const double* weight;
+  int64_t weight_stride;
+  double* sums;
+};
+
+// What the path through the top gives them.
 template <bool Weighted>
-inline void add_entries(const PathTable& table, const int64_t* first_entry, const uint8_t* frontier, int n, int width,
-                        int64_t n_players, const double* weight, int64_t weight_stride, int64_t row_stride,
-                        double* sums) {
+inline void add_frontier(const Forest& f, const PathTable& table, const PathRun& run) {
+  const int64_t row_stride = n_places(f), n_players = f.n_players, width = f.width;
+  const auto [tree, n, frontier, weight, weight_stride, sums] = run;
+  const double* records = table.records + table.first_record[tree];
+  const int64_t* first_entry = table.first_entry + f.tops[tree].first_frontier;
+  if (table.entries[tree])
+    return with_count<1, kRecord>(table.entries[tree], [&, run](auto entries) {
+      add_records<Weighted, decltype(entries)::n>(records, run.frontier, run.n, run.weight, row_stride, run.sums);
+    });
   for (int k = 0; k < width; ++k)
     for (int r = 0; r < n; ++r) {
       double* sum = sums + r * row_stride + k * n_players;
@@ -52,31 +66,17 @@ inline void add_entries(const PathTable& table, const int64_t* first_entry, cons
     }
 }
 
-// weight and sums: of the first row and the tree's first output.
-template <bool Weighted>
-inline void add_frontier(const Forest& f, int tree, const PathTable& table, const uint8_t* frontier, int n,
-                         const double* weight, int64_t weight_stride, double* sums) {
-  const int64_t row_stride = n_places(f);
-  if (!table.entries[tree])
-    return add_entries<Weighted>(table, table.first_entry + f.tops[tree].first_frontier, frontier, n, f.width,
-                                 f.n_players, weight, weight_stride, row_stride, sums);
-  const double* records = table.records + table.first_record[tree];
-  with_count<1, kRecord>(table.entries[tree], [&](auto entries) {
-    add_records<Weighted, decltype(entries)::n>(records, frontier, n, weight, row_stride, sums);
-  });
-}
-
-// Below a top: the rest of the way of n rows, and what they take on it. leaf: where they end.
+// Below a top: the rest of their way, and what they take on it. leaf: where they end.
 template <bool Weighted, class Code>
-inline void add_steps(const Forest& f, int tree, const PathTable& table, const Code* codes, int n,
-                      const uint8_t* frontier, const double* weight, int64_t weight_stride, double* sums,
-                      int32_t* leaf) {
-  const Top& top = f.tops[tree];
-  const int64_t row_stride = n_places(f), n_players = f.n_players;
+inline void add_steps(const Forest& f, const PathTable& table, const Code* codes, const PathRun& run, int32_t* leaf) {
+  const Top& top = f.tops[run.tree];
+  const int64_t row_stride = n_places(f), n_players = f.n_players, weight_stride = run.weight_stride;
   const int width = f.width;
   const int32_t* player = f.plane_player;
+  const double* weight = run.weight;
+  double* sums = run.sums;
   const char* deep = table.deep + top.first_deep * deep_stride(width);
-  descend(f, top, deep, width, codes, n, frontier, leaf, [=](int r, const DeepSplit& split, int side) {
+  descend(f, top, deep, width, codes, run.n, run.frontier, leaf, [=](int r, const DeepSplit& split, int side) {
     const double* step = reinterpret_cast<const double*>(&split + 1) + side * width;
     double* sum = sums + r * row_stride + player[split.plane];
     for (int k = 0; k < width; ++k) sum[k * n_players] += Weighted ? step[k] * weight[k * weight_stride + r] : step[k];
@@ -89,16 +89,17 @@ inline void path(const Job& job, const PathArgs& args) {
   const int64_t row_stride = n_places(f), stride = padded(job.n_rows);
   alignas(64) uint8_t frontier[kRun];
   int32_t leaf[kRun];
-  with_flag(args.weight, [&](auto flag) {
+  with_count<0, 1>(args.weight != nullptr, [&](auto flag) {
     constexpr bool kWeighted = decltype(flag)::n;
     for_each_run(job, [&](int tree, int64_t row, int n) {
       const Top& top = f.tops[tree];
       const Code* codes = codes_of<Code>(job) + row * f.n_planes;
       const double* w = kWeighted ? args.weight + f.tree_output[tree] * stride + row : nullptr;
       double* sums = args.sums + row * row_stride + static_cast<int64_t>(f.tree_output[tree]) * f.n_players;
+      const PathRun run{tree, n, frontier, w, stride, sums};
       route(f, top, codes, n, frontier);
-      add_frontier<kWeighted>(f, tree, *args.table, frontier, n, w, stride, sums);
-      if (top.below) add_steps<kWeighted>(f, tree, *args.table, codes, n, frontier, w, stride, sums, leaf);
+      add_frontier<kWeighted>(f, *args.table, run);
+      if (top.below) add_steps<kWeighted>(f, *args.table, codes, run, leaf);
     });
   });
 }

@@ -38,14 +38,6 @@ struct PermuteScratch {
   uint64_t* strays;  // (64 * (max_depth + 1),)
 };
 
-// Codes of rows order[0], order[1], ... of a table whose codes come in parts of `step` rows.
-struct GatherArgs {
-  const void* const* parts;
-  int64_t step;
-  const int64_t* order;  // (rows,)
-  void* codes;           // zeros on entry
-};
-
 namespace TREEINNER_NS {
 constexpr int kPair = 2 * kBlock;  // own codes of a plane, then the shuffled ones
 constexpr int kSettle = 6;         // level from which on strays at leaves are set aside
@@ -113,11 +105,6 @@ struct Home {
   int32_t leaf[kBlock + 1];
 };
 
-template <bool Sets, class Code>
-inline Word pair_word(const Forest& f, const PermuteNode& s, const Code* codes) {
-  return !Sets || s.set < 0 ? at_least(codes, static_cast<uint16_t>(s.cut)) : in_set(codes, f.sets + s.set);
-}
-
 // All rows of a block down one tree. gone: a word per split, and gone[-1].
 template <bool Sets, class Code>
 inline void permute_block(const Forest& f, const Tree& t, const PermuteNode* nodes, const Code* pairs, Word rows,
@@ -138,8 +125,7 @@ inline void permute_block(const Forest& f, const Tree& t, const PermuteNode* nod
       const int32_t node = front.node[i];
       const PermuteNode& s = nodes[node];
       const Code* codes = pairs + s.place;
-      const Word here = front.rows[i], right = pair_word<Sets>(f, s, codes),
-                 other = pair_word<Sets>(f, s, codes + kBlock);
+      const Word here = front.rows[i], right = right_word(f, s, codes), other = right_word(f, s, codes + kBlock);
       // A row strays once: below a split that sent it astray, those on the same group see it no more.
       const Word astray = here & (right ^ other) & ~gone[s.above];
       gone[node] = astray | gone[s.above];
@@ -216,23 +202,7 @@ inline void permute_rows(const Job& job, const PermuteArgs& args) {
 
 template <class Code>
 inline void permute(const Job& job, const PermuteArgs& args) {
-  with_flag(args.has_sets, [&](auto sets) { permute_rows<decltype(sets)::n, Code>(job, args); });
-}
-
-template <class Code>
-inline void gather(const Job& job, const GatherArgs& args) {
-  const int64_t block_codes = int64_t{job.forest->n_planes} * kBlock;
-  Code* to = static_cast<Code*>(args.codes);
-  const Code* from[kBlock];
-  for (int64_t row = 0; row < job.n_rows; row += kBlock, to += block_codes) {
-    const int64_t here = job.n_rows - row < kBlock ? job.n_rows - row : kBlock;
-    for (int64_t r = 0; r < here; ++r) {
-      const int64_t part = args.order[row + r] / args.step, at = args.order[row + r] % args.step;
-      from[r] = static_cast<const Code*>(args.parts[part]) + at / kBlock * block_codes + at % kBlock;
-    }
-    for (int64_t place = 0; place < block_codes; place += kBlock)
-      for (int64_t r = 0; r < here; ++r) to[place + r] = from[r][place];
-  }
+  with_count<0, 1>(args.has_sets, [&](auto sets) { permute_rows<decltype(sets)::n, Code>(job, args); });
 }
 }  // namespace TREEINNER_NS
 }  // namespace treeinner

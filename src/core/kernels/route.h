@@ -10,7 +10,7 @@
 
 namespace treeinner {
 struct LeavesArgs {
-  int32_t* out;  // (rows, trees)  leaves in the library's own count
+  int32_t* out;  // (rows, trees)  leaves, counted over all trees
 };
 
 struct MarginsArgs {
@@ -23,10 +23,9 @@ struct LeafSumsArgs {
 };
 
 namespace TREEINNER_NS {
-// Which rows of the block would go right at a split, whether or not they reach it.
-template <class Code>
-inline Word right_word(const Forest& f, const Split& s, const Code* block) {
-  const Code* codes = block + static_cast<int64_t>(s.plane) * kBlock;
+// Which rows of a block would go right at a split, whether or not they reach it. codes: of its plane.
+template <class Split, class Code>
+inline Word right_word(const Forest& f, const Split& s, const Code* codes) {
   return s.set < 0 ? at_least(codes, static_cast<uint16_t>(s.cut)) : in_set(codes, f.sets + s.set);
 }
 
@@ -155,8 +154,8 @@ template <class Code>
 inline void leaves(const Job& job, const LeavesArgs& args) {
   const Forest& f = *job.forest;
   for_each_leaf<Code>(job, [&](int tree, int64_t row, int n, const auto* leaf) {
-    const int32_t* id = f.leaf_id + f.first_leaf[tree];
-    for (int r = 0; r < n; ++r) args.out[(row + r) * job.n_trees + tree - job.first_tree] = id[leaf[r]];
+    const int32_t first = static_cast<int32_t>(f.first_leaf[tree]);
+    for (int r = 0; r < n; ++r) args.out[(row + r) * job.n_trees + tree - job.first_tree] = first + leaf[r];
   });
 }
 

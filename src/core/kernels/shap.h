@@ -19,13 +19,11 @@
 // quad) is visited with it, on numbers in registers. If the three players of a quad are new on the path, its worth is a
 // square polynomial in u, and its credits need no more of the products than the sum of P and of u P.
 //
-// Here the left child of a split is the one with the smaller share of the cover. Only its factor F is made: the right
-// child's product is P - F P, and the split's worth is that of the right child plus F times the difference. That way
-// round a rare leaf of huge value takes no digits from the others.
-//
-// Splits are sorted by kind, not by place (model/tables.h), so each loop does one thing and no branch depends on the
-// tree. The points are independent of each other: a tree that needs more than kPoints of them is swept several times,
-// and the constants of a sweep are made when it starts, so that their memory does not grow with the forest.
+// Left here is the child with the smaller share of the cover, and only its factor F is made: the right child's product
+// is P - F P, the split's worth that of the right child plus F times the difference. That way round a rare leaf of huge
+// value takes no digits from the others. Splits are sorted by kind (model/tables.h): each loop does one thing and no
+// branch depends on the tree. A tree that needs more than kPoints points is swept several times, with constants that
+// are made when a sweep starts, so that their memory does not grow with the forest.
 #pragma once
 
 #include "../model/tables.h"
@@ -84,13 +82,6 @@ inline void join_pair(const ShapSplit& split, SplitConstants<Points>& c, double 
            c.way.right * (left - right)};
 }
 
-template <int Points>
-inline void join_quad(const ShapSplit& split, SplitConstants<Points>* c) {
-  const double left = c[1].way.share, right = c[2].way.share;
-  c[1].in_all = split.child_share[0] * left + split.child_share[1] * right;
-  c[2].in_all = left - right;
-}
-
 // leaf_value: `width` apart. A leaf outside the pairs is worth the same to all rows: its frame is filled here.
 template <int Points>
 inline void make_constants(const ShapTree& t, const double* u, const double* leaf_value, int width,
@@ -105,7 +96,11 @@ inline void make_constants(const ShapTree& t, const double* u, const double* lea
   for (int64_t i = t.n_inner; i < t.end; ++i)
     if (const int32_t* leaf = t.splits[i].leaf; leaf[0] >= 0)
       join_pair(t.splits[i], constants[i], value(leaf[0]), value(leaf[1]));
-  for (int64_t i = t.n_inner; i < t.plain_end; i += 3) join_quad(t.splits[i], constants + i);
+  for (int64_t i = t.n_inner; i < t.plain_end; i += 3) {
+    const double left = constants[i + 1].way.share, right = constants[i + 2].way.share;
+    constants[i + 1].in_all = t.splits[i].child_share[0] * left + t.splits[i].child_share[1] * right;
+    constants[i + 2].in_all = left - right;
+  }
 }
 
 // For every split: which rows of a block satisfied the player's earlier splits, and which of them go left.
@@ -120,8 +115,9 @@ inline void follow(const Forest& f, const Split* splits, const ShapTree& t, cons
       was = s.previous & 1 ? before.was & ~before.left : before.left;
     }
     const int32_t flip = s.split >> 31;
-    const Word right = right_word(f, splits[s.split ^ flip], block) ^ static_cast<Word>(static_cast<int64_t>(flip));
-    words[i] = {was, was & ~right};
+    const Split& split = splits[s.split ^ flip];
+    const Word right = right_word(f, split, block + static_cast<int64_t>(split.plane) * kBlock);
+    words[i] = {was, was & ~(right ^ static_cast<Word>(static_cast<int64_t>(flip)))};
   }
 }
 

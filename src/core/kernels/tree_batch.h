@@ -23,20 +23,15 @@ inline TreeBatchScratch tree_batch_scratch(const Forest& f, const PathTable* pat
   return {arena.take<uint8_t>(aside), arena.take<float>(aside), arena.take<float>(places), arena.take<double>(places)};
 }
 
-inline bool takes_part(const PathTable& paths, int tree) { return paths.scores && paths.scores->takes_part[tree]; }
-
-// Leaves and weights of a run's n rows in a tree.
-inline void set_aside(const ScoreTable& t, const TreeBatchScratch& s, int slot, const uint8_t* leaf,
-                      const double* residual, double scale, int n) {
+// Leaves and weights of the rows of a run in a tree.
+inline void set_aside(const ScoreTable& t, const TreeBatchScratch& s, const PathRun& run, double scale) {
+  const int slot = run.tree % kTreeBatch, n = run.n;
   uint8_t* to = s.leaf + slot * kRun;
   float* weight = s.weight + slot * kRun;
-  for (int r = 0; r < n; ++r) weight[r] = static_cast<float>(residual[r] * scale);
-  if (!t.lookups) {
-    std::memcpy(to, leaf, static_cast<size_t>(n));
-    return;
-  }
-  for (int r = 0; r < n; r += kFloats) arrange(leaf + r, to + r);
+  for (int r = 0; r < n; ++r) weight[r] = static_cast<float>(run.weight[r] * scale);
   for (int r = n; r % kFloats; ++r) weight[r] = 0;
+  for (int r = 0; r < n; r += kFloats)
+    t.by_lookup ? arrange(run.frontier + r, to + r) : void(std::memcpy(to + r, run.frontier + r, kFloats));
 }
 
 // -- by lookup
@@ -47,33 +42,28 @@ struct TreeSteps {
   const uint8_t* leaf;
   const float* weight;
   TreeSteps(const Lookup& l, const TreeBatchScratch& s, int slot)
-      : table(l.low, l.high), leaf(s.leaf + slot * kRun), weight(s.weight + slot * kRun) {}
+      : table{l.low, l.high}, leaf(s.leaf + slot * kRun), weight(s.weight + slot * kRun) {}
   FloatPack operator()(int r) const { return table(leaf + r) * load<FloatPack>(weight + r); }
 };
 
-// part: of one player. Two trees at once: it is read and written half as often.
-inline void add_player(const TreeBatchScratch& s, const Lookup* lookup, const uint8_t* slot, int n_trees, int n,
-                       float* part) {
-  std::memset(part, 0, sizeof(float) * kRun);
-  int i = 0;
-  for (; i + 2 <= n_trees; i += 2) {
-    const TreeSteps a(lookup[i], s, slot[i]), b(lookup[i + 1], s, slot[i + 1]);
-    for (int r = 0; r < n; r += kFloats) store(part + r, load<FloatPack>(part + r) + a(r) + b(r));
-  }
-  if (i < n_trees) {
-    const TreeSteps a(lookup[i], s, slot[i]);
-    for (int r = 0; r < n; r += kFloats) store(part + r, load<FloatPack>(part + r) + a(r));
-  }
-}
-
 inline void add_lookups(const ScoreTable& t, int tree_batch, double unit, int n, const TreeBatchScratch& s) {
-  int64_t at = t.first_lookup[tree_batch];
-  for (int64_t i = t.first_use[tree_batch]; i < t.first_use[tree_batch + 1]; ++i) {
-    const LookupUse use = t.uses[i];
-    add_player(s, t.lookups + at, t.slot + at, use.n_trees, n, s.part);
-    double* total = s.total + static_cast<int64_t>(use.place) * kRun;
-    for (int r = 0; r < n; ++r) total[r] += s.part[r] * unit;
-    at += use.n_trees;
+  float* part = s.part;
+  const Lookup* lookup = t.lookups + t.first_lookup[tree_batch];
+  const uint8_t* slot = t.slot + t.first_lookup[tree_batch];
+  for (int64_t use = t.first_use[tree_batch]; use < t.first_use[tree_batch + 1]; ++use) {
+    const auto [place, n_trees] = t.uses[use];
+    std::memset(part, 0, sizeof(float) * kRun);
+    int i = n_trees;
+    for (; i >= 2; i -= 2, lookup += 2, slot += 2) {  // two trees at once: the sums are read and written half as often
+      const TreeSteps a(lookup[0], s, slot[0]), b(lookup[1], s, slot[1]);
+      for (int r = 0; r < n; r += kFloats) store(part + r, load<FloatPack>(part + r) + a(r) + b(r));
+    }
+    for (; i > 0; --i, ++lookup, ++slot) {
+      const TreeSteps a(*lookup, s, *slot);
+      for (int r = 0; r < n; r += kFloats) store(part + r, load<FloatPack>(part + r) + a(r));
+    }
+    double* total = s.total + static_cast<int64_t>(place) * kRun;
+    for (int r = 0; r < n; ++r) total[r] += part[r] * unit;
   }
 }
 
@@ -99,16 +89,8 @@ inline void add_score_records(const Forest& f, const PathTable& paths, int tree_
 
 // -- either
 
-inline void add_tree_batch(const Forest& f, const PathTable& paths, int tree_batch, double unit, int n,
-                           const TreeBatchScratch& s) {
-  if (paths.scores->lookups)
-    add_lookups(*paths.scores, tree_batch, unit, n, s);
-  else
-    add_score_records(f, paths, tree_batch, unit, n, s);
-}
-
 inline void add_totals(const ScoreTable& t, const TreeBatchScratch& s, int64_t places, int n, double* sums) {
-  if (!t.lookups) {
+  if (!t.by_lookup) {
     for (int64_t i = 0; i < n * places; ++i) sums[i] += s.total[i];
     return;
   }

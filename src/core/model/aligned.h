@@ -1,7 +1,6 @@
 // Memory at addresses that are multiples of 64, as the vector loads need.
 #pragma once
 
-#include <memory>
 #include <new>
 #include <vector>
 
@@ -23,19 +22,11 @@ template <class T>
 using AlignedVector = std::vector<T, AlignedAllocator<T>>;
 
 // Bytes that nobody has written yet.
-class Buffer {
- public:
-  explicit Buffer(size_t bytes)
-      : size_(bytes), data_(AlignedAllocator<char>().allocate(bytes ? bytes : 1), [](char* p) {
-          AlignedAllocator<char>().deallocate(p, 0);
-        }) {}
-  void* get() const { return data_.get(); }
-  size_t size() const { return size_; }
-
- private:
-  size_t size_;
-  std::unique_ptr<char, void (*)(char*)> data_;
+struct UnwrittenByte {
+  char byte;
+  UnwrittenByte() {}  // not even with a zero
 };
+using Buffer = AlignedVector<UnwrittenByte>;
 
 inline size_t index(int64_t i) { return static_cast<size_t>(i); }
 }  // namespace treeinner

@@ -47,7 +47,8 @@ TREEINNER_INLINE constexpr int64_t deep_stride(int width) {
 // tree it is the tree. The splits of a top are a tree in their own right, with the frontier for leaves.
 struct Top {
   const Split* splits;
-  const int32_t* below;  // (frontier,)  as DeepSplit::child; null: the frontier is the leaves, in their order
+  const int32_t* number;  // (splits + frontier,)  in the tree; null: the same
+  const int32_t* below;   // (frontier,)  as DeepSplit::child; null: the frontier is the leaves, in their order
   const DeepSplit* deep;
   int32_t n_splits, n_frontier;
   int64_t first_frontier, first_deep;  // counted over all trees
@@ -66,7 +67,6 @@ struct Forest : ForestShape {
   const int64_t* first_leaf;   // (n_trees + 1,)
   const int32_t* tree_output;  // (n_trees,)
   const double* leaf_value;    // (n_leaves, width)
-  const int32_t* leaf_id;      // (n_leaves,)  in the library's own count
   const uint64_t* sets;
   const Top* tops;              // (n_trees,)
   const int32_t* plane_player;  // (n_planes,)
@@ -84,7 +84,8 @@ TREEINNER_INLINE Tree tree_of(const Forest& f, int tree) {
   return {f.splits + split, static_cast<int32_t>(f.first_split[tree + 1] - split), leaf, split + leaf};
 }
 
-TREEINNER_INLINE int64_t n_nodes(const Forest& f) { return f.first_split[f.n_trees] + f.first_leaf[f.n_trees]; }
+TREEINNER_INLINE int64_t n_leaves(const Forest& f) { return f.first_leaf[f.n_trees]; }
+TREEINNER_INLINE int64_t n_nodes(const Forest& f) { return f.first_split[f.n_trees] + n_leaves(f); }
 // Outputs x players: sums of a row.
 TREEINNER_INLINE int64_t n_places(const Forest& f) { return static_cast<int64_t>(f.n_outputs) * f.n_players; }
 TREEINNER_INLINE int64_t n_blocks(int64_t n_rows) { return (n_rows + kBlock - 1) / kBlock; }

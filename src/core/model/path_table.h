@@ -11,8 +11,7 @@ namespace treeinner {
 class PathArrays {
  public:
   PathArrays(const BuiltForest& built, const double* node_value) : f_(built.view()), node_value_(node_value) {
-    add_deep(built);
-    for (int32_t tree = 0; tree < f_.n_trees; ++tree) add_tree(tree);
+    for (int32_t tree = 0; tree < f_.n_trees; ++tree) add_deep(tree, built.tops[index(tree)]), add_tree(tree);
   }
 
   PathTable view() const {
@@ -33,28 +32,27 @@ class PathArrays {
     return node_value_ + (tree_of(f_, tree).first_node + node) * f_.width;
   }
 
-  void add_deep(const BuiltForest& built) {
-    const size_t width = index(f_.width), stride = index(deep_stride(f_.width));
-    deep.resize(built.deep().size() * stride);
+  void add_deep(int32_t tree, const TopArrays& top) {
+    const size_t width = index(f_.width), stride = index(deep_stride(f_.width)), begin = deep.size();
+    deep.resize(begin + top.deep.size() * stride);
     std::vector<double> steps(2 * width);
-    int32_t tree = -1;
-    for (size_t i = 0; i < built.deep().size(); ++i) {
-      while (tree + 1 < f_.n_trees && f_.tops[tree + 1].first_deep <= static_cast<int64_t>(i)) ++tree;
-      const int32_t node = built.deep_number()[i];
+    for (size_t i = 0; i < top.deep.size(); ++i) {
+      const int32_t node = top.deep_number[i];
       const Split& s = tree_of(f_, tree).splits[node];
       for (size_t k = 0; k < width; ++k) {
         steps[k] = value_of(tree, s.left)[k] - value_of(tree, node)[k];
         steps[width + k] = value_of(tree, s.right)[k] - value_of(tree, node)[k];
       }
-      std::memcpy(deep.data() + i * stride, &built.deep()[i], sizeof(DeepSplit));
-      std::memcpy(deep.data() + i * stride + sizeof(DeepSplit), steps.data(), steps.size() * sizeof(double));
+      char* to = deep.data() + begin + i * stride;
+      std::memcpy(to, &top.deep[i], sizeof(DeepSplit));
+      std::memcpy(to + sizeof(DeepSplit), steps.data(), steps.size() * sizeof(double));
     }
   }
 
   void add_tree(int32_t tree) {
     const Top& top = f_.tops[tree];
-    const std::vector<int32_t> node_of = nodes_of_top(f_, tree);
-    std::vector<int32_t> parent(node_of.size(), -1), way, players;
+    const auto value_at = [&](int32_t place) { return value_of(tree, top.number ? top.number[place] : place); };
+    std::vector<int32_t> parent(index(top.n_splits + top.n_frontier), -1), way, players;
     std::vector<double> steps;
     const size_t width = index(f_.width);
     for (int32_t i = 0; i < top.n_splits; ++i)
@@ -72,7 +70,7 @@ class PathArrays {
           players.push_back(top.splits[above].player);
           steps.insert(steps.end(), width, 0.0);
         }
-        const double *to = value_of(tree, node_of[index(place)]), *from = value_of(tree, node_of[index(above)]);
+        const double *to = value_at(place), *from = value_at(above);
         for (size_t k = 0; k < width; ++k) steps[at * width + k] += to[k] - from[k];
       }
       player.insert(player.end(), players.begin(), players.end());

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cmath>
-#include <tuple>
+#include <memory>
 
 #include "path_table.h"
 
@@ -13,46 +13,31 @@ class ScoreArrays {
   static bool takes_part(const Forest& f) { return f.width == 1 && n_places(f) <= kPlaces; }
 
   ScoreArrays(const Forest& f, const PathArrays& paths, bool by_lookup)
-      : f_(f), paths_(paths), by_lookup_(by_lookup), of_place_(index(n_places(f)), -1) {
+      : f_(f), paths_(paths), found_(index(n_places(f)) * kTreeBatch, -1) {
     for (int32_t tree = 0; tree < f.n_trees; ++tree)
       takes_part_.push_back(paths.entries[index(tree)] > 0 && n_leaves(tree) <= kLookup);
     scale_steps();
     for (int32_t tree = 0; tree < f.n_trees; ++tree) {
-      if (tree % kTreeBatch == 0) close_tree_batch();
       first_record_.push_back(static_cast<int64_t>(records_.size()));
-      if (takes_part_[index(tree)]) add_tree(tree);
+      if (takes_part_[index(tree)]) by_lookup ? add_lookups(tree) : add_records(tree);
+      if (tree % kTreeBatch == kTreeBatch - 1 || tree == f.n_trees - 1) close_tree_batch();
     }
-    close_tree_batch();
   }
 
   bool any() const { return std::find(takes_part_.begin(), takes_part_.end(), 1) != takes_part_.end(); }
-  ScoreTable view() const {
-    return {step_unit_,
-            takes_part_.data(),
-            first_record_.data(),
-            by_lookup_ ? nullptr : records_.data(),
-            first_use_.data(),
-            uses_.data(),
-            first_lookup_.data(),
-            slot_.data(),
-            by_lookup_ ? lookups_.data() : nullptr};
+  ScoreTable view(bool by_lookup) const {
+    return {step_unit_,        by_lookup,    takes_part_.data(),   first_record_.data(), records_.data(),
+            first_use_.data(), uses_.data(), first_lookup_.data(), slot_.data(),         lookups_.data()};
   }
 
  private:
-  // The steps of one player in one tree, by leaf.
-  struct PlayerSteps {
-    int32_t place, slot;
-    float step[kLookup];
-  };
-
   int64_t n_leaves(int32_t tree) const { return f_.first_leaf[tree + 1] - f_.first_leaf[tree]; }
   const double* record(int32_t tree, int64_t leaf) const {
     const int stride = record_stride<double>(paths_.entries[index(tree)]);
     return paths_.records.data() + paths_.first_record[index(tree)] + leaf * stride;
   }
 
-  // A power of two, so that the steps are rounded once and their products with the weights keep clear of float32's
-  // ends.
+  // A power of two: the steps are rounded once, and their products with the weights keep clear of float32's ends.
   void scale_steps() {
     double largest = 0.0;
     for (int32_t tree = 0; tree < f_.n_trees; ++tree)
@@ -64,56 +49,48 @@ class ScoreArrays {
     step_unit_ = std::ldexp(1.0, exponent);
   }
 
-  void add_tree(int32_t tree) {
-    const int entries = paths_.entries[index(tree)];
-    const size_t stride = index(record_stride<float>(entries));
-    if (!by_lookup_) records_.resize((records_.size() + 15) / 16 * 16);
+  void add_records(int32_t tree) {
+    const size_t entries = index(paths_.entries[index(tree)]);
+    records_.resize((records_.size() + 15) / 16 * 16);
     first_record_.back() = static_cast<int64_t>(records_.size());
     for (int64_t leaf = 0; leaf < n_leaves(tree); ++leaf) {
       const double* from = record(tree, leaf);
-      uint16_t players[kRecord];
-      float steps[kRecord];
-      std::memcpy(players, from + entries, index(entries) * sizeof(uint16_t));
-      for (int i = 0; i < entries; ++i) steps[i] = static_cast<float>(from[i] / step_unit_);
-      if (by_lookup_) {
-        for (int i = 0; i < entries; ++i)
-          if (steps[i] != 0.0f) steps_of(tree, f_.tree_output[tree] * f_.n_players + players[i]).step[leaf] = steps[i];
-        continue;
-      }
-      records_.resize(records_.size() + stride);
-      float* to = records_.data() + records_.size() - stride;
-      std::memcpy(to, steps, index(entries) * sizeof(float));
-      std::memcpy(to + entries, players, index(entries) * sizeof(uint16_t));
+      records_.resize(records_.size() + index(record_stride<float>(static_cast<int>(entries))));
+      float* to = records_.data() + first_record_.back() + leaf * record_stride<float>(static_cast<int>(entries));
+      for (size_t i = 0; i < entries; ++i) to[i] = static_cast<float>(from[i] / step_unit_);
+      std::memcpy(to + entries, from + entries, entries * sizeof(uint16_t));
     }
-    for (const PlayerSteps& steps : tree_batch_) of_place_[index(steps.place)] = -1;
   }
 
-  PlayerSteps& steps_of(int32_t tree, int32_t place) {
-    int32_t& at = of_place_[index(place)];
-    if (at < 0) {
-      at = static_cast<int32_t>(tree_batch_.size());
-      tree_batch_.push_back({place, tree % kTreeBatch, {}});
-    }
-    return tree_batch_[index(at)];
-  }
-
-  void close_tree_batch() {
-    std::sort(tree_batch_.begin(), tree_batch_.end(), [](const PlayerSteps& a, const PlayerSteps& b) {
-      return std::tie(a.place, a.slot) < std::tie(b.place, b.slot);
-    });
-    const size_t begin = uses_.size();
-    for (const PlayerSteps& steps : tree_batch_) {
-      if (uses_.size() == begin || uses_.back().place != steps.place) uses_.push_back({steps.place, 0});
-      ++uses_.back().n_trees;
-      slot_.push_back(static_cast<uint8_t>(steps.slot));
-      Lookup lookup;
-      for (int leaf = 0; leaf < kLookup; ++leaf) {
+  void add_lookups(int32_t tree) {
+    const int entries = paths_.entries[index(tree)];
+    for (int64_t leaf = 0; leaf < n_leaves(tree); ++leaf)
+      for (int i = 0; i < entries; ++i) {
+        const double* from = record(tree, leaf);
+        const float step = static_cast<float>(from[i] / step_unit_);
+        if (step == 0.0f) continue;
+        uint16_t player;
         uint32_t bits;
-        std::memcpy(&bits, &steps.step[leaf], sizeof bits);
-        lookup.low[leaf] = static_cast<uint16_t>(bits);
-        lookup.high[leaf] = static_cast<uint16_t>(bits >> 16);
+        std::memcpy(&player, reinterpret_cast<const char*>(from + entries) + i * sizeof player, sizeof player);
+        std::memcpy(&bits, &step, sizeof bits);
+        int32_t& at = found_[index((f_.tree_output[tree] * f_.n_players + player) * kTreeBatch + tree % kTreeBatch)];
+        if (at < 0) at = static_cast<int32_t>(tree_batch_.size()), tree_batch_.push_back({});
+        tree_batch_[index(at)].low[leaf] = static_cast<uint16_t>(bits);
+        tree_batch_[index(at)].high[leaf] = static_cast<uint16_t>(bits >> 16);
       }
-      lookups_.push_back(lookup);
+  }
+
+  // Lookups in the order of places, then of trees.
+  void close_tree_batch() {
+    const int64_t begin = first_use_.back();
+    for (size_t i = 0; !tree_batch_.empty() && i < found_.size(); ++i) {
+      if (found_[i] < 0) continue;
+      const int32_t place = static_cast<int32_t>(i / kTreeBatch);
+      if (static_cast<int64_t>(uses_.size()) == begin || uses_.back().place != place) uses_.push_back({place, 0});
+      ++uses_.back().n_trees;
+      slot_.push_back(static_cast<uint8_t>(i % kTreeBatch));
+      lookups_.push_back(tree_batch_[index(found_[i])]);
+      found_[i] = -1;
     }
     first_use_.push_back(static_cast<int64_t>(uses_.size()));
     first_lookup_.push_back(static_cast<int64_t>(lookups_.size()));
@@ -122,14 +99,29 @@ class ScoreArrays {
 
   const Forest& f_;
   const PathArrays& paths_;
-  const bool by_lookup_;
   double step_unit_ = 1.0;
   std::vector<uint8_t> takes_part_, slot_;
-  std::vector<int64_t> first_record_, first_use_, first_lookup_;
+  std::vector<int64_t> first_record_, first_use_{0}, first_lookup_{0};
   std::vector<LookupUse> uses_;
   AlignedVector<float> records_;
-  AlignedVector<Lookup> lookups_;
-  std::vector<PlayerSteps> tree_batch_;
-  std::vector<int32_t> of_place_;  // in tree_batch_, of the tree at hand
+  AlignedVector<Lookup> lookups_, tree_batch_;
+  std::vector<int32_t> found_;  // (places, kTreeBatch)  in tree_batch_; -1: the tree does not have the player
+};
+
+// A path table with what it borrows. for_scores: for row scores too, where the forest takes part in them.
+struct Paths {
+  PathArrays arrays;
+  std::unique_ptr<ScoreArrays> scores;
+  ScoreTable score_view{};
+  PathTable view;
+
+  Paths(const BuiltForest& built, const double* node_value, bool for_scores, bool by_lookup)
+      : arrays(built, node_value), view(arrays.view()) {
+    if (!for_scores || !ScoreArrays::takes_part(built.view())) return;
+    scores = std::make_unique<ScoreArrays>(built.view(), arrays, by_lookup);
+    score_view = scores->view(by_lookup);
+    if (scores->any()) view.scores = &score_view;
+  }
+  Paths(const Paths&) = delete;
 };
 }  // namespace treeinner

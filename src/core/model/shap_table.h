@@ -8,8 +8,7 @@
 #include "tables.h"
 
 namespace treeinner {
-// Writes the n points and weights of a rule.
-using Quadrature = std::function<void(int n, double* u, double* w)>;
+using Quadrature = std::function<void(int n, double* u, double* w)>;  // writes the n points and weights of a rule
 
 // Owns the ShapTrees of a forest (tables.h).
 class ShapArrays {
@@ -32,7 +31,6 @@ class ShapArrays {
     }
   }
   ShapArrays(const ShapArrays&) = delete;
-  ShapArrays& operator=(const ShapArrays&) = delete;
 
   const std::vector<ShapTree>& trees() const { return trees_; }
   const Forest* const forest;
@@ -123,14 +121,14 @@ class ShapArrays {
     int32_t next = 0;
     for (const auto* kind : {&inner, &quads, &pairs})
       for (const int32_t i : *kind) at(i).frame = next++;
-    std::vector<int32_t*> to_leaves;
     for (const int32_t i : inner)
       for (int side = 0; side < 2; ++side) {
         const int32_t c = child_of(i, side);
         at(i).worth[side] = at(i).down[side] = is_leaf(c) ? next++ : at(c).frame;
-        if (is_leaf(c)) to_leaves.push_back(&at(i).down[side]);
       }
-    for (int32_t* down : to_leaves) *down = next;
+    for (const int32_t i : inner)
+      for (int side = 0; side < 2; ++side)
+        if (is_leaf(child_of(i, side))) at(i).down[side] = next;
   }
 
   void write(ShapSplit* out, int32_t n) {

@@ -33,14 +33,15 @@ struct LookupUse {
 // of a tree batch that have the player, and for each of them a Lookup.
 struct ScoreTable {
   double step_unit;
+  bool by_lookup;
   const uint8_t* takes_part;    // (trees,)
   const int64_t* first_record;  // (trees,)  in records, of the tree's first leaf
-  const float* records;         // 64-byte aligned; null: the table has lookups
+  const float* records;         // 64-byte aligned
   const int64_t* first_use;     // (tree batches + 1,)
   const LookupUse* uses;
   const int64_t* first_lookup;  // (tree batches + 1,)
   const uint8_t* slot;          // (lookups,)  the tree, counted from the tree batch's first
-  const Lookup* lookups;        // 64-byte aligned; null: the table has records
+  const Lookup* lookups;        // 64-byte aligned
 };
 
 // A path attribution: what each way out of a deep split gives the player of its plane, and for the frontiers of the

@@ -12,28 +12,11 @@ struct Codes {
   Buffer data;
 };
 
-struct CorePathTable {
-  PathArrays paths;
-  std::optional<ScoreArrays> scores;
-  ScoreTable score_view{};
-  PathTable view;
-
-  // for_scores: for row scores too, in the form that the instruction set prefers.
-  CorePathTable(const BuiltForest& built, const double* node_value, bool for_scores)
-      : paths(built, node_value), view(paths.view()) {
-    if (!for_scores || !ScoreArrays::takes_part(built.view())) return;
-    scores.emplace(built.view(), paths, active->looks_up);
-    score_view = scores->view();
-    if (scores->any()) view.scores = &score_view;
-  }
-  CorePathTable(const CorePathTable&) = delete;
-};
-
 class CoreForest {
  public:
-  // ensemble: an Ensemble; plan: its Plan (treeinner/compiled/binning.py); node_player: (nodes,) who gets the credit.
-  CoreForest(const nb::object& ensemble, const nb::object& plan, In<int32_t> node_player, int n_players)
-      : built_(arrays_of(ensemble, plan, node_player, n_players)),
+  // ensemble: an Ensemble; plan: its Plan (treeinner/compiled/binning.py); nodes: (nodes, 6), an EnsembleNode for each.
+  CoreForest(const nb::object& ensemble, const nb::object& plan, In<int32_t, 2> nodes, int n_players)
+      : built_(arrays_of(ensemble, plan, nodes, n_players)),
         f_(built_.view()),
         plan_(plan),
         columns_(rows_of<Column, int64_t>(plan, "columns")),
@@ -56,18 +39,16 @@ class CoreForest {
   // Node of the Ensemble by number: each tree's splits in pre-order, then its leaves.
   void numbered(Out<int32_t> out) const {
     require(has_shape(out, n_nodes(f_)), "one number per node");
-    std::copy(built_.numbered().begin(), built_.numbered().end(), out.data());
+    std::copy(built_.numbered.begin(), built_.numbered.end(), out.data());
   }
 
-  // addresses, strides (bytes) and dtypes of the columns; the caller keeps the arrays alive and in range.
-  std::unique_ptr<Codes> bin(In<uint64_t> addresses, In<int64_t> strides, In<int32_t> dtypes, int64_t n_rows) const {
-    const size_t n = columns_.size();
-    require(addresses.size() == n && strides.size() == n && dtypes.size() == n, "wrong number of columns");
-    std::vector<Values> values(n);
-    for (size_t i = 0; i < n; ++i)
-      values[i] = {reinterpret_cast<const char*>(addresses.data()[i]), strides.data()[i], dtypes.data()[i]};
+  // values: (columns, 3), a Values for each column; the caller keeps their arrays alive and in range.
+  std::unique_ptr<Codes> bin(In<int64_t, 2> values, int64_t n_rows) const {
+    static_assert(sizeof(Values) == 3 * sizeof(int64_t), "a Values is three numbers");
+    require(has_shape(values, columns_.size(), 3), "values are (columns, 3)");
     auto codes = new_codes(n_rows);
-    run(&Kernels::bin, {&f_, nullptr, n_rows}, BinArgs{&binning_, values.data(), codes->data.get()});
+    const auto* columns = reinterpret_cast<const Values*>(values.data());
+    run(&Kernels::bin, {&f_, nullptr, n_rows}, BinArgs{&binning_, columns, codes->data.data()});
     return codes;
   }
 
@@ -83,17 +64,17 @@ class CoreForest {
 
   void leaf_sums(const Codes& codes, int tree, int n, In<int64_t, 2> weight, Out<int64_t, 2> sums) const {
     require(is_row_array(weight, codes), "weights are (outputs, padded rows)");
-    require(is_by_leaf(sums), "sums are (leaves, width)");
+    require(has_shape(sums, n_leaves(f_), f_.width), "sums are (leaves, width)");
     run(&Kernels::leaf_sums, job(codes, tree, n), LeafSumsArgs{weight.data(), sums.data()});
   }
 
   // node_value: (nodes, width), each tree's in the order of their numbers, as everywhere here.
-  std::unique_ptr<CorePathTable> path_table(In<double, 2> node_value, bool for_scores) const {
-    require(is_by_node(node_value), "node values are (nodes, width)");
-    return std::make_unique<CorePathTable>(built_, node_value.data(), for_scores);
+  std::unique_ptr<Paths> path_table(In<double, 2> node_value, bool for_scores) const {
+    require(has_shape(node_value, n_nodes(f_), f_.width), "node values are (nodes, width)");
+    return std::make_unique<Paths>(built_, node_value.data(), for_scores, active->looks_up);
   }
 
-  void path(const Codes& codes, int tree, int n, const CorePathTable& table, const Maybe<double, 2>& weight,
+  void path(const Codes& codes, int tree, int n, const Paths& table, const Maybe<double, 2>& weight,
             Out<double, 3> sums) const {
     require(has_shape(sums, codes.n_rows, f_.n_outputs, f_.n_players), "sums are (rows, outputs, players)");
     check(table);
@@ -104,9 +85,7 @@ class CoreForest {
   std::unique_ptr<ShapArrays> shap_table(In<double> cover, const nb::callable& quadrature) const {
     require(has_shape(cover, n_nodes(f_)), "one cover per node");
     const Quadrature rule = [&](int n, double* u, double* w) {
-      const nb::object found = quadrature(n);
-      const auto points = nb::cast<In<double>>(nb::object(found[0]), false),
-                 weights = nb::cast<In<double>>(nb::object(found[1]), false);
+      const auto [points, weights] = nb::cast<std::pair<In<double>, In<double>>>(quadrature(n), false);
       require(has_shape(points, n) && has_shape(weights, n), "a rule has as many points as asked for");
       std::copy(points.data(), points.data() + n, u);
       std::copy(weights.data(), weights.data() + n, w);
@@ -134,7 +113,7 @@ class CoreForest {
   // margin: (outputs, padded rows), moved on; y: (1 or outputs, rows).
   void boost(const Codes& codes, int loss, double loss_scale, In<int32_t> first_tree, In<double, 2> y,
              const Maybe<double>& weight, Out<double, 2> margin, double scale, Out<int64_t, 2> leaf_sums,
-             Out<double> largest, const Maybe<int64_t>& fixed, Out<int64_t, 2> leaf_weights, const CorePathTable* paths,
+             Out<double> largest, const Maybe<int64_t>& fixed, Out<int64_t, 2> leaf_weights, const Paths* paths,
              Out<double, 3> sums) const {
     const size_t n_rounds = first_tree.size() - 1;
     const int32_t* first = first_tree.data();
@@ -143,10 +122,10 @@ class CoreForest {
     for (size_t i = 1; i < first_tree.size(); ++i)
       require(first[i] >= first[i - 1] && first[i] <= f_.n_trees, "rounds are runs of trees");
     require(!paths || first[n_rounds] == f_.n_trees, "rounds end at the last tree");
-    require(is_by_leaf(leaf_sums), "leaf sums are (leaves, width)");
+    require(has_shape(leaf_sums, n_leaves(f_), f_.width), "leaf sums are (leaves, width)");
     require(!paths || has_shape(sums, codes.n_rows, f_.n_outputs, f_.n_players), "sums are (rows, outputs, players)");
     require(!fixed || has_shape(*fixed, codes.n_rows), "fixed-point weights are (rows,)");
-    require(!fixed || is_by_leaf(leaf_weights), "leaf weights are (leaves, width)");
+    require(!fixed || has_shape(leaf_weights, n_leaves(f_), f_.width), "leaf weights are (leaves, width)");
     if (paths) check(*paths);
     run(&Kernels::boost, job(codes),
         BoostArgs{loss_input(codes, loss, loss_scale, y, weight, margin), static_cast<int32_t>(n_rounds), first, scale,
@@ -155,15 +134,15 @@ class CoreForest {
   }
 
   void split_scores(In<double, 2> node_value, In<int64_t, 2> leaf_sums, double unit, Out<double, 2> out) const {
-    require(is_by_leaf(leaf_sums), "leaf sums are (leaves, width)");
-    require(is_by_node(node_value), "node values are (nodes, width)");
+    require(has_shape(leaf_sums, n_leaves(f_), f_.width), "leaf sums are (leaves, width)");
+    require(has_shape(node_value, n_nodes(f_), f_.width), "node values are (nodes, width)");
     require(has_shape(out, f_.first_split[f_.n_trees], f_.width), "scores are (splits, width)");
     run(&Kernels::split_scores, {&f_}, SplitScoresArgs{node_value.data(), leaf_sums.data(), unit, out.data()});
   }
 
   void centre_values(In<int64_t, 2> leaf_weights, Out<double, 2> node_value) const {
-    require(is_by_leaf(leaf_weights), "leaf weights are (leaves, width)");
-    require(is_by_node(node_value), "node values are (nodes, width)");
+    require(has_shape(leaf_weights, n_leaves(f_), f_.width), "leaf weights are (leaves, width)");
+    require(has_shape(node_value, n_nodes(f_), f_.width), "node values are (nodes, width)");
     run(&Kernels::centre_values, {&f_}, CentreValuesArgs{leaf_weights.data(), node_value.data()});
   }
 
@@ -180,43 +159,29 @@ class CoreForest {
     n = n < 0 ? f_.n_trees : n;
     require(tree >= 0 && tree + n <= f_.n_trees, "trees out of range");
     require(codes.data.size() >= code_bytes(codes.n_rows), "codes of another forest");
-    return {&f_, codes.data.get(), codes.n_rows, tree, n};
+    return {&f_, codes.data.data(), codes.n_rows, tree, n};
   }
 
  private:
-  static EnsembleArrays arrays_of(const nb::object& e, const nb::object& plan, const In<int32_t>& node_player,
+  static EnsembleArrays arrays_of(const nb::object& e, const nb::object& plan, const In<int32_t, 2>& nodes,
                                   int n_players) {
     const auto tree_start = array_of<int64_t>(e, "tree_start");
     const auto tree_output = array_of<int32_t>(e, "tree_output");
     const auto value = array_of<double, 2>(e, "value");
     const auto sets = array_of<uint64_t>(plan, "sets");
-    const size_t n = value.shape(0), n_trees = tree_output.size();
-    const auto by_node = [&](const nb::object& object, const char* name) {
-      const auto array = array_of<int32_t>(object, name);
-      require(array.size() == n, "one entry per node");
-      return array.data();
-    };
-    require(node_player.size() == n && tree_start.size() == n_trees + 1, "one player per node, one start per tree");
-    require(tree_start.data()[0] == 0 && tree_start.data()[n_trees] == static_cast<int64_t>(n),
+    const auto planes = array_of<int32_t, 2>(plan, "planes");
+    const auto n_trees = static_cast<int32_t>(tree_output.size()), width = static_cast<int32_t>(value.shape(1)),
+               n_planes = static_cast<int32_t>(planes.shape(0));
+    const int n_outputs = nb::cast<int>(e.attr("n_outputs")), code_bytes = nb::cast<int>(plan.attr("code_bytes"));
+    require(has_shape(nodes, value.shape(0), sizeof(EnsembleNode) / sizeof(int32_t)), "one EnsembleNode per node");
+    require(has_shape(tree_start, n_trees + 1) && tree_start.data()[0] == 0 &&
+                tree_start.data()[n_trees] == static_cast<int64_t>(value.shape(0)),
             "trees begin at the first node and end at the last");
-    const int code_bytes = nb::cast<int>(plan.attr("code_bytes"));
     require(code_bytes == 1 || code_bytes == 2, "codes have 1 or 2 bytes");
-    const auto n_planes = static_cast<int32_t>(array_of<int32_t, 2>(plan, "planes").shape(0));
+    const ForestShape shape{n_trees, n_outputs, width, n_planes, n_players, code_bytes};
     // Python holds the arrays as long as it holds the ensemble and the plan: until the forest is built.
-    return {{static_cast<int32_t>(n_trees), nb::cast<int>(e.attr("n_outputs")), static_cast<int32_t>(value.shape(1)),
-             n_planes, n_players, code_bytes},
-            tree_start.data(),
-            tree_output.data(),
-            by_node(e, "left"),
-            by_node(e, "right"),
-            value.data(),
-            by_node(e, "leaf_id"),
-            by_node(plan, "node_plane"),
-            by_node(plan, "node_cut"),
-            by_node(plan, "node_set"),
-            node_player.data(),
-            sets.data(),
-            sets.size()};
+    const auto* by_node = reinterpret_cast<const EnsembleNode*>(nodes.data());
+    return {shape, tree_start.data(), tree_output.data(), by_node, value.data(), sets.data(), sets.size()};
   }
 
   size_t code_bytes(int64_t n_rows) const { return index(padded(n_rows) * f_.n_planes * f_.code_bytes); }
@@ -224,17 +189,7 @@ class CoreForest {
   bool is_row_array(const Array& a, const Codes& codes) const {
     return has_shape(a, f_.n_outputs, padded(codes.n_rows));
   }
-  template <class Array>
-  bool is_by_leaf(const Array& a) const {
-    return has_shape(a, f_.first_leaf[f_.n_trees], f_.width);
-  }
-  template <class Array>
-  bool is_by_node(const Array& a) const {
-    return has_shape(a, n_nodes(f_), f_.width);
-  }
-  void check(const CorePathTable& table) const {
-    require(&table.paths.forest() == &f_, "a path table of another forest");
-  }
+  void check(const Paths& table) const { require(&table.arrays.forest() == &f_, "a path table of another forest"); }
 
   LossInput loss_input(const Codes& codes, int loss, double loss_scale, const In<double, 2>& y,
                        const Maybe<double>& weight, const Out<double, 2>& margin) const {

@@ -30,12 +30,16 @@ NB_MODULE(_core, m) {
   m.def("add_exact", &add_exact);
   m.attr("FOURTHS_EXPONENTS") = nb::make_tuple(kSmallFourths, kLargeFourths);
   m.attr("SLICE_ROWS") = kSlice;
-  nb::class_<CorePathTable>(m, "PathTable");
+  nb::class_<Paths>(m, "PathTable");
   nb::class_<ShapArrays>(m, "ShapTable");
-  nb::class_<Codes>(m, "Codes").def_ro("n_rows", &Codes::n_rows);
+  nb::class_<Codes>(m, "Codes").def_ro("n_rows", &Codes::n_rows).def("bytes", [](nb::handle self) {
+    Buffer& data = nb::cast<Codes&>(self).data;
+    return nb::ndarray<nb::numpy, uint8_t, nb::ndim<1>>(data.data(), {data.size()}, self);
+  });
   nb::class_<CoreForest>(m, "Forest")
-      .def(nb::init<const nb::object&, const nb::object&, In<int32_t>, int>())
+      .def(nb::init<const nb::object&, const nb::object&, In<int32_t, 2>, int>())
       .def("numbered", &CoreForest::numbered)
+      .def("new_codes", &CoreForest::new_codes)
       .def("bin", &CoreForest::bin)
       .def("leaves", &CoreForest::leaves)
       .def("margins", &CoreForest::margins)
@@ -51,7 +55,6 @@ NB_MODULE(_core, m) {
       .def("centre_values", &CoreForest::centre_values);
   nb::class_<CoreShuffle>(m, "Shuffle")
       .def(nb::init<const CoreForest&, In<int32_t>, int>(), nb::keep_alive<1, 2>())
-      .def("gather", &CoreShuffle::gather)
       .def("changes", &CoreShuffle::changes);
 }
 }  // namespace treeinner

@@ -1,5 +1,5 @@
-// Shuffled columns as Python holds them: which columns are shuffled together, their codes in another order of the rows,
-// and what that does to the margins (kernels/permute.h).
+// Shuffled columns as Python holds them: which columns are shuffled together, and what that does to the margins
+// (kernels/permute.h).
 #pragma once
 
 #include "forest.h"
@@ -16,32 +16,19 @@ class CoreShuffle {
     for (int32_t tree = 0; tree < f.n_trees; ++tree) {
       const Tree t = tree_of(f, tree);
       PermuteNode* nodes = nodes_.data() + t.first_node;
+      std::vector<int32_t> parent(index(2 * t.n_splits + 1), -1);
       for (int32_t i = 0; i < t.n_splits; ++i) {
         const Split& s = t.splits[i];
         const int32_t group = group_of_column.data()[forest.planes()[s.plane].column];
         require(group >= 0 && group < n_groups, "a column in use has no group");
-        nodes[i] = {static_cast<uint32_t>(s.plane * 2 * kBlock), s.cut, s.set, {s.left - i, s.right - i}, group, -1, 0};
+        parent[index(s.left)] = parent[index(s.right)] = i;  // before its children
+        int32_t above = parent[index(i)];
+        while (above >= 0 && nodes[above].group != group) above = parent[index(above)];
+        const uint32_t place = s.plane * 2 * kBlock;
+        nodes[i] = {place, s.cut, s.set, {s.left - i, s.right - i}, group, above, 0};
         has_sets_ = has_sets_ || s.set >= 0;
       }
-      link(nodes, t.n_splits);
     }
-  }
-
-  // Codes of rows order[0], order[1], ... of a table whose codes come in parts of `step` rows.
-  std::unique_ptr<Codes> gather(const std::vector<const Codes*>& parts, int64_t step, In<int64_t> order) const {
-    require(step > 0 && !parts.empty(), "there are no codes");
-    std::vector<const void*> codes_of_parts;
-    for (size_t p = 0; p < parts.size(); ++p) {
-      require(p + 1 == parts.size() ? parts[p]->n_rows <= step : parts[p]->n_rows == step, "parts of `step` rows");
-      codes_of_parts.push_back(forest_.job(*parts[p]).codes);
-    }
-    const int64_t n_rows = step * (static_cast<int64_t>(parts.size()) - 1) + parts.back()->n_rows;
-    for (size_t r = 0; r < order.size(); ++r) require(order.data()[r] >= 0 && order.data()[r] < n_rows, "no such row");
-    auto codes = forest_.new_codes(static_cast<int64_t>(order.size()));
-    std::memset(codes->data.get(), 0, codes->data.size());
-    run(&Kernels::gather, forest_.job(*codes),
-        GatherArgs{codes_of_parts.data(), step, order.data(), codes->data.get()});
-    return codes;
   }
 
   // change: [block][group][output][64], added to; one group more than there are, for the margins as they are.
@@ -54,18 +41,6 @@ class CoreShuffle {
   }
 
  private:
-  // The nearest split above on the same group, for every split of a tree: parents come before their children.
-  static void link(PermuteNode* nodes, int32_t n) {
-    std::vector<int32_t> parent(index(n), -1);
-    for (int32_t i = 0; i < n; ++i) {
-      for (const int32_t step : nodes[i].step)
-        if (i + step < n) parent[index(i + step)] = i;
-      int32_t above = parent[index(i)];
-      while (above >= 0 && nodes[above].group != nodes[i].group) above = parent[index(above)];
-      nodes[i].above = above;
-    }
-  }
-
   const CoreForest& forest_;
   int32_t n_groups_;
   bool has_sets_ = false;

@@ -60,7 +60,10 @@ class Forest:
         self.player_feature = np.array(self.player_features, np.intp).reshape(-1) if one_each else None
         self.features_are_players = one_each and self.n_players == self.n_features
 
-        self.core = _core.Forest(e, plan(e), node_player, self.n_players)
+        planned = plan(e)
+        self.n_planes, self.code_dtype = len(planned.planes), np.dtype(f"u{planned.code_bytes}")
+        nodes = (e.left, e.right, planned.node_plane, planned.node_cut, planned.node_set, node_player)
+        self.core = _core.Forest(e, planned, np.stack(nodes, axis=1), self.n_players)
         # Node of the ensemble by the core's number: each tree's splits in pre-order, then its leaves.
         self.numbered = np.empty(e.n_nodes, np.int32)
         self.core.numbered(self.numbered)
@@ -69,6 +72,7 @@ class Forest:
         self.first_leaf = e.tree_start - self.first_split
         self.split_nodes = self.numbered[inner[self.numbered]]
         self.leaf_nodes = self.numbered[~inner[self.numbered]]
+        self.leaf_id = e.leaf_id[self.leaf_nodes]  # of each leaf, in the library's own count
         self.split_player = node_player[self.split_nodes]
 
         self._cover = e.cover
@@ -92,17 +96,17 @@ class Forest:
 
     def bin(self, block: NDArray[Any] | Sequence[NDArray[Any]]) -> Any:
         """Codes of a block of rows; `block` as `Table.block` gives it."""
+        # Address, stride in bytes and type of each column.
         if isinstance(block, np.ndarray):
             n_rows, n_columns = block.shape
-            addresses = block.ctypes.data + np.arange(n_columns, dtype=np.int64) * block.strides[1]
-            strides = np.full(n_columns, block.strides[0], np.int64)
-            dtypes = np.full(n_columns, _DTYPE_CODE[block.dtype], np.int32)
+            values = np.empty((n_columns, 3), np.int64)
+            values[:, 0] = block.ctypes.data + np.arange(n_columns) * block.strides[1]
+            values[:, 1:] = block.strides[0], _DTYPE_CODE[block.dtype]
         else:
             n_rows = len(block[0]) if block else 0
-            addresses = np.array([column.ctypes.data for column in block], np.int64)
-            strides = np.array([column.strides[0] for column in block], np.int64)
-            dtypes = np.array([_DTYPE_CODE[column.dtype] for column in block], np.int32)
-        return self.core.bin(addresses.astype(np.uint64), strides, dtypes, n_rows)
+            columns = [(column.ctypes.data, column.strides[0], _DTYPE_CODE[column.dtype]) for column in block]
+            values = np.array(columns, np.int64).reshape(-1, 3)
+        return self.core.bin(values, n_rows)
 
     def boost(
         self,

@@ -92,19 +92,43 @@ class Shuffle:
         self.forest, self.n_groups = forest, n_groups
         self.step = task_rows(forest, table)
         self._core = _core.Shuffle(forest.core, group_of_column, n_groups)
-        self._codes = list(map_rows(table.n_rows, self.step, lambda a, b: forest.bin(table.block(a, b)), n_jobs=n_jobs))
+        self._task_blocks = padded_rows(self.step) // BLOCK
+        n_tasks = -(-table.n_rows // self.step)
+        self._codes = np.zeros((n_tasks * self._task_blocks, forest.n_planes, BLOCK), forest.code_dtype)
+
+        def fill(start: int, stop: int) -> None:
+            codes = self._blocks(forest.bin(table.block(start, stop)))
+            first = start // self.step * self._task_blocks
+            self._codes[first : first + len(codes)] = codes
+
+        for _ in map_rows(table.n_rows, self.step, fill, n_jobs=n_jobs):
+            pass
+
+    def _blocks(self, codes: Any) -> NDArray[Any]:
+        """View codes as (blocks, planes, 64)."""
+        shape = (padded_rows(codes.n_rows) // BLOCK, self.forest.n_planes, BLOCK)
+        by_block: NDArray[Any] = codes.bytes().view(self.forest.code_dtype).reshape(shape)
+        return by_block
+
+    def _rows(self, order: NDArray[np.int64]) -> Any:
+        """Codes of rows order[0], order[1], ..."""
+        task, row = np.divmod(order, self.step)
+        codes = self.forest.core.new_codes(len(order))
+        by_row = np.zeros((padded_rows(len(order)), self.forest.n_planes), self.forest.code_dtype)
+        by_row[: len(order)] = self._codes[task * self._task_blocks + row // BLOCK, :, row % BLOCK]
+        self._blocks(codes)[:] = by_row.reshape(-1, BLOCK, self.forest.n_planes).transpose(0, 2, 1)
+        return codes
 
     def margins(self, start: int, order: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Leaf sums of the task that begins at `start`, and their changes if its rows are those of `order`.
 
         (outputs, rows) as the rows are, and (groups, outputs, rows) with each group shuffled.
         """
-        own = self._codes[start // self.step]
-        n_blocks = padded_rows(own.n_rows) // BLOCK
-        change = aligned((n_blocks, self.n_groups + 1, self.forest.n_outputs, BLOCK))
-        self._core.changes(own, self._core.gather(self._codes, self.step, order), change)
+        n_rows = len(order)
+        change = aligned((padded_rows(n_rows) // BLOCK, self.n_groups + 1, self.forest.n_outputs, BLOCK))
+        self._core.changes(self._rows(np.arange(start, start + n_rows)), self._rows(order), change)
         by_group = change.transpose(1, 2, 0, 3).reshape(self.n_groups + 1, self.forest.n_outputs, -1)
-        return by_group[-1, :, : own.n_rows], by_group[:-1, :, : own.n_rows]
+        return by_group[-1, :, :n_rows], by_group[:-1, :, :n_rows]
 
 
 def task_rows(forest: Forest, table: Table) -> int:
@@ -133,6 +157,7 @@ def apply(forest: Forest, table: Table, *, n_jobs: int | None = -1) -> NDArray[n
 
     def work(start: int, stop: int) -> None:
         forest.core.leaves(forest.bin(table.block(start, stop)), out[start:stop])
+        out[start:stop] = forest.leaf_id[out[start:stop]]
 
     for _ in map_rows(table.n_rows, task_rows(forest, table), work, n_jobs=n_jobs):
         pass
