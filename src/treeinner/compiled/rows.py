@@ -116,7 +116,8 @@ class Shuffle:
         codes = self.forest.core.new_codes(len(order))
         by_row = np.zeros((padded_rows(len(order)), self.forest.n_planes), self.forest.code_dtype)
         by_row[: len(order)] = self._codes[task * self._task_blocks + row // BLOCK, :, row % BLOCK]
-        self._blocks(codes)[:] = by_row.reshape(-1, BLOCK, self.forest.n_planes).transpose(0, 2, 1)
+        by_block = self._blocks(codes)
+        by_block[:] = by_row.reshape(len(by_block), BLOCK, self.forest.n_planes).transpose(0, 2, 1)
         return codes
 
     def margins(self, start: int, order: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
