@@ -7,13 +7,29 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["BoolArray", "FloatArray", "IntArray", "LongArray", "add_up", "inner_by_depth", "mean_of_leaves"]
+__all__ = [
+    "BoolArray",
+    "FloatArray",
+    "IntArray",
+    "LongArray",
+    "add_up",
+    "handed_over",
+    "inner_by_depth",
+    "mean_of_leaves",
+]
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int32]
 LongArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 Links = NDArray[Any]  # of integers
+
+
+def handed_over(**arrays: NDArray[Any]) -> dict[str, Any]:
+    """Arrays of an Ensemble that nobody writes to any more, so that it need not copy them."""
+    for array in arrays.values():
+        array.flags.writeable = False
+    return arrays
 
 
 def inner_by_depth(left: Links, right: Links, roots: Links) -> list[Links]:

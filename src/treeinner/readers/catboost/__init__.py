@@ -15,7 +15,7 @@ from treeinner.ensemble import Ensemble, NodeValues
 from treeinner.errors import MissingDependencyError, ModelError, TreeInnerError, UnsupportedModelError
 from treeinner.options import ReadOptions
 from treeinner.readers._open import class_names, parse_json
-from treeinner.readers._trees import add_up, inner_by_depth
+from treeinner.readers._trees import add_up, handed_over, inner_by_depth
 from treeinner.readers.catboost import ctr
 from treeinner.readers.catboost.cbm import read_cbm
 from treeinner.readers.catboost.document import read_json
@@ -107,15 +107,16 @@ def _read(document: Callable[[], Document], options: ReadOptions) -> Ensemble:
 
 def _build(document: Document, options: ReadOptions) -> Ensemble:
     features, trees, scale = document.features, document.trees, document.scale
+    splits = features.splits
     settings = _Settings.of(document.info)
     columns = _columns(trees, features)
     n_trees, n_outputs = len(trees.start) - 1, trees.value.shape[1]
-    value = trees.value * scale
+    value = trees.value if scale == 1 else trees.value * scale
     lam = settings.reg_lambda(trees.weight) if options.reg_lambda is None else options.reg_lambda
     levels = inner_by_depth(trees.left, trees.right, trees.start[:-1])
     cover = add_up(trees.weight.copy(), trees.left, trees.right, levels)
     rates = options.rates(n_trees)
-    has_ctr = any(split.kind == 2 for split in trees.splits)
+    has_ctr = bool(np.any(splits.look_up(lambda source: source.kind, -1, trees.split) == 2))
 
     def work_out() -> NodeValues:
         return NodeValues(
@@ -128,9 +129,7 @@ def _build(document: Document, options: ReadOptions) -> Ensemble:
     if external:  # columns are not features; those without names go by CatBoost's own, their numbers
         names, numbered = None, tuple(map(str, range(features.n_features)))
     schema = Schema(n_columns=columns.n_columns, names=names, categorical=columns.categorical, external=external)
-    # The entry behind the last split serves the leaves, whose split is -1.
-    missing_left = np.array([*map(features.missing_left, trees.splits), True])
-    return Ensemble(
+    arrays = handed_over(
         tree_start=trees.start,
         tree_output=np.zeros(n_trees, np.int32),
         tree_round=np.arange(n_trees, dtype=np.int32),
@@ -140,7 +139,7 @@ def _build(document: Document, options: ReadOptions) -> Ensemble:
         threshold=columns.threshold,
         left=trees.left,
         right=trees.right,
-        missing_left=missing_left[trees.split],
+        missing_left=splits.look_up(lambda source: source.missing_left, True, trees.split),
         category_set=columns.category_set,
         value=value,
         cover=cover,
@@ -149,6 +148,9 @@ def _build(document: Document, options: ReadOptions) -> Ensemble:
         set_start=np.arange(len(columns.set_codes) + 1),
         set_codes=np.array(columns.set_codes, dtype=np.int32),
         base_score=np.broadcast_to(document.bias, (n_outputs,)),
+    )
+    return Ensemble(
+        **arrays,
         schema=schema,
         library="catboost",
         objective=settings.objective,
@@ -163,12 +165,12 @@ def _build(document: Document, options: ReadOptions) -> Ensemble:
 
 
 def _columns(trees: Trees, features: Features) -> ctr.Columns:
-    if not features.categories:
-        return ctr.plain_columns(trees.splits, trees.split, features.n_features)
+    if not features.categorical:
+        return ctr.plain_columns(features.splits, trees.split, features.n_features)
     # Also if no split is on a category: a table of hashed strings is none of our business.
-    if trees.tree_splits:
-        return ctr.symmetric_columns(trees.splits, trees.split, trees.tree_splits)
-    return ctr.path_columns(trees.splits, trees.split, trees.right, trees.start)
+    if trees.symmetric:
+        return ctr.symmetric_columns(features.splits, trees.split, trees.start)
+    return ctr.path_columns(features.splits, trees.split, trees.right, trees.start)
 
 
 # -- how it was trained -------------------------------------------------------------------------------------

@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import json
 import struct
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from treeinner.errors import ModelError
-from treeinner.readers._trees import FloatArray
-from treeinner.readers.catboost.ctr import Split
-from treeinner.readers.catboost.trees import Document, Features, Trees, other_trees, read_features, symmetric_trees
+from treeinner.readers._trees import LongArray, add_up, inner_by_depth
+from treeinner.readers.catboost.trees import Document, Trees, join_trees, read_features, symmetric_trees
 
 __all__ = ["read_cbm"]
 
@@ -92,78 +90,83 @@ def read_cbm(data: bytes) -> Document:
         raise ModelError("The CatBoost model is damaged: it has no trees.")
     features, bias = read_features(_features_info(trees)), trees.vector(16, "<f8")
     bias = bias if len(bias) else np.array([trees.scalar(15, "<d", 0.0)])
-    return Document(features, _trees(trees, features), trees.scalar(14, "<d", 1.0), bias, _model_info(core))
+    return Document(
+        features, _trees(trees, len(features.splits.level) - 1), trees.scalar(14, "<d", 1.0), bias, _model_info(core)
+    )
 
 
-def _trees(trees: Table, features: Features) -> Trees:
-    split, sizes = trees.vector(1, "<i4"), trees.vector(2, "<i4").tolist()
-    steps, leaf_at = trees.vector(10, [("left", "<u2"), ("right", "<u2")]), trees.vector(11, "<u4")
-    starts = np.cumsum([0, *sizes]).tolist()
-    if starts[-1] != len(split) or min(sizes, default=0) < 0 or (len(steps) and len(steps) != len(split)):
+def _trees(trees: Table, n_splits: int) -> Trees:
+    split, size = trees.vector(1, "<i4"), trees.vector(2, "<i4").astype(np.int64)
+    steps, leaf_at = trees.vector(10, "(2,)<u2"), trees.vector(11, "<u4")  # a step: left, right
+    if size.sum() != len(split) or np.any(size < 0):
         raise ModelError("The CatBoost model is damaged: the splits do not match the trees.")
     symmetric = not len(steps)
-    if not symmetric and len(leaf_at) != len(split):
+    if not symmetric and not len(steps) == len(leaf_at) == len(split):
         raise ModelError("The CatBoost model is damaged: the leaves do not match the trees.")
-    used = split if symmetric else split[(steps["left"] > 0) | (steps["right"] > 0)]
-    numbers = np.unique(used)
-    splits = _splits(trees, features, numbers)
-    place = {number: i for i, number in enumerate(numbers.tolist())}
-    # Leaves of other trees are those nodes for which the file says where their values begin.
-    leaves = [] if symmetric else [a + np.flatnonzero(leaf_at[a:b] != NO_LEAF) for a, b in pairwise(starts)]
-    n_leaves = [1 << min(size, 62) for size in sizes] if symmetric else map(len, leaves)
-    values, weights = _leaf_numbers(trees, np.cumsum([0, *n_leaves]).tolist())
-    if symmetric:
-        own = [[place[number] for number in split[a:b].tolist()] for a, b in pairwise(starts)]
-        return symmetric_trees(own, splits, values, weights)
-    number = np.full(len(split), -1, np.int64)
-    for nodes in leaves:
-        number[nodes] = np.argsort(np.argsort(leaf_at[nodes]))
-    leaf_id, asked, step = number.tolist(), split.tolist(), steps.tolist()
-
-    def look(node: tuple[int, bool]) -> tuple[int, Any, Any]:
-        """A step of (0, d) or (d, 0) stays at its node: that child is a leaf, numbered at the node."""
-        at, stays = node
-        if not 0 <= at < len(step):
-            raise ModelError("The CatBoost model is damaged: a child lies outside its tree.")
-        left, right = step[at]
-        if stays or not (left or right):
-            return -1, leaf_id[at], None
-        return place[asked[at]], (at + left, left == 0), (at + right, right == 0)
-
-    return other_trees([(start, False) for start in starts[:-1]], look, splits, values, weights)
-
-
-def _leaf_numbers(trees: Table, ends: list[int]) -> tuple[list[FloatArray], list[FloatArray]]:
-    """Values and weights of each tree's leaves."""
-    value, weight, width = trees.vector(8, "<f8"), trees.vector(9, "<f8"), max(1, trees.scalar(0, "<i", 1))
-    if len(weight) and not ends[-1] == len(weight) == len(value) / width:
-        raise ModelError("The CatBoost model is damaged: the leaf values do not match the trees.")
-    return [value[a * width : b * width] for a, b in pairwise(ends)], [weight[a:b] for a, b in pairwise(ends)]
-
-
-def _splits(trees: Table, features: Features, numbers: NDArray[Any]) -> list[Split]:
-    """The questions of these numbers: CatBoost counts through the borders of all features, one-hot values and CTRs."""
-    sources = [(0, f.scalar(1, "<i", -1), f.vector(3, "<f4")) for f in trees.tables(5)]
-    sources += [(1, f.scalar(0, "<i", -1), f.vector(1, "<i4")) for f in trees.tables(6)]
-    sources += [(2, number, f.vector(1, "<f4")) for number, f in enumerate(trees.tables(7))]
-    first = np.cumsum([0, *(len(levels) for _, _, levels in sources)])
-    if len(numbers) and not (numbers[0] >= 0 and numbers[-1] < first[-1]):
+    asked = split if symmetric else split[steps.any(axis=1)]
+    if np.any((asked < 0) | (asked >= n_splits)):
         raise ModelError("The CatBoost model is damaged: a split has no border.")
-    owners = (np.searchsorted(first, numbers, side="right") - 1).tolist()
-    level = np.concatenate([np.empty(0), *(levels for _, _, levels in sources)])[numbers].tolist()
-    return [features.split(sources[owner][0], sources[owner][1], one) for owner, one in zip(owners, level, strict=True)]
+    value, weight = trees.vector(8, "<f8"), trees.vector(9, "<f8")
+    if symmetric:
+        return symmetric_trees(split, size.tolist(), value, weight)
+    tree = np.repeat(np.arange(len(size)), size)
+    # Leaves are those nodes for which the file says where their values begin, in that order.
+    leaves = np.flatnonzero(leaf_at != NO_LEAF)
+    leaves = leaves[np.lexsort((leaf_at[leaves], tree[leaves]))]
+    n_leaves = np.bincount(tree[leaves], minlength=len(size))
+    leaf_id = np.full(len(split), -1)
+    leaf_id[leaves] = np.arange(len(leaves)) - (np.cumsum(n_leaves) - n_leaves)[tree[leaves]]
+    start = np.concatenate([[0], np.cumsum(2 * n_leaves - 1)])
+    nodes = _depth_first(split, steps.T, leaf_id, np.cumsum(size) - size, tree, start)
+    return join_trees(start, nodes, n_leaves, value, weight, symmetric=False)
+
+
+def _depth_first(
+    split: NDArray[Any], steps: NDArray[Any], leaf_id: LongArray, roots: LongArray, tree: LongArray, start: LongArray
+) -> list[NDArray[Any]]:
+    """Split, left, right, leaf_id of the nodes of trees that begin at `start`."""
+    n, inner = len(split), steps.any(axis=0)
+    children = np.where(inner, np.arange(n) + steps, -1)
+    # A step of (0, d) or (d, 0) stays at its node: that child is a leaf, numbered at the node. Here they come last.
+    side, parent = np.nonzero((steps == 0) & inner)
+    children[side, parent] = np.arange(n, n + len(parent))
+    left, right = np.concatenate([children, np.full((2, len(parent)), -1)], axis=1)
+    split = np.concatenate([np.where(inner, split, -1), np.full(len(parent), -1)])
+    leaf_id = np.concatenate([np.where(inner, -1, leaf_id), leaf_id[parent]])
+    tree = np.concatenate([tree, tree[parent]])
+    at = np.flatnonzero(left >= 0)
+    reached = np.concatenate([left[at], right[at]])
+    inside = np.all(reached < len(split)) and np.array_equal(tree[reached], np.tile(tree[at], 2))
+    if not inside or np.any(np.bincount(np.concatenate([roots, reached]), minlength=len(split)) != 1):
+        raise ModelError("The CatBoost model is damaged: a child lies outside its tree, or has two parents.")
+    if len(split) != start[-1]:
+        raise ModelError("The CatBoost model is damaged: the leaves do not match the trees.")
+    levels = inner_by_depth(left, right, roots)
+    n_below = add_up(np.where(left < 0, 1, 0), left, right, levels)
+    place = np.empty(len(split), np.int64)
+    place[roots] = start[:-1]
+    for nodes in levels:
+        place[left[nodes]] = place[nodes] + 1
+        place[right[nodes]] = place[nodes] + 2 * n_below[left[nodes]]
+    order = np.argsort(place)
+    left, right = (np.where(child >= 0, place[child], -1) for child in (left, right))
+    return [array[order] for array in (split, left, right, leaf_id)]
 
 
 def _features_info(trees: Table) -> dict[str, Any]:
     """Features in the words of the JSON format."""
     treatment = ("AsIs", "AsFalse", "AsTrue")
+    values = {f.scalar(0, "<i", -1): f.vector(1, "<i4") for f in trees.tables(6)}  # of one-hot features
     floats = [
-        _feature(f, 1, 2, 4) | {"nan_value_treatment": treatment[f.scalar(5, "<B", 0) % 3]} for f in trees.tables(5)
+        _feature(f, 1, 2, 4)
+        | {"nan_value_treatment": treatment[f.scalar(5, "<B", 0) % 3], "borders": f.vector(3, "<f4")}
+        for f in trees.tables(5)
     ]
+    categories = [_feature(f, 0, 1, 2) for f in trees.tables(4)]
     return {
         "float_features": floats,
-        "categorical_features": [_feature(f, 0, 1, 2) for f in trees.tables(4)],
-        "ctrs": [{"elements": _elements(f), "borders": ()} for f in trees.tables(7)],
+        "categorical_features": [f | {"values": values.get(f["feature_index"])} for f in categories],
+        "ctrs": [{"elements": _elements(f), "borders": f.vector(1, "<f4")} for f in trees.tables(7)],
         "text_features": trees.tables(12),
         "embedding_features": trees.tables(18),
     }

@@ -26,19 +26,36 @@ from treeinner.errors import DataError
 from treeinner.readers._trees import IntArray
 from treeinner.tables import Table
 
-__all__ = ["Columns", "Split", "leaf_table", "path_columns", "plain_columns", "symmetric_columns"]
+__all__ = ["Columns", "Source", "Splits", "leaf_table", "path_columns", "plain_columns", "symmetric_columns"]
 
 BLOCK_CELLS = 2**23  # codes in a block: 8 or 16 MB
 BLOCK_ROWS = 8192
 
 
-class Split(NamedTuple):
-    """One distinct question of a model."""
+class Source(NamedTuple):
+    """What splits are on."""
 
     kind: int  # 0: float, 1: one-hot, 2: CTR
-    source: int  # number of the feature or CTR among its kind
-    level: float  # border, or hash of the category
+    number: int  # of the feature or CTR among its kind
     features: tuple[int, ...]  # features that share its credit
+    missing_left: bool = True
+
+
+@dataclass(frozen=True, eq=False)
+class Splits:
+    """The questions that a model may ask, as CatBoost numbers them: through the borders or values of each source.
+
+    The entry behind the last split serves the leaves, whose split is -1.
+    """
+
+    sources: Sequence[Source]
+    source: IntArray  # (splits + 1,)  position in `sources`; -1 for leaves
+    level: NDArray[np.float64]  # (splits + 1,)  border, or hash of the category; NaN for leaves
+
+    def look_up(self, of_source: Callable[[Source], Any], at_leaves: Any, split: NDArray[Any]) -> NDArray[Any]:
+        """A property of the source of each node's split: (n_nodes,)."""
+        found: NDArray[Any] = np.array([*map(of_source, self.sources), at_leaves])
+        return np.asarray(found[self.source][split])
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,29 +78,28 @@ class Columns:
         return {"leaf_columns": self.plan, "named_features": named} if self.external else {}
 
 
-def plain_columns(splits: Sequence[Split], split: IntArray, n_features: int) -> Columns:
+def plain_columns(splits: Splits, split: IntArray, n_features: int) -> Columns:
     """Columns are the features: every split is on a number."""
-    column = np.array([s.features[0] for s in splits] + [-1], dtype=np.int32)
-    border = np.array([s.level for s in splits] + [np.nan])
-    return Columns(column[split], border[split], np.full(len(split), -1, np.int32), n_columns=n_features)
+    column = splits.look_up(lambda source: source.features[0], -1, split).astype(np.int32)
+    return Columns(column, splits.level[split], np.full(len(split), -1, np.int32), n_columns=n_features)
 
 
-def symmetric_columns(splits: Sequence[Split], split: IntArray, tree_splits: Sequence[Sequence[int]]) -> Columns:
-    """Columns of a model of symmetric trees; `tree_splits` lists the split of each bit of each tree."""
-    found: dict[int, list[int]] = {}
-    for tree, numbers in enumerate(tree_splits):
-        for bit, number in enumerate(numbers):
-            found.setdefault(number, [tree, bit])
-    # Splits on one source are one column, in the order of their levels. The entry behind the last split
-    # serves the leaves, whose split is -1.
-    column, category_set = np.full((2, len(splits) + 1), -1, np.int32)
-    threshold = np.full(len(splits) + 1, np.nan)
+def symmetric_columns(splits: Splits, split: IntArray, tree_start: NDArray[np.int64]) -> Columns:
+    """Columns of a model of symmetric trees, level by level."""
+    numbers, first = np.unique(split, return_index=True)
+    trees = np.searchsorted(tree_start, first, side="right") - 1
+    places = zip(numbers.tolist(), trees.tolist(), (first - tree_start[trees] + 1).tolist(), strict=True)
+    found = {number: (tree, place) for number, tree, place in places if number >= 0}
+    # Splits on one source are one column, in the order of their levels.
+    column, category_set = np.full((2, len(splits.level)), -1, np.int32)
+    threshold = np.full(len(splits.level), np.nan)
     plan: list[list[list[int]]] = []
-    sources: list[Split] = []
+    sources: list[Source] = []
     codes: list[int] = []
-    for number in sorted(found, key=lambda n: (splits[n].kind, splits[n].source, splits[n].level)):
-        this = splits[number]
-        if not sources or (this.kind, this.source) != (sources[-1].kind, sources[-1].source):
+    source_of = splits.source.tolist()
+    for number in sorted(found, key=lambda n: (splits.sources[source_of[n]], splits.level[n])):
+        this = splits.sources[source_of[number]]
+        if not sources or this is not sources[-1]:
             sources.append(this)
             plan.append([])
         column[number] = len(plan) - 1
@@ -92,7 +108,8 @@ def symmetric_columns(splits: Sequence[Split], split: IntArray, tree_splits: Seq
             codes.append(len(plan[-1]) + 1)
         else:
             threshold[number] = len(plan[-1]) + 0.5
-        plan[-1].append(found[number])
+        tree, place = found[number]  # level j of a tree begins at its node 2^j, counted from 1
+        plan[-1].append([tree, place.bit_length() - 1])
     return Columns(
         column[split],
         threshold[split],
@@ -106,16 +123,16 @@ def symmetric_columns(splits: Sequence[Split], split: IntArray, tree_splits: Seq
     )
 
 
-def path_columns(splits: Sequence[Split], split: IntArray, right: IntArray, tree_start: NDArray[np.int64]) -> Columns:
+def path_columns(splits: Splits, split: IntArray, right: IntArray, tree_start: NDArray[np.int64]) -> Columns:
     """Columns of a model of other trees, in depth-first order: its leaves come from left to right."""
     leaf = split < 0
     before: NDArray[np.int64] = np.cumsum(leaf) - leaf  # leaves in front of a node
     tree = np.repeat(np.arange(len(tree_start) - 1), np.diff(tree_start))
     first: NDArray[np.int64] = before[tree_start[:-1]][tree]
-    sets = sorted({s.features for s in splits})
+    sets = sorted({source.features for source in splits.sources})
     set_number = {features: i for i, features in enumerate(sets)}
-    set_of = np.array([set_number[s.features] for s in splits] + [-1], dtype=np.int64)
-    keys, column = np.unique((tree * len(sets) + set_of[split])[~leaf], return_inverse=True)
+    set_of = splits.look_up(lambda source: set_number[source.features], -1, split)
+    keys, column = np.unique((tree * len(sets) + set_of)[~leaf], return_inverse=True)
     feature = np.full(len(split), -1, np.int32)
     feature[~leaf] = column
     return Columns(

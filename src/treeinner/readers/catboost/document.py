@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from itertools import chain
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from treeinner.errors import ModelError, UnsupportedModelError
-from treeinner.readers.catboost.ctr import Split
-from treeinner.readers.catboost.trees import Document, Features, other_trees, read_features, symmetric_trees
+from treeinner.readers.catboost.ctr import Splits
+from treeinner.readers.catboost.trees import Document, Trees, join_trees, read_features, symmetric_trees
 
 __all__ = ["read_json"]
+
+KINDS = ("FloatFeature", "OneHotFeature", "OnlineCtr")
 
 
 def read_json(document: Any) -> Document:
@@ -21,75 +24,81 @@ def read_json(document: Any) -> Document:
     JSON.
     """
     features = read_features(document["features_info"])
-    numbers = _SplitNumbers(features)
-    if "oblivious_trees" in document:
-        stored = document["oblivious_trees"]
-        own = [[numbers(split) for split in tree.get("splits") or []] for tree in stored]
-        weights = [tree.get("leaf_weights") or [] for tree in stored]
-        trees = symmetric_trees(own, numbers.splits, [tree["leaf_values"] for tree in stored], weights)
-    else:
-        leaves = [_leaves(root) for root in document["trees"]]
-        rank = {id(leaf): number for own_leaves in leaves for number, leaf in enumerate(own_leaves)}
-
-        def look(node: Any) -> tuple[int, Any, Any]:
-            if "split" not in node:
-                return -1, rank[id(node)], None
-            return numbers(node["split"]), node["left"], node["right"]
-
-        values = [np.array([leaf["value"] for leaf in own_leaves], np.float64).ravel() for own_leaves in leaves]
-        weights = [[leaf.get("weight") for leaf in own_leaves] for own_leaves in leaves]
-        trees = other_trees(document["trees"], look, numbers.splits, values, weights)
+    symmetric = "oblivious_trees" in document
+    read = _symmetric if symmetric else _other
+    trees = read(document["oblivious_trees" if symmetric else "trees"], features.splits)
     scale, bias = document["scale_and_bias"]
     return Document(features, trees, float(scale), np.atleast_1d(bias), document.get("model_info") or {})
 
 
-class _SplitNumbers:
-    """Numbers distinct splits in the order in which they appear."""
-
-    def __init__(self, features: Features) -> None:
-        self.features = features
-        self.splits: list[Split] = []
-        self._number: dict[Split, int] = {}
-
-    def __call__(self, data: Mapping[str, Any]) -> int:
-        split = self._read(data)
-        number = self._number.setdefault(split, len(self.splits))
-        if number == len(self.splits):
-            self.splits.append(split)
-        return number
-
-    def _read(self, data: Mapping[str, Any]) -> Split:
-        """One question, as CatBoost writes it."""
-        kind = data["split_type"]
-        if kind == "FloatFeature":
-            return self.features.split(0, data["float_feature_index"], float(np.float32(data["border"])))
-        if kind == "OneHotFeature":
-            return self.features.split(1, data["cat_feature_index"], data["value"])
-        if kind != "OnlineCtr":
-            raise UnsupportedModelError(f"CatBoost splits of type {kind} are not supported; train without them.")
-        number, border = self.features.ctr_of[data["split_index"]]
-        if border != data["border"]:
-            raise ModelError(f"The model is malformed: CTR split {data['split_index']} does not have its border.")
-        return self.features.split(2, number, border)
+def _symmetric(trees: list[Any], splits: Splits) -> Trees:
+    own = [tree.get("splits") or [] for tree in trees]
+    values, weights = [tree["leaf_values"] for tree in trees], [tree.get("leaf_weights") or [] for tree in trees]
+    width = len(values[0]) // max(1, len(weights[0])) if trees else 1
+    for split, value, weight in zip(own, values, weights, strict=True):
+        if weight and (len(weight) != 1 << len(split) or len(value) != width * len(weight)):
+            raise ModelError(
+                f"The model is malformed: a tree with {len(split)} splits has {len(value)} leaf values "
+                f"and {len(weight)} weights."
+            )
+    number = _numbers(list(chain.from_iterable(own)), splits)
+    return symmetric_trees(number, [*map(len, own)], *(np.array([*chain(*a)], np.float64) for a in (values, weights)))
 
 
-def _leaves(root: Any) -> list[Any]:
-    """Leaves of a nested tree as training numbers them.
+def _other(trees: list[Any], splits: Splits) -> Trees:
+    """Trees of nested nodes, in depth-first order.
 
-    Depth first, but a leaf beside an inner node comes at once: CatBoost stores it at their parent.
+    Training numbers their leaves in that order too, but a leaf beside an inner node comes at once: CatBoost stores it
+    at their parent.
     """
-    order: list[Any] = []
-    stack = [root]
-    while stack:
-        node = stack.pop()
-        if "split" not in node:
-            order.append(node)
-            continue
-        one, other = node["left"], node["right"]
-        if ("split" in one) != ("split" in other):
-            leaf, inner = (other, one) if "split" in one else (one, other)
-            order.append(leaf)
-            stack.append(inner)
-        else:
-            stack += [other, one]
-    return order
+    links: list[list[int]] = []  # left, right, leaf_id of each node
+    asked: list[Any] = []  # splits
+    at: list[int] = []  # and their nodes
+    leaves: list[Any] = []
+    start, n_leaves = [0], []
+    for root in trees:
+        first_leaf = len(leaves)
+        stack: list[tuple[Any, int, int, int]] = [(root, -1, 0, -1)]  # a node, its parent, which child, its leaf_id
+        while stack:
+            node, parent, side, leaf_id = stack.pop()
+            here = len(links)
+            if parent >= 0:
+                links[parent][side] = here
+            if "split" in node:
+                children = [(node["left"], here, 0, -1), (node["right"], here, 1, -1)]
+                inner = ["split" in child[0] for child in children]
+                if inner[0] != inner[1]:
+                    beside = inner.index(False)
+                    children[beside] = (*children[beside][:3], len(leaves) - first_leaf)
+                    leaves.append(children[beside][0])
+                stack += children[::-1]
+                asked.append(node["split"])
+                at.append(here)
+            elif leaf_id < 0:
+                leaf_id = len(leaves) - first_leaf
+                leaves.append(node)
+            links.append([-1, -1, leaf_id])
+        start.append(len(links))
+        n_leaves.append(len(leaves) - first_leaf)
+    split = np.full(len(links), -1)
+    split[at] = _numbers(asked, splits)
+    value = np.array([leaf["value"] for leaf in leaves], np.float64).ravel()
+    weight = np.array([leaf.get("weight") for leaf in leaves], np.float64)
+    nodes = (split, *np.array(links).reshape(-1, 3).T)
+    return join_trees(np.array(start), nodes, np.array(n_leaves), value, weight, symmetric=False)
+
+
+def _numbers(stored: list[Any], splits: Splits) -> NDArray[np.int64]:
+    """CatBoost's numbers of splits, which must be of the kind and border that the features have for them."""
+    kinds = [split["split_type"] for split in stored]
+    unknown = set(kinds).difference(KINDS)
+    if unknown:
+        raise UnsupportedModelError(f"CatBoost splits of type {min(unknown)} are not supported; train without them.")
+    number = np.array([split["split_index"] for split in stored], np.int64)
+    inside = np.all((number >= 0) & (number < len(splits.level) - 1))
+    kind = splits.look_up(lambda source: source.kind, -1, number if inside else np.full_like(number, -1))
+    level = np.array([split["value"] if "value" in split else split["border"] for split in stored], np.float64)
+    level = np.where(kind == 1, level, level.astype(np.float32))
+    if not np.array_equal(kind, [*map(KINDS.index, kinds)]) or not np.array_equal(level, splits.level[number]):
+        raise ModelError("The model is malformed: a split does not have the border of its feature.")
+    return number

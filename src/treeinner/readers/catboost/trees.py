@@ -2,45 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from treeinner.errors import ModelError, UnsupportedModelError
-from treeinner.readers._trees import FloatArray, IntArray, add_up
-from treeinner.readers.catboost.ctr import Split
+from treeinner.readers._trees import FloatArray, IntArray, LongArray, add_up
+from treeinner.readers.catboost.ctr import Source, Splits
 
-__all__ = ["Document", "Features", "Trees", "node_values", "other_trees", "read_features", "symmetric_trees"]
+__all__ = ["Document", "Features", "Trees", "join_trees", "node_values", "read_features", "symmetric_trees"]
 
 MAX_DEPTH = 16  # CatBoost's own limit of symmetric trees
-MAX_NODES = 2**22  # of one tree; more is damage
 
 
 # -- features ------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Features:
-    """What the features of a model are, and how CatBoost numbers them."""
+    """What the features of a model are, and the splits on them."""
 
     n_features: int
     names: tuple[str, ...] | None
-    floats: Mapping[int, tuple[int, str]]  # CatBoost's number -> feature, where missing values go
-    categories: Mapping[int, int]  # CatBoost's number -> feature
-    ctrs: Sequence[tuple[int, ...]]  # features of each CTR
-    ctr_of: Mapping[int, tuple[int, float]]  # split_index -> CTR, border
-
-    def split(self, kind: int, number: int, level: float) -> Split:
-        """A question of this kind, about the feature or CTR of this number."""
-        if kind == 0:
-            return Split(kind, number, level, (self.floats[number][0],))
-        return Split(kind, number, level, (self.categories[number],) if kind == 1 else self.ctrs[number])
-
-    def missing_left(self, split: Split) -> bool:
-        """NaN > border is false, so missing goes left unless CatBoost says "AsTrue" (nan_mode="Max")."""
-        return split.kind != 0 or self.floats[split.source][1] != "AsTrue"
+    categorical: bool  # some are
+    splits: Splits
 
 
 def read_features(info: Mapping[str, Any]) -> Features:
@@ -55,40 +42,48 @@ def read_features(info: Mapping[str, Any]) -> Features:
     names: dict[int, str] = {f["flat_feature_index"]: f.get("feature_id", "") for f in [*floats, *categories]}
     n_features = 1 + max(names, default=-1)
     if len(names) != n_features or min(names, default=0) < 0:
-        raise ModelError("The model is malformed: its features do not count up from 0.")
+        raise ModelError("The model is malformed: its features are not numbered from 0.")
     # Trained on an array: no names, or their positions.
     named = any(name not in ("", str(i)) for i, name in names.items())
-    float_of = {f["feature_index"]: (f["flat_feature_index"], f["nan_value_treatment"]) for f in floats}
-    category_of = {f["feature_index"]: f["flat_feature_index"] for f in categories}
-    first = sum(len(f.get("borders") or []) for f in floats) + sum(len(f.get("values") or []) for f in categories)
-    ctrs: list[tuple[int, ...]] = []
-    ctr_of: dict[int, tuple[int, float]] = {}
-    for number, data in enumerate(info.get("ctrs") or []):
-        members = {
-            float_of[e["float_feature_index"]][0] if "float_feature_index" in e else category_of[e["cat_feature_index"]]
-            for e in data["elements"]
-        }
-        ctrs.append(tuple(sorted(members)))
-        for border in data["borders"]:
-            ctr_of[first + len(ctr_of)] = (number, border)
     ordered = tuple(names[i] or str(i) for i in range(n_features)) if named else None
-    return Features(n_features, ordered, float_of, category_of, ctrs, ctr_of)
+    float_of, category_of = ({f["feature_index"]: f["flat_feature_index"] for f in own} for own in (floats, categories))
+    sources, levels = [], []
+    for f in floats:
+        # NaN > border is false, so missing goes left unless CatBoost says "AsTrue" (nan_mode="Max").
+        missing_left = f["nan_value_treatment"] != "AsTrue"
+        sources.append(Source(0, f["feature_index"], (f["flat_feature_index"],), missing_left))
+        levels.append(f.get("borders"))
+    for f in categories:
+        sources.append(Source(1, f["feature_index"], (f["flat_feature_index"],)))
+        levels.append(f.get("values"))
+    for number, f in enumerate(info.get("ctrs") or []):
+        members = {
+            float_of[e["float_feature_index"]] if "float_feature_index" in e else category_of[e["cat_feature_index"]]
+            for e in f["elements"]
+        }
+        sources.append(Source(2, number, tuple(sorted(members))))
+        levels.append(f["borders"])
+    held = [
+        np.asarray(() if own is None else own, np.float64 if source.kind == 1 else np.float32)
+        for source, own in zip(sources, levels, strict=True)
+    ]
+    source = np.repeat(np.array([*range(len(sources)), -1], np.int32), [*map(len, held), 1])
+    return Features(n_features, ordered, bool(categories), Splits(sources, source, np.concatenate([*held, [np.nan]])))
 
 
 # -- trees ---------------------------------------------------------------------------------------------------
 @dataclass(frozen=True, eq=False)
 class Trees:
-    """The nodes of all trees, and the distinct splits that they use."""
+    """The nodes of all trees, children behind their parents."""
 
-    start: NDArray[np.int64]  # (n_trees + 1,)
-    split: IntArray  # (n_nodes,)  position in `splits`; -1 at a leaf
+    start: LongArray  # (n_trees + 1,)
+    split: IntArray  # (n_nodes,)  CatBoost's number; -1 at a leaf
     left: IntArray
     right: IntArray
     leaf_id: IntArray
     value: FloatArray  # (n_nodes, width)
     weight: FloatArray  # (n_nodes,)  0 at inner nodes
-    splits: list[Split]
-    tree_splits: list[list[int]]  # symmetric trees: the split of each level; [] for other trees
+    symmetric: bool  # level by level; other trees are in depth-first order
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,111 +97,73 @@ class Document:
     info: Mapping[str, Any]  # how it was trained
 
 
-class Shape(NamedTuple):
-    """Nodes of one tree; children by their position in it."""
-
-    split: IntArray  # (nodes,)  number of the split (of a symmetric tree: of the level); -1 at a leaf
-    left: IntArray
-    right: IntArray
-    leaf_id: IntArray  # number of the leaf; -1 at a split
-
-
 @cache
-def _symmetric_shape(depth: int) -> Shape:
-    """A symmetric tree, unfolded level by level.
+def _symmetric_shape(depth: int) -> IntArray:
+    """Level (-1 at a leaf), children by their position and leaf number of each node of a symmetric tree: (4, nodes).
 
     The node of level l that the answers b_0 .. b_(l-1) lead to is number sum of b_j << j in its level, so the
     last level is in the order of CatBoost's leaf indexes.
     """
     n_leaves = 1 << depth
-    split, left, right, leaf_id = np.full((4, 2 * n_leaves - 1), -1, np.int32)
+    shape = np.full((4, 2 * n_leaves - 1), -1, np.int32)
+    split, left, right, leaf_id = shape
     for level in range(depth):
         nodes = slice((1 << level) - 1, (2 << level) - 1)
         split[nodes] = level
         left[nodes] = nodes.stop + np.arange(1 << level)
         right[nodes] = left[nodes] + (1 << level)
     leaf_id[n_leaves - 1 :] = np.arange(n_leaves)
-    return Shape(split, left, right, leaf_id)
+    return shape
 
 
-def symmetric_trees(
-    tree_splits: list[list[int]], splits: list[Split], values: Sequence[Any], weights: Sequence[Any]
+def symmetric_trees(split: NDArray[Any], depths: Sequence[int], value: NDArray[Any], weight: NDArray[Any]) -> Trees:
+    """Symmetric trees as ordinary binary trees, from the splits of all their levels; leaves in CatBoost's order."""
+    if max(depths, default=0) > MAX_DEPTH:
+        raise ModelError(f"The model is malformed: a symmetric tree has {max(depths)} levels.")
+    depth = np.array(depths, np.int32)
+    start = np.concatenate([[0], np.cumsum((2 << depth) - 1)])
+    level, left, right, leaf_id = np.concatenate([np.empty((4, 0), np.int32), *map(_symmetric_shape, depths)], axis=1)
+    first_split, first_node = (
+        np.repeat(first.astype(np.int32), np.diff(start)) for first in (np.cumsum(depth) - depth, start[:-1])
+    )
+    leaf = level < 0
+    asked = np.append(split, np.int32(-1))[np.where(leaf, np.int32(-1), first_split + level)]
+    left, right = (np.where(leaf, np.int32(-1), child + first_node) for child in (left, right))
+    return join_trees(start, (asked, left, right, leaf_id), 1 << depth, value, weight, symmetric=True)
+
+
+def join_trees(
+    start: LongArray,
+    nodes: Sequence[NDArray[Any]],
+    n_leaves: LongArray,
+    value: NDArray[Any],
+    weight: NDArray[Any],
+    *,
+    symmetric: bool,
 ) -> Trees:
-    """Symmetric trees as ordinary binary trees; values and weights of each tree's leaves in CatBoost's order."""
-    shapes = []
-    for own, leaf_values, leaf_weights in zip(tree_splits, values, weights, strict=True):
-        if len(own) > MAX_DEPTH or len(leaf_weights) != 1 << len(own) or len(leaf_values) % len(leaf_weights):
-            if not len(leaf_weights):
-                raise UnsupportedModelError(
-                    "This CatBoost model stores no leaf weights, so neither cover nor node values can be known; save "
-                    "it again from the trained object."
-                )
-            raise ModelError(
-                f"The model is malformed: a tree with {len(own)} splits has {len(leaf_values)} leaf values "
-                f"and {len(leaf_weights)} weights."
-            )
-        shape = _symmetric_shape(len(own))
-        # The entry behind the last level serves the leaves, whose split is -1.
-        shapes.append(shape._replace(split=np.array([*own, -1], np.int32)[shape.split]))
-    return _concatenate(shapes, splits, tree_splits, values, weights)
+    """Put values and weights of all leaves, tree by tree in CatBoost's order, to split, left, right, leaf_id of nodes.
 
-
-def other_trees(
-    nodes: list[Any],
-    look: Callable[[Any], tuple[int, Any, Any]],
-    splits: list[Split],
-    values: Sequence[Any],
-    weights: Sequence[Any],
-) -> Trees:
-    """Depthwise and Lossguide trees in depth-first order.
-
-    `look` takes a node and returns its split and children, or -1 and the number of the leaf.
+    Children are positions in these arrays.
     """
-    return _concatenate([_walked(root, look) for root in nodes], splits, [], values, weights)
-
-
-def _walked(root: Any, look: Callable[[Any], tuple[int, Any, Any]]) -> Shape:
-    rows: list[list[int]] = []  # split, left, right, leaf_id of each node
-    stack: list[tuple[Any, int, int]] = [(root, -1, 0)]  # a node, its parent, which child of it
-    while stack:
-        node, parent, side = stack.pop()
-        here = len(rows)
-        if here >= MAX_NODES:
-            raise ModelError("The model is malformed: a tree has no end.")
-        if parent >= 0:
-            rows[parent][side] = here
-        number, one, other = look(node)
-        rows.append([number, -1, -1, one if number < 0 else -1])
-        if number >= 0:
-            stack += [(other, here, 2), (one, here, 1)]
-    return Shape(*np.array(rows, dtype=np.int32).T)
-
-
-def _concatenate(
-    shapes: list[Shape],
-    splits: list[Split],
-    tree_splits: list[list[int]],
-    values: Sequence[Any],
-    weights: Sequence[Any],
-) -> Trees:
-    if not shapes:
+    if len(start) == 1:
         raise ModelError("The model has no trees; fit it for at least one iteration.")
-    start = np.concatenate([[0], np.cumsum([len(shape.split) for shape in shapes])])
-    split, left, right, leaf_id = (np.concatenate(arrays) for arrays in zip(*shapes, strict=True))
-    shift = np.repeat(start[:-1], np.diff(start)).astype(np.int32)
-    left, right = (np.where(child >= 0, child + shift, -1).astype(np.int32) for child in (left, right))
-    n_leaves = [len(own) for own in weights]
-    if len({len(own) // n if n else 0 for own, n in zip(values, n_leaves, strict=True)}) > 1:
-        raise ModelError("The model is malformed: leaves differ in the number of their values.")
-    at_leaves = np.concatenate([np.asarray(own, np.float64) for own in weights])
-    if not (np.all(np.isfinite(at_leaves)) and np.all(at_leaves >= 0)):
+    if not len(weight):
+        raise UnsupportedModelError(
+            "This CatBoost model stores no leaf weights, so neither cover nor node values can be recovered; "
+            "save it again from the trained object."
+        )
+    if n_leaves.sum() != len(weight) or len(value) % len(weight):
+        raise ModelError("The CatBoost model is damaged: the leaf values do not match the trees.")
+    if not (np.all(np.isfinite(weight)) and np.all(weight >= 0)):
         raise ModelError("The model is malformed: a leaf weight is negative or not finite.")
-    leaf_values = np.concatenate([np.asarray(own, np.float64).ravel() for own in values]).reshape(len(at_leaves), -1)
-    leaf = leaf_id >= 0
-    first = np.repeat(np.cumsum([0, *n_leaves[:-1]]), np.diff(start))[leaf]
-    value, weight = np.zeros((len(split), leaf_values.shape[1])), np.zeros(len(split))
-    value[leaf], weight[leaf] = leaf_values[first + leaf_id[leaf]], at_leaves[first + leaf_id[leaf]]
-    return Trees(start, split, left, right, leaf_id, value, weight, splits, tree_splits)
+    split, left, right, leaf_id = (array.astype(np.int32, copy=False) for array in nodes)
+    leaf = np.flatnonzero(leaf_id >= 0)
+    if len(leaf) != len(weight):
+        raise ModelError("The CatBoost model is damaged: the leaves do not match the trees.")
+    at = np.repeat(np.cumsum(n_leaves) - n_leaves, n_leaves) + leaf_id[leaf]
+    of_node, weight_of_node = np.zeros((len(split), len(value) // len(weight))), np.zeros(len(split))
+    of_node[leaf], weight_of_node[leaf] = value.reshape(len(weight), -1)[at], weight[at]
+    return Trees(start, split, left, right, leaf_id, of_node, weight_of_node, symmetric)
 
 
 # -- node values ---------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from treeinner.ensemble import Ensemble, NodeValues
 from treeinner.errors import UnsupportedModelError
 from treeinner.options import ReadOptions
 from treeinner.readers._open import class_names, parse_json
+from treeinner.readers._trees import handed_over
 from treeinner.readers.xgboost import ubjson
 from treeinner.readers.xgboost.document import Parts, best_iteration, member, read_parts
 from treeinner.readers.xgboost.schema import read_schema
@@ -111,17 +112,16 @@ def _build(
 
     schema = read_schema(parts, missing)
     binary = {"classes": classes} if classes is not None and len(parts.base_score) == 1 else {}
-    arrays: dict[str, Any] = {name: getattr(trees, name) for name in SAME} | {
-        "tree_start": trees.start,
-        "tree_output": parts.tree_output,
-        "tree_round": parts.tree_round,
-        "tree_weight": parts.weight_drop / parts.n_parallel,
-        "value": trees.value if dart is None else trees.value * dart,
-        "cover": trees.hessian,
-        "base_score": parts.base_score,
-    }
-    for array in arrays.values():
-        array.flags.writeable = False  # nobody writes to it any more, so that the Ensemble need not copy it
+    arrays = handed_over(
+        **{name: getattr(trees, name) for name in SAME},
+        tree_start=trees.start,
+        tree_output=parts.tree_output,
+        tree_round=parts.tree_round,
+        tree_weight=parts.weight_drop / parts.n_parallel,
+        value=trees.value if dart is None else trees.value * dart,
+        cover=trees.hessian,
+        base_score=parts.base_score,
+    )
     ensemble = Ensemble(
         **arrays,
         schema=schema,
