@@ -59,7 +59,7 @@ def value_text(value: Any) -> Number | str | bool:
 
 
 def packed(curves: NDArray[np.float64]) -> tuple[str, list[Any]]:
-    """Rows as 16-bit whole numbers in base64, and what one of them stands for in each row."""
+    """Rows as 16-bit integers in base64, and what one of them stands for in each row."""
     unit = np.abs(curves).max(axis=1, initial=0.0) / 32767
-    whole = np.divide(curves, unit[:, None], out=np.zeros_like(curves), where=unit[:, None] > 0)
-    return base64.b64encode(np.round(whole).astype("<i2").tobytes()).decode("ascii"), shorts(unit, 7)
+    scaled = np.divide(curves, unit[:, None], out=np.zeros_like(curves), where=unit[:, None] > 0)
+    return base64.b64encode(np.round(scaled).astype("<i2").tobytes()).decode("ascii"), shorts(unit, 7)

@@ -46,10 +46,10 @@ class ExactSums:
         one = 1 << (LOWEST_UNIT + max(self.exponent, 0))
         up = 1 << max(-self.exponent, 0)
         for column, limbs in enumerate(self.limbs.tolist()):
-            whole = 0
+            total = 0
             for limb in limbs:
-                whole = (whole << 32) + limb
-            out[column] = whole * up / one  # Python divides whole numbers with correct rounding
+                total = (total << 32) + limb
+            out[column] = total * up / one  # Python divides integers with correct rounding
         return out
 
 
