@@ -628,6 +628,9 @@ def test_errors_of_the_library_in_the_words_of_the_command_line(home):
     assert "is not recognised; choose one of: " in (unknown := sentence(*ask, "--objective", "nope"))
     assert "margin" not in unknown
     assert "register" not in unknown
+    refused = sentence(*ask, "--objective", "QuerySoftMax")
+    assert "; use " in refused
+    assert "callable" not in refused
 
 
 # -- screen ---------------------------------------------------------------------------------------------------

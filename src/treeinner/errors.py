@@ -20,6 +20,7 @@ __all__ = [
     "TreeInnerError",
     "UnknownParameterError",
     "UnsupportedModelError",
+    "closest",
     "counted",
     "did_you_mean",
     "own_name",
@@ -69,9 +70,15 @@ def own_name(option: str, library: str) -> str:
 
 def did_you_mean(name: object, known: Iterable[str], otherwise: str = ".") -> str:
     """End of a message about an unknown name: the known one spelt most like it, or else `otherwise`."""
+    close = closest(str(name), known)
+    return otherwise if close is None else f"; did you mean {close!r}?"
+
+
+def closest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
+    """The known name that is spelt most like this one, whatever its capitals; None if none is near."""
     lower = {one.lower(): one for one in known}
-    close = difflib.get_close_matches(str(name).lower(), lower, n=1)
-    return f"; did you mean {lower[close[0]]!r}?" if close else otherwise
+    close = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=cutoff)
+    return lower[close[0]] if close else None
 
 
 def counted(n: int, noun: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,7 @@ from treeinner.cli import screen
 from treeinner.cli.errors import input_errors
 from treeinner.cli.files import DataFile, looks_like_data, open_data
 from treeinner.cli.options import Columns, Reading, Sample
-from treeinner.errors import DataError
+from treeinner.errors import DataError, closest, did_you_mean
 from treeinner.model import Model, read_model
 from treeinner.objectives import encode_target
 from treeinner.tables.columns import listing
@@ -51,9 +50,8 @@ def read_rows(
     file = open_data(path)
     for option, name in special.named():
         if name not in file.names:
-            close = " or ".join(map(repr, _close(name, file.names)))
-            hint = f"did you mean {close}?" if close else f"it has {listing(file.names)}."
-            raise DataError(f"{option} {name}: {path} has no such column; {hint}")
+            hint = did_you_mean(name, file.names, f"; it has {listing(file.names)}.")
+            raise DataError(f"{option} {name}: {path} has no such column{hint}")
     features = _features(file, model, special)
     levels = _levels(model, features)
     text = [name for name, known in levels.items() if all(isinstance(level, str) for level in known)]
@@ -95,8 +93,8 @@ def _features(file: DataFile, model: Model, columns: Columns) -> list[str]:
     stored = dict(zip(as_stored(file.names, e.schema), file.names, strict=True))
     missing = [name for name in names if name not in stored]
     if missing:
-        close = _close(missing[0], file.names, cutoff=0.8)[:1]
-        hint = f" (is {close[0]!r} meant to be {missing[0]!r}?)" if close else ""
+        close = closest(missing[0], file.names, cutoff=0.8)
+        hint = f" (is {close!r} meant to be {missing[0]!r}?)" if close else ""
         raise DataError(
             f"{file.path} lacks {len(missing)} of the {len(names)} columns that the model was trained on: "
             f"{listing(missing)}{hint}; prepare the file as for training, with the same column names."
@@ -128,12 +126,6 @@ def _by_position(file: DataFile, n_columns: int, special: set[str]) -> list[str]
         )
     screen.note("Note: the model stores no column names; the columns are taken in the order of the file.")
     return features
-
-
-def _close(name: str, names: Sequence[str], cutoff: float = 0.6) -> list[str]:
-    """Names that are written nearly the same, or with other capitals."""
-    lower = {known.lower(): known for known in names}
-    return [lower[match] for match in difflib.get_close_matches(name.lower(), list(lower), cutoff=cutoff)]
 
 
 # -- values -------------------------------------------------------------------------------------------------

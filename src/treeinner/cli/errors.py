@@ -27,7 +27,9 @@ COLUMNS = {"sample_weight": "--weight", "clusters": "--clusters", "qid": "--qid"
 COLUMN = re.compile(rf"^({'|'.join(COLUMNS)})(?= (?:was|is|has|holds|only) )")
 PYTHON_ONLY = {
     "load it yourself and pass the object": "save it in Python with treeinner.read_model(model).save('model.ti')",
+    "pass objective=callable(y, margin) -> gradient, or use": "use",
     "pass objective=callable(y, margin) -> gradient, or": "pass",
+    'ti.importance(model, X, score="abs")': "--score abs",
     "pass a function (y, margin) -> gradient, a name given to objectives.register, or one of:": "choose one of:",
 }
 
