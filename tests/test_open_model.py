@@ -550,7 +550,8 @@ def test_rounds_behind_the_best_are_noted(tmp_path):
         (note,) = read.notes
         assert f"best_iteration={best}; all {every} rounds are used" in note
         cut = read_model(source, iteration_range=(0, best + 1))
-        assert cut.notes == ()
+        assert cut.notes == read_model(read, iteration_range=(0, 1)).notes == ()
+        assert read_model(source, iteration_range=(0, every)).notes == ()  # as the user says
         np.testing.assert_allclose(cut.predict(X), model.predict(X), rtol=1e-5)  # float32
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from treeinner import objectives, readers
 from treeinner.ensemble import Ensemble
-from treeinner.errors import UnsupportedModelError
+from treeinner.errors import UnsupportedModelError, counted
 from treeinner.objectives import Objective
 from treeinner.options import ReadOptions
 from treeinner.tables import ColumnTable, DenseTable, SparseTable, Table, read_table
@@ -168,14 +168,19 @@ def open_model(model: Any, options: ReadOptions | None = None) -> Model:
         if ensemble is None:  # a saved Ensemble
             ensemble = Ensemble.load(os.fspath(model))
             return _view(Model(ensemble, Path(model), feature_names=ensemble.feature_names), options)
-        return _named(Model(ensemble, Path(model), (), ensemble.feature_names, options, readers.notes(ensemble)))
+        return _named(Model(ensemble, Path(model), (), ensemble.feature_names, options, _notes(ensemble, options)))
     inside = readers.unwrap(model)
     ensemble = readers.read_object(inside.model, options)
     names = ensemble.feature_names
     if names is None and inside.transformers:
         carried = readers.carried_names(inside.transformers)
         names = carried if carried is not None and len(carried) == ensemble.n_features else None
-    return _named(Model(ensemble, inside.model, inside.transformers, names, options, readers.notes(ensemble)))
+    return _named(Model(ensemble, inside.model, inside.transformers, names, options, _notes(ensemble, options)))
+
+
+def _notes(ensemble: Ensemble, options: ReadOptions) -> tuple[str, ...]:
+    """What the reader says about the rounds in use, unless the user chose them."""
+    return readers.notes(ensemble) if options.iteration_range is None else ()
 
 
 def _view(model: Model, options: ReadOptions) -> Model:
@@ -192,7 +197,8 @@ def _view(model: Model, options: ReadOptions) -> Model:
     told = {name: getattr(options, name) for name in ("objective", "feature_names")}
     changed = {name: given for name, given in told.items() if given not in ("auto", None)}
     ensemble = model.ensemble if rounds is None else model.ensemble.slice_rounds(*rounds)
-    return _named(replace(model, ensemble=ensemble, options=replace(model.options, **changed)))
+    notes = model.notes if rounds is None else ()  # they are about which rounds are used
+    return _named(replace(model, ensemble=ensemble, options=replace(model.options, **changed), notes=notes))
 
 
 def _named(model: Model) -> Model:
@@ -201,7 +207,8 @@ def _named(model: Model) -> Model:
     if given is not None:
         if len(given) != model.n_features:
             raise ValueError(
-                f"feature_names has {len(given)} names; expected {model.n_features}, one per feature of the model."
+                f"feature_names has {counted(len(given), 'name')}; expected {model.n_features}, one per feature of the "
+                "model."
             )
         model = replace(model, feature_names=tuple(given))
     if model.options.objective != "auto":
@@ -213,7 +220,7 @@ def out_of_bag_rows(model: Model, n_rows: int) -> NDArray[np.bool_]:
     """Which training rows each tree of a random forest did not see: (trees, rows)."""
     if model.library != "sklearn" or not model.ensemble.averaged:
         raise UnsupportedModelError(
-            "oob=True needs a scikit-learn forest trained with bootstrap=True; this is another "
-            f"{model.library} model. Use held-out rows instead."
+            f"oob=True needs a scikit-learn forest trained with bootstrap=True, which this {model.library} model is "
+            "not. Use held-out rows instead."
         )
     return cast("NDArray[np.bool_]", readers.reader("sklearn").out_of_bag(model.source, n_rows))
