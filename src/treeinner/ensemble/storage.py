@@ -7,7 +7,7 @@ import secrets
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -34,8 +34,11 @@ def atomic(path: str | Path) -> Iterator[IO[bytes]]:
         with temporary.open("xb") as file:
             yield file
         temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
+    except BaseException as error:
+        with suppress(OSError):
+            temporary.unlink()
+        if isinstance(error, OSError) and str(error.filename) == str(temporary):  # a name that the user does not know
+            raise OSError(error.errno, error.strerror, str(path)) from None
         raise
 
 
