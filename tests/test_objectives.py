@@ -673,6 +673,7 @@ def test_own_losses():
         ),
         (model("lightgbm", "rank_xendcg"), "auto", UnsupportedModelError, "random"),
         (model("catboost", "YetiRank"), "auto", UnsupportedModelError, "objective=callable"),
+        (model("catboost", "PairLogit"), "auto", UnsupportedModelError, r'ti\.importance\(model, X, score="abs"\)'),
         (model(objective=""), "auto", UnsupportedModelError, "custom objective"),
         (model(objective="reg:new"), "auto", UnsupportedModelError, "reg:new"),
         (model(objective="reg:absoluteerror"), "auto", UnknownParameterError, "smooth_absolute_error"),

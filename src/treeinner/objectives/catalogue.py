@@ -14,7 +14,9 @@ from treeinner.objectives import classes, losses, ranking, survival
 from treeinner.objectives.base import Objective, integers_below
 
 UNSET_PAIRS = 2**32 - 1  # what XGBoost writes for lambdarank_num_pair_per_sample if it was not given
-DO_INSTEAD = 'pass objective=callable(y, margin) -> gradient, or use score="abs", which needs no loss.'
+DO_INSTEAD = (
+    'pass objective=callable(y, margin) -> gradient, or use ti.importance(model, X, score="abs"), which needs no loss.'
+)
 REQUIRED = object()
 
 
