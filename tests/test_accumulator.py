@@ -39,7 +39,7 @@ KINDS = {
     ),
     "leaf sums alone": (Recipe(n_trees=5), "logistic", {"std_errors": False}),
     "forest_inner": (Recipe(n_trees=5), "logistic", {"score": "forest_inner"}),
-    "abs": (Recipe(n_trees=5), "logistic", {"score": "abs", "feature_groups": {"pair": [1, 3]}}),
+    "abs": (Recipe(n_trees=5), "auto", {"score": "abs", "feature_groups": {"pair": [1, 3]}}),
     "clusters": (Recipe(n_trees=6, n_outputs=3), "softmax", {"clustered": True}),
 }
 
@@ -483,5 +483,5 @@ def test_ranking_may_be_streamed_only_by_whole_queries():
 
 
 def test_permutation_cannot_be_streamed():
-    with pytest.raises(ValueError, match=r"a function of its own: ti\.permutation_importance"):
+    with pytest.raises(ValueError, match=r"a separate function: ti\.permutation_importance"):
         ti.ImportanceAccumulator(make_ensemble(Recipe(), 0), score="permutation")

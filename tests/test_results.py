@@ -1,7 +1,9 @@
 """What comes back, and what a caller may rely on: Importance as a table, files and pickles, a model opened once."""
 
+import copy
 import dataclasses
 import pickle
+import re
 import tracemalloc
 
 import catboost
@@ -10,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import xgboost as xgb
+from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
 import treeinner as ti
 from treeinner import readers
@@ -43,10 +46,14 @@ def test_one_feature_by_name_or_number_is_a_row_of_the_table(held_out):
         assert row == held_out[k]
         assert dataclasses.asdict(row) == {"feature": name, **frame.loc[name].to_dict()}
     assert list(frame["rank"]) == [1, 2, 3, 4]
+    with pytest.raises(KeyError, match="'agee' is not a feature; did you mean 'age'"):
+        held_out["agee"]
     with pytest.raises(KeyError, match="'bmi' is not a feature; the best ones are age"):
         held_out["bmi"]
-    with pytest.raises(IndexError):
+    with pytest.raises(IndexError, match="There is no feature 4: features are numbered 0 to 3"):
         held_out[4]
+    with pytest.raises(TypeError, match="the name or the number of one feature, got slice"):
+        held_out[:2]
 
 
 def test_verdicts_go_by_the_q_values_of_either_side(held_out):
@@ -112,6 +119,14 @@ def test_an_importance_survives_a_file_and_a_pickle_bit_for_bit(model, method, t
     assert np.array_equal(loaded.for_output(1).scores, multi.for_output(1).scores)
 
 
+def test_a_file_that_cannot_be_written_is_named_as_the_user_named_it(held_out, tmp_path):
+    (tmp_path / "file").touch()
+    for path in (tmp_path / "absent" / "imp", tmp_path / "file" / "imp", tmp_path):
+        with pytest.raises(OSError, match=rf"^\[Errno \d+\] [\w ]+: '{re.escape(str(path))}'$"):
+            held_out.save(path)
+    assert sorted(tmp_path.iterdir()) == [tmp_path / "file"]
+
+
 def test_gains_that_cannot_be_known_say_so_after_a_file_too(tmp_path):
     """max_delta_step clips every leaf, so that no node tells the rate, and the file does not store it."""
     X, y = rows()
@@ -129,6 +144,10 @@ def test_scores_without_gains_say_so(model):
             _ = imp.gains
 
 
+def no_attribution(tree, rows):
+    return np.zeros((len(rows), tree.n_features))
+
+
 def test_gains_with_a_schedule_of_rates():
     X, y = rows()
     rates = [0.5, 0.3, 0.1, 0.3]
@@ -143,8 +162,9 @@ def test_gains_with_a_schedule_of_rates():
     used = np.array([0.3, *rates[:-1]])  # the callback sets the rate of the round that follows
     per_round = by_rows.by_round() * N / used[:, None]
     np.testing.assert_allclose(by_rows.gains, per_round.sum(axis=0), rtol=1e-6)  # rates inferred from float32
-    with pytest.raises(ti.TreeInnerError, match="by_round=True"):
-        _ = ti.importance(booster, X, y, method="treeshap").gains
+    for method, name in (("treeshap", "'treeshap'"), (no_attribution, "'no_attribution'")):
+        with pytest.raises(ti.TreeInnerError, match=f"gains by {name} then need the scores by round"):
+            _ = ti.importance(booster, X, y, method=method).gains
 
 
 # -- names of outputs --------------------------------------------------------------------------------------------
@@ -167,6 +187,40 @@ def test_outputs_are_called_like_the_columns_of_y():
     assert np.array_equal(imp.for_output("weight").scores, imp.for_output(1).scores)
     acc = ti.ImportanceAccumulator(model).update(X, frame)
     assert ti.ImportanceAccumulator(model).from_bytes(acc.to_bytes()).result().output_names == ("price", "weight")
+    with pytest.raises(ValueError, match="The scores of one output have no gains; use `gains` of the whole"):
+        _ = imp.for_output(0).gains
+    with pytest.raises(IndexError, match="There is no output 2: outputs are numbered 0 to 1"):
+        imp.for_output(2)
+
+
+@pytest.mark.parametrize("kind", ["xgboost", "catboost", "forest", "forest of classes"])
+def test_columns_of_y_name_the_outputs_in_every_library(kind):
+    X, Y = several_rows()
+    names, by_number = ("sys", "dia"), None
+    if kind == "xgboost":
+        model = several_outputs()
+    elif kind == "catboost":
+        settings = {"iterations": 3, "thread_count": 1, "verbose": False, "allow_writing_files": False}
+        model = catboost.CatBoostRegressor(loss_function="MultiRMSE", **settings).fit(X, Y)
+    elif kind == "forest":
+        model = RandomForestRegressor(3, max_depth=3, random_state=0).fit(X, Y)
+    else:
+        Y = np.where(Y > 0, "high", "low")
+        model = RandomForestClassifier(3, max_depth=3, random_state=0).fit(X, Y)
+        names = ("sys=high", "sys=low", "dia=high", "dia=low")
+        by_number = ("0=high", "0=low", "1=high", "1=low")
+    frame = pd.DataFrame(Y, columns=["sys", "dia"])
+    assert ti.importance(model, X, frame).output_names == names
+    assert ti.importance(model, X, Y).output_names == ti.attribute(model, X).output_names == by_number
+    acc = ti.ImportanceAccumulator(model).update(X, frame)
+    before = acc.to_bytes()
+    for other in (frame[["dia", "sys"]], frame.set_axis(["sys", "pulse"], axis=1)):
+        with pytest.raises(ti.DataError, match="'sys', 'dia' in other batches"):
+            acc.update(X, other)
+        with pytest.raises(ti.DataError, match="in other batches"):
+            acc + ti.ImportanceAccumulator(model).update(X, other)
+    assert acc.to_bytes() == before
+    assert acc.update(X, Y).result().output_names == names
 
 
 # -- scores by round ---------------------------------------------------------------------------------------------
@@ -175,8 +229,16 @@ def test_scores_by_round_come_with_l1_too(alpha):
     X, y = rows(1)
     imp = ti.importance(xgb_of(y, reg_alpha=alpha), X, y)
     assert imp.by_round().shape == (15, 4)
-    np.testing.assert_allclose(imp.by_round().sum(axis=0), imp.scores, rtol=0, atol=1e-12 * np.abs(imp.scores).max())
+    assert np.array_equal(imp.by_round().sum(axis=0), imp.scores)
+    assert np.array_equal(ti.importance(xgb_of(y, reg_alpha=alpha), X, y, std_errors=False).scores, imp.scores)
     assert ti.plots.rounds(imp) is not None
+
+
+def test_scores_by_round_add_up_for_treeshap_too(model):
+    X, y = rows(1)
+    a, b = (ti.importance(model, X, y, method="treeshap", by_round=True, std_errors=s) for s in (True, False))
+    assert np.array_equal(a.by_round().sum(axis=0), a.scores)
+    assert np.array_equal(a.scores, b.scores)
 
 
 def test_scores_by_round_hold_one_round_of_rows_at_a_time():
@@ -262,6 +324,45 @@ def test_an_object_and_its_own_file_add_up(method, tmp_path):
         assert np.array_equal(a.merge(b).result().scores, whole.scores)
 
 
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_a_classifier_and_its_own_file_add_up(n_classes, tmp_path):
+    X, y = rows(1)
+    code = np.digitize(y, [0, 3][: n_classes - 1])
+    label = np.array(["a", "b", "c"])[code]
+    one = {"n_estimators": 4, "n_jobs": 1}
+    boosted = xgb.XGBClassifier(**one).fit(X, code)
+    boosted.save_model(tmp_path / "b.json")
+    light = lgb.LGBMClassifier(**one, verbose=-1).fit(X, label)
+    light.booster_.save_model(tmp_path / "l.txt")
+    cat = catboost.CatBoostClassifier(iterations=4, thread_count=1, verbose=False, allow_writing_files=False)
+    cat.fit(X, label).save_model(str(tmp_path / "c.cbm"))
+    cat.save_model(str(tmp_path / "c.json"), format="json")
+    for model, y_model, file, y_file in (
+        (boosted, code, "b.json", code),
+        (light, label, "l.txt", code),  # the file does not store the labels
+        (cat, label, "c.cbm", label),
+        (cat, label, "c.json", label),
+    ):
+        parts = ti.ImportanceAccumulator(model), ti.ImportanceAccumulator(tmp_path / file)
+        both = parts[0].update(X[:100], y_model[:100]).merge(parts[1].update(X[100:], y_file[100:]))
+        assert np.array_equal(both.result().scores, ti.importance(model, X, y_model).scores)
+
+
+def test_accumulators_add_up_by_plus_and_by_sum(model):
+    X, y = rows(1)
+    parts = [ti.ImportanceAccumulator(model).update(X[k::3], y[k::3]) for k in range(3)]
+    before = [part.to_bytes() for part in parts]
+    whole = ti.ImportanceAccumulator(model).update(X, y).to_bytes()
+    assert sum(parts).to_bytes() == (parts[0] + parts[1] + parts[2]).to_bytes() == whole
+    for copied in (sum(parts[:1]), copy.copy(parts[0]), copy.deepcopy(parts[0])):
+        assert copied.update(X, y).result().n_rows == N + 100
+    assert [part.to_bytes() for part in parts] == before
+    for other in (1, None, [parts[0]]):
+        assert parts[0].__add__(other) is parts[0].__radd__(other) is NotImplemented
+    with pytest.raises(TypeError, match="unsupported operand"):
+        parts[0] + 1
+
+
 def test_the_order_of_groups_changes_no_fingerprint(model):
     one, two = {"a": ["age", "income"], "b": ["noise"]}, {"b": ["noise"], "a": ["age", "income"]}
     a, b = (ti.ImportanceAccumulator(model, feature_groups=g).fingerprint() for g in (one, two))
@@ -275,6 +376,20 @@ def test_an_accumulator_travels_by_pickle(model):
     a, b = (pickle.loads(pickle.dumps(part)) for part in halves)
     assert np.array_equal(a.merge(b).result().std_errors, whole.result().std_errors)
     assert pickle.loads(pickle.dumps(ti.ImportanceAccumulator(model))).update(X, y).to_bytes() == whole.to_bytes()
+
+
+def test_a_function_without_a_name_cannot_be_pickled(model):
+    X, y = rows(1)
+    unnamed = {"method": lambda tree, rows: np.zeros((len(rows), 4)), "objective": lambda y, margin: margin - y}
+    for name, function in unnamed.items():
+        acc = ti.ImportanceAccumulator(model, **{name: function}).update(X, y)
+        with pytest.raises(TypeError, match=f"{name} holds a function that cannot be pickled; pass a name, or a"):
+            pickle.dumps([acc])
+        assert copy.deepcopy(acc).to_bytes() == acc.to_bytes()
+        cloudpickle = pytest.importorskip("cloudpickle")  # takes any function
+        assert cloudpickle.loads(cloudpickle.dumps(acc)).to_bytes() == acc.to_bytes()
+    acc = ti.ImportanceAccumulator(model, method=no_attribution)
+    assert pickle.loads(pickle.dumps(acc)).to_bytes() == acc.to_bytes()
 
 
 def test_a_refused_batch_leaves_no_names_behind():

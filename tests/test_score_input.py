@@ -90,13 +90,21 @@ def test_x_without_rows(regression):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"over": "trees"}, "over='trees' has a meaning for score='abs' only"),
-        ({"against": "label"}, "against='label' has a meaning for score='forest_inner' only"),
-        ({"score": "abs", "by_round": True}, "by_round=True has a meaning for score='tree_inner' only"),
-        ({"score": "forest_inner", "oob": True}, "oob=True has a meaning for score='tree_inner' only"),
-        ({"score": "abs"}, "score='abs' is of the attributions alone; leave y out"),
+        ({"over": "trees"}, "over='trees' only applies to score='abs'"),
+        ({"against": "label"}, "against='label' only applies to score='forest_inner'"),
+        ({"score": "abs", "by_round": True}, "by_round=True only applies to score='tree_inner'"),
+        ({"score": "forest_inner", "oob": True}, "oob=True only applies to score='tree_inner'"),
+        ({"score": "abs"}, "score='abs' uses only the attributions; omit y"),
+        ({"std_errors": "no"}, "std_errors='no': expected True or False"),
+        ({"by_round": None}, "by_round=None: expected True or False"),
+        ({"oob": "no"}, "oob='no': expected True or False"),
+        ({"oob": True}, "bootstrap=True, which this xgboost model is not"),
+        ({"std_errors": False, "confidence": 0.9}, "confidence only affects standard errors"),
+        ({"n_jobs": "2"}, "n_jobs='2' has no meaning"),
+        ({"n_jobs": 1.5}, r"n_jobs=1\.5 has no meaning"),
+        ({"confidence": ".9"}, r"confidence='\.9'"),
         ({"qid": np.zeros(N)}, "'reg:squarederror' does not rank within queries"),
-        ({"clusters": np.arange(N), "std_errors": False}, "clusters matter for standard errors only"),
+        ({"clusters": np.arange(N), "std_errors": False}, "clusters only affect standard errors"),
         ({"score": "total_gain"}, r"ti\.total_gain\(model\)"),
         ({"score": "permutation"}, r"ti\.permutation_importance\(model, X, y\)"),
         ({"n_repeats": 3}, "unexpected argument 'n_repeats'"),
@@ -107,6 +115,46 @@ def test_x_without_rows(regression):
 def test_arguments_without_a_meaning_are_errors(regression, options, message):
     with pytest.raises((ValueError, TypeError), match=message):
         ti.importance(regression, X, SIGNAL, **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"n_repeats": 2.5}, r"n_repeats=2\.5: expected at least one shuffle"),
+        ({"n_repeats": "2"}, "n_repeats='2': expected at least one shuffle"),
+        ({"random_state": np.random.default_rng(0)}, r"random_state=Generator.* a numpy\.random\.RandomState or None"),
+        ({"random_state": "x"}, "random_state='x': expected an integer"),
+        ({"random_state": -1}, "random_state=-1: expected an integer"),
+        ({"confidence": ".9"}, r"confidence='\.9'"),
+        ({"n_jobs": "2"}, "n_jobs='2' has no meaning"),
+        ({"learning_rate": 0.1}, "learning_rate has no effect on 'permutation' scores"),
+    ],
+)
+def test_arguments_of_permutation_importance(regression, options, message):
+    with pytest.raises(ValueError, match=message):
+        ti.permutation_importance(regression, X, SIGNAL, **options)
+
+
+def test_what_is_said_about_a_model_has_an_effect(regression):
+    for name, value in {"objective": "squared_error", "learning_rate": 0.3, "reg_lambda": 1, "reg_alpha": 0}.items():
+        with pytest.raises(ValueError, match=f"{name} has no effect on 'total_gain' scores"):
+            ti.total_gain(regression, **{name: value})
+    with pytest.raises(ValueError, match="objective has no effect on 'abs' scores"):
+        ti.importance(regression, X, score="abs", objective="squared_error")
+    with pytest.raises(ValueError, match="objective has no effect on 'abs' scores"):
+        ti.ImportanceAccumulator(regression, score="abs", objective="squared_error")
+    opened = ti.read_model(regression, objective="squared_error", learning_rate=0.3)  # for any score
+    assert ti.importance(opened, X, score="abs").n_rows == N
+    assert ti.total_gain(opened, iteration_range=(0, 1)).gains.sum() > 0
+
+
+def test_a_penalty_that_does_not_fit_is_named(regression, tmp_path):
+    regression.save_model(tmp_path / "model.json")  # trained with reg_lambda=1
+    with pytest.raises(ti.UnknownParameterError, match="could not be inferred from its nodes with reg_lambda=0; pass"):
+        ti.importance(tmp_path / "model.json", X, SIGNAL, reg_lambda=0)
+    plain = ti.importance(tmp_path / "model.json", X, SIGNAL, method="saabas", reg_lambda=0)
+    with pytest.raises(ti.UnknownParameterError, match="could not be inferred from its nodes with reg_lambda=0; pass"):
+        _ = plain.gains
 
 
 def test_classes_that_the_model_does_not_know(animals, binary):
@@ -232,6 +280,12 @@ def test_groups_that_do_not_fit(regression):
         ti.importance(regression, X, SIGNAL, feature_groups={"a": [0, 1], "b": [1, 2]})
     with pytest.raises(TypeError, match="mapping"):
         ti.importance(regression, X, SIGNAL, feature_groups=[[0, 1]])
+    with pytest.raises(ValueError, match="Group 'pair' has no features"):
+        ti.importance(regression, X, SIGNAL, feature_groups={"pair": []})
+    with pytest.raises(TypeError, match="Group 'pair' contains None"):
+        ti.importance(regression, X, SIGNAL, feature_groups={"pair": None})
+    single = ti.ImportanceAccumulator(regression, feature_groups={"one": np.int64(1)}).update(X, SIGNAL)
+    assert (single + single).result().feature_names == ("f0", "one", "f2")
 
 
 # -- words -----------------------------------------------------------------------------------------------------------

@@ -508,12 +508,8 @@ def test_averaged_names():
     assert names["tree"] is None
     assert names["tree classes"] == ("no", "yes")
     assert names["forest classes"] == ("0", "10", "20")
-    assert names["forest targets"] == ("target0", "target1")
-    assert names["forest target classes"] == (
-        *(f"target0={c}" for c in (0, 10, 20)),
-        "target1=0",
-        "target1=1",
-    )
+    assert names["forest targets"] is None  # the columns of y name them
+    assert names["forest target classes"] == ("0=0", "0=10", "0=20", "1=0", "1=1")
     e = read(fit_averaged("forest target classes")[0])
     assert e.objective_params["classes"] == [[0, 10, 20], [0, 1]]
 

@@ -27,7 +27,7 @@ from treeinner.model import Model, open_model
 from treeinner.options import ReadOptions
 from treeinner.tables.frames import as_frame, frame_library_of, make_frame, row_labels_of, to_array
 
-__all__ = ["METHODS", "Attribution", "attribute", "check_choice", "node_values", "root_values"]
+__all__ = ["METHODS", "Attribution", "attribute", "check_choice", "node_values", "root_values", "told_penalties"]
 
 METHODS = ("predecomp", "saabas", "treeshap")
 BASE_DEFINITIONS = {
@@ -158,10 +158,16 @@ def node_values(e: Ensemble, method: str) -> FloatArray:
         wanted = " and ".join(own_name(option, e.library) for option in e.needs) or "the training parameters"
         raise UnknownParameterError(
             f"PreDecomp needs {wanted}, which this {e.library} model does not store and which could not be inferred "
-            f"from its nodes; pass {', '.join(f'{n}=...' for n in e.needs) or 'them'}, or use method='saabas' or "
-            "'treeshap'."
+            f"from its nodes{told_penalties(e)}; pass {', '.join(f'{n}=...' for n in e.needs) or 'them'}, or use "
+            "method='saabas' or 'treeshap'."
         )
     return e.node_value
+
+
+def told_penalties(e: Ensemble) -> str:
+    """The penalties that learning rates were looked for with, which may be wrong: " with reg_lambda=0"."""
+    told = [f"{name}={e.params[name]:g}" for name in ("reg_lambda", "reg_alpha") if e.params.get(name) is not None]
+    return f" with {' and '.join(told)}" if told else ""
 
 
 def root_values(e: Ensemble, node_value: FloatArray) -> FloatArray:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from treeinner.errors import did_you_mean
 
-__all__ = ["Groups", "resolve_groups"]
+__all__ = ["Groups", "members_of", "resolve_groups"]
 
 GroupSpec = Mapping[str, Sequence[str | int]]
 
@@ -46,7 +46,9 @@ def resolve_groups(feature_groups: Any, feature_names: Sequence[str]) -> Groups:
     position = {name: i for i, name in enumerate(feature_names)}
     owner: dict[int, str] = {}
     for group, members in feature_groups.items():
-        for member in [members] if isinstance(members, str | int) else members:
+        if not members_of(members):
+            raise ValueError(f"Group {group!r} has no features; name at least one, or leave the group out.")
+        for member in members_of(members):
             owned = _position(member, position, len(feature_names), str(group))
             if owned in owner:
                 raise ValueError(
@@ -63,6 +65,11 @@ def resolve_groups(feature_groups: Any, feature_names: Sequence[str]) -> Groups:
         raise ValueError(f"Groups {repeated} have the name of a feature outside the group; rename the groups.")
     index = {label: i for i, label in enumerate(order)}
     return Groups(names, np.array([index[label] for label in labels], np.intp))
+
+
+def members_of(members: Any) -> list[Any]:
+    """Members of a group as the user gave them; a single one may stand by itself."""
+    return list(members) if np.iterable(members) and not isinstance(members, str) else [members]
 
 
 def _position(member: Any, position: Mapping[str, int], n: int, group: str) -> int:

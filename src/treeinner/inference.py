@@ -28,6 +28,7 @@ std_error and the interval are those of the score itself. Other scores are teste
 
 from __future__ import annotations
 
+import numbers
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -76,8 +77,8 @@ class Inference:
 
 def check_confidence(confidence: float) -> None:
     """Raise if it is not one; callers do so before the work is done."""
-    if not 0.0 < confidence < 1.0:
-        raise DataError(f"confidence={confidence} is not a valid confidence level; pass one in (0, 1), such as 0.95.")
+    if not isinstance(confidence, numbers.Real) or not 0.0 < confidence < 1.0:
+        raise DataError(f"confidence={confidence!r} is not a valid confidence level; pass one in (0, 1), such as 0.95.")
 
 
 def from_sums(

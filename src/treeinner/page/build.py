@@ -15,6 +15,7 @@ from treeinner.options import ReadOptions
 from treeinner.page.data import collect
 from treeinner.page.render import call_text, render
 from treeinner.page.subject import Side, Subject
+from treeinner.scores.setting import check_integer
 
 SAME_ROWS = (
     "X and y are the rows the model was trained on: on them TreeInner equals the total gain that the model stores, and "
@@ -87,7 +88,7 @@ def report(
         If X and y are the training rows; the page says so too.
     """
     path = Path(path)
-    _check(path, explorer_rows, X_train, y_train)
+    _check(path, explorer_rows, random_state, X_train, y_train)
     opened = open_model(model, ReadOptions.of(reading, caller=report))
     call = call_text(
         path,
@@ -115,13 +116,13 @@ def report(
     return path
 
 
-def _check(path: Path, explorer_rows: int, X_train: Any, y_train: Any) -> None:
+def _check(path: Path, explorer_rows: int, random_state: int, X_train: Any, y_train: Any) -> None:
     """Raise what is wrong before the work begins."""
     if (X_train is None) != (y_train is None):
         given, missing = ("X_train", "y_train") if y_train is None else ("y_train", "X_train")
         raise DataError(f"{given} was given without {missing}; pass both, or neither.")
-    if explorer_rows < 0:
-        raise ValueError(f"explorer_rows={explorer_rows}: expected a number of rows, 0 for none.")
+    check_integer("explorer_rows", explorer_rows, 0, "a number of rows, 0 for none")
+    check_integer("random_state", random_state, 0, "an integer, the seed of the draw")
     if path.is_dir():
         raise IsADirectoryError(f"path={str(path)!r} is a folder; pass the file to write, such as 'page.html'.")
     if not path.parent.is_dir():

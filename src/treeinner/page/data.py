@@ -79,8 +79,7 @@ def _used(subject: Subject, X: Any) -> list[int]:
     for column, count in enumerate(by_column.tolist()):
         for feature in (column,) if e.column_features is None else e.column_features[column]:
             splits[feature] += count
-    groups = subject.groups(X)
-    return [int(n) for n in (splits if groups is None else groups.add_up(splits, axis=0)).tolist()]
+    return [int(n) for n in subject.groups(X).add_up(splits, axis=0).tolist()]
 
 
 def _gap(train: Importance, valid: Importance) -> dict[str, Any]:

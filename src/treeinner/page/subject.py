@@ -47,9 +47,8 @@ class Subject:
             gain = total_gain(self.model).scores
         except TreeInnerError:
             return None
-        groups = self.groups(X)
-        return gain if groups is None else groups.add_up(gain, axis=0)
+        return self.groups(X).add_up(gain, axis=0)
 
-    def groups(self, X: Any) -> Groups | None:
+    def groups(self, X: Any) -> Groups:
         """The user's groups, resolved by the names that the scores have."""
         return resolve_groups(self.feature_groups, self.model.labels(X))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import hashlib
 import io
+import pickle
+import sys
 from dataclasses import replace
 from typing import Any
 
@@ -14,20 +16,22 @@ from numpy.typing import NDArray
 from treeinner.compiled import Progress
 from treeinner.ensemble import storage
 from treeinner.errors import DataError, ModelError, TreeInnerError, UnsupportedModelError
-from treeinner.groups import GroupSpec, resolve_groups
+from treeinner.groups import GroupSpec, members_of, resolve_groups
 from treeinner.inference import check_confidence, without_errors
-from treeinner.model import Model, open_model, out_of_bag_rows
-from treeinner.options import ReadOptions
+from treeinner.model import Model, out_of_bag_rows
+from treeinner.objectives.labels import is_nested
 from treeinner.scores.batch import NO_WEIGHT, Batch, read_batch
 from treeinner.scores.leaves import Leaves
 from treeinner.scores.result import Importance
 from treeinner.scores.run import add_batch
-from treeinner.scores.setting import Setting, TreeAttribution, make_setting
+from treeinner.scores.setting import Setting, TreeAttribution, check_flags, make_setting, open_for
 from treeinner.scores.state import State, score_from_leaves
+from treeinner.tables.columns import listing
 
 __all__ = ["ImportanceAccumulator"]
 
 FloatArray = NDArray[np.float64]
+CONFIDENCE = 0.95  # coverage of an interval, unless the user asks for another
 FORMAT = "treeinner.accumulator"
 FORMAT_VERSION = 2
 
@@ -43,10 +47,10 @@ class ImportanceAccumulator:
     """Scores of rows that come in batches; memory does not grow with the number of rows.
 
     Batches, threads, processes and files may cut the rows in any way: the sums are exact, so the result is the same
-    to the last bit. `merge` adds two accumulators of the same model and settings; they can be pickled, and `to_bytes`
-    and `from_bytes` move the sums without the model.
+    to the last bit. `a + b`, or `a.merge(b)`, adds two accumulators of the same model and settings, `sum` any number of
+    them; they can be pickled, and `to_bytes` and `from_bytes` move the sums without the model.
 
-    Parameters are those of `importance`; `clustered=True` announces that clusters come with every batch. With clusters,
+    Parameters are those of `importance`; `clustered=True` means that every batch comes with clusters. With clusters,
     memory grows with their number.
     """
 
@@ -62,12 +66,16 @@ class ImportanceAccumulator:
         by_round: bool = False,
         std_errors: bool = True,
         clustered: bool = False,
-        confidence: float = 0.95,
+        confidence: float = CONFIDENCE,
         n_jobs: int | None = -1,
         **reading: Any,
     ) -> None:
         check_confidence(confidence)
-        self._model: Model = open_model(model, ReadOptions.of(reading, caller=ImportanceAccumulator))
+        check_flags(clustered=clustered)
+        for what, given in (("clusters only affect", clustered), ("confidence only affects", confidence != CONFIDENCE)):
+            if given and not std_errors:
+                raise ValueError(f"{what} standard errors; omit it with std_errors=False.")
+        self._model: Model = open_for(score, model, reading, caller=ImportanceAccumulator)
         choices: dict[str, Any] = {
             "score": score, "method": method, "over": over, "against": against, "by_round": by_round,
             "std_errors": std_errors,
@@ -81,12 +89,27 @@ class ImportanceAccumulator:
         self._named = self._model.names(None) is not None
         if self._named:  # else groups by name wait for the names
             self._set_names(self._names)
-        self._output_names = self._model.output_names
+        self._target_names: tuple[str, ...] | None = None
         self._frame_library = ""
         self._state: State | None = None
 
     def __reduce__(self) -> Any:
+        by_value = "cloudpickle" in sys._getframe(1).f_globals["__name__"]  # it takes any function
+        for name, given in (("method", self._arguments["method"]), ("objective", self._model.options.objective)):
+            if not (by_value or isinstance(given, str) or _can_be_pickled(given)):
+                raise TypeError(
+                    f"{name} holds a function that cannot be pickled; pass a name, or a function defined with `def` at "
+                    "the top level of a module."
+                )
         return _unpickled, (self._model, self._arguments, self.to_bytes())
+
+    def __copy__(self) -> ImportanceAccumulator:
+        out = self._twin()
+        out._state = copy.deepcopy(self._state)
+        return out
+
+    def __deepcopy__(self, memo: Any) -> ImportanceAccumulator:
+        return copy.copy(self)
 
     def _twin(self) -> ImportanceAccumulator:
         """Return an accumulator of the same model, settings and sums."""
@@ -145,8 +168,7 @@ class ImportanceAccumulator:
         if not self._named:
             self._named = self._model.names(X) is not None
             self._set_names(self._model.labels(X))
-        if self._output_names is None and batch.target_names and len(batch.target_names) == self._model.n_outputs > 1:
-            self._output_names = batch.target_names
+        self._target_names = _agreed(self._target_names, batch.target_names)
         self._frame_library = getattr(batch.table, "frame_library", "") or self._frame_library
 
     def _set_names(self, names: tuple[str, ...]) -> None:
@@ -159,6 +181,13 @@ class ImportanceAccumulator:
         return State.empty(self._setting, clustered=self._clustered, leaves=leaves)
 
     # -- together ------------------------------------------------------------------------------------------------
+    def __add__(self, other: object) -> ImportanceAccumulator:
+        return self.merge(other) if isinstance(other, ImportanceAccumulator) else NotImplemented
+
+    def __radd__(self, other: object) -> ImportanceAccumulator:
+        """Let `sum`, which starts from 0, add up accumulators."""
+        return copy.copy(self) if isinstance(other, int) and other == 0 else NotImplemented
+
     def merge(self, other: ImportanceAccumulator) -> ImportanceAccumulator:
         """Add up two accumulators of the same model and settings; neither is changed."""
         if not isinstance(other, ImportanceAccumulator):
@@ -171,13 +200,12 @@ class ImportanceAccumulator:
         # Names, and groups by name, are known to those that have seen rows.
         known = [(part._named, part._state is not None) for part in (self, other)]
         first, second = (other, self) if known[1] > known[0] else (self, other)
-        merged = first._twin()
-        merged._state = copy.deepcopy(first._state)
+        merged = copy.copy(first)
         if merged._state is None:
             merged._state = copy.deepcopy(second._state)
         elif second._state is not None:
             merged._state += second._state
-        merged._output_names = first._output_names or second._output_names
+        merged._target_names = _agreed(self._target_names, other._target_names)
         merged._frame_library = self._frame_library or other._frame_library
         return merged
 
@@ -188,12 +216,12 @@ class ImportanceAccumulator:
         arrays = [*ROUTING, *({"predecomp": ["node_value", "cover"]}.get(str(s.method), ["cover"]))]
         for name in arrays:
             digest.update(np.ascontiguousarray(getattr(e, name)).tobytes())
-        method = s.method if isinstance(s.method, str) else getattr(s.method, "__qualname__", "callable")
         objective = self._model.options.objective
         loss = None if s.objective is None else (s.objective.name, objective if isinstance(objective, str) else "")
-        groups = None if self._feature_groups is None else sorted((k, list(v)) for k, v in self._feature_groups.items())
-        choices = (s.score, method, loss, s.over, s.against, s.std_errors, s.by_round, groups, self._clustered)
-        model = [e.library, e.schema.n_columns, dict(e.objective_params), *(getattr(e, rule) for rule in RULES)]
+        groups = sorted((name, members_of(given)) for name, given in (self._feature_groups or {}).items())
+        choices = (s.score, s.method_name, loss, s.over, s.against, s.std_errors, s.by_round, groups, self._clustered)
+        params = {k: v for k, v in e.objective_params.items() if k != "classes"}  # labels, which a file may not store
+        model = [e.library, e.schema.n_columns, params, *(getattr(e, rule) for rule in RULES)]
         digest.update(repr((choices, model, s.scale_bits)).encode())
         return digest.hexdigest()
 
@@ -203,7 +231,7 @@ class ImportanceAccumulator:
         arrays, plain = state.to_arrays()
         plain["fingerprint"] = self.fingerprint()
         plain["names"] = list(self._names) if self._named else None
-        plain["output_names"] = self._output_names
+        plain["target_names"] = self._target_names
         plain["frame_library"] = self._frame_library
         buffer = io.BytesIO()
         storage.write_to(buffer, FORMAT, FORMAT_VERSION, arrays, plain)
@@ -224,8 +252,7 @@ class ImportanceAccumulator:
             out._set_names(tuple(plain["names"]))
         elif out._state is not None:
             out._set_names(self._names)
-        names = plain["output_names"]
-        out._output_names = self._output_names or (None if names is None else tuple(names))
+        out._target_names = tuple(plain["target_names"] or ()) or self._target_names
         out._frame_library = self._frame_library or plain["frame_library"]
         return out
 
@@ -239,7 +266,7 @@ class ImportanceAccumulator:
             raise DataError(NO_WEIGHT)
         _check_resolution(setting, state)
         weight = float(state.weight.totals()[0])
-        by_round = rounds = score = None
+        rounds = score = None
         if setting.leaves_suffice:
             assert state.leaves is not None
             by_round = score_from_leaves(setting, state.leaves, setting.numbered_value)
@@ -254,7 +281,8 @@ class ImportanceAccumulator:
             whole = without_errors(score.sum(axis=1))
             outputs = without_errors(score) if state.n_outputs > 1 else None
         statistics = whole.scaled(1.0 / weight)
-        if by_round is not None and rounds is not None:  # the rounds add up to the scores, to the last bit
+        gain_source = _gain_source(setting, state, statistics.score, rounds, weight)
+        if rounds is not None:  # the rounds add up to the scores, to the last bit
             statistics = replace(statistics, score=rounds.sum(axis=0))
         return Importance(
             score_name=setting.score,
@@ -262,7 +290,7 @@ class ImportanceAccumulator:
             feature_names=setting.groups.names,
             statistics=statistics,
             outputs=None if outputs is None else outputs.scaled(1.0 / weight),
-            output_names=self._output_names,
+            output_names=_output_names(self._model, self._target_names),
             n_rows=state.n_rows,
             sum_of_weights=weight,
             tested=setting.score != "abs",
@@ -270,8 +298,36 @@ class ImportanceAccumulator:
             rounds=rounds,
             notes=self._model.notes,
             frame_library=self._frame_library,
-            gain_source=_gain_source(setting, state, statistics.score, rounds, weight),
+            gain_source=gain_source,
         )
+
+
+def _agreed(known: tuple[str, ...] | None, names: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    """Columns of y, which must be the same in every batch that names them."""
+    if known is not None and names is not None and known != names:
+        raise DataError(
+            f"y has the columns {listing(names)}, but {listing(known)} in other batches; pass the same columns in the "
+            "same order in every batch."
+        )
+    return known or names
+
+
+def _output_names(model: Model, targets: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    """Names of the outputs: the model's, else the columns of y; "target=class" if every target has classes."""
+    classes: Any = model.ensemble.objective_params.get("classes")
+    if targets is not None and is_nested(classes):
+        return tuple(f"{target}={label}" for target, some in zip(targets, classes, strict=True) for label in some)
+    if model.output_names is None and targets is not None and len(targets) == model.n_outputs:
+        return targets
+    return model.output_names
+
+
+def _can_be_pickled(function: Any) -> bool:
+    try:
+        pickle.dumps(function)
+    except (AttributeError, TypeError, pickle.PicklingError):
+        return False
+    return True
 
 
 def _unpickled(model: Model, arguments: dict[str, Any], state: bytes) -> ImportanceAccumulator:
@@ -298,8 +354,8 @@ def _gain_source(setting: Setting, state: State, score: FloatArray, rounds: Floa
             return np.asarray(score * (weight * first[0]))
         if rounds is None or np.any(scale != first[setting.ensemble.tree_round]):
             raise TreeInnerError(
-                f"The learning rate changes from tree to tree, and gains by {setting.method!r} then need the scores by "
-                "round; pass by_round=True."
+                f"The learning rate changes from tree to tree, and gains by {setting.method_name!r} then need the "
+                "scores by round; pass by_round=True."
             )
         return np.asarray((rounds * first[:, None]).sum(axis=0) * weight)
 
@@ -326,7 +382,7 @@ def _check_resolution(setting: Setting, state: State) -> None:
     if too_small:
         raise DataError(
             f"sample_weight is {mean:.2g} on average, too small to be summed exactly; divide it by its mean, which "
-            "changes no test and no score per row."
+            "does not change scores or p values."
         )
 
 

@@ -67,11 +67,12 @@ def read_batch(
     if objective is None:
         for name, given in (("y", y), ("base_margin", base_margin), ("qid", qid)):
             if given is not None:
-                raise DataError(f"score='abs' is of the attributions alone; leave {name} out.")
+                raise DataError(f"score='abs' uses only the attributions; omit {name}.")
     elif y is None:
         raise DataError("The score needs the target: pass y, one value per row of X.")
     elif qid is not None and objective.scope != "query":
         raise DataError(f"qid was given, but the loss {objective.name!r} does not rank within queries; leave it out.")
+    names = names_of(y)
     return Batch(
         table=table,
         y=None if objective is None else np.asarray(encode_target(model.ensemble, y, objective=objective, n_rows=n)),
@@ -79,7 +80,7 @@ def read_batch(
         clusters=None if clusters is None else _labels(clusters, n, "clusters"),
         qid=None if qid is None else _labels(qid, n, "qid"),
         base=np.asarray(model.ensemble.base_values(n, base_margin)),
-        target_names=None if objective is None else names_of(y),
+        target_names=names if names is not None and len(names) > 1 else None,
     )
 
 

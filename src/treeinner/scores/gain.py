@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from treeinner.errors import UnsupportedModelError
 from treeinner.groups import GroupSpec, resolve_groups
 from treeinner.inference import without_errors
-from treeinner.model import Model, open_model
-from treeinner.options import ReadOptions
+from treeinner.model import Model
 from treeinner.scores.result import Importance
+from treeinner.scores.setting import open_for
 
 __all__ = ["distance_to_gain", "stored_gains", "total_gain"]
 
@@ -29,14 +29,14 @@ def total_gain(model: Any, *, feature_groups: GroupSpec | None = None, **reading
     feature_groups : mapping, optional
         Name of a group -> its features; their gains are added up.
     **reading
-        As for `read_model`; iteration_range and feature_names have an effect.
+        iteration_range and feature_names, as for `read_model`.
 
     Returns
     -------
     Importance
         Without standard errors: gains of the training rows do not tell signal from noise. `gains` are the scores.
     """
-    opened = open_model(model, ReadOptions.of(reading, caller=total_gain))
+    opened = open_for("total_gain", model, reading, caller=total_gain)
     groups = resolve_groups(feature_groups, opened.labels(None))
     totals = groups.add_up(stored_gains(opened), axis=0)
     return Importance(

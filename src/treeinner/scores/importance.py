@@ -6,11 +6,9 @@ from typing import Any
 
 from treeinner.compiled import Progress
 from treeinner.groups import GroupSpec
-from treeinner.model import open_model
-from treeinner.options import ReadOptions
-from treeinner.scores.accumulator import ImportanceAccumulator
+from treeinner.scores.accumulator import CONFIDENCE, ImportanceAccumulator
 from treeinner.scores.result import Importance
-from treeinner.scores.setting import TreeAttribution
+from treeinner.scores.setting import TreeAttribution, check_flags, open_for
 
 __all__ = ["importance"]
 
@@ -32,7 +30,7 @@ def importance(
     oob: bool = False,
     by_round: bool = False,
     std_errors: bool = True,
-    confidence: float = 0.95,
+    confidence: float = CONFIDENCE,
     n_jobs: int | None = -1,
     progress: Progress | None = None,
     **reading: Any,
@@ -64,7 +62,7 @@ def importance(
     over : {"trees", "forest"}
         For abs: mean over the rows of the sum over the trees of `|attribution|`, or of `|sum over the trees|`.
     against : {"residual", "label"}
-        For forest_inner: what the attributions are multiplied with.
+        For forest_inner: what the attributions are multiplied by.
     oob : bool
         Random forests, X and y being the training rows: score every tree on its out-of-bag rows. Each of
         them counts rows / (out-of-bag rows of the tree) times, so that the score is MDI-oob (Li et al. 2019): the
@@ -81,7 +79,7 @@ def importance(
     progress : callable, optional
         Called with (rows done, rows).
     **reading
-        What the model may not say itself, as for `read_model`: objective, learning_rate, reg_lambda, reg_alpha,
+        What the model does not store, as for `read_model`: objective, learning_rate, reg_lambda, reg_alpha,
         iteration_range, feature_names.
 
     Returns
@@ -97,12 +95,11 @@ def importance(
     Score, standard error and interval are not centred, so the test is not of score / std_error
     (`Importance.test_scores`; docs/theory.md, section 6).
     """
+    check_flags(oob=oob)
     if oob and score != "tree_inner":
-        raise ValueError(f"oob=True has a meaning for score='tree_inner' only, not for score={score!r}.")
-    if clusters is not None and not std_errors:
-        raise ValueError("clusters matter for standard errors only; leave them out with std_errors=False.")
+        raise ValueError(f"oob=True only applies to score='tree_inner', not to score={score!r}.")
     accumulator = ImportanceAccumulator(
-        open_model(model, ReadOptions.of(reading, caller=importance)),
+        open_for(score, model, reading, caller=importance),
         score=score, method=method, feature_groups=feature_groups, over=over, against=against, by_round=by_round,
         std_errors=std_errors, clustered=clusters is not None, confidence=confidence, n_jobs=n_jobs,
     )  # fmt: skip

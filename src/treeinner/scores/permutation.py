@@ -16,11 +16,11 @@ from treeinner import inference
 from treeinner.compiled import Progress, Shuffle, map_rows
 from treeinner.errors import UnsupportedModelError
 from treeinner.groups import GroupSpec, resolve_groups
-from treeinner.model import Model, open_model
+from treeinner.model import Model
 from treeinner.objectives import Objective
-from treeinner.options import ReadOptions
 from treeinner.scores.batch import Batch, read_batch
 from treeinner.scores.result import Importance
+from treeinner.scores.setting import check_integer, open_for
 
 __all__ = ["permutation_importance"]
 
@@ -58,9 +58,9 @@ def permutation_importance(
         Seed of the shuffles.
     """
     inference.check_confidence(confidence)
-    if n_repeats < 1:
-        raise ValueError(f"n_repeats={n_repeats}; expected at least one shuffle.")
-    opened = open_model(model, ReadOptions.of(reading, caller=permutation_importance))
+    check_integer("n_repeats", n_repeats, 1, "at least one shuffle, as an integer")
+    generator = _generator(random_state)
+    opened = open_for("permutation", model, reading, caller=permutation_importance)
     objective = opened.objective
     _refuse(opened, objective)
     batch = read_batch(opened, objective, X, y, sample_weight=sample_weight, clusters=clusters, base_margin=base_margin)
@@ -72,7 +72,7 @@ def permutation_importance(
     number = np.full(len(groups.names), -1, np.int32)
     number[used] = np.arange(len(used))
     shuffle = Shuffle(e.forest, number[of_column], len(used), batch.table, n_jobs=n_jobs)
-    orders = _orders(batch.n_rows, n_repeats, random_state)
+    orders = _orders(batch.n_rows, n_repeats, generator)
 
     def work(start: int, stop: int) -> FloatArray:
         rises = _rises(objective, batch, shuffle, orders, start, stop)
@@ -135,13 +135,22 @@ def _statistics(
     return inference.from_sums(total, squares, n, effective=effective, confidence=confidence)
 
 
-def _orders(n_rows: int, n_repeats: int, random_state: Any) -> list[NDArray[np.int64]]:
+def _generator(random_state: Any) -> np.random.RandomState:
+    """The legacy generator, as in scikit-learn: the same orders let results be compared number by number."""
+    if isinstance(random_state, np.random.RandomState):
+        return random_state
+    try:
+        return np.random.RandomState(random_state)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"random_state={random_state!r}: expected an integer from 0 to 2**32 - 1, a numpy.random.RandomState or "
+            "None, as in scikit-learn."
+        ) from None
+
+
+def _orders(n_rows: int, n_repeats: int, generator: np.random.RandomState) -> list[NDArray[np.int64]]:
     """Shuffled row numbers, one per repeat, drawn as scikit-learn draws them."""
-    # scikit-learn shuffles with the legacy generator; the same orders let results be compared number by number.
-    state = random_state
-    if not isinstance(state, np.random.RandomState):
-        state = np.random.RandomState(random_state)
-    seeded = np.random.RandomState(state.randint(np.iinfo(np.int32).max + 1))
+    seeded = np.random.RandomState(generator.randint(np.iinfo(np.int32).max + 1))
     step = np.arange(n_rows)
     orders = [np.arange(n_rows)]
     for _ in range(n_repeats):

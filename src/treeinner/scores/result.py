@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from treeinner import html
 from treeinner.ensemble import storage
-from treeinner.errors import ModelError, TreeInnerError, UnknownParameterError
+from treeinner.errors import ModelError, TreeInnerError, UnknownParameterError, counted, did_you_mean
 from treeinner.inference import Inference
 from treeinner.tables.frames import make_frame
 
@@ -26,6 +26,7 @@ FORMAT_VERSION = 2
 Q_LIMIT = 0.05  # a q value below it is a verdict
 VERDICTS = ("signal", "not told apart from noise", "harmful")
 SHOWN = 20  # features in a repr
+NO_OUTPUT_GAINS = "The scores of one output have no gains; use `gains` of the whole importance, over all outputs."
 
 TITLES = {
     "tree_inner": "TreeInner",
@@ -111,7 +112,7 @@ class Importance:
 
     @property
     def test_scores(self) -> FloatArray:
-        """What the p value is of: TreeInner by path centred, other scores as they are (`Inference`)."""
+        """The score that the p value refers to: TreeInner by path centred, other scores as they are (`Inference`)."""
         return self._known(self.statistics.test_score)
 
     @property
@@ -204,8 +205,9 @@ class Importance:
         if isinstance(feature, str):
             if feature in self.feature_names:
                 return self.feature_names.index(feature)
-            raise KeyError(f"{feature!r} is not a feature; the best ones are {', '.join(self.top(5).feature_names)}.")
-        return range(len(self))[operator.index(feature)]
+            best = f"; the best ones are {', '.join(self.top(5).feature_names)}."
+            raise KeyError(f"{feature!r} is not a feature{did_you_mean(feature, self.feature_names, best)}")
+        return _number(feature, len(self), "feature")
 
     def top(self, n: int = 10) -> Importance:
         """Return the n best features, best first, with their numbers as they are here."""
@@ -236,14 +238,14 @@ class Importance:
         names = self.output_names or tuple(str(k) for k in range(self.outputs.score.shape[1]))
         if isinstance(output, str) and output not in names:
             raise ValueError(f"{output!r} is not an output; choose one of {', '.join(map(repr, names))}.")
-        k = names.index(output) if isinstance(output, str) else range(len(names))[output]
+        k = names.index(output) if isinstance(output, str) else _number(output, len(names), "output")
         return replace(
             self,
             statistics=_taken(self.outputs, (slice(None), k)),
             outputs=None,
             output_names=(names[k],),
             rounds=None,
-            gain_source=None,
+            gain_source=None if self.gain_source is None else NO_OUTPUT_GAINS,
         )
 
     # -- tables and files ----------------------------------------------------------------------------------------
@@ -331,7 +333,8 @@ class Importance:
 
     def _heading(self) -> str:
         """What the table is of, on which rows, in which unit."""
-        return f"{self.title}{f' on {self.n_rows:,} rows' if self.n_rows else ''}: {self.unit}"
+        rows = f" on {counted(self.n_rows, 'row')}" if self.n_rows else ""
+        return f"{self.title}{rows}: {self.unit}"
 
     def _repr_html_(self) -> str:
         """Table with bars and intervals, for notebooks."""
@@ -360,6 +363,16 @@ def ranks_of(scores: FloatArray) -> NDArray[np.intp]:
     ranks = np.empty(len(scores), np.intp)
     ranks[np.argsort(-scores, kind="stable")] = np.arange(1, len(scores) + 1)
     return ranks
+
+
+def _number(given: Any, n: int, what: str) -> int:
+    """Number of one of n features or outputs; negative ones count from the end."""
+    try:
+        return range(n)[operator.index(given)]
+    except IndexError:
+        raise IndexError(f"There is no {what} {given}: {what}s are numbered 0 to {n - 1}.") from None
+    except TypeError:
+        raise TypeError(f"expected the name or the number of one {what}, got {given!r}.") from None
 
 
 def _taken(part: Inference, index: Any) -> Inference:

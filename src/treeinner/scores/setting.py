@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import numbers
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar, cast
@@ -10,21 +11,28 @@ from typing import Any, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from treeinner.attribution import METHODS, check_choice, node_values
+from treeinner.attribution import METHODS, check_choice, node_values, told_penalties
 from treeinner.compiled import Forest
 from treeinner.ensemble import Ensemble
 from treeinner.errors import UnknownParameterError, UnsupportedModelError
 from treeinner.groups import Groups
-from treeinner.model import Model
+from treeinner.model import Model, open_model
 from treeinner.objectives import Objective
+from treeinner.options import ReadOptions
 
-__all__ = ["SCORES", "Setting", "make_setting"]
+__all__ = ["SCORES", "Setting", "check_flags", "check_integer", "make_setting", "open_for"]
 
 SCORES = ("tree_inner", "forest_inner", "abs")
 OVER = ("trees", "forest")
 AGAINST = ("residual", "label")
 GRADIENT_BITS = 32  # a typical gradient is held as a multiple of 2^-32 of the model's scale
 WEIGHT_BITS = 32  # the weight of a row, as a multiple of 2^-32
+# What may be said about a model, but has no effect on a score.
+POINTLESS = {
+    "abs": ("objective",),
+    "permutation": ("learning_rate", "reg_lambda", "reg_alpha"),
+    "total_gain": ("objective", "learning_rate", "reg_lambda", "reg_alpha"),
+}
 TYPICAL_RATE = 1 / 16  # stands in for a learning rate that the method does not need
 
 T = TypeVar("T")
@@ -46,7 +54,7 @@ class Setting:
     method: str | TreeAttribution
     groups: Groups  # the features, or groups of them, that get a score
     over: str = "trees"  # of abs: |attribution| of each tree, or of the whole forest
-    against: str = "residual"  # of forest_inner: what the attribution is multiplied with
+    against: str = "residual"  # of forest_inner: what the attribution is multiplied by
     std_errors: bool = True
     by_round: bool = False
 
@@ -54,6 +62,11 @@ class Setting:
     def forest(self) -> Forest:
         """The compiled trees."""
         return self.ensemble.forest
+
+    @property
+    def method_name(self) -> str:
+        """Name of the attribution; of a user's function its own."""
+        return self.method if isinstance(self.method, str) else getattr(self.method, "__qualname__", "callable")
 
     @property
     def by_path(self) -> bool:
@@ -151,8 +164,8 @@ class Setting:
         if np.isnan(self.tree_factor).any():
             raise UnknownParameterError(
                 "gains divide every tree by its learning rate, which this "
-                f"{self.ensemble.library} model does not store and which could not be inferred from its nodes; "
-                "pass learning_rate=..."
+                f"{self.ensemble.library} model does not store and which could not be inferred from its "
+                f"nodes{told_penalties(self.ensemble)}; pass learning_rate=..."
             )
         return self.tree_factor
 
@@ -208,6 +221,28 @@ class Setting:
         return out
 
 
+def check_flags(**flags: Any) -> None:
+    """Raise if an argument that switches something on or off is neither True nor False."""
+    for name, given in flags.items():
+        if not isinstance(given, (bool, np.bool_)):
+            raise ValueError(f"{name}={given!r}: expected True or False.")
+
+
+def check_integer(name: str, given: Any, least: int, what: str) -> None:
+    """Raise if an argument is not an integer, or too small."""
+    if isinstance(given, bool) or not isinstance(given, numbers.Integral) or given < least:
+        raise ValueError(f"{name}={given!r}: expected {what}.")
+
+
+def open_for(score: str, model: Any, reading: Mapping[str, Any], *, caller: Callable[..., Any]) -> Model:
+    """Open a model for a score, on which everything that the user says about the model has an effect."""
+    options = ReadOptions.of(reading, caller=caller)
+    for name in POINTLESS.get(str(score), ()):
+        if getattr(options, name) not in (None, "auto"):
+            raise ValueError(f"{name} has no effect on {score!r} scores; leave it out.")
+    return open_model(model, options)
+
+
 def make_setting(
     model: Model,
     *,
@@ -221,7 +256,7 @@ def make_setting(
     """Check the user's choices and put them together; features are grouped later, when their names are known."""
     if score in ("total_gain", "permutation"):
         call = "ti.total_gain(model)" if score == "total_gain" else "ti.permutation_importance(model, X, y)"
-        raise ValueError(f"score={score!r} is a function of its own: {call}.")
+        raise ValueError(f"score={score!r} is a separate function: {call}.")
     check_choice("score", score, SCORES)
     if not callable(method):
         check_choice("method", method, METHODS, ", or pass a function (tree, rows) -> values.")
@@ -229,9 +264,10 @@ def make_setting(
         if given is not None:
             check_choice(name, given, choices)
             if score != owner:
-                raise ValueError(f"{name}={given!r} has a meaning for score={owner!r} only, not for score={score!r}.")
+                raise ValueError(f"{name}={given!r} only applies to score={owner!r}, not to score={score!r}.")
+    check_flags(by_round=by_round, std_errors=std_errors)
     if by_round and score != "tree_inner":
-        raise ValueError(f"by_round=True has a meaning for score='tree_inner' only, not for score={score!r}.")
+        raise ValueError(f"by_round=True only applies to score='tree_inner', not to score={score!r}.")
     setting = Setting(
         ensemble=model.ensemble,
         objective=None if score == "abs" else model.objective,

@@ -138,9 +138,8 @@ def read_forest(model: Any, trees: list[Any]) -> Ensemble:
         values = [v / v.sum(axis=1, keepdims=True) for v in values]
     value = np.concatenate(values, axis=1) / nodes.n_trees
     other: dict[str, Any] = {}
-    if len(width) > 1:
-        labels = [[""]] * len(width) if classes is None else [[f"={label}" for label in c.tolist()] for c in classes]
-        other["output_names"] = tuple(f"target{t}{label}" for t, some in enumerate(labels) for label in some)
+    if len(width) > 1 and classes is not None:
+        other["output_names"] = tuple(f"{t}={label}" for t, some in enumerate(classes) for label in some.tolist())
     return nodes.ensemble(
         model,
         value,
