@@ -626,8 +626,7 @@ def test_errors_of_the_library_in_the_words_of_the_command_line(home):
     assert "--iteration-range 0:99 does not fit" in sentence(*ask, "--iteration-range", "0:99")
     assert sentence(*ask, "--qid", "day").startswith("Error: --qid was given, but the loss")
     assert "is not recognised; choose one of: " in (unknown := sentence(*ask, "--objective", "nope"))
-    assert "margin" not in unknown
-    assert "register" not in unknown
+    assert "function" not in unknown
     refused = sentence(*ask, "--objective", "QuerySoftMax")
     assert "; use " in refused
     assert "callable" not in refused

@@ -71,7 +71,7 @@ def test_values_that_do_not_fit_the_model(library):
     for name, meant in (("squared_eror", "squared_error"), ("reg:squarederor", "reg:squarederror")):
         with pytest.raises(ti.UnknownParameterError, match=f"'{name}' is not recognised; did you mean '{meant}'"):
             ti.read_model(fitted, objective=name)
-    with pytest.raises(ti.UnknownParameterError, match=r"objectives.register, or one of: .*squared_error"):
+    with pytest.raises(ti.UnknownParameterError, match=r"objectives.register it, or use one of: .*, squared_error"):
         ti.read_model(fitted, objective="zzz")
     with pytest.raises(ValueError, match=r"learning_rate has 1 number; expected one, or one for each of the 3"):
         ti.read_model(fitted, learning_rate=[0.1]).ensemble.node_value  # noqa: B018

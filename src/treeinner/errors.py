@@ -14,17 +14,9 @@ import difflib
 from collections.abc import Iterable
 
 __all__ = [
-    "DataError",
-    "MissingDependencyError",
-    "ModelError",
-    "TreeInnerError",
-    "UnknownParameterError",
-    "UnsupportedModelError",
-    "closest",
-    "counted",
-    "did_you_mean",
-    "own_name",
-]
+    "DataError", "MissingDependencyError", "ModelError", "TreeInnerError", "UnknownParameterError",
+    "UnsupportedModelError", "closest", "counted", "did_you_mean", "own_name",
+]  # fmt: skip
 
 
 class TreeInnerError(Exception):

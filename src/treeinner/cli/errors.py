@@ -30,7 +30,7 @@ PYTHON_ONLY = {
     "pass objective=callable(y, margin) -> gradient, or use": "use",
     "pass objective=callable(y, margin) -> gradient, or": "pass",
     'ti.importance(model, X, score="abs")': "--score abs",
-    "pass a function (y, margin) -> gradient, a name given to objectives.register, or one of:": "choose one of:",
+    "pass a function (y, margin) -> gradient, objectives.register it, or use one of:": "choose one of:",
 }
 
 

@@ -77,11 +77,8 @@ def get(spec: str, *, library: str = "", n_outputs: int = 1, **params: Any) -> O
         raise catalogue.refusal(library, name)
     if found is None:
         known = [*_registered, *catalogue.known_names()]
-        every = (
-            "; pass a function (y, margin) -> gradient, a name given to objectives.register, or one of: "
-            f"{', '.join(catalogue.known_names())}."
-        )
-        raise UnknownParameterError(f"objective={spec!r} is not recognised{did_you_mean(name, known, every)}")
+        more = f"; pass a function (y, margin) -> gradient, objectives.register it, or use one of: {', '.join(known)}."
+        raise UnknownParameterError(f"objective={spec!r} is not recognised{did_you_mean(name, known, more)}")
     return found
 
 
