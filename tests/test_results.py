@@ -383,7 +383,7 @@ def test_a_function_without_a_name_cannot_be_pickled(model):
     unnamed = {"method": lambda tree, rows: np.zeros((len(rows), 4)), "objective": lambda y, margin: margin - y}
     for name, function in unnamed.items():
         acc = ti.ImportanceAccumulator(model, **{name: function}).update(X, y)
-        with pytest.raises(TypeError, match=f"{name} holds a function that cannot be pickled; pass a name, or a"):
+        with pytest.raises(TypeError, match="is a function that cannot be pickled; pass a name, or a"):
             pickle.dumps([acc])
         assert copy.deepcopy(acc).to_bytes() == acc.to_bytes()
         cloudpickle = pytest.importorskip("cloudpickle")  # takes any function

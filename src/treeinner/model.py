@@ -168,19 +168,17 @@ def open_model(model: Any, options: ReadOptions | None = None) -> Model:
         if ensemble is None:  # a saved Ensemble
             ensemble = Ensemble.load(os.fspath(model))
             return _view(Model(ensemble, Path(model), feature_names=ensemble.feature_names), options)
-        return _named(Model(ensemble, Path(model), (), ensemble.feature_names, options, _notes(ensemble, options)))
-    inside = readers.unwrap(model)
-    ensemble = readers.read_object(inside.model, options)
+        source: Any = Path(model)
+        transformers: tuple[Any, ...] = ()
+    else:
+        source, transformers = readers.unwrap(model)
+        ensemble = readers.read_object(source, options)
     names = ensemble.feature_names
-    if names is None and inside.transformers:
-        carried = readers.carried_names(inside.transformers)
+    if names is None and transformers:
+        carried = readers.carried_names(transformers)
         names = carried if carried is not None and len(carried) == ensemble.n_features else None
-    return _named(Model(ensemble, inside.model, inside.transformers, names, options, _notes(ensemble, options)))
-
-
-def _notes(ensemble: Ensemble, options: ReadOptions) -> tuple[str, ...]:
-    """What the reader says about the rounds in use, unless the user chose them."""
-    return readers.notes(ensemble) if options.iteration_range is None else ()
+    notes = readers.notes(ensemble) if options.iteration_range is None else ()  # about the rounds in use
+    return _named(Model(ensemble, source, transformers, names, options, notes))
 
 
 def _view(model: Model, options: ReadOptions) -> Model:
@@ -197,7 +195,7 @@ def _view(model: Model, options: ReadOptions) -> Model:
     told = {name: getattr(options, name) for name in ("objective", "feature_names")}
     changed = {name: given for name, given in told.items() if given not in ("auto", None)}
     ensemble = model.ensemble if rounds is None else model.ensemble.slice_rounds(*rounds)
-    notes = model.notes if rounds is None else ()  # they are about which rounds are used
+    notes = model.notes if rounds is None else ()
     return _named(replace(model, ensemble=ensemble, options=replace(model.options, **changed), notes=notes))
 
 

@@ -94,22 +94,22 @@ class ImportanceAccumulator:
         self._state: State | None = None
 
     def __reduce__(self) -> Any:
-        by_value = "cloudpickle" in sys._getframe(1).f_globals["__name__"]  # it takes any function
-        for name, given in (("method", self._arguments["method"]), ("objective", self._model.options.objective)):
-            if not (by_value or isinstance(given, str) or _can_be_pickled(given)):
+        try:
+            pickle.dumps((self._setting.method, self._model.options.objective))
+        except (AttributeError, TypeError, pickle.PicklingError) as error:
+            if "cloudpickle" not in sys._getframe(1).f_globals["__name__"]:  # which takes any function
                 raise TypeError(
-                    f"{name} holds a function that cannot be pickled; pass a name, or a function defined with `def` at "
-                    "the top level of a module."
-                )
+                    "method or objective is a function that cannot be pickled; pass a name, or a function defined with "
+                    "`def` at the top level of a module."
+                ) from error
         return _unpickled, (self._model, self._arguments, self.to_bytes())
 
-    def __copy__(self) -> ImportanceAccumulator:
+    def __deepcopy__(self, memo: Any = None) -> ImportanceAccumulator:
         out = self._twin()
         out._state = copy.deepcopy(self._state)
         return out
 
-    def __deepcopy__(self, memo: Any) -> ImportanceAccumulator:
-        return copy.copy(self)
+    __copy__ = __deepcopy__
 
     def _twin(self) -> ImportanceAccumulator:
         """Return an accumulator of the same model, settings and sums."""
@@ -320,14 +320,6 @@ def _output_names(model: Model, targets: tuple[str, ...] | None) -> tuple[str, .
     if model.output_names is None and targets is not None and len(targets) == model.n_outputs:
         return targets
     return model.output_names
-
-
-def _can_be_pickled(function: Any) -> bool:
-    try:
-        pickle.dumps(function)
-    except (AttributeError, TypeError, pickle.PicklingError):
-        return False
-    return True
 
 
 def _unpickled(model: Model, arguments: dict[str, Any], state: bytes) -> ImportanceAccumulator:
