@@ -23,16 +23,16 @@ from treeinner_study.names import Problem, StudyError
 
 __all__ = ["COLUMNS", "Store", "read_meta"]
 
-TEXT, WHOLE, NUMBER = "string", "int32", "float64"
+TEXT, INTEGER, NUMBER = "string", "int32", "float64"
 COLUMNS = {
     "dataset": TEXT,
     "task": TEXT,
     "process": TEXT,
-    "replication": WHOLE,
+    "replication": INTEGER,
     "eta": NUMBER,
-    "max_depth": WHOLE,
+    "max_depth": INTEGER,
     "min_child_weight": NUMBER,
-    "num_boost_round": WHOLE,
+    "num_boost_round": INTEGER,
     "reg_lambda": NUMBER,
     "gfa": TEXT,
     "domain": TEXT,
