@@ -21,6 +21,7 @@ from treeinner.ensemble import Ensemble, NodeValues, check_rounds
 from treeinner.errors import ModelError, UnsupportedModelError
 from treeinner.options import ReadOptions
 from treeinner.readers._open import class_names
+from treeinner.readers._trees import handed_over
 from treeinner.readers.lightgbm.schema import read_schema
 from treeinner.readers.lightgbm.start import Start, find_start
 from treeinner.readers.lightgbm.text import DEFAULT_LEFT, ModelText, parse
@@ -58,7 +59,7 @@ def read(model: Any, options: ReadOptions) -> Ensemble:
 def read_path(path: Path, options: ReadOptions) -> Ensemble:
     """Read a file written by `Booster.save_model`; lightgbm need not be installed."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_bytes().decode()  # `parse` sees to the ends of lines
     except UnicodeDecodeError:
         raise ModelError(f"{path} is not a text file; pass a file written by Booster.save_model.") from None
     return _build(parse(text), None, options)
@@ -121,7 +122,7 @@ def _build(model: ModelText, classes: list[Any] | None, options: ReadOptions) ->
     number = np.arange(model.n_trees, dtype=np.int32)
     # Native training wants the labels 0, 1, ...
     labels = classes if classes is not None and len(classes) == per_round else range(per_round)
-    ensemble = Ensemble(
+    arrays = handed_over(
         tree_start=trees.start,
         tree_output=number % per_round,
         tree_round=np.zeros_like(number) if forest else number // per_round,
@@ -133,6 +134,9 @@ def _build(model: ModelText, classes: list[Any] | None, options: ReadOptions) ->
         set_start=model.sets[0],
         set_codes=model.sets[1].astype(np.int32),
         base_score=base_score,
+    )
+    ensemble = Ensemble(
+        **arrays,
         schema=schema,
         library="lightgbm",
         cover_is="count",

@@ -116,27 +116,17 @@ class ModelText:
 
     def scalars(self, key: str, kind: type) -> NDArray[Any]:
         """One number of each tree: (trees,)."""
-        return _numbers([self._text(tree, key) for tree in self.trees], kind, key)
-
-    def _text(self, tree: dict[str, str], key: str) -> str:
-        if key not in tree:
-            raise ModelError(
-                f"The LightGBM model has a tree without {key}: it is damaged, or was written by a version before 3.0. "
-                "Train it with LightGBM 3 or later, and save it again."
-            )
-        return tree[key]
+        return _numbers(_texts(self.trees, key), kind, key)
 
     def column(self, key: str, kind: type, of_leaves: bool) -> NDArray[Any]:
         """One field of all trees in a row."""
-        rows, lengths = [], []
-        for tree, n_leaves in zip(self.trees, self.n_leaves.tolist(), strict=True):
-            if n_leaves == 1 and key in ("leaf_weight", "leaf_count"):  # may be left out or empty: 0
-                rows.append(tree.get(key) or "0")
-            elif n_leaves > 1 or of_leaves:
-                rows.append(self._text(tree, key))
-            else:
-                continue
-            lengths.append(n_leaves if of_leaves else n_leaves - 1)
+        trees, lengths = self.trees, self.n_leaves.tolist()
+        if not of_leaves:
+            trees = [tree for tree, n_leaves in zip(trees, lengths, strict=True) if n_leaves > 1]
+            lengths = [n_leaves - 1 for n_leaves in lengths if n_leaves > 1]
+        elif key != "leaf_value":  # in a tree of one leaf it may be left out or empty: 0
+            trees = [tree if n > 1 or tree.get(key) else {key: "0"} for tree, n in zip(trees, lengths, strict=True)]
+        rows = _texts(trees, key)
         if key != "threshold" and lengths == [row.count(" ") + 1 for row in rows]:
             # What is not a number is found below; it is a warning before numpy 2.4.
             with suppress(ValueError, DeprecationWarning), warnings.catch_warnings():
@@ -171,9 +161,20 @@ def parse(text: str) -> ModelText:
     return ModelText(header, _parameters(tail), _pandas_categorical(tail), [_fields(block) for block in blocks])
 
 
+def _texts(trees: list[dict[str, str]], key: str) -> list[str]:
+    """One field of each tree."""
+    try:
+        return [tree[key] for tree in trees]
+    except KeyError:
+        raise ModelError(
+            f"The LightGBM model has a tree without {key}: it is damaged, or was written by a version before 3.0. "
+            "Train it with LightGBM 3 or later, and save it again."
+        ) from None
+
+
 def _fields(block: str) -> dict[str, str]:
     """Lines key=value; a line without '=' is a flag."""
-    return {key: value for key, _, value in (line.partition("=") for line in block.split("\n"))}
+    return dict([line.partition("=")[::2] for line in block.split("\n")])
 
 
 def _numbers(words: list[str], kind: type, key: str) -> NDArray[Any]:
