@@ -6,6 +6,7 @@ damaged file is one ModelError and never a crash, a hang or a huge allocation.
 
 from __future__ import annotations
 
+import re
 import struct
 from typing import Any, NoReturn
 
@@ -24,7 +25,10 @@ INTEGERS = frozenset(b"iUIlL")
 DTYPES = {mark: np.dtype(form.format) for mark, form in SCALARS.items()}  # of typed arrays
 CONSTANTS = {ord("T"): True, ord("F"): False, ord("Z"): None}
 OBJECT, OBJECT_END, ARRAY, ARRAY_END = b"{}[]"
-STRING, CHAR, HIGH_PRECISION, NO_OP, TYPE, COUNT, LONG = b"SCHN$#L"
+STRING, CHAR, HIGH_PRECISION, NO_OP, TYPE, COUNT, BYTE = b"SCHN$#U"
+# A name, then a typed array or a text, with lengths of eight bytes, as XGBoost writes them: nearly all of a model.
+MEMBER = re.compile(rb"L\0{7}(.)(\w+)(?:\[\$([iUIlLdD])#L(.{8})|SL\0{7}(.))", re.DOTALL)
+EMPTY = {dtype: np.empty(0, dtype) for dtype in DTYPES.values()}
 
 
 def parse(data: bytes) -> dict[str, Any]:
@@ -77,14 +81,7 @@ class _Reader:
 
     def text(self, mark: int) -> str:
         """Read a text whose length has the type that `mark` says."""
-        if mark == LONG and self.at + 8 <= len(self.data):  # as XGBoost writes them
-            size = SCALARS[LONG].unpack_from(self.data, self.at)[0]
-            self.at += 8
-            if not 0 <= size <= len(self.data) - self.at:
-                self.fail(f"a length of {size} does not fit the file")
-        else:
-            size = self.length(mark)
-        end = size + self.at
+        end = self.length(mark) + self.at
         raw, self.at = self.data[self.at : end], end
         try:
             return raw.decode()
@@ -110,20 +107,32 @@ class _Reader:
 
     def members(self, depth: int) -> dict[str, Any]:
         found: dict[str, Any] = {}
-        data, long, size = self.data, SCALARS[LONG].unpack_from, len(self.data)
         while True:
+            self.usual_members(found)
             mark = self.mark()
             if mark == OBJECT_END:
                 return found
-            name, at = self.text(mark), self.at
-            # Nearly all of a model is typed arrays with lengths of this form: without the calls of `value`.
-            if data.startswith(b"[$", at) and data.startswith(b"#L", at + 3) and at + 13 <= size:
-                dtype, count = DTYPES.get(data[at + 2]), long(data, at + 5)[0]
-                if dtype is not None and 0 <= count <= (size - at - 13) // dtype.itemsize:
-                    found[name] = np.frombuffer(data, dtype, count, at + 13)
-                    self.at = at + 13 + count * dtype.itemsize
-                    continue
+            name = self.text(mark)
             found[name] = self.value(self.mark(), depth + 1)
+
+    def usual_members(self, found: dict[str, Any]) -> None:
+        """Read members of the form MEMBER, without a call per byte, up to one of another form or a damaged one."""
+        data, at = self.data, self.at
+        while (head := MEMBER.match(data, at)) is not None:
+            name_size, name, kind, count, text_size = head.groups()
+            start = head.end()
+            dtype, n = (DTYPES[kind[0]], int.from_bytes(count, "big")) if kind else (DTYPES[BYTE], text_size[0])
+            end = start + n * dtype.itemsize
+            if len(name) != name_size[0] or end > len(data):
+                break
+            if kind:
+                found[name.decode()] = np.frombuffer(data, dtype, n, start) if n else EMPTY[dtype]
+            elif data[start:end].isascii():
+                found[name.decode()] = data[start:end].decode()
+            else:
+                break
+            at = end
+        self.at = at
 
     def items(self, depth: int) -> list[Any] | NDArray[Any]:
         first = self.mark()
