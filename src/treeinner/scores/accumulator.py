@@ -74,7 +74,7 @@ class ImportanceAccumulator:
         check_flags(clustered=clustered)
         for what, given in (("clusters only affect", clustered), ("confidence only affects", confidence != CONFIDENCE)):
             if given and not std_errors:
-                raise ValueError(f"{what} standard errors; omit it with std_errors=False.")
+                raise ValueError(f"{what} standard errors; omit that with std_errors=False.")
         self._model: Model = open_for(score, model, reading, caller=ImportanceAccumulator)
         choices: dict[str, Any] = {
             "score": score, "method": method, "over": over, "against": against, "by_round": by_round,
@@ -85,10 +85,9 @@ class ImportanceAccumulator:
         self._setting = make_setting(self._model, **choices)
         self._feature_groups, self._clustered = feature_groups, clustered
         self._confidence, self._n_jobs = confidence, n_jobs
-        self._names = self._model.labels(None)
-        self._named = self._model.names(None) is not None
-        if self._named:  # else groups by name wait for the names
-            self._set_names(self._names)
+        self._names = self._model.names(None)
+        if self._names is not None:  # else groups by name wait for the names
+            self._resolve_groups()
         self._target_names: tuple[str, ...] | None = None
         self._frame_library = ""
         self._state: State | None = None
@@ -165,14 +164,14 @@ class ImportanceAccumulator:
 
     def _learn_names(self, X: Any, batch: Batch) -> None:
         """Take names from the first data frames, if the model itself knows none."""
-        if not self._named:
-            self._named = self._model.names(X) is not None
-            self._set_names(self._model.labels(X))
+        if self._names is None:
+            self._names = self._model.names(X)
+            self._resolve_groups()
         self._target_names = _agreed(self._target_names, batch.target_names)
         self._frame_library = getattr(batch.table, "frame_library", "") or self._frame_library
 
-    def _set_names(self, names: tuple[str, ...]) -> None:
-        self._names = names
+    def _resolve_groups(self) -> None:
+        names = self._names or self._model.labels(None)
         self._setting = replace(self._setting, groups=resolve_groups(self._feature_groups, names))
 
     def _empty(self, *, oob: bool = False) -> State:
@@ -197,14 +196,14 @@ class ImportanceAccumulator:
                 "The two accumulators belong to different models or settings, and their sums mean different things; "
                 "make both from the same model with the same arguments."
             )
-        # Names, and groups by name, are known to those that have seen rows.
-        known = [(part._named, part._state is not None) for part in (self, other)]
-        first, second = (other, self) if known[1] > known[0] else (self, other)
-        merged = copy.copy(first)
+        merged = copy.copy(self)
+        merged._names = self._names or other._names
         if merged._state is None:
-            merged._state = copy.deepcopy(second._state)
-        elif second._state is not None:
-            merged._state += second._state
+            merged._state = copy.deepcopy(other._state)
+        elif other._state is not None:
+            merged._state += other._state
+        if merged._names is not None or merged._state is not None:
+            merged._resolve_groups()
         merged._target_names = _agreed(self._target_names, other._target_names)
         merged._frame_library = self._frame_library or other._frame_library
         return merged
@@ -230,7 +229,7 @@ class ImportanceAccumulator:
         state = self._state or self._empty()
         arrays, plain = state.to_arrays()
         plain["fingerprint"] = self.fingerprint()
-        plain["names"] = list(self._names) if self._named else None
+        plain["names"] = self._names
         plain["target_names"] = self._target_names
         plain["frame_library"] = self._frame_library
         buffer = io.BytesIO()
@@ -247,11 +246,9 @@ class ImportanceAccumulator:
             )
         out = self._twin()
         out._state = State.from_arrays(arrays, plain) if plain["n_rows"] else None
-        if plain["names"] is not None and not self._named:
-            out._named = True
-            out._set_names(tuple(plain["names"]))
-        elif out._state is not None:
-            out._set_names(self._names)
+        out._names = self._names or tuple(plain["names"] or ()) or None
+        if out._names is not None or out._state is not None:
+            out._resolve_groups()
         out._target_names = tuple(plain["target_names"] or ()) or self._target_names
         out._frame_library = self._frame_library or plain["frame_library"]
         return out
