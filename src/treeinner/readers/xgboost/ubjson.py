@@ -25,10 +25,10 @@ INTEGERS = frozenset(b"iUIlL")
 DTYPES = {mark: np.dtype(form.format) for mark, form in SCALARS.items()}  # of typed arrays
 CONSTANTS = {ord("T"): True, ord("F"): False, ord("Z"): None}
 OBJECT, OBJECT_END, ARRAY, ARRAY_END = b"{}[]"
-STRING, CHAR, HIGH_PRECISION, NO_OP, TYPE, COUNT, BYTE = b"SCHN$#U"
+STRING, CHAR, HIGH_PRECISION, NO_OP, TYPE, COUNT = b"SCHN$#"
 # A name, then a typed array or a text, with lengths of eight bytes, as XGBoost writes them: nearly all of a model.
-MEMBER = re.compile(rb"L\0{7}(.)(\w+)(?:\[\$([iUIlLdD])#L(.{8})|SL\0{7}(.))", re.DOTALL)
-EMPTY = {dtype: np.empty(0, dtype) for dtype in DTYPES.values()}
+MEMBER = re.compile(rb"L\0{7}(.)(\w+)(?:\[\$([iUIlLdD])#|S)L(.{8})", re.DOTALL)
+SIZES = {bytes([mark]): form.size for mark, form in SCALARS.items()} | {None: 1}  # of an item; None: of a text
 
 
 def parse(data: bytes) -> dict[str, Any]:
@@ -119,16 +119,15 @@ class _Reader:
         """Read members of the form MEMBER, without a call per byte, up to one of another form or a damaged one."""
         data, at = self.data, self.at
         while (head := MEMBER.match(data, at)) is not None:
-            name_size, name, kind, count, text_size = head.groups()
-            start = head.end()
-            dtype, n = (DTYPES[kind[0]], int.from_bytes(count, "big")) if kind else (DTYPES[BYTE], text_size[0])
-            end = start + n * dtype.itemsize
+            name_size, name, kind, count = head.groups()
+            start, n = head.end(), int.from_bytes(count, "big")
+            end = start + n * SIZES[kind]
             if len(name) != name_size[0] or end > len(data):
                 break
-            if kind:
-                found[name.decode()] = np.frombuffer(data, dtype, n, start) if n else EMPTY[dtype]
-            elif data[start:end].isascii():
-                found[name.decode()] = data[start:end].decode()
+            if kind is not None:
+                found[name.decode()] = np.frombuffer(data, DTYPES[kind[0]], n, start)
+            elif (text := data[start:end]).isascii():
+                found[name.decode()] = text.decode()
             else:
                 break
             at = end
