@@ -1,4 +1,4 @@
-# The two commands of the README are `make demo` and `make test`; CI runs `make check` and `make test`.
+# The two commands of the README are `make demo` and `make test`; CI runs `make check`, `make test-core-threads` and `make test`.
 # Each target makes the environment that it needs; only Python (3.11 or newer) and a C++ compiler must be installed.
 PYTHON ?= python3
 NEW_PYTHON ?= $(firstword $(wildcard $(HOME)/.pyenv/versions/3.13*/bin/python) $(shell command -v python3.13 python3.12))
