@@ -200,6 +200,17 @@ class Attribution:
         """What `base_values` are, in words."""
         return BASE_DEFINITIONS[self.method]
 
+    @property
+    def output_labels(self) -> tuple[str, ...]:
+        """Name of every output; their numbers, "0" first, if they have none."""
+        return self.output_names or tuple(map(str, range(self.by_output[1].shape[1])))
+
+    @property
+    def by_output(self) -> tuple[FloatArray, FloatArray]:
+        """Values (rows, features, outputs) and base values (rows, outputs), also if there is one output."""
+        several = self.values.ndim == 3
+        return (self.values, self.base_values) if several else (self.values[:, :, None], self.base_values[:, None])
+
     def __repr__(self) -> str:
         rows, features = self.values.shape[:2]
         outputs = f" x {counted(self.values.shape[2], 'output')}" if self.values.ndim == 3 else ""
@@ -208,7 +219,7 @@ class Attribution:
 
     def _repr_html_(self) -> str:
         """Of one row its largest parts, of several the mean sizes, as a table with bars."""
-        values = self.values if self.values.ndim == 2 else self.values.sum(axis=2)
+        values = self.by_output[0].sum(axis=2)
         one = len(values) == 1
         shown = values[0] if one else np.abs(values).mean(axis=0) if len(values) else np.zeros(values.shape[1])
         order = np.argsort(-np.abs(shown), kind="stable")[:SHOWN]
@@ -268,15 +279,12 @@ class Attribution:
 
         With several outputs the columns are called "output: feature".
         """
-        if self.values.ndim == 2:
-            columns = {name: self.values[:, j] for j, name in enumerate(self.feature_names)}
-        else:
-            outputs = self.output_names or tuple(str(k) for k in range(self.values.shape[2]))
-            columns = {
-                f"{output}: {name}": self.values[:, j, k]
-                for k, output in enumerate(outputs)
-                for j, name in enumerate(self.feature_names)
-            }
+        values, _ = self.by_output
+        columns = {
+            name if self.values.ndim == 2 else f"{output}: {name}": values[:, j, k]
+            for k, output in enumerate(self.output_labels)
+            for j, name in enumerate(self.feature_names)
+        }
         return make_frame(columns, library=self.frame_library, row_labels=self.row_labels)
 
     def to_shap(self) -> Any:

@@ -57,19 +57,15 @@ def _columns(found: Attribution, rows: data.Rows) -> dict[str, Any]:
     values = output.as_columns(found.to_frame())
     taken = set(values)
     columns: dict[str, Any] = {_free("row", taken): rows.numbers}
-    if found.base_values.ndim == 1:
-        columns[_free("base_value", taken)] = found.base_values
-    else:
-        for k, name in enumerate(_outputs(found)):
-            columns[_free(f"{name}: base_value", taken)] = found.base_values[:, k]
+    for name, base in zip(found.output_labels, found.by_output[1].T, strict=True):
+        columns[_free("base_value" if found.values.ndim == 2 else f"{name}: base_value", taken)] = base
     return {**columns, **values}
 
 
 def _show(found: Attribution, rows: data.Rows, top: int, what: str) -> None:
     """Long: the largest contributions of the first few rows."""
-    outputs = _outputs(found)
-    values = found.values if found.values.ndim == 3 else found.values[:, :, None]
-    base = found.base_values.reshape(len(values), -1)
+    outputs = found.output_labels
+    values, base = found.by_output
     X = rows.X if found.data is not None and rows.X.num_columns == values.shape[1] else None
     cells: list[tuple[Any, ...]] = []
     for i in range(min(SHOWN_ROWS, len(values))):
@@ -102,11 +98,6 @@ def _short(X: Any, row: int, column: int) -> str:
     """Cell of the data; "" if features are not its columns (groups)."""
     value = None if X is None else X.column(column)[row].as_py()
     return "" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
-def _outputs(found: Attribution) -> tuple[str, ...]:
-    n = found.values.shape[2] if found.values.ndim == 3 else 1
-    return found.output_names or tuple(str(k) for k in range(n))
 
 
 def _free(name: str, taken: set[str]) -> str:

@@ -49,7 +49,7 @@ def one_output(attribution: Attribution, output: int | str | None) -> tuple[Floa
         if output not in (None, 0):
             raise ValueError(f"output={output!r}: the model has one output; leave it out.")
         return attribution.values, attribution.base_values, ""
-    names = attribution.output_names or tuple(str(k) for k in range(attribution.values.shape[2]))
+    names = attribution.output_labels
     if output is None or (isinstance(output, str) and output not in names):
         came = "The model has several outputs" if output is None else f"{output!r} is not an output"
         raise ValueError(f"{came}; pass output= with one of {', '.join(map(repr, names))}, or its position.")
