@@ -14,7 +14,8 @@ from treeinner.model import open_model
 from treeinner.options import ReadOptions
 from treeinner.page.data import collect
 from treeinner.page.render import call_text, render
-from treeinner.page.subject import Side, Subject
+from treeinner.page.subject import Subject
+from treeinner.scores import importance
 from treeinner.scores.setting import check_integer
 
 SAME_ROWS = (
@@ -90,26 +91,19 @@ def report(
     path = Path(path)
     _check(path, explorer_rows, random_state, X_train, y_train)
     opened = open_model(model, ReadOptions.of(reading, caller=report))
-    call = call_text(
-        path,
-        arrays={
-            "X_train": X_train, "y_train": y_train, "sample_weight": sample_weight,
-            "sample_weight_train": sample_weight_train, "clusters": clusters, "base_margin": base_margin,
-            "base_margin_train": base_margin_train, "qid": qid, "qid_train": qid_train,
-        },
-        plain={
-            "title": title, "feature_groups": feature_groups, "explorer_rows": explorer_rows,
-            "random_state": random_state, **vars(opened.options), **reading,
-        },
-    )  # fmt: skip
-    subject = Subject(opened, feature_groups, n_jobs)
-    held_out = Side(X, y, sample_weight, clusters, base_margin, qid)
-    training = (
-        None if X_train is None else Side(X_train, y_train, sample_weight_train, None, base_margin_train, qid_train)
-    )
-    data = collect(subject, held_out, training, explorer_rows=explorer_rows, random_state=random_state)
+    held_out = {"sample_weight": sample_weight, "clusters": clusters, "base_margin": base_margin, "qid": qid}
+    training = {"sample_weight": sample_weight_train, "base_margin": base_margin_train, "qid": qid_train}
+    shared: dict[str, Any] = {"feature_groups": feature_groups, "by_round": True, "n_jobs": n_jobs}
+    valid = importance(opened, X, y, **held_out, **shared)
+    train = None if X_train is None else importance(opened, X_train, y_train, **training, **shared)
+    subject = Subject(opened, X, y, held_out, feature_groups, n_jobs)
+    data = collect(subject, valid, train, explorer_rows=explorer_rows, random_state=random_state)
     if data["same_rows"]:
         warnings.warn(SAME_ROWS, UserWarning, stacklevel=2)
+    of_train = {f"{name}_train": array for name, array in {"X": X_train, "y": y_train, **training}.items()}
+    plain = {"title": title, "feature_groups": feature_groups, "explorer_rows": explorer_rows,
+             "random_state": random_state, **vars(opened.options), **reading}  # fmt: skip
+    call = call_text(path, arrays=held_out | of_train, plain=plain)
     page = render({"title": title or "Which features carry signal", "call": call, **data})
     with atomic(path) as file:
         file.write(page.encode())

@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from treeinner.errors import counted
 from treeinner.page.numbers import packed, short, shorts
 from treeinner.page.rows import explore
-from treeinner.page.subject import FloatArray, Side, Subject
+from treeinner.page.subject import FloatArray, Subject
 from treeinner.scores import Importance
 from treeinner.scores.compare import are_training_rows
 from treeinner.scores.result import Q_LIMIT, VERDICTS
@@ -24,14 +25,12 @@ LIBRARIES = {"xgboost": "XGBoost", "lightgbm": "LightGBM", "catboost": "CatBoost
 
 
 def collect(
-    subject: Subject, held_out: Side, training: Side | None, *, explorer_rows: int, random_state: int
+    subject: Subject, valid: Importance, train: Importance | None, *, explorer_rows: int, random_state: int
 ) -> dict[str, Any]:
     """Everything on the page but its title."""
-    valid = subject.scores(held_out)
-    train = None if training is None else subject.scores(training)
-    gain = subject.stored_gain(held_out.X)
+    gain = subject.stored_gain()
     return {
-        "facts": _facts(subject, valid, train, held_out),
+        "facts": _facts(subject, valid, train),
         "written": _now().strftime("%Y-%m-%d %H:%M UTC"),
         "versions": _versions(subject),
         "q_limit": Q_LIMIT,
@@ -41,12 +40,12 @@ def collect(
         "same_rows": are_training_rows(valid, gain),
         "features": list(valid.feature_names),
         "ranking": _ranking(valid),
-        "used": _used(subject, held_out.X),
+        "used": _used(subject),
         "outputs": _outputs(valid),
         "gain": None if gain is None else shorts(gain),
         "gap": None if train is None else _gap(train, valid),
         "rounds": _rounds(valid, train),
-        "explorer": explore(subject, held_out, valid, explorer_rows, random_state) if explorer_rows else None,
+        "explorer": explore(subject, len(valid), explorer_rows, random_state) if explorer_rows else None,
     }
 
 
@@ -71,7 +70,7 @@ def _outputs(i: Importance) -> dict[str, Any] | None:
     return {"names": names, "rankings": [_ranking(i.for_output(k)) for k in range(n)]}
 
 
-def _used(subject: Subject, X: Any) -> list[int]:
+def _used(subject: Subject) -> list[int]:
     """Number of splits on each feature."""
     e = subject.model.ensemble
     by_column = np.bincount(e.feature[e.feature >= 0], minlength=e.schema.n_columns)
@@ -79,7 +78,7 @@ def _used(subject: Subject, X: Any) -> list[int]:
     for column, count in enumerate(by_column.tolist()):
         for feature in (column,) if e.column_features is None else e.column_features[column]:
             splits[feature] += count
-    return [int(n) for n in subject.groups(X).add_up(splits, axis=0).tolist()]
+    return [int(n) for n in subject.groups.add_up(splits, axis=0).tolist()]
 
 
 def _gap(train: Importance, valid: Importance) -> dict[str, Any]:
@@ -119,17 +118,17 @@ def _cumulative(i: Importance) -> FloatArray:
     return np.concatenate([np.zeros((1, by_round.shape[1])), np.cumsum(by_round, axis=0)])
 
 
-def _facts(subject: Subject, valid: Importance, train: Importance | None, held_out: Side) -> list[list[str]]:
+def _facts(subject: Subject, valid: Importance, train: Importance | None) -> list[list[str]]:
     """What the model and the data are: pairs of label and text."""
     e = subject.model.ensemble
     library = LIBRARIES.get(e.library, e.library)
     kind = "averaged trees" if e.averaged else "boosted trees"
     rows = f"{valid.n_rows:,}"
-    if held_out.sample_weight is not None:
+    if subject.extra["sample_weight"] is not None:
         rows += f", weighted (sum of weights {valid.sum_of_weights:,.6g})"
-    if held_out.clusters is not None:
+    if subject.extra["clusters"] is not None:
         rows += f", in {valid.statistics.n_units:,} independent clusters"
-    trees = f"{e.n_trees:,} {kind}" + ("" if e.averaged else f" in {e.n_rounds:,} round{'s' * (e.n_rounds != 1)}")
+    trees = f"{e.n_trees:,} {kind}" + ("" if e.averaged else f" in {counted(e.n_rounds, 'round')}")
     facts = [
         ["Model", f"{library}, {trees}"],
         ["Loss", subject.model.objective.name],

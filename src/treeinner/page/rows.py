@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from treeinner.attribution import attribute
 from treeinner.objectives import encode_target
 from treeinner.page.numbers import decimals_for, rounded, short, shorts, value_text
-from treeinner.page.subject import FloatArray, Side, Subject
-from treeinner.scores import Importance
+from treeinner.page.subject import FloatArray, Subject
 from treeinner.tables.frames import collected, names_of, row_labels_of, to_array
 
 # About 7 characters a number, so the explorer stays below 2.6 MB whatever the model.
@@ -22,31 +21,31 @@ MOST_OUTPUTS = 4  # of one row: the likeliest classes, and the true one
 CHUNK = 10_000_000  # attributions held at a time
 
 
-def explore(subject: Subject, held_out: Side, scores: Importance, n_rows: int, random_state: int) -> dict[str, Any]:
+def explore(subject: Subject, n_features: int, n_rows: int, random_state: int) -> dict[str, Any]:
     """Sampled rows with their predictions; of each the features that moved it most, with their values."""
     e, objective = subject.model.ensemble, subject.model.objective
-    n = len(np.asarray(held_out.y))
+    y = np.asarray(subject.y)
+    n = len(y)
     shown_outputs = min(e.n_outputs, MOST_OUTPUTS)
-    n_features = len(scores.feature_names)
     fewest = min(FEWEST_PARTS, n_features)
     wanted = min(n_rows, n, max(1, MOST_NUMBERS // (fewest * (2 + shown_outputs))))
     parts = min(n_features, max(fewest, MOST_NUMBERS // (wanted * (2 + shown_outputs))))
     number = np.sort(np.random.default_rng(random_state).choice(n, wanted, replace=False))
-    actual = np.asarray(held_out.y)[number]
+    actual = y[number]
     encoded = encode_target(e, actual, objective=objective)
     code = encoded.astype(np.intp) if objective.target == "class" else None
     has_loss = objective.value is not None and objective.per_row  # else a row has no loss of its own
 
     step = max(1, CHUNK // (n_features * e.n_outputs))
     pieces = [
-        _attributed(subject, held_out, number[i : i + step], None if code is None else code[i : i + step], parts)
+        _attributed(subject, number[i : i + step], None if code is None else code[i : i + step], parts)
         for i in range(0, wanted, step)
     ]
     found = {name: np.concatenate([p[name] for p in pieces]) for name in pieces[0] if name != "value"}
     margin, chosen = found["margin"], found["outputs"]
     link = objective.link(margin)
     decimals = decimals_for(found["contribution"])
-    labels = row_labels_of(held_out.X)
+    labels = row_labels_of(subject.X)
     values = [row for p in pieces for row in p["value"]]
     return {
         "n": n,
@@ -67,14 +66,14 @@ def explore(subject: Subject, held_out: Side, scores: Importance, n_rows: int, r
 
 
 def _attributed(
-    subject: Subject, side: Side, number: NDArray[np.intp], code: NDArray[np.intp] | None, parts: int
+    subject: Subject, number: NDArray[np.intp], code: NDArray[np.intp] | None, parts: int
 ) -> dict[str, Any]:
     """Some rows: margin of every output, and the largest parts of the outputs that are shown."""
-    base_margin = None if side.base_margin is None else np.asarray(side.base_margin)[number]
+    given = subject.extra["base_margin"]
+    base_margin = None if given is None else np.asarray(given)[number]
     options: dict[str, Any] = {"feature_groups": subject.feature_groups, "n_jobs": subject.n_jobs}
-    a = attribute(subject.model, take(side.X, number), base_margin=base_margin, **options)
-    values = a.values if a.values.ndim == 3 else a.values[:, :, None]
-    base = a.base_values if a.base_values.ndim == 2 else a.base_values[:, None]
+    a = attribute(subject.model, take(subject.X, number), base_margin=base_margin, **options)
+    values, base = a.by_output
     margin = base + values.sum(axis=1)
     chosen = _outputs_shown(margin, code)
     values = np.take_along_axis(values, chosen[:, None, :], axis=2)  # (rows, features, outputs shown)
