@@ -14,13 +14,8 @@ SOURCE = Path(treeinner.__file__).parent
 
 # A module may import modules of rows above its own, and of its own package. See docs/decisions/0001.
 LAYERS = [
-    {"errors", "html"},
-    {
-        "tables",
-        "groups",
-        "html",
-        "inference",
-    },
+    {"errors"},
+    {"tables", "groups", "html", "inference"},
     {"compiled"},
     {"ensemble"},
     {"objectives"},
