@@ -211,8 +211,8 @@ def test_large_trees_equal_the_oracle_at_every_instruction_set(name):
     table, results = e.forest.path_table(e.node_value), []
     for level in LEVELS:
         use_instruction_set(level)
-        sums = compiled.Sums(e.forest, len(X))
-        sums.add_path(e.forest.bin(X), 0, e.n_trees, table, weight)
+        sums = compiled.Sums(e.forest, len(X), table)
+        sums.add(e.forest.bin(X), 0, e.n_trees, weight)
         results.append(
             [e.predict(X).reshape(margin.shape), attribute(e, X, "predecomp"), e.forest.features(sums.players())]
         )
@@ -240,8 +240,8 @@ def test_large_trees_give_the_same_bits_in_any_strips():
     e.forest.core.margins(e.forest.bin(X), 0, e.n_trees, whole)
     assert np.array_equal(whole[0, :700] + e.base_score, e.predict(X[:700]))
     assert np.array_equal(whole[0, : len(X)], np.tile(whole[0, :700], 7))
-    sums = compiled.Sums(e.forest, len(X))
-    sums.add_path(e.forest.bin(X), 0, e.n_trees, e.forest.path_table(e.node_value))
+    sums = compiled.Sums(e.forest, len(X), e.forest.path_table(e.node_value))
+    sums.add(e.forest.bin(X), 0, e.n_trees)
     assert np.array_equal(e.forest.features(sums.players()), attribute(e, X, "predecomp"))
 
 
@@ -267,17 +267,17 @@ def test_boosting_through_large_trees_is_its_rounds_one_by_one(level, with_score
     table = e.forest.path_table(e.node_value, with_scores=with_scores)
     margin, leaf_sums, scores = boosted(e, X, y, table)
     weight, before = (compiled.aligned((1, compiled.padded_rows(len(X)))) for _ in range(2))
-    sums, codes = compiled.Sums(e.forest, len(X)), e.forest.bin(X)
+    sums, codes = compiled.Sums(e.forest, len(X), table), e.forest.bin(X)
     whole, n_leaves = np.zeros_like(leaf_sums), int(e.forest.first_leaf[-1])
     for tree in range(e.n_trees):
         weight[0, : len(X)] = y - before[0, : len(X)]
-        sums.add_path(codes, tree, 1, table, weight)
+        sums.add(codes, tree, 1, weight)
         rounded = np.rint(weight * 2.0**30).astype(np.int64)
         e.forest.core.leaf_sums(codes, tree, 1, rounded, whole.reshape(n_leaves, 1))
         e.forest.core.margins(codes, tree, 1, before)
     assert np.array_equal(margin, before[0, : len(X)])
     assert np.array_equal(leaf_sums, whole)
-    assert np.array_equal(scores, sums.by_row)  # no tree is small enough for a batch, which has other roundings
+    assert np.array_equal(scores, sums.players())  # no tree is small enough for a batch, which has other roundings
     without = boosted(e, X, y, None)
     assert np.array_equal(without[0], margin)
     assert np.array_equal(without[1], leaf_sums)

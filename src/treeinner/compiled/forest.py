@@ -108,29 +108,6 @@ class Forest:
             values = np.array(columns, np.int64).reshape(-1, 3)
         return self.core.bin(values, n_rows)
 
-    def boost(
-        self,
-        codes: Any,
-        loss: int,
-        loss_scale: float,
-        first_trees: NDArray[np.int32],
-        y: NDArray[np.float64],
-        weight: NDArray[np.float64] | None,
-        margin: NDArray[np.float64],
-        scale: float,
-        leaf_sums: NDArray[np.int64],
-        largest: NDArray[np.float64],
-        fixed_weights: NDArray[np.int64] | None,
-        leaf_weights: NDArray[np.int64],
-        paths: Any,
-        sums: NDArray[np.float64],
-    ) -> None:
-        """Take rows through all rounds (core/kernels/boost.h, BoostArgs)."""
-        self.core.boost(
-            codes, loss, loss_scale, first_trees, y, weight, margin, scale, leaf_sums, largest,
-            fixed_weights, leaf_weights, paths, sums,
-        )  # fmt: skip
-
     def by_feature(self, sums: NDArray[np.float64], out: NDArray[np.float64]) -> None:
         """Turn sums of the players, (rows, outputs, players), into those of the features, (rows, features, outputs).
 

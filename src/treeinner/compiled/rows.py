@@ -37,44 +37,34 @@ def padded_rows(n_rows: int) -> int:
 
 
 class Sums:
-    """Attributions that add up tree by tree: by path row by row, by TreeSHAP in slices of 16 rows."""
+    """Attributions that add up tree by tree: by path with a `Forest.path_table`, else by TreeSHAP."""
 
-    def __init__(self, forest: Forest, n_rows: int) -> None:
-        self.forest, self.n_rows = forest, n_rows
-        self.by_row = np.zeros((n_rows, forest.n_outputs, forest.n_players))
-        self._slices: NDArray[np.float64] | None = None
+    def __init__(self, forest: Forest, n_rows: int, paths: Any) -> None:
+        self.forest, self.n_rows, self.paths = forest, n_rows, paths
+        players = (forest.n_outputs, forest.n_players)
+        # The core adds by path row by row, and TreeSHAP in slices of 16 rows.
+        n_slices = padded_rows(n_rows) // _core.SLICE_ROWS
+        self._held = aligned((n_slices, *players, _core.SLICE_ROWS)) if paths is None else np.zeros((n_rows, *players))
 
-    def add_path(self, codes: Any, first: int, n: int, table: Any, weight: NDArray[np.float64] | None = None) -> None:
-        """Add the path attributions by trees first..first + n, times a weight per row and output."""
-        self.forest.core.path(codes, first, n, table, weight, self.by_row)
-
-    def add_shap(self, codes: Any, first: int, n: int, weight: NDArray[np.float64] | None = None) -> None:
-        """Add the TreeSHAP values of trees first..first + n, times a weight per row and output."""
-        if self._slices is None:
-            n_slices = padded_rows(self.n_rows) // _core.SLICE_ROWS
-            shape = (n_slices, self.forest.n_outputs, self.forest.n_players, _core.SLICE_ROWS)
-            self._slices = aligned(shape)
-        self.forest.core.shap(codes, first, n, self.forest.shap_table(), weight, self._slices)
+    def add(self, codes: Any, first: int, n: int, weight: NDArray[np.float64] | None = None) -> None:
+        """Add the attributions by trees first..first + n, times a weight per row and output."""
+        if self.paths is None:
+            self.forest.core.shap(codes, first, n, self.forest.shap_table(), weight, self._held)
+        else:
+            self.forest.core.path(codes, first, n, self.paths, weight, self._held)
 
     def move_absolute(self, players: NDArray[np.int32], total: Sums) -> None:
         """Add |sums| of some players to those of `total`, and set them to zero here."""
-        if self._slices is None:
-            here, there = self.by_row, total.by_row
-        else:
-            if total._slices is None:
-                total._slices = aligned(self._slices.shape)
-            here, there = self._slices, total._slices
         for player in players.tolist():
-            there[:, :, player] += np.abs(here[:, :, player])
-            here[:, :, player] = 0.0
+            total._held[:, :, player] += np.abs(self._held[:, :, player])
+            self._held[:, :, player] = 0.0
 
     def players(self) -> NDArray[np.float64]:
-        """Return the sums of the players: (rows, outputs, players)."""
-        if self._slices is None:
-            return self.by_row
+        """Return the sums of the players: (rows, outputs, players); by path they are held so, and may be changed."""
+        if self.paths is not None:
+            return self._held
         shape = (padded_rows(self.n_rows), self.forest.n_outputs, self.forest.n_players)
-        by_row = self._slices.transpose(0, 3, 1, 2).reshape(shape)
-        return self.by_row + by_row[: self.n_rows]
+        return self._held.transpose(0, 3, 1, 2).reshape(shape)[: self.n_rows]
 
 
 class Shuffle:
@@ -184,11 +174,8 @@ def attribute(
         if in_place:
             forest.core.path(codes, 0, forest.n_trees, table_of_paths, None, out[start:stop].reshape(-1, 1, n_features))
             return
-        sums = Sums(forest, stop - start)
-        if table_of_paths is None:
-            sums.add_shap(codes, 0, forest.n_trees)
-        else:
-            sums.add_path(codes, 0, forest.n_trees, table_of_paths)
+        sums = Sums(forest, stop - start, table_of_paths)
+        sums.add(codes, 0, forest.n_trees)
         forest.by_feature(sums.players(), out[start:stop])
 
     for _ in map_rows(table.n_rows, task_rows(forest, table), work, n_jobs=n_jobs, progress=progress):

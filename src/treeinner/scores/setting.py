@@ -125,8 +125,8 @@ class Setting:
 
     @cached_property
     def paths(self) -> Any:
-        """The path attribution in its compiled form; None for other methods."""
-        if not self.by_path:
+        """The path attribution in its compiled form; None for other methods, and where no row's share is needed."""
+        if not (self.by_path and self.needs_rows):
             return None
         return self._cached(
             f"paths of {self.method}", lambda: self.forest.path_table(self.node_value, with_scores=True)
@@ -134,9 +134,7 @@ class Setting:
 
     def prepare(self) -> None:
         """Work out what the threads will ask for before they start, so that it is done once."""
-        _ = self.first_trees, self.scale_bits, self.penalty
-        if self.needs_rows and self.by_path:
-            _ = self.paths
+        _ = self.first_trees, self.scale_bits, self.penalty, self.paths
         if self.method == "treeshap":
             self.forest.shap_table()
 

@@ -52,7 +52,7 @@ class Task:
         self.margin[:, :n] = batch.base[here].T
         self.residual = aligned(self.margin.shape)  # minus the gradient of the round; 0 behind the last row
         self.residual_sum = np.zeros((n, forest.n_outputs))  # over all rounds
-        self.sums = Sums(forest, n)
+        self.sums = Sums(forest, n if setting.needs_rows else 0, setting.paths)
         # By a user's own attribution, instead of `sums`.
         shape = (n, setting.ensemble.n_features, forest.n_outputs)
         self.custom = np.zeros(shape) if callable(setting.method) else None
@@ -96,15 +96,12 @@ class Task:
 
     def _attribute(self, first: int, n: int, residual: FloatArray | None = None) -> None:
         """Add the attributions of trees first..first + n, times minus the gradient if it is given."""
-        s = self.setting
         if self.custom is not None:
             for tree in range(first, first + n):
                 values = self._custom_attribution(tree)
                 self.custom += values if residual is None else values * residual[:, None, : self.n_rows].T
-        elif s.paths is None:
-            self.sums.add_shap(self.codes, first, n, residual)
         else:
-            self.sums.add_path(self.codes, first, n, s.paths, residual)
+            self.sums.add(self.codes, first, n, residual)
 
     def _residuals(self, first: int, n: int) -> Iterator[tuple[int, int, FloatArray]]:
         """Trees of a round that share their gradients: (first, number, minus the gradient)."""
@@ -144,7 +141,7 @@ class Task:
             if cover <= 0 or len(players) == 0:
                 continue
             output = e.tree_output[tree]
-            self.sums.by_row[:, output, players] -= (hessian[:, output] / cover)[:, None] * cost
+            self.sums.players()[:, output, players] -= (hessian[:, output] / cover)[:, None] * cost
 
     def _add_leaf_sums(self, first: int, n: int, leaves: Leaves) -> None:
         """Add the gradients to the leaves."""
@@ -190,12 +187,12 @@ class Task:
 
     def boost(self, target: CoreTarget) -> bool:
         """Take the rows through all rounds inside the core, where it can score them; else return False."""
-        s, forest = self.setting, self.setting.forest
+        s = self.setting
         if not s.leaves_suffice or self.tree_share is not None:
             return False
         assert self.leaves is not None
         weights = self.leaves.weights
-        forest.boost(
+        s.forest.core.boost(
             self.codes,
             target.loss,
             target.scale,
@@ -208,8 +205,8 @@ class Task:
             self.largest,
             None if weights is None else self._fixed_point_weight(),
             self.leaves.sums if weights is None else weights,
-            s.paths if s.needs_rows else None,
-            self.sums.by_row,
+            s.paths,
+            self.sums.players(),
         )
         self.boosted = True
         _check_size(float(self.largest.max()))
@@ -287,7 +284,7 @@ class Task:
     def _absolute_by_tree(self) -> FloatArray:
         """Sum over the trees of `|attribution|`: (rows, features, outputs). A tree touches the players it splits on."""
         forest = self.setting.forest
-        total = Sums(forest, self.n_rows)
+        total = Sums(forest, self.n_rows, self.setting.paths)
         for tree in range(forest.n_trees):
             players = np.unique(forest.split_player[forest.first_split[tree] : forest.first_split[tree + 1]])
             if len(players):
@@ -299,7 +296,7 @@ class Task:
         """Attribution of one tree: (rows, features, outputs)."""
         if callable(self.setting.method):
             return self._custom_attribution(tree)
-        self.sums = Sums(self.setting.forest, self.n_rows)
+        self.sums = Sums(self.setting.forest, self.n_rows, self.setting.paths)
         self._attribute(tree, 1)
         return self.row_scores()
 
