@@ -1,13 +1,6 @@
 """The exceptions a user may meet, and words that their messages share.
 
-    TreeInnerError
-    ├── ModelError (ValueError)          the model itself is broken: truncated file, child out of range, NaN leaf
-    ├── UnsupportedModelError (TypeError)  a healthy model of a kind we do not read, with what to do instead
-    ├── UnknownParameterError (ValueError) something the model does not store and the user must pass: learning_rate, ...
-    ├── DataError (ValueError)           X, y or weights do not match the model
-    └── MissingDependencyError (ImportError)  an optional library is needed; the message says how to install it
-
-Each also derives from the built-in exception that callers of scikit-learn would expect.
+Each derives from TreeInnerError and from the built-in exception that callers of scikit-learn would expect.
 """
 
 import difflib
@@ -24,11 +17,11 @@ class TreeInnerError(Exception):
 
 
 class ModelError(TreeInnerError, ValueError):
-    """The model or its file is malformed."""
+    """The model or its file is malformed: truncated, a child out of range, a leaf that is NaN."""
 
 
 class UnsupportedModelError(TreeInnerError, TypeError):
-    """The model is of a kind that treeinner does not read; the message says what to do instead."""
+    """The model is sound, but of a kind that treeinner does not read; the message says what to do instead."""
 
 
 class UnknownParameterError(TreeInnerError, ValueError):
@@ -40,7 +33,7 @@ class DataError(TreeInnerError, ValueError):
 
 
 class MissingDependencyError(TreeInnerError, ImportError):
-    """An optional library is needed for this call."""
+    """An optional library is needed for this call; the message says how to install it."""
 
 
 # What other libraries call an option, for messages to their users.
