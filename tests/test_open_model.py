@@ -97,12 +97,12 @@ def test_transformed_target_is_on_the_transformed_scale():
 
 def test_frozen_and_threshold_wrappers():
     fitted = sk.HistGradientBoostingClassifier(max_iter=2).fit(X, LABEL)
-    assert unwrap(FrozenEstimator(fitted)).model is fitted
+    assert unwrap(FrozenEstimator(fitted))[0] is fitted
     tuned = TunedThresholdClassifierCV(FrozenEstimator(fitted), cv="prefit", refit=False).fit(X, LABEL)
     fixed = FixedThresholdClassifier(FrozenEstimator(fitted), threshold=0.3).fit(X, LABEL)
     for wrapper in (tuned, fixed):
-        assert isinstance(unwrap(wrapper).model, sk.HistGradientBoostingClassifier)
-    assert unwrap(make_pipeline(StandardScaler(), FrozenEstimator(fitted))).model is fitted
+        assert isinstance(unwrap(wrapper)[0], sk.HistGradientBoostingClassifier)
+    assert unwrap(make_pipeline(StandardScaler(), FrozenEstimator(fitted)))[0] is fitted
 
 
 def test_samplers_of_imblearn_are_passed_by():

@@ -6,7 +6,7 @@ import json
 import os
 import re
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from treeinner.ensemble import storage
 from treeinner.errors import ModelError, UnsupportedModelError
@@ -141,13 +141,6 @@ COMBINERS = {
 }
 
 
-class Unwrapped(NamedTuple):
-    """The model inside, and the fitted transformers that X passes before it."""
-
-    model: Any
-    transformers: tuple[Any, ...]
-
-
 def package_of(model: Any) -> str:
     """Library whose class the model is or derives from, "" if none; users' subclasses count."""
     for kind in type(model).__mro__:
@@ -163,8 +156,8 @@ def class_names(model: Any, *packages: str) -> list[str]:
     return [kind.__name__ for kind in type(model).__mro__ if kind.__module__.split(".")[0] in packages]
 
 
-def unwrap(model: Any) -> Unwrapped:
-    """Take off pipelines, searches and the like, nested in any order."""
+def unwrap(model: Any) -> tuple[Any, tuple[Any, ...]]:
+    """Take off pipelines, searches and the like: the model inside, and the transformers that X passes before it."""
     transformers: list[Any] = []
     while True:
         names = class_names(model, *EXTENSIONS)
@@ -186,7 +179,7 @@ def unwrap(model: Any) -> Unwrapped:
     for name in names:
         if name in COMBINERS:
             raise UnsupportedModelError(f"{type(model).__name__} is not one ensemble of trees: {COMBINERS[name]}.")
-    return Unwrapped(model, tuple(transformers))
+    return model, tuple(transformers)
 
 
 def _held(wrapper: Any, attribute: str) -> Any:
