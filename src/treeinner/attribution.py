@@ -26,6 +26,7 @@ from treeinner.groups import GroupSpec, resolve_groups
 from treeinner.model import Model, open_model
 from treeinner.options import ReadOptions
 from treeinner.tables.frames import as_frame, frame_library_of, make_frame, row_labels_of, to_array
+from treeinner.tables.schema import as_tuples
 
 __all__ = ["METHODS", "Attribution", "attribute", "check_choice", "node_values", "root_values", "told_penalties"]
 
@@ -37,6 +38,7 @@ BASE_DEFINITIONS = {
 }
 FORMAT = "treeinner.attribution"
 FORMAT_VERSION = 2
+PLAIN = ("feature_names", "output_names", "method", "unit")  # fields of a saved file that are not arrays
 
 SHOWN = 20  # features in a notebook's table
 FloatArray = NDArray[np.float64]
@@ -224,16 +226,10 @@ class Attribution:
         shown = values[0] if one else np.abs(values).mean(axis=0) if len(values) else np.zeros(values.shape[1])
         order = np.argsort(-np.abs(shown), kind="stable")[:SHOWN]
         span = (float(shown.min(initial=0.0)), float(shown.max(initial=0.0)))
-        nan = float("nan")
-        colours = [html.VERMILLION if value >= 0 else html.BLUE for value in shown.tolist()]  # up and down
-        rows = [
-            [
-                self.feature_names[k],
-                html.bar(float(shown[k]), nan, nan, span=span, colour=colours[k]),
-                f"{shown[k]:.4g}",
-            ]
-            for k in order.tolist()
-        ]
+        rows = []
+        for k in order.tolist():
+            bar = html.bar(float(shown[k]), span=span, colour=html.VERMILLION if shown[k] >= 0 else html.BLUE)
+            rows.append([self.feature_names[k], bar, f"{shown[k]:.4g}"])
         what = "value" if one else "mean |value|"
         return html.table(repr(self), ["feature", "", what], rows, f"base value: {self.base_definition}")
 
@@ -315,23 +311,14 @@ class Attribution:
         data = self._shown()
         if data is not None:
             arrays["data"] = data.astype(np.str_) if data.dtype == object else data
-        plain = {name: getattr(self, name) for name in ("feature_names", "output_names", "method", "unit")}
-        storage.write(path, FORMAT, FORMAT_VERSION, arrays, plain)
+        storage.write(path, FORMAT, FORMAT_VERSION, arrays, {name: getattr(self, name) for name in PLAIN})
 
     @classmethod
     def load(cls, path: str | Path) -> Attribution:
         """Read what `save` wrote."""
         arrays, plain = storage.read(path, FORMAT, FORMAT_VERSION)
+        stored = {"data": None, "unit": "margin", **arrays, **plain}
         try:
-            outputs = plain["output_names"]
-            return cls(
-                values=arrays["values"],
-                base_values=arrays["base_values"],
-                data=arrays.get("data"),
-                feature_names=tuple(plain["feature_names"]),
-                output_names=None if outputs is None else tuple(outputs),
-                method=plain["method"],
-                unit=plain.get("unit", "margin"),
-            )
+            return cls(**{name: as_tuples(stored[name]) for name in ("values", "base_values", "data", *PLAIN)})
         except KeyError as error:
             raise ModelError(f"{path} is not a complete saved Attribution: it lacks {error}.") from error

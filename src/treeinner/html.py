@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from html import escape
+from math import nan
 
 __all__ = ["BLUE", "GREY", "VERMILLION", "bar", "table"]
 
-BLUE, VERMILLION, GREY = "#0072B2", "#D55E00", "#999999"  # those of the plots
+BLUE, VERMILLION, GREY = "#0072B2", "#D55E00", "#999999"  # of the plots too
 
 Cell = str | tuple[str, str]  # text to be escaped, or ("html", markup)
 
@@ -24,7 +25,7 @@ def _cell(cell: Cell) -> str:
     return escape(cell) if isinstance(cell, str) else cell[1]
 
 
-def bar(value: float, low: float, high: float, *, span: tuple[float, float], colour: str) -> Cell:
+def bar(value: float, low: float = nan, high: float = nan, *, span: tuple[float, float], colour: str) -> Cell:
     """Inline SVG of a bar from 0 to `value` on the axis `span`, with a whisker from `low` to `high` (NaN: none)."""
     width, (left, right) = 160.0, span
     scale = width / (right - left) if right > left else 0.0

@@ -15,11 +15,11 @@ from treeinner.plots._data import (
     attribution_label,
     check_kind,
     column,
-    method_name,
     one_output,
     position_of,
     spread_rows,
 )
+from treeinner.scores.result import METHOD_TITLES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -308,7 +308,7 @@ def waterfall(
     style.label_rows(ax, names, made=made, values=values)
     for label in (ax.get_yticklabels()[0], ax.get_yticklabels()[-1]):
         label.set_fontweight("bold")
-    style.plain(ax.set_xlabel(f"{attribution.unit}{of}, by {method_name(attribution.method)}"))
+    style.plain(ax.set_xlabel(f"{attribution.unit}{of}, by {METHOD_TITLES[attribution.method]}"))
     return ax
 
 

@@ -60,12 +60,7 @@ def one_output(attribution: Attribution, output: int | str | None) -> tuple[Floa
 def attribution_label(attribution: Attribution, output_name: str) -> str:
     """Label of an axis of attributions, with the unit."""
     what = f"output {output_name}: " if output_name else ""
-    return f"{what}{method_name(attribution.method)} attribution ({attribution.unit})"
-
-
-def method_name(method: str) -> str:
-    """The paper's spelling of a method."""
-    return METHOD_TITLES.get(method, method)
+    return f"{what}{METHOD_TITLES[attribution.method]} attribution ({attribution.unit})"
 
 
 def position_of(feature: str | int, names: Sequence[str]) -> int:

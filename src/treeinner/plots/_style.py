@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from treeinner.errors import MissingDependencyError
+from treeinner.html import BLUE, GREY, VERMILLION
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -17,9 +18,8 @@ if TYPE_CHECKING:
     from matplotlib.text import Text
 
 # Okabe and Ito (2008), without yellow, which is hard to see on white; black is left to text.
-BLUE, VERMILLION, GREEN, ORANGE, PURPLE, SKY = "#0072B2", "#D55E00", "#009E73", "#E69F00", "#CC79A7", "#56B4E9"
+GREEN, ORANGE, PURPLE, SKY = "#009E73", "#E69F00", "#CC79A7", "#56B4E9"
 OKABE_ITO = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY)
-GREY = "#999999"
 
 BODY_INCHES = 4.6  # width of what is beside the labels
 LABEL_INCHES = 5.2  # room for names in a figure of our own: 60 characters of 10 points
