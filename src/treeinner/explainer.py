@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from treeinner.attribution import METHODS, Attribution, attribute, check_choice, node_values, root_values
+from treeinner.attribution import METHODS, Attribution, FloatArray, attribute, check_choice, node_values, root_values
 from treeinner.compiled import Progress
 from treeinner.errors import UnsupportedModelError
 from treeinner.model import open_model
 from treeinner.options import ReadOptions
 
 __all__ = ["TreeExplainer"]
-
-FloatArray = NDArray[np.float64]
 
 
 class TreeExplainer:

@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from treeinner.attribution import FloatArray
 from treeinner.errors import counted
 from treeinner.page.numbers import packed, short, shorts
 from treeinner.page.rows import explore
-from treeinner.page.subject import FloatArray, Subject
+from treeinner.page.subject import Subject
 from treeinner.scores import Importance
 from treeinner.scores.compare import are_training_rows
 from treeinner.scores.result import Q_LIMIT, VERDICTS

@@ -8,10 +8,10 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from treeinner.attribution import attribute
+from treeinner.attribution import FloatArray, attribute
 from treeinner.objectives import encode_target
 from treeinner.page.numbers import decimals_for, rounded, short, shorts, value_text
-from treeinner.page.subject import FloatArray, Subject
+from treeinner.page.subject import Subject
 from treeinner.tables.frames import collected, names_of, row_labels_of, to_array
 
 # About 7 characters a number, so the explorer stays below 2.6 MB whatever the model.

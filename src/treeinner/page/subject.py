@@ -7,15 +7,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
+from treeinner.attribution import FloatArray
 from treeinner.errors import TreeInnerError
 from treeinner.groups import Groups, GroupSpec, resolve_groups
 from treeinner.model import Model
 from treeinner.scores import total_gain
-
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
