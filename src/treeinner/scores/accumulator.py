@@ -24,13 +24,14 @@ from treeinner.scores.batch import NO_WEIGHT, Batch, read_batch
 from treeinner.scores.leaves import Leaves
 from treeinner.scores.result import Importance
 from treeinner.scores.run import add_batch
-from treeinner.scores.setting import Setting, TreeAttribution, check_flags, make_setting, open_for
+from treeinner.scores.setting import Setting, TreeAttribution, check_arguments, make_setting, open_for
 from treeinner.scores.state import State, score_from_leaves
 from treeinner.tables.columns import listing
 
 __all__ = ["ImportanceAccumulator"]
 
 FloatArray = NDArray[np.float64]
+Names = tuple[str, ...] | None
 CONFIDENCE = 0.95  # coverage of an interval, unless the user asks for another
 FORMAT = "treeinner.accumulator"
 FORMAT_VERSION = 2
@@ -71,7 +72,7 @@ class ImportanceAccumulator:
         **reading: Any,
     ) -> None:
         check_confidence(confidence)
-        check_flags(clustered=clustered)
+        check_arguments(score, clustered=clustered)
         for what, given in (("clusters only affect", clustered), ("confidence only affects", confidence != CONFIDENCE)):
             if given and not std_errors:
                 raise ValueError(f"{what} standard errors; omit that with std_errors=False.")
@@ -88,7 +89,7 @@ class ImportanceAccumulator:
         self._names = self._model.names(None)
         if self._names is not None:  # else groups by name wait for the names
             self._resolve_groups()
-        self._target_names: tuple[str, ...] | None = None
+        self._target_names: Names = None
         self._frame_library = ""
         self._state: State | None = None
 
@@ -115,6 +116,15 @@ class ImportanceAccumulator:
         twin = object.__new__(ImportanceAccumulator)
         twin.__dict__.update(self.__dict__)
         return twin
+
+    def _holding(self, state: State | None, names: Names, target_names: Names, library: str) -> ImportanceAccumulator:
+        """Return an accumulator of the same model and settings with other sums; what it knows itself stays."""
+        out = self._twin()
+        out._state, out._target_names = state, target_names
+        out._names, out._frame_library = self._names or names, self._frame_library or library
+        if out._names is not None or state is not None:
+            out._resolve_groups()
+        return out
 
     # -- rows ----------------------------------------------------------------------------------------------------
     def update(
@@ -196,17 +206,11 @@ class ImportanceAccumulator:
                 "The two accumulators belong to different models or settings, and their sums mean different things; "
                 "make both from the same model with the same arguments."
             )
-        merged = copy.copy(self)
-        merged._names = self._names or other._names
-        if merged._state is None:
-            merged._state = copy.deepcopy(other._state)
-        elif other._state is not None:
-            merged._state += other._state
-        if merged._names is not None or merged._state is not None:
-            merged._resolve_groups()
-        merged._target_names = _agreed(self._target_names, other._target_names)
-        merged._frame_library = self._frame_library or other._frame_library
-        return merged
+        targets = _agreed(self._target_names, other._target_names)
+        state = copy.deepcopy(self._state or other._state)
+        if state is not None and self._state is not None and other._state is not None:
+            state += other._state
+        return self._holding(state, other._names, targets, other._frame_library)
 
     def fingerprint(self) -> str:
         """Identity of what enters the sums, as text: an object and its own file agree."""
@@ -244,14 +248,9 @@ class ImportanceAccumulator:
                 "The bytes belong to another model or other settings; make the accumulator from the same model with "
                 "the same arguments."
             )
-        out = self._twin()
-        out._state = State.from_arrays(arrays, plain) if plain["n_rows"] else None
-        out._names = self._names or tuple(plain["names"] or ()) or None
-        if out._names is not None or out._state is not None:
-            out._resolve_groups()
-        out._target_names = tuple(plain["target_names"] or ()) or self._target_names
-        out._frame_library = self._frame_library or plain["frame_library"]
-        return out
+        state = State.from_arrays(arrays, plain) if plain["n_rows"] else None
+        names, targets = (tuple(plain[name] or ()) or None for name in ("names", "target_names"))
+        return self._holding(state, names, targets or self._target_names, plain["frame_library"])
 
     # -- result --------------------------------------------------------------------------------------------------
     def result(self) -> Importance:
@@ -299,7 +298,7 @@ class ImportanceAccumulator:
         )
 
 
-def _agreed(known: tuple[str, ...] | None, names: tuple[str, ...] | None) -> tuple[str, ...] | None:
+def _agreed(known: Names, names: Names) -> Names:
     """Columns of y, which must be the same in every batch that names them."""
     if known is not None and names is not None and known != names:
         raise DataError(
@@ -309,7 +308,7 @@ def _agreed(known: tuple[str, ...] | None, names: tuple[str, ...] | None) -> tup
     return known or names
 
 
-def _output_names(model: Model, targets: tuple[str, ...] | None) -> tuple[str, ...] | None:
+def _output_names(model: Model, targets: Names) -> Names:
     """Names of the outputs: the model's, else the columns of y; "target=class" if every target has classes."""
     classes: Any = model.ensemble.objective_params.get("classes")
     if targets is not None and is_nested(classes):

@@ -8,7 +8,7 @@ from treeinner.compiled import Progress
 from treeinner.groups import GroupSpec
 from treeinner.scores.accumulator import CONFIDENCE, ImportanceAccumulator
 from treeinner.scores.result import Importance
-from treeinner.scores.setting import TreeAttribution, check_flags, open_for
+from treeinner.scores.setting import TreeAttribution, check_arguments, open_for
 
 __all__ = ["importance"]
 
@@ -95,9 +95,7 @@ def importance(
     Score, standard error and interval are not centred, so the test is not of score / std_error
     (`Importance.test_scores`; docs/theory.md, section 6).
     """
-    check_flags(oob=oob)
-    if oob and score != "tree_inner":
-        raise ValueError(f"oob=True only applies to score='tree_inner', not to score={score!r}.")
+    check_arguments(score, oob=oob)
     accumulator = ImportanceAccumulator(
         open_for(score, model, reading, caller=importance),
         score=score, method=method, feature_groups=feature_groups, over=over, against=against, by_round=by_round,

@@ -20,11 +20,12 @@ from treeinner.model import Model, open_model
 from treeinner.objectives import Objective
 from treeinner.options import ReadOptions
 
-__all__ = ["SCORES", "Setting", "check_flags", "check_integer", "make_setting", "open_for"]
+__all__ = ["SCORES", "Setting", "check_arguments", "check_integer", "make_setting", "open_for"]
 
 SCORES = ("tree_inner", "forest_inner", "abs")
-OVER = ("trees", "forest")
-AGAINST = ("residual", "label")
+# Arguments that have a meaning for one score only, and the choices of those that are not flags.
+ONLY_FOR = {"over": "abs", "against": "forest_inner", "by_round": "tree_inner", "oob": "tree_inner"}
+CHOICES = {"over": ("trees", "forest"), "against": ("residual", "label")}
 GRADIENT_BITS = 32  # a typical gradient is held as a multiple of 2^-32 of the model's scale
 WEIGHT_BITS = 32  # the weight of a row, as a multiple of 2^-32
 # What may be said about a model, but has no effect on a score.
@@ -219,11 +220,15 @@ class Setting:
         return out
 
 
-def check_flags(**flags: Any) -> None:
-    """Raise if an argument that switches something on or off is neither True nor False."""
-    for name, given in flags.items():
-        if not isinstance(given, (bool, np.bool_)):
-            raise ValueError(f"{name}={given!r}: expected True or False.")
+def check_arguments(score: str, **given: Any) -> None:
+    """Raise unless each argument is one of its choices, or True or False, and has a meaning for the score."""
+    for name, value in given.items():
+        if name not in CHOICES and not isinstance(value, (bool, np.bool_)):
+            raise ValueError(f"{name}={value!r}: expected True or False.")
+        if name in CHOICES and value is not None:
+            check_choice(name, value, CHOICES[name])
+        if value and (owner := ONLY_FOR.get(name, score)) != score:
+            raise ValueError(f"{name}={value!r} only applies to score={owner!r}, not to score={score!r}.")
 
 
 def check_integer(name: str, given: Any, least: int, what: str) -> None:
@@ -258,22 +263,15 @@ def make_setting(
     check_choice("score", score, SCORES)
     if not callable(method):
         check_choice("method", method, METHODS, ", or pass a function (tree, rows) -> values.")
-    for name, given, owner, choices in (("over", over, "abs", OVER), ("against", against, "forest_inner", AGAINST)):
-        if given is not None:
-            check_choice(name, given, choices)
-            if score != owner:
-                raise ValueError(f"{name}={given!r} only applies to score={owner!r}, not to score={score!r}.")
-    check_flags(by_round=by_round, std_errors=std_errors)
-    if by_round and score != "tree_inner":
-        raise ValueError(f"by_round=True only applies to score='tree_inner', not to score={score!r}.")
+    check_arguments(score, over=over, against=against, by_round=by_round, std_errors=std_errors)
     setting = Setting(
         ensemble=model.ensemble,
         objective=None if score == "abs" else model.objective,
         score=score,
         method=method,
         groups=Groups(model.labels(None)),
-        over=over or OVER[0],
-        against=against or AGAINST[0],
+        over=over or CHOICES["over"][0],
+        against=against or CHOICES["against"][0],
         std_errors=std_errors,
         by_round=by_round,
     )
