@@ -272,12 +272,10 @@ class Importance:
         """Write to one file (docs/format.md); `ti.load` reads it."""
         plain: dict[str, Any] = {name: getattr(self, name) for name in PLAIN}
         arrays: dict[str, NDArray[Any]] = {}
-        for name, part in (("statistics", self.statistics), ("outputs", self.outputs)):
-            if part is None:
-                continue
-            for f in fields(part):
-                value = getattr(part, f.name)
-                (arrays if isinstance(value, np.ndarray) else plain)[f"{name}.{f.name}"] = value
+        for name in ("statistics", "outputs"):
+            part = getattr(self, name)
+            for field, value in ({} if part is None else vars(part)).items():
+                (arrays if isinstance(value, np.ndarray) else plain)[f"{name}.{field}"] = value
         if self.rounds is not None:
             arrays["rounds"] = self.rounds
         source = self._settled_gains()
@@ -292,19 +290,12 @@ class Importance:
         arrays, plain = storage.read(path, FORMAT, FORMAT_VERSION)
         every = {**arrays, **plain}
         try:
-            parts: dict[str, Inference | None] = {"statistics": None, "outputs": None}
-            for name in parts:
-                if f"{name}.score" in arrays:
-                    parts[name] = Inference(**{f.name: every[f"{name}.{f.name}"] for f in fields(Inference)})
-            names = plain["output_names"]
-            return cls(
-                **{name: plain[name] for name in PLAIN}
-                | {"feature_names": tuple(plain["feature_names"]), "notes": tuple(plain["notes"])}
-                | {"output_names": None if names is None else tuple(names)},
-                **parts,  # type: ignore[arg-type]
-                rounds=arrays.get("rounds"),
-                gain_source=arrays.get("gains", plain["no_gains"]),
-            )
+            known: dict[str, Any] = {name: plain[name] for name in PLAIN}
+            known |= {name: tuple(value) for name, value in known.items() if isinstance(value, list)}
+            for part in ("statistics", "outputs"):
+                if f"{part}.score" in arrays:
+                    known[part] = Inference(**{f.name: every[f"{part}.{f.name}"] for f in fields(Inference)})
+            return cls(**known, rounds=arrays.get("rounds"), gain_source=arrays.get("gains", plain["no_gains"]))
         except (KeyError, TypeError) as error:
             raise ModelError(f"{path} is not a complete saved Importance: {error}.") from error
 
@@ -341,8 +332,8 @@ class Importance:
         order, verdicts = self.order[:SHOWN], self.verdicts
         colours = dict(zip(VERDICTS, (html.BLUE, html.GREY, html.VERMILLION), strict=True))
         ends = np.concatenate([self.scores[order], self.ci_low[order], self.ci_high[order], [0.0]])
-        span = (float(np.min(ends, where=np.isfinite(ends), initial=0.0)),
-                float(np.max(ends, where=np.isfinite(ends), initial=0.0)))  # fmt: skip
+        ends = ends[np.isfinite(ends)]
+        span = float(ends.min()), float(ends.max())
         rows = []
         for place, k in enumerate(order.tolist(), 1):
             score, low, high = float(self.scores[k]), float(self.ci_low[k]), float(self.ci_high[k])
@@ -377,7 +368,4 @@ def _number(given: Any, n: int, what: str) -> int:
 
 def _taken(part: Inference, index: Any) -> Inference:
     """Some features (or one output) of statistics."""
-    return replace(
-        part,
-        **{f.name: getattr(part, f.name)[index] for f in fields(part) if isinstance(getattr(part, f.name), np.ndarray)},
-    )
+    return replace(part, **{name: v[index] for name, v in vars(part).items() if isinstance(v, np.ndarray)})

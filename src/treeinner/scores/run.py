@@ -53,7 +53,7 @@ def add_batch(
         Task(setting, batch, start, min(start + step, batch.n_rows), state.leaves)
         for start in range(0, batch.n_rows, step)
     ]
-    _run_tasks(tasks, batch.qid)
+    _run_tasks(tasks, batch)
     for task in tasks:
         state += task.finish()
 
@@ -80,18 +80,15 @@ def _run_task(task: Task) -> None:
         task.score_round(number, hessian)
 
 
-def _run_tasks(tasks: Sequence[Task], qid: NDArray[Any] | None) -> None:
+def _run_tasks(tasks: Sequence[Task], batch: Batch) -> None:
     """Take tasks through all rounds together: the loss of a row looks at other rows too."""
-    setting = tasks[0].setting
-    objective = setting.objective
-    assert objective is not None
-    y = np.concatenate([np.asarray(task.y) for task in tasks])
-    weights = [task.weight for task in tasks if task.weight is not None]
-    weight = np.concatenate(weights) if weights else None
+    setting, y, weight, qid = tasks[0].setting, batch.y, batch.weight, batch.qid
+    assert setting.objective is not None
+    assert y is not None
     edges = np.cumsum([0] + [task.n_rows for task in tasks])
     for number in range(setting.ensemble.n_rounds):
         margin = np.concatenate([task.margins() for task in tasks])
-        gradient = objective.gradients(y, margin, weight=weight, qid=qid)
+        gradient = setting.objective.gradients(y, margin, weight=weight, qid=qid)
         hessian = _hessian(setting, y, margin, weight, qid) if setting.penalty is not None else None
         for task, start, stop in zip(tasks, edges[:-1], edges[1:], strict=True):
             task.take(gradient[start:stop])

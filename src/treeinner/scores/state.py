@@ -192,9 +192,6 @@ class State:
     def from_arrays(cls, arrays: dict[str, NDArray[Any]], plain: dict[str, Any]) -> State:
         """Inverse of `to_arrays`."""
         exponent = plain["exponent"]
-        clusters = None
-        if "clusters" in plain:
-            clusters = dict(zip(plain["clusters"], arrays["clusters"], strict=True))
         leaves = None
         if "leaf_sums" in arrays:
             leaves = Leaves(arrays["leaf_sums"], arrays.get("leaf_weights"), plain["leaf_bound"])
@@ -204,7 +201,7 @@ class State:
             weight=ExactSums(arrays["weight"], 0),
             leaves=leaves,
             rounds=ExactSums(arrays["rounds"], exponent) if "rounds" in arrays else None,
-            clusters=clusters,
+            clusters=dict(zip(plain["clusters"], arrays["clusters"], strict=True)) if "clusters" in plain else None,
         )
 
 
