@@ -8,7 +8,7 @@
 Belongs here: arrays in the core's layout, threads. Does not: what a user typed, losses, statistics.
 """
 
-from treeinner.compiled.forest import BLOCK, LOSSES, TASK_ROWS, Forest, instruction_set
+from treeinner.compiled.forest import LOSSES, TASK_ROWS, Forest, instruction_set
 from treeinner.compiled.rows import (
     FOURTHS_EXPONENTS,
     Shuffle,
@@ -21,10 +21,9 @@ from treeinner.compiled.rows import (
     predict,
     task_rows,
 )
-from treeinner.compiled.threads import Progress, map_rows, n_threads
+from treeinner.compiled.threads import Progress, map_rows
 
 __all__ = [
-    "BLOCK",
     "FOURTHS_EXPONENTS",
     "LOSSES",
     "TASK_ROWS",
@@ -38,7 +37,6 @@ __all__ = [
     "attribute",
     "instruction_set",
     "map_rows",
-    "n_threads",
     "padded_rows",
     "predict",
     "task_rows",
