@@ -1,7 +1,6 @@
 """report(): what a model learned, as one self-contained HTML file.
 
     build       the public function
-    subject     the model and the rows that the page is about
     data  rows  numbers     what is shown, as plain JSON
     render      template.html, style.css, page.js and the JSON as one file
 

@@ -12,9 +12,8 @@ from treeinner.errors import DataError
 from treeinner.groups import GroupSpec
 from treeinner.model import open_model
 from treeinner.options import ReadOptions
-from treeinner.page.data import collect
+from treeinner.page.data import Subject, collect
 from treeinner.page.render import call_text, render
-from treeinner.page.subject import Subject
 from treeinner.scores import importance
 from treeinner.scores.setting import check_integer
 

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from importlib.metadata import version
 from typing import Any
 
 import numpy as np
 
 from treeinner.attribution import FloatArray
-from treeinner.errors import counted
+from treeinner.errors import TreeInnerError, counted
+from treeinner.groups import Groups, GroupSpec, resolve_groups
+from treeinner.model import Model
 from treeinner.page.numbers import packed, short, shorts
 from treeinner.page.rows import explore
-from treeinner.page.subject import Subject
-from treeinner.scores import Importance
+from treeinner.scores import Importance, total_gain
 from treeinner.scores.compare import are_training_rows
 from treeinner.scores.result import Q_LIMIT, VERDICTS
 
@@ -23,6 +27,31 @@ MOST_POINTS = 60  # of a curve: it is drawn 200 pixels wide
 MOST_CURVES = 500
 MOST_OUTPUT_SCORES = 10_000  # features x outputs whose scores are shown per output
 LIBRARIES = {"xgboost": "XGBoost", "lightgbm": "LightGBM", "catboost": "CatBoost", "sklearn": "scikit-learn"}
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """What a page is about: the model, opened, the held-out rows, and how the features are grouped."""
+
+    model: Model
+    X: Any
+    y: Any
+    extra: Mapping[str, Any]  # sample_weight, clusters, base_margin and qid of the rows, each may be None
+    feature_groups: GroupSpec | None
+    n_jobs: int | None
+
+    @cached_property
+    def groups(self) -> Groups:
+        """The user's groups, resolved by the names that the scores have."""
+        return resolve_groups(self.feature_groups, self.model.labels(self.X))
+
+    def stored_gain(self) -> FloatArray | None:
+        """Total gain as the model stores it: (features,), or None."""
+        try:
+            gain = total_gain(self.model).scores
+        except TreeInnerError:
+            return None
+        return self.groups.add_up(gain, axis=0)
 
 
 def collect(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
 import numpy as np
@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 from treeinner.attribution import FloatArray, attribute
 from treeinner.objectives import encode_target
 from treeinner.page.numbers import decimals_for, rounded, short, shorts, value_text
-from treeinner.page.subject import Subject
 from treeinner.tables.frames import collected, names_of, row_labels_of, to_array
+
+if TYPE_CHECKING:
+    from treeinner.page.data import Subject
 
 # About 7 characters a number, so the explorer stays below 2.6 MB whatever the model.
 MOST_NUMBERS = 360_000
@@ -104,9 +106,7 @@ def _outputs_shown(margin: FloatArray, code: NDArray[np.intp] | None) -> NDArray
 
 def _values(data: Any, names: tuple[str, ...], order: NDArray[np.intp]) -> list[list[Any]]:
     """Values of the features shown, in their order; nothing where a feature is not a column of the data."""
-    if data is None or type(data).__name__ == "Pool":
-        return []
-    table = to_array(data, names)
+    table = to_array(data, names)  # of no dimension if there are no data, or they are a catboost.Pool
     if table.ndim != 2 or table.shape[1] != len(names):
         return []
     return [[value_text(table[i, k]) for k in picked] for i, picked in enumerate(order.tolist())]
