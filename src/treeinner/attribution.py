@@ -25,7 +25,7 @@ from treeinner.errors import (
 from treeinner.groups import GroupSpec, resolve_groups
 from treeinner.model import Model, open_model
 from treeinner.options import ReadOptions
-from treeinner.tables.frames import as_frame, frame_library_of, make_frame, row_labels_of, to_array
+from treeinner.tables.frames import frame_library_of, make_frame, row_labels_of, to_array
 from treeinner.tables.schema import as_tuples
 
 __all__ = ["METHODS", "Attribution", "attribute", "check_choice", "node_values", "root_values", "told_penalties"]
@@ -301,8 +301,7 @@ class Attribution:
         """Return the data as an array in the order of the features; None if it does not show its numbers."""
         if self.data is None:
             return None
-        frame = as_frame(self.data)
-        array = to_array(self.data if frame is None else frame, self.feature_names)
+        array = to_array(self.data, self.feature_names)
         return array if array.ndim == 2 else None  # a catboost.Pool, for one
 
     def save(self, path: str | Path) -> None:

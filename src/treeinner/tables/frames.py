@@ -228,7 +228,7 @@ def to_array(data: Any, feature_names: Sequence[str]) -> NDArray[Any]:
     """Return the user's table as a 2-D array in the order of the features."""
     if hasattr(data, "toarray"):  # scipy sparse: only shown rows are asked for here
         return np.asarray(data.toarray())
-    frame = nw.from_native(data, pass_through=True)
+    frame = as_frame(data)
     if isinstance(frame, (nw.DataFrame, nw.LazyFrame)):
         frame = collected(frame)
         data = frame[:, feature_columns(frame, feature_names)].to_numpy()
