@@ -13,7 +13,6 @@ from treeinner.plots._data import (
     Column,
     FloatArray,
     attribution_label,
-    check_kind,
     column,
     one_output,
     position_of,
@@ -56,8 +55,7 @@ def beeswarm(
     ax : Axes, optional
         Where to draw.
     """
-    check_kind(attribution, Attribution, "beeswarm")
-    values, _, output_name = one_output(attribution, output)
+    values, _, output_name = one_output(attribution, output, "beeswarm")
     order = np.argsort(-np.abs(values).mean(axis=0), kind="stable")
     shown, rest = style.more(len(order), top)
     names = [attribution.feature_names[k] for k in order[:shown]]
@@ -167,8 +165,7 @@ def dependence(
     ax : Axes, optional
         Where to draw.
     """
-    check_kind(attribution, Attribution, "dependence")
-    values, _, output_name = one_output(attribution, output)
+    values, _, output_name = one_output(attribution, output, "dependence")
     names = attribution.feature_names
     k = position_of(feature, names)
     rows = spread_rows(len(values), max_rows)
@@ -288,8 +285,7 @@ def waterfall(
     ax : Axes, optional
         Where to draw.
     """
-    check_kind(attribution, Attribution, "waterfall")
-    matrix, base_values, output_name = one_output(attribution, output)
+    matrix, base_values, output_name = one_output(attribution, output, "waterfall")
     of = f" of output {output_name}" if output_name else ""
     if not -len(matrix) <= row < len(matrix):
         raise ValueError(f"row {row} does not exist; there are {len(matrix)} rows, counted from 0.")

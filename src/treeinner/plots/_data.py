@@ -43,8 +43,9 @@ class Column:
     categories: tuple[str, ...] | None = None
 
 
-def one_output(attribution: Attribution, output: int | str | None) -> tuple[FloatArray, FloatArray, str]:
+def one_output(attribution: Attribution, output: int | str | None, plot: str) -> tuple[FloatArray, FloatArray, str]:
     """Values (rows, features) and base values (rows,) of one output, and its name ("" if there is one only)."""
+    check_kind(attribution, Attribution, plot)
     if attribution.values.ndim == 2:
         if output not in (None, 0):
             raise ValueError(f"output={output!r}: the model has one output; leave it out.")
