@@ -17,7 +17,6 @@ from treeinner.objectives import Objective
 
 __all__ = ["ReadOptions"]
 
-
 # Arguments as the libraries or version 0.1 call them -> their names here.
 FOREIGN_NAMES = {
     "init_score": "base_margin", "baseline": "base_margin", "weight": "sample_weight",

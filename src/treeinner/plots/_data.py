@@ -17,7 +17,6 @@ from treeinner.tables.frames import feature_columns
 
 FloatArray = NDArray[np.float64]
 
-
 # What each kind of result is in words, and which plots draw it.
 KINDS = {
     "Importance": ("an Importance (from ti.importance)", "bar or rounds"),

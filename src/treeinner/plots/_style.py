@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
+from treeinner import html
 from treeinner.errors import MissingDependencyError
-from treeinner.html import BLUE, GREY, VERMILLION
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.text import Text
 
 # Okabe and Ito (2008), without yellow, which is hard to see on white; black is left to text.
+BLUE, VERMILLION, GREY = html.BLUE, html.VERMILLION, html.GREY
 GREEN, ORANGE, PURPLE, SKY = "#009E73", "#E69F00", "#CC79A7", "#56B4E9"
 OKABE_ITO = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY)
 

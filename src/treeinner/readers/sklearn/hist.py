@@ -31,7 +31,6 @@ from treeinner.tables import Level, Schema
 
 __all__ = ["read_hist"]
 
-
 RENEWED = ("absolute_error", "quantile")
 # The loss objects that `loss=` accepts besides names.
 LOSS_CLASSES = {
