@@ -76,7 +76,8 @@ def _position(member: Any, position: Mapping[str, int], n: int, group: str) -> i
     if isinstance(member, str):
         if member in position:
             return position[member]
-        hint = did_you_mean(member, position, f"; features: {_some(list(position))}.")
+        some = ", ".join(map(repr, list(position)[:10])) + ", ..." * (len(position) > 10)
+        hint = did_you_mean(member, position, f"; features: {some}.")
         raise ValueError(f"Group {group!r} names {member!r}, which is not a feature{hint}")
     try:
         index = operator.index(member)
@@ -85,7 +86,3 @@ def _position(member: Any, position: Mapping[str, int], n: int, group: str) -> i
     if not 0 <= index < n:
         raise ValueError(f"Group {group!r} names feature {index}, but features are numbered 0..{n - 1}.")
     return index
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(map(repr, names[:10])) + (", ..." if len(names) > 10 else "")

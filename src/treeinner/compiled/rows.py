@@ -94,11 +94,10 @@ class Shuffle:
         for _ in map_rows(table.n_rows, self.step, fill, n_jobs=n_jobs):
             pass
 
-    def _blocks(self, codes: Any) -> NDArray[Any]:
+    def _blocks(self, codes: _core.Codes) -> NDArray[Any]:
         """View codes as (blocks, planes, 64)."""
         shape = (padded_rows(codes.n_rows) // BLOCK, self.forest.n_planes, BLOCK)
-        by_block: NDArray[Any] = codes.bytes().view(self.forest.code_dtype).reshape(shape)
-        return by_block
+        return codes.bytes().view(self.forest.code_dtype).reshape(shape)
 
     def _rows(self, order: NDArray[np.int64]) -> Any:
         """Codes of rows order[0], order[1], ..."""

@@ -232,10 +232,8 @@ class ImportanceAccumulator:
         """Return the sums so far as bytes; the model itself is not inside."""
         state = self._state or self._empty()
         arrays, plain = state.to_arrays()
-        plain["fingerprint"] = self.fingerprint()
-        plain["names"] = self._names
-        plain["target_names"] = self._target_names
-        plain["frame_library"] = self._frame_library
+        plain |= {"fingerprint": self.fingerprint(), "frame_library": self._frame_library}
+        plain |= {"names": self._names, "target_names": self._target_names}
         buffer = io.BytesIO()
         storage.write_to(buffer, FORMAT, FORMAT_VERSION, arrays, plain)
         return buffer.getvalue()

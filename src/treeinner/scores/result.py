@@ -276,11 +276,9 @@ class Importance:
             part = getattr(self, name)
             for field, value in ({} if part is None else vars(part)).items():
                 (arrays if isinstance(value, np.ndarray) else plain)[f"{name}.{field}"] = value
-        if self.rounds is not None:
-            arrays["rounds"] = self.rounds
         source = self._settled_gains()
-        if isinstance(source, np.ndarray):
-            arrays["gains"] = source
+        optional = {"rounds": self.rounds, "gains": source}
+        arrays |= {name: array for name, array in optional.items() if isinstance(array, np.ndarray)}
         plain["no_gains"] = source if isinstance(source, str) else None
         storage.write(path, FORMAT, FORMAT_VERSION, arrays, plain)
 

@@ -97,9 +97,7 @@ class Setting:
     @property
     def rounds_by_rows(self) -> bool:
         """Whether the scores by round must be summed over the rows' shares."""
-        if self.score != "tree_inner" or self.leaves_suffice:
-            return False
-        return self.by_round or self.penalty is not None
+        return self.score == "tree_inner" and not self.leaves_suffice and (self.by_round or self.penalty is not None)
 
     @cached_property
     def node_value(self) -> FloatArray:
