@@ -66,9 +66,10 @@ class Case:
         self.residual = oracle.residuals(e, self.X, self.gradient, self.weight)
 
     def importance(self, **options):
-        defaults = {"objective": self.objective, "sample_weight": self.weight, "n_jobs": 1}
-        target = () if options.get("score") == "abs" else (self.y,)
-        return ti.importance(self.e, self.X, *target, **{**defaults, **options})
+        defaults = {"sample_weight": self.weight, "n_jobs": 1}
+        if options.get("score") != "abs":  # which asks for no loss
+            defaults |= {"y": self.y, "objective": self.objective}
+        return ti.importance(self.e, self.X, **{**defaults, **options})
 
     def leaf_bound(self, r):
         """Leaf sums hold a gradient to 2^-32 of the largest leaf: what that may change in each feature's score."""
@@ -754,18 +755,15 @@ def test_threads_change_no_bit_and_progress_is_told():
     e = make_ensemble(Recipe(n_trees=6, n_outputs=2), 1)
     e.forest.task_rows = 64  # many tasks, so that threads have something to mix up
     X = make_rows(e, 500, 2)
-    y = np.random.default_rng(0).integers(0, 2, 500)
+    target = {"y": np.random.default_rng(0).integers(0, 2, 500), "objective": "softmax"}
     for score, options in (
-        (ti.importance, {"y": y}),
-        (ti.importance, {"y": y, "method": "treeshap"}),
+        (ti.importance, target),
+        (ti.importance, {**target, "method": "treeshap"}),
         (ti.importance, {"score": "abs"}),
-        (ti.permutation_importance, {"y": y, "random_state": 1}),
+        (ti.permutation_importance, {**target, "random_state": 1}),
     ):
         done = []  # (rows done, rows) of all runs
-        runs = [
-            score(e, X, objective="softmax", n_jobs=n, progress=lambda *a, d=done: d.append(a), **options)
-            for n in (1, 2, 7, None, -1)
-        ]
+        runs = [score(e, X, n_jobs=n, progress=lambda *a, d=done: d.append(a), **options) for n in (1, 2, 7, None, -1)]
         for run in runs[1:]:
             assert np.array_equal(run.scores, runs[0].scores)
             assert np.array_equal(run.std_errors, runs[0].std_errors)
