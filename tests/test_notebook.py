@@ -144,3 +144,14 @@ def test_model_says_what_it_is(model):
     assert shown["objective"] == "reg:squarederror"
     assert shown["trees"] == shown["rounds"] == "10"
     assert shown["exactness"] == model.exactness
+
+
+@pytest.mark.parametrize(
+    ("number", "digits", "text"),
+    [
+        (123.83, 2, "124"), (99.4, 2, "99"), (0.01234, 2, "0.012"), (12345.6, 4, "12346"), (1234.5, 4, "1234"),
+        (-250000.0, 4, "-250000"), (3.2e6, 4, "3.2e+06"), (float("nan"), 2, "nan"), (0.0, 4, "0"),
+    ],
+)  # fmt: skip
+def test_numbers_in_tables_have_no_exponent_that_hides_their_size(number, digits, text):
+    assert html.short(number, digits) == text

@@ -229,7 +229,7 @@ class Attribution:
         rows = []
         for k in order.tolist():
             bar = html.bar(float(shown[k]), span=span, colour=html.VERMILLION if shown[k] >= 0 else html.BLUE)
-            rows.append([self.feature_names[k], bar, f"{shown[k]:.4g}"])
+            rows.append([self.feature_names[k], bar, html.short(shown[k])])
         what = "value" if one else "mean |value|"
         return html.table(repr(self), ["feature", "", what], rows, f"base value: {self.base_definition}")
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from treeinner import inference
 from treeinner.errors import TreeInnerError
 from treeinner.groups import GroupSpec
+from treeinner.html import short
 from treeinner.model import open_model
 from treeinner.options import ReadOptions
 from treeinner.scores.gain import distance_to_gain, total_gain
@@ -67,8 +68,8 @@ class Comparison:
             f"{'feature':<{width}} {'train':>12} {'valid':>12} {'gap':>12} {'std error':>11}",
         ]
         for k in valid.order[:20]:
-            text = " ".join(f"{number:12.4g}" for number in (train.scores[k], valid.scores[k], self.gap.score[k]))
-            lines.append(f"{self.feature_names[k]:<{width}} {text} {self.gap.std_error[k]:11.2g}")
+            text = " ".join(f"{short(number):>12}" for number in (train.scores[k], valid.scores[k], self.gap.score[k]))
+            lines.append(f"{self.feature_names[k]:<{width}} {text} {short(self.gap.std_error[k], 2):>11}")
         return "\n".join(lines)
 
 
