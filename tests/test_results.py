@@ -2,9 +2,11 @@
 
 import copy
 import dataclasses
+import io
 import pickle
 import re
 import tracemalloc
+import types
 
 import catboost
 import lightgbm as lgb
@@ -378,13 +380,23 @@ def test_an_accumulator_travels_by_pickle(model):
     assert pickle.loads(pickle.dumps(ti.ImportanceAccumulator(model))).update(X, y).to_bytes() == whole.to_bytes()
 
 
-def test_a_function_without_a_name_cannot_be_pickled(model):
+class AnyFunction(pickle.Pickler):
+    """A pickler that takes any function, as cloudpickle and dill do."""
+
+    def reducer_override(self, given):
+        if isinstance(given, types.FunctionType) and given.__name__ == "<lambda>":
+            return str, (given.__name__,)  # enough for a test that only writes
+        return NotImplemented
+
+
+def test_a_function_without_a_name_is_up_to_the_pickler(model):
     X, y = rows(1)
     unnamed = {"method": lambda tree, rows: np.zeros((len(rows), 4)), "objective": lambda y, margin: margin - y}
     for name, function in unnamed.items():
         acc = ti.ImportanceAccumulator(model, **{name: function}).update(X, y)
-        with pytest.raises(TypeError, match="is a function that cannot be pickled; pass a name, or a"):
+        with pytest.raises((AttributeError, pickle.PicklingError), match="lambda"):
             pickle.dumps([acc])
+        AnyFunction(io.BytesIO()).dump(acc)
         assert copy.deepcopy(acc).to_bytes() == acc.to_bytes()
         cloudpickle = pytest.importorskip("cloudpickle")  # takes any function
         assert cloudpickle.loads(cloudpickle.dumps(acc)).to_bytes() == acc.to_bytes()

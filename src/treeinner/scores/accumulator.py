@@ -5,8 +5,6 @@ from __future__ import annotations
 import copy
 import hashlib
 import io
-import pickle
-import sys
 from dataclasses import replace
 from typing import Any
 
@@ -49,7 +47,9 @@ class ImportanceAccumulator:
 
     Batches, threads, processes and files may cut the rows in any way: the sums are exact, so the result is the same
     to the last bit. `a + b`, or `a.merge(b)`, adds two accumulators of the same model and settings, `sum` any number of
-    them; they can be pickled, and `to_bytes` and `from_bytes` move the sums without the model.
+    them; they can be pickled, and `to_bytes` and `from_bytes` move the sums without the model. A method or objective of
+    your own must be a function that the pickler takes: pickle asks for one at the top level of a module, cloudpickle
+    (as in Dask and Ray) takes any.
 
     Parameters are those of `importance`; `clustered=True` means that every batch comes with clusters. With clusters,
     memory grows with their number.
@@ -94,14 +94,6 @@ class ImportanceAccumulator:
         self._state: State | None = None
 
     def __reduce__(self) -> Any:
-        try:
-            pickle.dumps((self._setting.method, self._model.options.objective))
-        except (AttributeError, TypeError, pickle.PicklingError) as error:
-            if "cloudpickle" not in sys._getframe(1).f_globals["__name__"]:  # which takes any function
-                raise TypeError(
-                    "method or objective is a function that cannot be pickled; pass a name, or a function defined with "
-                    "`def` at the top level of a module."
-                ) from error
         return _unpickled, (self._model, self._arguments, self.to_bytes())
 
     def __deepcopy__(self, memo: Any = None) -> ImportanceAccumulator:
