@@ -9,6 +9,7 @@ import xgboost as xgb
 
 import treeinner as ti
 from treeinner import html
+from treeinner.errors import short
 from treeinner.scores.result import SHOWN, VERDICTS
 
 NASTY = ["<script>alert(1)</script>", "<img src=x onerror=alert(1)>", "\"'&amp;", "noise", "bmi"]
@@ -154,4 +155,4 @@ def test_model_says_what_it_is(model):
     ],
 )  # fmt: skip
 def test_numbers_in_tables_have_no_exponent_that_hides_their_size(number, digits, text):
-    assert html.short(number, digits) == text
+    assert short(number, digits) == text

@@ -21,6 +21,7 @@ from treeinner.errors import (
     counted,
     did_you_mean,
     own_name,
+    short,
 )
 from treeinner.groups import GroupSpec, resolve_groups
 from treeinner.model import Model, open_model
@@ -229,7 +230,7 @@ class Attribution:
         rows = []
         for k in order.tolist():
             bar = html.bar(float(shown[k]), span=span, colour=html.VERMILLION if shown[k] >= 0 else html.BLUE)
-            rows.append([self.feature_names[k], bar, html.short(shown[k])])
+            rows.append([self.feature_names[k], bar, short(shown[k])])
         what = "value" if one else "mean |value|"
         return html.table(repr(self), ["feature", "", what], rows, f"base value: {self.base_definition}")
 

@@ -1,4 +1,4 @@
-"""The exceptions a user may meet, and words that their messages share.
+"""The exceptions a user may meet, and the words and numbers that messages and printed tables share.
 
 Each derives from TreeInnerError and from the built-in exception that callers of scikit-learn would expect.
 """
@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 __all__ = [
     "DataError", "MissingDependencyError", "ModelError", "TreeInnerError", "UnknownParameterError",
-    "UnsupportedModelError", "closest", "counted", "did_you_mean", "own_name",
+    "UnsupportedModelError", "closest", "counted", "did_you_mean", "own_name", "short",
 ]  # fmt: skip
 
 
@@ -69,3 +69,8 @@ def closest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
 def counted(n: int, noun: str) -> str:
     """A number of things in words, such as "1 row" or "2,000 rows"."""
     return f"{n:,} {noun}{'s' * (n != 1)}"
+
+
+def short(number: float, digits: int = 4) -> str:
+    """A number with at least so many significant digits, and without an exponent up to a million."""
+    return f"{number:.0f}" if 10**digits <= abs(number) < 1e6 else f"{number:.{digits}g}"

@@ -1,4 +1,4 @@
-"""Tables in notebooks: what a user named is escaped, nothing is loaded from elsewhere; numbers in all tables."""
+"""Small HTML tables for notebooks: everything a user named is escaped, nothing is loaded from elsewhere."""
 
 from __future__ import annotations
 
@@ -6,16 +6,11 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from math import nan
 
-__all__ = ["BLUE", "GREY", "VERMILLION", "bar", "short", "table"]
+__all__ = ["BLUE", "GREY", "VERMILLION", "bar", "table"]
 
 BLUE, VERMILLION, GREY = "#0072B2", "#D55E00", "#999999"  # of the plots too
 
 Cell = str | tuple[str, str]  # text to be escaped, or ("html", markup)
-
-
-def short(number: float, digits: int = 4) -> str:
-    """The number with at least so many significant digits, and without an exponent up to a million."""
-    return f"{number:.0f}" if 10**digits <= abs(number) < 1e6 else f"{number:.{digits}g}"
 
 
 def table(title: str, header: Sequence[str], rows: Iterable[Sequence[Cell]], footer: str = "") -> str:

@@ -30,8 +30,8 @@ inline void set_aside(const ScoreTable& t, const TreeBatchScratch& s, const Path
   float* weight = s.weight + slot * kRun;
   for (int r = 0; r < n; ++r) weight[r] = static_cast<float>(run.weight[r] * scale);
   for (int r = n; r % kFloats; ++r) weight[r] = 0;
-  for (int r = 0; r < n; r += kFloats)
-    t.by_lookup ? arrange(run.frontier + r, to + r) : void(std::memcpy(to + r, run.frontier + r, kFloats));
+  std::memcpy(to, run.frontier, kRun);
+  for (int r = 0; t.by_lookup && r < n; r += kFloats) arrange(run.frontier + r, to + r);
 }
 
 // -- by lookup

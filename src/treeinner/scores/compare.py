@@ -12,9 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeinner import inference
-from treeinner.errors import TreeInnerError
+from treeinner.errors import TreeInnerError, short
 from treeinner.groups import GroupSpec
-from treeinner.html import short
 from treeinner.model import open_model
 from treeinner.options import ReadOptions
 from treeinner.scores.gain import distance_to_gain, total_gain

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from treeinner import html
 from treeinner.ensemble import storage
-from treeinner.errors import ModelError, TreeInnerError, UnknownParameterError, counted, did_you_mean
+from treeinner.errors import ModelError, TreeInnerError, UnknownParameterError, counted, did_you_mean, short
 from treeinner.inference import Inference
 from treeinner.tables.frames import make_frame
 
@@ -314,8 +314,8 @@ class Importance:
         head = f"{'feature':<{width}} {'score':>11}"
         lines = [self._heading(), head + f" {'std error':>11}" * errors + f" {'q value':>9}  verdict" * tests]
         for k in self.order[:SHOWN]:
-            line = f"{self.feature_names[k]:<{width}} {html.short(self.scores[k]):>11}"
-            line += f" {html.short(self.std_errors[k], 2):>11}" * errors
+            line = f"{self.feature_names[k]:<{width}} {short(self.scores[k]):>11}"
+            line += f" {short(self.std_errors[k], 2):>11}" * errors
             lines.append(line + f" {self.q_values[k]:9.2g}  {verdicts[k]}" * tests)
         if len(self) > SHOWN:
             lines.append(f"... and {len(self) - SHOWN} more")
@@ -337,11 +337,11 @@ class Importance:
         for place, k in enumerate(order.tolist(), 1):
             score, low, high = float(self.scores[k]), float(self.ci_low[k]), float(self.ci_high[k])
             colour = colours.get(verdicts[k], html.BLUE)
-            interval = f"{html.short(low)} to {html.short(high)}" if low <= high else ""
+            interval = f"{short(low)} to {short(high)}" if low <= high else ""
             q = self.q_values[k]
             rows.append(
                 [str(place), self.feature_names[k], html.bar(score, low, high, span=span, colour=colour),
-                 html.short(score), interval, "" if np.isnan(q) else f"{q:.2g}", verdicts[k]]
+                 short(score), interval, "" if np.isnan(q) else f"{q:.2g}", verdicts[k]]
             )  # fmt: skip
         header = ["", "feature", "", "score", f"{self.confidence:.0%} interval", "q value", "verdict"]
         more = [f"... and {len(self) - SHOWN} more features"] if len(self) > SHOWN else []

@@ -74,7 +74,7 @@ def read_sparse(X: Any, schema: Schema) -> SparseTable:
 def _check_structure(X: Any) -> None:
     """Raise before scipy follows the indices: it trusts them, and reads and writes outside of its arrays.
 
-    Its own `check_format` does not do: it trims the user's matrix in place, and accepts an indptr of [0, 100, 0].
+    Its own `check_format` is not enough: it trims the user's matrix in place, and accepts an indptr of [0, 100, 0].
     """
     if X.format == "coo":
         for axis, index in enumerate((X.row, X.col)):
