@@ -12,6 +12,7 @@ from treeinner.errors import (
     MissingDependencyError,
     ModelError,
     TreeInnerError,
+    TreeInnerWarning,
     UnknownParameterError,
     UnsupportedModelError,
 )
@@ -48,6 +49,7 @@ __all__ = [
     "ReadOptions",
     "TreeExplainer",
     "TreeInnerError",
+    "TreeInnerWarning",
     "UnknownParameterError",
     "UnsupportedModelError",
     "attribute",

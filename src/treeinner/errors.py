@@ -1,4 +1,4 @@
-"""The exceptions a user may meet, and the words and numbers that messages and printed tables share.
+"""The exceptions and the warning a user may meet, and the words and numbers that messages and printed tables share.
 
 Each derives from TreeInnerError and from the built-in exception that callers of scikit-learn would expect.
 """
@@ -7,8 +7,8 @@ import difflib
 from collections.abc import Iterable
 
 __all__ = [
-    "DataError", "MissingDependencyError", "ModelError", "TreeInnerError", "UnknownParameterError",
-    "UnsupportedModelError", "closest", "counted", "did_you_mean", "own_name", "short",
+    "DataError", "MissingDependencyError", "ModelError", "TreeInnerError", "TreeInnerWarning",
+    "UnknownParameterError", "UnsupportedModelError", "closest", "counted", "did_you_mean", "own_name", "short",
 ]  # fmt: skip
 
 
@@ -34,6 +34,10 @@ class DataError(TreeInnerError, ValueError):
 
 class MissingDependencyError(TreeInnerError, ImportError):
     """An optional library is needed for this call; the message says how to install it."""
+
+
+class TreeInnerWarning(UserWarning):
+    """Something was assumed, or does not hold, for the numbers that come back; the message says what to do about it."""
 
 
 # What other libraries call an option, for messages to their users.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
@@ -30,23 +31,47 @@ NO_OUTPUT_GAINS = "The scores of one output have no gains; use `gains` of the wh
 
 TITLES = {
     "tree_inner": "TreeInner",
+    "loss": "Fall of the loss",
     "forest_inner": "ForestInner",
     "abs": "Mean",
     "total_gain": "Total gain",
     "permutation": "Permutation importance",
 }
 UNITS = {
-    "tree_inner": "reduction of the loss per row",
+    "tree_inner": "first-order reduction of the loss per row",
+    "loss": "reduction of the loss per row",
     "forest_inner": "attribution times residual, per row",
     "abs": "margin",
     "total_gain": "gain, summed over the training rows",
     "permutation": "rise of the loss per row",
 }
-METHOD_TITLES = {"predecomp": "PreDecomp", "saabas": "Saabas", "treeshap": "TreeSHAP", "callable": "own attribution"}
+METHOD_TITLES = {
+    "centred": "centred",
+    "predecomp": "PreDecomp",
+    "saabas": "Saabas",
+    "treeshap": "TreeSHAP",
+    "callable": "own attribution",
+}
 PLAIN = (
     "score_name", "method", "feature_names", "output_names", "n_rows", "sum_of_weights", "tested", "has_std_errors",
     "notes",
 )  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Losses:
+    """The held-out loss of the model, per row: where the boosting rounds began and where they ended.
+
+    first_order is the sum over rounds of step times negative gradient: what the loss would have fallen by if it were
+    straight. base and base_rounds belong to score="loss": what the root values of the trees did.
+    """
+
+    before: float  #: at the margin before the first tree
+    after: float  #: at the margin of the whole model
+    least: float  #: of a perfect prediction, which shares of the deviance are counted from; NaN: not known
+    first_order: float
+    base: float = math.nan
+    base_rounds: FloatArray | None = None  #: (rounds,)
 
 
 @dataclass(frozen=True)
@@ -87,6 +112,7 @@ class Importance:
     rounds: FloatArray | None = None  #: (rounds, features), per row; see `by_round`
     notes: tuple[str, ...] = ()  #: what was assumed, and what does not hold for these numbers
     frame_library: str = ""  #: what X was a frame of, and `to_frame` makes
+    losses: Losses | None = None  #: the loss itself; None where it is not known
     gain_source: FloatArray | Callable[[], FloatArray] | str | None = None  #: see `gains`
 
     # -- columns -------------------------------------------------------------------------------------------------
@@ -166,6 +192,23 @@ class Importance:
         if isinstance(source, str):
             raise UnknownParameterError(source)
         return source() if callable(source) else source
+
+    @property
+    def base(self) -> float:
+        """What the root values of the trees did to the loss, per row: with the scores it adds up to the whole fall."""
+        if self.losses is None or math.isnan(self.losses.base):
+            raise ValueError(f"score={self.score_name!r} has no base; it belongs to score='loss'.")
+        return self.losses.base
+
+    @property
+    def overshoot(self) -> float:
+        """1 - (fall of the loss) / (its first-order approximation), on these rows; NaN where the loss is not known.
+
+        It is near 0 for small steps. Above 0.3 the first-order scores of TreeInner flatter: see score="loss".
+        """
+        if self.losses is None or self.losses.first_order == 0.0:
+            return math.nan
+        return 1.0 - (self.losses.before - self.losses.after) / self.losses.first_order
 
     @property
     def title(self) -> str:
