@@ -12,6 +12,7 @@ and the rate from the stored gains, which are in the units of the gradients.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -107,7 +108,7 @@ class _Group:
         self.known_rates = known_rates  # that the first tree may have had: the parameters block's, a later tree's
         root = trees.start[members]
         self.weighted, self.weight, self.hessian = (
-            float(sums[root].sum()) for sums in (trees.weighted, trees.weight, trees.hessian)
+            math.fsum(sums[root]) for sums in (trees.weighted, trees.weight, trees.hessian)
         )
         self.balanced = self.weighted / self.weight if self.weight > 0 else 0.0
         self.leaves = np.isin(trees.tree_of_leaf, members)
@@ -221,11 +222,11 @@ class _Group:
         own = trees.own[at]
         slope = trees.weight[at] - own
         noise = own * np.maximum(half_unit(stored), 1e-8 * np.abs(stored).max() + 1e-300)
-        information = float(np.sum((slope / noise) ** 2))
+        information = math.fsum((slope / noise) ** 2)  # numpy's sums have other bits on other processors
         if not information > 0 or np.abs(slope).max() < 1e-9 * own.max():
             return 0.0, np.inf
         left_over = trees.weighted[at] - own * stored
-        return float(np.sum(slope * left_over / noise**2) / information), information**-0.5
+        return math.fsum(slope * left_over / noise**2) / information, information**-0.5
 
     def _step_from_gain(self, intercept: float) -> float:
         """Learning rate (times DART's weight) that turns the gains into the first tree's leaves; NaN if unknown."""
