@@ -66,12 +66,11 @@ class Inference:
     harm_q_value: FloatArray  # q value of the other side: the feature harms
     n_units: int  # independent rows or clusters
     confidence: float  # coverage of the interval
-    test_score: FloatArray  # score + what centring adds to it
     df: FloatArray  # degrees of freedom
 
     def scaled(self, factor: float) -> Inference:
         """Return the statistics of the score times a positive factor."""
-        names = ("score", "std_error", "ci_low", "ci_high", "test_score")
+        names = ("score", "std_error", "ci_low", "ci_high")
         return replace(self, **{name: getattr(self, name) * factor for name in names})
 
 
@@ -88,7 +87,6 @@ def from_sums(
     *,
     effective: ArrayLike | None = None,
     score: ArrayLike | None = None,
-    centring: ArrayLike | None = None,
     confidence: float = 0.95,
 ) -> Inference:
     """Statistics from column sums over independent units.
@@ -104,8 +102,6 @@ def from_sums(
         Effective number of units, see `effective_units`; n where it is not given or NaN.
     score
         The score, where it is known better than by the sum of the shares, which is `total`.
-    centring
-        What centring adds to the score that is tested; 0 if not given.
     confidence
         Coverage of the two-sided interval.
 
@@ -126,12 +122,10 @@ def from_sums(
     spread = total_sq - total * total / n
     spread = np.maximum(spread, 4.0 * np.finfo(np.float64).eps * total_sq)
     std_error = np.sqrt(spread * (n / (n - 1)))
-    return _statistics(score, std_error, n, _degrees_of_freedom(effective, total, n), confidence, centring)
+    return _statistics(score, std_error, n, _degrees_of_freedom(effective, total, n), confidence)
 
 
-def from_clusters(
-    sums: ArrayLike, *, score: ArrayLike | None = None, centring: ArrayLike | None = None, confidence: float = 0.95
-) -> Inference:
+def from_clusters(sums: ArrayLike, *, score: ArrayLike | None = None, confidence: float = 0.95) -> Inference:
     """Statistics when only clusters are independent.
 
     Parameters
@@ -140,7 +134,7 @@ def from_clusters(
         Shares summed within each cluster: (clusters, features) or (clusters, features, outputs). The
         variance of the score is C / (C - 1) * sum_c (S_c - mean S)^2; here the mean is subtracted first, so
         nothing cancels. The effective units are those of the cluster sums.
-    score, centring, confidence
+    score, confidence
         As for `from_sums`.
     """
     sums = np.asarray(sums, np.float64)
@@ -159,7 +153,7 @@ def from_clusters(
     largest = np.abs(sums).max(axis=0)
     squares = np.divide(sums, largest, out=np.zeros_like(sums), where=largest > 0) ** 2
     df = _degrees_of_freedom(effective_units(squares.sum(axis=0), (squares * squares).sum(axis=0)), total, n)
-    return _statistics(score, np.sqrt(spread * (n / (n - 1))), n, df, confidence, centring)
+    return _statistics(score, np.sqrt(spread * (n / (n - 1))), n, df, confidence)
 
 
 def effective_units(squares: FloatArray, fourths: FloatArray) -> FloatArray:
@@ -213,18 +207,16 @@ def _statistics(
     n: int,
     df: FloatArray,
     confidence: float,
-    centring: ArrayLike | None = None,
 ) -> Inference:
     """Fill in what follows from score, standard error and degrees of freedom."""
-    test_score = score if centring is None else score + np.asarray(centring, np.float64)
     known = std_error > 0  # else the feature is not used
-    z = np.divide(test_score, std_error, out=np.zeros_like(score), where=known)
+    z = np.divide(score, std_error, out=np.zeros_like(score), where=known)
     p_value, half = np.ones_like(score), np.zeros_like(score)
     harm = np.ones_like(score)
     p_value[known], harm[known] = t_tail(z[known], df[known]), t_tail(-z[known], df[known])
     half[known] = t_quantile(0.5 + confidence / 2, df[known]) * std_error[known]
     low, high, q, harm_q = score - half, score + half, benjamini_hochberg(p_value), benjamini_hochberg(harm)
-    return Inference(score, std_error, low, high, z, p_value, q, harm_q, n, confidence, test_score, df)
+    return Inference(score, std_error, low, high, z, p_value, q, harm_q, n, confidence, df)
 
 
 def _degrees_of_freedom(effective: ArrayLike | None, total: FloatArray, n: int) -> FloatArray:
@@ -240,7 +232,7 @@ def without_errors(score: FloatArray, n: int = 1, confidence: float = 0.95) -> I
     """Statistics where the spread is unknown: of a single unit, or of a score alone."""
     infinite, one = np.full_like(score, np.inf), np.ones_like(score)
     z, df = np.zeros_like(score), np.zeros_like(score)
-    return Inference(score, infinite, -infinite, infinite, z, one, one, one, n, confidence, score, df)
+    return Inference(score, infinite, -infinite, infinite, z, one, one, one, n, confidence, df)
 
 
 def t_tail(t: ArrayLike, df: ArrayLike) -> FloatArray:

@@ -101,6 +101,7 @@ class Objective:
     #: gradient where weights do not simply multiply
     weighted_gradient: Callable[[FloatArray, FloatArray, FloatArray], FloatArray] | None = None
     compiled: Compiled | None = None  #: the same gradient in the core
+    least: Callable[[Any], FloatArray] | None = None
     unit: str = "margin"  #: what the margin is measured in, in words: "log-odds", "units of the target", ...
 
     @property
@@ -158,6 +159,21 @@ class Objective:
                 return self._finite(self.weighted_gradient(target, m, w[:, None]), m)
             result = self._call(self.gradient, target, m, state, qid, w)
         return self._finite(self._weigh(result, target, w), m)
+
+    def mean_gradients(
+        self, y: ArrayLike, margin: Any, step: Any, *, weight: ArrayLike | None = None, largest_step: float
+    ) -> FloatArray:
+        """Gradient averaged over the way from the margin to margin + step."""
+        points, weights = np.polynomial.legendre.leggauss(16)
+        parts = [
+            w / 2 * self.gradients(y, margin + (u + 1) / 2 * step, weight=weight)
+            for u, w in zip(points, weights, strict=True)
+        ]
+        return np.asarray(sum(parts))
+
+    def least_losses(self, y: ArrayLike) -> FloatArray | None:
+        """Loss of a perfect prediction."""
+        return None
 
     def hessians(self, y: ArrayLike, margin: ArrayLike, *, state: Any = None, qid: Any = None) -> FloatArray | None:
         """Second derivative as the library uses it (XGBoost doubles softmax's): (rows, outputs), or None."""

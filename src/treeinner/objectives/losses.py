@@ -6,6 +6,7 @@ r = margin - y throughout. Every function returns an Objective without a name.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -290,3 +291,15 @@ def forest(n_classes: int = 0) -> Objective:
     plain = Objective("", lambda y, m: -y * m, lambda y, m: -y * np.ones_like(m), lambda y, m: np.ones_like(m))
     fields: dict[str, Any] = {"unit": TARGET_UNITS, "target": "class" if n_classes else "real"}
     return plain.of_target(lambda y: one_hot(y, n_classes) if n_classes else y, **fields)
+
+
+def forest_error(tree: Objective) -> Objective:
+    """Squared error of an averaged forest, from what its trees fit: half of (prediction - label)^2."""
+
+    def residual(y: FloatArray, m: FloatArray) -> FloatArray:
+        return m + tree.gradient(y, m)
+
+    def value(y: FloatArray, m: FloatArray) -> FloatArray:
+        return 0.5 * residual(y, m) ** 2
+
+    return replace(tree, value=value, gradient=residual, hessian=ones, compiled=None)

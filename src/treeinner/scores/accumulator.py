@@ -19,11 +19,10 @@ from treeinner.inference import check_confidence, without_errors
 from treeinner.model import Model, out_of_bag_rows
 from treeinner.objectives.labels import is_nested
 from treeinner.scores.batch import NO_WEIGHT, Batch, read_batch
-from treeinner.scores.leaves import Leaves
 from treeinner.scores.result import Importance
 from treeinner.scores.run import add_batch
 from treeinner.scores.setting import Setting, TreeAttribution, check_arguments, make_setting, open_for
-from treeinner.scores.state import State, score_from_leaves
+from treeinner.scores.state import State, centred_values, losses_of, score_from_leaves
 from treeinner.tables.columns import listing
 
 __all__ = ["ImportanceAccumulator"]
@@ -60,7 +59,7 @@ class ImportanceAccumulator:
         model: Any,
         *,
         score: str = "tree_inner",
-        method: str | TreeAttribution = "predecomp",
+        method: str | TreeAttribution | None = None,
         feature_groups: GroupSpec | None = None,
         over: str | None = None,
         against: str | None = None,
@@ -156,7 +155,7 @@ class ImportanceAccumulator:
             batch.require_weight()
         if oob:
             batch = replace(batch, tree_share=_out_of_bag_share(self._model, batch))
-        part = added._empty(oob=oob)
+        part = added._empty()
         add_batch(part, added._setting, batch, n_jobs=self._n_jobs, progress=progress)
         if self._state is None:
             added._state = part
@@ -176,10 +175,8 @@ class ImportanceAccumulator:
         names = self._names or self._model.labels(None)
         self._setting = replace(self._setting, groups=resolve_groups(self._feature_groups, names))
 
-    def _empty(self, *, oob: bool = False) -> State:
-        # Out of bag, every tree has rows of its own, and its node values stay as they are.
-        leaves = Leaves.empty(self._setting, centred=self._setting.centred and not oob)
-        return State.empty(self._setting, clustered=self._clustered, leaves=leaves)
+    def _empty(self) -> State:
+        return State.empty(self._setting, clustered=self._clustered)
 
     # -- together ------------------------------------------------------------------------------------------------
     def __add__(self, other: object) -> ImportanceAccumulator:
@@ -252,16 +249,17 @@ class ImportanceAccumulator:
             raise DataError(NO_WEIGHT)
         _check_resolution(setting, state)
         weight = float(state.weight.totals()[0])
-        rounds = score = None
+        rounds = score = value = None
         if setting.leaves_suffice:
             assert state.leaves is not None
-            by_round = score_from_leaves(setting, state.leaves, setting.numbered_value)
+            value = centred_values(setting, state.leaves) if setting.centred else setting.numbered_value
+            by_round = score_from_leaves(setting, state.leaves, value)
             score = by_round.sum(axis=0)
             rounds = by_round.sum(axis=2) / weight
         elif state.rounds is not None:
-            rounds = state.rounds.totals().reshape(setting.ensemble.n_rounds, state.n_features) / weight
+            rounds = state.rounds.totals().reshape(setting.ensemble.n_rounds, -1)[:, :-1] / weight
         if setting.needs_rows:
-            whole, outputs = state.infer(setting, score, self._confidence)
+            whole, outputs = state.infer(score, self._confidence)
         else:
             assert score is not None
             whole = without_errors(score.sum(axis=1))
@@ -284,6 +282,7 @@ class ImportanceAccumulator:
             rounds=rounds,
             notes=self._model.notes,
             frame_library=self._frame_library,
+            losses=losses_of(setting, state, value),
             gain_source=gain_source,
         )
 
@@ -316,16 +315,15 @@ def _gain_source(setting: Setting, state: State, score: FloatArray, rounds: Floa
     """How to work out the paper's sums over rows, each tree divided by its learning rate; None: not of this score."""
     if setting.score != "tree_inner":
         return None
-    leaves = copy.copy(state.leaves)
-    if leaves is not None:
-        leaves.sums = leaves.sums.copy()  # an accumulator goes on adding
+    leaves = copy.deepcopy(state.leaves)  # an accumulator goes on adding
 
     def gains() -> FloatArray:
         factor = setting.known_factor()
         scale = np.divide(1.0, factor, out=np.zeros(len(factor)), where=factor != 0)
         if setting.leaves_suffice:
             assert leaves is not None
-            value = (setting.node_value * scale[setting.ensemble.tree_of_node][:, None])[setting.forest.numbered]
+            value = centred_values(setting, leaves) if setting.centred else setting.numbered_value
+            value = value * scale[setting.ensemble.tree_of_node[setting.forest.numbered]][:, None]
             return np.asarray(score_from_leaves(setting, leaves, value).sum(axis=0).sum(axis=1))
         first = scale[setting.first_trees[:-1]]
         if len(np.unique(scale)) == 1:

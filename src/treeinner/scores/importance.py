@@ -19,7 +19,7 @@ def importance(
     y: Any = None,
     *,
     score: str = "tree_inner",
-    method: str | TreeAttribution = "predecomp",
+    method: str | TreeAttribution | None = None,
     sample_weight: Any = None,
     clusters: Any = None,
     base_margin: Any = None,

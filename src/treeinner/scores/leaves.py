@@ -21,20 +21,16 @@ class Leaves:
     """Sums over the rows in each leaf, (leaves, width); fixed-point integers, which add exactly in any order."""
 
     sums: IntegerArray  # of minus the gradients
-    weights: IntegerArray | None  # of the weights, for the centred test
+    weights: IntegerArray | None  # of the weights, for centred scores
     bound: int = 0  # largest possible |sum| of either, so that no sum can overflow unseen
 
     @classmethod
-    def empty(cls, setting: Setting, *, centred: bool) -> Leaves | None:
+    def empty(cls, setting: Setting) -> Leaves | None:
         """Return the leaves that no row has reached; None if the score does not need them."""
         if not setting.needs_leaves:
             return None
         shape = (len(setting.forest.leaf_nodes), setting.ensemble.width)
-        return cls(np.zeros(shape, np.int64), np.zeros(shape, np.int64) if centred else None)
-
-    def unreached(self) -> Leaves:
-        """Return the same leaves before any row."""
-        return Leaves(np.zeros_like(self.sums), None if self.weights is None else np.zeros_like(self.weights))
+        return cls(np.zeros(shape, np.int64), np.zeros(shape, np.int64) if setting.centred else None)
 
     def raise_bound(self, by: int) -> None:
         """Note that rows were added whose largest numbers add up to `by`."""

@@ -137,11 +137,6 @@ class Importance:
         return self._known(self.statistics.ci_high)
 
     @property
-    def test_scores(self) -> FloatArray:
-        """The score that the p value refers to: TreeInner by path centred, other scores as they are (`Inference`)."""
-        return self._known(self.statistics.test_score)
-
-    @property
     def z(self) -> FloatArray:
         """Tested score over the standard error; for TreeInner by path that is not score / std_error."""
         return self._known(self.statistics.z)

@@ -30,32 +30,30 @@ def add_batch(
     objective = setting.objective
 
     if objective is None or objective.per_row:
-        # Leaves of every thread: where trees are large, leaves of every task would take as long as its rows.
-        leaves = {get_ident(): state.leaves}  # the caller works too
+        states = {get_ident(): state}  # of every thread; the caller works too
 
-        def work(start: int, stop: int) -> State:
-            if get_ident() not in leaves:
-                leaves[get_ident()] = None if state.leaves is None else state.leaves.unreached()
-            task = Task(setting, batch, start, stop, leaves[get_ident()])
+        def work(start: int, stop: int) -> None:
+            if get_ident() not in states:
+                states[get_ident()] = State.empty(setting, clustered=batch.clusters is not None)
+            task = Task(setting, batch, start, stop, states[get_ident()])
             if objective is not None:
                 _run_task(task)
-            return task.finish()
+            task.finish()
 
-        for part in map_rows(batch.n_rows, step, work, n_jobs=n_jobs, progress=progress):
-            state += part
-        for other in leaves.values():
-            if state.leaves is not None and other is not None and other is not state.leaves:
-                state.leaves += other
+        for _ in map_rows(batch.n_rows, step, work, n_jobs=n_jobs, progress=progress):
+            pass
+        for own in states.values():
+            if own is not state:
+                state += own
         return
 
     # The loss of a row looks at other rows: all of them go through the rounds together.
     tasks = [
-        Task(setting, batch, start, min(start + step, batch.n_rows), state.leaves)
-        for start in range(0, batch.n_rows, step)
+        Task(setting, batch, start, min(start + step, batch.n_rows), state) for start in range(0, batch.n_rows, step)
     ]
     _run_tasks(tasks, batch)
     for task in tasks:
-        state += task.finish()
+        task.finish()
 
 
 def _run_task(task: Task) -> None:
@@ -74,6 +72,11 @@ def _run_task(task: Task) -> None:
     for number in range(setting.ensemble.n_rounds):
         if target is None or not task.take_in_core(target):  # numpy knows which row has no finite gradient
             task.take(objective.gradients(y, task.padded_margins(), weight=weight)[: task.n_rows])
+        if setting.score == "loss":
+            step, largest = task.padded_step(number), setting.largest_steps[number]
+            task.first_order += task.times_residual(step)
+            mean = objective.mean_gradients(y, task.padded_margins(), step, weight=weight, largest_step=largest)
+            task.take(mean[: task.n_rows])
         hessian = None
         if setting.penalty is not None:
             hessian = _hessian(setting, y, task.padded_margins(), weight, None)[: task.n_rows]

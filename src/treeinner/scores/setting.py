@@ -18,13 +18,15 @@ from treeinner.errors import UnknownParameterError, UnsupportedModelError
 from treeinner.groups import Groups
 from treeinner.model import Model, open_model
 from treeinner.objectives import Objective
+from treeinner.objectives.losses import forest_error
 from treeinner.options import ReadOptions
 
 __all__ = ["SCORES", "Setting", "check_arguments", "check_integer", "make_setting", "open_for"]
 
-SCORES = ("tree_inner", "forest_inner", "abs")
-# Arguments that have a meaning for one score only, and the choices of those that are not flags.
-ONLY_FOR = {"over": "abs", "against": "forest_inner", "by_round": "tree_inner", "oob": "tree_inner"}
+SCORES = ("tree_inner", "loss", "forest_inner", "abs")
+SCORE_METHODS = ("centred", *METHODS)
+# Arguments that have a meaning for some scores only, and the choices of those that are not flags.
+ONLY_FOR = {"over": ("abs",), "against": ("forest_inner",), "by_round": ("tree_inner", "loss"), "oob": ("tree_inner",)}
 CHOICES = {"over": ("trees", "forest"), "against": ("residual", "label")}
 GRADIENT_BITS = 32  # a typical gradient is held as a multiple of 2^-32 of the model's scale
 WEIGHT_BITS = 32  # the weight of a row, as a multiple of 2^-32
@@ -72,12 +74,29 @@ class Setting:
     @property
     def by_path(self) -> bool:
         """Whether a row's attribution depends on its leaves alone."""
-        return self.method in ("predecomp", "saabas")
+        return self.method in ("centred", "predecomp", "saabas")
+
+    @property
+    def centred(self) -> bool:
+        """Whether node values are means over the rows scored, for which their weights are summed by leaf too."""
+        return self.method == "centred"
+
+    @property
+    def inner(self) -> bool:
+        """Whether the score is an inner product with gradients, round by round: at the start of a step, or over it."""
+        return self.score in ("tree_inner", "loss")
+
+    @property
+    def knows_loss(self) -> bool:
+        """Whether every row has a loss that the rounds lower. The trees of a forest do so each on its own."""
+        one_by_one = self.ensemble.averaged and self.score != "loss"
+        objective = self.objective
+        return objective is not None and objective.value is not None and objective.per_row and not one_by_one
 
     @property
     def needs_leaves(self) -> bool:
         """Whether gradients are summed by leaf: for the score, and the score by round."""
-        return self.by_path and self.score == "tree_inner"
+        return self.by_path and self.inner
 
     @property
     def leaves_suffice(self) -> bool:
@@ -90,25 +109,28 @@ class Setting:
         return self.std_errors or not self.leaves_suffice
 
     @property
-    def centred(self) -> bool:
-        """Whether the test is of the centred score, for which the weights of the rows are summed by leaf too."""
-        return self.std_errors and self.needs_leaves
-
-    @property
     def rounds_by_rows(self) -> bool:
         """Whether the scores by round must be summed over the rows' shares."""
-        return self.score == "tree_inner" and not self.leaves_suffice and (self.by_round or self.penalty is not None)
+        return self.inner and not self.leaves_suffice and (self.by_round or self.penalty is not None)
 
     @cached_property
     def node_value(self) -> FloatArray:
-        """Node values of a path attribution: (n_nodes, width)."""
+        """Node values of a path attribution that are known before the rows: (n_nodes, width).
+
+        For the centred one they stand in where a single pass is to give standard errors: the training rows' means.
+        """
         assert isinstance(self.method, str)
-        return node_values(self.ensemble, self.method)
+        return self.ensemble.mean_value if self.centred else node_values(self.ensemble, self.method)
 
     @cached_property
     def numbered_value(self) -> FloatArray:
         """`node_value` in the core's order of the nodes."""
         return self._cached(f"numbered value of {self.method}", lambda: self.node_value[self.forest.numbered])
+
+    @cached_property
+    def leaf_value(self) -> FloatArray:
+        """Values of the leaves and 0 at the splits, in the core's order of the nodes: (n_nodes, width)."""
+        return self._cached("leaf value", lambda: self.ensemble.value[self.forest.numbered])
 
     @cached_property
     def split_place(self) -> NDArray[np.intp]:
@@ -148,6 +170,34 @@ class Setting:
         """First tree of each round, then the number of trees: (rounds + 1,)."""
         e = self.ensemble
         return np.searchsorted(e.tree_round, np.arange(e.n_rounds + 1)).astype(np.int32)
+
+    @cached_property
+    def root_start(self) -> FloatArray:
+        """What is taken off every tree's values and put before the first round: (trees, width).
+
+        The account of a forest, which has no path of rounds, begins at the values of its roots.
+        """
+        e = self.ensemble
+        forest = e.averaged and self.score == "loss"
+        return e.mean_value[e.tree_start[:-1]] if forest else np.zeros((e.n_trees, e.width))
+
+    @cached_property
+    def start(self) -> FloatArray:
+        """Sum of `root_start` over the trees: (outputs,)."""
+        out = np.zeros(self.ensemble.n_outputs)
+        for column in range(self.ensemble.width):
+            np.add.at(out, self.ensemble.tree_output + column, self.root_start[:, column])
+        return out
+
+    @cached_property
+    def largest_steps(self) -> FloatArray:
+        """Size of the largest step in the margin that a round can take in an output: (rounds,)."""
+        e, forest = self.ensemble, self.forest
+        largest = np.maximum.reduceat(np.abs(e.value[forest.leaf_nodes]).max(axis=1), forest.first_leaf[:-1])
+        by_output = np.zeros((e.n_rounds, e.n_outputs))
+        for column in range(e.width):
+            np.add.at(by_output, (e.tree_round, e.tree_output + column), largest)
+        return by_output.max(axis=1) + np.abs(self.start).max()
 
     # -- learning rates ------------------------------------------------------------------------------------------
     @cached_property
@@ -225,8 +275,9 @@ def check_arguments(score: str, **given: Any) -> None:
             raise ValueError(f"{name}={value!r}: expected True or False.")
         if name in CHOICES and value is not None:
             check_choice(name, value, CHOICES[name])
-        if value and (owner := ONLY_FOR.get(name, score)) != score:
-            raise ValueError(f"{name}={value!r} only applies to score={owner!r}, not to score={score!r}.")
+        if value and score not in (owners := ONLY_FOR.get(name, (score,))):
+            scores = " and ".join(map(repr, owners))
+            raise ValueError(f"{name}={value!r} only applies to score={scores}, not to score={score!r}.")
 
 
 def check_integer(name: str, given: Any, least: int, what: str) -> None:
@@ -244,11 +295,26 @@ def open_for(score: str, model: Any, reading: Mapping[str, Any], *, caller: Call
     return open_model(model, options)
 
 
+def _objective(model: Model, score: str) -> Objective:
+    """The loss that a score follows."""
+    if score != "loss":
+        return model.objective
+    # The trees of a forest fit y itself, each on its own; what their mean does is measured by the squared error.
+    objective = forest_error(model.objective) if model.ensemble.averaged else model.objective
+    if objective.value is None or not objective.per_row:
+        why = "the loss of a row depends on other rows" if objective.value is not None else "only its gradient is known"
+        raise UnsupportedModelError(
+            f"score='loss' follows the loss of every row, but of objective {objective.name!r} {why}. Use "
+            "score='tree_inner'" + (", or pass an Objective with `value`." if objective.value is None else ".")
+        )
+    return objective
+
+
 def make_setting(
     model: Model,
     *,
     score: str,
-    method: str | TreeAttribution,
+    method: str | TreeAttribution | None,
     over: str | None = None,
     against: str | None = None,
     std_errors: bool = True,
@@ -259,12 +325,16 @@ def make_setting(
         call = "ti.total_gain(model)" if score == "total_gain" else "ti.permutation_importance(model, X, y)"
         raise ValueError(f"score={score!r} is a separate function: {call}.")
     check_choice("score", score, SCORES)
+    inner = score in ("tree_inner", "loss")
+    method = ("centred" if inner else "predecomp") if method is None else method
+    if method == "centred" and not inner:
+        raise ValueError(f"method='centred' only applies to score='tree_inner' and 'loss', not to score={score!r}.")
     if not callable(method):
-        check_choice("method", method, METHODS, ", or pass a function (tree, rows) -> values.")
+        check_choice("method", method, SCORE_METHODS, ", or pass a function (tree, rows) -> values.")
     check_arguments(score, over=over, against=against, by_round=by_round, std_errors=std_errors)
     setting = Setting(
         ensemble=model.ensemble,
-        objective=None if score == "abs" else model.objective,
+        objective=None if score == "abs" else _objective(model, score),
         score=score,
         method=method,
         groups=Groups(model.labels(None)),
@@ -273,6 +343,6 @@ def make_setting(
         std_errors=std_errors,
         by_round=by_round,
     )
-    if isinstance(method, str):
+    if isinstance(method, str) and not setting.centred:
         node_values(model.ensemble, method)  # asks for what is unknown before X is touched
     return setting

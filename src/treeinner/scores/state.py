@@ -12,12 +12,17 @@ from numpy.typing import NDArray
 from treeinner import inference
 from treeinner.scores.exact import ExactSums, Moments
 from treeinner.scores.leaves import Leaves
+from treeinner.scores.result import Losses
 from treeinner.scores.setting import GRADIENT_BITS, Setting
 
-__all__ = ["State", "score_from_leaves"]
+__all__ = ["LOSSES", "State", "centred_values", "losses_of", "score_from_leaves"]
 
 FloatArray = NDArray[np.float64]
 PLAIN = ("n_features", "n_outputs", "n_rows", "n_units")
+# Sums over the rows: their losses before the first round, after the last, and if predicted perfectly; the fall of the
+# loss by the gradients at the start of each step; and what of the fall no feature gets. The last two are known from the
+# leaves where gradients are summed there.
+LOSSES = ("before", "after", "least", "first_order", "base")
 
 
 @dataclass(eq=False)
@@ -33,21 +38,23 @@ class State:
     n_rows: int = 0
     n_units: int = 0  # rows of positive weight
     weight: ExactSums = field(default_factory=lambda: ExactSums.zeros(1, 0))
+    losses: ExactSums | None = None  # of the rows: see LOSSES
     leaves: Leaves | None = None
-    rounds: ExactSums | None = None  # (round, feature) pairs, for methods without leaf sums
+    rounds: ExactSums | None = None  # (round, feature or base) pairs, for methods without leaf sums
     clusters: dict[Any, NDArray[np.int64]] | None = None
 
     @classmethod
-    def empty(cls, setting: Setting, *, clustered: bool, leaves: Leaves | None = None) -> State:
-        """State of no rows; without leaves if these are added apart."""
+    def empty(cls, setting: Setting, *, clustered: bool) -> State:
+        """State of no rows."""
         e, n = setting.ensemble, len(setting.groups.names)
         columns = n * (e.n_outputs + (e.n_outputs > 1))
         return cls(
             n_features=n,
             n_outputs=e.n_outputs,
             shares=Moments.zeros(columns, setting.exponent),
-            leaves=leaves,
-            rounds=ExactSums.zeros(n * e.n_rounds, setting.exponent) if setting.rounds_by_rows else None,
+            losses=ExactSums.zeros(len(LOSSES), setting.exponent) if setting.inner else None,
+            leaves=Leaves.empty(setting),
+            rounds=ExactSums.zeros((n + 1) * e.n_rounds, setting.exponent) if setting.rounds_by_rows else None,
             clusters={} if clustered else None,
         )
 
@@ -74,11 +81,18 @@ class State:
                 part.add(columns[rows], places=places)
                 self.clusters[label] = self.clusters.get(label, 0) + part.limbs
 
-    def add_round(self, number: int, scores: FloatArray) -> None:
-        """Add the shares of some rows in one round: (rows, features, outputs)."""
+    def add_round(self, number: int, scores: FloatArray, base: FloatArray) -> None:
+        """Add the shares of some rows in one round, (rows, features, outputs), and what no feature gets, (rows,)."""
         assert self.rounds is not None
-        here = slice(number * self.n_features, (number + 1) * self.n_features)
-        ExactSums(self.rounds.limbs[here], self.rounds.exponent).add(scores.sum(axis=2))
+        n = self.n_features + 1
+        here = ExactSums(self.rounds.limbs[number * n : (number + 1) * n], self.rounds.exponent)
+        here.add(np.column_stack([scores.sum(axis=2), base]))
+
+    def add_losses(self, **known: FloatArray) -> None:
+        """Add the losses of some rows, (rows,) each, by their names in LOSSES."""
+        assert self.losses is not None
+        places = np.array([LOSSES.index(name) for name in known], np.intp)
+        self.losses.add(np.column_stack(list(known.values())), places=places)
 
     def count_rows(self, n_rows: int, weight: FloatArray | None) -> None:
         """Count rows and add up their weights."""
@@ -106,8 +120,9 @@ class State:
         self.weight += other.weight
         self.n_rows += other.n_rows
         self.n_units += other.n_units
-        if self.rounds is not None and other.rounds is not None:
-            self.rounds += other.rounds
+        for name in ("rounds", "losses"):
+            if getattr(self, name) is not None:
+                getattr(self, name).__iadd__(getattr(other, name))
         if self.clusters is not None and other.clusters is not None:
             for label, limbs in other.clusters.items():
                 self.clusters[label] = self.clusters.get(label, 0) + limbs
@@ -115,18 +130,13 @@ class State:
 
     # -- what follows from the sums ------------------------------------------------------------------------------
     def infer(
-        self, setting: Setting, score: FloatArray | None, confidence: float
+        self, score: FloatArray | None, confidence: float
     ) -> tuple[inference.Inference, inference.Inference | None]:
         """Statistics of the totals, and of every output where there are several.
 
         score: from the leaves, (features, outputs), where it is to be had. The shares of the rows, which the core may
         add in float32, then give the standard errors alone.
         """
-        shift = self._centring(setting)
-
-        def of(values: FloatArray | None, total: bool) -> FloatArray | None:
-            return None if values is None else np.asarray(values.sum(axis=1)) if total else values
-
         if self.clusters is not None:
             sums = (ExactSums(self.clusters[label], self.shares.exponent) for label in self._labels())
             rows = np.array([part.totals() for part in sums])
@@ -134,7 +144,9 @@ class State:
             columns = [self.shares.sums(), self.shares.squares(), self.shares.effective_rows()]
 
         def statistics(total: bool) -> inference.Inference:
-            known: dict[str, Any] = {"score": of(score, total), "centring": of(shift, total), "confidence": confidence}
+            known: dict[str, Any] = {"score": score, "confidence": confidence}
+            if score is not None and total:
+                known["score"] = score.sum(axis=1)
             if self.clusters is not None:
                 return inference.from_clusters(self._shaped(rows, total=total), **known)
             one, square, units = (self._shaped(column, total=total) for column in columns)
@@ -153,18 +165,6 @@ class State:
             return columns[..., cut:]
         return columns[..., :cut].reshape(*columns.shape[:-1], self.n_features, self.n_outputs)
 
-    def _centring(self, setting: Setting) -> FloatArray | None:
-        """What centring adds to the scores: (features, outputs); None where it is not done.
-
-        The score is linear in the node values, so it is the score of (centred value - value).
-        """
-        if self.leaves is None or self.leaves.weights is None:
-            return None
-        centred = setting.numbered_value.copy()
-        setting.forest.core.centre_values(self.leaves.weights, centred)
-        change = centred - setting.numbered_value
-        return np.asarray(score_from_leaves(setting, self.leaves, change, by_round=False)[0])
-
     # -- bytes ---------------------------------------------------------------------------------------------------
     def to_arrays(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         """Arrays and plain data that `from_arrays` takes."""
@@ -180,8 +180,9 @@ class State:
             arrays["leaf_sums"], plain["leaf_bound"] = self.leaves.sums, self.leaves.bound
             if self.leaves.weights is not None:
                 arrays["leaf_weights"] = self.leaves.weights
-        if self.rounds is not None:
-            arrays["rounds"] = self.rounds.limbs
+        for name in ("rounds", "losses"):
+            if getattr(self, name) is not None:
+                arrays[name] = getattr(self, name).limbs
         if self.clusters is not None:
             labels = plain["clusters"] = self._labels()
             shape = (len(labels), *self.shares.limbs.shape[1:])
@@ -200,9 +201,17 @@ class State:
             shares=Moments(np.stack([arrays["sums"], arrays["squares"], *arrays["fourths"]]), exponent),
             weight=ExactSums(arrays["weight"], 0),
             leaves=leaves,
-            rounds=ExactSums(arrays["rounds"], exponent) if "rounds" in arrays else None,
+            **{name: ExactSums(arrays[name], exponent) for name in ("rounds", "losses") if name in arrays},
             clusters=dict(zip(plain["clusters"], arrays["clusters"], strict=True)) if "clusters" in plain else None,
         )
+
+
+def centred_values(setting: Setting, leaves: Leaves) -> FloatArray:
+    """Mean of the leaf values over the rows in every node, in the core's order: (n_nodes, width)."""
+    assert leaves.weights is not None
+    value = setting.leaf_value.copy()
+    setting.forest.core.centre_values(leaves.weights, value)
+    return value
 
 
 def score_from_leaves(setting: Setting, leaves: Leaves, value: FloatArray, *, by_round: bool = True) -> FloatArray:
@@ -220,3 +229,31 @@ def score_from_leaves(setting: Setting, leaves: Leaves, value: FloatArray, *, by
     for width in range(e.width):
         by_player += np.bincount(place + width, gains[:, width], minlength=len(by_player))
     return setting.groups.add_up(forest.features(by_player.reshape(shape).transpose(0, 2, 1)), axis=1)
+
+
+def losses_of(setting: Setting, state: State, value: FloatArray | None) -> Losses | None:
+    """What the rounds did to the loss, per row; value: node values, where the score comes from the leaves."""
+    if state.losses is None or not setting.knows_loss:
+        return None
+    assert setting.objective is not None
+    weight = float(state.weight.totals()[0])
+    known: dict[str, Any] = dict(zip(LOSSES, (state.losses.totals() / weight).tolist(), strict=True))
+    if setting.objective.least is None:
+        known["least"] = math.nan
+    if value is not None and state.leaves is not None:
+        e, forest = setting.ensemble, setting.forest
+        sums = state.leaves.sums * (2.0 ** (setting.scale_bits - GRADIENT_BITS) / weight)
+        # bincount adds one after the other: the same bits on every processor.
+        if setting.score == "tree_inner":
+            fall = (e.value[forest.leaf_nodes] * sums).sum(axis=1)
+            known["first_order"] = float(np.bincount(np.zeros(len(fall), np.intp), fall, 1)[0])
+        root = value[e.tree_start[:-1]] - setting.root_start
+        gained = (root * np.add.reduceat(sums, forest.first_leaf[:-1], axis=0)).sum(axis=1)
+        known["base_rounds"] = np.bincount(e.tree_round, gained, e.n_rounds)
+    elif state.rounds is not None:
+        known["base_rounds"] = state.rounds.totals().reshape(setting.ensemble.n_rounds, -1)[:, -1] / weight
+    if setting.score != "loss":
+        return Losses(**known | {"base": math.nan, "base_rounds": None})
+    if value is not None:
+        known["base"] = float(known["base_rounds"].sum())
+    return Losses(**known)

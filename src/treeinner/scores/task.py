@@ -40,24 +40,27 @@ class CoreTarget:
 class Task:
     """Consecutive rows of a batch, binned, with their margins and their shares so far."""
 
-    def __init__(self, setting: Setting, batch: Batch, start: int, stop: int, leaves: Leaves | None) -> None:
+    def __init__(self, setting: Setting, batch: Batch, start: int, stop: int, state: State) -> None:
         forest, here, n = setting.forest, slice(start, stop), stop - start
         self.setting, self.rows, self.n_rows = setting, batch.table.block(start, stop), n
+        self.state = state  # shared with other tasks: what the rows add is added there
         self.y = None if batch.y is None else batch.y[here]
         self.weight = None if batch.weight is None else batch.weight[here]
         self.clusters = None if batch.clusters is None else batch.clusters[here]
         self.tree_share = None if batch.tree_share is None else batch.tree_share[:, here]
         self.codes = forest.bin(self.rows)
+        self.start = batch.base[here] + setting.start
         self.margin = aligned((forest.n_outputs, padded_rows(n)))
-        self.margin[:, :n] = batch.base[here].T
+        self.margin[:, :n] = self.start.T
+        self.step = aligned(self.margin.shape) if setting.score == "loss" else None  # of the round, in the margin
         self.residual = aligned(self.margin.shape)  # minus the gradient of the round; 0 behind the last row
         self.residual_sum = np.zeros((n, forest.n_outputs))  # over all rounds
         self.sums = Sums(forest, n if setting.needs_rows else 0, setting.paths)
         # By a user's own attribution, instead of `sums`.
         shape = (n, setting.ensemble.n_features, forest.n_outputs)
         self.custom = np.zeros(shape) if callable(setting.method) else None
-        self.state = State.empty(setting, clustered=self.clusters is not None)
-        self.leaves = leaves  # shared with other tasks: what the rows add to the leaves is added there
+        self.fall = np.zeros(n)  # of the loss, over the rounds: step times residual
+        self.first_order = np.zeros(n)  # the same with the residuals at the start of each step
         self.boosted = False  # whether the core took the rows through all rounds
         self.largest = np.zeros(padded_rows(n))  # largest fixed-point number that each row adds to a leaf
 
@@ -74,6 +77,19 @@ class Task:
         """Take the gradients of a round: (rows, outputs)."""
         np.negative(gradient.T, out=self.residual[:, : self.n_rows])
 
+    def padded_step(self, number: int) -> FloatArray:
+        """Take the step of a round in the margin, and return it as `padded_margins`: (padded rows, outputs)."""
+        assert self.step is not None
+        first, stop = self.setting.first_trees[number : number + 2].tolist()
+        self.step[:] = -self.setting.start[:, None]
+        self.setting.forest.core.margins(self.codes, first, stop - first, self.step)
+        self.step[:, self.n_rows :] = self.step[:, self.n_rows - 1 : self.n_rows]
+        return self.step.T
+
+    def times_residual(self, step: FloatArray) -> FloatArray:
+        """Fall of the loss in a step, (padded rows, outputs), by the gradients taken: (rows,)."""
+        return np.asarray((step.T * self.residual).sum(axis=0)[: self.n_rows])
+
     def score_round(self, number: int, hessian: FloatArray | None) -> None:
         """Let the trees of one round score the rows by the gradients taken, then move on."""
         s = self.setting
@@ -81,18 +97,28 @@ class Task:
         n = stop - first
         if s.score == "forest_inner":
             self.residual_sum += self.residual[:, : self.n_rows].T
-        if s.score == "tree_inner":
+        if s.inner:
             before = self.row_scores().copy() if s.rounds_by_rows else None
             if s.needs_rows:
                 for some in self._residuals(first, n):
                     self._attribute(*some)
             if hessian is not None:
                 self._charge_penalty(first, n, hessian)
-            if self.leaves is not None:
-                self._add_leaf_sums(first, n, self.leaves)
+            if self.state.leaves is not None:
+                self._add_leaf_sums(first, n, self.state.leaves)
+        step = self.step
+        if step is None:
+            step = -self.margin
+            s.forest.core.margins(self.codes, first, n, self.margin)
+            step += self.margin
+        else:
+            self.margin += step
+        if s.inner:
+            fall = self.times_residual(step.T)
+            self.fall += fall
             if before is not None:
-                self.state.add_round(number, s.groups.add_up(self.row_scores() - before, axis=1))
-        s.forest.core.margins(self.codes, first, n, self.margin)
+                scores = s.groups.add_up(self.row_scores() - before, axis=1)
+                self.state.add_round(number, scores, fall - scores.sum(axis=(1, 2)))
 
     def _attribute(self, first: int, n: int, residual: FloatArray | None = None) -> None:
         """Add the attributions of trees first..first + n, times minus the gradient if it is given."""
@@ -153,18 +179,21 @@ class Task:
 
     def _finish_leaves(self) -> None:
         """After the last round: add the weights of the rows to the leaves, and note how much the rows added at most."""
-        if self.leaves is None:
+        leaves, forest = self.state.leaves, self.setting.forest
+        if leaves is None:
             return
-        if self.leaves.weights is not None and not self.boosted:
-            forest = self.setting.forest
+        if leaves.weights is not None and not self.boosted:
             fixed = np.zeros(self.margin.shape, np.int64)
-            fixed[:, : self.n_rows] = self._fixed_point_weight()
-            forest.core.leaf_sums(self.codes, 0, forest.n_trees, fixed, self.leaves.weights)
-        self.leaves.raise_bound(_integer_sum(self.largest))
+            shares = self.tree_share
+            for tree in range(1 if shares is None else forest.n_trees):
+                n, share = (forest.n_trees, 1.0) if shares is None else (1, shares[tree])
+                fixed[:, : self.n_rows] = self._fixed_point_weight(share)
+                forest.core.leaf_sums(self.codes, tree, n, fixed, leaves.weights)
+        leaves.raise_bound(_integer_sum(self.largest))
 
-    def _fixed_point_weight(self) -> NDArray[np.int64]:
-        """Weights of the rows as fixed-point integers: (rows,)."""
-        weight = np.ones(self.n_rows) if self.weight is None else self.weight
+    def _fixed_point_weight(self, share: FloatArray | float = 1.0) -> NDArray[np.int64]:
+        """Weights of the rows, or of their shares in a tree, as fixed-point integers: (rows,)."""
+        weight = (np.ones(self.n_rows) if self.weight is None else self.weight) * share
         fixed = np.rint(weight * 2.0**WEIGHT_BITS)
         largest = self.largest[: self.n_rows]
         np.maximum(largest, fixed, out=largest)
@@ -188,10 +217,11 @@ class Task:
     def boost(self, target: CoreTarget) -> bool:
         """Take the rows through all rounds inside the core, where it can score them; else return False."""
         s = self.setting
-        if not s.leaves_suffice or self.tree_share is not None:
+        leaves = self.state.leaves
+        if not s.leaves_suffice or self.tree_share is not None or s.score == "loss":
             return False
-        assert self.leaves is not None
-        weights = self.leaves.weights
+        assert leaves is not None
+        weights = leaves.weights
         s.forest.core.boost(
             self.codes,
             target.loss,
@@ -201,10 +231,10 @@ class Task:
             target.weight,
             self.margin,
             2.0 ** (GRADIENT_BITS - s.scale_bits),
-            self.leaves.sums,
+            leaves.sums,
             self.largest,
             None if weights is None else self._fixed_point_weight(),
-            self.leaves.sums if weights is None else weights,
+            leaves.sums if weights is None else weights,
             s.paths,
             self.sums.players(),
         )
@@ -233,8 +263,8 @@ class Task:
             return groups.add_up(self.row_scores(), axis=1), None
         return self.sums.players().transpose(0, 2, 1), forest.player_feature
 
-    def finish(self) -> State:
-        """Sum the shares of the rows; what reached the leaves is added apart."""
+    def finish(self) -> None:
+        """After the last round: add what the rows give to the sums."""
         s = self.setting
         scores, features = None, None
         if s.score == "forest_inner":
@@ -245,9 +275,25 @@ class Task:
             scores, features = self._scores_in_use()
         if scores is not None:
             self.state.add_rows(scores, features, self.weight, self.clusters)
+        if s.inner:
+            self._add_losses(None if scores is None else scores.sum(axis=(1, 2)))
         self.state.count_rows(self.n_rows, self.weight)
         self._finish_leaves()
-        return self.state
+
+    def _add_losses(self, scores: FloatArray | None) -> None:
+        """Add the losses of the rows; scores: what their shares in all features add up to."""
+        s, y, weight = self.setting, self.y, 1.0 if self.weight is None else self.weight
+        assert s.objective is not None
+        assert y is not None
+        known = {"first_order": self.fall if self.step is None else self.first_order}
+        if scores is not None:
+            known["base"] = self.fall - scores
+        if s.knows_loss:
+            before, after = (s.objective.losses(y, margin) * weight for margin in (self.start, self.margins()))
+            known |= {"before": before, "after": after}
+            least = s.objective.least_losses(y)
+            known |= {} if least is None else {"least": least * weight}
+        self.state.add_losses(**known)
 
     # -- scores of the whole forest ------------------------------------------------------------------------------
     def _forest_inner(self) -> FloatArray:
