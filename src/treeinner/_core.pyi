@@ -3,7 +3,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-FOURTHS_EXPONENTS: tuple[int, int]
+SIZES: tuple[int, int, int]
 SLICE_ROWS: int
 
 def instruction_sets() -> list[str]: ...
@@ -14,8 +14,7 @@ def add_exact(
     scale: float,
     sums: NDArray[Any] | None,
     squares: NDArray[Any] | None,
-    small_fourths: NDArray[Any] | None,
-    large_fourths: NDArray[Any] | None,
+    counts: NDArray[Any] | None,
     /,
 ) -> bool: ...
 
@@ -24,6 +23,7 @@ class Codes:
     def bytes(self) -> NDArray[Any]: ...
 
 class PathTable: ...
+class ShareTable(PathTable): ...
 class ShapTable: ...
 
 class Forest:
@@ -35,8 +35,17 @@ class Forest:
     def margins(self, codes: Codes, tree: int, n: int, out: NDArray[Any], /) -> None: ...
     def leaf_sums(self, codes: Codes, tree: int, n: int, weight: NDArray[Any], sums: NDArray[Any], /) -> None: ...
     def path_table(self, node_value: NDArray[Any], for_scores: bool, /) -> PathTable: ...
+    def share_table(self, value: NDArray[Any], residual: NDArray[Any], scale: float, /) -> ShareTable: ...
     def path(
-        self, codes: Codes, tree: int, n: int, table: PathTable, weight: NDArray[Any] | None, sums: NDArray[Any], /
+        self,
+        codes: Codes,
+        tree: int,
+        n: int,
+        table: PathTable,
+        weight: NDArray[Any] | None,
+        sums: NDArray[Any],
+        row_weight: NDArray[Any] | None,
+        /,
     ) -> None: ...
     def shap_table(
         self, cover: NDArray[Any], quadrature: Callable[[int], tuple[NDArray[Any], NDArray[Any]]], /
@@ -65,12 +74,15 @@ class Forest:
         weight: NDArray[Any] | None,
         margin: NDArray[Any],
         scale: float,
-        leaf_sums: NDArray[Any],
+        leaf_sums: NDArray[Any] | None,
         largest: NDArray[Any],
         fixed_weights: NDArray[Any] | None,
-        leaf_weights: NDArray[Any],
+        leaf_weights: NDArray[Any] | None,
         paths: PathTable | None,
         sums: NDArray[Any],
+        mean_residual: NDArray[Any] | None,
+        row_weight: NDArray[Any] | None,
+        rule: tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]] | None,
         /,
     ) -> None: ...
     def split_scores(

@@ -4,11 +4,13 @@ Each derives from TreeInnerError and from the built-in exception that callers of
 """
 
 import difflib
+import sys
+import warnings
 from collections.abc import Iterable
 
 __all__ = [
-    "DataError", "MissingDependencyError", "ModelError", "TreeInnerError", "TreeInnerWarning",
-    "UnknownParameterError", "UnsupportedModelError", "closest", "counted", "did_you_mean", "own_name", "short",
+    "DataError", "MissingDependencyError", "ModelError", "TreeInnerError", "TreeInnerWarning", "UnknownParameterError",
+    "UnsupportedModelError", "closest", "counted", "did_you_mean", "own_name", "short", "speak",
 ]  # fmt: skip
 
 
@@ -38,6 +40,14 @@ class MissingDependencyError(TreeInnerError, ImportError):
 
 class TreeInnerWarning(UserWarning):
     """Something was assumed, or does not hold, for the numbers that come back; the message says what to do about it."""
+
+
+def speak(message: str) -> None:
+    """Warn; the line that the warning names is the user's, not one of ours."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] == "treeinner":
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, TreeInnerWarning, stacklevel=level)
 
 
 # What other libraries call an option, for messages to their users.

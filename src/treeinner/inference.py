@@ -87,6 +87,8 @@ def from_sums(
     *,
     effective: ArrayLike | None = None,
     score: ArrayLike | None = None,
+    upper: FloatArray | None = None,
+    lower: FloatArray | None = None,
     confidence: float = 0.95,
 ) -> Inference:
     """Statistics from column sums over independent units.
@@ -102,6 +104,8 @@ def from_sums(
         Effective number of units, see `effective_units`; n where it is not given or NaN.
     score
         The score, where it is known better than by the sum of the shares, which is `total`.
+    upper, lower
+        p values of either side that are known already (`sign_flips`); Student's t where there are none, or NaN.
     confidence
         Coverage of the two-sided interval.
 
@@ -122,10 +126,17 @@ def from_sums(
     spread = total_sq - total * total / n
     spread = np.maximum(spread, 4.0 * np.finfo(np.float64).eps * total_sq)
     std_error = np.sqrt(spread * (n / (n - 1)))
-    return _statistics(score, std_error, n, _degrees_of_freedom(effective, total, n), confidence)
+    return _statistics(score, std_error, n, _degrees_of_freedom(effective, total, n), confidence, upper, lower)
 
 
-def from_clusters(sums: ArrayLike, *, score: ArrayLike | None = None, confidence: float = 0.95) -> Inference:
+def from_clusters(
+    sums: ArrayLike,
+    *,
+    score: ArrayLike | None = None,
+    upper: FloatArray | None = None,
+    lower: FloatArray | None = None,
+    confidence: float = 0.95,
+) -> Inference:
     """Statistics when only clusters are independent.
 
     Parameters
@@ -134,7 +145,7 @@ def from_clusters(sums: ArrayLike, *, score: ArrayLike | None = None, confidence
         Shares summed within each cluster: (clusters, features) or (clusters, features, outputs). The
         variance of the score is C / (C - 1) * sum_c (S_c - mean S)^2; here the mean is subtracted first, so
         nothing cancels. The effective units are those of the cluster sums.
-    score, confidence
+    score, upper, lower, confidence
         As for `from_sums`.
     """
     sums = np.asarray(sums, np.float64)
@@ -153,7 +164,7 @@ def from_clusters(sums: ArrayLike, *, score: ArrayLike | None = None, confidence
     largest = np.abs(sums).max(axis=0)
     squares = np.divide(sums, largest, out=np.zeros_like(sums), where=largest > 0) ** 2
     df = _degrees_of_freedom(effective_units(squares.sum(axis=0), (squares * squares).sum(axis=0)), total, n)
-    return _statistics(score, np.sqrt(spread * (n / (n - 1))), n, df, confidence)
+    return _statistics(score, np.sqrt(spread * (n / (n - 1))), n, df, confidence, upper, lower)
 
 
 def effective_units(squares: FloatArray, fourths: FloatArray) -> FloatArray:
@@ -207,13 +218,17 @@ def _statistics(
     n: int,
     df: FloatArray,
     confidence: float,
+    upper: FloatArray | None = None,
+    lower: FloatArray | None = None,
 ) -> Inference:
     """Fill in what follows from score, standard error and degrees of freedom."""
     known = std_error > 0  # else the feature is not used
     z = np.divide(score, std_error, out=np.zeros_like(score), where=known)
-    p_value, half = np.ones_like(score), np.zeros_like(score)
-    harm = np.ones_like(score)
-    p_value[known], harm[known] = t_tail(z[known], df[known]), t_tail(-z[known], df[known])
+    p_value, harm, half = np.ones_like(score), np.ones_like(score), np.zeros_like(score)
+    for p, tail, sign in ((p_value, upper, 1.0), (harm, lower, -1.0)):
+        p[known] = t_tail(sign * z[known], df[known])
+        if tail is not None:
+            np.copyto(p, tail, where=known & ~np.isnan(tail))
     half[known] = t_quantile(0.5 + confidence / 2, df[known]) * std_error[known]
     low, high, q, harm_q = score - half, score + half, benjamini_hochberg(p_value), benjamini_hochberg(harm)
     return Inference(score, std_error, low, high, z, p_value, q, harm_q, n, confidence, df)

@@ -1,5 +1,5 @@
-// Rows through all boosting rounds in one go: gradients at the margin before a round, what the round's trees make of
-// them, leaf values added, and on.
+// Rows through all boosting rounds in one go: gradients at the margin before a round, or averaged over its step, what
+// the round's trees make of them, leaf values added, and on.
 //
 // One visit of a tree gives a row everything: its leaf value, its gradient's place in the leaf's sum, and its row
 // scores.
@@ -14,17 +14,24 @@ struct BoostArgs {
   int32_t n_rounds;
   const int32_t* first_tree;     // (rounds + 1,)
   double scale;                  // gradients are summed in the leaves as fixed-point integers of 1 / scale
-  int64_t* leaf_sums;            // (leaves, width), added to
+  int64_t* leaf_sums;            // (leaves, width), added to; or null
   const int64_t* fixed_weights;  // (rows,) weight of each row as a fixed-point integer
   int64_t* leaf_weights;         // (leaves, width) sums of them, added to; or null
   double* largest;               // (rows,) size of each row's largest gradient so far, times scale
   const PathTable* paths;        // or null: no row scores
   double* sums;                  // (rows, outputs, players) row scores, added to
+  const double* mean_residual;   // (rounds, outputs) of shares: means over all rows
+  const double* row_weight;      // (rows,) of shares; null: 1
+  const int32_t* first_point;    // (rounds + 1,) or null: residuals at the start of each round
+  const double *point, *point_weight;  // else averaged over its step: at these points of [0, 1], with these weights
+  double* first_order;                 // (rows,) += step times the residual at the start; with points; or null
 };
 
 struct BoostScratch {
-  double* residual;  // (runs of a strip, outputs + 2, kRun)
-  int64_t* fixed;    // the same as fixed-point integers
+  double* residual;   // (runs of a strip, outputs + 2, kRun)
+  int64_t* fixed;     // the same as fixed-point integers
+  uint8_t* frontier;  // (runs of a strip, trees of a round, kRun)  if residuals are averaged over steps
+  double *step, *at, *sum;  // (outputs + 2, kRun) each, likewise
   TreeBatchScratch tree_batch;
 };
 
@@ -34,6 +41,7 @@ struct Run {
   int n;        // rows
   double* residual;
   int64_t* fixed;
+  uint8_t* frontier;  // (trees of the round, kRun), or one
 };
 
 // Rows that go through a round together, runs of them: tree batches want one.
@@ -41,22 +49,96 @@ inline int64_t strip_of(const Job& job, const BoostArgs& args) {
   return args.paths && args.paths->scores ? kRun : job.forest->strip;
 }
 
-inline BoostScratch scratch_of(const Job& job, const BoostArgs& args, Arena& arena) {
-  const int64_t strip = strip_of(job, args), rows = job.n_rows < strip ? job.n_rows : strip;
-  const int64_t room = (rows + kRun - 1) / kRun * kRun * (job.forest->n_outputs + 2);
-  return {arena.take<double>(room), arena.take<int64_t>(room), tree_batch_scratch(*job.forest, args.paths, arena)};
+// Trees whose frontier nodes are kept until the residuals of the round are known.
+inline int64_t kept_trees(const BoostArgs& args) {
+  int64_t most = 1;
+  for (int32_t i = 0; args.first_point && i < args.n_rounds; ++i) {
+    const int64_t n = args.first_tree[i + 1] - args.first_tree[i];
+    most = n > most ? n : most;
+  }
+  return most;
 }
 
-// A run's residuals, and as fixed-point integers, which add exactly.
-inline void take_residuals(const Forest& f, const BoostArgs& args, const Run& run) {
-  weighted_residuals(args.input, f.n_outputs, run.row, run.n, run.residual);
+inline BoostScratch scratch_of(const Job& job, const BoostArgs& args, Arena& arena) {
+  const int64_t strip = strip_of(job, args), rows = job.n_rows < strip ? job.n_rows : strip;
+  const int64_t runs = (rows + kRun - 1) / kRun, room = (job.forest->n_outputs + int64_t{2}) * kRun;
+  const int64_t averaged = args.first_point ? room : 0;
+  return {arena.take<double>(runs * room),
+          arena.take<int64_t>(runs * room),
+          arena.take<uint8_t>(runs * kept_trees(args) * kRun),
+          arena.take<double>(averaged),
+          arena.take<double>(averaged),
+          arena.take<double>(averaged),
+          tree_batch_scratch(*job.forest, args.paths, arena)};
+}
+
+// The step that a run takes in a round, (outputs, kRun). Frontier nodes are kept.
+template <class Code>
+inline void take_step(const Job& job, const BoostArgs& args, int round, const Run& run, double* step) {
+  const Forest& f = *job.forest;
+  const Code* codes = codes_of<Code>(job) + run.row * f.n_planes;
+  int32_t leaf[kRun];
+  std::memset(step, 0, sizeof(double) * static_cast<size_t>(f.n_outputs * kRun));
+  const int first = args.first_tree[round];
+  for (int tree = first; tree < args.first_tree[round + 1]; ++tree) {
+    uint8_t* frontier = run.frontier + (tree - first) * kRun;
+    const Top& top = f.tops[tree];
+    route(f, top, codes, run.n, frontier);
+    if (top.below)
+      descend(f, top, codes, run.n, frontier, leaf);
+    else
+      for (int r = 0; r < run.n; ++r) leaf[r] = frontier[r];
+    const double* value = f.leaf_value + f.first_leaf[tree] * f.width;
+    for (int k = 0; k < f.width; ++k)
+      for (int r = 0; r < run.n; ++r) step[(f.tree_output[tree] + k) * kRun + r] += value[int64_t{leaf[r]} * f.width + k];
+  }
+}
+
+// Residuals averaged over the step of a round.
+template <class Code>
+inline void average_residuals(const Job& job, const BoostArgs& args, int round, const Run& run, const BoostScratch& s) {
+  const Forest& f = *job.forest;
+  const int n_outputs = f.n_outputs, n = run.n;
+  const double* margin = args.input.margin + run.row;
+  take_step<Code>(job, args, round, run, s.step);
+  if (args.first_order) {
+    weighted_residuals(args.input, n_outputs, run.row, margin, args.input.stride, n, run.residual);
+    for (int k = 0; k < n_outputs; ++k)
+      for (int r = 0; r < n; ++r) args.first_order[run.row + r] += s.step[k * kRun + r] * run.residual[k * kRun + r];
+  }
+  std::memset(s.sum, 0, sizeof(double) * static_cast<size_t>(n_outputs * kRun));
+  for (int32_t i = args.first_point[round]; i < args.first_point[round + 1]; ++i) {
+    for (int k = 0; k < n_outputs; ++k)
+      for (int r = 0; r < n; ++r)
+        s.at[k * kRun + r] = margin[k * args.input.stride + r] + args.point[i] * s.step[k * kRun + r];
+    weighted_residuals(args.input, n_outputs, run.row, s.at, kRun, n, run.residual);
+    for (int k = 0; k < n_outputs; ++k)
+      for (int r = 0; r < n; ++r) s.sum[k * kRun + r] += args.point_weight[i] * run.residual[k * kRun + r];
+  }
+  std::memcpy(run.residual, s.sum, sizeof(double) * static_cast<size_t>(n_outputs * kRun));
+}
+
+// A run's residuals, and as fixed-point integers, which add exactly; of shares less their mean.
+template <class Code>
+inline void take_residuals(const Job& job, const BoostArgs& args, int round, const Run& run, const BoostScratch& s) {
+  const Forest& f = *job.forest;
+  if (args.first_point)
+    average_residuals<Code>(job, args, round, run, s);
+  else
+    weighted_residuals(args.input, f.n_outputs, run.row, args.input.margin + run.row, args.input.stride, run.n,
+                       run.residual);
   double* largest = args.largest + run.row;
   for (int k = 0; k < f.n_outputs; ++k) {
-    const double* residual = run.residual + k * kRun;
-    for (int r = 0; r < run.n; ++r) {
-      const double scaled = residual[r] * args.scale, size = __builtin_fabs(scaled);
-      largest[r] = size <= largest[r] ? largest[r] : size;  // NaN too
-      run.fixed[k * kRun + r] = fixed_point(scaled);
+    double* residual = run.residual + k * kRun;
+    if (args.leaf_sums)
+      for (int r = 0; r < run.n; ++r) {
+        const double scaled = residual[r] * args.scale, size = __builtin_fabs(scaled);
+        largest[r] = size <= largest[r] ? largest[r] : size;  // NaN too
+        run.fixed[k * kRun + r] = fixed_point(scaled);
+      }
+    if (args.mean_residual) {
+      const double mean = args.mean_residual[round * f.n_outputs + k], *weight = args.row_weight + run.row;
+      for (int r = 0; r < run.n; ++r) residual[r] -= args.row_weight ? mean * weight[r] : mean;
     }
   }
 }
@@ -70,16 +152,16 @@ inline void take_leaves(const Forest& f, const BoostArgs& args, int tree, const 
   for (int k = 0; k < width; ++k) {
     double* margin = args.input.margin + (output + k) * args.input.stride + run.row;
     const double* value = f.leaf_value + first + k;
-    int64_t* sums = args.leaf_sums + first + k;
+    int64_t* sums = args.leaf_sums ? args.leaf_sums + first + k : nullptr;
     const int64_t* fixed = run.fixed + (output + k) * kRun;
     int64_t* weights = args.leaf_weights ? args.leaf_weights + first + k : nullptr;
     const int64_t* weight = weights ? args.fixed_weights + run.row : nullptr;
-    with_count<0, 1>(weights != nullptr, [&](auto weighted) {
+    with_count<0, 2>((sums != nullptr) + (weights != nullptr), [&](auto n_sums) {
       for (int r = 0; r < run.n; ++r) {
         const int64_t l = leaf[r] * width;
         margin[r] += value[l];
-        sums[l] += fixed[r];
-        if (decltype(weighted)::n) weights[l] += weight[r];
+        if (decltype(n_sums)::n > 0) sums[l] += fixed[r];
+        if (decltype(n_sums)::n > 1) weights[l] += weight[r];
       }
     });
   }
@@ -87,9 +169,9 @@ inline void take_leaves(const Forest& f, const BoostArgs& args, int tree, const 
 
 // What a run takes from a tree.
 template <class Code>
-inline void take_tree(const Job& job, const BoostArgs& args, int tree, const Run& run, const TreeBatchScratch& s) {
+inline void take_tree(const Job& job, const BoostArgs& args, int tree, const Run& run, uint8_t* frontier,
+                      const TreeBatchScratch& s) {
   const Forest& f = *job.forest;
-  alignas(64) uint8_t frontier[kRun] = {};
   const Top& top = f.tops[tree];
   const PathTable* paths = args.paths;
   const Code* codes = codes_of<Code>(job) + run.row * f.n_planes;
@@ -97,18 +179,18 @@ inline void take_tree(const Job& job, const BoostArgs& args, int tree, const Run
   const PathRun here{tree,     run.n,
                      frontier, run.residual + output * kRun,
                      kRun,     args.sums + run.row * n_places(f) + output * f.n_players};
-  route(f, top, codes, run.n, frontier);
-  if (!top.below) take_leaves(f, args, tree, frontier, run);
-  if (paths && paths->scores && paths->scores->takes_part[tree])
-    set_aside(*paths->scores, s, here, args.scale);
-  else if (paths)
-    add_frontier<true>(f, *paths, here);
-  if (!top.below) return;
   int32_t leaf[kRun];
-  if (paths)
-    add_steps<true>(f, *paths, codes, here, leaf);
-  else
+  if (!args.first_point) route(f, top, codes, run.n, frontier);
+  if (!top.below) take_leaves(f, args, tree, frontier, run);
+  const bool aside = paths && paths->scores && paths->scores->takes_part[tree], shares = paths && paths->level;
+  if (aside) set_aside(*paths->scores, s, here, args.scale);
+  if (!aside && shares) add_shares(f, *paths, codes, here, args.row_weight ? args.row_weight + run.row : nullptr, leaf);
+  if (!aside && paths && !shares) add_frontier<true>(f, *paths, here);
+  if (!top.below) return;
+  if (!paths)
     descend(f, top, codes, run.n, frontier, leaf);
+  else if (!shares)
+    add_steps<true>(f, *paths, codes, here, leaf);
   take_leaves(f, args, tree, leaf, run);
 }
 
@@ -118,9 +200,8 @@ inline void boost(const Job& job, const BoostArgs& args) {
   Arena arena(job.scratch);
   const BoostScratch scratch = scratch_of(job, args, arena);
   const TreeBatchScratch& tree_batch = scratch.tree_batch;
-  const int64_t places = n_places(f), run_room = (f.n_outputs + 2) * kRun;
+  const int64_t places = n_places(f), run_room = (f.n_outputs + 2) * kRun, kept = kept_trees(args);
   const ScoreTable* scores = args.paths ? args.paths->scores : nullptr;
-  const double unit = scores ? scores->step_unit / args.scale : 0.0;
   Run runs[kStrip / kRun];
   const int64_t strip = strip_of(job, args);
   for (int64_t row = 0; row < job.n_rows; row += strip) {
@@ -128,15 +209,21 @@ inline void boost(const Job& job, const BoostArgs& args) {
     int n_runs = 0;
     for (int at = 0; at < n; at += kRun, ++n_runs)
       runs[n_runs] = {row + at, n - at < kRun ? n - at : kRun, scratch.residual + n_runs * run_room,
-                      scratch.fixed + n_runs * run_room};
+                      scratch.fixed + n_runs * run_room, scratch.frontier + n_runs * kept * kRun};
+    std::memset(scratch.frontier, 0, static_cast<size_t>(n_runs * kept * kRun));
     if (scores) std::memset(tree_batch.total, 0, sizeof(double) * static_cast<size_t>(kRun * places));
+    if (scores && args.mean_residual)
+      for (int r = 0; r < kRun; ++r)
+        tree_batch.row_weight[r] = r >= n ? 0 : args.row_weight ? static_cast<float>(args.row_weight[row + r]) : 1.0f;
     for (int round = 0; round < args.n_rounds; ++round) {
-      for (int i = 0; i < n_runs; ++i) take_residuals(f, args, runs[i]);
-      for (int tree = args.first_tree[round]; tree < args.first_tree[round + 1]; ++tree) {
-        for (int i = 0; i < n_runs; ++i) take_tree<Code>(job, args, tree, runs[i], tree_batch);
+      const int first = args.first_tree[round];
+      for (int i = 0; i < n_runs; ++i) take_residuals<Code>(job, args, round, runs[i], scratch);
+      for (int tree = first; tree < args.first_tree[round + 1]; ++tree) {
+        for (int i = 0; i < n_runs; ++i)
+          take_tree<Code>(job, args, tree, runs[i], runs[i].frontier + (args.first_point ? tree - first : 0) * kRun,
+                          tree_batch);
         if (scores && (tree % kTreeBatch == kTreeBatch - 1 || tree == f.n_trees - 1))
-          scores->by_lookup ? add_lookups(*scores, tree / kTreeBatch, unit, n, tree_batch)
-                            : add_score_records(f, *args.paths, tree / kTreeBatch, unit, n, tree_batch);
+          add_tree_batch(f, *args.paths, tree / kTreeBatch, args.scale, n, tree_batch);
       }
     }
     if (scores) add_totals(*scores, tree_batch, places, n, args.sums + row * places);

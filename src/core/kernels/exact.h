@@ -1,4 +1,4 @@
-// Sums that do not depend on the order: fixed-point numbers, which add exactly.
+// Sums that do not depend on the order: fixed-point numbers, which add exactly, and counts.
 //
 // A number x is cut into five integers ("limbs") with the units 2^40, 2^8, 2^-24, 2^-56 and 2^-88, each rounded to
 // nearest, the remainder handed on. Limbs are added as 64-bit integers, so any batches in any order give the same bits.
@@ -11,17 +11,17 @@
 namespace treeinner {
 constexpr int kLimbs = 5;  // of an exact sum
 
-// Fourth powers of numbers below kFourthBorder are held times 2^kSmallFourths, the others, up to 2^40, times
-// 2^kLargeFourths: at the border 28 bits are left.
-constexpr int kSmallFourths = 60, kLargeFourths = -80;
-constexpr double kFourthBorder = 0x1p5, kSmallRoot = 0x1p30, kLargeRoot = 0x1p-40;  // roots of those factors
+// Numbers of every size are counted too: 2^kSizeBits sizes from one power of two to the next, from 2^kLeastSize up to
+// 2^kMostSize. What is smaller is not counted.
+constexpr int kSizeBits = 3, kLeastSize = -56, kMostSize = 40, kSizes = (kMostSize - kLeastSize) << kSizeBits;
 
-// Adds the powers of the columns of values, (rows, columns), times scale. Limbs are (columns, 5), or null.
+// Adds the columns of values, (rows, columns), times scale, and their squares. Limbs are (columns, 5), or null.
 struct ExactArgs {
   const double* values;
   int64_t n_columns;
   double scale;
-  int64_t *sums, *squares, *small_fourths, *large_fourths;
+  int64_t *sums, *squares;
+  int64_t* counts;  // (columns, kSizes) how many numbers have each size; or null
   bool* fits;  // false if a number is too large or NaN; the limbs are then of no use
 };
 
@@ -90,21 +90,15 @@ inline bool add_tile(const Tile& t, Power power, double largest, int64_t* limbs)
   return true;
 }
 
-// The same for fourth powers, which span twice the range of the squares and are held in two parts.
-inline bool add_fourths(Tile& t, double largest, int64_t* small, int64_t* large) {
-  const auto fourth = [](auto x, auto root) { return (x * x * root) * (x * x * root); };
-  const auto small_fourth = [=](Lanes x) { return fourth(x, all<Lanes>(kSmallRoot)); };
-  const auto large_fourth = [=](Lanes x) { return fourth(x, all<Lanes>(kLargeRoot)); };
-  if (!small || largest < kFourthBorder) return add_tile(t, small_fourth, fourth(largest, kSmallRoot), small);
-  Tile part = t;
+// counts: (columns, kSizes) += the tile's numbers, by the exponent and the first bits of each. Row by row: neighbours
+// in a column are often of one size, and would wait for each other.
+inline void count_sizes(const Tile& t, int64_t* counts) {
+  constexpr uint64_t kFirst = static_cast<uint64_t>(kLeastSize + 1023) << kSizeBits;
   for (int row = 0; row < t.n_rows; ++row)
     for (int c = 0; c < t.n_columns; ++c) {
-      const bool is_small = __builtin_fabs(t.values[row][c]) < kFourthBorder;
-      (is_small ? t : part).values[row][c] = 0;
+      const uint64_t size = (bits_of(__builtin_fabs(t.values[row][c])) >> (52 - kSizeBits)) - kFirst;
+      if (size < kSizes) ++counts[c * int64_t{kSizes} + static_cast<int64_t>(size)];
     }
-  constexpr double kBelowLargest = kLargest / 2;
-  return add_tile(part, small_fourth, kBelowLargest, small) &&
-         add_tile(t, large_fourth, fourth(largest, kLargeRoot), large);
 }
 
 inline bool add_exactly(int64_t n_rows, const ExactArgs& args) {
@@ -119,9 +113,9 @@ inline bool add_exactly(int64_t n_rows, const ExactArgs& args) {
       const auto square = [](Lanes x) { return x * x; };
       // The powers grow with their numbers.
       if (!add_tile(tile, itself, largest, from_first(args.sums)) ||
-          !add_tile(tile, square, largest * largest, from_first(args.squares)) ||
-          !add_fourths(tile, largest, from_first(args.small_fourths), from_first(args.large_fourths)))
+          !add_tile(tile, square, largest * largest, from_first(args.squares)))
         return false;
+      if (args.counts) count_sizes(tile, args.counts + first * kSizes);
     }
   }
   return true;

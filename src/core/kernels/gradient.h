@@ -59,29 +59,31 @@ inline double exponential(double x) {
   return p;
 }
 
-inline void softmax_residuals(const LossInput& in, int n_outputs, int64_t row, int n, double* residual) {
-  const double *y = in.y + row, *margin = in.margin + row;
+inline void softmax_residuals(const LossInput& in, int n_outputs, int64_t row, const double* margin, int64_t stride,
+                              int n, double* residual) {
+  const double* y = in.y + row;
   double *total = residual + n_outputs * kRun, *most = total + kRun;  // two rows more than there are outputs
   for (int r = 0; r < n; ++r) most[r] = margin[r], total[r] = 0.0;
   for (int k = 1; k < n_outputs; ++k)
     for (int r = 0; r < n; ++r) {
-      const double m = margin[k * in.stride + r];
+      const double m = margin[k * stride + r];
       most[r] = m > most[r] ? m : most[r];
     }
   for (int k = 0; k < n_outputs; ++k)
     for (int r = 0; r < n; ++r) {
-      residual[k * kRun + r] = exponential(margin[k * in.stride + r] - most[r]);
+      residual[k * kRun + r] = exponential(margin[k * stride + r] - most[r]);
       total[r] += residual[k * kRun + r];
     }
   for (int k = 0; k < n_outputs; ++k)
     for (int r = 0; r < n; ++r) residual[k * kRun + r] = (y[r] == k ? 1.0 : 0.0) - residual[k * kRun + r] / total[r];
 }
 
-// Weighted residuals of n rows from `row` on. residual: (outputs + 2, kRun).
-inline void weighted_residuals(const LossInput& in, int n_outputs, int64_t row, int n, double* residual) {
-  if (in.loss.kind == Loss::kSoftmax) softmax_residuals(in, n_outputs, row, n, residual);
+// Weighted residuals of n rows from `row` on, at a margin, (outputs, rows) with a stride. residual: (outputs + 2, kRun).
+inline void weighted_residuals(const LossInput& in, int n_outputs, int64_t row, const double* margin, int64_t stride,
+                               int n, double* residual) {
+  if (in.loss.kind == Loss::kSoftmax) softmax_residuals(in, n_outputs, row, margin, stride, n, residual);
   for (int k = 0; k < n_outputs; ++k) {
-    const double *m = in.margin + k * in.stride + row, *target = in.y + k * in.y_stride + row, scale = in.loss.scale;
+    const double *m = margin + k * stride, *target = in.y + k * in.y_stride + row, scale = in.loss.scale;
     double* out = residual + k * kRun;
     switch (in.loss.kind) {
       case Loss::kLogistic:
@@ -109,7 +111,7 @@ inline void residuals(const Job& job, const ResidualsArgs& args) {
   double* residual = scratch_of(job, args, arena);
   for (int64_t row = 0; row < job.n_rows; row += kRun) {
     const int n = job.n_rows - row < kRun ? static_cast<int>(job.n_rows - row) : kRun;
-    weighted_residuals(args.input, job.forest->n_outputs, row, n, residual);
+    weighted_residuals(args.input, job.forest->n_outputs, row, args.input.margin + row, args.input.stride, n, residual);
     for (int k = 0; k < job.forest->n_outputs; ++k)
       std::memcpy(args.out + k * args.input.stride + row, residual + k * kRun, sizeof(double) * static_cast<size_t>(n));
   }

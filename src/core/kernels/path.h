@@ -13,8 +13,9 @@
 namespace treeinner {
 struct PathArgs {
   const PathTable* table;
-  const double* weight;  // (outputs, padded rows) or null
-  double* sums;          // (rows, outputs, players), added to
+  const double* weight;      // (outputs, padded rows) or null; of shares: residuals, less their mean in the root
+  const double* row_weight;  // (rows,) of shares; null: 1
+  double* sums;              // (rows, outputs, players), added to
 };
 
 namespace TREEINNER_NS {
@@ -83,6 +84,43 @@ inline void add_steps(const Forest& f, const PathTable& table, const Code* codes
   });
 }
 
+// Shares of the rows in a centred score: three attributions in one (model/share_table.h). leaf: where they end, below a
+// top.
+template <class Code>
+inline void add_shares(const Forest& f, const PathTable& table, const Code* codes, const PathRun& run,
+                       const double* row_weight, int32_t* leaf) {
+  const Top& top = f.tops[run.tree];
+  const PathRun level{run.tree, run.n, run.frontier, row_weight, 0, run.sums};
+  add_frontier<true>(f, table, run);
+  row_weight ? add_frontier<true>(f, *table.level, level) : add_frontier<false>(f, *table.level, level);
+  if (!top.below) return;
+
+  const int64_t row_stride = n_places(f), n_players = f.n_players;
+  const int width = f.width;
+  descend(f, top, codes, run.n, run.frontier, leaf);
+  const double *value = f.leaf_value + f.first_leaf[run.tree] * width, *root = table.root + int64_t{run.tree} * width;
+  const auto weight_of = [=](int r) { return row_weight ? row_weight[r] : 1.0; };
+  const auto leaf_of = [=](int r, int k) { return (value[int64_t{leaf[r]} * width + k] - root[k]) * weight_of(r); };
+  const int64_t* first_entry = table.leaf->first_entry + top.first_frontier;
+  for (int r = 0; r < run.n; ++r)
+    for (int k = 0; k < width; ++k) {
+      double* sum = run.sums + r * row_stride + k * n_players;
+      const double at_leaf = leaf_of(r, k);
+      for (int64_t i = first_entry[run.frontier[r]]; i < first_entry[run.frontier[r] + 1]; ++i)
+        sum[table.leaf->player[i]] += table.leaf->step[i * width + k] * at_leaf;
+    }
+  int32_t way[kRun];
+  const char* deep = table.deep + top.first_deep * deep_stride(width);
+  descend(f, top, deep, width, codes, run.n, run.frontier, way, [&](int r, const DeepSplit& split, int side) {
+    const int64_t at = reinterpret_cast<const char*>(&split + 1) - table.deep;
+    const auto step = [&](const PathTable& t) { return reinterpret_cast<const double*>(t.deep + at) + side * width; };
+    double* sum = run.sums + r * row_stride + f.plane_player[split.plane];
+    for (int k = 0; k < width; ++k)
+      sum[k * n_players] += step(table)[k] * run.weight[k * run.weight_stride + r] + step(*table.leaf)[k] * leaf_of(r, k) +
+                            step(*table.level)[k] * weight_of(r);
+  });
+}
+
 template <class Code>
 inline void path(const Job& job, const PathArgs& args) {
   const Forest& f = *job.forest;
@@ -98,6 +136,8 @@ inline void path(const Job& job, const PathArgs& args) {
       double* sums = args.sums + row * row_stride + static_cast<int64_t>(f.tree_output[tree]) * f.n_players;
       const PathRun run{tree, n, frontier, w, stride, sums};
       route(f, top, codes, n, frontier);
+      if (args.table->level)
+        return add_shares(f, *args.table, codes, run, args.row_weight ? args.row_weight + row : nullptr, leaf);
       add_frontier<kWeighted>(f, *args.table, run);
       if (top.below) add_steps<kWeighted>(f, *args.table, codes, run, leaf);
     });

@@ -13,6 +13,7 @@ namespace treeinner {
 struct TreeBatchScratch {
   uint8_t* leaf;  // (kTreeBatch, run)
   float* weight;  // (kTreeBatch, run)
+  float* row_weight;  // (run,)  of shares
   float* part;    // sums of a tree batch: by records (run, places), by lookup (run,)
   double* total;  // sums of all tree batches so far: by records (run, places), by lookup (places, run)
 };
@@ -20,7 +21,8 @@ struct TreeBatchScratch {
 namespace TREEINNER_NS {
 inline TreeBatchScratch tree_batch_scratch(const Forest& f, const PathTable* paths, Arena& arena) {
   const int64_t aside = paths && paths->scores ? kTreeBatch * kRun : 0, places = aside ? kRun * n_places(f) : 0;
-  return {arena.take<uint8_t>(aside), arena.take<float>(aside), arena.take<float>(places), arena.take<double>(places)};
+  return {arena.take<uint8_t>(aside), arena.take<float>(aside), arena.take<float>(aside ? kRun : 0),
+          arena.take<float>(places), arena.take<double>(places)};
 }
 
 // Leaves and weights of the rows of a run in a tree.
@@ -36,31 +38,41 @@ inline void set_aside(const ScoreTable& t, const TreeBatchScratch& s, const Path
 
 // -- by lookup
 
-// One player's steps in one tree, for the rows that were set aside.
+// One player's steps in one tree, for the rows that were set aside; of shares the level too.
+template <bool Level>
 struct TreeSteps {
-  FloatTable table;
+  FloatTable table, level;
   const uint8_t* leaf;
-  const float* weight;
-  TreeSteps(const Lookup& l, const TreeBatchScratch& s, int slot)
-      : table{l.low, l.high}, leaf(s.leaf + slot * kRun), weight(s.weight + slot * kRun) {}
-  FloatPack operator()(int r) const { return table(leaf + r) * load<FloatPack>(weight + r); }
+  const float *weight, *row_weight;
+  TreeSteps(const ScoreTable& t, int64_t i, const TreeBatchScratch& s)
+      : table{t.lookups[i].low, t.lookups[i].high},
+        level(table),
+        leaf(s.leaf + t.slot[i] * kRun),
+        weight(s.weight + t.slot[i] * kRun),
+        row_weight(s.row_weight) {
+    if (Level) level = {t.level_lookups[i].low, t.level_lookups[i].high};
+  }
+  FloatPack add_to(FloatPack sum, int r) const {
+    sum = sum + table(leaf + r) * load<FloatPack>(weight + r);
+    return Level ? sum + level(leaf + r) * load<FloatPack>(row_weight + r) : sum;
+  }
 };
 
+template <bool Level>
 inline void add_lookups(const ScoreTable& t, int tree_batch, double unit, int n, const TreeBatchScratch& s) {
   float* part = s.part;
-  const Lookup* lookup = t.lookups + t.first_lookup[tree_batch];
-  const uint8_t* slot = t.slot + t.first_lookup[tree_batch];
+  int64_t i = t.first_lookup[tree_batch];
   for (int64_t use = t.first_use[tree_batch]; use < t.first_use[tree_batch + 1]; ++use) {
     const auto [place, n_trees] = t.uses[use];
+    const int64_t end = i + n_trees;
     std::memset(part, 0, sizeof(float) * kRun);
-    int i = n_trees;
-    for (; i >= 2; i -= 2, lookup += 2, slot += 2) {  // two trees at once: the sums are read and written half as often
-      const TreeSteps a(lookup[0], s, slot[0]), b(lookup[1], s, slot[1]);
-      for (int r = 0; r < n; r += kFloats) store(part + r, load<FloatPack>(part + r) + a(r) + b(r));
+    for (; !Level && i + 1 < end; i += 2) {  // two trees at once: the sums are read and written half as often
+      const TreeSteps<Level> a(t, i, s), b(t, i + 1, s);
+      for (int r = 0; r < n; r += kFloats) store(part + r, b.add_to(a.add_to(load<FloatPack>(part + r), r), r));
     }
-    for (; i > 0; --i, ++lookup, ++slot) {
-      const TreeSteps a(*lookup, s, *slot);
-      for (int r = 0; r < n; r += kFloats) store(part + r, load<FloatPack>(part + r) + a(r));
+    for (; i < end; ++i) {
+      const TreeSteps<Level> a(t, i, s);
+      for (int r = 0; r < n; r += kFloats) store(part + r, a.add_to(load<FloatPack>(part + r), r));
     }
     double* total = s.total + static_cast<int64_t>(place) * kRun;
     for (int r = 0; r < n; ++r) total[r] += part[r] * unit;
@@ -79,15 +91,27 @@ inline void add_score_records(const Forest& f, const PathTable& paths, int tree_
     if (!t.takes_part[tree]) continue;
     const int slot = tree - first;
     float* part = s.part + static_cast<int64_t>(f.tree_output[tree]) * f.n_players;
-    with_count<1, kRecord>(paths.entries[tree], [&](auto entries) {
-      add_records<true, decltype(entries)::n>(t.records + t.first_record[tree], s.leaf + slot * kRun, n,
-                                              s.weight + slot * kRun, places, part);
-    });
+    const auto add = [&](const float* records, const float* weight) {
+      with_count<1, kRecord>(paths.entries[tree], [&](auto entries) {
+        add_records<true, decltype(entries)::n>(records + t.first_record[tree], s.leaf + slot * kRun, n, weight, places,
+                                                part);
+      });
+    };
+    add(t.records, s.weight + slot * kRun);
+    if (t.level_records) add(t.level_records, s.row_weight);
   }
   for (int64_t i = 0; i < n * places; ++i) s.total[i] += s.part[i] * unit;
 }
 
 // -- either
+
+inline void add_tree_batch(const Forest& f, const PathTable& paths, int tree_batch, double scale, int n,
+                           const TreeBatchScratch& s) {
+  const ScoreTable& t = *paths.scores;
+  const double unit = t.step_unit / scale;
+  if (!t.by_lookup) return add_score_records(f, paths, tree_batch, unit, n, s);
+  paths.level ? add_lookups<true>(t, tree_batch, unit, n, s) : add_lookups<false>(t, tree_batch, unit, n, s);
+}
 
 inline void add_totals(const ScoreTable& t, const TreeBatchScratch& s, int64_t places, int n, double* sums) {
   if (!t.by_lookup) {

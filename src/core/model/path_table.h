@@ -7,16 +7,22 @@
 #include "tables.h"
 
 namespace treeinner {
-// Owns what a PathTable borrows (tables.h). node_value: (nodes, width), each tree's in the order of their numbers.
+// What a step from a node to its child adds: the difference of their values, or a part of a share (share_table.h).
+enum class Step { kValue, kLevel, kLeaf };
+
+// Owns what a PathTable borrows (tables.h). value: (nodes, width), each tree's in the order of their numbers; residual:
+// likewise, for parts of shares.
 class PathArrays {
  public:
-  PathArrays(const BuiltForest& built, const double* node_value) : f_(built.view()), node_value_(node_value) {
+  PathArrays(const BuiltForest& built, const double* value, Step kind = Step::kValue, const double* residual = nullptr)
+      : f_(built.view()), kind_(kind), value_(value), residual_(residual) {
     for (int32_t tree = 0; tree < f_.n_trees; ++tree) add_deep(tree, built.tops[index(tree)]), add_tree(tree);
   }
 
   PathTable view() const {
-    return {deep.data(),        entries.data(), first_record.data(), records.data(),
-            first_entry.data(), player.data(),  step.data(),         nullptr};
+    return {deep.data(),   entries.data(), first_record.data(), records.data(), first_entry.data(),
+            player.data(), step.data(),    nullptr,             nullptr,        nullptr,
+            nullptr};
   }
 
   const Forest& forest() const { return f_; }
@@ -28,8 +34,15 @@ class PathArrays {
   AlignedVector<double> records;
 
  private:
-  const double* value_of(int32_t tree, int64_t node) const {
-    return node_value_ + (tree_of(f_, tree).first_node + node) * f_.width;
+  // Of output k; leaf: the leaf that the path ends in, where that is known, else -1.
+  double step_of(int32_t tree, int64_t from, int64_t to, int64_t leaf, size_t k) const {
+    const int64_t first = tree_of(f_, tree).first_node, width = f_.width, at = static_cast<int64_t>(k);
+    const auto of = [&](const double* values, int64_t node) { return values[(first + node) * width + at]; };
+    const double* v = kind_ == Step::kLeaf ? residual_ : value_;
+    if (kind_ != Step::kLevel) return of(v, to) - of(v, from);
+    if (leaf < 0) return of(v, from) * of(residual_, from) - of(v, to) * of(residual_, to);
+    return (of(residual_, to) - of(residual_, from)) * (of(v, leaf) - of(v, to)) -
+           (of(v, to) - of(v, from)) * of(residual_, from);
   }
 
   void add_deep(int32_t tree, const TopArrays& top) {
@@ -40,8 +53,8 @@ class PathArrays {
       const int32_t node = top.deep_number[i];
       const Split& s = tree_of(f_, tree).splits[node];
       for (size_t k = 0; k < width; ++k) {
-        steps[k] = value_of(tree, s.left)[k] - value_of(tree, node)[k];
-        steps[width + k] = value_of(tree, s.right)[k] - value_of(tree, node)[k];
+        steps[k] = step_of(tree, node, s.left, -1, k);
+        steps[width + k] = step_of(tree, node, s.right, -1, k);
       }
       char* to = deep.data() + begin + i * stride;
       std::memcpy(to, &top.deep[i], sizeof(DeepSplit));
@@ -51,7 +64,8 @@ class PathArrays {
 
   void add_tree(int32_t tree) {
     const Top& top = f_.tops[tree];
-    const auto value_at = [&](int32_t place) { return value_of(tree, top.number ? top.number[place] : place); };
+    const auto node_at = [&](int32_t place) { return top.number ? top.number[place] : place; };
+    const bool to_leaves = !top.below, left_out = kind_ == Step::kLeaf && to_leaves;  // the level has it all
     std::vector<int32_t> parent(index(top.n_splits + top.n_frontier), -1), way, players;
     std::vector<double> steps;
     const size_t width = index(f_.width);
@@ -61,24 +75,25 @@ class PathArrays {
     size_t longest = 0;
     for (int32_t node = 0; node < top.n_frontier; ++node) {
       players.clear(), steps.clear(), way.clear();
-      for (int32_t place = top.n_splits + node; place >= 0; place = parent[index(place)]) way.push_back(place);
+      const int32_t end = top.n_splits + node;
+      for (int32_t place = end; place >= 0 && !left_out; place = parent[index(place)]) way.push_back(place);
       // From the root down, as a row goes: below a top the next steps are added one by one.
-      for (size_t i = way.size() - 1; i > 0; --i) {
+      for (size_t i = way.size(); i-- > 1;) {
         const int32_t above = way[i], place = way[i - 1];
         const size_t at = index(std::find(players.begin(), players.end(), top.splits[above].player) - players.begin());
         if (at == players.size()) {
           players.push_back(top.splits[above].player);
           steps.insert(steps.end(), width, 0.0);
         }
-        const double *to = value_at(place), *from = value_at(above);
-        for (size_t k = 0; k < width; ++k) steps[at * width + k] += to[k] - from[k];
+        for (size_t k = 0; k < width; ++k)
+          steps[at * width + k] += step_of(tree, node_at(above), node_at(place), to_leaves ? node_at(end) : -1, k);
       }
       player.insert(player.end(), players.begin(), players.end());
       step.insert(step.end(), steps.begin(), steps.end());
       first_entry.push_back(static_cast<int64_t>(player.size()));
       longest = std::max(longest, players.size());
     }
-    const bool has_records = width == 1 && longest > 0 && longest <= kRecord && f_.n_players <= 1 << 16;
+    const bool has_records = kind_ != Step::kLeaf && width == 1 && longest > 0 && longest <= kRecord && f_.n_players <= 1 << 16;
     records.resize((records.size() + 7) / 8 * 8);
     first_record.push_back(static_cast<int64_t>(records.size()));
     entries.push_back(has_records ? static_cast<int32_t>(longest) : 0);
@@ -113,6 +128,7 @@ class PathArrays {
   }
 
   const Forest& f_;
-  const double* node_value_;
+  const Step kind_;
+  const double *value_, *residual_;
 };
 }  // namespace treeinner

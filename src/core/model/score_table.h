@@ -7,16 +7,16 @@
 #include "path_table.h"
 
 namespace treeinner {
-// Owns what a ScoreTable borrows (tables.h). by_lookup: which of its two forms.
+// Owns what a ScoreTable borrows (tables.h). by_lookup: which of its two forms; unit: of its steps, 0: their own.
 class ScoreArrays {
  public:
   static bool takes_part(const Forest& f) { return f.width == 1 && n_places(f) <= kPlaces; }
 
-  ScoreArrays(const Forest& f, const PathArrays& paths, bool by_lookup)
-      : f_(f), paths_(paths), found_(index(n_places(f)) * kTreeBatch, -1) {
+  ScoreArrays(const Forest& f, const PathArrays& paths, bool by_lookup, double unit = 0.0)
+      : f_(f), paths_(paths), step_unit_(unit), found_(index(n_places(f)) * kTreeBatch, -1) {
     for (int32_t tree = 0; tree < f.n_trees; ++tree)
       takes_part_.push_back(paths.entries[index(tree)] > 0 && n_leaves(tree) <= kLookup);
-    scale_steps();
+    if (unit == 0.0) scale_steps();
     for (int32_t tree = 0; tree < f.n_trees; ++tree) {
       first_record_.push_back(static_cast<int64_t>(records_.size()));
       if (takes_part_[index(tree)]) by_lookup ? add_lookups(tree) : add_records(tree);
@@ -25,10 +25,15 @@ class ScoreArrays {
   }
 
   bool any() const { return std::find(takes_part_.begin(), takes_part_.end(), 1) != takes_part_.end(); }
-  ScoreTable view(bool by_lookup) const {
-    return {step_unit_,        by_lookup,    takes_part_.data(),   first_record_.data(), records_.data(),
-            first_use_.data(), uses_.data(), first_lookup_.data(), slot_.data(),         lookups_.data()};
+  ScoreTable view(bool by_lookup, const ScoreArrays* level = nullptr) const {
+    return {step_unit_,        by_lookup,
+            takes_part_.data(), first_record_.data(),
+            records_.data(),    first_use_.data(),
+            uses_.data(),       first_lookup_.data(),
+            slot_.data(),       lookups_.data(),
+            level ? level->records_.data() : nullptr, level ? level->lookups_.data() : nullptr};
   }
+  double step_unit() const { return step_unit_; }
 
  private:
   int64_t n_leaves(int32_t tree) const { return f_.first_leaf[tree + 1] - f_.first_leaf[tree]; }
@@ -68,7 +73,6 @@ class ScoreArrays {
       for (int i = 0; i < entries; ++i) {
         const double* from = record(tree, leaf);
         const float step = static_cast<float>(from[i] / step_unit_);
-        if (step == 0.0f) continue;
         uint16_t player;
         uint32_t bits;
         std::memcpy(&player, reinterpret_cast<const char*>(from + entries) + i * sizeof player, sizeof player);
@@ -99,7 +103,7 @@ class ScoreArrays {
 
   const Forest& f_;
   const PathArrays& paths_;
-  double step_unit_ = 1.0;
+  double step_unit_;
   std::vector<uint8_t> takes_part_, slot_;
   std::vector<int64_t> first_record_, first_use_{0}, first_lookup_{0};
   std::vector<LookupUse> uses_;
@@ -117,11 +121,22 @@ struct Paths {
 
   Paths(const BuiltForest& built, const double* node_value, bool for_scores, bool by_lookup)
       : arrays(built, node_value), view(arrays.view()) {
-    if (!for_scores || !ScoreArrays::takes_part(built.view())) return;
-    scores = std::make_unique<ScoreArrays>(built.view(), arrays, by_lookup);
-    score_view = scores->view(by_lookup);
-    if (scores->any()) view.scores = &score_view;
+    if (for_scores) add_scores(built.view(), by_lookup, nullptr, 1.0);
   }
   Paths(const Paths&) = delete;
+  virtual ~Paths() = default;
+
+ protected:
+  // level: of shares, whose residuals come times `scale`.
+  void add_scores(const Forest& f, bool by_lookup, const PathArrays* level, double scale) {
+    if (!ScoreArrays::takes_part(f)) return;
+    scores = std::make_unique<ScoreArrays>(f, arrays, by_lookup);
+    if (level) level_ = std::make_unique<ScoreArrays>(f, *level, by_lookup, scores->step_unit() / scale);
+    score_view = scores->view(by_lookup, level_.get());
+    if (scores->any()) view.scores = &score_view;
+  }
+
+ private:
+  std::unique_ptr<ScoreArrays> level_;
 };
 }  // namespace treeinner

@@ -42,6 +42,9 @@ struct ScoreTable {
   const int64_t* first_lookup;  // (tree batches + 1,)
   const uint8_t* slot;          // (lookups,)  the tree, counted from the tree batch's first
   const Lookup* lookups;        // 64-byte aligned
+  // Of shares, the same for the level: steps that are multiplied by the weight of a row, not its residual. Or null.
+  const float* level_records;
+  const Lookup* level_lookups;
 };
 
 // A path attribution: what each way out of a deep split gives the player of its plane, and for the frontiers of the
@@ -57,6 +60,10 @@ struct PathTable {
   const int32_t* player;        // (entries,)
   const double* step;           // (entries, width)
   const ScoreTable* scores;     // for row scores (kernels/tree_batch.h), or null
+  // Of shares in a centred score (share_table.h), or null: what is multiplied by the weight of a row, and, in trees with
+  // a top, by the value of its leaf less that of the root, root: (trees, width).
+  const PathTable *level, *leaf;
+  const double* root;
 };
 
 // -- TreeSHAP: shap_table.h

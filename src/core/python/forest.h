@@ -1,7 +1,7 @@
 // The compiled ensemble and its tables as Python holds them: own the arrays, check shapes, call the kernels.
 #pragma once
 
-#include "../model/score_table.h"
+#include "../model/share_table.h"
 #include "../model/shap_table.h"
 #include "arrays.h"
 
@@ -74,11 +74,22 @@ class CoreForest {
     return std::make_unique<Paths>(built_, node_value.data(), for_scores, active->looks_up);
   }
 
-  void path(const Codes& codes, int tree, int n, const Paths& table, const Maybe<double, 2>& weight,
-            Out<double, 3> sums) const {
+  // value, residual: means over the rows in every node; scale: of the residuals in `boost`.
+  std::unique_ptr<Shares> share_table(In<double, 2> value, In<double, 2> residual, double scale) const {
+    for (const auto* means : {&value, &residual})
+      require(has_shape(*means, n_nodes(f_), f_.width), "means are (nodes, width)");
+    return std::make_unique<Shares>(built_, value.data(), residual.data(), active->looks_up, scale);
+  }
+
+  // row_weight: of shares.
+  void path(const Codes& codes, int tree, int n, const Paths& table, const Maybe<double, 2>& weight, Out<double, 3> sums,
+            const Maybe<double>& row_weight) const {
     require(has_shape(sums, codes.n_rows, f_.n_outputs, f_.n_players), "sums are (rows, outputs, players)");
+    require(!row_weight || has_shape(*row_weight, codes.n_rows), "row weights are (rows,)");
+    require(weight || !table.view.level, "shares need residuals");
     check(table);
-    run(&Kernels::path, job(codes, tree, n), PathArgs{&table.view, row_weights(weight, codes), sums.data()});
+    run(&Kernels::path, job(codes, tree, n),
+        PathArgs{&table.view, row_weights(weight, codes), data_of(row_weight), sums.data()});
   }
 
   // cover: (nodes,); quadrature(n): points and weights of a Gauss-Legendre rule on [0, 1].
@@ -110,11 +121,17 @@ class CoreForest {
         ResidualsArgs{loss_input(codes, loss, loss_scale, y, weight, margin), out.data()});
   }
 
-  // margin: (outputs, padded rows), moved on; y: (1 or outputs, rows).
+  // Points of every round's step, that residuals are averaged over, and (rows,) += what the first-order terms add up to.
+  using StepRule = std::tuple<In<int32_t>, In<double>, In<double>, Out<double>>;
+
+  // margin: (outputs, padded rows), moved on; y: (1 or outputs, rows). fixed, leaf_weights: both or none. mean_residual:
+  // (rounds, outputs), and row_weight: of shares.
   void boost(const Codes& codes, int loss, double loss_scale, In<int32_t> first_tree, In<double, 2> y,
-             const Maybe<double>& weight, Out<double, 2> margin, double scale, Out<int64_t, 2> leaf_sums,
-             Out<double> largest, const Maybe<int64_t>& fixed, Out<int64_t, 2> leaf_weights, const Paths* paths,
-             Out<double, 3> sums) const {
+             const Maybe<double>& weight, Out<double, 2> margin, double scale,
+             const std::optional<Out<int64_t, 2>>& leaf_sums, Out<double> largest, const Maybe<int64_t>& fixed,
+             const std::optional<Out<int64_t, 2>>& leaf_weights, const Paths* paths, Out<double, 3> sums,
+             const Maybe<double, 2>& mean_residual, const Maybe<double>& row_weight,
+             const std::optional<StepRule>& rule) const {
     const size_t n_rounds = first_tree.size() - 1;
     const int32_t* first = first_tree.data();
     require(static_cast<int64_t>(largest.size()) >= codes.n_rows, "largest is (rows,)");
@@ -122,15 +139,43 @@ class CoreForest {
     for (size_t i = 1; i < first_tree.size(); ++i)
       require(first[i] >= first[i - 1] && first[i] <= f_.n_trees, "rounds are runs of trees");
     require(!paths || first[n_rounds] == f_.n_trees, "rounds end at the last tree");
-    require(has_shape(leaf_sums, n_leaves(f_), f_.width), "leaf sums are (leaves, width)");
+    for (const auto* into : {&leaf_sums, &leaf_weights})
+      require(!*into || has_shape(**into, n_leaves(f_), f_.width), "leaf sums and weights are (leaves, width)");
     require(!paths || has_shape(sums, codes.n_rows, f_.n_outputs, f_.n_players), "sums are (rows, outputs, players)");
     require(!fixed || has_shape(*fixed, codes.n_rows), "fixed-point weights are (rows,)");
-    require(!fixed || has_shape(leaf_weights, n_leaves(f_), f_.width), "leaf weights are (leaves, width)");
+    require(!leaf_weights || (fixed && leaf_sums), "leaf weights come with leaf sums and fixed-point weights");
+    require((paths && paths->view.level) == mean_residual.has_value(), "shares need mean residuals");
+    require(!mean_residual || has_shape(*mean_residual, n_rounds, f_.n_outputs), "means are (rounds, outputs)");
+    require(!row_weight || has_shape(*row_weight, codes.n_rows), "row weights are (rows,)");
     if (paths) check(*paths);
-    run(&Kernels::boost, job(codes),
-        BoostArgs{loss_input(codes, loss, loss_scale, y, weight, margin), static_cast<int32_t>(n_rounds), first, scale,
-                  leaf_sums.data(), data_of(fixed), fixed ? leaf_weights.data() : nullptr, largest.data(),
-                  paths ? &paths->view : nullptr, sums.data()});
+    BoostArgs args{loss_input(codes, loss, loss_scale, y, weight, margin),
+                   static_cast<int32_t>(n_rounds),
+                   first,
+                   scale,
+                   data_of(leaf_sums),
+                   data_of(fixed),
+                   data_of(leaf_weights),
+                   largest.data(),
+                   paths ? &paths->view : nullptr,
+                   sums.data(),
+                   data_of(mean_residual),
+                   data_of(row_weight),
+                   nullptr,
+                   nullptr,
+                   nullptr,
+                   nullptr};
+    if (rule) {
+      const auto& [first_point, point, point_weight, first_order] = *rule;
+      require(has_shape(first_point, n_rounds + 1) && first_point.data()[0] == 0, "points begin at 0");
+      for (size_t i = 1; i <= n_rounds; ++i)
+        require(first_point.data()[i] >= first_point.data()[i - 1], "every round has its points");
+      const size_t n_points = static_cast<size_t>(first_point.data()[n_rounds]);
+      require(has_shape(point, n_points) && has_shape(point_weight, n_points), "a weight for every point");
+      require(has_shape(first_order, codes.n_rows), "first-order terms are (rows,)");
+      args.first_point = first_point.data(), args.point = point.data(), args.point_weight = point_weight.data();
+      args.first_order = first_order.data();
+    }
+    run(&Kernels::boost, job(codes), args);
   }
 
   void split_scores(In<double, 2> node_value, In<int64_t, 2> leaf_sums, double unit, Out<double, 2> out) const {

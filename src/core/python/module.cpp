@@ -6,17 +6,17 @@ namespace {
 
 using Limbs = std::optional<Out<int64_t, 2>>;
 
-// Each of the four: limbs, (columns, 5), or None. Returns whether all numbers fitted.
-bool add_exact(In<double, 2> values, double scale, const Limbs& sums, const Limbs& squares, const Limbs& small_fourths,
-               const Limbs& large_fourths) {
-  for (const Limbs* limbs : {&sums, &squares, &small_fourths, &large_fourths})
+// sums, squares: limbs, (columns, 5), or None; counts: (columns, SIZES) or None. Returns whether all numbers fitted.
+bool add_exact(In<double, 2> values, double scale, const Limbs& sums, const Limbs& squares, const Limbs& counts) {
+  for (const Limbs* limbs : {&sums, &squares})
     require(!*limbs || has_shape(**limbs, values.shape(1), kLimbs), "limbs are (columns, 5)");
+  require(!counts || has_shape(*counts, values.shape(1), kSizes), "counts are (columns, sizes)");
   bool fits = false;
   Job job;
   job.n_rows = static_cast<int64_t>(values.shape(0));
   run(&Kernels::exact, job,
       ExactArgs{values.data(), static_cast<int64_t>(values.shape(1)), scale, data_of(sums), data_of(squares),
-                data_of(small_fourths), data_of(large_fourths), &fits});
+                data_of(counts), &fits});
   return fits;
 }
 }  // namespace
@@ -28,9 +28,10 @@ NB_MODULE(_core, m) {
   m.def("instruction_set", [] { return std::string(active->name); }, "The one in use.");
   m.def("use_instruction_set", &use_instruction_set, "An unknown name changes nothing.");
   m.def("add_exact", &add_exact);
-  m.attr("FOURTHS_EXPONENTS") = nb::make_tuple(kSmallFourths, kLargeFourths);
+  m.attr("SIZES") = nb::make_tuple(kSizeBits, kLeastSize, kMostSize);
   m.attr("SLICE_ROWS") = kSlice;
   nb::class_<Paths>(m, "PathTable");
+  nb::class_<Shares, Paths>(m, "ShareTable");
   nb::class_<ShapArrays>(m, "ShapTable");
   nb::class_<Codes>(m, "Codes").def_ro("n_rows", &Codes::n_rows).def("bytes", [](nb::handle self) {
     Buffer& data = nb::cast<Codes&>(self).data;
@@ -45,12 +46,13 @@ NB_MODULE(_core, m) {
       .def("margins", &CoreForest::margins)
       .def("leaf_sums", &CoreForest::leaf_sums)
       .def("path_table", &CoreForest::path_table, nb::keep_alive<0, 1>())
+      .def("share_table", &CoreForest::share_table, nb::keep_alive<0, 1>())
       .def("path", &CoreForest::path)
       .def("shap_table", &CoreForest::shap_table, nb::keep_alive<0, 1>())
       .def("shap", &CoreForest::shap)
       .def("residuals", &CoreForest::residuals)
-      .def("boost", &CoreForest::boost, arg(), arg(), arg(), arg(), arg(), arg().none(), arg(), arg(), arg(), arg(),
-           arg().none(), arg(), arg().none(), arg())
+      .def("boost", &CoreForest::boost, arg(), arg(), arg(), arg(), arg(), arg().none(), arg(), arg(), arg().none(),
+           arg(), arg().none(), arg().none(), arg().none(), arg(), arg().none(), arg().none(), arg().none())
       .def("split_scores", &CoreForest::split_scores)
       .def("centre_values", &CoreForest::centre_values);
   nb::class_<CoreShuffle>(m, "Shuffle")

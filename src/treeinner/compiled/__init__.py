@@ -10,7 +10,7 @@ Belongs here: arrays in the core's layout, threads. Does not: what a user typed,
 
 from treeinner.compiled.forest import LOSSES, TASK_ROWS, Forest, instruction_set
 from treeinner.compiled.rows import (
-    FOURTHS_EXPONENTS,
+    SIZES,
     Shuffle,
     Sums,
     add_exact,
@@ -24,8 +24,8 @@ from treeinner.compiled.rows import (
 from treeinner.compiled.threads import Progress, map_rows
 
 __all__ = [
-    "FOURTHS_EXPONENTS",
     "LOSSES",
+    "SIZES",
     "TASK_ROWS",
     "Forest",
     "Progress",

@@ -18,9 +18,10 @@ from treeinner.compiled.threads import Progress, map_rows
 if TYPE_CHECKING:
     from treeinner.tables import Table
 
-# (values, scale, then limbs or None: sums, squares, small and large fourths) -> whether all fitted (kernels/exact.h)
+# (values, scale, then arrays to be added to, or None: limbs of sums and squares, counts) -> whether all fitted
+# (kernels/exact.h)
 add_exact = _core.add_exact
-FOURTHS_EXPONENTS = _core.FOURTHS_EXPONENTS
+SIZES = _core.SIZES
 
 
 def aligned(shape: tuple[int, ...]) -> NDArray[np.float64]:
@@ -37,7 +38,10 @@ def padded_rows(n_rows: int) -> int:
 
 
 class Sums:
-    """Attributions that add up tree by tree: by path with a `Forest.path_table`, else by TreeSHAP."""
+    """Attributions, or shares in a centred score, that add up tree by tree.
+
+    paths: a `Forest.path_table` or `Forest.share_table`; None: TreeSHAP.
+    """
 
     def __init__(self, forest: Forest, n_rows: int, paths: Any) -> None:
         self.forest, self.n_rows, self.paths = forest, n_rows, paths
@@ -46,12 +50,22 @@ class Sums:
         n_slices = padded_rows(n_rows) // _core.SLICE_ROWS
         self._held = aligned((n_slices, *players, _core.SLICE_ROWS)) if paths is None else np.zeros((n_rows, *players))
 
-    def add(self, codes: Any, first: int, n: int, weight: NDArray[np.float64] | None = None) -> None:
-        """Add the attributions by trees first..first + n, times a weight per row and output."""
+    def add(
+        self,
+        codes: Any,
+        first: int,
+        n: int,
+        weight: NDArray[np.float64] | None = None,
+        row_weight: NDArray[np.float64] | None = None,
+    ) -> None:
+        """Add the attributions by trees first..first + n, times a weight per row and output.
+
+        For shares that is the residual less its mean, and row_weight the weight of every row.
+        """
         if self.paths is None:
             self.forest.core.shap(codes, first, n, self.forest.shap_table(), weight, self._held)
         else:
-            self.forest.core.path(codes, first, n, self.paths, weight, self._held)
+            self.forest.core.path(codes, first, n, self.paths, weight, self._held, row_weight)
 
     def move_absolute(self, players: NDArray[np.int32], total: Sums) -> None:
         """Add |sums| of some players to those of `total`, and set them to zero here."""
@@ -171,7 +185,9 @@ def attribute(
     def work(start: int, stop: int) -> None:
         codes = forest.bin(table.block(start, stop))
         if in_place:
-            forest.core.path(codes, 0, forest.n_trees, table_of_paths, None, out[start:stop].reshape(-1, 1, n_features))
+            forest.core.path(
+                codes, 0, forest.n_trees, table_of_paths, None, out[start:stop].reshape(-1, 1, n_features), None
+            )
             return
         sums = Sums(forest, stop - start, table_of_paths)
         sums.add(codes, 0, forest.n_trees)

@@ -13,22 +13,28 @@ from numpy.typing import NDArray
 
 from treeinner.compiled import Progress
 from treeinner.ensemble import storage
-from treeinner.errors import DataError, ModelError, TreeInnerError, UnsupportedModelError
+from treeinner.errors import DataError, ModelError, TreeInnerError, UnsupportedModelError, speak
 from treeinner.groups import GroupSpec, members_of, resolve_groups
-from treeinner.inference import check_confidence, without_errors
+from treeinner.inference import Inference, check_confidence, without_errors
 from treeinner.model import Model, out_of_bag_rows
 from treeinner.objectives.labels import is_nested
 from treeinner.scores.batch import NO_WEIGHT, Batch, read_batch
 from treeinner.scores.result import Importance
 from treeinner.scores.run import add_batch
 from treeinner.scores.setting import Setting, TreeAttribution, check_arguments, make_setting, open_for
-from treeinner.scores.state import State, centred_values, losses_of, score_from_leaves
+from treeinner.scores.state import State, centred_values, losses_of, node_means, score_from_leaves
 from treeinner.tables.columns import listing
 
 __all__ = ["ImportanceAccumulator"]
 
 FloatArray = NDArray[np.float64]
 Names = tuple[str, ...] | None
+OVERSHOOT = 0.3  # above it, TreeInner's p values are too small (docs/calibration.md)
+SAME_SCORE = 0.01  # of score and standard error: how far the shares' sum may be from the score
+ONE_PASS = (
+    "Standard errors and p values are those of a single pass over the rows, and conservative; acc.second_pass() takes "
+    "the same rows again and gives their own."
+)
 CONFIDENCE = 0.95  # coverage of an interval, unless the user asks for another
 FORMAT = "treeinner.accumulator"
 FORMAT_VERSION = 2
@@ -91,9 +97,11 @@ class ImportanceAccumulator:
         self._target_names: Names = None
         self._frame_library = ""
         self._state: State | None = None
+        self._first: State | None = None  # sums of the first pass; set: this is the second one
 
     def __reduce__(self) -> Any:
-        return _unpickled, (self._model, self._arguments, self.to_bytes())
+        first = None if self._first is None else self._first_pass().to_bytes()
+        return _unpickled, (self._model, self._arguments, first, self.to_bytes())
 
     def __deepcopy__(self, memo: Any = None) -> ImportanceAccumulator:
         out = self._twin()
@@ -116,6 +124,51 @@ class ImportanceAccumulator:
         if out._names is not None or state is not None:
             out._resolve_groups()
         return out
+
+    # -- two passes ----------------------------------------------------------------------------------------------
+    def second_pass(self) -> ImportanceAccumulator:
+        """Return an accumulator for the same rows again, which gives a centred score the errors of its own.
+
+        The first pass knows the score, but the share of a row in it only by node values that are not those of these
+        rows; its standard errors are conservative. In the second pass the means in the nodes are known. Rows may come
+        in other batches and in another order; accumulators of the same first pass add up. `result()` checks that they
+        were the same rows. For a first pass without standard errors, pass std_errors=False: it is cheaper.
+        """
+        if not self._setting.centred:
+            raise ValueError(
+                f"A second pass belongs to method='centred'; the scores by {self._setting.method_name!r} have their "
+                "standard errors after one."
+            )
+        if self._first is not None:
+            raise ValueError("This is the second pass; its result() has everything.")
+        return self._with_first(self._require_rows())
+
+    def _without_errors(self) -> ImportanceAccumulator:
+        """Return the same accumulator for the scores alone."""
+        out = self._twin()
+        out._setting = replace(self._setting, std_errors=False)
+        return out
+
+    def _with_first(self, first: State) -> ImportanceAccumulator:
+        out = self._twin()
+        assert first.leaves is not None
+        out._first, out._state = copy.deepcopy(first), None
+        out._setting = replace(self._setting, std_errors=True, means=node_means(self._setting, first.leaves))
+        return out
+
+    def _first_pass(self) -> ImportanceAccumulator:
+        """Return the accumulator of the first pass, from one of the second."""
+        out = self._twin()
+        out._first, out._state = None, self._first
+        out._setting = replace(self._setting, std_errors=self._arguments["std_errors"], means=None)
+        return out
+
+    def _require_rows(self) -> State:
+        if self._state is None or self._state.n_rows == 0:
+            raise DataError("There are no rows to score; pass at least one row of X and y.")
+        if self._state.n_units == 0:
+            raise DataError(NO_WEIGHT)
+        return self._state
 
     # -- rows ----------------------------------------------------------------------------------------------------
     def update(
@@ -140,14 +193,17 @@ class ImportanceAccumulator:
         self._add(X, y, progress=progress, **given)
         return self
 
-    def _add(self, X: Any, y: Any, *, oob: bool = False, progress: Progress | None = None, **given: Any) -> None:
+    def _add(
+        self, X: Any, y: Any, *, oob: bool = False, progress: Progress | None = None, **given: Any
+    ) -> Batch | None:
+        """Add a batch of rows and return it as it was read; None if it has none."""
         if (given["clusters"] is not None) != self._clustered:
             raise DataError(
                 "clusters were given for some batches only, or not announced; make the accumulator with "
                 "clustered=True and give clusters with every batch."
             )
         if _is_empty(X):
-            return
+            return None
         added = self._twin()  # what the batch teaches is kept only if it is not refused
         batch = read_batch(self._model, self._setting.objective, X, y, **given)
         added._learn_names(X, batch)
@@ -155,6 +211,11 @@ class ImportanceAccumulator:
             batch.require_weight()
         if oob:
             batch = replace(batch, tree_share=_out_of_bag_share(self._model, batch))
+        self._sum(batch, added, progress)
+        return batch
+
+    def _sum(self, batch: Batch, added: ImportanceAccumulator, progress: Progress | None) -> None:
+        """Add the rows of a batch; added: this accumulator with what the batch taught it."""
         part = added._empty()
         add_batch(part, added._setting, batch, n_jobs=self._n_jobs, progress=progress)
         if self._state is None:
@@ -176,7 +237,7 @@ class ImportanceAccumulator:
         self._setting = replace(self._setting, groups=resolve_groups(self._feature_groups, names))
 
     def _empty(self) -> State:
-        return State.empty(self._setting, clustered=self._clustered)
+        return State.empty(self._setting, clustered=self._clustered and self._setting.needs_rows)
 
     # -- together ------------------------------------------------------------------------------------------------
     def __add__(self, other: object) -> ImportanceAccumulator:
@@ -215,6 +276,9 @@ class ImportanceAccumulator:
         params = {k: v for k, v in e.objective_params.items() if k != "classes"}  # labels, which a file may not store
         model = [e.library, e.schema.n_columns, params, *(getattr(e, rule) for rule in RULES)]
         digest.update(repr((choices, model, s.scale_bits)).encode())
+        if self._first is not None:
+            for array in self._first.to_arrays()[0].values():
+                digest.update(np.ascontiguousarray(array).tobytes())
         return digest.hexdigest()
 
     def to_bytes(self) -> bytes:
@@ -242,33 +306,31 @@ class ImportanceAccumulator:
     # -- result --------------------------------------------------------------------------------------------------
     def result(self) -> Importance:
         """Scores of all rows so far."""
-        state, setting = self._state, self._setting
-        if state is None or state.n_rows == 0:
-            raise DataError("There are no rows to score; pass at least one row of X and y.")
-        if state.n_units == 0:
-            raise DataError(NO_WEIGHT)
+        state, setting = self._require_rows(), self._setting
+        first = state if self._first is None else self._first
         _check_resolution(setting, state)
         weight = float(state.weight.totals()[0])
         rounds = score = value = None
-        if setting.leaves_suffice:
-            assert state.leaves is not None
-            value = centred_values(setting, state.leaves) if setting.centred else setting.numbered_value
-            by_round = score_from_leaves(setting, state.leaves, value)
+        if first.leaves is not None and setting.penalty is None:
+            value = centred_values(setting, first.leaves) if setting.centred else setting.numbered_value
+            by_round = score_from_leaves(setting, first.leaves, value)
             score = by_round.sum(axis=0)
             rounds = by_round.sum(axis=2) / weight
         elif state.rounds is not None:
             rounds = state.rounds.totals().reshape(setting.ensemble.n_rounds, -1)[:, :-1] / weight
         if setting.needs_rows:
-            whole, outputs = state.infer(score, self._confidence)
+            whole, outputs = state.infer(score, self._confidence, flips=setting.means is not None)
         else:
             assert score is not None
             whole = without_errors(score.sum(axis=1))
             outputs = without_errors(score) if state.n_outputs > 1 else None
+        if self._first is not None:
+            _check_same_rows(self._first, state, whole)
         statistics = whole.scaled(1.0 / weight)
-        gain_source = _gain_source(setting, state, statistics.score, rounds, weight)
+        gain_source = _gain_source(setting, first, statistics.score, rounds, weight)
         if rounds is not None:  # the rounds add up to the scores, to the last bit
             statistics = replace(statistics, score=rounds.sum(axis=0))
-        return Importance(
+        found = Importance(
             score_name=setting.score,
             method=setting.method if isinstance(setting.method, str) else "callable",
             feature_names=setting.groups.names,
@@ -280,11 +342,26 @@ class ImportanceAccumulator:
             tested=setting.score != "abs",
             has_std_errors=setting.std_errors,
             rounds=rounds,
-            notes=self._model.notes,
             frame_library=self._frame_library,
-            losses=losses_of(setting, state, value),
+            losses=losses_of(setting, first, value),
             gain_source=gain_source,
         )
+        return replace(found, notes=self._notes(found))
+
+    def _notes(self, found: Importance) -> tuple[str, ...]:
+        """What was assumed and what does not hold for these numbers; said aloud, but for how the model was read."""
+        s, said = self._setting, []
+        if s.centred and s.std_errors and s.means is None:
+            said.append(ONE_PASS)
+        if found.score_name == "tree_inner" and found.overshoot > OVERSHOOT:
+            said.append(
+                f"The steps of this model overshoot: on these rows the loss fell by {1 - found.overshoot:.0%} of what "
+                "its slope promised, and first-order scores take harm of the second order for signal. p values are too "
+                "small; use score='loss', which accounts for the loss itself."
+            )
+        for note in said:
+            speak(note)
+        return (*self._model.notes, *said)
 
 
 def _agreed(known: Names, names: Names) -> Names:
@@ -307,8 +384,9 @@ def _output_names(model: Model, targets: Names) -> Names:
     return model.output_names
 
 
-def _unpickled(model: Model, arguments: dict[str, Any], state: bytes) -> ImportanceAccumulator:
-    return ImportanceAccumulator(model, **arguments).from_bytes(state)
+def _unpickled(model: Model, arguments: dict[str, Any], first: bytes | None, state: bytes) -> ImportanceAccumulator:
+    out = ImportanceAccumulator(model, **arguments)
+    return (out if first is None else out.from_bytes(first).second_pass()).from_bytes(state)
 
 
 def _gain_source(setting: Setting, state: State, score: FloatArray, rounds: FloatArray | None, weight: float) -> Any:
@@ -348,6 +426,21 @@ def _out_of_bag_share(model: Model, batch: Batch) -> FloatArray:
     total = unseen @ counted
     unseen *= np.divide(counted.sum(), total, out=np.zeros_like(total), where=total > 0)[:, None]
     return unseen
+
+
+def _check_same_rows(first: State, second: State, whole: Inference) -> None:
+    """Raise unless the second pass saw the rows of the first."""
+    same = (first.n_rows, first.n_units, first.weight.limbs.tolist()) == (
+        second.n_rows, second.n_units, second.weight.limbs.tolist()
+    )  # fmt: skip
+    # Shares add up to the score, but for the float32 of the core.
+    total = second._shaped(second.shares.sums(), total=True)
+    off = np.abs(total - whole.score) > SAME_SCORE * (np.nan_to_num(whole.std_error, posinf=0.0) + np.abs(whole.score))
+    if not same or off.any():
+        raise DataError(
+            f"The second pass saw other rows than the first ({second.n_rows:,} rows, then {first.n_rows:,}); pass "
+            "exactly the rows of the first pass, with the same targets and weights, in any batches."
+        )
 
 
 def _check_resolution(setting: Setting, state: State) -> None:

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from treeinner import compiled
+from treeinner import compiled, sign_flips
 from treeinner.errors import DataError
-from treeinner.inference import effective_units
 
 __all__ = ["ExactSums", "Moments"]
 
@@ -55,27 +54,27 @@ class ExactSums:
 
 @dataclass(eq=False)
 class Moments:
-    """Column sums of numbers, of their squares and of their fourth powers, as exact as `ExactSums`.
+    """Column sums of numbers and of their squares, as exact as `ExactSums`, and how many numbers have each size."""
 
-    Fourth powers fit for every number whose square does: those of the smaller and of the larger numbers
-    (kernels/exact.h says which) are held apart.
-    """
-
-    limbs: NDArray[np.int64]  # (4, columns, 5): numbers, squares, small and large fourth powers
+    limbs: NDArray[np.int64]  # (2, columns, 5): numbers, squares
+    counts: NDArray[np.int64]  # (columns, sizes)  of the scaled numbers: see sign_flips
     exponent: int  # numbers are scaled by 2^exponent, so that a typical one is near 1
 
     @classmethod
-    def zeros(cls, n_columns: int, exponent: int) -> Moments:
-        """Sums of nothing."""
-        return cls(np.zeros((4, n_columns, LIMBS), np.int64), exponent)
+    def zeros(cls, n_columns: int, exponent: int, *, counted: bool) -> Moments:
+        """Sums of nothing; counted: whether numbers are counted by their sizes."""
+        sizes = sign_flips.N_BINS if counted else 0
+        return cls(np.zeros((2, n_columns, LIMBS), np.int64), np.zeros((n_columns, sizes), np.int64), exponent)
 
-    def add(self, values: FloatArray, *, places: Places = None, fourths: bool = True) -> None:
-        """Add the columns of `values`, (rows, columns), their squares and, if asked, their fourth powers."""
-        _add(values, self.exponent, self.limbs if fourths else self.limbs[:2], places)
+    def add(self, values: FloatArray, *, places: Places = None) -> None:
+        """Add the columns of `values`, (rows, columns)."""
+        counts = self.counts if self.counts.shape[1] else None
+        _add(values, self.exponent, self.limbs, places, counts)
 
     def __iadd__(self, other: Moments) -> Moments:
         assert self.exponent == other.exponent, "sums of different models"
         self.limbs += other.limbs
+        self.counts += other.counts
         return self
 
     def sums(self) -> FloatArray:
@@ -87,21 +86,30 @@ class Moments:
         return ExactSums(self.limbs[1], 2 * self.exponent).totals()
 
     def effective_rows(self) -> FloatArray:
-        """(sum of squares)^2 / (sum of fourth powers): (columns,); NaN where the latter is 0."""
-        exponents = (0, *compiled.FOURTHS_EXPONENTS)  # of the numbers as they are held, scaled
-        parts = zip(self.limbs[1:], exponents, strict=True)
-        squares, small, large = (ExactSums(limbs, exponent).totals() for limbs, exponent in parts)
-        return effective_units(squares, small + large)
+        """(sum of squares)^2 / (sum of fourth powers): (columns,); NaN where all numbers are 0."""
+        return sign_flips.effective_units(self.counts, self._scaled_squares())
+
+    def flip_p_values(self, score: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Both tails of the column sums under random signs, at `score`, (columns,) each; NaN where rows are too few."""
+        return sign_flips.flip_p_values(self.counts, self._scaled_squares(), np.ldexp(score, self.exponent))
+
+    def _scaled_squares(self) -> FloatArray:
+        return ExactSums(self.limbs[1], 0).totals()
 
 
-def _add(values: FloatArray, exponent: int, held: NDArray[np.int64], places: Places) -> None:
-    """Add the columns of `values`, (rows, columns), and their powers as far as `held`, (1, 2 or 4, columns, 5), goes.
+def _add(
+    values: FloatArray, exponent: int, held: NDArray[np.int64], places: Places, counts: NDArray[np.int64] | None = None
+) -> None:
+    """Add the columns of `values`, (rows, columns), and their squares if `held`, (1 or 2, columns, 5), has room.
 
-    places: the columns of `held` that they are added to, each at most once; None: all, in their order.
+    places: the columns of `held` and `counts` that they are added to, each at most once; None: all, in their order.
     """
-    added = held if places is None else np.zeros((len(held), len(places), LIMBS), np.int64)
-    powers = [*added, *[None] * (4 - len(added))]
-    if not compiled.add_exact(np.ascontiguousarray(values, np.float64), 2.0**exponent, *powers):
+    added, counted = held, counts
+    if places is not None:
+        added = np.zeros((len(held), len(places), LIMBS), np.int64)
+        counted = None if counts is None else counts[places]
+    squares = added[1] if len(added) > 1 else None
+    if not compiled.add_exact(np.ascontiguousarray(values, np.float64), 2.0**exponent, added[0], squares, counted):
         worst = np.abs(values).max()
         raise DataError(
             f"A row's share of a score is {worst:.3g}, far out of proportion to the model's own values; "
@@ -109,3 +117,5 @@ def _add(values: FloatArray, exponent: int, held: NDArray[np.int64], places: Pla
         )
     if places is not None:
         held[:, places] += added
+        if counts is not None:
+            counts[places] = counted

@@ -102,5 +102,18 @@ def importance(
         std_errors=std_errors, clustered=clusters is not None, confidence=confidence, n_jobs=n_jobs,
     )  # fmt: skip
     given = {"sample_weight": sample_weight, "clusters": clusters, "base_margin": base_margin, "qid": qid}
-    accumulator._add(X, y, oob=oob, progress=progress, **given)
-    return accumulator.result()
+    if not accumulator._setting.centred or not std_errors:
+        accumulator._add(X, y, oob=oob, progress=progress, **given)
+        return accumulator.result()
+    first = accumulator._without_errors()
+    batch = first._add(X, y, oob=oob, progress=_half(progress, 0), **given)
+    if batch is None:
+        return first.result()
+    second = first.second_pass()
+    second._sum(batch, second, _half(progress, 1))
+    return second.result()
+
+
+def _half(progress: Progress | None, number: int) -> Progress | None:
+    """Progress of one of two passes over the rows."""
+    return progress and (lambda done, rows: progress((done + number * rows) // 2, rows))

@@ -19,6 +19,7 @@ from treeinner.groups import Groups
 from treeinner.model import Model, open_model
 from treeinner.objectives import Objective
 from treeinner.objectives.losses import forest_error
+from treeinner.objectives.quadrature import rule
 from treeinner.options import ReadOptions
 
 __all__ = ["SCORES", "Setting", "check_arguments", "check_integer", "make_setting", "open_for"]
@@ -43,6 +44,14 @@ FloatArray = NDArray[np.float64]
 TreeAttribution = Callable[[Ensemble, Any], Any]  # (one tree, rows) -> (rows, features[, outputs])
 
 
+@dataclass(frozen=True, eq=False)
+class NodeMeans:
+    """Means over the rows scored in every node, in the core's order: (n_nodes, width) each."""
+
+    value: FloatArray  # of the leaf values
+    residual: FloatArray  # of minus the gradients
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Setting:
     """A score of one model, ready to be summed over rows.
@@ -60,6 +69,7 @@ class Setting:
     against: str = "residual"  # of forest_inner: what the attribution is multiplied by
     std_errors: bool = True
     by_round: bool = False
+    means: NodeMeans | None = None  # known after the first pass of a centred score; set: this is the second one
 
     @property
     def forest(self) -> Forest:
@@ -96,7 +106,7 @@ class Setting:
     @property
     def needs_leaves(self) -> bool:
         """Whether gradients are summed by leaf: for the score, and the score by round."""
-        return self.by_path and self.inner
+        return self.by_path and self.inner and self.means is None
 
     @property
     def leaves_suffice(self) -> bool:
@@ -149,6 +159,9 @@ class Setting:
         """The path attribution in its compiled form; None for other methods, and where no row's share is needed."""
         if not (self.by_path and self.needs_rows):
             return None
+        if self.means is not None:
+            scale = 2.0 ** (GRADIENT_BITS - self.scale_bits)
+            return self.forest.core.share_table(self.means.value, self.means.residual, scale)
         return self._cached(
             f"paths of {self.method}", lambda: self.forest.path_table(self.node_value, with_scores=True)
         )
@@ -156,6 +169,12 @@ class Setting:
     def prepare(self) -> None:
         """Work out what the threads will ask for before they start, so that it is done once."""
         _ = self.first_trees, self.scale_bits, self.penalty, self.paths
+        if self.means is not None:
+            _ = self.round_residual
+        if self.score == "loss":
+            _ = self.start, self.largest_steps
+            if self.objective is not None and self.objective.core_loss() is not None:
+                _ = self.step_rule
         if self.method == "treeshap":
             self.forest.shap_table()
 
@@ -190,6 +209,21 @@ class Setting:
         return out
 
     @cached_property
+    def root_residual(self) -> FloatArray:
+        """Mean of minus the gradients over all rows of every tree: (trees, width)."""
+        assert self.means is not None
+        return self.means.residual[self.ensemble.tree_start[:-1]]
+
+    @cached_property
+    def round_residual(self) -> FloatArray:
+        """The same for every round and output, whose trees see the same rows and gradients."""
+        e = self.ensemble
+        out = np.zeros((e.n_rounds, e.n_outputs))
+        for column in range(e.width):
+            out[e.tree_round, e.tree_output + column] = self.root_residual[:, column]
+        return out
+
+    @cached_property
     def largest_steps(self) -> FloatArray:
         """Size of the largest step in the margin that a round can take in an output: (rounds,)."""
         e, forest = self.ensemble, self.forest
@@ -198,6 +232,17 @@ class Setting:
         for column in range(e.width):
             np.add.at(by_output, (e.tree_round, e.tree_output + column), largest)
         return by_output.max(axis=1) + np.abs(self.start).max()
+
+    @cached_property
+    def step_rule(self) -> tuple[NDArray[np.int32], FloatArray, FloatArray]:
+        """How the core averages gradients over the step of each round: first point of each, points, weights."""
+        assert self.objective is not None
+        loss = self.objective.core_loss()
+        assert loss is not None
+        rules = [rule(loss.kind, float(largest), loss.scale) for largest in self.largest_steps]
+        first = np.cumsum([0] + [len(points) for points, _ in rules], dtype=np.int32)
+        points, weights = (np.concatenate([np.zeros(0), *(r[i] for r in rules)]) for i in (0, 1))
+        return first, points, weights
 
     # -- learning rates ------------------------------------------------------------------------------------------
     @cached_property

@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treeinner import inference
+from treeinner import inference, sign_flips
+from treeinner.inference import Inference
 from treeinner.scores.exact import ExactSums, Moments
 from treeinner.scores.leaves import Leaves
 from treeinner.scores.result import Losses
-from treeinner.scores.setting import GRADIENT_BITS, Setting
+from treeinner.scores.setting import GRADIENT_BITS, WEIGHT_BITS, NodeMeans, Setting
 
-__all__ = ["LOSSES", "State", "centred_values", "losses_of", "score_from_leaves"]
+__all__ = ["LOSSES", "State", "centred_values", "losses_of", "node_means", "score_from_leaves"]
 
 FloatArray = NDArray[np.float64]
 PLAIN = ("n_features", "n_outputs", "n_rows", "n_units")
@@ -51,8 +52,8 @@ class State:
         return cls(
             n_features=n,
             n_outputs=e.n_outputs,
-            shares=Moments.zeros(columns, setting.exponent),
-            losses=ExactSums.zeros(len(LOSSES), setting.exponent) if setting.inner else None,
+            shares=Moments.zeros(columns, setting.exponent, counted=setting.needs_rows and not clustered),
+            losses=ExactSums.zeros(len(LOSSES), setting.exponent) if setting.inner and setting.means is None else None,
             leaves=Leaves.empty(setting),
             rounds=ExactSums.zeros((n + 1) * e.n_rounds, setting.exponent) if setting.rounds_by_rows else None,
             clusters={} if clustered else None,
@@ -68,8 +69,7 @@ class State:
         """Add the shares of some rows, (rows, features, outputs), in some features; None: in all."""
         columns = self._columns(scores)
         places = None if features is None else self._places(features)
-        # Clusters are kept, and their fourth powers follow from them.
-        self.shares.add(columns, places=places, fourths=self.clusters is None)
+        self.shares.add(columns, places=places)
         if clusters is not None and self.clusters is not None:
             # A row of weight 0 is a row that is not there; neither is a cluster of such rows.
             here = np.arange(len(scores)) if weight is None else np.flatnonzero(weight)
@@ -129,28 +129,29 @@ class State:
         return self
 
     # -- what follows from the sums ------------------------------------------------------------------------------
-    def infer(
-        self, score: FloatArray | None, confidence: float
-    ) -> tuple[inference.Inference, inference.Inference | None]:
+    def infer(self, score: FloatArray | None, confidence: float, *, flips: bool) -> tuple[Inference, Inference | None]:
         """Statistics of the totals, and of every output where there are several.
 
         score: from the leaves, (features, outputs), where it is to be had. The shares of the rows, which the core may
-        add in float32, then give the standard errors alone.
+        add in float32, then give the standard errors alone. flips: whether p values are by sign flips.
         """
+        columns = None if score is None else self._columns(score[None])[0]
         if self.clusters is not None:
             sums = (ExactSums(self.clusters[label], self.shares.exponent) for label in self._labels())
-            rows = np.array([part.totals() for part in sums])
+            of_clusters = np.array([part.totals() for part in sums])
+            tails = sign_flips.flip_p_values_of(of_clusters) if flips else ()
+            known = {"sums": of_clusters}
         else:
-            columns = [self.shares.sums(), self.shares.squares(), self.shares.effective_rows()]
+            total, squares = self.shares.sums(), self.shares.squares()
+            tails = self.shares.flip_p_values(total if columns is None else columns) if flips else ()
+            known = {"total": total, "total_sq": squares, "effective": self.shares.effective_rows()}
+        known |= dict(zip(("upper", "lower"), tails, strict=False)) | ({} if columns is None else {"score": columns})
 
-        def statistics(total: bool) -> inference.Inference:
-            known: dict[str, Any] = {"score": score, "confidence": confidence}
-            if score is not None and total:
-                known["score"] = score.sum(axis=1)
+        def statistics(total: bool) -> Inference:
+            given: dict[str, Any] = {name: self._shaped(array, total=total) for name, array in known.items()}
             if self.clusters is not None:
-                return inference.from_clusters(self._shaped(rows, total=total), **known)
-            one, square, units = (self._shaped(column, total=total) for column in columns)
-            return inference.from_sums(one, square, self.n_units, effective=units, **known)
+                return inference.from_clusters(given.pop("sums"), confidence=confidence, **given)
+            return inference.from_sums(n=self.n_units, confidence=confidence, **given)
 
         return statistics(True), statistics(False) if self.n_outputs > 1 else None
 
@@ -171,11 +172,12 @@ class State:
         arrays = {
             "sums": self.shares.limbs[0],
             "squares": self.shares.limbs[1],
-            "fourths": self.shares.limbs[2:],
+            "sizes": np.flatnonzero(self.shares.counts),
+            "counts": self.shares.counts[self.shares.counts > 0],
             "weight": self.weight.limbs,
         }
         plain: dict[str, Any] = {name: getattr(self, name) for name in PLAIN}
-        plain["exponent"] = self.shares.exponent
+        plain |= {"exponent": self.shares.exponent, "n_sizes": self.shares.counts.shape[1]}
         if self.leaves is not None:
             arrays["leaf_sums"], plain["leaf_bound"] = self.leaves.sums, self.leaves.bound
             if self.leaves.weights is not None:
@@ -193,12 +195,14 @@ class State:
     def from_arrays(cls, arrays: dict[str, NDArray[Any]], plain: dict[str, Any]) -> State:
         """Inverse of `to_arrays`."""
         exponent = plain["exponent"]
+        counts = np.zeros((len(arrays["sums"]), plain["n_sizes"]), np.int64)
+        counts.reshape(-1)[arrays["sizes"]] = arrays["counts"]
         leaves = None
         if "leaf_sums" in arrays:
             leaves = Leaves(arrays["leaf_sums"], arrays.get("leaf_weights"), plain["leaf_bound"])
         return cls(
             **{name: plain[name] for name in PLAIN},
-            shares=Moments(np.stack([arrays["sums"], arrays["squares"], *arrays["fourths"]]), exponent),
+            shares=Moments(np.stack([arrays["sums"], arrays["squares"]]), counts, exponent),
             weight=ExactSums(arrays["weight"], 0),
             leaves=leaves,
             **{name: ExactSums(arrays[name], exponent) for name in ("rounds", "losses") if name in arrays},
@@ -212,6 +216,18 @@ def centred_values(setting: Setting, leaves: Leaves) -> FloatArray:
     value = setting.leaf_value.copy()
     setting.forest.core.centre_values(leaves.weights, value)
     return value
+
+
+def node_means(setting: Setting, leaves: Leaves) -> NodeMeans:
+    """Return the means over the rows in every node, of the leaf values and of minus the gradients."""
+    assert leaves.weights is not None
+    residual = np.zeros_like(setting.leaf_value)
+    is_leaf = setting.ensemble.feature[setting.forest.numbered] < 0
+    unit = 2.0 ** (setting.scale_bits - GRADIENT_BITS + WEIGHT_BITS)
+    of_leaf = np.divide(leaves.sums, leaves.weights, out=np.zeros(leaves.sums.shape), where=leaves.weights > 0)
+    residual[is_leaf] = of_leaf * unit
+    setting.forest.core.centre_values(leaves.weights, residual)
+    return NodeMeans(centred_values(setting, leaves), residual)
 
 
 def score_from_leaves(setting: Setting, leaves: Leaves, value: FloatArray, *, by_round: bool = True) -> FloatArray:

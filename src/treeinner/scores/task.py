@@ -120,24 +120,39 @@ class Task:
                 scores = s.groups.add_up(self.row_scores() - before, axis=1)
                 self.state.add_round(number, scores, fall - scores.sum(axis=(1, 2)))
 
-    def _attribute(self, first: int, n: int, residual: FloatArray | None = None) -> None:
-        """Add the attributions of trees first..first + n, times minus the gradient if it is given."""
+    def _attribute(
+        self, first: int, n: int, residual: FloatArray | None = None, row_weight: FloatArray | None = None
+    ) -> None:
+        """Add the attributions of trees first..first + n, times minus the gradient if it is given; or shares."""
         if self.custom is not None:
             for tree in range(first, first + n):
                 values = self._custom_attribution(tree)
                 self.custom += values if residual is None else values * residual[:, None, : self.n_rows].T
         else:
-            self.sums.add(self.codes, first, n, residual)
+            self.sums.add(self.codes, first, n, residual, row_weight)
 
-    def _residuals(self, first: int, n: int) -> Iterator[tuple[int, int, FloatArray]]:
-        """Trees of a round that share their gradients: (first, number, minus the gradient)."""
-        if self.tree_share is None:
-            yield first, n, self.residual
-            return
-        for tree in range(first, first + n):
-            residual = aligned(self.residual.shape)
-            residual[:, : self.n_rows] = self.residual[:, : self.n_rows] * self.tree_share[tree]
-            yield tree, 1, residual
+    def _residuals(self, first: int, n: int) -> Iterator[tuple[int, int, FloatArray, FloatArray | None]]:
+        """Trees of a round that share their gradients: (first, number, minus the gradient, weights of the rows).
+
+        For shares the gradients are counted from their means.
+        """
+        s, shares = self.setting, self.tree_share
+        for tree in range(first, first + (1 if shares is None else n)):
+            residual, weight = self.residual, self.weight
+            if shares is not None:
+                residual = aligned(self.residual.shape)
+                residual[:, : self.n_rows] = self.residual[:, : self.n_rows] * shares[tree]
+                weight = shares[tree] if weight is None else weight * shares[tree]
+            if s.means is not None:
+                own = slice(s.ensemble.tree_output[tree], s.ensemble.tree_output[tree] + s.ensemble.width)
+                mean = s.round_residual[s.ensemble.tree_round[tree]].copy()
+                mean[own] = s.root_residual[tree]
+                centred = aligned(residual.shape)
+                centred[:, : self.n_rows] = residual[:, : self.n_rows] - mean[:, None] * (
+                    1.0 if weight is None else weight
+                )
+                residual = centred
+            yield tree, n if shares is None else 1, residual, weight
 
     def _custom_attribution(self, tree: int) -> FloatArray:
         """Attribution of one tree by the user's function: (rows, features, outputs)."""
@@ -171,7 +186,7 @@ class Task:
 
     def _add_leaf_sums(self, first: int, n: int, leaves: Leaves) -> None:
         """Add the gradients to the leaves."""
-        for start, count, residual in self._residuals(first, n):
+        for start, count, residual, _ in self._residuals(first, n):
             fixed = np.rint(np.ldexp(residual, GRADIENT_BITS - self.setting.scale_bits))
             np.maximum(self.largest, np.abs(fixed).max(axis=0), out=self.largest)
             _check_size(float(self.largest.max()))
@@ -218,10 +233,9 @@ class Task:
         """Take the rows through all rounds inside the core, where it can score them; else return False."""
         s = self.setting
         leaves = self.state.leaves
-        if not s.leaves_suffice or self.tree_share is not None or s.score == "loss":
+        if not s.by_path or s.penalty is not None or self.tree_share is not None:
             return False
-        assert leaves is not None
-        weights = leaves.weights
+        weights = None if leaves is None else leaves.weights
         s.forest.core.boost(
             self.codes,
             target.loss,
@@ -231,12 +245,15 @@ class Task:
             target.weight,
             self.margin,
             2.0 ** (GRADIENT_BITS - s.scale_bits),
-            leaves.sums,
+            None if leaves is None else leaves.sums,
             self.largest,
             None if weights is None else self._fixed_point_weight(),
-            leaves.sums if weights is None else weights,
+            weights,
             s.paths,
             self.sums.players(),
+            None if s.means is None else s.round_residual,
+            None if s.means is None else self.weight,
+            None if s.score != "loss" else (*s.step_rule, self.first_order),
         )
         self.boosted = True
         _check_size(float(self.largest.max()))
@@ -275,7 +292,7 @@ class Task:
             scores, features = self._scores_in_use()
         if scores is not None:
             self.state.add_rows(scores, features, self.weight, self.clusters)
-        if s.inner:
+        if self.state.losses is not None:
             self._add_losses(None if scores is None else scores.sum(axis=(1, 2)))
         self.state.count_rows(self.n_rows, self.weight)
         self._finish_leaves()
@@ -286,7 +303,7 @@ class Task:
         assert s.objective is not None
         assert y is not None
         known = {"first_order": self.fall if self.step is None else self.first_order}
-        if scores is not None:
+        if not s.needs_leaves and scores is not None:
             known["base"] = self.fall - scores
         if s.knows_loss:
             before, after = (s.objective.losses(y, margin) * weight for margin in (self.start, self.margins()))
