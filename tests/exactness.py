@@ -95,6 +95,7 @@ def measure(cell: Cell) -> Measured:
         fitted.y,
         objective=fitted.objective,
         sample_weight=fitted.weight,
+        method="predecomp",
         std_errors=False,
         n_jobs=1,
         **fitted.how,

@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import treeinner as ti
-from treeinner.compiled import FOURTHS_EXPONENTS
+from treeinner import sign_flips
+from treeinner.compiled import SIZES
 from treeinner.compiled.forest import INSTRUCTION_SETS, instruction_set, use_instruction_set
 from treeinner.errors import DataError, ModelError, UnsupportedModelError
 from treeinner.scores.exact import ExactSums, Moments
@@ -158,8 +159,8 @@ def test_exact_sums_are_correctly_rounded(numbers, exponent):
     sums.add(scaled)
     assert sums.totals()[0] == math.fsum(scaled[:, 0])
     small = np.ldexp(scaled, -30)  # squares down to 2^-128 lose what is below 2^-88 of the unit
-    moments = Moments.zeros(1, exponent)
-    moments.add(small, fourths=False)
+    moments = Moments.zeros(1, exponent, counted=False)
+    moments.add(small)
     unit = 2.0 ** (-88 - 2 * exponent)
     assert moments.squares()[0] == pytest.approx(math.fsum(small[:, 0] ** 2), rel=1e-15, abs=len(numbers) * unit)
 
@@ -171,18 +172,18 @@ def test_effective_rows_of_every_number_whose_square_fits(numbers, exponent, ord
     scaled = np.ldexp(np.array(numbers), -30)  # 2^-60 to 2^39
     order = [i for i in order if i < len(scaled)]
     values = np.ldexp(scaled, -exponent)[:, None]
-    whole, parts = Moments.zeros(1, exponent), Moments.zeros(1, exponent)
+    whole, parts = (Moments.zeros(1, exponent, counted=True) for _ in range(2))
     whole.add(values)
     for i in order:
-        part = Moments.zeros(1, exponent)
+        part = Moments.zeros(1, exponent, counted=True)
         part.add(values[i : i + 1])
         parts += part
     assert np.array_equal(whole.limbs, parts.limbs)
+    assert np.array_equal(whole.counts, parts.counts)
     second, fourth = (sum(Fraction(x) ** power for x in scaled) for power in (2, 4))
     if np.abs(scaled).max() > 2.0**-30:  # smaller numbers are near the lowest units, 2^-88 of squares
-        # A number just above 2^5 is in the coarse part, whose fourth powers are held to 2^-8.
-        expected = float(second**2 / fourth)
-        assert whole.effective_rows()[0] == pytest.approx(expected, rel=len(numbers) * 2.0**-27)
+        # Numbers are known to an eighth of their power of two; a single one is one effective row whatever its size.
+        assert whole.effective_rows()[0] == pytest.approx(float(second**2 / fourth), rel=0.3)
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -190,20 +191,26 @@ def test_powers_of_many_columns_at_every_instruction_set(level):
     """More rows and columns than a tile has, not whole vectors of them, of all sizes; to some places of the sums."""
     use_instruction_set(level)
     rng = np.random.default_rng(0)
-    # By columns: rows that need three, four and five limbs, and both kinds of fourths.
+    # By columns: rows that need three, four and five limbs.
     values = rng.normal(size=(150, 37)) * np.ldexp(
         1.0, rng.integers(-20, 4, 37)[None] + rng.integers(0, 25, 150)[:, None]
     )
-    moments = Moments.zeros(50, 0)
+    moments = Moments.zeros(50, 0, counted=True)
     places = rng.permutation(50)[:37]
     moments.add(values, places=places)
     assert not np.delete(moments.limbs, places, axis=1).any()
-    small, large = (values**2 * 2.0 ** (exponent // 2) for exponent in FOURTHS_EXPONENTS)
-    fourths = np.where(np.abs(values) < 32, small, 0) ** 2, np.where(np.abs(values) < 32, 0, large) ** 2
-    for held, powers in zip(moments.limbs, (values, values**2, *fourths), strict=True):
+    assert not np.delete(moments.counts, places, axis=0).any()
+    for place, column in zip(places, values.T, strict=True):
+        sizes = sign_flips.bin_of(column)
+        assert np.array_equal(moments.counts[place], np.bincount(sizes[sizes >= 0], minlength=sign_flips.N_BINS))
+    for held, powers in zip(moments.limbs, (values, values**2), strict=True):
         for place, column in zip(places, powers.T, strict=True):
             units = sum(round(Fraction(x) * 2**88) for x in column)  # Python rounds a half to the even number too
             assert sum(int(limb) << 32 * (4 - i) for i, limb in enumerate(held[place])) == units
+
+
+def test_the_core_and_the_test_of_flips_agree_on_the_sizes():
+    assert (sign_flips.BITS, sign_flips.LOWEST, sign_flips.HIGHEST) == SIZES
 
 
 @pytest.mark.parametrize("level", LEVELS)

@@ -15,7 +15,8 @@ SOURCE = Path(treeinner.__file__).parent
 # A module may import modules of rows above its own, and of its own package. See docs/decisions/0001.
 LAYERS = [
     {"errors"},
-    {"tables", "groups", "html", "inference"},
+    {"tables", "groups", "html", "sign_flips"},
+    {"inference"},
     {"compiled"},
     {"ensemble"},
     {"objectives"},

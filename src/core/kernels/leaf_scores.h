@@ -66,7 +66,9 @@ inline void centre_values(const Job& job, const CentreValuesArgs& args) {
       *job.forest, args.leaf_weights, below, [&](int, int64_t first, int64_t own, int64_t left, int64_t right) {
         double* v = args.node_value + first;
         const double total = static_cast<double>(below[left]) * v[left] + static_cast<double>(below[right]) * v[right];
-        if (below[own] > 0) v[own] = total / static_cast<double>(below[own]);
+        // A split that all rows pass on one side changes nothing, to the last bit.
+        if (below[own] > 0)
+          v[own] = !below[left] ? v[right] : !below[right] ? v[left] : total / static_cast<double>(below[own]);
       });
 }
 }  // namespace TREEINNER_NS

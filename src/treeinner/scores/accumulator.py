@@ -433,9 +433,10 @@ def _check_same_rows(first: State, second: State, whole: Inference) -> None:
     same = (first.n_rows, first.n_units, first.weight.limbs.tolist()) == (
         second.n_rows, second.n_units, second.weight.limbs.tolist()
     )  # fmt: skip
-    # Shares add up to the score, but for the float32 of the core.
-    total = second._shaped(second.shares.sums(), total=True)
-    off = np.abs(total - whole.score) > SAME_SCORE * (np.nan_to_num(whole.std_error, posinf=0.0) + np.abs(whole.score))
+    # Shares add up to the score, but for the float32 of the core and the units of the leaf sums.
+    total, size = second._shaped(second.shares.sums(), total=True), np.abs(whole.score)
+    close = SAME_SCORE * (np.nan_to_num(whole.std_error, posinf=0.0) + size) + 1e-6 * size.max(initial=0.0)
+    off = np.abs(total - whole.score) > close
     if not same or off.any():
         raise DataError(
             f"The second pass saw other rows than the first ({second.n_rows:,} rows, then {first.n_rows:,}); pass "

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treeinner.compiled import Progress, map_rows, padded_rows, task_rows
+from treeinner.compiled import Progress, map_rows, task_rows
 from treeinner.errors import UnsupportedModelError
 from treeinner.scores.batch import Batch
 from treeinner.scores.setting import Setting
@@ -64,11 +64,8 @@ def _run_task(task: Task) -> None:
     target = task.core_target(objective)
     if target is not None and task.boost(target):
         return
-    # numpy adds the outputs of a single row in another order than those of many rows. Full blocks, the last row
-    # repeated, make the gradient of a row the same bits wherever the row stands.
-    repeated = np.minimum(np.arange(padded_rows(task.n_rows)), task.n_rows - 1)
-    y = task.y[repeated]
-    weight = None if task.weight is None else task.weight[repeated]
+    y = task.y[task.repeated]
+    weight = None if task.weight is None else task.weight[task.repeated]
     for number in range(setting.ensemble.n_rounds):
         if target is None or not task.take_in_core(target):  # numpy knows which row has no finite gradient
             task.take(objective.gradients(y, task.padded_margins(), weight=weight)[: task.n_rows])

@@ -68,6 +68,15 @@ class Task:
         """Return the margins so far: (rows, outputs)."""
         return self.margin[:, : self.n_rows].T
 
+    @property
+    def repeated(self) -> NDArray[np.intp]:
+        """Numbers of the rows, the last one repeated up to full blocks.
+
+        numpy adds the outputs of a single row in another order than those of many rows. Full blocks make the gradient
+        of a row the same bits wherever the row stands.
+        """
+        return np.minimum(np.arange(padded_rows(self.n_rows)), self.n_rows - 1)
+
     def padded_margins(self) -> FloatArray:
         """Return the margins so far with the last row repeated up to full blocks: (padded rows, outputs)."""
         self.margin[:, self.n_rows :] = self.margin[:, self.n_rows - 1 : self.n_rows]
@@ -306,10 +315,12 @@ class Task:
         if not s.needs_leaves and scores is not None:
             known["base"] = self.fall - scores
         if s.knows_loss:
-            before, after = (s.objective.losses(y, margin) * weight for margin in (self.start, self.margins()))
+            rows, n = self.repeated, self.n_rows  # full blocks, for the same reason as gradients
+            before = s.objective.losses(y[rows], self.start[rows])[:n] * weight
+            after = s.objective.losses(y[rows], self.padded_margins())[:n] * weight
             known |= {"before": before, "after": after}
-            least = s.objective.least_losses(y)
-            known |= {} if least is None else {"least": least * weight}
+            least = s.objective.least_losses(y[rows])
+            known |= {} if least is None else {"least": least[:n] * weight}
         self.state.add_losses(**known)
 
     # -- scores of the whole forest ------------------------------------------------------------------------------
