@@ -12,18 +12,23 @@ from numpy.typing import NDArray
 from treeinner.objectives.base import Domain, FloatArray, Objective, integers_below, one_hot, sigmoid, through
 from treeinner.objectives.losses import SIGNED_BINARY, ZERO_OR_ONE, ZERO_TO_ONE
 
+FAR = float(np.log(1e13 - 1.0))
 Binary = partial(Objective, "", target="binary", domain=ZERO_OR_ONE)
 
 
 def logistic(scale: float = 1.0, domain: Domain = ZERO_OR_ONE) -> Objective:
     """Cross-entropy of y against sigmoid(scale * m)."""
 
+    def value(y: FloatArray, m: FloatArray) -> FloatArray:
+        x = scale * m  # log(1 + e^x) - y x as a sum of two numbers above 0: no digits lost where the loss is small
+        return np.asarray(np.log1p(np.exp(-np.abs(x))) + np.abs(x) * np.where(x > 0.0, 1.0 - y, y))
+
     def hessian(y: FloatArray, m: FloatArray) -> FloatArray:
         q = sigmoid(scale * m)
         return scale * scale * q * (1.0 - q)
 
     return Binary(
-        lambda y, m: np.logaddexp(0.0, scale * m) - y * scale * m,
+        value,
         lambda y, m: scale * (sigmoid(scale * m) - y),
         hessian,
         link=lambda m: sigmoid(scale * m),
@@ -70,9 +75,13 @@ def softmax(n_classes: int, hessian_factor: float = 1.0) -> Objective:
         return np.asarray(e / e.sum(axis=1, keepdims=True))
 
     def value(y: NDArray[Any], m: FloatArray) -> FloatArray:
-        top = m.max(axis=1)
-        log_sum = top + np.log(np.exp(m - top[:, None]).sum(axis=1))
-        return np.asarray(log_sum - m[np.arange(len(m)), y])
+        rows = np.arange(len(m))
+        ahead = m - m[rows, y][:, None]  # of the row's own class
+        first = ahead.argmax(axis=1)
+        top = ahead[rows, first]
+        others = np.exp(ahead - top[:, None])
+        others[rows, first] = 0.0  # not 1 in a sum: no digits lost where the loss is small
+        return np.asarray(top + np.log1p(others.sum(axis=1)))
 
     def hessian(y: NDArray[Any], m: FloatArray) -> FloatArray:
         p = probability(m)
@@ -139,15 +148,16 @@ def exponential() -> Objective:
 
 
 def focal(alpha: float, gamma: float) -> Objective:
-    """CatBoost's Focal loss: -a_t (1 - p_t)^gamma log p_t, p clamped to 1e-13 from 0 and 1."""
+    """CatBoost's Focal loss: -a_t (1 - p_t)^gamma log p_t, p clamped to 1e-13 from 0 and 1 (|m| <= FAR)."""
 
-    def parts(y: FloatArray, m: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        p = np.clip(sigmoid(m), 1e-13, 1.0 - 1e-13)
-        return y, np.where(y == 1, p, 1.0 - p), np.where(y == 1, alpha, 1.0 - alpha)
+    def parts(y: FloatArray, m: FloatArray) -> tuple[FloatArray, ...]:
+        sign = 2.0 * y - 1.0
+        x = np.clip(sign * m, -FAR, FAR)
+        return sign * np.where(y == 1, alpha, 1.0 - alpha), sigmoid(x), sigmoid(-x), np.log1p(np.exp(-x))
 
     value, gradient = through(
         parts,
-        lambda y, p, a: -a * (1.0 - p) ** gamma * np.log(p),
-        lambda y, p, a: a * (2.0 * y - 1.0) * (1.0 - p) ** gamma * (gamma * p * np.log(p) + p - 1.0),
+        lambda a, p, q, minus_log_p: np.abs(a) * q**gamma * minus_log_p,
+        lambda a, p, q, minus_log_p: -a * q**gamma * (gamma * p * minus_log_p + q),
     )
     return Binary(value, gradient, link=sigmoid, unit="log-odds")

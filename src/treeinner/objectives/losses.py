@@ -129,7 +129,7 @@ def pseudo_huber(slope: float) -> Objective:
     """XGBoost's smooth Huber loss: d^2 (sqrt(1 + r^2 / d^2) - 1)."""
     d2 = slope * slope
     return of_residual(
-        lambda r: d2 * (np.sqrt(1.0 + r**2 / d2) - 1.0),
+        lambda r: r**2 / (np.sqrt(1.0 + r**2 / d2) + 1.0),  # the same, without cancellation for small r
         lambda r: r / np.sqrt(1.0 + r**2 / d2),
         lambda r: d2 / ((d2 + r**2) * np.sqrt(1.0 + r**2 / d2)),
     )
@@ -177,8 +177,10 @@ def log_cosh() -> Objective:
 
 
 def log_cosh_value(r: FloatArray) -> FloatArray:
-    """Log of cosh r, written so that it does not overflow."""
-    return np.asarray(np.abs(r) + np.log1p(np.exp(-2.0 * np.abs(r))) - np.log(2.0))
+    """Log of cosh r, written so that it neither overflows nor cancels."""
+    size = np.abs(r)
+    near = -0.5 * np.log1p(-(np.tanh(np.minimum(size, 1.0)) ** 2))
+    return np.asarray(np.where(size < 1.0, near, size + np.log1p(np.exp(-2.0 * size)) - np.log(2.0)))
 
 
 def on_square_root(inner: Objective) -> Objective:

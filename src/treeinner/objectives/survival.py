@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeinner.errors import UnsupportedModelError
-from treeinner.objectives.base import Domain, FloatArray, Objective
+from treeinner.objectives.base import Domain, FloatArray, Objective, sigmoid
 
 # XGBoost clips gradients and hessians of the AFT loss to these ranges; EPS guards its denominators.
 MAX_GRADIENT, MIN_HESSIAN, MAX_HESSIAN, EPS = 15.0, 1e-16, 15.0, 1e-12
@@ -22,6 +22,8 @@ class Distribution(NamedTuple):
 
     pdf: Callable[[FloatArray], FloatArray]
     cdf: Callable[[FloatArray], FloatArray]
+    below: Callable[[FloatArray], FloatArray]  # the same, precise where it is small
+    above: Callable[[FloatArray], FloatArray]  # 1 less that, precise where it is small
     pdf_d1: Callable[[FloatArray], FloatArray]
     pdf_d2: Callable[[FloatArray], FloatArray]
     # Gradient and hessian where the ratio of densities is 0 / 0, each (z > 0, z <= 0) of an uncensored row, from sigma.
@@ -32,6 +34,12 @@ def _normal_cdf(z: FloatArray) -> FloatArray:
     from scipy.special import erf  # here, because its import takes longer than that of treeinner
 
     return np.asarray(0.5 * (1.0 + erf(z / math.sqrt(2.0))))
+
+
+def _normal_below(z: FloatArray) -> FloatArray:
+    from scipy.special import ndtr
+
+    return np.asarray(ndtr(z))
 
 
 def _normal_pdf(z: FloatArray) -> FloatArray:
@@ -48,6 +56,10 @@ def _extreme_pdf(z: FloatArray) -> FloatArray:
     return w * np.exp(-w)
 
 
+def _extreme_below(z: FloatArray) -> FloatArray:
+    return -np.expm1(-np.exp(np.minimum(z, 700.0)))
+
+
 def _extreme_factor(z: FloatArray, order: int) -> FloatArray:
     w = np.exp(np.minimum(z, 300.0))  # beyond, the density it multiplies is 0
     return 1.0 - w if order == 1 else w * w - 3.0 * w + 1.0
@@ -57,6 +69,8 @@ DISTRIBUTIONS = {
     "normal": Distribution(
         _normal_pdf,
         _normal_cdf,
+        _normal_below,
+        lambda z: _normal_below(-z),
         lambda z: -z * _normal_pdf(z),
         lambda z: (z * z - 1.0) * _normal_pdf(z),
         lambda sigma: ((-MAX_GRADIENT, MAX_GRADIENT), (1.0 / sigma**2, 1.0 / sigma**2)),
@@ -64,13 +78,17 @@ DISTRIBUTIONS = {
     "logistic": Distribution(
         _logistic_pdf,
         lambda z: 0.5 * (1.0 + np.tanh(z / 2.0)),
+        sigmoid,
+        lambda z: sigmoid(-z),
         lambda z: -_logistic_pdf(z) * np.tanh(z / 2.0),
         lambda z: _logistic_pdf(z) * (1.0 - 6.0 * _logistic_pdf(z)),
         lambda sigma: ((-1.0 / sigma, 1.0 / sigma), (MIN_HESSIAN, MIN_HESSIAN)),
     ),
     "extreme": Distribution(
         _extreme_pdf,
-        lambda z: -np.expm1(-np.exp(np.minimum(z, 700.0))),
+        _extreme_below,
+        _extreme_below,
+        lambda z: np.exp(-np.exp(np.minimum(z, 700.0))),
         lambda z: _extreme_factor(z, 1) * _extreme_pdf(z),
         lambda z: _extreme_factor(z, 2) * _extreme_pdf(z),
         lambda sigma: ((-MAX_GRADIENT, 1.0 / sigma), (MAX_HESSIAN, MIN_HESSIAN)),
@@ -90,6 +108,11 @@ class _Ends(NamedTuple):
     def difference(self, f: Callable[[FloatArray], FloatArray], at_infinity: float = 0.0) -> FloatArray:
         """Return f of the upper end minus f of the lower end."""
         return np.where(self.has_high, f(self.z_high), at_infinity) - np.where(self.has_low, f(self.z_low), 0.0)
+
+    def mass(self, d: Distribution) -> FloatArray:
+        """Probability of the interval, counted from the nearer end."""
+        right = self.has_low & ((self.z_low > 0) | ~self.has_high)
+        return np.where(right, -self.difference(d.above), self.difference(d.below, 1.0))
 
 
 def _ends(y: FloatArray, m: FloatArray, sigma: float) -> _Ends:
@@ -111,8 +134,9 @@ def aft(distribution: str, sigma: float) -> Objective:
     def value(y: FloatArray, m: FloatArray) -> FloatArray:
         e = _ends(y, m, sigma)
         density = d.pdf(e.z_low) / (sigma * np.where(e.exact, y[:, :1], 1.0))
-        return -np.log(np.maximum(np.where(e.exact, density, e.difference(d.cdf, 1.0)), EPS))
+        return -np.log(np.maximum(np.where(e.exact, density, e.mass(d)), EPS))
 
+    # Differences of the plain distribution function, as in XGBoost: where they round to 0, its limits come in.
     def gradient(y: FloatArray, m: FloatArray) -> FloatArray:
         e = _ends(y, m, sigma)
         above = np.where(e.exact, d.pdf_d1(e.z_low), e.difference(d.pdf))
