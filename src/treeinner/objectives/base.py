@@ -12,12 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from treeinner.errors import DataError, UnsupportedModelError
+from treeinner.objectives import quadrature
 
 FloatArray = NDArray[np.float64]
 Target = Literal["real", "binary", "class", "interval", "any"]
@@ -55,6 +57,16 @@ def sigmoid(x: FloatArray) -> FloatArray:
 def one_hot(codes: NDArray[Any], n: int) -> FloatArray:
     """Return the indicator of each row's class: (rows, n)."""
     return np.asarray(codes[:, None] == np.arange(n), np.float64)
+
+
+def entropy(y: FloatArray) -> FloatArray:
+    """Least cross-entropy of a label between 0 and 1: 0 where it is 0 or 1."""
+    return -x_log_x(y) - x_log_x(1.0 - y)
+
+
+def x_log_x(x: FloatArray) -> FloatArray:
+    """Return x log x, which is 0 at 0."""
+    return x * np.log(np.where(x > 0.0, x, 1.0))
 
 
 def identity(margin: FloatArray) -> FloatArray:
@@ -98,10 +110,13 @@ class Objective:
     state: Callable[[FloatArray, FloatArray, FloatArray | None], FloatArray] | None = None
     row_weight: Callable[[NDArray[Any]], FloatArray] | None = None  #: weight that the loss itself gives a row
     multiplies_weights: bool = True  #: False: weights enter in another way, and are refused
-    #: gradient where weights do not simply multiply
+    #: value and gradient where weights do not simply multiply
+    weighted_value: Callable[[FloatArray, FloatArray, FloatArray], FloatArray] | None = None
     weighted_gradient: Callable[[FloatArray, FloatArray, FloatArray], FloatArray] | None = None
-    compiled: Compiled | None = None  #: the same gradient in the core
+    coupled: bool = False  #: whether the loss of one output depends on the margins of others
+    #: loss of a perfect prediction, from y, in the shape of the value; None if there is none
     least: Callable[[Any], FloatArray] | None = None
+    compiled: Compiled | None = None  #: the same gradient in the core
     unit: str = "margin"  #: what the margin is measured in, in words: "log-odds", "units of the target", ...
 
     @property
@@ -121,15 +136,35 @@ class Objective:
     def of_target(self, encode: Callable[[Any], FloatArray], **changes: Any) -> Objective:
         """Return the loss of `encode(y)`, with other fields changed too."""
         value, gradient, hessian = through(lambda y, m: (encode(y), m), self.value, self.gradient, self.hessian)
-        return replace(self, **{"value": value, "gradient": gradient, "hessian": hessian, "compiled": None, **changes})
+        least = None if self.least is None else partial(_of_encoded, self.least, encode)
+        functions = {"value": value, "gradient": gradient, "hessian": hessian, "least": least}
+        return replace(self, **{**functions, "compiled": None, **changes})
 
     # -- over rows -------------------------------------------------------------------------------------------
-    def losses(self, y: ArrayLike, margin: ArrayLike, *, state: Any = None, qid: Any = None) -> FloatArray:
-        """Loss of each row, summed over outputs, weights of the loss included: (rows,)."""
+    def losses(
+        self, y: ArrayLike, margin: ArrayLike, *, weight: ArrayLike | None = None, state: Any = None, qid: Any = None
+    ) -> FloatArray:
+        """Loss of each row, summed over outputs, times `weight` and the weights of the loss: (rows,)."""
         if self.value is None:
             raise UnsupportedModelError(f"objective {self.name!r} has a gradient only; pass an Objective with a value.")
         target, m = self._arrays(y, margin)
-        terms = self._weigh(self._call(self.value, target, m, state, qid), target, None)
+        w = self._weights(weight)
+        with np.errstate(over="ignore"):
+            if w is not None and self.weighted_value is not None:
+                return np.asarray(self.weighted_value(target, m, w[:, None]).sum(axis=1))
+            terms = self._weigh(self._call(self.value, target, m, state, qid, w), target, w)
+        return terms.sum(axis=1) if terms.ndim == 2 else terms
+
+    def least_losses(self, y: ArrayLike, *, weight: ArrayLike | None = None) -> FloatArray | None:
+        """Loss of each row if the prediction were perfect, weighted as in `losses`: (rows,), or None if unknown.
+
+        `losses - least_losses` is half the deviance of likelihoods, and `losses` itself where r = 0 costs nothing.
+        """
+        if self.least is None:
+            return None
+        target, w = self._target(y), self._weights(weight)
+        # Weights inside a loss change which margin is perfect, not what it costs.
+        terms = self._weigh(self.least(target), target, None if self.weighted_value is not None else w)
         return terms.sum(axis=1) if terms.ndim == 2 else terms
 
     def gradients(
@@ -151,9 +186,7 @@ class Objective:
             For scope "query": query of each row, (rows,).
         """
         target, m = self._arrays(y, margin)
-        w = _flat(weight)
-        if w is not None and not self.multiplies_weights:
-            raise DataError(f"{self.name}: weights do not simply multiply this loss; only unweighted rows are covered.")
+        w = self._weights(weight)
         with np.errstate(over="ignore", invalid="ignore"):
             if w is not None and self.weighted_gradient is not None:
                 return self._finite(self.weighted_gradient(target, m, w[:, None]), m)
@@ -161,19 +194,72 @@ class Objective:
         return self._finite(self._weigh(result, target, w), m)
 
     def mean_gradients(
-        self, y: ArrayLike, margin: Any, step: Any, *, weight: ArrayLike | None = None, largest_step: float
+        self,
+        y: ArrayLike,
+        margin: ArrayLike,
+        step: ArrayLike,
+        *,
+        weight: ArrayLike | None = None,
+        largest_step: float,
     ) -> FloatArray:
-        """Gradient averaged over the way from the margin to margin + step."""
-        points, weights = np.polynomial.legendre.leggauss(16)
-        parts = [
-            w / 2 * self.gradients(y, margin + (u + 1) / 2 * step, weight=weight)
-            for u, w in zip(points, weights, strict=True)
-        ]
-        return np.asarray(sum(parts))
+        """Gradient averaged over the straight way from `margin` to `margin + step`: (rows, outputs).
 
-    def least_losses(self, y: ArrayLike) -> FloatArray | None:
-        """Loss of a perfect prediction."""
-        return None
+        Summed over outputs, step times mean gradient is the change of the loss. Where `gradient` is not the derivative
+        of `value` (a clipped gradient), it is `value` that the account follows.
+
+        Parameters
+        ----------
+        y, weight
+            As for `gradients`.
+        margin, step
+            Raw margin and its change, (rows,) or (rows, outputs).
+        largest_step
+            Largest |step| of any row and output that the model can make; it decides how many points are needed.
+        """
+        target, m = self._arrays(y, margin)
+        s, w = np.asarray(step, np.float64).reshape(m.shape), self._weights(weight)
+        self.check_account(weighted=w is not None)
+        inside: tuple[FloatArray, ...] = ()  # weights that are part of the loss
+        value: Any = self.value
+        gradient = self.gradient
+        if w is not None and self.weighted_gradient is not None:
+            value, gradient, inside = self.weighted_value, self.weighted_gradient, (w[:, None],)
+
+        def values(at: FloatArray) -> FloatArray:
+            found = np.asarray(value(target, at, *inside))
+            if found.size != m.size:
+                raise DataError(
+                    f"objective {self.name!r} returned a value of shape {found.shape}, expected {m.shape}; pass "
+                    "coupled=True to the Objective if its outputs share one loss."
+                )
+            return found.reshape(m.shape)
+
+        def slopes(at: FloatArray, rows: Any = ...) -> FloatArray:
+            return gradient(target[rows], at, *(part[rows] for part in inside))
+
+        core = self.core_loss()
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            if not self.coupled:
+                mean = quadrature.mean_slope(values, slopes, m, s)
+            elif core is not None:
+                mean = quadrature.average(slopes, m, s, *quadrature.rule(core.kind, largest_step, core.scale))
+            else:
+                mean = quadrature.halving(slopes, m, s)
+        return self._finite(mean if inside else self._weigh(mean, target, w), m)
+
+    def check_account(self, *, weighted: bool = False) -> None:
+        """Raise an UnsupportedModelError unless score="loss" is possible: a loss per row whose value is known."""
+        if self.scope != "row":
+            others = {"round": "all rows of the round", "query": "the rows of its query", "data": "all rows"}
+            raise UnsupportedModelError(
+                f"score='loss' follows the loss of each row; {self.name!r} depends on {others[self.scope]}; use "
+                "score='tree_inner'."
+            )
+        if self.value is None or (weighted and self.weighted_gradient is not None and self.weighted_value is None):
+            raise UnsupportedModelError(
+                f"score='loss' needs the loss itself, but objective {self.name!r} has only a gradient; pass an "
+                "Objective with `value`, or use score='tree_inner'."
+            )
 
     def hessians(self, y: ArrayLike, margin: ArrayLike, *, state: Any = None, qid: Any = None) -> FloatArray | None:
         """Second derivative as the library uses it (XGBoost doubles softmax's): (rows, outputs), or None."""
@@ -255,19 +341,31 @@ class Objective:
             )
         return gradient
 
+    def _weights(self, weight: ArrayLike | None) -> FloatArray | None:
+        if weight is not None and not self.multiplies_weights:
+            raise DataError(f"{self.name}: weights do not simply multiply this loss; only unweighted rows are covered.")
+        return _flat(weight)
+
     def _arrays(self, y: ArrayLike, margin: ArrayLike) -> tuple[Any, FloatArray]:
         m = np.asarray(margin, np.float64)
         m = m[:, None] if m.ndim == 1 else m
-        target = np.asarray(y, None if self.target == "any" else np.float64)
+        target = self._target(y)
         if len(target) != len(m):
             raise DataError(f"y has {len(target)} rows, but the margin has {len(m)}.")
-        if self.target == "any":
-            return target, m
-        if self.target == "class":
-            return target.reshape(-1).astype(np.int64), m
-        target = target[:, None] if target.ndim == 1 else target
-        self.check_columns(target, m.shape[1])
+        if self.target not in ("any", "class"):
+            self.check_columns(target, m.shape[1])
         return target, m
+
+    def _target(self, y: ArrayLike) -> Any:
+        """Return y in the shape that the functions take."""
+        target = np.asarray(y, None if self.target == "any" else np.float64)
+        if self.target == "class":
+            return target.reshape(-1).astype(np.int64)
+        return target[:, None] if target.ndim == 1 and self.target != "any" else target
+
+
+def _of_encoded(function: Callable[[Any], FloatArray], encode: Callable[[Any], Any], y: Any) -> FloatArray:
+    return function(encode(y))
 
 
 def _flat(weight: ArrayLike | None) -> FloatArray | None:

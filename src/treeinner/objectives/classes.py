@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treeinner.objectives.base import Domain, FloatArray, Objective, integers_below, one_hot, sigmoid, through
+from treeinner.objectives.base import Domain, FloatArray, Objective, entropy, integers_below, one_hot, sigmoid, through
 from treeinner.objectives.losses import SIGNED_BINARY, ZERO_OR_ONE, ZERO_TO_ONE
 
 FAR = float(np.log(1e13 - 1.0))
@@ -33,6 +33,7 @@ def logistic(scale: float = 1.0, domain: Domain = ZERO_OR_ONE) -> Objective:
         hessian,
         link=lambda m: sigmoid(scale * m),
         domain=domain,
+        least=entropy,
         unit="log-odds" if scale == 1.0 else f"log-odds / {scale:g}",
     ).in_core("logistic", scale)
 
@@ -95,6 +96,8 @@ def softmax(n_classes: int, hessian_factor: float = 1.0) -> Objective:
         link=probability,
         domain=integers_below(n_classes),
         target="class",
+        coupled=True,
+        least=lambda y: np.zeros(len(y)),
         unit="unnormalised log-probability",  # not log-odds: only differences between classes mean something
     ).in_core("softmax")
 
@@ -112,12 +115,17 @@ def one_vs_all(n_classes: int, scale: float = 1.0, positive: float = 1.0) -> Obj
 def cross_entropy_lambda() -> Objective:
     """LightGBM's cross_entropy_lambda: p = 1 - exp(-w log(1 + e^m)), so a weight does not simply multiply."""
 
+    def value(y: FloatArray, m: FloatArray, w: FloatArray) -> FloatArray:
+        hazard = w * np.logaddexp(0.0, m)
+        log_p = np.where(hazard > 0.7, np.log1p(-np.exp(-hazard)), np.log(-np.expm1(-hazard)))
+        return np.asarray((1.0 - y) * hazard - y * log_p)
+
     def gradient(y: FloatArray, m: FloatArray, w: FloatArray) -> FloatArray:
-        p = -np.expm1(-w * np.logaddexp(0.0, m))
-        return (1.0 - y / p) * w * sigmoid(m)
+        hazard = w * np.logaddexp(0.0, m)
+        return np.asarray((np.exp(-hazard) - (1.0 - y)) / np.expm1(-hazard) * w * sigmoid(m))  # (1 - y / p) w sigmoid
 
     plain = logistic(domain=ZERO_TO_ONE)
-    return replace(plain, link=lambda m: np.logaddexp(0.0, m), weighted_gradient=gradient)
+    return replace(plain, link=lambda m: np.logaddexp(0.0, m), weighted_value=value, weighted_gradient=gradient)
 
 
 def hinge() -> Objective:
@@ -128,6 +136,7 @@ def hinge() -> Objective:
         lambda y, m: np.where(y * m < 1.0, -y, 0.0),
         lambda y, m: np.where(y * m < 1.0, 1.0, beyond),
         link=lambda m: (m > 0).astype(np.float64),
+        least=np.zeros_like,
     )
     return signed.of_target(lambda y: 2.0 * y - 1.0)
 
@@ -144,6 +153,7 @@ def exponential() -> Objective:
         value,
         link=lambda m: sigmoid(2.0 * m),
         unit="half of the log-odds",
+        least=np.zeros_like,
     )
 
 
@@ -160,4 +170,4 @@ def focal(alpha: float, gamma: float) -> Objective:
         lambda a, p, q, minus_log_p: np.abs(a) * q**gamma * minus_log_p,
         lambda a, p, q, minus_log_p: -a * q**gamma * (gamma * p * minus_log_p + q),
     )
-    return Binary(value, gradient, link=sigmoid, unit="log-odds")
+    return Binary(value, gradient, link=sigmoid, unit="log-odds", least=np.zeros_like)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from treeinner.objectives.base import Domain, FloatArray, Objective, between, one_hot, sigmoid, through
+from treeinner.objectives.base import Domain, FloatArray, Objective, between, one_hot, sigmoid, through, x_log_x
 
 ZERO_TO_ONE = between(0.0, 1.0, "between 0 and 1")
 NOT_NEGATIVE = between(0.0, np.inf, "zero or above")
@@ -35,7 +35,7 @@ def ones(r: FloatArray, *state: FloatArray) -> FloatArray:
 def of_residual(value: Any, gradient: Any, hessian: Any = ones, **fields: Any) -> Objective:
     """Return a loss whose functions take r alone, or r and the state that a round shares."""
     value, gradient, hessian = through(lambda y, m: (m - y,), value, gradient, hessian)
-    return Objective("", value, gradient, hessian, unit=TARGET_UNITS, **fields)
+    return Objective("", value, gradient, hessian, unit=TARGET_UNITS, least=np.zeros_like, **fields)
 
 
 # -- around the residual -----------------------------------------------------------------------------------
@@ -102,7 +102,8 @@ def stacked_expectiles(alpha: Sequence[float]) -> Objective:
         lambda r, weight, inner: inner * from_the_right(weight * r),
         lambda r, weight, inner: inner * inner * from_the_right(weight),
     )
-    return Objective("", value, gradient, hessian, link=expectiles, shared_target=True)
+    fields: dict[str, Any] = {"link": expectiles, "shared_target": True, "coupled": True}
+    return Objective("", value, gradient, hessian, least=np.zeros_like, **fields)
 
 
 def huber(delta: float) -> Objective:
@@ -149,7 +150,7 @@ def squared_log_error() -> Objective:
         lambda r, one_plus: np.maximum((1.0 - r) / one_plus**2, 1e-6),
     )
     domain = between(-1.0, np.inf, "above -1", open_low=True)
-    return Objective("", value, gradient, hessian, domain=domain, unit=TARGET_UNITS)
+    return Objective("", value, gradient, hessian, domain=domain, unit=TARGET_UNITS, least=np.zeros_like)
 
 
 def mape(tie: float = 0.0) -> Objective:
@@ -159,7 +160,7 @@ def mape(tie: float = 0.0) -> Objective:
     def relative(function: Any) -> Any:
         return lambda y, m: function(y, m) / np.maximum(1.0, np.abs(y))
 
-    return Objective("", relative(base.value), relative(base.gradient), base.hessian, unit=TARGET_UNITS)
+    return replace(base, value=relative(base.value), gradient=relative(base.gradient))
 
 
 def lq(q: float) -> Objective:
@@ -250,6 +251,7 @@ def poisson(max_delta_step: float = 0.0) -> Objective:
         lambda y, m: np.exp(m) - y,
         lambda y, m: np.exp(m + max_delta_step),
         domain=NOT_NEGATIVE,
+        least=lambda y: y - x_log_x(y),
     ).in_core("poisson")
 
 
@@ -260,7 +262,14 @@ def gamma(domain: Domain = POSITIVE) -> Objective:
         lambda y, m: 1.0 - y * np.exp(-m),
         lambda y, m: y * np.exp(-m),
         domain=domain,
+        least=log_plus_one,
     )
+
+
+def log_plus_one(y: FloatArray) -> FloatArray:
+    """Least gamma loss; minus infinity where y = 0, which LightGBM allows."""
+    with np.errstate(divide="ignore"):
+        return 1.0 + np.log(y)
 
 
 def tweedie(rho: float) -> Objective:
@@ -271,6 +280,7 @@ def tweedie(rho: float) -> Objective:
         lambda y, m: -y * np.exp(a * m) + np.exp(b * m),
         lambda y, m: -y * a * np.exp(a * m) + b * np.exp(b * m),
         domain=NOT_NEGATIVE,
+        least=lambda y: y**b * (1.0 / b - 1.0 / a),
     )
 
 
@@ -280,6 +290,7 @@ def log_linear_quantile(alpha: float) -> Objective:
         lambda y, m: np.where(np.exp(m) >= y, (1.0 - alpha) * (np.exp(m) - y), alpha * (y - np.exp(m))),
         lambda y, m: np.exp(m) * np.where(np.exp(m) >= y, 1.0 - alpha, -alpha),
         unit="log of the quantile",
+        least=lambda y: (1.0 - alpha) * np.maximum(-y, 0.0),  # e^m cannot get below 0
     )
 
 
@@ -304,4 +315,4 @@ def forest_error(tree: Objective) -> Objective:
     def value(y: FloatArray, m: FloatArray) -> FloatArray:
         return 0.5 * residual(y, m) ** 2
 
-    return replace(tree, value=value, gradient=residual, hessian=ones, compiled=None)
+    return replace(tree, value=value, gradient=residual, hessian=ones, compiled=None, least=lambda y: np.zeros(y.shape))

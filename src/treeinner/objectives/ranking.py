@@ -146,4 +146,5 @@ def query_rmse() -> Objective:
         scope="query",
         multiplies_weights=False,  # they enter the query's mean too
         unit=TARGET_UNITS,
+        least=np.zeros_like,
     )
