@@ -165,10 +165,10 @@ def _rises(
     """Rise of the loss of every row for every feature or group in use: (groups, rows)."""
     assert batch.y is not None
     y, base = batch.y[start:stop], batch.base[start:stop]
-    weight = 1.0 if batch.weight is None else batch.weight[start:stop]
+    weight = None if batch.weight is None else batch.weight[start:stop]
 
     def loss(margin: FloatArray) -> FloatArray:
-        return objective.losses(y, margin) * weight
+        return objective.losses(y, margin, weight=weight)
 
     rises = np.zeros((shuffle.n_groups, stop - start))
     for order in orders:

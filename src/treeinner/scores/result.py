@@ -196,6 +196,24 @@ class Importance:
         return self.losses.base
 
     @property
+    def explained(self) -> float:
+        """Share of the loss that the model took off: R-squared for squared errors, else of the deviance.
+
+        Counted from the loss before the first tree, on these rows; NaN where the loss is not known or has no bound.
+        """
+        if self.losses is None or not self.losses.before > self.losses.least:
+            return math.nan
+        return (self.losses.before - self.losses.after) / (self.losses.before - self.losses.least)
+
+    @property
+    def shares(self) -> FloatArray:
+        """Share of every feature in `explained`, for score="loss": (features,). With that of the base they add up."""
+        if self.score_name != "loss":
+            raise ValueError(f"score={self.score_name!r} has no shares: only those of score='loss' add up to a whole.")
+        assert self.losses is not None
+        return self.scores / (self.losses.before - self.losses.least)
+
+    @property
     def overshoot(self) -> float:
         """1 - (fall of the loss) / (its first-order approximation), on these rows; NaN where the loss is not known.
 

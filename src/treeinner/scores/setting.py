@@ -346,12 +346,7 @@ def _objective(model: Model, score: str) -> Objective:
         return model.objective
     # The trees of a forest fit y itself, each on its own; what their mean does is measured by the squared error.
     objective = forest_error(model.objective) if model.ensemble.averaged else model.objective
-    if objective.value is None or not objective.per_row:
-        why = "the loss of a row depends on other rows" if objective.value is not None else "only its gradient is known"
-        raise UnsupportedModelError(
-            f"score='loss' follows the loss of every row, but of objective {objective.name!r} {why}. Use "
-            "score='tree_inner'" + (", or pass an Objective with `value`." if objective.value is None else ".")
-        )
+    objective.check_account()
     return objective
 
 

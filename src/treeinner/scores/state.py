@@ -20,10 +20,10 @@ __all__ = ["LOSSES", "State", "centred_values", "losses_of", "node_means", "scor
 
 FloatArray = NDArray[np.float64]
 PLAIN = ("n_features", "n_outputs", "n_rows", "n_units")
-# Sums over the rows: their losses before the first round, after the last, and if predicted perfectly; the fall of the
-# loss by the gradients at the start of each step; and what of the fall no feature gets. The last two are known from the
-# leaves where gradients are summed there.
-LOSSES = ("before", "after", "least", "first_order", "base")
+# Sums over the rows: their losses before the first round, after the last, and if predicted perfectly; how many have no
+# such bound; the fall of the loss by the gradients at the start of each step; and what of the fall no feature gets. The
+# last two are known from the leaves where gradients are summed there.
+LOSSES = ("before", "after", "least", "unbounded", "first_order", "base")
 
 
 @dataclass(eq=False)
@@ -254,7 +254,7 @@ def losses_of(setting: Setting, state: State, value: FloatArray | None) -> Losse
     assert setting.objective is not None
     weight = float(state.weight.totals()[0])
     known: dict[str, Any] = dict(zip(LOSSES, (state.losses.totals() / weight).tolist(), strict=True))
-    if setting.objective.least is None:
+    if known.pop("unbounded") or setting.objective.least is None:
         known["least"] = math.nan
     if value is not None and state.leaves is not None:
         e, forest = setting.ensemble, setting.forest

@@ -308,7 +308,7 @@ class Task:
 
     def _add_losses(self, scores: FloatArray | None) -> None:
         """Add the losses of the rows; scores: what their shares in all features add up to."""
-        s, y, weight = self.setting, self.y, 1.0 if self.weight is None else self.weight
+        s, y = self.setting, self.y
         assert s.objective is not None
         assert y is not None
         known = {"first_order": self.fall if self.step is None else self.first_order}
@@ -316,11 +316,13 @@ class Task:
             known["base"] = self.fall - scores
         if s.knows_loss:
             rows, n = self.repeated, self.n_rows  # full blocks, for the same reason as gradients
-            before = s.objective.losses(y[rows], self.start[rows])[:n] * weight
-            after = s.objective.losses(y[rows], self.padded_margins())[:n] * weight
-            known |= {"before": before, "after": after}
-            least = s.objective.least_losses(y[rows])
-            known |= {} if least is None else {"least": least[:n] * weight}
+            weight = None if self.weight is None else self.weight[rows]
+            margins = {"before": self.start[rows], "after": self.padded_margins()}
+            known |= {name: s.objective.losses(y[rows], m, weight=weight)[:n] for name, m in margins.items()}
+            least = s.objective.least_losses(y[rows], weight=weight)
+            if least is not None:
+                bounded = np.isfinite(least[:n])
+                known |= {"least": np.where(bounded, least[:n], 0.0), "unbounded": ~bounded * 1.0}
         self.state.add_losses(**known)
 
     # -- scores of the whole forest ------------------------------------------------------------------------------
