@@ -37,7 +37,7 @@ ONE_PASS = (
 )
 CONFIDENCE = 0.95  # coverage of an interval, unless the user asks for another
 FORMAT = "treeinner.accumulator"
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 
 # What decides where a row goes and what it adds to the margin.
 ROUTING = (

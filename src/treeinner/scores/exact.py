@@ -117,5 +117,5 @@ def _add(
         )
     if places is not None:
         held[:, places] += added
-        if counts is not None:
+        if counts is not None and counted is not None:
             counts[places] = counted

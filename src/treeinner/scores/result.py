@@ -22,7 +22,7 @@ __all__ = ["Q_LIMIT", "VERDICTS", "FeatureScore", "Importance", "ranks_of"]
 
 FloatArray = NDArray[np.float64]
 FORMAT = "treeinner.importance"
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 
 Q_LIMIT = 0.05  # a q value below it is a verdict
 VERDICTS = ("signal", "not told apart from noise", "harmful")
@@ -72,6 +72,9 @@ class Losses:
     first_order: float
     base: float = math.nan
     base_rounds: FloatArray | None = None  #: (rounds,)
+
+
+PARTS: dict[str, type[Any]] = {"statistics": Inference, "outputs": Inference, "losses": Losses}  # of a saved file
 
 
 @dataclass(frozen=True)
@@ -301,6 +304,7 @@ class Importance:
             outputs=None,
             output_names=(names[k],),
             rounds=None,
+            losses=None,
             gain_source=None if self.gain_source is None else NO_OUTPUT_GAINS,
         )
 
@@ -328,7 +332,7 @@ class Importance:
         """Write to one file (docs/format.md); `ti.load` reads it."""
         plain: dict[str, Any] = {name: getattr(self, name) for name in PLAIN}
         arrays: dict[str, NDArray[Any]] = {}
-        for name in ("statistics", "outputs"):
+        for name in PARTS:
             part = getattr(self, name)
             for field, value in ({} if part is None else vars(part)).items():
                 (arrays if isinstance(value, np.ndarray) else plain)[f"{name}.{field}"] = value
@@ -346,9 +350,10 @@ class Importance:
         try:
             known: dict[str, Any] = {name: plain[name] for name in PLAIN}
             known |= {name: tuple(value) for name, value in known.items() if isinstance(value, list)}
-            for part in ("statistics", "outputs"):
-                if f"{part}.score" in arrays:
-                    known[part] = Inference(**{f.name: every[f"{part}.{f.name}"] for f in fields(Inference)})
+            for part, cls_of_part in PARTS.items():
+                names = [f.name for f in fields(cls_of_part)]
+                if f"{part}.{names[0]}" in every:
+                    known[part] = cls_of_part(**{name: every[f"{part}.{name}"] for name in names})
             return cls(**known, rounds=arrays.get("rounds"), gain_source=arrays.get("gains", plain["no_gains"]))
         except (KeyError, TypeError) as error:
             raise ModelError(f"{path} is not a complete saved Importance: {error}.") from error

@@ -231,7 +231,7 @@ class Setting:
         by_output = np.zeros((e.n_rounds, e.n_outputs))
         for column in range(e.width):
             np.add.at(by_output, (e.tree_round, e.tree_output + column), largest)
-        return by_output.max(axis=1) + np.abs(self.start).max()
+        return np.asarray(by_output.max(axis=1) + np.abs(self.start).max())
 
     @cached_property
     def step_rule(self) -> tuple[NDArray[np.int32], FloatArray, FloatArray]:

@@ -205,7 +205,8 @@ class State:
             shares=Moments(np.stack([arrays["sums"], arrays["squares"]]), counts, exponent),
             weight=ExactSums(arrays["weight"], 0),
             leaves=leaves,
-            **{name: ExactSums(arrays[name], exponent) for name in ("rounds", "losses") if name in arrays},
+            rounds=ExactSums(arrays["rounds"], exponent) if "rounds" in arrays else None,
+            losses=ExactSums(arrays["losses"], exponent) if "losses" in arrays else None,
             clusters=dict(zip(plain["clusters"], arrays["clusters"], strict=True)) if "clusters" in plain else None,
         )
 
