@@ -242,7 +242,7 @@ class Task:
         """Take the rows through all rounds inside the core, where it can score them; else return False."""
         s = self.setting
         leaves = self.state.leaves
-        if not s.leaves_suffice or self.tree_share is not None:
+        if not (s.by_path and s.inner) or s.penalty is not None or self.tree_share is not None:
             return False
         weights = None if leaves is None else leaves.weights
         s.forest.core.boost(
