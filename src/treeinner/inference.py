@@ -19,11 +19,9 @@ Reference distribution. Student's t with (effective units - 1) degrees of freedo
 are (sum s^2)^2 / sum s^4: all of them if the shares are of one size, few if few rows carry the score. It
 approaches the normal for many rows and stays valid for few clusters and rare nodes. The interval uses it too.
 
-What is tested. The p value is one-sided, for H0: on new rows the feature does not help. TreeInner by path
-is tested centred: with every inner node's value replaced by the mean of its leaves over the rows at hand
-(docs/theory.md, section 6), because a feature without information on the target then expects no score above
-0, and without it may do so in a given model. `test_score` is that score, z = test_score / std_error; score,
-std_error and the interval are those of the score itself. Other scores are tested as they are.
+What is tested. The p value is one-sided, for H0: on new rows the feature does not help. For centred scores it
+is the tail under sign flips of the shares (`sign_flips`), which has more power where few rows carry a score;
+where there are too few shares to flip, and for other scores, it is the upper tail of Student's t.
 """
 
 from __future__ import annotations
@@ -48,8 +46,7 @@ FloatArray = NDArray[np.float64]
 class Inference:
     """Statistics of scores; every array has the shape of the scores, (features,) or (features, outputs).
 
-    z, p_value and q_value belong to `test_score`: the score itself, or the centred one where it is centred, so
-    that z is not score / std_error there. p_value is the upper tail at z of Student's t with `df`.
+    z is score / std_error; p_value is the upper tail of Student's t with `df` at z, or that of sign flips.
 
     No entry is NaN. With fewer than two independent units nothing can be estimated: the standard error is
     infinite, z is 0 and p is 1. A feature whose share is zero in every row (the model never uses it) has

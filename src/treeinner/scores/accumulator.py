@@ -57,7 +57,8 @@ class ImportanceAccumulator:
     (as in Dask and Ray) takes any.
 
     Parameters are those of `importance`; `clustered=True` means that every batch comes with clusters. With clusters,
-    memory grows with their number.
+    memory grows with their number. Centred scores are exact after one pass over the rows, their standard errors
+    conservative; `second_pass` takes the same rows again and gives them their own.
     """
 
     def __init__(

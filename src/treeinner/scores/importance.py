@@ -43,12 +43,15 @@ def importance(
         As for `attribute`.
     X, y : table and target
         Held-out rows: not used for training, early stopping or tuning. score="abs" takes no target.
-    score : {"tree_inner", "forest_inner", "abs"}
-        TreeInner: tree by tree, attribution times negative gradient. ForestInner: sum of the attributions times sum of
-        the residuals. abs: mean of `|attribution|`.
-    method : {"predecomp", "saabas", "treeshap"} or callable
+    score : {"tree_inner", "loss", "forest_inner", "abs"}
+        TreeInner ("is there signal?"): tree by tree, attribution times the negative gradient before the round. loss
+        ("did it pay?"): times the negative gradient averaged over the round's step, so that scores and `base` add up to
+        what the model took off the loss. ForestInner: sum of the attributions times sum of the residuals. abs: mean of
+        `|attribution|`.
+    method : {"centred", "predecomp", "saabas", "treeshap"} or callable
         The attribution; a function gets one tree (an Ensemble) and rows (as `Table.block` gives them) and returns
-        (rows, features).
+        (rows, features). centred, the default of tree_inner and loss, goes by the means of the leaf values over these
+        rows in every node, and needs nothing that a model may not store. predecomp is the default of the others.
     sample_weight : array, optional
         Weight of each row.
     clusters : array, optional
@@ -65,11 +68,11 @@ def importance(
         For forest_inner: what the attributions are multiplied by.
     oob : bool
         Random forests, X and y being the training rows: score every tree on its out-of-bag rows. Each of
-        them counts rows / (out-of-bag rows of the tree) times, so that the score is MDI-oob (Li et al. 2019): the
-        mean over the trees of the mean over their out-of-bag rows of attribution times y (for classes: times the
-        indicator of each class, summed). Tested as it is, not centred.
+        them counts rows / (out-of-bag rows of the tree) times; by predecomp the score is then MDI-oob (Li et al. 2019):
+        the mean over the trees of the mean over their out-of-bag rows of attribution times y (for classes: times the
+        indicator of each class, summed).
     by_round : bool
-        Keep scores by round for methods other than predecomp and saabas, which keep them anyway.
+        Keep scores by round for treeshap and callables; the other methods keep them anyway.
     std_errors : bool
         False: scores only, from the gradient sums of the leaves; cheaper.
     confidence : float
@@ -88,12 +91,17 @@ def importance(
         Scores, standard errors and intervals per row (per unit of weight) and in units of the loss, learning rate
         included; `gains` has the paper's sums over rows.
 
+    Warns
+    -----
+    TreeInnerWarning
+        If something was assumed, or does not hold for these numbers; `Importance.notes` has the same lines.
+
     Notes
     -----
-    p and q values of tree_inner by predecomp or saabas are those of the centred score, in which every inner node's
-    value is the mean of its leaves over these rows: a feature without information on the target passes only by chance.
-    Score, standard error and interval are not centred, so the test is not of score / std_error
-    (`Importance.test_scores`; docs/theory.md, section 6).
+    Centred scores take two passes over the rows: the first gives the score, the second the share of every row in it,
+    and with that standard errors and p values, by sign flips of the shares. The scores of the other methods are tested
+    as they are, score over standard error: they may be above 0 for a feature without information on the target
+    (docs/theory.md).
     """
     check_arguments(score, oob=oob)
     accumulator = ImportanceAccumulator(

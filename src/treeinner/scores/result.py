@@ -98,11 +98,10 @@ class Importance:
 
     A negative score says that on these rows the feature's splits made the predictions worse; it is never clipped.
     The statistics hold for this fitted model and for rows that played no part in its training, early stopping and
-    tuning included. p and q values of TreeInner by path belong to the centred score, `test_scores`; score, standard
-    error and interval to the score itself (docs/theory.md, section 6).
+    tuning included. Score, standard error, interval, p and q value, verdict and rank are all of one quantity.
     """
 
-    score_name: str  #: "tree_inner", "forest_inner", "abs", "total_gain" or "permutation"
+    score_name: str  #: "tree_inner", "loss", "forest_inner", "abs", "total_gain" or "permutation"
     method: str  #: which attribution
     feature_names: tuple[str, ...]  #: features, or groups of them
     statistics: Inference  #: score, standard error, interval, z, p and q value as arrays, per row
@@ -141,15 +140,16 @@ class Importance:
 
     @property
     def z(self) -> FloatArray:
-        """Tested score over the standard error; for TreeInner by path that is not score / std_error."""
+        """Score over its standard error."""
         return self._known(self.statistics.z)
 
     @property
     def p_values(self) -> FloatArray:
         """One-sided p value of H0: on new rows the feature does not help; NaN for scores that test nothing.
 
-        For TreeInner by path, "help" is the centred score above 0: the steps of the feature's splits and the negative
-        gradients of the rows in the node go together. A feature unrelated to the target passes only by chance.
+        Centred scores are tested by sign flips of the rows' shares: "on new rows, sending a row left rather than right
+        at this feature's splits does not go with its gradient, in this model". Others by Student's t of score over
+        standard error.
         """
         return self._tested(self.statistics.p_value)
 
@@ -286,7 +286,8 @@ class Importance:
         if self.rounds is None:
             raise ValueError(
                 f"Scores by round were not kept for score={self.score_name!r} with method={self.method!r}; they come "
-                "with score='tree_inner': always with 'predecomp' and 'saabas', else if by_round=True."
+                "with score='tree_inner' and 'loss': always with 'centred', 'predecomp' and 'saabas', else if "
+                "by_round=True."
             )
         return self.rounds
 
