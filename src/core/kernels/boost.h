@@ -223,7 +223,7 @@ inline void boost(const Job& job, const BoostArgs& args) {
           take_tree<Code>(job, args, tree, runs[i], runs[i].frontier + (args.first_point ? tree - first : 0) * kRun,
                           tree_batch);
         if (scores && (tree % kTreeBatch == kTreeBatch - 1 || tree == f.n_trees - 1))
-          add_tree_batch(f, *args.paths, tree / kTreeBatch, args.scale, n, tree_batch);
+          add_tree_batch(f, *args.paths, tree / kTreeBatch, args.scale, args.row_weight != nullptr, n, tree_batch);
       }
     }
     if (scores) add_totals(*scores, tree_batch, places, n, args.sums + row * places);

@@ -38,8 +38,11 @@ inline void set_aside(const ScoreTable& t, const TreeBatchScratch& s, const Path
 
 // -- by lookup
 
+// The level of shares: none, as it is, or times the weight of a row.
+enum class Level { kNone, kPlain, kWeighted };
+
 // One player's steps in one tree, for the rows that were set aside; of shares the level too.
-template <bool Level>
+template <Level Kind>
 struct TreeSteps {
   FloatTable table, level;
   const uint8_t* leaf;
@@ -50,15 +53,16 @@ struct TreeSteps {
         leaf(s.leaf + t.slot[i] * kRun),
         weight(s.weight + t.slot[i] * kRun),
         row_weight(s.row_weight) {
-    if (Level) level = {t.level_lookups[i].low, t.level_lookups[i].high};
+    if (Kind != Level::kNone) level = {t.level_lookups[i].low, t.level_lookups[i].high};
   }
   FloatPack add_to(FloatPack sum, int r) const {
-    sum = sum + table(leaf + r) * load<FloatPack>(weight + r);
-    return Level ? sum + level(leaf + r) * load<FloatPack>(row_weight + r) : sum;
+    const FloatPack step = table(leaf + r) * load<FloatPack>(weight + r);
+    if (Kind == Level::kNone) return sum + step;
+    return sum + (step + (Kind == Level::kWeighted ? level(leaf + r) * load<FloatPack>(row_weight + r) : level(leaf + r)));
   }
 };
 
-template <bool Level>
+template <Level Kind>
 inline void add_lookups(const ScoreTable& t, int tree_batch, double unit, int n, const TreeBatchScratch& s) {
   float* part = s.part;
   int64_t i = t.first_lookup[tree_batch];
@@ -66,12 +70,12 @@ inline void add_lookups(const ScoreTable& t, int tree_batch, double unit, int n,
     const auto [place, n_trees] = t.uses[use];
     const int64_t end = i + n_trees;
     std::memset(part, 0, sizeof(float) * kRun);
-    for (; !Level && i + 1 < end; i += 2) {  // two trees at once: the sums are read and written half as often
-      const TreeSteps<Level> a(t, i, s), b(t, i + 1, s);
+    for (; i + 1 < end; i += 2) {  // two trees at once: the sums are read and written half as often
+      const TreeSteps<Kind> a(t, i, s), b(t, i + 1, s);
       for (int r = 0; r < n; r += kFloats) store(part + r, b.add_to(a.add_to(load<FloatPack>(part + r), r), r));
     }
     for (; i < end; ++i) {
-      const TreeSteps<Level> a(t, i, s);
+      const TreeSteps<Kind> a(t, i, s);
       for (int r = 0; r < n; r += kFloats) store(part + r, a.add_to(load<FloatPack>(part + r), r));
     }
     double* total = s.total + static_cast<int64_t>(place) * kRun;
@@ -81,7 +85,26 @@ inline void add_lookups(const ScoreTable& t, int tree_batch, double unit, int n,
 
 // -- by records
 
-inline void add_score_records(const Forest& f, const PathTable& paths, int tree_batch, double unit, int n,
+// Records of shares: the steps, the level, then the players. All eight at a time: what is too many is not used.
+template <int Entries, Level Kind>
+inline void add_share_records(const float* records, const uint8_t* leaf, int n, const float* weight,
+                              const float* row_weight, int64_t row_stride, float* sums) {
+  for (int r = 0; r < n; ++r, sums += row_stride) {
+    const float *step = records + leaf[r] * share_stride(Entries), *level = step + Entries;
+    uint64_t packed[2];
+    std::memcpy(packed, level + Entries, sizeof packed);
+    auto player = [&](int i) { return static_cast<uint16_t>(packed[i / 4] >> 16 * (i % 4)); };
+    const float w = weight[r], of_row = Kind == Level::kWeighted ? row_weight[r] : 1.0f;
+    float share[kRecord], sum[Entries];
+    for (int i = 0; i < kRecord; ++i) share[i] = step[i] * w + (Kind == Level::kWeighted ? level[i] * of_row : level[i]);
+#pragma GCC unroll 8
+    for (int i = 0; i < Entries; ++i) sum[i] = sums[player(i)] + share[i];
+#pragma GCC unroll 8
+    for (int i = 0; i < Entries; ++i) sums[player(i)] = sum[i];
+  }
+}
+
+inline void add_score_records(const Forest& f, const PathTable& paths, int tree_batch, double unit, Level level, int n,
                               const TreeBatchScratch& s) {
   const ScoreTable& t = *paths.scores;
   const int64_t places = n_places(f);
@@ -91,26 +114,32 @@ inline void add_score_records(const Forest& f, const PathTable& paths, int tree_
     if (!t.takes_part[tree]) continue;
     const int slot = tree - first;
     float* part = s.part + static_cast<int64_t>(f.tree_output[tree]) * f.n_players;
-    const auto add = [&](const float* records, const float* weight) {
-      with_count<1, kRecord>(paths.entries[tree], [&](auto entries) {
-        add_records<true, decltype(entries)::n>(records + t.first_record[tree], s.leaf + slot * kRun, n, weight, places,
-                                                part);
+    const float *records = t.records + t.first_record[tree], *weight = s.weight + slot * kRun;
+    const uint8_t* leaf = s.leaf + slot * kRun;
+    with_count<1, kRecord>(paths.entries[tree], [&](auto entries) {
+      constexpr int kEntries = decltype(entries)::n;
+      if (level == Level::kNone) return add_records<true, kEntries>(records, leaf, n, weight, places, part);
+      with_count<1, 2>(static_cast<int>(level), [&](auto kind) {
+        constexpr Level kLevel = static_cast<Level>(decltype(kind)::n);
+        add_share_records<kEntries, kLevel>(records, leaf, n, weight, s.row_weight, places, part);
       });
-    };
-    add(t.records, s.weight + slot * kRun);
-    if (t.level_records) add(t.level_records, s.row_weight);
+    });
   }
   for (int64_t i = 0; i < n * places; ++i) s.total[i] += s.part[i] * unit;
 }
 
 // -- either
 
-inline void add_tree_batch(const Forest& f, const PathTable& paths, int tree_batch, double scale, int n,
+// weighted: whether row weights are other than 1.
+inline void add_tree_batch(const Forest& f, const PathTable& paths, int tree_batch, double scale, bool weighted, int n,
                            const TreeBatchScratch& s) {
   const ScoreTable& t = *paths.scores;
   const double unit = t.step_unit / scale;
-  if (!t.by_lookup) return add_score_records(f, paths, tree_batch, unit, n, s);
-  paths.level ? add_lookups<true>(t, tree_batch, unit, n, s) : add_lookups<false>(t, tree_batch, unit, n, s);
+  const Level level = !paths.level ? Level::kNone : weighted ? Level::kWeighted : Level::kPlain;
+  if (!t.by_lookup) return add_score_records(f, paths, tree_batch, unit, level, n, s);
+  with_count<0, 2>(static_cast<int>(level), [&](auto kind) {
+    add_lookups<static_cast<Level>(decltype(kind)::n)>(t, tree_batch, unit, n, s);
+  });
 }
 
 inline void add_totals(const ScoreTable& t, const TreeBatchScratch& s, int64_t places, int n, double* sums) {

@@ -15,6 +15,9 @@ TREEINNER_INLINE constexpr int record_stride(int entries) {
   return entries == 1 ? 2 : entries <= 3 ? 4 : entries <= 6 ? 8 : 10;
 }
 
+// The same for records of shares, which hold two numbers per entry.
+TREEINNER_INLINE constexpr int share_stride(int entries) { return entries <= 6 ? 16 : 32; }
+
 constexpr int kTreeBatch = 32;  // trees whose row scores are added together
 constexpr int kLookup = 64;     // leaves of a tree that takes part in that, at most
 constexpr int kPlaces = 512;    // outputs x players of a forest that does, at most: their sums stay in L2
@@ -42,8 +45,8 @@ struct ScoreTable {
   const int64_t* first_lookup;  // (tree batches + 1,)
   const uint8_t* slot;          // (lookups,)  the tree, counted from the tree batch's first
   const Lookup* lookups;        // 64-byte aligned
-  // Of shares, the same for the level: steps that are multiplied by the weight of a row, not its residual. Or null.
-  const float* level_records;
+  // Of shares, the same for the level, which is multiplied by the weight of a row and not by its residual; or null. In
+  // records it stands behind the steps.
   const Lookup* level_lookups;
 };
 
