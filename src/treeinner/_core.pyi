@@ -3,7 +3,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-SIZES: tuple[int, int, int]
+SIZES: tuple[int, int, int, int]
 SLICE_ROWS: int
 
 def instruction_sets() -> list[str]: ...

@@ -12,8 +12,10 @@ namespace treeinner {
 constexpr int kLimbs = 5;  // of an exact sum
 
 // Numbers of every size are counted too: 2^kSizeBits sizes from one power of two to the next, from 2^kLeastSize up to
-// 2^kMostSize. What is smaller is not counted.
-constexpr int kSizeBits = 3, kLeastSize = -56, kMostSize = 40, kSizes = (kMostSize - kLeastSize) << kSizeBits;
+// 2^kMostSize. What is smaller is not counted. Each count is followed by the sum of the next kOffsetBits bits of its
+// numbers.
+constexpr int kSizeBits = 2, kOffsetBits = 8, kLeastSize = -56, kMostSize = 40;
+constexpr int kSizes = (kMostSize - kLeastSize) << kSizeBits, kCounts = 2 * kSizes;
 
 // Adds the columns of values, (rows, columns), times scale, and their squares. Limbs are (columns, 5), or null.
 struct ExactArgs {
@@ -21,8 +23,8 @@ struct ExactArgs {
   int64_t n_columns;
   double scale;
   int64_t *sums, *squares;
-  int64_t* counts;  // (columns, kSizes) how many numbers have each size; or null
-  bool* fits;  // false if a number is too large or NaN; the limbs are then of no use
+  int64_t* counts;  // (columns, kCounts) or null
+  bool* fits;       // false if a number is too large or NaN; the limbs are then of no use
 };
 
 namespace TREEINNER_NS {
@@ -90,14 +92,18 @@ inline bool add_tile(const Tile& t, Power power, double largest, int64_t* limbs)
   return true;
 }
 
-// counts: (columns, kSizes) += the tile's numbers, by the exponent and the first bits of each. Row by row: neighbours
+// counts: (columns, kCounts) += the tile's numbers, by the exponent and the first bits of each. Row by row: neighbours
 // in a column are often of one size, and would wait for each other.
 inline void count_sizes(const Tile& t, int64_t* counts) {
-  constexpr uint64_t kFirst = static_cast<uint64_t>(kLeastSize + 1023) << kSizeBits;
+  constexpr uint64_t kFirst = static_cast<uint64_t>(kLeastSize + 1023) << kSizeBits, kOffsets = 1 << kOffsetBits;
   for (int row = 0; row < t.n_rows; ++row)
     for (int c = 0; c < t.n_columns; ++c) {
-      const uint64_t size = (bits_of(__builtin_fabs(t.values[row][c])) >> (52 - kSizeBits)) - kFirst;
-      if (size < kSizes) ++counts[c * int64_t{kSizes} + static_cast<int64_t>(size)];
+      const uint64_t first_bits = bits_of(__builtin_fabs(t.values[row][c])) >> (52 - kSizeBits - kOffsetBits);
+      const uint64_t size = first_bits / kOffsets - kFirst;
+      if (size >= kSizes) continue;
+      int64_t* count = counts + c * int64_t{kCounts} + 2 * static_cast<int64_t>(size);
+      ++count[0];
+      count[1] += static_cast<int64_t>(first_bits % kOffsets);
     }
 }
 
@@ -115,7 +121,7 @@ inline bool add_exactly(int64_t n_rows, const ExactArgs& args) {
       if (!add_tile(tile, itself, largest, from_first(args.sums)) ||
           !add_tile(tile, square, largest * largest, from_first(args.squares)))
         return false;
-      if (args.counts) count_sizes(tile, args.counts + first * kSizes);
+      if (args.counts) count_sizes(tile, args.counts + first * kCounts);
     }
   }
   return true;

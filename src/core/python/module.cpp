@@ -6,11 +6,11 @@ namespace {
 
 using Limbs = std::optional<Out<int64_t, 2>>;
 
-// sums, squares: limbs, (columns, 5), or None; counts: (columns, SIZES) or None. Returns whether all numbers fitted.
+// sums, squares: limbs, (columns, 5), or None; counts: (columns, 2 x sizes), or None. Returns whether all numbers fit.
 bool add_exact(In<double, 2> values, double scale, const Limbs& sums, const Limbs& squares, const Limbs& counts) {
   for (const Limbs* limbs : {&sums, &squares})
     require(!*limbs || has_shape(**limbs, values.shape(1), kLimbs), "limbs are (columns, 5)");
-  require(!counts || has_shape(*counts, values.shape(1), kSizes), "counts are (columns, sizes)");
+  require(!counts || has_shape(*counts, values.shape(1), kCounts), "counts are (columns, 2 x sizes)");
   bool fits = false;
   Job job;
   job.n_rows = static_cast<int64_t>(values.shape(0));
@@ -28,7 +28,7 @@ NB_MODULE(_core, m) {
   m.def("instruction_set", [] { return std::string(active->name); }, "The one in use.");
   m.def("use_instruction_set", &use_instruction_set, "An unknown name changes nothing.");
   m.def("add_exact", &add_exact);
-  m.attr("SIZES") = nb::make_tuple(kSizeBits, kLeastSize, kMostSize);
+  m.attr("SIZES") = nb::make_tuple(kSizeBits, kOffsetBits, kLeastSize, kMostSize);
   m.attr("SLICE_ROWS") = kSlice;
   nb::class_<Paths>(m, "PathTable");
   nb::class_<Shares, Paths>(m, "ShareTable");

@@ -57,14 +57,14 @@ class Moments:
     """Column sums of numbers and of their squares, as exact as `ExactSums`, and how many numbers have each size."""
 
     limbs: NDArray[np.int64]  # (2, columns, 5): numbers, squares
-    counts: NDArray[np.int64]  # (columns, sizes)  of the scaled numbers: see sign_flips
+    counts: NDArray[np.int64]  # (columns, 2 x sizes)  of the scaled numbers: see sign_flips
     exponent: int  # numbers are scaled by 2^exponent, so that a typical one is near 1
 
     @classmethod
     def zeros(cls, n_columns: int, exponent: int, *, counted: bool) -> Moments:
         """Sums of nothing; counted: whether numbers are counted by their sizes."""
-        sizes = sign_flips.N_BINS if counted else 0
-        return cls(np.zeros((2, n_columns, LIMBS), np.int64), np.zeros((n_columns, sizes), np.int64), exponent)
+        width = sign_flips.WIDTH if counted else 0
+        return cls(np.zeros((2, n_columns, LIMBS), np.int64), np.zeros((n_columns, width), np.int64), exponent)
 
     def add(self, values: FloatArray, *, places: Places = None) -> None:
         """Add the columns of `values`, (rows, columns)."""
