@@ -121,7 +121,7 @@ class ImportanceAccumulator:
         """Return an accumulator of the same model and settings with other sums; what it knows itself stays."""
         out = self._twin()
         out._state, out._target_names = state, target_names
-        out._names, out._frame_library = self._names or names, self._frame_library or library
+        out._names, out._frame_library = _agreed("X", self._names, names), self._frame_library or library
         if out._names is not None or state is not None:
             out._resolve_groups()
         return out
@@ -226,11 +226,11 @@ class ImportanceAccumulator:
         self.__dict__.update(added.__dict__)
 
     def _learn_names(self, X: Any, batch: Batch) -> None:
-        """Take names from the first data frames, if the model itself knows none."""
-        if self._names is None:
-            self._names = self._model.names(X)
+        """Take names from the first data frames, if the model itself knows none: all others must have the same."""
+        if self._model.feature_names is None:
+            self._names = _agreed("X", self._names, self._model.names(X))
             self._resolve_groups()
-        self._target_names = _agreed(self._target_names, batch.target_names)
+        self._target_names = _agreed("y", self._target_names, batch.target_names)
         self._frame_library = getattr(batch.table, "frame_library", "") or self._frame_library
 
     def _resolve_groups(self) -> None:
@@ -257,7 +257,7 @@ class ImportanceAccumulator:
                 "The two accumulators belong to different models or settings, and their sums mean different things; "
                 "make both from the same model with the same arguments."
             )
-        targets = _agreed(self._target_names, other._target_names)
+        targets = _agreed("y", self._target_names, other._target_names)
         state = copy.deepcopy(self._state or other._state)
         if state is not None and self._state is not None and other._state is not None:
             state += other._state
@@ -302,7 +302,7 @@ class ImportanceAccumulator:
             )
         state = State.from_arrays(arrays, plain) if plain["n_rows"] else None
         names, targets = (tuple(plain[name] or ()) or None for name in ("names", "target_names"))
-        return self._holding(state, names, targets or self._target_names, plain["frame_library"])
+        return self._holding(state, names, _agreed("y", self._target_names, targets), plain["frame_library"])
 
     # -- result --------------------------------------------------------------------------------------------------
     def result(self) -> Importance:
@@ -365,12 +365,12 @@ class ImportanceAccumulator:
         return (*self._model.notes, *said)
 
 
-def _agreed(known: Names, names: Names) -> Names:
-    """Columns of y, which must be the same in every batch that names them."""
+def _agreed(what: str, known: Names, names: Names) -> Names:
+    """Columns of X or y, which must be the same in every batch that names them: they are taken by position."""
     if known is not None and names is not None and known != names:
         raise DataError(
-            f"y has the columns {listing(names)}, but {listing(known)} in other batches; pass the same columns in the "
-            "same order in every batch."
+            f"{what} has the columns {listing(names)}, but {listing(known)} in other batches; pass the same columns in "
+            "the same order in every batch."
         )
     return known or names
 
