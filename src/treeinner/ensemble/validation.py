@@ -17,6 +17,9 @@ __all__ = ["frozen", "validate", "validate_node_values"]
 FloatArray = NDArray[np.float64]
 
 MAX_CODE = 2**24  # XGBoost's own limit; larger codes are not exact in float32
+MAX_COVER = 1e100  # sums and products of covers stay finite
+# An inner node predicts about as much as its leaves. Far larger values leave no digits for the differences that count.
+MAX_NODE_VALUE = 1e8  # in units of the largest leaf
 
 
 def frozen(array: Any, dtype: type, name: str) -> NDArray[Any]:
@@ -47,7 +50,9 @@ def validate_node_values(e: Ensemble, node_value: FloatArray, tree_rate: FloatAr
     _require(node_value.shape == e.value.shape, "value and node_value differ in shape")
     same = (node_value == e.value) | (e.feature >= 0)[:, None]
     _require(np.all(same), "node_value differs from value at a leaf")
-    _require(not np.any(np.isinf(node_value)), "a node value is infinite")
+    largest = float(np.abs(e.value).max(initial=0.0))
+    # A comparison with NaN, a value that is not known, is false.
+    _require(not np.any(np.abs(node_value) > MAX_NODE_VALUE * largest), "a node value is infinite, or absurdly large")
 
 
 def _require(condition: bool | np.bool_, message: str) -> None:
@@ -125,6 +130,6 @@ def _check_values(e: Ensemble, inner: NDArray[np.bool_]) -> None:
     leaf, inner_row, leaf_row = ~inner, inner[:, None], ~inner[:, None]
     _require(np.all(np.isfinite(e.value) | inner_row), "a leaf value is not finite")
     _require(np.all((e.value == 0) | leaf_row), "an inner node has a leaf value")
-    _require(not np.any(e.cover < 0), "a cover is negative")
+    _require(not np.any((e.cover < 0) | (e.cover > MAX_COVER)), "a cover is negative, infinite or absurdly large")
     numbered = np.where(leaf, e.leaf_id >= 0, e.leaf_id == -1)
     _require(np.all(numbered), "leaf_id does not number the leaves")
