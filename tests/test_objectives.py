@@ -596,7 +596,7 @@ def test_root_of_the_second_round_is_a_newton_step_along_our_gradient(number):
 
 # -- looking up ------------------------------------------------------------------------------------------
 def model(library="xgboost", objective="reg:squarederror", n_outputs=1, **fields):
-    fields = {"objective_params": {}, "params": {}, "averaged": False, "output_names": None} | fields
+    fields = {"objective_params": {}, "params": {}, "averaged": False, "output_names": None, "doubts": {}} | fields
     return SimpleNamespace(library=library, objective=objective, n_outputs=n_outputs, **fields)
 
 
@@ -674,7 +674,7 @@ def test_own_losses():
         (model("lightgbm", "rank_xendcg"), "auto", UnsupportedModelError, "random"),
         (model("catboost", "YetiRank"), "auto", UnsupportedModelError, "objective=callable"),
         (model("catboost", "PairLogit"), "auto", UnsupportedModelError, r'ti\.importance\(model, X, score="abs"\)'),
-        (model(objective=""), "auto", UnsupportedModelError, "custom objective"),
+        (model(objective=""), "auto", UnknownParameterError, "custom objective"),
         (model(objective="reg:new"), "auto", UnsupportedModelError, "reg:new"),
         (model(objective="reg:absoluteerror"), "auto", UnknownParameterError, "smooth_absolute_error"),
         (model("lightgbm", "huber"), "auto", UnknownParameterError, "huber:alpha="),

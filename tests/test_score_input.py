@@ -11,7 +11,7 @@ import xgboost as xgb
 from sklearn.ensemble import RandomForestClassifier
 
 import treeinner as ti
-from treeinner.errors import DataError, TreeInnerError, UnknownParameterError, UnsupportedModelError
+from treeinner.errors import DataError, TreeInnerError, UnknownParameterError
 
 N = 60
 rng = np.random.default_rng(0)
@@ -356,7 +356,7 @@ def test_a_custom_objective_must_be_given():
         3,
     )
     for score in ("tree_inner", "forest_inner", "permutation"):
-        with pytest.raises(UnsupportedModelError, match=r"objective=callable\(y, margin\) -> gradient"):
+        with pytest.raises(UnknownParameterError, match=r"objective=callable\(y, margin\) -> gradient"):
             score_rows(score, model, X, SIGNAL)
     assert ti.importance(model, X, score="abs").scores.any()
     named = ti.importance(model, X, SIGNAL, objective="squared_error")

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from treeinner import objectives, readers
 from treeinner.ensemble import Ensemble
-from treeinner.errors import UnsupportedModelError, counted
+from treeinner.errors import DataError, UnsupportedModelError, counted
 from treeinner.objectives import Objective
+from treeinner.objectives.weights import class_weights
 from treeinner.options import ReadOptions
 from treeinner.tables import ColumnTable, DenseTable, SparseTable, Table, read_table
 from treeinner.tables.frames import frame_library_of, names_of
@@ -34,7 +35,6 @@ class Model:
     transformers: tuple[Any, ...] = ()  #: steps of a pipeline before it
     feature_names: tuple[str, ...] | None = None  #: what attributions are reported for, as far as known
     options: ReadOptions = field(default_factory=ReadOptions)  #: what the user told when it was read
-    notes: tuple[str, ...] = ()  #: what a user should know about how the model was read
 
     @property
     def library(self) -> str:
@@ -69,12 +69,63 @@ class Model:
     @property
     def exactness(self) -> str:
         """Say "exact", or why in-sample TreeInner(PreDecomp) is not the library's total gain."""
-        return self.ensemble.exactness
+        reasons = [self.ensemble.exactness, *self._assumed("loss", "start")]
+        return "; ".join(reason for reason in reasons if reason != "exact") or "exact"
 
     @cached_property
     def objective(self) -> Objective:
-        """The loss: what the model stores, or what the user told."""
-        return objectives.for_ensemble(self.ensemble, self.options.objective)
+        """The loss: what the user told, what the model stores, or the gradient that its estimator was trained with."""
+        told = self.options.objective
+        own = readers.custom_gradient(self.source) if told == "auto" else None
+        return objectives.for_ensemble(self.ensemble, told if own is None else own)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a user should know about how the model was read, line by line."""
+        lines = readers.notes(self.ensemble) if self.options.iteration_range is None else ()  # about the rounds in use
+        return (*lines, *readers.notes_on_training(self.source))
+
+    def doubts(self, score: str, method: Any, *, base_margin: bool = False) -> tuple[str, ...]:
+        """What was assumed, or does not hold, for a score by a method, and what to do about it; () if nothing.
+
+        Parameters
+        ----------
+        score, method
+            As for `importance`.
+        base_margin
+            Whether the user gives the margins before the first tree.
+        """
+        topics = [] if score == "abs" else ["loss"] if base_margin else ["loss", "start"]
+        lines = self._assumed(*topics, *(["rounds"] if score == "tree_inner" else []))
+        if isinstance(method, str) and method == "predecomp" and self.ensemble.value_doubts:
+            reasons = "; ".join(self.ensemble.value_doubts)
+            lines.append(f"PreDecomp does not hold for this model: {reasons}. Use method='centred', which does.")
+        return tuple(lines)
+
+    def _assumed(self, *topics: str) -> list[str]:
+        told = self.options.objective != "auto"
+        return [
+            text for topic, text in self.ensemble.doubts.items() if topic in topics and not (told and topic == "loss")
+        ]
+
+    def row_weights(self, y: Any) -> FloatArray | None:
+        """Weights that training gave to rows of these labels (class_weight): (rows,); None: it gave none.
+
+        Balanced weights come from the class counts of these rows, which must therefore be all rows: the libraries do
+        not store those of the training rows.
+        """
+        spec = readers.class_weight(self.source)
+        classes: Any = self.ensemble.objective_params.get("classes") or self.output_names
+        return None if spec is None or classes is None else class_weights(spec, classes, y)
+
+    def check_batches(self) -> None:
+        """Raise if the weights of rows depend on the other rows, so that they cannot come in batches."""
+        spec = readers.class_weight(self.source)
+        if isinstance(spec, str):
+            raise DataError(
+                f"class_weight={spec!r} weighs rows by the class counts of all rows, which a batch does not know; set "
+                "the estimator's class_weight to the weights themselves, {label: weight}, or use ti.importance."
+            )
 
     def transform(self, X: Any) -> Any:
         """X as the model itself sees it, behind the pipeline's transformers."""
@@ -177,8 +228,7 @@ def open_model(model: Any, options: ReadOptions | None = None) -> Model:
     if names is None and transformers:
         carried = readers.carried_names(transformers)
         names = carried if carried is not None and len(carried) == ensemble.n_features else None
-    notes = readers.notes(ensemble) if options.iteration_range is None else ()  # about the rounds in use
-    return _named(Model(ensemble, source, transformers, names, options, notes))
+    return _named(Model(ensemble, source, transformers, names, options))
 
 
 def _view(model: Model, options: ReadOptions) -> Model:
@@ -192,11 +242,10 @@ def _view(model: Model, options: ReadOptions) -> Model:
     if options == ReadOptions():
         return model
     rounds = options.iteration_range
-    told = {name: getattr(options, name) for name in ("objective", "feature_names")}
+    told = {name: getattr(options, name) for name in ("objective", "feature_names", "iteration_range")}
     changed = {name: given for name, given in told.items() if given not in ("auto", None)}
     ensemble = model.ensemble if rounds is None else model.ensemble.slice_rounds(*rounds)
-    notes = model.notes if rounds is None else ()
-    return _named(replace(model, ensemble=ensemble, options=replace(model.options, **changed), notes=notes))
+    return _named(replace(model, ensemble=ensemble, options=replace(model.options, **changed)))
 
 
 def _named(model: Model) -> Model:

@@ -40,7 +40,8 @@ FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 
 FORMAT = "treeinner.ensemble"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+ADDED: dict[str, Any] = {"doubts": {}, "value_doubts": ()}  # fields that version 1 did not have
 
 DTYPES = {"IntArray": np.int32, "LongArray": np.int64, "FloatArray": np.float64, "BoolArray": np.bool_}
 PER_TREE = ("tree_output", "tree_round", "tree_weight", "tree_rate")
@@ -48,7 +49,8 @@ PER_NODE = (
     "feature", "threshold", "left", "right", "missing_left", "category_set", "value", "node_value", "cover", "gain",
     "leaf_id",
 )  # fmt: skip
-DEFAULTS: dict[str, Any] = {"needs": (), "exactness": "exact"}  # of late fields, where nothing is left for later
+# Of late fields, where nothing is left for later.
+DEFAULTS: dict[str, Any] = {"needs": (), "exactness": "exact", "value_doubts": ()}
 
 
 def _unset() -> Any:
@@ -73,8 +75,8 @@ class Ensemble:
     for every node, what it would have predicted had it been a leaf, in the same units: PreDecomp's p-hat. Where that is
     not known it is NaN at the inner nodes of the tree, and `needs` names the parameters that would settle it.
 
-    `node_value`, `tree_rate`, `gain`, `needs`, `exactness` and the parameters learning_rate, reg_lambda and reg_alpha
-    may be left to `work_out`, which is called when the first of them is asked for.
+    `node_value`, `tree_rate`, `gain`, `needs`, `exactness`, `value_doubts` and the parameters learning_rate, reg_lambda
+    and reg_alpha may be left to `work_out`, which is called when the first of them is asked for.
     """
 
     # per tree
@@ -124,6 +126,10 @@ class Ensemble:
     needs: tuple[str, ...] = field(default_factory=_unset)
     #: "exact", or why in-sample TreeInner(PreDecomp) is not the library's total gain
     exactness: str = field(default_factory=_unset)
+    #: why `node_value` is not what the nodes would have predicted as leaves, where it is not
+    value_doubts: tuple[str, ...] = field(default_factory=_unset)
+    #: what was assumed of the "loss", of the "start" (the margin before the first tree) or of the "rounds" -> in words
+    doubts: Mapping[str, str] = field(default_factory=dict)
 
     work_out: InitVar[WorkOut | None] = None
 
@@ -313,6 +319,7 @@ class Ensemble:
     def load(cls, path: str | Path) -> Ensemble:
         """Read an ensemble written by `save`."""
         arrays, plain = storage.read(path, FORMAT, FORMAT_VERSION)
+        plain = ADDED | plain
         mismatch = (plain.keys() | arrays.keys()) ^ {f.name for f in fields(cls)}
         if mismatch:
             raise ModelError(f"{path} is not a complete saved Ensemble: fields {sorted(mismatch)} do not match.")

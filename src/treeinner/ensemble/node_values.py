@@ -17,7 +17,7 @@ __all__ = ["LATE", "UNSET", "NodeValues", "Params", "WorkOut"]
 
 FloatArray = NDArray[np.float64]
 
-LATE = ("node_value", "tree_rate", "gain", "needs", "exactness")
+LATE = ("node_value", "tree_rate", "gain", "needs", "exactness", "value_doubts")
 WORKED_OUT = ("learning_rate", "reg_lambda", "reg_alpha")  # of the parameters
 UNSET: Any = object()
 
@@ -32,6 +32,7 @@ class NodeValues:
     params: Mapping[str, Any] = field(default_factory=dict)  # names in WORKED_OUT
     needs: tuple[str, ...] = ()
     exactness: str = "exact"
+    value_doubts: tuple[str, ...] = ()
 
     def part(self, trees: slice, nodes: slice) -> NodeValues:
         """Those of some trees; what only the other trees needed is needed no more."""

@@ -8,8 +8,8 @@
 which `round_state` computes from all rows first; the other rows of its "query"; or all the "data".
 
 Weights that are part of the loss (scale_pos_weight, is_unbalance, CatBoost's class_weights) are in the
-gradient. `class_weight` of LightGBM's and scikit-learn's estimators is not: it only makes sample weights
-when fitting, so pass `sample_weight` if you want it.
+gradient. `class_weight` of LightGBM's and scikit-learn's estimators is not: it makes weights of rows
+(`weights.class_weights`).
 
 Belongs here: what a loss is, and under which name each library has it. Does not: what is summed over rows.
 """
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from treeinner.errors import DataError, UnknownParameterError, UnsupportedModelError, did_you_mean
+from treeinner.errors import DataError, UnknownParameterError, did_you_mean
 from treeinner.objectives import catalogue
 from treeinner.objectives.base import Domain, FloatArray, Objective
 from treeinner.objectives.catalogue import Params
@@ -100,14 +100,15 @@ def for_ensemble(ensemble: Ensemble, spec: str | Objective | Gradient = "auto") 
     own_name, own_params = catalogue.split_name(ensemble.objective) if ensemble.objective else ("", {})
     own: dict[str, Any] = {**ensemble.objective_params, **own_params}
     if spec != "auto":
-        # A bare name of the model's own loss keeps the model's parameters.
-        given = own if catalogue.split_name(spec)[0] == own_name else {}
+        # A bare name of the model's own loss, or of one whose name the model does not prove, keeps its parameters.
+        given = own if catalogue.split_name(spec)[0] == own_name or not own_name else {}
         merged = {**given, "version": ensemble.params.get("version")}
         return get(spec, library=ensemble.library, n_outputs=ensemble.n_outputs, **merged)
     if not own_name:
-        raise UnsupportedModelError(
-            f"this {ensemble.library} model does not store its loss (a custom objective); pass "
-            "objective=callable(y, margin) -> gradient, or the name of a built-in loss."
+        why = ensemble.doubts.get("loss", "it was trained with a custom objective.")
+        raise UnknownParameterError(
+            f"This {ensemble.library} model does not store its loss: {why} Pass objective=callable(y, margin) -> "
+            "gradient, or the name of a built-in loss."
         )
     if ensemble.averaged and ensemble.library == "sklearn":
         objective = catalogue.forest(own_name, ensemble.n_outputs, many_targets=is_nested(own.get("classes")))

@@ -43,13 +43,13 @@ def encode_target(
         from treeinner.objectives import for_ensemble
 
         objective = for_ensemble(ensemble)
-    values = _as_array(y, n_rows)
+    values = as_array(y, n_rows)
     classes = known_classes(ensemble, objective)
     border = ensemble.objective_params.get("target_border")
     if is_nested(ensemble.objective_params.get("classes")) and ensemble.averaged:
         encoded = _indicators(values, ensemble.objective_params["classes"])
     elif classes is not None and values.ndim == 1:
-        encoded = _positions(values, classes)
+        encoded = positions(values, classes)
     elif border is not None and objective.target == "binary":  # CatBoost: above the border is class 1
         encoded = (_numbers(values, objective.name) > border).astype(np.float64)
     else:
@@ -68,7 +68,8 @@ def known_classes(ensemble: Ensemble, objective: Objective) -> Sequence[Any] | N
     return ensemble.output_names if objective.target == "class" else None
 
 
-def _as_array(y: Any, n_rows: int | None) -> NDArray[Any]:
+def as_array(y: Any, n_rows: int | None) -> NDArray[Any]:
+    """Return y as numbers or labels, (rows,) or (rows, columns); `n_rows`: rows of X, to be compared with."""
     if y is None:
         raise DataError("y is missing; this score needs the target of every row.")
     values = np.asarray(y)
@@ -109,7 +110,7 @@ def _is_number(value: Any) -> bool:
     return True
 
 
-def _positions(values: NDArray[Any], classes: Sequence[Any]) -> FloatArray:
+def positions(values: NDArray[Any], classes: Sequence[Any]) -> FloatArray:
     """Position of each label among the classes."""
     if values.dtype.kind in "biuf":
         labels, codes = np.unique(values, return_inverse=True)
@@ -124,8 +125,8 @@ def _positions(values: NDArray[Any], classes: Sequence[Any]) -> FloatArray:
     missing = [v for v in unique if is_missing(v)]
     if missing:
         raise DataError(f"y is missing in some rows (found {missing[0]!r}); drop those rows of X and y.")
-    where = {key: k for k, c in reversed(list(enumerate(classes))) for key in _keys(c)}
-    found = [next((where[key] for key in _keys(v) if key in where), -1) for v in unique]
+    where = {key: k for k, c in reversed(list(enumerate(classes))) for key in keys_of(c)}
+    found = [next((where[key] for key in keys_of(v) if key in where), -1) for v in unique]
     unknown = [v for v, k in zip(unique, found, strict=True) if k < 0]
     if unknown:
         raise DataError(
@@ -144,11 +145,11 @@ def _indicators(values: NDArray[Any], classes: Sequence[Sequence[Any]]) -> Float
     """Return the indicators of each target's classes side by side: (rows, sum of the numbers of classes)."""
     if values.ndim != 2 or values.shape[1] != len(classes):
         raise DataError(f"y has shape {values.shape}, expected one column for each of {len(classes)} targets.")
-    blocks = [one_hot(_positions(values[:, t], labels), len(labels)) for t, labels in enumerate(classes)]
+    blocks = [one_hot(positions(values[:, t], labels), len(labels)) for t, labels in enumerate(classes)]
     return np.concatenate(blocks, axis=1)
 
 
-def _keys(label: Any) -> list[Any]:
+def keys_of(label: Any) -> list[Any]:
     """Return what two spellings of one class share: 1, 1.0, True and the text "1" are the same class."""
     keys: list[Any] = [str(label)]
     if isinstance(label, bool) or _is_number(label):

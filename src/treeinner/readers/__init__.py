@@ -11,6 +11,7 @@ works on an Ensemble.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
@@ -21,7 +22,10 @@ from treeinner.options import ReadOptions
 from treeinner.readers._open import carried_names, kind_of_file, package_of, require_fitted, transform, unwrap
 from treeinner.tables import Table
 
-__all__ = ["carried_names", "make_table", "notes", "read_object", "read_path", "reader", "transform", "unwrap"]
+__all__ = [
+    "carried_names", "class_weight", "custom_gradient", "make_table", "notes", "notes_on_training", "read_object",
+    "read_path", "reader", "transform", "unwrap",
+]  # fmt: skip
 
 SUPPORTED = (
     "treeinner reads fitted models of XGBoost, LightGBM, CatBoost and scikit-learn's tree ensembles, also "
@@ -64,3 +68,37 @@ def make_table(source: Any, X: Any, ensemble: Ensemble) -> Table | None:
 def notes(ensemble: Ensemble) -> tuple[str, ...]:
     """What a user should know about how a model was read, line by line."""
     return cast("tuple[str, ...]", reader("xgboost").notes(ensemble)) if ensemble.library == "xgboost" else ()
+
+
+# -- what only the fitted object knows -----------------------------------------------------------------------
+def custom_gradient(source: Any) -> Callable[[Any, Any], Any] | None:
+    """Gradient (y, margin) -> (rows[, outputs]) of the function that an estimator was trained with as its loss.
+
+    None: it was trained with a loss of its library, or there is no estimator.
+    """
+    library = package_of(source)
+    return cast("Callable[[Any, Any], Any] | None", reader(library).custom_gradient(source)) if library else None
+
+
+def class_weight(source: Any) -> Any:
+    """class_weight of an estimator that makes weights of its training rows from it; None: it does not."""
+    library = package_of(source)
+    return reader(library).class_weight(source) if library in ("lightgbm", "sklearn") else None
+
+
+def notes_on_training(source: Any) -> tuple[str, ...]:
+    """What a user should know about what was taken from an estimator, line by line."""
+    lines, gradient, weight = [], custom_gradient(source), class_weight(source)
+    if gradient is not None:
+        lines.append(
+            f"The loss is the estimator's own objective function ({gradient.__name__}); its gradient is computed for "
+            "blocks of rows, so that of a row must not depend on other rows."
+        )
+    if isinstance(weight, str):
+        lines.append(
+            f"Rows with a target are weighted by class_weight={weight!r}, as in training, with the class counts of the "
+            "rows given, for the model does not store those of the training rows."
+        )
+    elif weight is not None:
+        lines.append(f"Rows with a target are weighted by class_weight={weight}, as in training.")
+    return tuple(lines)

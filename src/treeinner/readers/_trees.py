@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 __all__ = [
+    "DART_ROUNDS",
     "BoolArray",
     "FloatArray",
     "IntArray",
@@ -23,6 +24,11 @@ IntArray = NDArray[np.int32]
 LongArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 Links = NDArray[Any]  # of integers
+
+DART_ROUNDS = (
+    "DART: the model does not store which trees each round dropped, so gradients are those at the sum of all trees "
+    "before it. score='loss' and score='forest_inner' do not depend on that."
+)
 
 
 def handed_over(**arrays: NDArray[Any]) -> dict[str, Any]:

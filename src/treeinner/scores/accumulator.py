@@ -190,6 +190,8 @@ class ImportanceAccumulator:
                 f"objective {objective.name!r}: the gradient of a row depends on all rows together, so it cannot be "
                 "summed over batches; use importance(model, X, y) on all rows at once."
             )
+        if objective is not None:
+            self._model.check_batches()
         given = {"sample_weight": sample_weight, "clusters": clusters, "base_margin": base_margin, "qid": qid}
         self._add(X, y, progress=progress, **given)
         return self

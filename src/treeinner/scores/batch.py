@@ -76,12 +76,19 @@ def read_batch(
     return Batch(
         table=table,
         y=None if objective is None else np.asarray(encode_target(model.ensemble, y, objective=objective, n_rows=n)),
-        weight=None if sample_weight is None else _weights(sample_weight, n),
+        weight=_row_weights(model, objective, y, sample_weight, n),
         clusters=None if clusters is None else _labels(clusters, n, "clusters"),
         qid=None if qid is None else _labels(qid, n, "qid"),
         base=np.asarray(model.ensemble.base_values(n, base_margin)),
         target_names=names if names is not None and len(names) > 1 else None,
     )
+
+
+def _row_weights(model: Model, objective: Objective | None, y: Any, given: Any, n_rows: int) -> FloatArray | None:
+    """The user's weights times those that training gave to the classes; None: every row counts alike."""
+    weight = None if given is None else _weights(given, n_rows)
+    own = None if objective is None else model.row_weights(y)
+    return weight if own is None else own if weight is None else own * weight
 
 
 def _weights(weight: Any, n_rows: int) -> FloatArray:

@@ -11,7 +11,10 @@ What is particular about LightGBM:
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from dataclasses import replace
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -21,16 +24,21 @@ from treeinner.ensemble import Ensemble, NodeValues, check_rounds
 from treeinner.errors import ModelError, UnsupportedModelError
 from treeinner.options import ReadOptions
 from treeinner.readers._open import class_names
-from treeinner.readers._trees import handed_over
+from treeinner.readers._trees import DART_ROUNDS, handed_over
 from treeinner.readers.lightgbm.schema import read_schema
-from treeinner.readers.lightgbm.start import Start, find_start
+from treeinner.readers.lightgbm.start import NO_AVERAGE, Start, find_start
 from treeinner.readers.lightgbm.text import DEFAULT_LEFT, ModelText, parse
 from treeinner.readers.lightgbm.values import Training, Trees, inner_values
 
-__all__ = ["read", "read_path"]
+__all__ = ["class_weight", "custom_gradient", "read", "read_path"]
 
 MISSING_NONE, MISSING_ZERO = 0, 1  # kinds of missing value; 2 is NaN
 
+# Losses whose gains tests/exactness.py compares with sums over the rows.
+CHECKED = {
+    "regression", "regression_l1", "huber", "fair", "poisson", "quantile", "mape", "gamma", "tweedie", "binary",
+    "multiclass", "multiclassova", "cross_entropy", "cross_entropy_lambda", "lambdarank",
+}  # fmt: skip
 # What each loss needs, by the names of the parameters block.
 LOSS_PARAMS = {
     "binary": ("sigmoid", "scale_pos_weight", "is_unbalance"),
@@ -63,6 +71,27 @@ def read_path(path: Path, options: ReadOptions) -> Ensemble:
     except UnicodeDecodeError:
         raise ModelError(f"{path} is not a text file; pass a file written by Booster.save_model.") from None
     return _build(parse(text), None, options)
+
+
+def class_weight(model: Any) -> Any:
+    """class_weight of an LGBMClassifier; None if it has none. A Booster and a file do not know it."""
+    return model.class_weight if "LGBMClassifier" in class_names(model, "lightgbm") else None
+
+
+def custom_gradient(model: Any) -> Callable[[Any, Any], Any] | None:
+    """Gradient of the function that an estimator was given as its objective; None if it was not."""
+    function = getattr(model, "objective", None) if "LGBMModel" in class_names(model, "lightgbm") else None
+    n_arguments = len(inspect.signature(function).parameters) if callable(function) else 0
+    if function is None or n_arguments not in (2, 3):  # the fourth is the queries, which rows alone do not have
+        return None
+
+    @wraps(function)
+    def gradient(y: Any, margin: Any) -> Any:
+        weight = (np.ones(len(y)),) if n_arguments == 3 else ()
+        # LightGBM 3 has the outputs one after the other.
+        return np.reshape(np.asarray(function(y, margin, *weight)[0]).T, np.shape(margin.T)).T
+
+    return gradient
 
 
 def _booster(model: Any) -> tuple[Any, list[Any] | None]:
@@ -113,11 +142,17 @@ def _build(model: ModelText, classes: list[Any] | None, options: ReadOptions) ->
     factor = tree_weight[trees.tree] if forest else 1.0
 
     def work_out() -> NodeValues:
-        inner, notes = inner_values(trees, start.intercept)
+        inner, other = inner_values(trees, start.intercept)
         node_value, gain = value.copy(), np.zeros(trees.n_nodes)
         node_value[trees.inner], gain[trees.inner] = inner, model.split_gain
-        reasons = [*_setting_notes(trees), *start.notes, *notes]
-        return NodeValues((node_value * factor)[:, None], gain=gain, exactness="; ".join(reasons) or "exact")
+        doubts = (*_value_doubts(training), *other)
+        reasons = [*_gain_reasons(trees), *start.notes, *doubts]
+        return NodeValues(
+            (node_value * factor)[:, None],
+            gain=gain,
+            exactness="; ".join(reasons) or "exact",
+            value_doubts=doubts,
+        )
 
     number = np.arange(model.n_trees, dtype=np.int32)
     # Native training wants the labels 0, 1, ...
@@ -148,6 +183,7 @@ def _build(model: ModelText, classes: list[Any] | None, options: ReadOptions) ->
         averaged=forest,
         output_names=tuple(map(str, labels)) if per_round > 1 else None,
         feature_names=schema.names,
+        doubts=_doubts(training, start),
         work_out=work_out,
     )
     return ensemble.slice_trees(first * per_round, stop * per_round)
@@ -230,21 +266,36 @@ def _params(training: Training) -> dict[str, Any]:
     return {name: getattr(training, name) for name in names} if training.known else {}
 
 
-def _setting_notes(trees: Trees) -> list[str]:
+def _doubts(training: Training, start: Start) -> dict[str, str]:
+    """What was assumed about the margin before the first tree and before the others."""
+    found = {"start": f"{NO_AVERAGE[0].upper()}{NO_AVERAGE[1:]}."} if NO_AVERAGE in start.notes else {}
+    return found | ({"rounds": DART_ROUNDS} if training.boosting == "dart" else {})
+
+
+def _gain_reasons(trees: Trees) -> list[str]:
     """Why LightGBM's own gain is not the inner product, setting by setting."""
     training = trees.training
+    loss = training.objective or "a custom objective"
     reasons = {
+        f"the gains of {loss} have not been compared with sums over the rows": training.objective not in CHECKED,
         "no parameters block, so that node values are the stored ones (6 digits)": not training.known,
         "a random forest's trees see bagged rows": training.boosting == "rf",
         "DART: the margin before each tree is not the sum of the trees before it": training.boosting == "dart",
         "rows were sampled (bagging or GOSS), and the gain is of the sampled rows": training.sampled,
         "gradients were quantized": training.quantized,
-        "leaf values were renewed after the tree was grown": training.renewed,
         "lambda_l1: the gain has an extra term": training.reg_alpha > 0,
+        "cat_l2: a many-vs-many split's gain counts more l2 for the children": np.any(trees.extra > 0),
+        "feature_contri or cegb_* change the gain": training.gain_altered,
+    }
+    return [text for text, holds in reasons.items() if holds]
+
+
+def _value_doubts(training: Training) -> list[str]:
+    """Why nodes would not have predicted their values as leaves, setting by setting."""
+    reasons = {
+        "leaf values were renewed after the tree was grown": training.renewed,
         "max_delta_step clips node values": training.max_delta_step > 0,
         "path_smooth pulls node values to their parents": training.path_smooth > 0,
         "monotone constraints clip node values": training.monotone,
-        "cat_l2: a many-vs-many split's gain counts more l2 for the children": np.any(trees.extra > 0),
-        "feature_contri or cegb_* change the gain": training.gain_altered,
     }
     return [text for text, holds in reasons.items() if holds]

@@ -23,7 +23,7 @@ from treeinner.readers._trees import FloatArray, LongArray
 from treeinner.readers.lightgbm.text import ModelText
 from treeinner.readers.lightgbm.values import Training, Trees, half_unit
 
-__all__ = ["Start", "find_start"]
+__all__ = ["NO_AVERAGE", "Start", "find_start"]
 
 
 # Losses whose gradients add up to 0 at LightGBM's starting margin.
@@ -31,6 +31,7 @@ BALANCED = frozenset(
     {"regression", "binary", "cross_entropy", "poisson", "gamma", "tweedie", "multiclass", "multiclassova"}
 )
 AVERAGING = BALANCED | {"regression_l1", "quantile", "mape", "huber", "fair", "cross_entropy_lambda"}
+NO_AVERAGE = "the first tree holds no average, so the model was trained with init_score; pass it as base_margin"
 SAME_RATE = 2e-3  # gains have six digits; learning rates differ by more than this
 
 
@@ -70,9 +71,7 @@ def find_start(model: ModelText, training: Training, per_round: int) -> Start:
         group = _Group(trees, grown, known_rates)
         if not group.has_intercept():
             if not forest and group.suspicious():
-                notes.append(
-                    "the first tree holds no average, so the model was trained with init_score; pass it as base_margin"
-                )
+                notes.append(NO_AVERAGE)
             continue
         found = group.intercept()
         intercept[grown] = found.value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,10 @@ from treeinner.ensemble import Ensemble
 from treeinner.errors import DataError, UnsupportedModelError
 from treeinner.options import ReadOptions
 from treeinner.readers._open import class_names
-from treeinner.readers.sklearn.hist import read_hist
+from treeinner.readers.sklearn.hist import is_custom_loss, read_hist
 from treeinner.readers.sklearn.trees import read_boosted, read_forest
 
-__all__ = ["out_of_bag", "read"]
+__all__ = ["class_weight", "custom_gradient", "out_of_bag", "read"]
 
 HIST = {"HistGradientBoostingRegressor", "HistGradientBoostingClassifier"}
 BOOSTED = {"GradientBoostingRegressor", "GradientBoostingClassifier"}
@@ -49,6 +50,26 @@ def _refuse_foreign(kinds: set[str], options: ReadOptions) -> None:
             )
     if kinds & (FOREST | TREE) and options.learning_rate not in (None, 1.0):
         raise ValueError(f"learning_rate={options.learning_rate} was given, but a forest has none; leave it out.")
+
+
+def class_weight(model: Any) -> Any:
+    """class_weight of a classifier; None if it has none."""
+    return getattr(model, "class_weight", None)
+
+
+def custom_gradient(model: Any) -> Callable[[Any, Any], Any] | None:
+    """Gradient of a loss object of the user's own that HistGradientBoosting was given; None if it was not."""
+    loss: Any = getattr(model, "loss", None)
+    if not is_custom_loss(loss):
+        return None
+
+    def gradient(y: Any, margin: Any) -> Any:
+        if loss.constant_hessian:
+            return loss.gradient(y_true=y, raw_prediction=margin)
+        return loss.gradient_hessian(y_true=y, raw_prediction=margin)[0]
+
+    gradient.__name__ = type(loss).__name__
+    return gradient
 
 
 def out_of_bag(model: Any, n_rows: int) -> NDArray[np.bool_]:

@@ -26,12 +26,13 @@ from treeinner.ensemble import Ensemble, NodeValues
 from treeinner.errors import UnsupportedModelError
 from treeinner.options import ReadOptions
 from treeinner.readers._trees import BoolArray, FloatArray, LongArray, mean_of_leaves
-from treeinner.readers.sklearn.trees import Nodes, names_of
+from treeinner.readers.sklearn.trees import Nodes, names_of, renewed
 from treeinner.tables import Level, Schema
 
-__all__ = ["read_hist"]
+__all__ = ["is_custom_loss", "read_hist"]
 
 RENEWED = ("absolute_error", "quantile")
+CHECKED = ("squared_error", "log_loss", "poisson", "gamma")  # gains that tests/exactness.py compares
 # The loss objects that `loss=` accepts besides names.
 LOSS_CLASSES = {
     "HalfSquaredError": "squared_error",
@@ -183,8 +184,7 @@ def _node_values(model: Any, nodes: _Nodes, tree_rate: FloatArray, l2: float, ob
         gain[leaf] = 0.0
         value = np.where(leaf, stored, 0.0)[:, None]
         mean = mean_of_leaves(value, nodes.weight, nodes.left, nodes.right, nodes.levels())
-        why = f"{objective} renews the leaves after the splits were chosen; the gain is not about these values."
-        return NodeValues(mean, gain=gain, exactness=why)
+        return NodeValues(mean, gain=gain, exactness=renewed(objective), value_doubts=(renewed(objective),))
     rate = np.repeat(tree_rate, nodes.sizes)
     step = np.where(leaf, stored / rate, stored)
     constant = bool(getattr(model._loss, "constant_hessian", False))
@@ -193,9 +193,11 @@ def _node_values(model: Any, nodes: _Nodes, tree_rate: FloatArray, l2: float, ob
     node_value = np.where(leaf, stored, rate * step)
     node_value[np.repeat(unknown, nodes.sizes) & ~leaf] = np.nan
     if unknown.any():
-        why = f"{int(unknown.sum())} trees are too small to tell the hessian of their root and its value."
+        why = f"{int(unknown.sum())} trees are too small to tell the hessian of their root and its value"
     elif getattr(model, "do_early_stopping_", False) and getattr(model, "validation_fraction", None) is not None:
-        why = "Early stopping may have held out rows: equality holds on the rows the trees were grown on."
+        why = "early stopping may have held out rows: equality holds on the rows the trees were grown on"
+    elif objective not in CHECKED:
+        why = f"the gains of {objective or 'a custom loss'} have not been compared with sums over the rows"
     needs = ("training data",) if unknown.any() else ()
     return NodeValues(node_value[:, None], gain=gain, needs=needs, exactness=why)
 
@@ -330,8 +332,12 @@ def _renewed_root_gain(nodes: _Nodes, l2: float) -> FloatArray:
 
 
 # -- the loss ------------------------------------------------------------------------------------------------
+def is_custom_loss(loss: Any) -> bool:
+    """Whether a loss is an object of a user's own class."""
+    return hasattr(loss, "gradient_hessian") and not type(loss).__module__.startswith("sklearn.")
+
+
 def _objective(model: Any) -> str:
     if isinstance(model.loss, str):
         return str(model.loss)
-    kinds = [kind.__name__ for kind in type(model.loss).__mro__]
-    return next((LOSS_CLASSES[kind] for kind in kinds if kind in LOSS_CLASSES), "")
+    return "" if is_custom_loss(model.loss) else LOSS_CLASSES.get(type(model.loss).__name__, "")

@@ -32,12 +32,13 @@ from treeinner.options import ReadOptions
 from treeinner.readers._trees import FloatArray, LongArray, add_up, inner_by_depth, mean_of_leaves
 from treeinner.tables import Schema
 
-__all__ = ["Nodes", "names_of", "read_boosted", "read_forest"]
+__all__ = ["Nodes", "names_of", "read_boosted", "read_forest", "renewed"]
 
 
 NEWTON = ("log_loss", "deviance", "exponential")
 # Gradients are known to rounding (1e-16) only, and the square root of a difference of variances to less.
 SLACK = 1e-9
+MOVED = "monotonic constraints moved node values away from the means of their rows"
 
 
 # -- shared with HistGradientBoosting ------------------------------------------------------------------------
@@ -45,6 +46,11 @@ def names_of(model: Any) -> tuple[str, ...] | None:
     """Training names of the columns, if the model was fitted on a data frame."""
     names = getattr(model, "feature_names_in_", None)
     return None if names is None else tuple(map(str, names))
+
+
+def renewed(loss: str) -> str:
+    """Say that the leaves are not those that the splits were chosen for."""
+    return f"{loss} renews the leaves after the splits were chosen"
 
 
 class Nodes:
@@ -143,7 +149,7 @@ def read_forest(model: Any, trees: list[Any]) -> Ensemble:
     return nodes.ensemble(
         model,
         value,
-        work_out=lambda: NodeValues(value, exactness=_forest_exactness(model, len(width))),
+        work_out=lambda: _forest_values(model, value, len(width)),
         tree_output=np.zeros(nodes.n_trees),
         tree_round=np.zeros(nodes.n_trees),
         tree_weight=np.full(nodes.n_trees, 1 / nodes.n_trees),
@@ -157,16 +163,20 @@ def read_forest(model: Any, trees: list[Any]) -> Ensemble:
     )
 
 
-def _forest_exactness(model: Any, n_targets: int) -> str:
-    if model.criterion not in ("squared_error", "friedman_mse", "gini"):
-        return f"The gain of criterion={model.criterion!r} is not an inner product with the node values."
-    if getattr(model, "monotonic_cst", None) is not None:
-        return "Monotonic constraints moved node values away from the means that the gain is about."
-    if getattr(model, "bootstrap", False):
-        return "Bootstrap: equality holds tree by tree on its own sample, not on the training rows."
-    if n_targets > 1:
-        return f"The impurity is a mean over {n_targets} targets: TreeInner is {n_targets} times the gain."
-    return "exact"
+def _forest_values(model: Any, value: FloatArray, n_targets: int) -> NodeValues:
+    constrained = getattr(model, "monotonic_cst", None) is not None
+    reasons = {
+        f"the gain of criterion={model.criterion!r} is not an inner product with the node values": (
+            model.criterion not in ("squared_error", "friedman_mse", "gini")
+        ),
+        MOVED: constrained,
+        "bootstrap: equality holds tree by tree on its own sample, not on the training rows": (
+            getattr(model, "bootstrap", False)
+        ),
+        f"the impurity is a mean over {n_targets} targets: TreeInner is {n_targets} times the gain": n_targets > 1,
+    }
+    why = "; ".join(text for text, holds in reasons.items() if holds)
+    return NodeValues(value, exactness=why or "exact", value_doubts=(MOVED,) if constrained else ())
 
 
 # -- GradientBoosting ----------------------------------------------------------------------------------------
@@ -194,14 +204,13 @@ def _boosted_values(model: Any, nodes: _Nodes, per_round: int, base: FloatArray)
     if model.loss == "squared_error":
         why = "exact"
         if model.subsample < 1:
-            why = "subsample < 1: the gain is about the sampled rows of each tree, not about all training rows."
+            why = "subsample < 1: the gain is about the sampled rows of each tree, not about all training rows"
         elif model.n_iter_no_change is not None:
-            why = "Early stopping held out rows: equality holds on the rows the trees were grown on."
+            why = "early stopping held out rows: equality holds on the rows the trees were grown on"
         return NodeValues(rate * value, exactness=why)
     if model.loss not in NEWTON:
         mean = mean_of_leaves(value, nodes.weight, nodes.left, nodes.right, nodes.levels())
-        why = f"{model.loss} renews the leaves after the splits were chosen; the gain is not about them."
-        return NodeValues(rate * mean, exactness=why)
+        return NodeValues(rate * mean, exactness=renewed(model.loss), value_doubts=(renewed(model.loss),))
     factor = (per_round - 1) / per_round if per_round > 1 else 1.0
     hessian = _newton_hessian(nodes, factor, model.loss == "exponential")
     if model.loss != "exponential":  # before the first round all rows have the same probabilities
@@ -212,9 +221,9 @@ def _boosted_values(model: Any, nodes: _Nodes, per_round: int, base: FloatArray)
     node_value[np.repeat(unknown, nodes.sizes)] = np.nan
     node_value = np.where(nodes.leaf, value[:, 0], node_value)[:, None]
     if unknown.any():
-        why = f"{int(unknown.sum())} trees do not tell the hessians of their leaves."
+        why = f"{int(unknown.sum())} trees do not tell the hessians of their leaves"
         return NodeValues(rate * node_value, needs=("training data",), exactness=why)
-    why = f"scikit-learn's gain is the variance of the gradients, not the Newton gain of {model.loss}."
+    why = f"scikit-learn's gain is the variance of the gradients, not the Newton gain of {model.loss}"
     return NodeValues(rate * node_value, exactness=why)
 
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -18,19 +19,22 @@ from treeinner.ensemble import Ensemble, NodeValues
 from treeinner.errors import UnsupportedModelError
 from treeinner.options import ReadOptions
 from treeinner.readers._open import class_names, parse_json
-from treeinner.readers._trees import handed_over
+from treeinner.readers._trees import DART_ROUNDS, handed_over
 from treeinner.readers.xgboost import ubjson
 from treeinner.readers.xgboost.document import Parts, best_iteration, member, read_parts
+from treeinner.readers.xgboost.loss import Loss, find_loss, proved_loss
 from treeinner.readers.xgboost.schema import read_schema
-from treeinner.readers.xgboost.values import Given, find_node_values, is_custom
+from treeinner.readers.xgboost.values import Given, find_node_values
 
-__all__ = ["notes", "read", "read_document", "read_path"]
+__all__ = ["custom_gradient", "notes", "read", "read_document", "read_path"]
 
 # fields of Trees that an Ensemble has too
 SAME = (
     "feature", "threshold", "left", "right", "missing_left", "category_set", "gain", "leaf_id",
     "set_start", "set_codes",
 )  # fmt: skip
+
+DROPPED = "DART: the model does not store which trees each round dropped, so its gradients are unknown"
 
 
 def read(model: Any, options: ReadOptions) -> Ensemble:
@@ -50,8 +54,20 @@ def read(model: Any, options: ReadOptions) -> Ensemble:
         options = replace(options, iteration_range=(0, min(best + 1, int(booster.num_boosted_rounds()))))
     missing, labels = getattr(model, "missing", None), getattr(model, "classes_", None)
     classes = None if labels is None else list(np.asarray(labels).tolist())
-    given = Given(options, _tree_params(config))
-    return _build(document, given, missing=math.nan if missing is None else float(missing), classes=classes)
+    parts, given = read_parts(document), Given(options, _tree_params(config))
+    if wrapped and callable(model.objective):
+        loss = Loss("")
+    elif wrapped and _fitted_here(model, parts.version):
+        loss = proved_loss(parts, given)
+    else:
+        loss = find_loss(parts, given)
+    missing = math.nan if missing is None else float(missing)
+    return _build(parts, given, loss, missing=missing, classes=classes)
+
+
+def _fitted_here(model: Any, version: tuple[int, ...]) -> bool:
+    """Whether the estimator's own `fit` grew its trees; one that loads them sets base_score to a text or a list."""
+    return version >= (2, 0) and not isinstance(model.base_score, (str, list))
 
 
 def read_document(document: Mapping[str, Any], options: ReadOptions) -> Ensemble:
@@ -60,7 +76,8 @@ def read_document(document: Mapping[str, Any], options: ReadOptions) -> Ensemble
     if "Model" in document and "Config" in document:  # what pickles hold
         config = _tree_params(member(document, "Config", dict))
         document = member(document, "Model", dict)
-    return _build(document, Given(options, config))
+    parts, given = read_parts(document), Given(options, config)
+    return _build(parts, given, find_loss(parts, given))
 
 
 def read_path(path: Path, options: ReadOptions) -> Ensemble:
@@ -69,6 +86,19 @@ def read_path(path: Path, options: ReadOptions) -> Ensemble:
     if data[:1] == b"{" and data[1:2] in (b"i", b"U", b"I", b"l", b"L"):  # a length, where JSON has a quote
         return read_document(ubjson.parse(data), options)
     return read_document(parse_json(data, path), options)
+
+
+def custom_gradient(model: Any) -> Callable[[Any, Any], Any] | None:
+    """Gradient of the function that an estimator was given as its objective; None if it was not."""
+    function = getattr(model, "objective", None)
+    if not callable(function):
+        return None
+
+    @wraps(function)
+    def gradient(y: Any, margin: Any) -> Any:
+        return np.reshape(function(y, margin)[0], np.shape(margin))
+
+    return gradient
 
 
 def notes(ensemble: Ensemble) -> tuple[str, ...]:
@@ -95,10 +125,9 @@ def _tree_params(config: Any) -> Mapping[str, Any] | None:
 
 
 def _build(
-    document: Mapping[str, Any], given: Given, *, missing: float = math.nan, classes: list[Any] | None = None
+    parts: Parts, given: Given, loss: Loss, *, missing: float = math.nan, classes: list[Any] | None = None
 ) -> Ensemble:
-    parts = read_parts(document)
-    trees, objective = parts.trees, parts.objective
+    trees = parts.trees
     given.options.rates(int(parts.tree_round.max(initial=-1)) + 1)  # a wrong number of them is an error now
     dart = None if np.all(parts.weight_drop == 1) else parts.weight_drop[trees.tree][:, None]
 
@@ -106,8 +135,7 @@ def _build(
         found = find_node_values(parts, given)
         if dart is None:
             return found
-        reason = "DART: the model does not store which trees each round dropped, so its gradients are unknown"
-        exactness = reason if found.exactness == "exact" else f"{found.exactness}; {reason}"
+        exactness = DROPPED if found.exactness == "exact" else f"{found.exactness}; {DROPPED}"
         return replace(found, node_value=found.node_value * dart, exactness=exactness)
 
     schema = read_schema(parts, missing)
@@ -126,7 +154,7 @@ def _build(
         **arrays,
         schema=schema,
         library="xgboost",
-        objective="" if is_custom(trees, objective, given) else objective,
+        objective=loss.objective,
         objective_params=parts.objective_params | binary,
         params=_params(parts, given),
         right_if="greater_equal",
@@ -135,6 +163,7 @@ def _build(
         base_margin_rule="replace",
         output_names=_output_names(parts, classes),
         feature_names=schema.names,
+        doubts=loss.doubts if dart is None else loss.doubts | {"rounds": DART_ROUNDS},
         work_out=work_out,
     )
     rounds = given.options.iteration_range

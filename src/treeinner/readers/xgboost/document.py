@@ -31,6 +31,7 @@ class Parts:
     n_parallel: int
     n_features: int
     base_score: FloatArray  # (n_outputs,)  on the margin scale
+    stored_base: FloatArray  # (1,) or (n_outputs,)  the same as a prediction
     objective: str
     objective_params: dict[str, Any]
     version: tuple[int, ...]  # of the XGBoost that wrote the document
@@ -56,6 +57,7 @@ def read_parts(document: Mapping[str, Any]) -> Parts:
         weight_drop = array(drop, np.float32, "weight_drop").astype(np.float64)
     fits = len(output) == len(weight_drop) == trees.n_trees and n_parallel <= max(1, trees.n_trees)
     require(fits and np.all(np.isfinite(weight_drop)), "tree_info or weight_drop does not fit its trees")
+    stored_base = _stored_base(sizes, n_outputs)
     trees_per_round = n_parallel * (n_outputs if trees.value.shape[1] == 1 else 1)
     return Parts(
         trees=trees,
@@ -64,7 +66,8 @@ def read_parts(document: Mapping[str, Any]) -> Parts:
         weight_drop=weight_drop,
         n_parallel=n_parallel,
         n_features=n_features,
-        base_score=_base_margin(sizes, objective, n_outputs),
+        base_score=_base_margin(stored_base, objective, n_outputs),
+        stored_base=stored_base,
         objective=objective,
         objective_params=_objective_params(learner["objective"]),
         version=tuple(int(v) for v in array(document.get("version", [0]), np.int64, "version")),
@@ -131,11 +134,16 @@ def _numbers(text: Any) -> Any:
         return text
 
 
-def _base_margin(sizes: Mapping[str, Any], objective: str, n_outputs: int) -> FloatArray:
-    """Put the base score on the margin scale: (n_outputs,)."""
+def _stored_base(sizes: Mapping[str, Any], n_outputs: int) -> FloatArray:
+    """Base score as it is stored: (1,) or (n_outputs,)."""
     stored = _numbers(member(sizes, "base_score", str))
     score = array(stored if isinstance(stored, list) else [stored], np.float64, "base_score")
     require(len(score) in (1, n_outputs), f"{len(score)} base scores for {n_outputs} outputs")
+    return score
+
+
+def _base_margin(score: FloatArray, objective: str, n_outputs: int) -> FloatArray:
+    """Put the base score on the margin scale: (n_outputs,)."""
     # The score is stored as a prediction; attributions live on the margin.
     with np.errstate(all="ignore"):
         if objective in LOGIT:

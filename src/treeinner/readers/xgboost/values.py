@@ -15,12 +15,19 @@ from treeinner.readers.xgboost.document import Parts
 from treeinner.readers.xgboost.rates import Rates, confirmed_trees, direct_rates, infer_rates
 from treeinner.readers.xgboost.trees import Trees
 
-__all__ = ["Given", "find_node_values", "is_custom"]
+__all__ = ["CONSTANT_HESSIAN", "Given", "find_node_values"]
 
 # until 3.3 the leaves of these are medians and quantiles, put in after the splits were chosen
 RENEWED = ("reg:absoluteerror", "reg:quantileerror")
 MAX_RUN = 4  # trees in a row that may fail to confirm a candidate rate
 CONSTANT_HESSIAN = ("reg:squarederror", "reg:linear")
+# Losses whose gains tests/exactness.py compares with sums over the rows.
+CHECKED = {
+    *CONSTANT_HESSIAN, "reg:squaredlogerror", "reg:pseudohubererror", "reg:absoluteerror", "reg:quantileerror",
+    "reg:logistic", "binary:logistic", "binary:logitraw", "binary:hinge", "multi:softmax", "multi:softprob",
+    "count:poisson", "reg:gamma", "reg:tweedie", "survival:aft", "survival:cox", "rank:pairwise", "rank:ndcg",
+    "rank:map",
+}  # fmt: skip
 # What save_config shows for a model loaded from a file. Any other number was given by whoever trained it.
 DEFAULTS = {"learning_rate": 0.3, "max_depth": 6.0, "max_bin": 256.0}
 DEFAULTS |= dict.fromkeys(("reg_alpha", "max_delta_step", "min_split_loss", "max_leaves"), 0.0)
@@ -53,6 +60,10 @@ class Given:
         differs = any(number is not None and abs(number - DEFAULTS[name]) > 1e-6 for name, number in said.items())
         return differs or self.monotone
 
+    def all_rows(self, objective: str) -> bool:
+        """Tell whether every tree is known to have seen all rows."""
+        return self.is_live(objective) and (self.config_value("subsample") or 1.0) == 1.0
+
     @property
     def monotone(self) -> bool:
         """Whether there are monotone constraints."""
@@ -81,13 +92,15 @@ def find_node_values(parts: Parts, given: Given) -> NodeValues:
         rate = _fill(parts, np.where(np.isfinite(direct), direct, found.rate), found, given)
     value = np.where(trees.weight == 0, 0.0, rate[trees.tree][:, None] * trees.weight)  # 0 whatever the rate is
     value = np.where(trees.leaf[:, None], trees.value, value)
-    reason = "; ".join(_reasons(trees, plain, objective, given)) or "exact"
     trust = given.is_live(objective) and found.uniform
-    return _node_values(value, rate * parts.n_parallel, given, found, reason, trust=trust)
+    clipped = _clipped(trees, objective, given) if not plain and np.any(~trees.leaf) else None
+    values = _node_values(value, rate * parts.n_parallel, given, found, clipped, trust=trust)
+    reasons = [*_reasons(trees, objective, given), *values.value_doubts]
+    return replace(values, exactness="; ".join(reasons) or "exact")
 
 
 def _node_values(
-    value: FloatArray, rate: FloatArray, given: Given, found: Rates, exactness: str, *, trust: bool = False
+    value: FloatArray, rate: FloatArray, given: Given, found: Rates, doubt: str | None, *, trust: bool = False
 ) -> NodeValues:
     """Collect what is known; `trust`: the configuration may say lambda and alpha where the trees do not."""
     unknown, rates = bool(np.isnan(value).any()), np.unique(rate)
@@ -102,7 +115,8 @@ def _node_values(
         tree_rate=rate,
         params={name: number for name, number in params.items() if number is not None and np.isfinite(number)},
         needs=("learning_rate",) if unknown else (),
-        exactness=exactness,
+        exactness=doubt or "exact",
+        value_doubts=(doubt,) if doubt else (),
     )
 
 
@@ -175,23 +189,13 @@ def _fill(parts: Parts, rate: FloatArray, found: Rates, given: Given) -> FloatAr
     return np.where(open_ & enough, candidates[0], rate)
 
 
-def is_custom(trees: Trees, objective: str, given: Given) -> bool:
-    """Whether a live model that says squared error was trained with a custom objective.
-
-    XGBoost files custom objectives under its default, reg:squarederror, whose hessian is 1 for every row: its roots do
-    not change from tree to tree without row sampling. (Continued training on other rows changes them once.)
-    """
-    roots = trees.hessian[trees.start[:-1]]
-    if objective not in CONSTANT_HESSIAN or len(roots) < 2 or not given.is_live(objective):
-        return False
-    changes = np.abs(np.diff(roots)) > 1e-5 * np.max(roots)
-    return (given.config_value("subsample") or 1.0) == 1.0 and bool(np.mean(changes) > 0.5)
-
-
-def _reasons(trees: Trees, plain: bool, objective: str, given: Given) -> list[str]:
-    """Why the gain of these trees is not the inner product of node values and gradients."""
-    reasons, live, roots = [], given.is_live(objective), trees.hessian[trees.start[:-1]]
-    if live and (given.config_value("subsample") or 1.0) < 1:
+def _reasons(trees: Trees, objective: str, given: Given) -> list[str]:
+    """Why the gains of these trees are not sums over the training rows."""
+    live, roots = given.is_live(objective), trees.hessian[trees.start[:-1]]
+    reasons = []
+    if objective not in CHECKED:
+        reasons.append(f"the gains of {objective} have not been compared with sums over the rows")
+    if live and not given.all_rows(objective):
         reasons.append(
             "row sampling (subsample < 1): gains are sums over the sampled rows, which the model does not store"
         )
@@ -199,11 +203,16 @@ def _reasons(trees: Trees, plain: bool, objective: str, given: Given) -> list[st
         reasons.append("the hessians of the roots differ: rows were sampled, or the objective is a custom one")
     elif not live and objective not in CONSTANT_HESSIAN:
         reasons.append("a saved model does not store whether rows were sampled (subsample < 1); exact if they were not")
-    if not plain and trees.value.shape[1] == 1 and np.any(~trees.leaf):
-        if live and given.monotone:
-            reasons.append("monotone constraints: weights of nodes were clipped")
-        elif (given.config_value("max_delta_step") or 0.0) > 0:
-            reasons.append("max_delta_step: weights of nodes were clipped")
-        else:
-            reasons.append("the gains are not those of the node values (max_delta_step, monotone constraints, ...)")
     return reasons
+
+
+def _clipped(trees: Trees, objective: str, given: Given) -> str | None:
+    """What clipped weights of nodes, as far as it shows; None: vector leaves, which do not show it."""
+    if trees.value.shape[1] > 1:
+        return None
+    if given.is_live(objective) and given.monotone:
+        return "monotone constraints clipped weights of nodes"
+    if (given.config_value("max_delta_step") or 0.0) > 0 or (given.config is None and objective == "count:poisson"):
+        default = " (0.7 unless count:poisson is given another)" if objective == "count:poisson" else ""
+        return f"max_delta_step{default} clipped weights of nodes"
+    return "the gains are not those of the node values (max_delta_step, monotone constraints, ...)"
