@@ -331,18 +331,32 @@ def test_node_values_of_logistic_newton_leaves_say_that_they_are_approximate():
         assert values.min() <= inner[nodes].min() <= inner[nodes].max() <= values.max()
 
 
-def test_weighted_rows_need_reg_lambda():
+def test_two_trees_do_not_tell_the_mean_weight():
+    """One equation for one unknown proves nothing."""
     X, signal = numbers()
     weight = np.random.default_rng(0).uniform(0.5, 3.0, N)
-    model = fit(X, signal, weight=weight)
-    ensemble = check(model, X)
+    ensemble = check(fit(X, signal, weight=weight, iterations=2), X)
     inner = ensemble.feature >= 0
     assert ensemble.needs == ("reg_lambda",)
     assert np.all(np.isnan(ensemble.node_value[inner]))
     assert not np.any(np.isnan(ensemble.node_value[~inner]))
+    whole = check(fit(X, signal, weight=np.round(weight), iterations=2), X)
+    assert whole.needs == ()
+    assert "taken to be unweighted" in whole.exactness
+    assert reader.read(fit(X, signal, weight=weight, iterations=2), reg_lambda=3.0).exactness == "exact"
+
+
+@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("policy", POLICIES)
+def test_trees_of_squared_error_tell_the_mean_weight(policy, whole):
+    X, signal = numbers()
+    weight = np.random.default_rng(0).uniform(0.5, 3.0, N)
+    weight = np.ceil(weight) if whole else weight
+    model = fit(X, signal, weight=weight, grow_policy=policy)
     lam = 3.0 * np.float32(weight).mean(dtype=float)
-    ensemble = reader.read(model, reg_lambda=lam)
-    assert ensemble.needs == ()
+    ensemble = check(model, X)
+    assert (ensemble.needs, ensemble.exactness) == ((), "exact")
+    assert ensemble.params["reg_lambda"] == pytest.approx(lam, rel=1e-6)  # float32 weights
     error = node_value_errors(
         ensemble,
         X,
@@ -430,7 +444,7 @@ def test_ranker_and_users_subclass():
     groups = np.repeat(np.arange(N // 10), 10)
     for loss in ("QueryRMSE", "YetiRank", "PairLogit"):
         model = cb.CatBoostRanker(loss_function=loss, **FAST).fit(X, (signal > 0.5).astype(int), group_id=groups)
-        assert "ranking" in check(model, X).exactness
+        assert f"leaves of {loss} have not been compared" in check(model, X).exactness
 
 
 # -- files --------------------------------------------------------------------------------------------------
