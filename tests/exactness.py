@@ -26,12 +26,17 @@ from tests.exactness_models import (
     lgb_schedule,
     lgb_stopped,
     lightgbm,
+    lightgbm_estimator,
+    saturating,
     schedule,
     single_tree,
     xgb_gain_of_splits,
     xgboost,
+    xgboost_custom,
     xgboost_positive,
+    xgboost_ranking,
     xgboost_stopped,
+    xgboost_survival,
     xgboost_version,
 )
 from treeinner import objectives
@@ -96,6 +101,7 @@ def measure(cell: Cell) -> Measured:
         objective=fitted.objective,
         sample_weight=fitted.weight,
         method="predecomp",
+        qid=fitted.qid,
         std_errors=False,
         n_jobs=1,
         **fitted.how,
@@ -193,6 +199,13 @@ def _xgboost_cells():
         ("tweedie", "counts", xgboost("counts", objective="reg:tweedie")),
         ("poisson, max_delta_step 0", "counts", xgboost("counts", max_delta_step=0)),
         ("scale_pos_weight 3", "binary", xgboost("binary", scale_pos_weight=3.0)),
+        ("squared log error", "counts", xgboost("counts", objective="reg:squaredlogerror")),
+        ("reg:logistic", "binary", xgboost("binary", objective="reg:logistic")),
+        ("binary:logitraw", "binary", xgboost("binary", objective="binary:logitraw")),
+        ("hinge", "binary", xgboost("binary", objective="binary:hinge")),
+        ("multi:softmax", "multi-class", xgboost("multi-class", objective="multi:softmax")),
+        *((loss, "survival", xgboost_survival(loss)) for loss in ("survival:aft", "survival:cox")),
+        *((loss, "ranking", xgboost_ranking(loss)) for loss in ("rank:pairwise", "rank:ndcg", "rank:map")),
     ]
     for setting, task, fit in more:
         yield Cell("XGBoost", setting, task, fit)
@@ -231,6 +244,7 @@ def _xgboost_cells():
         sampled = from_file(xgboost(task, subsample=0.5))
         yield Cell("XGBoost", "from a file, row sampling", task, sampled, NOT_EXACT, "rows were sampled")
     yield Cell("XGBoost", "custom objective, named", "binary", custom_objective, HAPPENS, "custom")
+    yield Cell("XGBoost", "custom objective (wrapper)", "regression", xgboost_custom)
 
 
 def _lightgbm_cells():
@@ -259,6 +273,9 @@ def _lightgbm_cells():
         ("one against all", "multi-class", lightgbm("multi-class", objective="multiclassova")),
         ("poisson", "counts", lightgbm("counts")),
         ("boost_from_average off", "binary", lightgbm("binary", boost_from_average=False)),
+        ("gamma loss", "positive", lightgbm("regression", positive=True, objective="gamma")),
+        ("cross_entropy", "binary", lightgbm("binary", objective="cross_entropy")),
+        ("lambdarank", "ranking", lightgbm("multi-class", queries=True, objective="lambdarank", num_class=1)),
     ]  # fmt: skip
     for setting, task, fit in more:
         yield Cell("LightGBM", setting, task, fit)
@@ -271,6 +288,7 @@ def _lightgbm_cells():
         ("monotone", "regression", {"monotone_constraints": [-1, 0, 0, 1, 0, 0]}, "monotone"),
         ("absolute error", "regression", {"objective": "regression_l1"}, "renewed"),
         ("quantile", "regression", {"objective": "quantile", "alpha": 0.7}, "renewed"),
+        ("mape", "regression", {"objective": "mape"}, "renewed"),
         ("feature_contri", "regression", {"feature_contri": [0.5, 1, 1, 1, 1, 1]}, "feature_contri"),
         ("quantized gradients", "regression", {"use_quantized_grad": True}, "quantized"),
     ]
@@ -280,9 +298,13 @@ def _lightgbm_cells():
         yield Cell("LightGBM", "lambda_l1 2", task, lightgbm(task, lambda_l1=2.0), HAPPENS, "lambda_l1")
     weighted = lightgbm("regression", lambda_l1=5.0, weights=True)
     yield Cell("LightGBM", "lambda_l1 5, weights", "regression", weighted, HAPPENS, "lambda_l1")
-    for loss in ("huber", "fair"):
-        fit = lightgbm("regression", objective=loss)
-        yield Cell("LightGBM", loss, "regression", fit, HAPPENS, "starting margin")
+    for task, weights in (("binary", {0: 1.0, 1: 5.0}), ("multi-class", {0: 2.0, 2: 7.0})):
+        yield Cell("LightGBM", "class_weight", task, lightgbm_estimator(task, class_weight=weights))
+        yield Cell("LightGBM", "class_weight balanced", task, lightgbm_estimator(task, class_weight="balanced"))
+    own = lightgbm_estimator("regression", objective=saturating)
+    yield Cell("LightGBM", "custom objective (wrapper)", "regression", own, HAPPENS, "custom objective")
+    for loss, task in (("huber", "regression"), ("fair", "regression"), ("cross_entropy_lambda", "binary")):
+        yield Cell("LightGBM", loss, task, lightgbm(task, objective=loss), HAPPENS, "starting margin")
 
 
 def _sklearn_cells():
@@ -292,15 +314,19 @@ def _sklearn_cells():
         yield Cell(name, "missing values", task, hist(task, data={"missing": True}))
         yield Cell(name, "categorical", task, hist(task, data={"categorical": True}))
         yield Cell(name, "weights", task, hist(task, weights=True))
+    for task in ("binary", "multi-class"):
+        yield Cell(name, "class_weight", task, hist(task, class_weight={0: 1.0, 1: 5.0}))
+        yield Cell(name, "class_weight balanced", task, hist(task, class_weight="balanced"))
     yield Cell(name, "l2_regularization 10", "regression", hist("regression", l2_regularization=10.0))
     yield Cell(name, "monotone", "regression", hist("regression", monotonic_cst=[-1, 0, 0, 1, 0, 0]))
     yield Cell(name, "poisson", "counts", hist("counts", loss="poisson"))
+    yield Cell(name, "gamma", "positive", hist("regression", positive=True, loss="gamma"))
     yield Cell(name, "deep", "regression", hist("regression", max_leaf_nodes=None, min_samples_leaf=2))
     for loss in ("absolute_error", "quantile"):
         more = {"quantile": 0.7} if loss == "quantile" else {}
         yield Cell(name, loss, "regression", hist("regression", loss=loss, **more), NOT_EXACT, "renews the leaves")
     stopped = hist("regression", early_stopping=True, validation_fraction=0.2, n_iter_no_change=3)
-    yield Cell(name, "early stopping", "regression", stopped, NOT_EXACT, "Early stopping")
+    yield Cell(name, "early stopping", "regression", stopped, NOT_EXACT, "early stopping")
 
     name = "GradientBoosting"
     yield Cell(name, "plain", "regression", boosted("regression"))
@@ -309,13 +335,16 @@ def _sklearn_cells():
     yield Cell(name, "absolute_error", "regression", boosted("regression", loss="absolute_error"), NOT_EXACT, "renews")
     yield Cell(name, "row sampling", "regression", boosted("regression", subsample=0.5), NOT_EXACT, "subsample")
     stopped = boosted("regression", n_iter_no_change=3)
-    yield Cell(name, "early stopping", "regression", stopped, NOT_EXACT, "Early stopping")
+    yield Cell(name, "early stopping", "regression", stopped, NOT_EXACT, "early stopping")
 
     name = "forests"
     for task in TASKS:
-        yield Cell(name, "bootstrap", task, forest(task), NOT_EXACT, "Bootstrap")
+        yield Cell(name, "bootstrap", task, forest(task), NOT_EXACT, "bootstrap")
         yield Cell(name, "no bootstrap (ExtraTrees)", task, forest(task, kind="ExtraTrees"))
         yield Cell(name, "one bootstrapped tree, its own sample", task, single_tree(task))
+    for weight in ("balanced", {0: 1.0, 1: 5.0}):
+        fit = forest("binary", kind="ExtraTrees", class_weight=weight)
+        yield Cell(name, f"no bootstrap, class_weight {weight}", "binary", fit)
     yield Cell(name, "entropy", "binary", forest("binary", bootstrap=False, criterion="entropy"), NOT_EXACT, "entropy")
     targets = forest("two targets", kind="ExtraTrees")
     yield Cell(name, "several targets", "two targets", targets, NOT_EXACT, "mean over 2 targets")
@@ -329,13 +358,31 @@ def _catboost_cells():
     yield Cell("CatBoost", "row sampling", task, catboost(task, bootstrap_type="Bernoulli", subsample=0.5))
     yield Cell("CatBoost", "l2_leaf_reg 0", task, catboost(task, l2_leaf_reg=0.0))
     yield Cell("CatBoost", "Depthwise", task, catboost(task, grow_policy="Depthwise"))
+    yield Cell("CatBoost", "Lossguide", task, catboost(task, grow_policy="Lossguide"))
     yield Cell("CatBoost", "Ordered", task, catboost(task, boosting_type="Ordered"))
+    one_step = {"leaf_estimation_method": "Gradient", "leaf_estimation_iterations": 1}
+    yield Cell("CatBoost", "leaf method Gradient", task, catboost(task, **one_step))
+    yield Cell("CatBoost", "leaf method Gradient", "two targets", catboost("two targets", **one_step))
+    ova = catboost("multi-class", loss_function="MultiClassOneVsAll", **one_step)
+    yield Cell("CatBoost", "one against all", "multi-class", ova)
+    yield Cell("CatBoost", "Poisson", "counts", catboost("counts", loss_function="Poisson", **one_step))
+    told = {"how": {"reg_lambda": 3.0}, **one_step}  # nothing shows that rows of these losses had no weights
+    for loss in ("MAE", "MAPE", "Quantile:alpha=0.3", "Expectile:alpha=0.3", "Huber:delta=1", "LogCosh", "Lq:q=3"):
+        yield Cell("CatBoost", f"{loss}, reg_lambda told", task, catboost(task, loss_function=loss, **told))
+    fit = catboost(task, positive=True, loss_function="Tweedie:variance_power=1.5", **told)
+    yield Cell("CatBoost", "Tweedie, reg_lambda told", "positive", fit)
+    for loss in ("CrossEntropy", "Focal:focal_alpha=0.3;focal_gamma=2"):
+        yield Cell("CatBoost", f"{loss}, reg_lambda told", "binary", catboost("binary", loss_function=loss, **told))
+    unsure = catboost(task, loss_function="LogCosh", **one_step)
+    yield Cell("CatBoost", "LogCosh", task, unsure, HAPPENS, "taken to be unweighted")
     for labels in ("binary", "multi-class"):
-        gradient = catboost(labels, leaf_estimation_method="Gradient", leaf_estimation_iterations=1)
-        yield Cell("CatBoost", "leaf method Gradient", labels, gradient)
+        yield Cell("CatBoost", "leaf method Gradient", labels, catboost(labels, **one_step))
         newton = catboost(labels, leaf_estimation_method="Newton", leaf_estimation_iterations=1)
         yield Cell("CatBoost", "leaf method Newton", labels, newton, NOT_EXACT, "no hessians")
-    yield Cell("CatBoost", "weights", task, catboost(task, weights=True))
+    yield Cell("CatBoost", "weights", task, catboost(task, weights="real"))
+    yield Cell("CatBoost", "whole weights", task, catboost(task, weights="whole"))
+    weighted = catboost("binary", weights="whole", **one_step)
+    yield Cell("CatBoost", "whole weights", "binary", weighted, NOT_EXACT, "taken to be unweighted")
     yield Cell("CatBoost", "absolute error", task, catboost(task, loss_function="MAE"), NOT_EXACT, "Exact")
     ctr = catboost(task, data={"categorical": True}, one_hot=2)
     yield Cell("CatBoost", "categorical, CTR", task, ctr, NOT_EXACT, "ordered target statistics")
@@ -367,9 +414,9 @@ The library's own gain is: for XGBoost, `get_score(importance_type="total_gain")
 deep model, with thousands of splits, that alone is an error of 2e-6, so there the stored gains of the splits are added
 up in float64); for LightGBM, `feature_importance("gain")`; for HistGradientBoosting, the gains in its nodes (the
 root's, which scikit-learn leaves incomplete, corrected); for GradientBoosting and forests, the unnormalised decrease of
-impurity (`feature_importances_` normalises tree by tree; for forests, the mean over the trees). CatBoost stores no
-gains: the definition is evaluated on the training rows, so its lines say only whether its node values are what
-Proposition 3 needs.
+impurity (`feature_importances_` normalises tree by tree), summed over the trees. CatBoost stores no gains: the
+definition is evaluated on the training rows, so its lines say only whether its node values are what Proposition 3
+needs.
 """
 
 

@@ -24,6 +24,7 @@ class Fitted:
     weight: Any = None
     how: dict[str, Any] = field(default_factory=dict)  # more arguments for importance()
     objective: str = "auto"
+    qid: Any = None
 
 
 # -- data ----------------------------------------------------------------------------------------------------
@@ -148,6 +149,57 @@ def xgboost_positive(objective):
     return fit
 
 
+def xgboost_survival(objective):
+    """Times of which every third is censored."""
+
+    def fit():
+        import xgboost as xgb
+
+        X, y, _ = rows("regression")
+        time, censored = np.exp(0.3 * y), np.arange(N) % 3 == 0
+        matrix = xgb.DMatrix(X, nthread=1)
+        if objective == "survival:aft":
+            y = np.stack([time, np.where(censored, np.inf, time)], axis=1)
+            matrix.set_float_info("label_lower_bound", y[:, 0])
+            matrix.set_float_info("label_upper_bound", y[:, 1])
+        else:
+            y = np.where(censored, -time, time)
+            matrix.set_label(y)
+        model = xgb.train({"objective": objective, "max_depth": 4, "nthread": 1}, matrix, ROUNDS)
+        return Fitted(model, X, y, xgb_gain(model))
+
+    return fit
+
+
+def saturating(y, margin):
+    """Gradient of 400 log cosh(residual / 20), with a hessian of 1 that is not its own."""
+    return 20 * np.tanh((margin - y) / 20), np.ones_like(y)
+
+
+def xgboost_custom():
+    """A function as the wrapper's objective, which the model itself files as squared error."""
+    import xgboost as xgb
+
+    X, y, _ = rows("regression")
+    model = xgb.XGBRegressor(n_estimators=ROUNDS, max_depth=4, n_jobs=1, objective=saturating).fit(X, y)
+    return Fitted(model, X, y, xgb_gain(model.get_booster()))
+
+
+QID = np.repeat(np.arange(N // 20), 20)
+
+
+def xgboost_ranking(objective):
+    def fit():
+        import xgboost as xgb
+
+        X, y, _ = rows("binary" if objective == "rank:map" else "multi-class")
+        params = {"objective": objective, "max_depth": 4, "nthread": 1, "lambdarank_pair_method": "topk"}
+        model = xgb.train(params, xgb.DMatrix(X, y, qid=QID, nthread=1), ROUNDS)
+        return Fitted(model, X, y, xgb_gain(model), qid=QID)
+
+    return fit
+
+
 # -- LightGBM ------------------------------------------------------------------------------------------------
 LGB_OBJECTIVE = {
     "regression": {"objective": "regression"},
@@ -157,19 +209,36 @@ LGB_OBJECTIVE = {
 }
 
 
-def lightgbm(task, *, data=None, weights=False, rounds=ROUNDS, train=None, **params):
+def lightgbm(task, *, data=None, weights=False, rounds=ROUNDS, train=None, positive=False, queries=False, **params):
     def fit():
         import lightgbm as lgb
 
         X, y, weight = rows(task, **(data or {}))
+        y = np.exp(0.3 * y) if positive else y
+        qid = QID if queries else None
         categorical = [4] if data and data.get("categorical") else []
         settings = {"learning_rate": 0.2, "num_leaves": 12, "min_data_in_leaf": 10, "lambda_l2": 1.0}
         settings |= {"num_threads": 1, "verbose": -1, "seed": 1, "deterministic": True, "force_col_wise": True}
-        matrix = lgb.Dataset(X, y, weight=weight if weights else None, categorical_feature=categorical)
+        matrix = lgb.Dataset(
+            X, y, weight=weight if weights else None, categorical_feature=categorical,
+            group=np.bincount(QID) if queries else None,
+        )  # fmt: skip
         settings |= LGB_OBJECTIVE[task] | params
         model = lgb.train(settings, matrix, rounds, **(train(lgb, matrix) if train else {}))
         own = model.feature_importance("gain")
-        return Fitted(model, X, y, own, weight if weights else None)
+        return Fitted(model, X, y, own, weight if weights else None, qid=qid)
+
+    return fit
+
+
+def lightgbm_estimator(task, **params):
+    def fit():
+        import lightgbm as lgb
+
+        X, y, _ = rows(task)
+        cls = lgb.LGBMRegressor if task == "regression" else lgb.LGBMClassifier
+        model = cls(n_estimators=ROUNDS, num_leaves=12, reg_lambda=1.0, n_jobs=1, verbose=-1, **params).fit(X, y)
+        return Fitted(model, X, y, model.booster_.feature_importance("gain"))
 
     return fit
 
@@ -186,11 +255,12 @@ def lgb_stopped(lgb, matrix):
 
 
 # -- scikit-learn --------------------------------------------------------------------------------------------
-def hist(task, *, data=None, weights=False, **params):
+def hist(task, *, data=None, weights=False, positive=False, **params):
     def fit():
         from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
         X, y, weight = rows(task, **(data or {}))
+        y = np.exp(0.3 * y) if positive else y
         cls = HistGradientBoostingRegressor if task in ("regression", "counts") else HistGradientBoostingClassifier
         categorical = [4] if data and data.get("categorical") else None
         model = cls(
@@ -230,7 +300,7 @@ def forest(task, *, kind="RandomForest", **params):
         end = "Regressor" if task in ("regression", "two targets") else "Classifier"
         cls = getattr(sklearn.ensemble, kind + end)
         model = cls(n_estimators=ROUNDS, max_depth=5, random_state=1, **params).fit(X, y)
-        return Fitted(model, X, y, impurity_gain([tree.tree_ for tree in model.estimators_]) / ROUNDS)
+        return Fitted(model, X, y, impurity_gain([tree.tree_ for tree in model.estimators_]))
 
     return fit
 
@@ -263,11 +333,13 @@ def impurity_gain(trees):
 
 
 # -- CatBoost ------------------------------------------------------------------------------------------------
-def catboost(task, *, data=None, weights=False, one_hot=255, **params):
+def catboost(task, *, data=None, weights=None, one_hot=255, positive=False, how=None, **params):
     def fit():
         import catboost
 
         X, y, weight = rows(task, **(data or {}))
+        y = np.exp(0.3 * y) if positive else y
+        weight = {"real": weight, "whole": np.ceil(weight), None: None}[weights]
         cats = []
         if data and data.get("categorical"):
             import pandas as pd
@@ -275,13 +347,12 @@ def catboost(task, *, data=None, weights=False, one_hot=255, **params):
             X = pd.DataFrame(X).astype({4: int}).astype({4: str})
             X.columns = [f"f{k}" for k in range(COLUMNS)]
             cats = ["f4"]
-        loss = {"regression": "RMSE", "binary": "Logloss", "multi-class": "MultiClass"}[task]
+        loss = {"regression": "RMSE", "binary": "Logloss", "multi-class": "MultiClass", "two targets": "MultiRMSE"}
         model = catboost.CatBoost({
-            "iterations": ROUNDS, "depth": 4, "learning_rate": 0.2, "loss_function": loss, "random_seed": 1,
+            "iterations": ROUNDS, "depth": 4, "learning_rate": 0.2, "loss_function": loss.get(task), "random_seed": 1,
             "thread_count": 1, "verbose": False, "allow_writing_files": False, "one_hot_max_size": one_hot, **params,
         })  # fmt: skip
-        model.fit(X, y, cat_features=cats, sample_weight=weight if weights else None)
-        how = {"reg_lambda": 3.0 * float(np.mean(weight))} if weights else {}
-        return Fitted(model, X, y, None, weight if weights else None, how)
+        model.fit(X, y, cat_features=cats, sample_weight=weight)
+        return Fitted(model, X, y, None, weight, how or {})
 
     return fit

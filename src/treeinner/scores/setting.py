@@ -247,9 +247,11 @@ class Setting:
     # -- learning rates ------------------------------------------------------------------------------------------
     @cached_property
     def tree_factor(self) -> FloatArray:
-        """What the paper divides a tree's leaf values by, the learning rate and a DART weight; NaN: not known."""
-        e = self.ensemble
-        return e.tree_rate if e.averaged else e.tree_rate * e.tree_weight
+        """What the paper divides a tree's leaf values by; NaN: not known.
+
+        The learning rate, times a DART weight or a forest's 1 / trees: libraries add up the gains of all trees.
+        """
+        return self.ensemble.tree_rate * self.ensemble.tree_weight
 
     def known_factor(self) -> FloatArray:
         """`tree_factor`, or an error that asks for the learning rate."""
