@@ -95,7 +95,7 @@ class Model:
         base_margin
             Whether the user gives the margins before the first tree.
         """
-        topics = [] if score == "abs" else ["loss"] if base_margin else ["loss", "start"]
+        topics = [] if score in ("abs", "total_gain") else ["loss"] if base_margin else ["loss", "start"]
         lines = self._assumed(*topics, *(["rounds"] if score == "tree_inner" else []))
         if isinstance(method, str) and method == "predecomp" and self.ensemble.value_doubts:
             reasons = "; ".join(self.ensemble.value_doubts)

@@ -135,7 +135,7 @@ def _build(document: Document, options: ReadOptions) -> Ensemble:
         lam, doubt = options.reg_lambda, ""
         if lam is None:
             lam, doubt = settings.reg_lambda(document, rates)
-        reasons = [*settings.reasons(has_ctr), *([doubt] if doubt else [])]
+        reasons = settings.reasons(has_ctr) or ([doubt] if doubt else [])
         return NodeValues(
             node_values(trees, value, cover, levels, lam),
             params={} if lam is None else {"reg_lambda": lam, "reg_alpha": 0.0},

@@ -53,8 +53,11 @@ def _refuse_foreign(kinds: set[str], options: ReadOptions) -> None:
 
 
 def class_weight(model: Any) -> Any:
-    """class_weight of a classifier; None if it has none."""
-    return getattr(model, "class_weight", None)
+    """class_weight of a classifier, by label; None if it has none."""
+    given = getattr(model, "class_weight", None)
+    if isinstance(given, dict) and HIST & set(class_names(model, "sklearn")):  # which looks codes up, not labels
+        return {model.classes_[code]: weight for code, weight in given.items()}
+    return given
 
 
 def custom_gradient(model: Any) -> Callable[[Any, Any], Any] | None:

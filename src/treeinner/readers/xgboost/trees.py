@@ -99,6 +99,7 @@ def read_trees(trees: list[Any], n_features: int) -> Trees:
     require(not np.any(categorical & (category_set < 0) & live), "a categorical split has no categories")
     # left out for vector leaves before 3.2
     gain, hessian = (_join(trees, name, np.float32, sizes, fill=np.nan) for name in ("loss_changes", "sum_hessian"))
+    require(not np.any(np.isinf(hessian) & live), "the hessian of a node is infinite")
     return _compact(
         Trees(
             start=start,

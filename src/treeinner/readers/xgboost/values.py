@@ -213,6 +213,6 @@ def _clipped(trees: Trees, objective: str, given: Given) -> str | None:
     if given.is_live(objective) and given.monotone:
         return "monotone constraints clipped weights of nodes"
     if (given.config_value("max_delta_step") or 0.0) > 0 or (given.config is None and objective == "count:poisson"):
-        default = " (0.7 unless count:poisson is given another)" if objective == "count:poisson" else ""
+        default = " (0.7 by default for count:poisson)" if objective == "count:poisson" else ""
         return f"max_delta_step{default} clipped weights of nodes"
     return "the gains are not those of the node values (max_delta_step, monotone constraints, ...)"
