@@ -173,6 +173,7 @@ def test_2_the_gradient_comes_from_the_estimator(library):
     model = FUNCTIONS[library]().fit(X[TRAIN], y[TRAIN], **given)
     read = ti.read_model(model)
     assert "objective function" in read.notes[0]
+    assert ti.read_model(model, objective="squared_error").notes == ()
     assert read.doubts("tree_inner", "centred") == ()
     told, taken = (
         ti.importance(read, X[VALID], y[VALID], method="centred", objective=objective, std_errors=False)

@@ -83,7 +83,7 @@ class Model:
     def notes(self) -> tuple[str, ...]:
         """What a user should know about how the model was read, line by line."""
         lines = readers.notes(self.ensemble) if self.options.iteration_range is None else ()  # about the rounds in use
-        return (*lines, *readers.notes_on_training(self.source))
+        return (*lines, *readers.notes_on_training(self.source, told=self.options.objective != "auto"))
 
     def doubts(self, score: str, method: Any, *, base_margin: bool = False) -> tuple[str, ...]:
         """What was assumed, or does not hold, for a score by a method, and what to do about it; () if nothing.
@@ -96,7 +96,7 @@ class Model:
             Whether the user gives the margins before the first tree.
         """
         topics = [] if score in ("abs", "total_gain") else ["loss"] if base_margin else ["loss", "start"]
-        lines = self._assumed(*topics, *(["rounds"] if score == "tree_inner" else []))
+        lines = self._assumed(*topics, *(["rounds"] if score in ("tree_inner", "forest_inner") else []))
         if isinstance(method, str) and method == "predecomp" and self.ensemble.value_doubts:
             reasons = "; ".join(self.ensemble.value_doubts)
             lines.append(f"PreDecomp does not hold for this model: {reasons}. Use method='centred', which does.")

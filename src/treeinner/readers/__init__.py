@@ -86,9 +86,9 @@ def class_weight(source: Any) -> Any:
     return reader(library).class_weight(source) if library in ("lightgbm", "sklearn") else None
 
 
-def notes_on_training(source: Any) -> tuple[str, ...]:
-    """What a user should know about what was taken from an estimator, line by line."""
-    lines, gradient, weight = [], custom_gradient(source), class_weight(source)
+def notes_on_training(source: Any, *, told: bool) -> tuple[str, ...]:
+    """What a user should know about what was taken from an estimator, line by line; told: the loss was not."""
+    lines, gradient, weight = [], None if told else custom_gradient(source), class_weight(source)
     if gradient is not None:
         lines.append(
             f"The loss is the estimator's own objective function ({gradient.__name__}); its gradient is computed for "

@@ -27,7 +27,7 @@ Links = NDArray[Any]  # of integers
 
 DART_ROUNDS = (
     "DART: the model does not store which trees each round dropped, so gradients are those at the sum of all trees "
-    "before it. score='loss' and score='forest_inner' do not depend on that."
+    "before it. score='loss' adds up to the loss all the same."
 )
 
 
