@@ -16,7 +16,7 @@ from sklearn.utils.class_weight import compute_sample_weight
 import treeinner as ti
 from tests.exactness_models import saturating
 from treeinner.ensemble import Ensemble
-from treeinner.errors import DataError, ModelError, TreeInnerWarning, UnknownParameterError
+from treeinner.errors import DataError, ModelError, TreeInnerError, TreeInnerWarning, UnknownParameterError
 
 N, COLUMNS = 1200, 5
 TRAIN, VALID = slice(0, N // 2), slice(N // 2, N)
@@ -419,6 +419,53 @@ def test_6_at_learning_rate_1_tree_inner_warns_and_the_account_keeps_its_size():
     assert small <= 0.05 * tested + 2 * np.sqrt(0.05 * 0.95 * tested)  # 11 of 48 in the first edition
 
 
+# -- 7. columns in another order -----------------------------------------------------------------------------
+def refused_or(expected, work):
+    """Either the same numbers, or an error that says why not."""
+    try:
+        found = work()
+    except TreeInnerError:
+        return
+    np.testing.assert_allclose(found, expected, rtol=LOSS)
+
+
+def test_7_columns_keep_their_order_over_batches_merges_and_bytes():
+    X, y = regression()
+    model = ti.read_model(xgboost.XGBRegressor(n_estimators=10, max_depth=3, n_jobs=1).fit(X, y))
+    frame = pd.DataFrame(X, columns=list("abcde"))
+    batches = [(frame[:500], y[:500]), (frame[500:][list("bacde")], y[500:])]
+    expected = ti.importance(model, frame, y, std_errors=False).scores
+
+    def accumulator(*batches):
+        acc = ti.ImportanceAccumulator(model, std_errors=False)
+        for batch in batches:
+            acc.update(*batch)
+        return acc
+
+    refused_or(expected, lambda: accumulator(*batches).result().scores)
+    first, second = (accumulator(batch) for batch in batches)
+    refused_or(expected, lambda: (first + second).result().scores)
+    refused_or(expected, lambda: (first + accumulator().from_bytes(second.to_bytes())).result().scores)
+
+
+# -- 8. sums that wrap ---------------------------------------------------------------------------------------
+@pytest.mark.parametrize("choice", [{"method": "treeshap"}, {"score": "abs", "method": "saabas"}], ids=str)
+@pytest.mark.parametrize("weight", [None, 1 / 3])
+def test_8_sums_over_any_number_of_rows_are_right_or_refused(choice, weight):
+    X, y = regression()
+    model = xgboost.XGBRegressor(n_estimators=10, max_depth=3, n_jobs=1).fit(X, y)
+    given = {} if weight is None else {"sample_weight": np.full(N, weight)}
+    acc = ti.ImportanceAccumulator(model, **choice).update(X, None if "score" in choice else y, **given)
+    expected = acc.result().scores
+    for _ in range(60):
+        try:
+            acc = acc + acc  # as many rows again
+            scores = acc.result().scores
+        except TreeInnerError:
+            return
+        np.testing.assert_allclose(scores, expected, rtol=LOSS)
+
+
 # -- 9. threads ----------------------------------------------------------------------------------------------
 # The first TreeSHAP call of several threads: tests/test_threads.py.
 
@@ -476,6 +523,55 @@ def test_12_scores_do_not_depend_on_errors_and_rounds_add_up_to_the_last_bit(met
     )
     assert np.array_equal(errors.scores, none.scores)
     assert np.array_equal(errors.by_round().sum(axis=0), errors.scores)
+
+
+# -- 13. what cannot be added up -----------------------------------------------------------------------------
+def test_13_a_query_torn_over_two_batches_is_refused():
+    X, y = labels()
+    qid = np.repeat(np.arange(N // 20), 20)
+    params = {"objective": "rank:ndcg", "max_depth": 3, "nthread": 1, "lambdarank_pair_method": "topk"}
+    model = xgboost.train(params, xgboost.DMatrix(X, y, qid=qid), 10)
+    expected = ti.importance(model, X, y, qid=qid, std_errors=False).scores
+
+    def torn():
+        acc = ti.ImportanceAccumulator(model, std_errors=False)
+        for rows in (slice(0, 610), slice(610, None)):
+            acc.update(X[rows], y[rows], qid=qid[rows])
+        return acc.result().scores
+
+    refused_or(expected, torn)
+
+
+def test_13_clusters_1_and_text_1_are_one_cluster_or_an_error():
+    X, y = regression()
+    model = xgboost.XGBRegressor(n_estimators=5, max_depth=3, n_jobs=1).fit(X, y)
+    acc = ti.ImportanceAccumulator(model, clustered=True, method="saabas")
+    acc.update(X[:600], y[:600], clusters=np.arange(600) // 20)
+    refused_or(
+        30,
+        lambda: acc.update(X[600:], y[600:], clusters=(np.arange(600) // 20).astype(str)).result().statistics.n_units,
+    )
+
+
+@pytest.mark.parametrize("argument", ["objective", "method"])
+def test_13_accumulators_of_different_functions_do_not_add_up(argument):
+    X, y = regression()
+    model = xgboost.XGBRegressor(n_estimators=5, max_depth=3, n_jobs=1).fit(X, y)
+    functions = {
+        "objective": (lambda y, margin: margin - y, lambda y, margin: (margin - y) ** 3),
+        "method": (lambda tree, rows: np.zeros((len(rows), 5)), lambda tree, rows: np.ones((len(rows), 5))),
+    }[argument]
+    a, b = (ti.ImportanceAccumulator(model, **{argument: function}).update(X, y) for function in functions)
+    with pytest.raises(ModelError, match="different models or settings"):
+        _ = a + b
+
+
+# -- 14. training rows among held-out rows -------------------------------------------------------------------
+def test_14_training_rows_of_a_sampled_model_among_the_held_out_ones_are_seen():
+    X, y = regression()
+    model = xgboost.XGBRegressor(n_estimators=20, subsample=0.5, n_jobs=1).fit(X[TRAIN], y[TRAIN])
+    with pytest.warns(TreeInnerWarning, match="train"):
+        ti.compare(model, X[TRAIN], y[TRAIN], X, y)
 
 
 # -- 15. covers and weights that cannot be -------------------------------------------------------------------
