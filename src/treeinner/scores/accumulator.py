@@ -98,6 +98,7 @@ class ImportanceAccumulator:
         self._target_names: Names = None
         self._frame_library = ""
         self._state: State | None = None
+        self._margins_given = True  # with every batch so far
         self._first: State | None = None  # sums of the first pass; set: this is the second one
 
     def __reduce__(self) -> Any:
@@ -210,6 +211,7 @@ class ImportanceAccumulator:
         added = self._twin()  # what the batch teaches is kept only if it is not refused
         batch = read_batch(self._model, self._setting.objective, X, y, **given)
         added._learn_names(X, batch)
+        added._margins_given = self._margins_given and given["base_margin"] is not None
         if self._setting.objective is not None and not self._setting.objective.per_row:
             batch.require_weight()
         if oob:
@@ -220,6 +222,7 @@ class ImportanceAccumulator:
     def _sum(self, batch: Batch, added: ImportanceAccumulator, progress: Progress | None) -> None:
         """Add the rows of a batch; added: this accumulator with what the batch taught it."""
         part = added._empty()
+        part.queries = set() if batch.qid is None else set(np.unique(batch.qid).tolist())
         add_batch(part, added._setting, batch, n_jobs=self._n_jobs, progress=progress)
         if self._state is None:
             added._state = part
@@ -263,7 +266,9 @@ class ImportanceAccumulator:
         state = copy.deepcopy(self._state or other._state)
         if state is not None and self._state is not None and other._state is not None:
             state += other._state
-        return self._holding(state, other._names, targets, other._frame_library)
+        out = self._holding(state, other._names, targets, other._frame_library)
+        out._margins_given = self._margins_given and other._margins_given
+        return out
 
     def fingerprint(self) -> str:
         """Identity of what enters the sums, as text: an object and its own file agree."""
@@ -275,7 +280,11 @@ class ImportanceAccumulator:
         objective = self._model.options.objective
         loss = None if s.objective is None else (s.objective.name, objective if isinstance(objective, str) else "")
         groups = sorted((name, members_of(given)) for name, given in (self._feature_groups or {}).items())
-        choices = (s.score, s.method_name, loss, s.over, s.against, s.std_errors, s.by_round, groups, self._clustered)
+        functions = [_identity(given) for given in (s.method, objective) if callable(given)]
+        choices = (
+            s.score, s.method_name, functions, loss, s.over, s.against, s.std_errors, s.by_round, groups,
+            self._clustered,
+        )  # fmt: skip
         params = {k: v for k, v in e.objective_params.items() if k != "classes"}  # labels, which a file may not store
         model = [e.library, e.schema.n_columns, params, *(getattr(e, rule) for rule in RULES)]
         digest.update(repr((choices, model, s.scale_bits)).encode())
@@ -289,7 +298,7 @@ class ImportanceAccumulator:
         state = self._state or self._empty()
         arrays, plain = state.to_arrays()
         plain |= {"fingerprint": self.fingerprint(), "frame_library": self._frame_library}
-        plain |= {"names": self._names, "target_names": self._target_names}
+        plain |= {"names": self._names, "target_names": self._target_names, "margins_given": self._margins_given}
         buffer = io.BytesIO()
         storage.write_to(buffer, FORMAT, FORMAT_VERSION, arrays, plain)
         return buffer.getvalue()
@@ -304,7 +313,9 @@ class ImportanceAccumulator:
             )
         state = State.from_arrays(arrays, plain) if plain["n_rows"] else None
         names, targets = (tuple(plain[name] or ()) or None for name in ("names", "target_names"))
-        return self._holding(state, names, _agreed("y", self._target_names, targets), plain["frame_library"])
+        out = self._holding(state, names, _agreed("y", self._target_names, targets), plain["frame_library"])
+        out._margins_given = bool(plain["margins_given"])
+        return out
 
     # -- result --------------------------------------------------------------------------------------------------
     def result(self) -> Importance:
@@ -353,7 +364,8 @@ class ImportanceAccumulator:
 
     def _notes(self, found: Importance) -> tuple[str, ...]:
         """What was assumed and what does not hold for these numbers; said aloud, but for how the model was read."""
-        s, said = self._setting, []
+        s = self._setting
+        said = list(self._model.doubts(s.score, s.method, base_margin=self._margins_given))
         if s.centred and s.std_errors and s.means is None:
             said.append(ONE_PASS)
         if found.score_name == "tree_inner" and found.overshoot > OVERSHOOT:
@@ -429,6 +441,15 @@ def _out_of_bag_share(model: Model, batch: Batch) -> FloatArray:
     total = unseen @ counted
     unseen *= np.divide(counted.sum(), total, out=np.zeros_like(total), where=total > 0)[:, None]
     return unseen
+
+
+def _identity(function: Any) -> str:
+    """What a user's function does, as far as it can be told from its code: two lambdas are two functions."""
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return getattr(function, "__qualname__", type(function).__qualname__)
+    held = [cell.cell_contents for cell in function.__closure__ or ()]
+    return repr((code.co_code, code.co_names, [repr(c) for c in code.co_consts if not hasattr(c, "co_code")], held))
 
 
 def _check_same_rows(first: State, second: State, whole: Inference) -> None:

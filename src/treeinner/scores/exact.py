@@ -37,6 +37,7 @@ class ExactSums:
     def __iadd__(self, other: ExactSums) -> ExactSums:
         assert self.exponent == other.exponent, "sums of different models"
         self.limbs += other.limbs
+        carry(self.limbs)
         return self
 
     def totals(self) -> FloatArray:
@@ -75,6 +76,7 @@ class Moments:
         assert self.exponent == other.exponent, "sums of different models"
         self.limbs += other.limbs
         self.counts += other.counts
+        carry(self.limbs)
         return self
 
     def sums(self) -> FloatArray:
@@ -97,6 +99,19 @@ class Moments:
         return ExactSums(self.limbs[1], 0).totals()
 
 
+def carry(limbs: NDArray[np.int64]) -> None:
+    """Hand on what a limb has beyond 32 bits, in place, so that no number of rows overflows one: (..., 5).
+
+    A sum has one such form, so that sums are the same bits in any order.
+    """
+    for i in range(LIMBS - 1, 0, -1):
+        over = (limbs[..., i] + 2**31) >> 32
+        limbs[..., i] -= over << 32
+        limbs[..., i - 1] += over
+    if np.abs(limbs[..., 0]).max(initial=0) >= 2**62:
+        raise DataError("The sums of so many rows do not fit; check y and sample_weight for wrong units or outliers.")
+
+
 def _add(
     values: FloatArray, exponent: int, held: NDArray[np.int64], places: Places, counts: NDArray[np.int64] | None = None
 ) -> None:
@@ -115,7 +130,9 @@ def _add(
             f"A row's share of a score is {worst:.3g}, far out of proportion to the model's own values; "
             "check y, sample_weight and base_margin for wrong units or outliers."
         )
+    carry(added)
     if places is not None:
         held[:, places] += added
+        carry(held)
         if counts is not None and counted is not None:
             counts[places] = counted

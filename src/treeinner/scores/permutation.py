@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from treeinner import inference
 from treeinner.compiled import Progress, Shuffle, map_rows
-from treeinner.errors import UnsupportedModelError
+from treeinner.errors import UnsupportedModelError, speak
 from treeinner.groups import GroupSpec, resolve_groups
 from treeinner.model import Model
 from treeinner.objectives import Objective
@@ -81,6 +81,9 @@ def permutation_importance(
         squares = rises * rises
         return np.stack([rises.sum(axis=1), squares.sum(axis=1), (squares * squares).sum(axis=1)])
 
+    doubts = opened.doubts("permutation", "", base_margin=base_margin is not None)
+    for doubt in doubts:
+        speak(doubt)
     parts = list(map_rows(batch.n_rows, shuffle.step, work, n_jobs=n_jobs, progress=progress))
     summed = _statistics(batch, parts, used, len(groups.names), confidence)
     return Importance(
@@ -92,7 +95,7 @@ def permutation_importance(
         sum_of_weights=batch.sum_of_weights,
         tested=True,
         has_std_errors=True,
-        notes=opened.notes,
+        notes=(*opened.notes, *doubts),
         frame_library=getattr(batch.table, "frame_library", ""),
     )
 

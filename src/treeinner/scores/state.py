@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeinner import inference, sign_flips
+from treeinner.errors import DataError
 from treeinner.inference import Inference
-from treeinner.scores.exact import ExactSums, Moments
+from treeinner.scores.exact import ExactSums, Moments, carry
 from treeinner.scores.leaves import Leaves
 from treeinner.scores.result import Losses
 from treeinner.scores.setting import GRADIENT_BITS, WEIGHT_BITS, NodeMeans, Setting
@@ -19,6 +20,7 @@ from treeinner.scores.setting import GRADIENT_BITS, WEIGHT_BITS, NodeMeans, Sett
 __all__ = ["LOSSES", "State", "centred_values", "losses_of", "node_means", "score_from_leaves"]
 
 FloatArray = NDArray[np.float64]
+MOST_ROWS = 2**54  # whose sizes can be counted (sign_flips)
 PLAIN = ("n_features", "n_outputs", "n_rows", "n_units")
 # Sums over the rows: their losses before the first round, after the last, and if predicted perfectly; how many have no
 # such bound; the fall of the loss by the gradients at the start of each step; and what of the fall no feature gets. The
@@ -43,6 +45,7 @@ class State:
     leaves: Leaves | None = None
     rounds: ExactSums | None = None  # (round, feature or base) pairs, for methods without leaf sums
     clusters: dict[Any, NDArray[np.int64]] | None = None
+    queries: set[Any] = field(default_factory=set)  # labels, where a loss ranks rows: no batch may have part of one
 
     @classmethod
     def empty(cls, setting: Setting, *, clustered: bool) -> State:
@@ -80,6 +83,7 @@ class State:
                 part = ExactSums.zeros(self.shares.limbs.shape[1], self.shares.exponent)
                 part.add(columns[rows], places=places)
                 self.clusters[label] = self.clusters.get(label, 0) + part.limbs
+                carry(self.clusters[label])
 
     def add_round(self, number: int, scores: FloatArray, base: FloatArray) -> None:
         """Add the shares of some rows in one round, (rows, features, outputs), and what no feature gets, (rows,)."""
@@ -114,6 +118,14 @@ class State:
         return np.concatenate([pairs.reshape(-1), self.n_features * self.n_outputs + features])
 
     def __iadd__(self, other: State) -> State:
+        if self.n_rows + other.n_rows > MOST_ROWS:
+            raise DataError(f"No more than {MOST_ROWS:,} rows can be counted; were sums added to themselves?")
+        if self.queries & other.queries:
+            query = min(map(str, self.queries & other.queries))
+            raise DataError(f"Query {query} is in two batches, but its rows rank each other; pass whole queries.")
+        kinds = {type(label) for state in (self, other) for label in (state.clusters or ())}
+        if len(kinds) > 1 and str in kinds:
+            raise DataError("Clusters are labelled by text in some batches and by numbers in others; use one of them.")
         if other.leaves is not None and self.leaves is not None:  # first: if it is refused, nothing is added
             self.leaves += other.leaves
         self.shares += other.shares
@@ -126,6 +138,8 @@ class State:
         if self.clusters is not None and other.clusters is not None:
             for label, limbs in other.clusters.items():
                 self.clusters[label] = self.clusters.get(label, 0) + limbs
+                carry(self.clusters[label])
+        self.queries |= other.queries
         return self
 
     # -- what follows from the sums ------------------------------------------------------------------------------
@@ -189,6 +203,7 @@ class State:
             labels = plain["clusters"] = self._labels()
             shape = (len(labels), *self.shares.limbs.shape[1:])
             arrays["clusters"] = np.array([self.clusters[label] for label in labels], np.int64).reshape(shape)
+        plain["queries"] = sorted(self.queries, key=lambda label: (type(label).__name__, label))
         return arrays, plain
 
     @classmethod
@@ -208,6 +223,7 @@ class State:
             rounds=ExactSums(arrays["rounds"], exponent) if "rounds" in arrays else None,
             losses=ExactSums(arrays["losses"], exponent) if "losses" in arrays else None,
             clusters=dict(zip(plain["clusters"], arrays["clusters"], strict=True)) if "clusters" in plain else None,
+            queries=set(plain["queries"]),
         )
 
 
