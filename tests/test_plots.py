@@ -25,7 +25,7 @@ from treeinner import inference, plots  # noqa: E402
 from treeinner.attribution import Attribution  # noqa: E402
 from treeinner.plots import _style as style  # noqa: E402
 from treeinner.scores import Comparison, Importance  # noqa: E402
-from treeinner.scores.result import VERDICTS  # noqa: E402
+from treeinner.scores.result import VERDICTS, Losses  # noqa: E402
 
 BASELINES = Path(__file__).parent / "baseline_images"
 # Root mean square over the 256 levels of each pixel. Measured: matplotlib 3.9 against 3.11 gives 0.0 (see `posed`);
@@ -54,11 +54,22 @@ def make_importance(means=(1.0, 3.0, 0.2, -0.4, 0.0), names=NAMES, *, n=100, spr
     half = rounds // 2
     by_round = np.concatenate([np.full(half, 2.0 / half), np.full(rounds - half, -1.0 / (rounds - half))])
     given = {
-        "score_name": "tree_inner", "method": "predecomp", "feature_names": tuple(names), "statistics": statistics,
+        "score_name": "tree_inner", "method": "centred", "feature_names": tuple(names), "statistics": statistics,
         "outputs": None, "output_names": None, "n_rows": n, "sum_of_weights": float(n), "tested": True,
         "has_std_errors": True, "rounds": by_round[:, None] * means,
     }  # fmt: skip
     return Importance(**{**given, **fields})
+
+
+def make_account(means=(1.0, 3.0, 0.2, -0.4, 0.0), names=NAMES, before=9.0, base=0.3, **fields):
+    """An importance of score="loss", whose lines add up from the loss before to the loss after."""
+    importance = make_importance(means, names, score_name="loss", **fields)
+    n = len(importance.rounds)
+    losses = Losses(
+        before=before, after=before - sum(means) - base, least=0.0, first_order=1.0, base=base,
+        base_rounds=np.full(n, base / n),
+    )  # fmt: skip
+    return replace(importance, losses=losses)
 
 
 def make_comparison(train=(1.2, 3.5, 0.9, 1.1, 0.1), valid=(1.0, 3.0, 0.2, -0.4, 0.0), names=NAMES):
@@ -110,6 +121,7 @@ PICTURES = {
     "bar": lambda: plots.bar(make_importance(), total_gain=make_comparison().total_gain, top=4),
     "gap": lambda: plots.gap(make_comparison()),
     "rounds": lambda: plots.rounds(make_importance()),
+    "curve": lambda: plots.curve(make_account(), 2),
     "beeswarm": lambda: plots.beeswarm(make_attribution(unit="log-odds")),
     "waterfall": lambda: plots.waterfall(make_attribution(unit="log-odds"), 3, top=3),
     "dependence": lambda: plots.dependence(make_attribution(unit="log-odds"), "age", "bmi"),
@@ -172,7 +184,7 @@ def test_bar_is_in_order_with_scores_intervals_and_colours():
     used = [k for k in order if importance.scores[k] != 0]
     np.testing.assert_allclose(ends[:, 0], importance.ci_low[used])
     np.testing.assert_allclose(ends[:, 1], importance.ci_high[used])
-    assert ax.get_xlabel() == "TreeInner(PreDecomp): reduction of the loss per row"
+    assert ax.get_xlabel() == "TreeInner(centred): first-order reduction of the loss per row"
     assert texts(ax.get_legend().get_texts()) == [
         "signal (q < 0.05)", "not told apart from noise", "harmful", "95% interval",
     ]  # fmt: skip
@@ -243,7 +255,7 @@ def test_gap_shows_both_sides_of_the_features_that_matter_on_either():
     np.testing.assert_allclose(train.get_offsets(), [[3.0, 0], [1.0, 1], [4.0, 2]])
     np.testing.assert_allclose(valid.get_offsets(), [[2.5, 0], [1.0, 1], [-0.3, 2]])
     assert [to_hex(c) for c in valid.get_facecolors()] == [style.BLUE.lower()] * 2 + [style.GREY]
-    assert ax.get_xlabel() == "TreeInner(PreDecomp): reduction of the loss per row"
+    assert ax.get_xlabel() == "TreeInner(centred): first-order reduction of the loss per row"
 
 
 # -- rounds ------------------------------------------------------------------------------------------------
@@ -268,6 +280,65 @@ def test_rounds_of_chosen_features_by_name_or_position():
         plots.rounds(make_importance(), features=["height"])
     with pytest.raises(ValueError, match="Scores by round were not kept"):
         plots.rounds(replace(make_importance(), rounds=None))
+
+
+# -- curve -------------------------------------------------------------------------------------------------
+def heights(ax):
+    """Label -> height of its areas at each round, (below, above) the start."""
+    areas = ax.collections
+    out = {}
+    for below, above in zip(areas[::2], areas[1::2], strict=True):
+        spans = []
+        for area in (below, above):
+            x, y = area.get_paths()[0].vertices.T
+            spans.append(np.array([np.ptp(y[x == at]) for at in np.unique(x)]))
+        out[below.get_label()] = spans
+    return out
+
+
+def test_the_areas_of_a_curve_add_up_to_the_fall_of_the_loss():
+    account = make_account()
+    ax = drawn(plots.curve(account, ["noise", "bmi", "age"]))
+    (loss,) = (line.get_ydata() for line in ax.lines if line.get_label() == "held-out loss")
+    assert loss[0] == account.losses.before
+    np.testing.assert_allclose(loss[-1], account.losses.after)
+    areas = heights(ax)
+    assert list(areas) == ["bmi", "age", "noise", "1 other, helpful", "base (roots of the trees)"]
+    net = sum(below - above for below, above in areas.values())
+    np.testing.assert_allclose(net, account.losses.before - loss, atol=1e-12)
+    # By feature, and harm above the start.
+    cumulated = np.concatenate([np.zeros((1, 5)), np.cumsum(account.by_round(), axis=0)])
+    for name, (below, above) in list(areas.items())[:3]:
+        np.testing.assert_allclose(below - above, cumulated[:, NAMES.index(name)], atol=1e-12)
+    assert not areas["noise"][0].any()
+    assert areas["noise"][1][1:].all()
+    assert "loss: 9 to 4.9" in texts(ax.texts)
+
+
+def test_a_curve_does_not_hide_harm_among_the_other_features():
+    ax = plots.curve(make_account((1.0, 3.0, 0.5, -0.5, 0.0)), 1)
+    areas = heights(ax)
+    np.testing.assert_allclose(areas["2 others, helpful"][0][-1], 1.5)
+    np.testing.assert_allclose(areas["1 other, harmful"][1][-1], 0.5)
+    # A feature that helps and then harms is drawn on the side where it is.
+    importance = make_account((0.0, 3.0), ("turns", "b"), base=0.0)
+    rounds = importance.rounds.copy()
+    rounds[:, 0] = np.where(np.arange(30) < 10, 0.2, -0.2)
+    below, above = heights(plots.curve(replace(
+        importance, rounds=rounds, losses=replace(importance.losses, after=importance.losses.before - 3 + 2)
+    )))["turns"]  # fmt: skip
+    np.testing.assert_allclose((below - above)[[10, 30]], [2.0, -2.0], atol=1e-12)
+    assert below[10] > 0 == above[10]
+    assert above[30] > 0 == below[30]
+
+
+def test_a_curve_of_something_else_is_a_clear_error():
+    with pytest.raises(ValueError, match=r"plots.curve draws score='loss', got score='tree_inner'; use ti.importance"):
+        plots.curve(make_importance())
+    with pytest.raises(ValueError, match="Scores by round were not kept"):
+        plots.curve(replace(make_account(), rounds=None))
+    with pytest.raises(ValueError, match=r"needs every feature; pass the importance itself, not its top\(\)"):
+        plots.curve(make_account().top(2))
 
 
 # -- beeswarm ----------------------------------------------------------------------------------------------
@@ -399,9 +470,11 @@ WIDE = {
     "bar of 200": lambda ax: plots.bar(make_importance(MANY, LONG), top=200 if ax is None else 30, ax=ax),
     "gap": lambda ax: plots.gap(make_comparison(MANY, MANY, LONG), ax=ax),
     "rounds": lambda ax: plots.rounds(make_importance(MANY, LONG), 15, ax=ax),
+    "curve": lambda ax: plots.curve(make_account(MANY, LONG), 15, ax=ax),
     "beeswarm": lambda ax: plots.beeswarm(many_attribution(), ax=ax),
     "waterfall": lambda ax: plots.waterfall(many_attribution(), 0, top=15, ax=ax),
 }
+BESIDE = ("rounds", "curve")  # names stand at the ends of lines
 
 
 @pytest.mark.parametrize("own", [True, False])
@@ -414,7 +487,7 @@ def test_nothing_overlaps_with_long_names_and_200_features(name, own):
     returned = WIDE[name](ax)
     assert own or returned is ax
     ax = drawn(returned)
-    labels = ax.texts if name == "rounds" else ax.get_yticklabels()
+    labels = ax.texts if name in BESIDE else ax.get_yticklabels()
     boxes = sorted((label.get_window_extent() for label in labels), key=lambda box: box.y0)
     assert len(boxes) >= 15
     for below, above in pairwise(boxes):
@@ -431,7 +504,7 @@ def test_nothing_overlaps_with_long_names_and_200_features(name, own):
     legend = ax.get_legend()
     if legend is not None:  # it stands below the plot and hides nothing
         assert legend.get_window_extent().y1 <= body.y0
-    if name != "rounds":
+    if name not in BESIDE:
         assert max(box.x1 for box in boxes) <= body.x0
 
 
@@ -485,7 +558,9 @@ def test_the_users_axes_and_style_are_kept():
 @pytest.mark.parametrize(
     ("fields", "label"),
     [
-        ({}, "TreeInner(PreDecomp): reduction of the loss per row"),
+        ({"method": "predecomp"}, "TreeInner(PreDecomp): first-order reduction of the loss per row"),
+        ({"score_name": "loss"}, "Fall of the loss(centred): reduction of the loss per row"),
+        ({}, "TreeInner(centred): first-order reduction of the loss per row"),
         (
             {"score_name": "forest_inner", "method": "treeshap"},
             "ForestInner(TreeSHAP): attribution times residual, per row",
@@ -493,7 +568,7 @@ def test_the_users_axes_and_style_are_kept():
         ({"score_name": "abs", "method": "treeshap", "tested": False}, "Mean |TreeSHAP|: margin"),
         ({"score_name": "permutation", "method": "logistic"}, "Permutation importance: rise of the loss per row"),
         ({"score_name": "total_gain", "n_rows": 0}, "Total gain: gain, summed over the training rows"),
-        ({"output_names": ("dog",)}, "output dog, TreeInner(PreDecomp): reduction of the loss per row"),
+        ({"output_names": ("dog",)}, "output dog, TreeInner(centred): first-order reduction of the loss per row"),
     ],
 )
 def test_the_axis_says_the_unit(fields, label):
@@ -516,8 +591,13 @@ def test_the_unit_of_an_attribution_is_on_the_axis():
             r"bar expected an Importance \(from ti.importance\), got an Attrib.*beeswarm",
         ),
         (plots.rounds, make_comparison, "rounds expected an Importance.*got a Comparison.*to draw that, use gap"),
-        (plots.gap, make_importance, "gap expected a Comparison.*got an Importance.*use bar or rounds of ti.plots"),
-        (plots.beeswarm, make_importance, "beeswarm expected an Attribution.*use bar or rounds of ti.plots"),
+        (
+            plots.gap,
+            make_importance,
+            "gap expected a Comparison.*got an Importance.*use bar, rounds or curve",
+        ),
+        (plots.beeswarm, make_importance, "beeswarm expected an Attribution.*use bar, rounds or curve of ti.plots"),
+        (plots.curve, make_attribution, "curve expected an Importance.*got an Attribution"),
         (lambda a: plots.waterfall(a, 0), make_importance, "waterfall expected an Attribution"),
         (lambda a: plots.dependence(a, 0), lambda: [1.0], "dependence expected an Attribution.*object of type list.$"),
     ],

@@ -5,6 +5,7 @@ Belongs here: how results look. Does not: computing anything that a result does 
 """
 
 from treeinner.plots._attributions import beeswarm, dependence, waterfall
+from treeinner.plots._curve import curve
 from treeinner.plots._scores import bar, gap, rounds
 
-__all__ = ["bar", "beeswarm", "dependence", "gap", "rounds", "waterfall"]
+__all__ = ["bar", "beeswarm", "curve", "dependence", "gap", "rounds", "waterfall"]

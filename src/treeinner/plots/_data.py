@@ -19,7 +19,7 @@ FloatArray = NDArray[np.float64]
 
 # What each kind of result is in words, and which plots draw it.
 KINDS = {
-    "Importance": ("an Importance (from ti.importance)", "bar or rounds"),
+    "Importance": ("an Importance (from ti.importance)", "bar, rounds or curve"),
     "Comparison": ("a Comparison (from ti.compare)", "gap"),
     "Attribution": ("an Attribution (from ti.attribute)", "beeswarm, waterfall or dependence"),
 }

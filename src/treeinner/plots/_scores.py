@@ -186,7 +186,7 @@ def rounds(importance: Importance, features: int | Sequence[str | int] = 8, *, a
     check_kind(importance, Importance, "rounds")
     by_round = importance.by_round()
     curves = np.concatenate([np.zeros((1, by_round.shape[1])), np.cumsum(by_round, axis=0)])
-    chosen = _choose(importance, features, curves)
+    chosen = choose(importance, features, curves)
     names = [importance.feature_names[k] for k in chosen]
     ax, made = style.axes_for(ax, names, height=max(3.8, 0.8 + style.rows_height(len(chosen)) - 1), width=5.6)
 
@@ -206,11 +206,11 @@ def rounds(importance: Importance, features: int | Sequence[str | int] = 8, *, a
     ax.set_xlabel("boosting round" + " (dot: the best of a feature)" * dotted)
     ax.set_ylabel("cumulative " + score_label(importance).replace(": ", "\n"))
     ax.spines[["top", "right"]].set_visible(False)
-    _name_ends(ax, names, curves[-1, chosen], colors, made=made)
+    name_ends(ax, names, curves[-1, chosen], colors, made=made)
     return ax
 
 
-def _choose(importance: Importance, features: int | Sequence[str | int], curves: FloatArray) -> list[int]:
+def choose(importance: Importance, features: int | Sequence[str | int], curves: FloatArray) -> list[int]:
     """Positions of the features to show, best at the end first."""
     names = importance.feature_names
     if isinstance(features, int):
@@ -222,7 +222,7 @@ def _choose(importance: Importance, features: int | Sequence[str | int], curves:
     return sorted(chosen, key=lambda k: -curves[-1, k])
 
 
-def _name_ends(ax: Axes, names: Sequence[str], ends: FloatArray, colors: Sequence[str], *, made: bool) -> None:
+def name_ends(ax: Axes, names: Sequence[str], ends: FloatArray, colors: Sequence[str], *, made: bool) -> None:
     """Names at the ends of their lines, moved apart where they would overlap; `ends` is falling."""
     width, height = style.axes_points(ax)
     size = style.font_points()
@@ -256,7 +256,7 @@ def _apart(places: FloatArray, step: float, low: float, high: float) -> FloatArr
 
 
 def score_label(importance: Importance) -> str:
-    """Label of an axis of scores, with the unit: "TreeInner(PreDecomp): reduction of the loss per row"."""
+    """Label of an axis of scores, with the unit: "TreeInner(centred): first-order reduction of the loss per row"."""
     label = f"{importance.title}: {importance.unit}"
     if importance.output_names is not None and importance.outputs is None:
         label = f"output {importance.output_names[0]}, {label}"

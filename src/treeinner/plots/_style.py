@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 # Okabe and Ito (2008), without yellow, which is hard to see on white; black is left to text.
 BLUE, VERMILLION, GREY = html.BLUE, html.VERMILLION, html.GREY
 GREEN, ORANGE, PURPLE, SKY = "#009E73", "#E69F00", "#CC79A7", "#56B4E9"
+SILVER = "#CFCFCF"
 OKABE_ITO = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY)
 
 BODY_INCHES = 4.6  # width of what is beside the labels
