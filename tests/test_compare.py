@@ -9,7 +9,6 @@ import polars as pl
 import pytest
 import xgboost as xgb
 from scipy import stats
-from sklearn.ensemble import RandomForestRegressor
 
 import treeinner as ti
 from treeinner.errors import DataError
@@ -17,6 +16,7 @@ from treeinner.errors import DataError
 N, K = 240, 8
 ASKED = {
     "tree_inner": {},
+    "loss": {"score": "loss"},
     "tree_inner_treeshap": {"method": "treeshap"},
     "forest_inner": {"score": "forest_inner"},
     "abs_treeshap": {"score": "abs", "method": "treeshap", "over": "forest"},
@@ -42,7 +42,7 @@ def data(classes=0, seed=0):
 
 def model_of(X, y, **params):
     kind = xgb.XGBClassifier if np.issubdtype(y.dtype, np.integer) else xgb.XGBRegressor
-    return kind(n_estimators=20, max_depth=4, n_jobs=1, **params).fit(X, y)
+    return kind(**{"n_estimators": 20, "max_depth": 4, "learning_rate": 0.1, "n_jobs": 1, **params}).fit(X, y)
 
 
 @pytest.mark.parametrize("classes", [0, 3])
@@ -54,6 +54,9 @@ def test_both_sides_are_importances(classes):
         c = ti.compare(model, X, y, X_valid, y_valid, n_jobs=1)
     assert set(c.train) == set(c.valid) == set(ASKED)
     assert c.skipped == {}
+    assert c.notes == ()
+    assert c.training_rows is None
+    assert repr(c).startswith("TreeInner(centred), training rows against held-out rows: first-order reduction")
     for name in ASKED:
         for side, rows in ((c.train, (X, y)), (c.valid, (X_valid, y_valid))):
             assert np.array_equal(side[name].scores, asked(name, model, *rows).scores)
@@ -63,23 +66,24 @@ def test_both_sides_are_importances(classes):
     assert c.gap.z[2:].min() > 2
 
 
+@pytest.mark.filterwarnings("ignore:The steps of this model overshoot")  # on single rows
 def test_the_gap_is_welchs():
     X, y, X_valid, y_valid = data()
     X_valid, y_valid = X_valid[:50], y_valid[:50]
     model = model_of(X, y)
-    c = ti.compare(model, X, y, X_valid, y_valid)
+    c = ti.compare(model, X, y, X_valid, y_valid, method="saabas")
     np.testing.assert_allclose(c.gap.score, c.train["tree_inner"].scores - c.valid["tree_inner"].scores, rtol=1e-13)
-    e = ti.read_model(model).ensemble  # row shares, one row at a time
+    e = ti.read_model(model).ensemble  # row shares, one row at a time: node values do not depend on the rows
     shares = [
-        np.array([ti.importance(e, A[i : i + 1], b[i : i + 1], n_jobs=1).scores for i in range(len(A))])
+        np.array([ti.importance(e, A[i : i + 1], b[i : i + 1], method="saabas").scores for i in range(len(A))])
         for A, b in ((X[:N], y[:N]), (X_valid, y_valid))
     ]
     test = stats.ttest_ind(*shares, equal_var=False, alternative="greater")
     # Scores are from the leaves, errors from row scores in float32.
     np.testing.assert_allclose(c.gap.z, test.statistic, rtol=1e-6)
-    # Welch's degrees of freedom from the effective rows of each side.
+    # Welch's degrees of freedom from those of each side.
     var = [s.var(axis=0, ddof=1) / len(s) for s in shares]
-    df = [np.maximum((s**2).sum(axis=0) ** 2 / (s**4).sum(axis=0) - 1, 1) for s in shares]
+    df = [side["tree_inner"].statistics.df for side in (c.train, c.valid)]
     welch = sum(var) ** 2 / sum(v**2 / d for v, d in zip(var, df, strict=True))
     np.testing.assert_allclose(c.gap.p_value, stats.t.sf(test.statistic, welch), rtol=1e-5)
     np.testing.assert_allclose(c.gap.std_error, np.sqrt(sum(s.var(axis=0, ddof=1) / len(s) for s in shares)), rtol=1e-6)
@@ -114,42 +118,71 @@ def test_clusters_of_each_side():
     np.testing.assert_allclose(c.gap.std_error, np.hypot(a.std_errors, b.std_errors), rtol=1e-12)
 
 
-@pytest.mark.parametrize("shuffled", [False, True])
-def test_training_rows_given_as_held_out_rows_are_noticed(shuffled):
-    X, y, *_ = data()
-    model = model_of(X, y)
-    rows = np.random.default_rng(0).permutation(N) if shuffled else np.arange(N)
-    with pytest.warns(UserWarning, match="held-out rows are the rows this model was trained on"):
-        ti.compare(model, X, y, X[rows], y[rows])
+def test_the_gap_is_of_the_scores_shown():
+    X, y, X_valid, y_valid = data()
+    for method in ("centred", "predecomp", "treeshap"):
+        c = ti.compare(model_of(X, y), X, y, X_valid, y_valid, method=method)
+        a, b = c.train["tree_inner"], c.valid["tree_inner"]
+        assert a.method == b.method == c.valid["loss"].method == method
+        assert c.valid["forest_inner"].method == ("predecomp" if method == "centred" else method)
+        assert b.title in repr(c)
+        np.testing.assert_allclose(c.gap.score, a.scores - b.scores, rtol=1e-13)
+        np.testing.assert_allclose(c.gap.std_error, np.hypot(a.std_errors, b.std_errors), rtol=1e-12)
 
 
-def test_they_are_noticed_by_the_stored_gain_alone():
-    """The training side is something else; the held-out side has exactly the gain that the model stores."""
+@pytest.mark.parametrize("subsample", [1.0, 0.5])
+def test_training_rows_given_as_held_out_rows_are_noticed(subsample):
+    X, y, X_valid, y_valid = data()
+    model = model_of(X, y, subsample=subsample)
+    rows = np.random.default_rng(0).permutation(N)
+    with pytest.warns(ti.TreeInnerWarning, match="These are the rows that the model was trained on: they have the fea"):
+        c = ti.compare(model, X, y, pd.DataFrame(X[rows]), y[rows])
+    assert c.notes == (c.training_rows.note,)
+    assert "training rows against 240 training rows: " in repr(c)
+    assert repr(c).endswith(f"note: {c.notes[0]}")
+    # Some of them, and all of them with others.
+    few = np.vstack([X_valid, X[:24]]), np.append(y_valid, y[:24])
+    with pytest.warns(ti.TreeInnerWarning, match="24 of these 264 rows are training rows"):
+        c = ti.compare(model, X, y, *few)
+    assert "training rows against 264 rows, 24 of them training rows: " in repr(c)
+    with pytest.warns(ti.TreeInnerWarning, match="240 of these 480 rows are training rows"):
+        ti.compare(model, X, y, np.vstack([X_valid, X]), np.append(y_valid, y))
+
+
+def test_they_are_noticed_by_what_the_model_keeps_of_them():
+    """The rows given for training are others."""
     X, y, X_valid, y_valid = data()
     params = {"num_leaves": 6, "num_threads": 1, "verbose": -1}
-    for model in (model_of(X, y), lgb.train(params, lgb.Dataset(X, y), 10)):
-        with pytest.warns(UserWarning, match="equals the total gain"):
-            ti.compare(model, X_valid, y_valid, X, y)
+    binary = (X > 0).astype(np.float32)
+    for model, rows, why in (
+        (model_of(X, y), X, "thresholds"),
+        (lgb.train(params, lgb.Dataset(X, y), 30), X, "thresholds"),
+        (model_of(binary, y), binary, "equals the gains that the model stores"),
+    ):
+        with pytest.warns(ti.TreeInnerWarning, match=why):
+            ti.compare(model, X_valid, y_valid, rows, y)
 
 
-def test_they_are_noticed_by_equal_bits_where_the_identity_does_not_hold():
-    X, y, X_valid, y_valid = data()
-    forest = RandomForestRegressor(5, max_depth=4, random_state=0).fit(X, y)
-    for model in (forest, model_of(X, y, subsample=0.5)):
-        with pytest.warns(UserWarning, match="same on both sides"):
-            ti.compare(model, X, y, X[::-1], y[::-1])
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            ti.compare(model, X, y, X_valid, y_valid)
+def test_rows_that_coincide_by_chance_are_a_note():
+    """Copies among discrete rows are said, but the rows stay held-out rows."""
+    X, y, X_valid, y_valid = data(2)
+    X, X_valid = (X > 1)[:, :3].astype(float), (X_valid > 1)[:, :3].astype(float)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        c = ti.compare(model_of(X, y), X, y, X_valid, y_valid)
+    assert c.training_rows is None
+    assert c.notes[0].startswith("240 of the 240 held-out rows (100%) have the features and the target of a training")
+    assert "held-out rows" in repr(c)
 
 
 def test_what_a_model_cannot_have_is_skipped_by_name():
     X, y, X_valid, y_valid = data()
     booster = xgb.train({"nthread": 1, "eta": 0.3}, xgb.DMatrix(X, y), 5, obj=lambda p, d: (p - y, np.ones(N)))
     c = ti.compare(booster, X, y, X_valid, y_valid, objective=lambda y, m: m - y)
-    assert set(c.skipped) == {"permutation"}
+    assert set(c.skipped) == {"permutation", "loss"}
     assert "gradient only" in c.skipped["permutation"]
-    assert "permutation" not in c.valid
+    assert "only its gradient is known" in c.skipped["loss"]
+    assert not {"permutation", "loss"} & set(c.valid)
     assert not any("permutation" in column for column in c.to_frame().columns)
     # What TreeInner itself lacks is an error, as in importance().
     with pytest.raises(DataError, match="y has"):
@@ -175,7 +208,8 @@ def test_frame(library):
         for side in ("train", "valid"):
             scores = np.array(frame[f"{name}_{side}"])
             ranks = np.array(frame[f"{name}_{side}_rank"])
-            assert ranks.tolist() == stats.rankdata(-scores, method="ordinal").tolist()
+            assert sorted(ranks) == [1, 2, 3, 4, 5]
+            assert (np.diff(scores[np.argsort(ranks)]) <= 0).all()  # some are equal: a feature that is not used
     np.testing.assert_allclose(frame["gap"], np.array(frame["tree_inner_train"]) - np.array(frame["tree_inner_valid"]))
     assert list(frame["valid_q_value"]) == valid.q_values[valid.order].tolist()
     text = repr(c).splitlines()

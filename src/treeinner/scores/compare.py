@@ -12,22 +12,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeinner import inference
-from treeinner.errors import TreeInnerError, short
+from treeinner.errors import TreeInnerError, TreeInnerWarning, short, speak
 from treeinner.groups import GroupSpec
 from treeinner.model import open_model
 from treeinner.options import ReadOptions
-from treeinner.scores.gain import distance_to_gain, total_gain
+from treeinner.scores.gain import total_gain
 from treeinner.scores.importance import importance
 from treeinner.scores.permutation import permutation_importance
 from treeinner.scores.result import Importance, ranks_of
+from treeinner.scores.training_rows import TrainingRows, find_training_rows
 from treeinner.tables.frames import make_frame
 
-__all__ = ["Comparison", "are_training_rows", "compare"]
+__all__ = ["Comparison", "compare"]
 
 FloatArray = NDArray[np.float64]
 
-# Relative to the largest gain: rounding of XGBoost's float32 gains is far below, other rows are far above.
-SAME_ROWS = 1e-4
 NOT_TAKEN = {"abs_treeshap": ("y", "base_margin", "qid"), "permutation": ("qid",)}  # of the arguments of a side
 
 
@@ -42,6 +41,8 @@ class Comparison:
     gap: inference.Inference  #: per row
     feature_names: tuple[str, ...]  #: features, or groups of them
     frame_library: str  #: what X was a frame of, and `to_frame` makes
+    notes: tuple[str, ...] = ()  #: what was assumed, and what does not hold for these numbers
+    training_rows: TrainingRows | None = None  #: training rows that were found among the held-out rows
 
     def to_frame(self) -> Any:
         """Data frame, best held-out feature first: scores and ranks of both sides, the gap and its error."""
@@ -62,14 +63,15 @@ class Comparison:
     def __repr__(self) -> str:
         train, valid = self.train["tree_inner"], self.valid["tree_inner"]
         width = max([7, *(len(name) for name in self.feature_names)])
+        rows = "held-out rows" if self.training_rows is None else self.training_rows.rows
         lines = [
-            f"{valid.title}, training against held-out rows: {valid.unit}",
+            f"{valid.title}, training rows against {rows}: {valid.unit}",
             f"{'feature':<{width}} {'train':>12} {'valid':>12} {'gap':>12} {'std error':>11}",
         ]
         for k in valid.order[:20]:
             text = " ".join(f"{short(number):>12}" for number in (train.scores[k], valid.scores[k], self.gap.score[k]))
             lines.append(f"{self.feature_names[k]:<{width}} {text} {short(self.gap.std_error[k], 2):>11}")
-        return "\n".join(lines)
+        return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
 
 
 def compare(
@@ -79,7 +81,7 @@ def compare(
     X_valid: Any,
     y_valid: Any,
     *,
-    method: str = "predecomp",
+    method: str = "centred",
     sample_weight_train: Any = None,
     sample_weight_valid: Any = None,
     clusters_train: Any = None,
@@ -101,8 +103,9 @@ def compare(
         As for `importance`.
     X_train, y_train, X_valid, y_valid
         The rows the model was fitted to, and rows that it has not seen.
-    method : {"predecomp", "saabas", "treeshap"}
-        The attribution of the scores called tree_inner and forest_inner.
+    method : {"centred", "predecomp", "saabas", "treeshap"}
+        The attribution of the scores called tree_inner, loss and forest_inner; the last one is never centred, and has
+        PreDecomp in its place.
     sample_weight_train, clusters_train, base_margin_train, qid_train, and the same with _valid : array, optional
         What comes with the rows of each side, as for `importance`.
     feature_groups, confidence, n_jobs, **reading
@@ -110,13 +113,13 @@ def compare(
 
     Warns
     -----
-    UserWarning
-        If the held-out rows are the training rows: on them TreeInner equals the total gain that the model stores,
-        or the two sides are equal to the last bit.
+    TreeInnerWarning
+        If training rows are among the held-out rows, in any order and container (`Comparison.training_rows`), and for
+        every other note on the scores called tree_inner.
     """
     opened = open_model(model, ReadOptions.of(reading, caller=compare))
     shared: dict[str, Any] = {"feature_groups": feature_groups, "confidence": confidence, "n_jobs": n_jobs}
-    sides: tuple[dict[str, Any], ...] = (
+    sides: tuple[dict[str, Any], dict[str, Any]] = (
         {"X": X_train, "y": y_train, "sample_weight": sample_weight_train, "clusters": clusters_train,
          "base_margin": base_margin_train, "qid": qid_train},
         {"X": X_valid, "y": y_valid, "sample_weight": sample_weight_valid, "clusters": clusters_valid,
@@ -124,8 +127,9 @@ def compare(
     )  # fmt: skip
     scorers: dict[str, Callable[..., Importance]] = {
         "tree_inner": partial(importance, method=method),
+        "loss": partial(importance, score="loss", method=method),
         "tree_inner_treeshap": partial(importance, method="treeshap"),
-        "forest_inner": partial(importance, score="forest_inner", method=method),
+        "forest_inner": partial(importance, score="forest_inner", method=None if method == "centred" else method),
         "abs_treeshap": partial(importance, score="abs", method="treeshap", over="forest"),
         "permutation": partial(permutation_importance, n_repeats=1, random_state=0),
     }
@@ -134,10 +138,12 @@ def compare(
     skipped: dict[str, str] = {}
     for name, score in scorers.items():
         try:
-            train[name], valid[name] = (
-                score(opened, **{k: v for k, v in side.items() if k not in NOT_TAKEN.get(name, ())}, **shared)
-                for side in sides
-            )
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", TreeInnerWarning)  # said once, below
+                train[name], valid[name] = (
+                    score(opened, **{k: v for k, v in side.items() if k not in NOT_TAKEN.get(name, ())}, **shared)
+                    for side in sides
+                )
         except TreeInnerError as error:
             if name == "tree_inner":
                 raise
@@ -148,26 +154,11 @@ def compare(
         gain: FloatArray | None = total_gain(opened, feature_groups=feature_groups).scores
     except TreeInnerError:
         gain = None
-    why = _why_same_rows(a, b, gain)
-    if why:
-        warnings.warn(
-            f"The held-out rows are the rows this model was trained on: {why}. Pass rows that the model has not seen.",
-            UserWarning,
-            stacklevel=2,
-        )
+    search = find_training_rows(opened, sides[1], (X_train, y_train), n_jobs=n_jobs)
+    for note in search.aloud(b.notes):
+        if note not in opened.notes:
+            speak(note)
     gap = inference.difference(a.statistics, b.statistics, confidence=confidence)
-    return Comparison(train, valid, skipped, gain, gap, b.feature_names, b.frame_library)
-
-
-def _why_same_rows(train: Importance, valid: Importance, gain: FloatArray | None) -> str:
-    """Say what gives the training rows away; "" if nothing does."""
-    # Sums are exact, so the same rows in any order give the same bits, and other rows do not.
-    if train.n_rows == valid.n_rows and np.array_equal(train.scores, valid.scores) and np.any(valid.scores != 0):
-        return "TreeInner is the same on both sides to the last bit"
-    off = distance_to_gain(valid, gain)
-    return f"TreeInner on them equals the total gain that the model stores (to {off:.0e})" if off < SAME_ROWS else ""
-
-
-def are_training_rows(scores: Importance, gain: FloatArray | None) -> bool:
-    """Whether the rows are those the model was trained on: on them alone TreeInner is the stored total gain."""
-    return distance_to_gain(scores, gain) < SAME_ROWS
+    return Comparison(
+        train, valid, skipped, gain, gap, b.feature_names, b.frame_library, search.notes(b.notes), search.found
+    )
