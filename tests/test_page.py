@@ -5,6 +5,7 @@ import hashlib
 import json
 import re
 import stat
+from dataclasses import replace
 from html.parser import HTMLParser
 from importlib.resources import files
 
@@ -119,7 +120,44 @@ def test_ranking_is_importance(fitted, page):
     assert [VERDICTS[k] for k in data["ranking"]["verdict"]] == list(imp.verdicts)
     assert data["unit"] == imp.unit
     assert data["q_limit"] == Q_LIMIT
-    assert not data["same_rows"]
+    assert (data["score"], data["score_title"]) == ("tree_inner", "TreeInner(centred)")
+    assert data["training_rows"] is None
+    assert data["notes"] == []
+    assert data["account"] is None
+    facts = dict(data["facts"])
+    losses = imp.losses
+    assert facts["Loss per row"] == f"{losses.before:.4g} before the first tree, {losses.after:.4g} after the last"
+    assert facts["Overshoot"].startswith(f"{imp.overshoot:.2f}: the loss fell by {1 - imp.overshoot:.0%} of what")
+
+
+def test_the_account_of_the_loss_adds_up(fitted, tmp_path):
+    model, X, y, X_train, y_train = fitted
+    path = report(
+        model, X, y, X_train=X_train, y_train=y_train, score="loss", method="saabas", path=tmp_path / "p.html"
+    )
+    data, imp = data_of(path), ti.importance(model, X, y, score="loss", method="saabas")
+    close(data["ranking"]["score"], imp.scores)
+    close(data["gap"]["train"], ti.importance(model, X_train, y_train, **asked).scores)
+    account = data["account"]
+    before, after = (((y - m) ** 2).mean() / 2 for m in (ti.read_model(model).ensemble.base_score, model.predict(X)))
+    close([account["before"], account["after"]], [before, after], 1e-5)  # the model itself predicts in float32
+    # Fourteen numbers, each rounded to six digits.
+    assert abs(sum(data["ranking"]["score"]) + account["base"] - account["total"]) < 14 * SIX_DIGITS * before
+    assert "score='loss',\n    method='saabas'," in data["call"]
+    assert (data["unit"], data["title"]) == ("reduction of the loss per row", "Which features lowered the loss")
+    with pytest.raises(ValueError, match=r"score='abs'.*'tree_inner'.*'loss'"):
+        report(model, X, y, score="abs", path=path)
+
+
+def test_rows_are_explained_where_predecomp_is_not_known(fitted, tmp_path):
+    model, X, y, *_ = fitted
+    e = ti.read_model(model).ensemble
+    unknown = np.where(e.feature[:, None] >= 0, np.nan, e.node_value)
+    page = report(replace(e, node_value=unknown, needs=("reg_lambda",)), X, y, path=tmp_path / "p.html")
+    explorer = data_of(page)["explorer"]
+    assert explorer["method"] == "Saabas"
+    rows = np.array(explorer["number"])
+    close(np.array(explorer["base"])[:, 0], ti.attribute(model, X, method="saabas").base_values[rows])
 
 
 def test_gap_is_the_difference_of_two_samples(fitted, page):
@@ -254,6 +292,7 @@ def test_every_id_the_script_asks_for_is_in_the_template():
     assert set(targets) <= set(ids)
 
 
+@pytest.mark.filterwarnings("ignore::treeinner.TreeInnerWarning")  # only the size counts
 def test_size_bound(tmp_path):
     """500 features and 100,000 rows, with training rows: under 5 MB."""
     rng = np.random.default_rng(0)
@@ -267,6 +306,7 @@ def test_size_bound(tmp_path):
     assert len(x["feature"][0]) == 60
 
 
+@pytest.mark.filterwarnings("ignore::treeinner.TreeInnerWarning")  # only the size counts
 @pytest.mark.parametrize("rows", [2000, 8000])
 def test_size_bound_with_many_classes(rows, tmp_path):
     X, _ = make_rows(8000, 30, dtype=np.float32)
@@ -379,11 +419,31 @@ def test_pipeline_shows_what_the_model_sees(tmp_path):
     close(data["explorer"]["value"], np.take_along_axis(seen, np.array(data["explorer"]["feature"]), axis=1))
 
 
-def test_training_rows_as_held_out_are_named(fitted, tmp_path):
-    model, _, _, X_train, y_train = fitted
-    with pytest.warns(UserWarning, match="rows the model was trained on"):
-        path = report(model, X_train, y_train, path=tmp_path / "p.html")
-    assert data_of(path)["same_rows"] is True
+def test_training_rows_are_not_called_held_out(fitted, tmp_path):
+    model, X, y, X_train, y_train = fitted
+    with pytest.warns(ti.TreeInnerWarning, match="These are the rows that the model was trained on"):
+        data = data_of(report(model, X_train, y_train, path=tmp_path / "p.html"))
+    assert data["title"] == "Scores on 250 training rows"
+    assert data["training_rows"]["note"].startswith("These are the rows that the model was trained on")
+    assert data["notes"] == []  # said once
+    assert ["Rows scored", "250 training rows"] in data["facts"]
+    mixed, labels = pd.concat([X, X_train[:30]]), np.append(y, y_train[:30])
+    with pytest.warns(ti.TreeInnerWarning, match="30 of these 280 rows are training rows"):
+        data = data_of(report(model, mixed, labels, X_train=X_train, y_train=y_train, path=tmp_path / "p.html"))
+    assert data["training_rows"]["rows"] == "280 rows, 30 of them training rows"
+    with pytest.warns(ti.TreeInnerWarning, match="30 of these 280"):
+        own = report(model, mixed, labels, X_train=X_train, y_train=y_train, path=tmp_path / "p.html", title="Mine")
+    assert data_of(own)["title"] == "Mine"
+
+
+def test_notes_of_the_scores_are_on_the_page_and_said_once(fitted, tmp_path):
+    _, X, y, X_train, y_train = fitted
+    wild = xgb.XGBRegressor(n_estimators=20, learning_rate=1.5, n_jobs=1).fit(X_train, y_train)
+    with pytest.warns(ti.TreeInnerWarning) as said:
+        data = data_of(report(wild, X, y, X_train=X_train, y_train=y_train, path=tmp_path / "p.html"))
+    assert [str(warning.message) for warning in said] == data["notes"]
+    assert len(said) == 1
+    assert "overshoot" in data["notes"][0]
 
 
 # -- the file ------------------------------------------------------------------------------------------------------

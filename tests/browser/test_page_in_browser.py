@@ -271,14 +271,44 @@ def test_pages_without_some_parts(browser, tmp_path):
     p.close()
 
 
+def text(page, id):
+    return page.evaluate(f"document.getElementById('{id}').textContent")
+
+
 def test_training_rows_are_not_called_held_out(browser, tmp_path):
     X = np.random.default_rng(0).normal(size=(200, 3))
-    model = xgb.XGBRegressor(n_estimators=5, max_depth=2, n_jobs=1).fit(X, X[:, 0])
-    with pytest.warns(UserWarning, match="rows the model was trained on"):
-        path = report(model, X, X[:, 0], path=tmp_path / "same.html")
+    model = xgb.XGBRegressor(n_estimators=20, max_depth=2, n_jobs=1).fit(X, X[:, 0])
+    with pytest.warns(UserWarning, match="rows that the model was trained on"):
+        path = report(model, X, X[:, 0], X_train=X, y_train=X[:, 0], path=tmp_path / "same.html")
     p = browser.open(path.as_uri())
-    assert p.evaluate("document.getElementById('lead').textContent") == ""
-    assert not p.evaluate("document.getElementById('same-rows').hidden")
+    assert "have a score above 0 (q < 0.05) on 200 training rows" in text(p, "lead")
+    assert not p.evaluate("document.getElementById('training-rows').hidden")
+    assert text(p, "training-rows").startswith("These are the rows that the model was trained on")
+    shown = p.evaluate("document.body.innerText")
+    assert "held-out" not in shown.lower()
+    assert "Training against scored" in shown
+    assert p.complaints() == []
+    p.close()
+
+
+def test_the_account_of_the_loss_is_shown_to_its_sum(browser, tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 3))
+    y = X[:, 0] + 0.3 * rng.normal(size=400)
+    model = xgb.XGBRegressor(n_estimators=20, max_depth=2, n_jobs=1).fit(X[:200], y[:200])
+    p = browser.open(report(model, X[200:], y[200:], score="loss", path=tmp_path / "loss.html").as_uri())
+    assert "lowered the loss on the held-out rows" in text(p, "lead")
+    assert "In all, it fell from" in text(p, "lead")
+    rows = p.evaluate("[...document.querySelectorAll('#ranking-table tfoot tr')].map(r => r.innerText)")
+    assert rows[0].strip().startswith("Base: the root values of the trees")
+    assert "before the first tree" in rows[1]
+    total = p.evaluate("[...document.querySelectorAll('#ranking-table tfoot td.number')].map(c => c.innerText)")
+    base, together = numbers(total)
+    assert abs(sum(numbers(column(p, "ranking", 3))) + base - together) < 5e-4  # each is shown to four decimals
+    meaning = p.evaluate("document.getElementById('meaning').innerText")
+    assert "add up to the fall" in meaning
+    assert "first-order" not in meaning
+    assert p.complaints() == []
     p.close()
 
 

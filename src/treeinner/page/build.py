@@ -7,8 +7,9 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+from treeinner.attribution import check_choice
 from treeinner.ensemble.storage import atomic
-from treeinner.errors import DataError
+from treeinner.errors import DataError, TreeInnerWarning, speak
 from treeinner.groups import GroupSpec
 from treeinner.model import open_model
 from treeinner.options import ReadOptions
@@ -16,11 +17,9 @@ from treeinner.page.data import Subject, collect
 from treeinner.page.render import call_text, render
 from treeinner.scores import importance
 from treeinner.scores.setting import check_integer
+from treeinner.scores.training_rows import find_training_rows
 
-SAME_ROWS = (
-    "X and y are the rows the model was trained on: on them TreeInner equals the total gain that the model stores, and "
-    "says nothing about new rows. Pass rows that the model has not seen."
-)
+TITLES = {"tree_inner": "Which features carry signal", "loss": "Which features lowered the loss"}
 
 
 def report(
@@ -32,6 +31,8 @@ def report(
     y_train: Any = None,
     path: str | os.PathLike[str],
     title: str | None = None,
+    score: str = "tree_inner",
+    method: str = "centred",
     sample_weight: Any = None,
     sample_weight_train: Any = None,
     clusters: Any = None,
@@ -59,6 +60,10 @@ def report(
         The file to write, such as "page.html".
     title : str, optional
         Heading of the page.
+    score : {"tree_inner", "loss"}
+        What the page ranks by: whether there is signal in a feature, or what its use did to the loss.
+    method : {"centred", "predecomp", "saabas", "treeshap"}
+        The attribution.
     sample_weight, sample_weight_train : array, optional
         Weight of each row, held-out and training.
     clusters : array, optional
@@ -84,33 +89,43 @@ def report(
 
     Warns
     -----
-    UserWarning
-        If X and y are the training rows; the page says so too.
+    TreeInnerWarning
+        If training rows are among X and y, and for every other note on the scores; the page has them too.
     """
     path = Path(path)
-    _check(path, explorer_rows, random_state, X_train, y_train)
+    _check(path, score, explorer_rows, random_state, X_train, y_train)
     opened = open_model(model, ReadOptions.of(reading, caller=report))
     held_out = {"sample_weight": sample_weight, "clusters": clusters, "base_margin": base_margin, "qid": qid}
     training = {"sample_weight": sample_weight_train, "base_margin": base_margin_train, "qid": qid_train}
-    shared: dict[str, Any] = {"feature_groups": feature_groups, "by_round": True, "n_jobs": n_jobs}
-    valid = importance(opened, X, y, **held_out, **shared)
-    train = None if X_train is None else importance(opened, X_train, y_train, **training, **shared)
-    subject = Subject(opened, X, y, held_out, feature_groups, n_jobs)
+    shared: dict[str, Any] = {
+        "score": score, "method": method, "feature_groups": feature_groups, "by_round": True, "n_jobs": n_jobs,
+    }  # fmt: skip
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TreeInnerWarning)  # said once, below
+        valid = importance(opened, X, y, **held_out, **shared)
+        train = None if X_train is None else importance(opened, X_train, y_train, **training, **shared)
+    of_model = None if X_train is None else (X_train, y_train)
+    search = find_training_rows(opened, {"X": X, "y": y, **held_out}, of_model, n_jobs=n_jobs)
+    for note in search.aloud(valid.notes):
+        if note not in opened.notes:
+            speak(note)
+    subject = Subject(opened, X, y, held_out, feature_groups, search, n_jobs)
     data = collect(subject, valid, train, explorer_rows=explorer_rows, random_state=random_state)
-    if data["same_rows"]:
-        warnings.warn(SAME_ROWS, UserWarning, stacklevel=2)
     of_train = {f"{name}_train": array for name, array in {"X": X_train, "y": y_train, **training}.items()}
-    plain = {"title": title, "feature_groups": feature_groups, "explorer_rows": explorer_rows,
-             "random_state": random_state, **vars(opened.options), **reading}  # fmt: skip
+    plain = {"title": title, "score": score, "method": method, "feature_groups": feature_groups,
+             "explorer_rows": explorer_rows, "random_state": random_state,
+             **vars(opened.options), **reading}  # fmt: skip
     call = call_text(path, arrays=held_out | of_train, plain=plain)
-    page = render({"title": title or "Which features carry signal", "call": call, **data})
+    own_title = TITLES[score] if search.found is None else f"Scores on {search.found.rows}"
+    page = render({"title": title or own_title, "call": call, **data})
     with atomic(path) as file:
         file.write(page.encode())
     return path
 
 
-def _check(path: Path, explorer_rows: int, random_state: int, X_train: Any, y_train: Any) -> None:
+def _check(path: Path, score: str, explorer_rows: int, random_state: int, X_train: Any, y_train: Any) -> None:
     """Raise what is wrong before the work begins."""
+    check_choice("score", score, tuple(TITLES))
     if (X_train is None) != (y_train is None):
         given, missing = ("X_train", "y_train") if y_train is None else ("y_train", "X_train")
         raise DataError(f"{given} was given without {missing}; pass both, or neither.")

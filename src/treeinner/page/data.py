@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 from collections.abc import Mapping
@@ -20,8 +21,8 @@ from treeinner.model import Model
 from treeinner.page.numbers import packed, short, shorts
 from treeinner.page.rows import explore
 from treeinner.scores import Importance, total_gain
-from treeinner.scores.compare import are_training_rows
 from treeinner.scores.result import Q_LIMIT, VERDICTS
+from treeinner.scores.training_rows import Search
 
 MOST_POINTS = 60  # of a curve: it is drawn 200 pixels wide
 MOST_CURVES = 500
@@ -38,6 +39,7 @@ class Subject:
     y: Any
     extra: Mapping[str, Any]  # sample_weight, clusters, base_margin and qid of the rows, each may be None
     feature_groups: GroupSpec | None
+    search: Search  # for training rows among the held-out rows
     n_jobs: int | None
 
     @cached_property
@@ -59,15 +61,20 @@ def collect(
 ) -> dict[str, Any]:
     """Everything on the page but its title."""
     gain = subject.stored_gain()
+    found = subject.search.found
+    notes = [note for note in subject.search.notes(valid.notes) if found is None or note != found.note]
     return {
         "facts": _facts(subject, valid, train),
         "written": _now().strftime("%Y-%m-%d %H:%M UTC"),
         "versions": _versions(subject),
         "q_limit": Q_LIMIT,
         "confidence": valid.confidence,
+        "score": valid.score_name,
+        "score_title": valid.title,
         "unit": valid.unit,
-        "notes": list(valid.notes),
-        "same_rows": are_training_rows(valid, gain),
+        "notes": notes,
+        "training_rows": None if found is None else {"note": found.note, "rows": found.rows},
+        "account": _account(valid),
         "features": list(valid.feature_names),
         "ranking": _ranking(valid),
         "used": _used(subject),
@@ -87,6 +94,15 @@ def _ranking(i: Importance) -> dict[str, Any]:
         "q": shorts(i.q_values, 4),
         "verdict": [VERDICTS.index(verdict) for verdict in i.verdicts],
     }
+
+
+def _account(i: Importance) -> dict[str, Any] | None:
+    """Where the loss began and ended, and what the roots did: with the scores they add up to the difference."""
+    if i.score_name != "loss" or i.losses is None:
+        return None
+    losses = i.losses
+    return {"before": short(losses.before), "after": short(losses.after), "base": short(i.base),
+            "total": short(losses.before - losses.after)}  # fmt: skip
 
 
 def _outputs(i: Importance) -> dict[str, Any] | None:
@@ -153,7 +169,8 @@ def _facts(subject: Subject, valid: Importance, train: Importance | None) -> lis
     e = subject.model.ensemble
     library = LIBRARIES.get(e.library, e.library)
     kind = "averaged trees" if e.averaged else "boosted trees"
-    rows = f"{valid.n_rows:,}"
+    found = subject.search.found
+    rows = f"{valid.n_rows:,}" if found is None else found.rows
     if subject.extra["sample_weight"] is not None:
         rows += f", weighted (sum of weights {valid.sum_of_weights:,.6g})"
     if subject.extra["clusters"] is not None:
@@ -162,7 +179,7 @@ def _facts(subject: Subject, valid: Importance, train: Importance | None) -> lis
     facts = [
         ["Model", f"{library}, {trees}"],
         ["Loss", subject.model.objective.name],
-        ["Held-out rows", rows],
+        ["Held-out rows" if found is None else "Rows scored", rows],
         ["Training rows", "not given" if train is None else f"{train.n_rows:,}"],
         ["Features", f"{len(valid.feature_names):,}"],
     ]
@@ -172,8 +189,21 @@ def _facts(subject: Subject, valid: Importance, train: Importance | None) -> lis
         facts.append(["Outputs", f"{e.n_outputs:,}"])
     if settings := _settings(subject):
         facts.append(["Settings", settings])
+    if valid.losses is not None:
+        facts += _losses(valid)
     if e.exactness != "exact":
         facts.append(["Total gain", e.exactness])
+    return facts
+
+
+def _losses(i: Importance) -> list[list[str]]:
+    """The loss before and after, and how far first-order scores can be trusted."""
+    assert i.losses is not None
+    before, after = (f"{number:.4g}" for number in (i.losses.before, i.losses.after))
+    facts = [["Loss per row", f"{before} before the first tree, {after} after the last"]]
+    if math.isfinite(i.overshoot):
+        share = f"the loss fell by {1 - i.overshoot:.0%} of what its slope promised at the start of each round"
+        facts.append(["Overshoot", f"{i.overshoot:.2f}: {share}"])
     return facts
 
 

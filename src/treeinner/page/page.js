@@ -60,7 +60,7 @@ const percent = (x) => `${x.toFixed(2)}%`;
 // -- a table that sorts and folds --------------------------------------------------------------------------
 // columns: {label, cell(k) -> text or node, value(k) to sort by, up: smallest first, kind: "number" | "drawn" | "rank" | "head"}
 const FOLD = 25;
-function table({ mount, caption, columns, rows, sort, descending = true, rowClass, search, status, noun = "feature" }) {
+function table({ mount, caption, columns, rows, sort, descending = true, rowClass, search, status, noun = "feature", foot = [] }) {
   const state = { sort, descending, all: false, query: "" };
   const body = el("tbody", { role: "rowgroup" });
   const more = el("button", { type: "button", class: "more" });
@@ -113,7 +113,8 @@ function table({ mount, caption, columns, rows, sort, descending = true, rowClas
   state.query = search ? search.value.trim() : "";
   draw();
   mount.replaceChildren(el("table", { role: "table" }, el("caption", {}, caption),
-    el("thead", { role: "rowgroup" }, el("tr", { role: "row" }, headers)), body), more);
+    el("thead", { role: "rowgroup" }, el("tr", { role: "row" }, headers)), body,
+    foot.length ? el("tfoot", { role: "rowgroup" }, foot) : null), more);
 }
 
 function axis(low, high, place) {
@@ -133,6 +134,7 @@ const zeroLine = (place) => svg("line", { class: "zero", x1: percent(place(0)), 
 
 // -- what a feature is ---------------------------------------------------------------------------------------
 const everyFeature = data.features.map((_, k) => k);
+const KIND = data.training_rows ? "scored" : "held-out"; // rows that the model has seen are not held out
 const VERDICTS = ["signal", "noise", "harmful"]; // the order of the numbers in the data
 const verdict = (k, ranking = data.ranking) => (data.used[k] === 0 ? "unused" : VERDICTS[ranking.verdict[k]]);
 const TAGS = { unused: ["unused", "not used by the model"], harmful: ["harmful", "makes predictions worse"], noise: ["≈ noise", "not told apart from noise"] };
@@ -158,16 +160,27 @@ function header() {
   const are = (n) => (n === 1 ? "is" : "are");
   const rest = [
     tally.noise && `${count(tally.noise)} ${are(tally.noise)} not told apart from noise`,
-    tally.harmful && `${count(tally.harmful)} made the predictions worse`,
+    tally.harmful && `${count(tally.harmful)} ${data.score === "loss" ? "raised it" : "made the predictions worse"}`,
     tally.unused && `${count(tally.unused)} ${are(tally.unused)} not used`,
   ].filter(Boolean).join(", ");
-  $("lead").textContent = data.same_rows ? "" : `${count(tally.signal)} of ${plural(data.features.length, "feature")} ` +
-    `carr${tally.signal === 1 ? "ies" : "y"} signal on the held-out rows (q < ${data.q_limit})${rest ? `; ${rest}` : ""}.`;
-  $("same-rows").hidden = !data.same_rows;
+  const found = data.training_rows;
+  const a = data.account;
+  const fall = a ? ` In all, it ${a.total < 0 ? "rose" : "fell"} from ${single(a.before)} to ${single(a.after)} per row.` : "";
+  const all = `${count(tally.signal)} of ${plural(data.features.length, "feature")}`;
+  const verb = data.score === "loss" ? "lowered the loss" : tally.signal === 1 ? "carries signal" : "carry signal";
+  $("lead").textContent = found
+    ? `${all} have a score above 0 (q < ${data.q_limit}) on ${found.rows}. On training rows noise has one too, so this is not what new rows would show.`
+    : `${all} ${verb} on the held-out rows (q < ${data.q_limit})${rest ? `; ${rest}` : ""}.${fall}`;
+  $("training-rows").hidden = !found;
+  $("training-rows").textContent = found ? found.note : "";
+  document.querySelectorAll(".kind").forEach((node) => { node.textContent = KIND; });
+  document.querySelectorAll("[data-score]").forEach((node) => { node.hidden = node.dataset.score !== data.score; });
   $("notes").append(...data.notes.map((note) => el("li", {}, note)));
   $("confidence").textContent = `${Math.round(100 * data.confidence)}%`;
   $("q-limit").textContent = String(data.q_limit);
   $("unit").textContent = data.unit;
+  $("score-title").textContent = data.score_title;
+  $("table-call").textContent = `ti.importance(model, X, y${data.score === "loss" ? ', score="loss"' : ""}).to_frame()`;
   $("call").textContent = data.call;
   $("written").textContent = data.written;
   pairs($("facts"), data.facts);
@@ -175,7 +188,7 @@ function header() {
   if (!gainRank) return;
   const over = everyFeature.filter((k) => gainRank[k] <= Math.min(10, data.features.length / 2) && verdict(k) !== "signal" && data.used[k] > 0);
   over.sort((a, b) => gainRank[a] - gainRank[b]).slice(0, 3).forEach((k) => {
-    $("stands-out").append(el("li", {}, `Total gain ranks `, bdi(feature(k)), ` number ${gainRank[k]}; on held-out rows it ` +
+    $("stands-out").append(el("li", {}, `Total gain ranks `, bdi(feature(k)), ` number ${gainRank[k]}; on the ${KIND} rows it ` +
       (verdict(k) === "harmful" ? "made the predictions worse." : "is not told apart from noise.")));
   });
 }
@@ -215,10 +228,20 @@ function showRanking(ranking) {
       { label: "Gain rank", kind: "number", up: true, cell: (k) => String(gainRank[k]), value: (k) => gainRank[k] });
   }
   table({
-    mount: $("ranking-table"), caption: "Score of each feature on held-out rows. Click a heading to sort.", columns, rows: everyFeature,
+    mount: $("ranking-table"), caption: `Score of each feature on the ${KIND} rows. Click a heading to sort.`, columns, rows: everyFeature,
     sort: 3, rowClass: (k) => (["noise", "unused"].includes(verdict(k, ranking)) ? "noise" : ""),
-    search: $("ranking-search"), status: $("ranking-count"),
+    search: $("ranking-search"), status: $("ranking-count"), foot: ranking === data.ranking ? accountRows(score, columns.length) : [],
   });
+}
+// The lines below the features: with them the scores add up to the fall of the loss.
+function accountRows(number, width) {
+  const a = data.account;
+  if (!a) return [];
+  const line = (words, amount) => el("tr", { role: "row" }, el("td", { class: "rank", role: "cell" }),
+    el("th", { scope: "row", role: "rowheader", colspan: 2 }, words),
+    el("td", { class: "number", role: "cell", "data-label": "Score" }, number(amount)), el("td", { colspan: width - 4, role: "cell" }));
+  return [line("Base: the root values of the trees", a.base),
+    line(`Together: the loss per row, ${single(a.before)} before the first tree, ${single(a.after)} after the last`, a.total)];
 }
 function rankingSection() {
   const perOutput = data.outputs && data.outputs.rankings;
@@ -245,17 +268,17 @@ function optimismSection() {
   const [low, high] = [Math.min(...all), Math.max(...all)];
   const place = scale(low, high);
   const number = formatter(all, 5);
-  const dumbbell = (k) => drawing(feature(k), `Training ${number(train[k])}, held-out ${number(valid[k])}`, {}, zeroLine(place),
+  const dumbbell = (k) => drawing(feature(k), `Training ${number(train[k])}, ${KIND} ${number(valid[k])}`, {}, zeroLine(place),
     svg("line", { class: "link", x1: percent(place(valid[k])), x2: percent(place(train[k])), y1: "50%", y2: "50%" }),
     svg("circle", { class: "ring", cx: percent(place(train[k])), cy: "50%", r: 4.5 }),
     svg("circle", { class: `dot ${COLOURS[verdict(k)]}`, cx: percent(place(valid[k])), cy: "50%", r: 4.5 }));
   table({
-    mount: $("optimism-table"), caption: "Score per row on training and held-out rows, and the gap between them.", rows: everyFeature, sort: 2,
+    mount: $("optimism-table"), caption: `Score per row on training and ${KIND} rows, and the gap between them.`, rows: everyFeature, sort: 2,
     columns: [
       { label: "Feature", kind: "head", up: true, cell: (k) => named(k), value: feature },
-      { label: "Training ○ and held-out ●", kind: "drawn", cell: dumbbell, axis: axis(low, high, place) },
+      { label: `Training ○ and ${KIND} ●`, kind: "drawn", cell: dumbbell, axis: axis(low, high, place) },
       { label: "Training", kind: "number", cell: (k) => number(train[k]), value: (k) => train[k] },
-      { label: "Held-out", kind: "number", cell: (k) => number(valid[k]), value: (k) => valid[k] },
+      { label: data.training_rows ? "Scored" : "Held-out", kind: "number", cell: (k) => number(valid[k]), value: (k) => valid[k] },
       { label: "Gap", kind: "number", cell: (k) => number(gap[k]), value: (k) => gap[k] },
       { label: "Std. error of the gap", short: "±", kind: "number", cell: (k) => number(error[k]), value: (k) => error[k] },
     ],
@@ -319,8 +342,8 @@ function roundsSection() {
   $("rounds-more").onclick = () => { many += 12; draw(); };
   const key = (kind, words) => el("li", {}, svg("svg", { viewBox: "0 0 32 10", "aria-hidden": "true" },
     svg("line", { class: kind, x1: 0, x2: 32, y1: 5, y2: 5 })), words);
-  $("rounds-legend").append(key("curve", "held-out"), ...(train ? [key("curve train", "training")] : []),
-    key("curve dull", "held-out, no signal"), key("peak", "where it turns down"));
+  $("rounds-legend").append(key("curve", KIND), ...(train ? [key("curve train", "training")] : []),
+    key("curve dull", `${KIND}, no signal`), key("peak", "where it turns down"));
   draw();
   table({
     mount: $("rounds-table"), caption: "Where each curve is highest and how far it falls until the last round.", rows: r.features, sort: 3,
@@ -353,9 +376,10 @@ function rowsSection() {
   $("row-order").append(...Object.entries(orders).map(([key, [words]]) => el("option", { value: key }, words)));
   $("rows-scale").textContent = x.prediction ? "Steps are on the model’s raw scale (the margin), before it becomes a prediction." : "";
   $("rows-sample").textContent = x.number.length < x.n
-    ? `${count(x.number.length)} of the ${count(x.n)} held-out rows, drawn at random, are in this file.`
-    : `All ${plural(x.n, "held-out row")} are in this file.`;
+    ? `${count(x.number.length)} of the ${count(x.n)} ${KIND} rows, drawn at random, are in this file.`
+    : `All ${plural(x.n, `${KIND} row`)} are in this file.`;
   $("row-list-label").textContent = x.label ? "Number · label · prediction" : "Number · prediction";
+  $("rows-method").textContent = x.method;
   let listed = everyRow;
   let current = 0;
   let unfolded = false;

@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Any
 
 # What report() does when it is not told otherwise; the call on the page leaves these out.
-DEFAULTS: dict[str, Any] = {"explorer_rows": 2000, "random_state": 0, "objective": "auto"}
+DEFAULTS: dict[str, Any] = {
+    "score": "tree_inner", "method": "centred", "explorer_rows": 2000, "random_state": 0, "objective": "auto",
+}  # fmt: skip
 
 
 def render(data: Mapping[str, Any]) -> str:

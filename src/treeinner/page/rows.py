@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from treeinner.attribution import FloatArray, attribute
 from treeinner.objectives import encode_target
 from treeinner.page.numbers import decimals_for, rounded, short, shorts, value_text
+from treeinner.scores.result import METHOD_TITLES
 from treeinner.tables.frames import collected, names_of, row_labels_of, to_array
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ def explore(subject: Subject, n_features: int, n_rows: int, random_state: int) -
     labels = row_labels_of(subject.X)
     values = [row for p in pieces for row in p["value"]]
     return {
+        "method": METHOD_TITLES[row_method(subject)],
         "n": n,
         "number": number.tolist(),
         "label": None if labels is None or _is_range(labels) else [value_text(labels[i]) for i in number.tolist()],
@@ -67,6 +69,11 @@ def explore(subject: Subject, n_features: int, n_rows: int, random_state: int) -
     }
 
 
+def row_method(subject: Subject) -> str:
+    """How predictions are split: PreDecomp, or Saabas where it needs a parameter that nobody knows."""
+    return "saabas" if subject.model.ensemble.needs else "predecomp"
+
+
 def _attributed(
     subject: Subject, number: NDArray[np.intp], code: NDArray[np.intp] | None, parts: int
 ) -> dict[str, Any]:
@@ -74,7 +81,9 @@ def _attributed(
     given = subject.extra["base_margin"]
     base_margin = None if given is None else np.asarray(given)[number]
     options: dict[str, Any] = {"feature_groups": subject.feature_groups, "n_jobs": subject.n_jobs}
-    a = attribute(subject.model, take(subject.X, number), base_margin=base_margin, **options)
+    a = attribute(
+        subject.model, take(subject.X, number), method=row_method(subject), base_margin=base_margin, **options
+    )
     values, base = a.by_output
     margin = base + values.sum(axis=1)
     chosen = _outputs_shown(margin, code)
