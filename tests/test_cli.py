@@ -582,20 +582,78 @@ def test_an_unknown_learning_rate_is_asked_for_by_its_option(home, rows, tmp_pat
     model = xgboost.XGBRegressor(n_estimators=3, max_depth=1, max_delta_step=0.1, learning_rate=0.3, n_jobs=1)
     model.fit(rows[FEATURES], rows["price"]).save_model(tmp_path / "m.json")
     ask = ("importance", tmp_path / "m.json", home / "valid.csv", "-y", "price")
-    said = sentence(*ask)
+    succeed(*ask)  # the centred score needs no rate
+    said = sentence(*ask, "--method", "predecomp")
     assert "--learning-rate VALUE" in said
     assert "learning_rate=" not in said
-    succeed(*ask, "--learning-rate", "0.3")
+    succeed(*ask, "--method", "predecomp", "--learning-rate", "0.3")
 
 
-def test_training_rows_are_noticed(home):
-    result = succeed("importance", home / "xgb.json", home / "train.parquet", "-y", "price")
-    assert "the rows that the model was trained on" in result.stderr
+def test_training_rows_are_noticed(home, rows, tmp_path):
+    ask = (home / "xgb.json", home / "train.parquet", "-y", "price")
+    for score in ("tree_inner", "loss", "permutation"):
+        result = succeed("importance", *ask, "--score", score)
+        assert len(re.findall(r"^Warning: .*the rows that the model was trained on", result.stderr, re.M)) == 1
     assert "trained on" not in succeed("importance", home / "xgb.json", home / "valid.csv", "-y", "price").stderr
     same = succeed(
         "compare", home / "xgb.json", "--train", home / "valid.csv", "--valid", home / "valid.csv", "-y", "price"
     )
-    assert re.search(r"^Warning: The held-out rows are", same.stderr, re.M)
+    assert len(re.findall(r"^Warning: These are the rows that the model was trained on", same.stderr, re.M)) == 1
+    assert re.match(r"feature +train +scored", same.stdout)
+    assert "held-out" not in same.stdout
+    report = succeed("report", *ask, "-o", tmp_path / "page.html")
+    assert "Warning: These are the rows that the model was trained on" in report.stderr
+
+
+def test_training_rows_among_others_are_counted(home, tmp_path):
+    train, valid = (pd.read_parquet(home / f"{name}.parquet") for name in ("train", "valid"))
+    pd.concat([valid, train[:40]]).to_csv(tmp_path / "mixed.csv", index=False)
+    ask = (home / "xgb.json", "--train", home / "train.parquet", "--valid", tmp_path / "mixed.csv", "-y", "price")
+    said = succeed("compare", *ask).stderr
+    assert f"Warning: 40 of these {len(valid) + 40} rows are training rows" in said
+    said = succeed(
+        "report", home / "xgb.json", tmp_path / "mixed.csv", "--train", home / "train.parquet", "-y", "price",
+        "-o", tmp_path / "page.html",
+    ).stderr  # fmt: skip
+    assert f"Warning: 40 of these {len(valid) + 40} rows are training rows" in said
+    assert f"{len(valid) + 40} rows, 40 of them training rows" in (tmp_path / "page.html").read_text()
+
+
+def test_the_account_of_the_loss(home, tmp_path):
+    ask = (home / "xgb.json", home / "valid.csv", "-y", "price", "--score", "loss")
+    result = succeed("importance", *ask, "--method", "saabas")
+    lines = [line.split() for line in result.stdout.splitlines()[1:]]
+    assert lines[-2][0] == "(base)"
+    assert lines[-1][:4] == ["(loss", "before", "-", "after)"]
+    total = float(lines[-1][4])
+    # Six digits of each.
+    np.testing.assert_allclose(sum(float(line[1]) for line in lines[:-1]), total, rtol=1e-5)
+    before, after = map(
+        float, re.search(r"^Loss per row: (\S+) before the first tree, (\S+) after", result.stderr, re.M).groups()
+    )
+    np.testing.assert_allclose(before - after, total, rtol=1e-2)  # four digits are shown
+    rows = pd.read_csv(home / "valid.csv")
+    exact = ti.importance(home / "xgb.json", rows[FEATURES], rows["price"], score="loss", method="saabas")
+    np.testing.assert_allclose(total, exact.losses.before - exact.losses.after, rtol=1e-5)
+    assert "Overshoot" not in result.stderr
+    # A file has the features alone, as to_frame() does.
+    succeed("importance", *ask, "-o", tmp_path / "scores.csv")
+    assert list(pd.read_csv(tmp_path / "scores.csv")["feature"]) == list(
+        ti.importance(home / "xgb.json", rows[FEATURES], rows["price"], score="loss").to_frame()["feature"]
+    )
+    succeed("report", *ask, "-o", tmp_path / "page.html")
+    assert "Which features lowered the loss" in (tmp_path / "page.html").read_text()
+
+
+def test_overshoot_is_said_and_notes_are_said_once(home, rows, tmp_path):
+    ask = ("importance", home / "xgb.json", home / "valid.csv", "-y", "price")
+    assert re.search(r"^Overshoot: 0\.\d\d\. The loss fell by \d+% of what its slope", succeed(*ask).stderr, re.M)
+    wild = xgboost.XGBRegressor(n_estimators=20, learning_rate=1.6, n_jobs=1)
+    wild.fit(rows[FEATURES][:150], rows["price"][:150]).save_model(tmp_path / "wild.json")
+    said = succeed("importance", tmp_path / "wild.json", *ask[2:]).stderr
+    assert said.count("steps of this model overshoot") == 1
+    assert "Warning: The steps of this model overshoot" in said
+    assert "use --score loss" in said
 
 
 def test_wrong_usage(home, tmp_path):
@@ -699,14 +757,14 @@ def test_terminal(home, tmp_path):
         received = on_terminal(width, *ask)
         assert COLOUR.search(received)
         shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", received)
-        table = shown[shown.index("TreeInner(PreDecomp) of") :]
+        table = shown[shown.index("TreeInner(centred) of") :]
         assert all(len(line) <= width for line in table.splitlines())
         # The name is folded, never cut.
         assert long in "".join(line.split("  ")[0].strip() for line in table.splitlines())
         assert ("std error" in table) == (width == 140)
     dumb = on_terminal(80, *ask, env={"TERM": "dumb"})
     assert "\x1b" not in dumb
-    assert re.search(r"^feature +train +held-out", dumb, re.M)
+    assert re.search(r"^feature +train +scored", dumb, re.M)
 
 
 @pytest.mark.parametrize(

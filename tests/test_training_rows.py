@@ -8,6 +8,7 @@ import xgboost as xgb
 from catboost import CatBoostRegressor
 from lightgbm import LGBMClassifier, LGBMRegressor
 from scipy import sparse, stats
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_wine
 from sklearn.ensemble import GradientBoostingRegressor, HistGradientBoostingClassifier, RandomForestRegressor
 
 import treeinner as ti
@@ -159,6 +160,21 @@ def test_training_rows_among_others_are_known_by_the_thresholds():
     assert note.startswith("Training rows are among these rows: ")
     assert "192 of 192 thresholds of splits on 'f1', 'f0', 'f5' are values of these rows" in note
     assert traces(model, pd.DataFrame(X, columns=NAMES).astype(np.float32), y) is not None
+
+
+@pytest.mark.parametrize("load", [load_breast_cancer, load_wine, load_diabetes, load_digits])
+def test_real_rows(load):
+    """Halves of measured data, most of them rounded: the half that was held out is never taken for the other."""
+    X, y = load(return_X_y=True)
+    y = y.astype(float)
+    for seed in range(3):
+        half = np.random.default_rng(seed).permutation(len(y))
+        train, valid = half[: len(y) // 2], half[len(y) // 2 :]
+        for subsample in (0.5, 1.0):
+            model = booster(X[train], y[train], subsample=subsample, max_depth=4)
+            assert traces(model, X[valid], y[valid]) is None
+            if subsample == 1.0 or load in (load_breast_cancer, load_wine):  # of the others too many values are shared
+                assert traces(model, X[train], y[train]) is not None
 
 
 GRIDS = {

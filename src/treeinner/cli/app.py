@@ -34,6 +34,7 @@ EXAMPLES = {
   treeinner importance model.txt valid.csv -y price --weight w -o scores.csv
   treeinner importance model.cbm new.csv -y price --feature-groups c=red,blue
   treeinner importance model.ubj valid.csv -y price -o - --format json | jq
+  treeinner importance model.json valid.csv -y price --score loss
   treeinner importance model.json --score total_gain""",
     attribute_command: """
   treeinner attribute model.json rows.csv

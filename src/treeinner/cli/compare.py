@@ -5,15 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-from treeinner.attribution import METHODS
 from treeinner.cli import data, options, output, screen
-from treeinner.cli.errors import input_errors
+from treeinner.cli.errors import input_errors, remembered_warnings, show_notes
 from treeinner.cli.importance import GREY, SHOWN
 from treeinner.scores import Comparison, compare
 from treeinner.scores.result import VERDICTS
+from treeinner.scores.setting import SCORE_METHODS
 
 CAPTION = (
-    "train, held-out: {unit}. gap: training minus held-out, the part that was overfitting. Ranks: 1 is the most "
+    "train, {rows}: {unit}. gap: training minus {rows}, the part that was overfitting. Ranks: 1 is the most "
     f"important feature by that score. {GREY}"
 )
 
@@ -30,7 +30,7 @@ def compare_command(
     sample: options.Sample,
     reading: options.Reading,
     out: options.Output,
-    method: options.SomeMethod = METHODS[0],
+    method: options.ScoreMethod = None,
     feature_groups: options.FeatureGroups = None,
     top: options.Top = None,
     jobs: options.Jobs = -1,
@@ -45,13 +45,16 @@ def compare_command(
     sample.check(columns)
     opened = data.open_model_file(model, reading)
     a, b = (data.read_rows(path, opened, columns, sample, check_target=True) for path in (train, valid))
-    with screen.progress("Comparing"), input_errors():
+    with screen.progress("Comparing"), input_errors(), remembered_warnings() as said:
         extra: dict[str, Any] = {f"{name}_train": array for name, array in a.extra.items()}
         extra |= {f"{name}_valid": array for name, array in b.extra.items()}
-        found = compare(opened, a.X, a.y, b.X, b.y, method=method, feature_groups=groups, n_jobs=jobs, **extra)
+        how: dict[str, Any] = {"method": method or SCORE_METHODS[0], "feature_groups": groups, "n_jobs": jobs}
+        found = compare(opened, a.X, a.y, b.X, b.y, **how, **extra)
+    show_notes(found.notes, said)
     for name, why in found.skipped.items():
         screen.note(f"Note: {name} skipped: {why}")
-    _deliver(found, to, top, f"{model.name}: {a.path.name} against {b.path.name}")
+    rows = "" if found.training_rows is None else f" ({found.training_rows.rows})"
+    _deliver(found, to, top, f"{model.name}: {a.path.name} against {b.path.name}{rows}")
 
 
 def _deliver(found: Comparison, to: output.Destination | None, top: int | None, what: str) -> None:
@@ -60,11 +63,12 @@ def _deliver(found: Comparison, to: output.Destination | None, top: int | None, 
         output.write(columns, to)
         return
     valid = found.valid["tree_inner"]
+    rows = "held-out" if found.training_rows is None else "scored"
     verdicts = [valid[name].verdict for name in columns["feature"].tolist()]
     table = [
         screen.Column("feature", columns["feature"], "text"),
         screen.Column("train", columns["tree_inner_train"], spare=1),
-        screen.Column("held-out", columns["tree_inner_valid"]),
+        screen.Column(rows, columns["tree_inner_valid"]),
         screen.Column("std error", columns["valid_std_error"], spare=2),
         screen.Column("gap", columns["gap"]),
         screen.Column("q value", columns["valid_q_value"], "probability"),
@@ -76,7 +80,7 @@ def _deliver(found: Comparison, to: output.Destination | None, top: int | None, 
     screen.show_table(
         table,
         title=f"{valid.title} of {what}",
-        caption=CAPTION.format(unit=valid.unit),
+        caption=CAPTION.format(unit=valid.unit, rows=rows),
         faint=[verdict == VERDICTS[1] for verdict in verdicts],
         top=SHOWN if top is None else None,
     )

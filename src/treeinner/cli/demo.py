@@ -29,6 +29,7 @@ PICTURES = {
     "bar.png": "the ranking; grey is not told apart from noise, the pale bar behind is total gain",
     "gap.png": "training rows (rings) against held-out rows (dots): noise falls most",
     "rounds.png": "the score round by round: a falling curve is a feature that is being overfitted",
+    "curve.png": "the held-out loss round by round: what each feature took off it, or added to it",
     "beeswarm.png": "what each feature adds to each prediction",
     "waterfall.png": "one prediction, step by step",
 }
@@ -104,7 +105,7 @@ def _show_ranking(gain: Importance, shap: Importance, inner: Importance) -> None
         interval = f"{inner.scores[k]:>9.3g}  [{inner.ci_low[k]:>9.3g}, {inner.ci_high[k]:>9.3g}]"
         ranks = f"{f'rank {gain.ranks[k]}':>10}  {f'rank {shap.ranks[k]}':>11}"
         print(f"{names[k]:>10}  {ranks}  {interval:>34}   {inner.verdicts[k]}")
-    print(f"\nTreeInner: {inner.unit}, to first order, with {inner.confidence:.0%} intervals.")
+    print(f"\nTreeInner: {inner.unit}, with {inner.confidence:.0%} intervals.")
     print(f"The verdict counts all {n} tests: signal has q < {Q_LIMIT}.\n")
     noise = [k for k, name in enumerate(names) if name.startswith("noise_")]
     worst = min(noise, key=lambda k: int(gain.ranks[k]))
@@ -143,6 +144,7 @@ def _write_pictures(folder: Path, gain: Importance, comparison: Comparison, attr
         "bar.png": plots.bar(inner, total_gain=gain),
         "gap.png": plots.gap(comparison),
         "rounds.png": plots.rounds(inner),
+        "curve.png": plots.curve(comparison.valid["loss"]),
         "beeswarm.png": plots.beeswarm(attribution),
         "waterfall.png": plots.waterfall(attribution, 0),
     }

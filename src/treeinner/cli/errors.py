@@ -7,7 +7,7 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, ParamSpec
 
@@ -69,6 +69,30 @@ def input_errors() -> Iterator[None]:
         raise DataError(str(error)) from error
 
 
+@contextmanager
+def remembered_warnings() -> Iterator[list[str]]:
+    """What was warned of: a result has it among its notes too, and it is to be shown once."""
+    said: list[str] = []
+    shown = warnings.showwarning
+
+    def show(message: Warning | str, *args: Any, **kwargs: Any) -> None:
+        said.append(str(message))
+        shown(message, *args, **kwargs)
+
+    warnings.showwarning = show
+    try:
+        yield said
+    finally:
+        warnings.showwarning = shown
+
+
+def show_notes(notes: Iterable[str], said: Sequence[str]) -> None:
+    """Show the notes of a result that were not warned of."""
+    for note in notes:
+        if note not in said:
+            screen.note(f"Note: {as_options(note)}")
+
+
 def _sentence(error: Exception) -> str:
     """Say it in the words of the command line, on one line."""
     if isinstance(error, OSError) and error.strerror and error.filename is not None:
@@ -76,8 +100,13 @@ def _sentence(error: Exception) -> str:
     text = " ".join(str(error).split())
     for python, here in PYTHON_ONLY.items():
         text = text.replace(python, here)
-    text = OPTION.sub(_as_option, COLUMN.sub(lambda match: COLUMNS[match[1]], text))
+    text = as_options(COLUMN.sub(lambda match: COLUMNS[match[1]], text))
     return text if text.endswith((".", "?", "!")) else f"{text}."
+
+
+def as_options(text: str) -> str:
+    """A sentence of the library with its arguments as options."""
+    return OPTION.sub(_as_option, text)
 
 
 def _as_option(match: re.Match[str]) -> str:
@@ -92,7 +121,7 @@ def _warnings_as_notes() -> Iterator[None]:
     """Show a warning without the line of code it came from."""
 
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
-        screen.note(f"Warning: {' '.join(str(message).split())}")
+        screen.note(f"Warning: {as_options(' '.join(str(message).split()))}")
 
     with warnings.catch_warnings():
         warnings.simplefilter("default", UserWarning)

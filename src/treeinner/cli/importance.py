@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+import math
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 
-from treeinner.attribution import METHODS
 from treeinner.cli import data, options, output, screen
-from treeinner.cli.errors import input_errors
-from treeinner.errors import TreeInnerError, counted
-from treeinner.groups import GroupSpec
-from treeinner.model import Model
+from treeinner.cli.errors import input_errors, remembered_warnings, show_notes
+from treeinner.errors import counted
 from treeinner.scores import Importance, importance, permutation_importance, total_gain
-from treeinner.scores.compare import are_training_rows
 from treeinner.scores.result import Q_LIMIT, VERDICTS
 from treeinner.scores.setting import SCORES
+from treeinner.scores.training_rows import find_training_rows
 
 ALL_SCORES = (*SCORES, "total_gain", "permutation")
 SHOWN = 30  # rows of a table on a terminal
 
 MEANING = {
-    "tree_inner": "to first order, by the splits on the feature; below 0 they made predictions worse",
+    "tree_inner": "by the splits on the feature; below 0 they made predictions worse",
+    "loss": "by the splits on the feature; with the base, the scores add up to the fall of the loss",
     "forest_inner": "summed over the trees first",
     "abs": "mean size of the attributions; it does not tell signal from noise",
     "total_gain": "as the model stores it; it does not tell signal from noise",
@@ -52,7 +51,7 @@ def importance_command(
     out: options.Output,
     data_paths: options.MaybeDataPaths = None,
     score: Score = ALL_SCORES[0],
-    method: options.Method = None,
+    method: options.ScoreMethod = None,
     feature_groups: options.FeatureGroups = None,
     top: options.Top = None,
     jobs: options.Jobs = -1,
@@ -71,19 +70,27 @@ def importance_command(
     if not data_paths:
         with input_errors():
             scores = total_gain(opened, feature_groups=groups)
+        show_notes(scores.notes, [])
         _deliver(scores, to, top, model.name)
         return
     rows = data.read_rows(options.single(data_paths), opened, columns, sample, check_target=score != "abs")
-    with screen.progress("Scoring") as progress, input_errors():
+    with screen.progress("Scoring") as progress, input_errors(), remembered_warnings() as said:
         more: dict[str, Any] = {"feature_groups": groups, "n_jobs": jobs, "progress": progress, **rows.extra}
         if score == "permutation":
             scores = permutation_importance(opened, rows.X, rows.y, random_state=sample.seed or 0, **more)
         else:
             y = None if score == "abs" else rows.y
-            scores = importance(opened, rows.X, y, score=score, method=method or METHODS[0], **more)
-    if score == "tree_inner" and method in (None, "predecomp"):
-        _warn_of_training_rows(opened, scores, groups, rows.path.name)
-    _deliver(scores, to, top, f"{model.name} on {counted(scores.n_rows, 'row')} of {rows.path.name}")
+            scores = importance(opened, rows.X, y, score=score, method=method, **more)
+    what = f"{model.name} on {counted(scores.n_rows, 'row')} of {rows.path.name}"
+    if score != "abs":
+        search = find_training_rows(opened, {"X": rows.X, "y": rows.y, **rows.extra}, n_jobs=jobs)
+        if search.found is not None:
+            what = f"{model.name} on {rows.path.name}: {search.found.rows}"
+            if search.found.note not in said:
+                screen.note(f"Warning: {rows.path.name}: {search.found.note}")
+    show_notes(scores.notes, said)
+    _say_losses(scores)
+    _deliver(scores, to, top, what)
 
 
 def _check_usage(score: str, columns: options.Columns, sample: options.Sample, typed: set[str]) -> None:
@@ -98,42 +105,59 @@ def _check_usage(score: str, columns: options.Columns, sample: options.Sample, t
     sample.check(columns, shuffles=score == "permutation")
 
 
-def _warn_of_training_rows(model: Model, scores: Importance, groups: GroupSpec | None, name: str) -> None:
-    """Tell a user who scores the training rows: on them TreeInner is the total gain that the model stores."""
-    with suppress(TreeInnerError, ValueError):  # a model without stored gains, or groups by the names of the file
-        if are_training_rows(scores, total_gain(model, feature_groups=groups).scores):
-            screen.note(
-                f"Warning: {name} has the rows that the model was trained on (TreeInner on them equals the total gain "
-                "that the model stores); score rows that it has not seen, or noise will look like signal."
-            )
+def _say_losses(scores: Importance) -> None:
+    """What became of the loss itself, and how far first-order scores can be trusted."""
+    losses = scores.losses
+    if losses is None:
+        return
+    before, after = (f"{number:.4g}" for number in (losses.before, losses.after))
+    screen.note(f"Loss per row: {before} before the first tree, {after} after the last.")
+    if scores.score_name == "tree_inner" and math.isfinite(scores.overshoot):
+        screen.note(
+            f"Overshoot: {scores.overshoot:.2f}. The loss fell by {1 - scores.overshoot:.0%} of what its slope "
+            "promised at the start of each round; above 0.30, first-order scores flatter."
+        )
 
 
 def _deliver(scores: Importance, to: output.Destination | None, top: int | None, what: str) -> None:
-    for note in scores.notes:
-        screen.note(f"Note: {note}")
     columns = output.as_columns(scores.to_frame(), top)
     if to is not None:
         output.write(columns, to)
         return
-    verdicts = columns["verdict"]
-    table = [screen.Column("feature", columns["feature"], "text"), screen.Column("score", columns["score"])]
+    sums = {} if scores.score_name != "loss" else _sums(scores)
+    table = [
+        screen.Column("feature", [*columns["feature"], *sums], "text"),
+        screen.Column("score", [*columns["score"], *sums.values()]),
+    ]
+
+    def column(title: str, name: str, kind: str = "number", spare: int = 0) -> screen.Column:
+        blank = "" if kind == "text" else np.nan
+        return screen.Column(title, [*columns[name], *(blank for _ in sums)], kind, spare)
+
     if scores.has_std_errors:
         table += [
-            screen.Column("std error", columns["std_error"], spare=2),
-            screen.Column(f"{100 * scores.confidence:g}% from", columns["ci_low"]),
-            screen.Column("to", columns["ci_high"]),
+            column("std error", "std_error", spare=2),
+            column(f"{100 * scores.confidence:g}% from", "ci_low"),
+            column("to", "ci_high"),
         ]
-    if any(verdicts):
+    if any(columns["verdict"]):
         table += [
-            screen.Column("p value", columns["p_value"], "probability", spare=3),
-            screen.Column("q value", columns["q_value"], "probability"),
-            screen.Column("verdict", verdicts, "text", spare=1),
+            column("p value", "p_value", "probability", spare=3),
+            column("q value", "q_value", "probability"),
+            column("verdict", "verdict", "text", spare=1),
         ]
     caption = f"score: {scores.unit}, {MEANING[scores.score_name]}."
     screen.show_table(
         table,
         title=f"{scores.title} of {what}",
-        caption=f"{caption} {GREY}" if any(verdicts) else caption,
-        faint=[verdict == VERDICTS[1] for verdict in verdicts],
+        caption=f"{caption} {GREY}" if any(columns["verdict"]) else caption,
+        faint=[verdict == VERDICTS[1] for verdict in columns["verdict"]] + [False] * len(sums),
         top=SHOWN if top is None else None,
+        sums=len(sums),
     )
+
+
+def _sums(scores: Importance) -> dict[str, float]:
+    """Lines below the features: what the roots did, and the fall of the loss, to which all lines add up."""
+    assert scores.losses is not None
+    return {"(base)": scores.base, "(loss before - after)": scores.losses.before - scores.losses.after}

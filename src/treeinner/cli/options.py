@@ -16,6 +16,7 @@ from treeinner.attribution import METHODS
 from treeinner.cli import output
 from treeinner.cli.errors import guarded
 from treeinner.errors import did_you_mean
+from treeinner.scores.setting import SCORE_METHODS
 
 ABOUT_ROWS = "About the rows"
 ABOUT_MODEL = "About the model"
@@ -32,6 +33,7 @@ QID_HELP = "Column with the query of every row, for ranking models."
 ROWS_HELP = "Use a random sample of N rows."
 SEED_HELP = "Seed of the random sample (or of the shuffles); default 0."
 METHOD_HELP = f"How a prediction is split over its features: {', '.join(METHODS)}; default {METHODS[0]}."
+SCORE_METHOD_HELP = f"How credit is split over the features: {', '.join(SCORE_METHODS)}; default {SCORE_METHODS[0]}."
 OBJECTIVE_HELP = "The loss, if the model does not store it, by a library's name such as reg:squarederror."
 IN_TRAINING = "used in training, if the model does not store it."
 RANGE_HELP = "Boosting rounds to use, such as 0:50; default: those that the model itself predicts with."
@@ -68,7 +70,9 @@ MaybeDataPaths = Annotated[list[Path] | None, typer.Argument(metavar="DATA", hel
 FeatureGroups = Annotated[list[str] | None, about_model("--feature-groups", help=GROUPS_HELP, metavar="NAME=a,b")]
 ITERATION_RANGE = about_model("--iteration-range", help=RANGE_HELP, metavar="START:STOP")
 SomeMethod = Annotated[str, about_model("--method", help=METHOD_HELP, metavar="NAME", callback=one_of(METHODS))]
-Method = Annotated[str | None, about_model("--method", help=METHOD_HELP, metavar="NAME", callback=one_of(METHODS))]
+ScoreMethod = Annotated[
+    str | None, about_model("--method", help=SCORE_METHOD_HELP, metavar="NAME", callback=one_of(SCORE_METHODS))
+]
 Top = Annotated[int | None, about_output("--top", help=TOP_HELP, min=0)]
 Jobs = Annotated[int, about_output("--jobs", "-j", help="Threads; default: all cores.")]
 Seed = Annotated[int | None, about_rows("--seed", help=SEED_HELP, min=0, metavar="N")]

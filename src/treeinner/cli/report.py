@@ -9,13 +9,18 @@ import typer
 
 from treeinner.cli import data, options, output, screen
 from treeinner.cli.errors import input_errors
+from treeinner.scores.setting import SCORE_METHODS
 
+SCORES = ("tree_inner", "loss")
+SCORE_HELP = f"What to rank by: {', '.join(SCORES)}; default {SCORES[0]}."
 TRAIN_HELP = "Rows that the model was trained on, to show what was overfitting."
 EXPLORER_HELP = "Rows to look at one by one in the page, a random sample; default 2000. Scores use all rows."
 
 Page = Annotated[Path, options.about_output("--output", "-o", help="Page to write: page.html.", metavar="FILE")]
 Train = Annotated[Path | None, options.about_rows("--train", help=TRAIN_HELP, metavar="DATA")]
 Title = Annotated[str | None, options.about_output("--title", help="Title of the page.", metavar="TEXT")]
+CHECK_SCORE = options.one_of(SCORES)
+Score = Annotated[str, options.about_model("--score", help=SCORE_HELP, metavar="NAME", callback=CHECK_SCORE)]
 ExplorerRows = Annotated[int, options.about_rows("--explorer-rows", help=EXPLORER_HELP, min=0, metavar="N")]
 
 
@@ -28,6 +33,8 @@ def report_command(
     reading: options.Reading,
     train: Train = None,
     title: Title = None,
+    score: Score = "tree_inner",
+    method: options.ScoreMethod = None,
     explorer_rows: ExplorerRows = 2000,
     seed: options.Seed = None,
     feature_groups: options.FeatureGroups = None,
@@ -54,7 +61,7 @@ def report_command(
     with screen.progress("Writing the page"), input_errors():
         written = report(
             opened, rows.X, rows.y,
-            path=page, title=title, explorer_rows=explorer_rows, random_state=seed or 0,
-            feature_groups=groups, n_jobs=jobs, **extra,
+            path=page, title=title, score=score, method=method or SCORE_METHODS[0],
+            explorer_rows=explorer_rows, random_state=seed or 0, feature_groups=groups, n_jobs=jobs, **extra,
         )  # fmt: skip
     screen.note(f"Wrote {written}; open it in a browser.")

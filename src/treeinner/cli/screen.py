@@ -63,9 +63,18 @@ def progress(what: str) -> Iterator[Progress | None]:
 
 
 def show_table(
-    columns: Sequence[Column], *, title: str, caption: str, faint: Sequence[bool], top: int | None = None
+    columns: Sequence[Column],
+    *,
+    title: str,
+    caption: str,
+    faint: Sequence[bool],
+    top: int | None = None,
+    sums: int = 0,
 ) -> None:
-    """Print a table on stdout; `faint` rows are grey. Title, caption and the cut at `top` rows: on a terminal alone."""
+    """Print a table on stdout; `faint` rows are grey. Title, caption and the cut at `top` rows: on a terminal alone.
+
+    The last `sums` rows are not cut off.
+    """
     if not is_terminal(sys.stdout):
         _print_plain(columns)
         return
@@ -78,7 +87,7 @@ def show_table(
     if not fitting:
         _print_plain(columns)
         return
-    rows = len(fitting[0].cells)
+    rows = len(fitting[0].cells) - sums
     shown = rows if top is None else min(top, rows)
     table = Table(
         box=box.SIMPLE_HEAD,
@@ -90,7 +99,10 @@ def show_table(
     for column, width in zip(fitting, widths, strict=True):
         # A long name is folded, not cut: its end is often what tells it from others. A number is neither.
         table.add_column(column.title, justify=_side(column), overflow="fold", width=width)
-    for grey, *cells in [*zip(faint, *_formatted(fitting), strict=True)][:shown]:
+    lines = [*zip(faint, *_formatted(fitting), strict=True)]
+    for i, (grey, *cells) in enumerate(lines[:shown] + lines[rows:]):
+        if i == shown:
+            table.add_section()
         table.add_row(*map(Text, cells), style="bright_black" if grey else "")
     console.print(table)
     if shown < rows:

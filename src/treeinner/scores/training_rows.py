@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import pdtrc
+from scipy.special import bdtrc
 
 from treeinner.ensemble import Ensemble
 from treeinner.errors import TreeInnerError, counted
@@ -42,10 +42,13 @@ SAME_GAINS = 1e-4
 SAME_COVERS = 1e-4  # XGBoost adds up hessians in float32 on some devices
 GAIN_ROUNDS = 3  # whose gains are compared
 
-TRACED_COLUMNS = 3
+TRACED_COLUMNS = 3  # in which thresholds are compared with values, those with the most thresholds first
+SORTED_VALUES = 1_000_000  # until which more columns are tried if these say nothing
+TELLING = 0.75  # share of thresholds that new rows may match by chance
 TOP_THRESHOLDS = 300  # nearest to the roots: there, "between two values" is between two values of all rows
 FEW_THRESHOLDS = 10  # fewer say nothing
 NEIGHBOURS = 32  # values on each side of a threshold that tell how dense the values are
+ALIKE = 0.8  # mean ratio of neighbouring gaps from which values are on a grid
 AT_A_VALUE = 1e-3  # of the gap between two values: so near to one of them, or to the middle, is a match
 CHANCE = 1e-6  # of so many matches with new rows
 
@@ -255,9 +258,16 @@ class _Matches:
     looked_at: int
     expected: float  # to be found by chance, with new rows
 
-    def by_chance(self) -> float:
-        """Chance of finding as many with new rows."""
-        return float(pdtrc(self.found - 1, self.expected)) if self.found else 1.0
+    @property
+    def telling(self) -> bool:
+        """Whether new rows would be different: not if values repeat or fill a grid."""
+        return self.looked_at >= FEW_THRESHOLDS and self.expected < TELLING * self.looked_at
+
+    def chance(self, *, doubt: bool) -> float:
+        """Chance that new rows match as often; with doubt, if each threshold were matched twice as easily."""
+        p = self.expected / self.looked_at
+        p = min(2 * p, (1 + p) / 2) if doubt else p
+        return float(bdtrc(self.found - 1, self.looked_at, p)) if self.found else 1.0
 
     def __add__(self, other: _Matches) -> _Matches:
         return _Matches(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
@@ -266,24 +276,25 @@ class _Matches:
 def _match_thresholds(e: Ensemble, table: Table) -> _Matches | None:
     """Matches that chance does not explain, in two columns at least; None: there are none.
 
-    One column is not enough: it may hold what a person or a place had before and has again in new rows.
+    One column is not enough: it may hold what a person or a place had before and has again in new rows. For the same
+    reason a column without matches, where others have them, is enough to say nothing.
     """
     if e.schema.external:  # columns are not those of the data
         return None
     every = _top_thresholds(e)
-    columns = sorted(every, key=lambda j: -len(every[j]))[:TRACED_COLUMNS]
-    telling = []
-    for j in columns:
+    columns = sorted(every, key=lambda j: -len(every[j]))
+    telling: list[_Matches] = []
+    for j in columns[: max(TRACED_COLUMNS, SORTED_VALUES // table.n_rows)]:
         one = _match_column(j, every[j], _column(e, table, j))
-        if one.looked_at < FEW_THRESHOLDS or one.expected > one.looked_at / 3:  # values repeat, or lie on a grid
-            continue
-        if one.by_chance() > CHANCE**0.5:
+        if one.telling and one.chance(doubt=False) > 0.05:
             return None
-        telling.append(one)
+        telling += [one] if one.telling else []
+        if len(telling) == TRACED_COLUMNS:
+            break
     if len(telling) < 2:
         return None
     total = sum(telling[1:], telling[0])
-    return total if total.by_chance() < CHANCE else None
+    return total if total.chance(doubt=True) < CHANCE else None
 
 
 def _top_thresholds(e: Ensemble) -> dict[int, FloatArray]:
@@ -314,10 +325,20 @@ def _match_column(j: int, thresholds: FloatArray, column: NDArray[Any]) -> _Matc
     place = (thresholds - values[below]) / gaps[below]  # 0: at the value below, 1: at the one above
     found = np.abs(place[:, None] - [0.0, 0.5, 1.0]).min(axis=1) <= AT_A_VALUE
     near = np.clip(below[:, None] + np.arange(-NEIGHBOURS, NEIGHBOURS), 0, len(gaps) - 1)
-    # New rows have the same values where values repeat, and where they fill a grid (ranks, rounded numbers).
-    repeated, filled = (counts[near] > 1).mean(axis=1), gaps[near].min(axis=1) / gaps[near].mean(axis=1)
-    expected = np.minimum(1.0, repeated + filled + 4 * AT_A_VALUE).sum()
+    chance = (counts[near] > 1).mean(axis=1) + _on_a_grid(gaps[near]) + 4 * AT_A_VALUE
+    expected = np.minimum(1.0, chance).sum()
     return _Matches((j,), int(np.count_nonzero(found)), len(thresholds), float(expected))
+
+
+def _on_a_grid(gaps: FloatArray) -> FloatArray:
+    """How far values with these gaps, (places, gaps), fill a grid that new rows have too; near 0 if they are random.
+
+    Rounded numbers: the least gap is the step, and over the mean gap it is the share of the grid that is taken. Ranks
+    and normal scores fill theirs, each gap being like the one before (random gaps have a mean ratio of 0.39).
+    """
+    a, b = gaps[:, 1:], gaps[:, :-1]
+    alike = (np.minimum(a, b) / np.maximum(a, b)).mean(axis=1)
+    return np.where(alike > ALIKE, 1.0, gaps.min(axis=1) / gaps.mean(axis=1))
 
 
 def _covers_match(model: Model, batch: Batch, n_jobs: int | None) -> bool:
