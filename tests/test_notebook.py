@@ -156,3 +156,18 @@ def test_model_says_what_it_is(model):
 )  # fmt: skip
 def test_numbers_in_tables_have_no_exponent_that_hides_their_size(number, digits, text):
     assert short(number, digits) == text
+
+
+def test_the_account_of_the_loss_is_shown_to_its_sum(model, rows):
+    imp = ti.importance(model, rows[0][200:], rows[1][200:], score="loss")
+    lines = repr(imp).splitlines()
+    assert lines[0] == "Loss(centred) on 200 rows: reduction of the loss per row"
+    assert lines[-2].split() == ["(base)", short(imp.base)]
+    assert lines[-1].startswith("(loss before - after)")
+    shown = [float(line.rsplit(maxsplit=1)[1]) for line in lines[-2:]]
+    # Four digits of each line.
+    np.testing.assert_allclose(imp.scores.sum() + shown[0], shown[1], rtol=1e-3)
+    table = Parts(imp._repr_html_()).rows
+    assert [row[1] for row in table[-2:]] == ["(base)", "(loss before - after)"]
+    assert [row[3] for row in table[-2:]] == [short(imp.base), short(imp.losses.before - imp.losses.after)]
+    assert "(base)" not in repr(ti.importance(model, rows[0][200:], rows[1][200:]))

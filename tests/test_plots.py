@@ -559,7 +559,7 @@ def test_the_users_axes_and_style_are_kept():
     ("fields", "label"),
     [
         ({"method": "predecomp"}, "TreeInner(PreDecomp): first-order reduction of the loss per row"),
-        ({"score_name": "loss"}, "Fall of the loss(centred): reduction of the loss per row"),
+        ({"score_name": "loss"}, "Loss(centred): reduction of the loss per row"),
         ({}, "TreeInner(centred): first-order reduction of the loss per row"),
         (
             {"score_name": "forest_inner", "method": "treeshap"},

@@ -124,7 +124,7 @@ def _deliver(scores: Importance, to: output.Destination | None, top: int | None,
     if to is not None:
         output.write(columns, to)
         return
-    sums = {} if scores.score_name != "loss" else _sums(scores)
+    sums = scores._sums()
     table = [
         screen.Column("feature", [*columns["feature"], *sums], "text"),
         screen.Column("score", [*columns["score"], *sums.values()]),
@@ -155,9 +155,3 @@ def _deliver(scores: Importance, to: output.Destination | None, top: int | None,
         top=SHOWN if top is None else None,
         sums=len(sums),
     )
-
-
-def _sums(scores: Importance) -> dict[str, float]:
-    """Lines below the features: what the roots did, and the fall of the loss, to which all lines add up."""
-    assert scores.losses is not None
-    return {"(base)": scores.base, "(loss before - after)": scores.losses.before - scores.losses.after}

@@ -3,6 +3,7 @@
     importance  permutation  gain  compare     what users call
     accumulator result                         rows in any batches; what comes back
     setting     batch                          the user's choices and the user's rows, checked once
+    training_rows                              whether rows that were to be held out were
     run  task   state  leaves  exact           map over rows, then add: exact sums, the same bits in any order
 
 Belongs here: everything between rows and an Importance. Does not: single predictions (attribution.py), what a sum says

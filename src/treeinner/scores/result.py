@@ -31,7 +31,7 @@ NO_OUTPUT_GAINS = "The scores of one output have no gains; use `gains` of the wh
 
 TITLES = {
     "tree_inner": "TreeInner",
-    "loss": "Fall of the loss",
+    "loss": "Loss",
     "forest_inner": "ForestInner",
     "abs": "Mean",
     "total_gain": "Total gain",
@@ -371,7 +371,7 @@ class Importance:
 
     # -- display -------------------------------------------------------------------------------------------------
     def __repr__(self) -> str:
-        width = max([7, *(len(self.feature_names[k]) for k in self.order[:SHOWN])])
+        width = max([7, *(len(self.feature_names[k]) for k in self.order[:SHOWN]), *map(len, self._sums())])
         errors, tests, verdicts = self.has_std_errors, self.has_std_errors and self.tested, self.verdicts
         head = f"{'feature':<{width}} {'score':>11}"
         lines = [self._heading(), head + f" {'std error':>11}" * errors + f" {'q value':>9}  verdict" * tests]
@@ -381,7 +381,14 @@ class Importance:
             lines.append(line + f" {self.q_values[k]:9.2g}  {verdicts[k]}" * tests)
         if len(self) > SHOWN:
             lines.append(f"... and {len(self) - SHOWN} more")
+        lines += [f"{name:<{width}} {short(number):>11}" for name, number in self._sums().items()]
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
+
+    def _sums(self) -> dict[str, float]:
+        """Lines below the features of score="loss": base, and the fall of the loss, to which all lines add up."""
+        if self.score_name != "loss" or self.losses is None or (self.output_names and self.outputs is None):
+            return {}
+        return {"(base)": self.base, "(loss before - after)": self.losses.before - self.losses.after}
 
     def _heading(self) -> str:
         """What the table is of, on which rows, in which unit."""
@@ -405,6 +412,7 @@ class Importance:
                 [str(place), self.feature_names[k], html.bar(score, low, high, span=span, colour=colour),
                  short(score), interval, "" if np.isnan(q) else f"{q:.2g}", verdicts[k]]
             )  # fmt: skip
+        rows += [["", name, "", short(number), "", "", ""] for name, number in self._sums().items()]
         header = ["", "feature", "", "score", f"{self.confidence:.0%} interval", "q value", "verdict"]
         more = [f"... and {len(self) - SHOWN} more features"] if len(self) > SHOWN else []
         return html.table(self._heading(), header, rows, "; ".join([*more, *self.notes]))

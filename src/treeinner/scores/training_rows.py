@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import bdtrc
 
 from treeinner.ensemble import Ensemble
 from treeinner.errors import TreeInnerError, counted
@@ -265,6 +264,8 @@ class _Matches:
 
     def chance(self, *, doubt: bool) -> float:
         """Chance that new rows match as often; with doubt, if each threshold were matched twice as easily."""
+        from scipy.special import bdtrc
+
         p = self.expected / self.looked_at
         p = min(2 * p, (1 + p) / 2) if doubt else p
         return float(bdtrc(self.found - 1, self.looked_at, p)) if self.found else 1.0
