@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from typing import Any
@@ -41,8 +41,9 @@ SAME_GAINS = 1e-4
 SAME_COVERS = 1e-4  # XGBoost adds up hessians in float32 on some devices
 GAIN_ROUNDS = 3  # whose gains are compared
 
-TRACED_COLUMNS = 3  # in which thresholds are compared with values, those with the most thresholds first
-SORTED_VALUES = 1_000_000  # until which more columns are tried if these say nothing
+TELLING_COLUMNS = 3  # that are enough
+FEW_COLUMNS, MANY_COLUMNS = 4, 12  # that are looked at, those with the most thresholds first
+SORTED_VALUES = 1_000_000  # in many columns; if there are more, few are looked at
 TELLING = 0.75  # share of thresholds that new rows may match by chance
 TOP_THRESHOLDS = 300  # nearest to the roots: there, "between two values" is between two values of all rows
 FEW_THRESHOLDS = 10  # fewer say nothing
@@ -199,7 +200,7 @@ def _mixed(column: NDArray[Any], key: np.uint64) -> HashArray:
     with np.errstate(over="ignore"):
         number = column.astype(np.float32) + np.float32(0)  # -0 is 0
     number[np.isnan(number)] = np.nan  # there are many
-    bits = number.view(np.uint32) * key
+    bits = number.view(np.uint32).astype(np.uint64) * key
     bits ^= bits >> np.uint64(32)
     bits *= key
     return bits
@@ -234,6 +235,8 @@ def traces(
     rows = {"sample_weight": sample_weight, "base_margin": base_margin, "qid": qid}
     batch = read_batch(model, model.objective, X, y, **rows)
     n = batch.n_rows
+    if model.n_trees == 0:
+        return None
     complete = _covers_match(model, batch, n_jobs)
     matches = _match_thresholds(model.ensemble, batch.table)
     if matches is not None:
@@ -282,15 +285,16 @@ def _match_thresholds(e: Ensemble, table: Table) -> _Matches | None:
     """
     if e.schema.external:  # columns are not those of the data
         return None
-    every = _top_thresholds(e)
-    columns = sorted(every, key=lambda j: -len(every[j]))
+    thresholds = _top_thresholds(e)
+    few = table.n_rows * MANY_COLUMNS > SORTED_VALUES
+    tried = sorted(thresholds, key=lambda j: -len(thresholds[j]))[: FEW_COLUMNS if few else MANY_COLUMNS]
     telling: list[_Matches] = []
-    for j in columns[: max(TRACED_COLUMNS, SORTED_VALUES // table.n_rows)]:
-        one = _match_column(j, every[j], _column(e, table, j))
+    for j, values in zip(tried, _columns(e, table, tried), strict=True):
+        one = _match_column(j, thresholds[j], values)
         if one.telling and one.chance(doubt=False) > 0.05:
             return None
         telling += [one] if one.telling else []
-        if len(telling) == TRACED_COLUMNS:
+        if len(telling) == TELLING_COLUMNS:
             break
     if len(telling) < 2:
         return None
@@ -300,24 +304,27 @@ def _match_thresholds(e: Ensemble, table: Table) -> _Matches | None:
 
 def _top_thresholds(e: Ensemble) -> dict[int, FloatArray]:
     """Distinct thresholds of numeric splits by column, of those nearest to the roots."""
-    splits = np.zeros(0, np.intp)
-    for nodes, _, _ in reversed(e.upwards):
-        splits = np.concatenate([splits, nodes[e.category_set[nodes] < 0]])
-        if len(splits) >= TOP_THRESHOLDS:
-            break
+    nodes, splits = e.tree_start[:-1], np.zeros(0, np.intp)
+    while len(nodes) and len(splits) < TOP_THRESHOLDS:
+        inner = nodes[e.feature[nodes] >= 0]
+        splits = np.concatenate([splits, inner[e.category_set[inner] < 0]])
+        nodes = np.concatenate([e.left[inner], e.right[inner]])
     return {int(j): np.unique(e.threshold[splits[e.feature[splits] == j]]) for j in np.unique(e.feature[splits])}
 
 
-def _column(e: Ensemble, table: Table, j: int) -> NDArray[Any]:
-    """A column in the precision that the model's library reads it in, without missing values."""
-    parts = [columns[j] for _, columns in _blocks(table, most=table.n_rows)]
-    values: NDArray[Any] = np.concatenate(parts).astype(np.float32 if e.float32_input else np.float64, copy=False)
-    return np.asarray(values[np.isfinite(values)])
+def _columns(e: Ensemble, table: Table, which: Sequence[int]) -> list[NDArray[Any]]:
+    """Columns in the precision that the model's library reads them in."""
+    dtype = np.float32 if e.float32_input else np.float64
+    out = [np.empty(table.n_rows, dtype) for _ in which]
+    for rows, columns in _blocks(table, most=table.n_rows):
+        for column, j in zip(out, which, strict=True):
+            column[rows] = columns[j]
+    return out
 
 
 def _match_column(j: int, thresholds: FloatArray, column: NDArray[Any]) -> _Matches:
     """Compare the thresholds with their neighbours among the values."""
-    values, counts = np.unique(column, return_counts=True)
+    values, counts = np.unique(column[np.isfinite(column)], return_counts=True)
     values = values.astype(np.float64)
     gaps = np.diff(values)
     if len(gaps) < 2:
