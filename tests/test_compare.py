@@ -181,7 +181,7 @@ def test_what_a_model_cannot_have_is_skipped_by_name():
     c = ti.compare(booster, X, y, X_valid, y_valid, objective=lambda y, m: m - y)
     assert set(c.skipped) == {"permutation", "loss"}
     assert "gradient only" in c.skipped["permutation"]
-    assert "only its gradient is known" in c.skipped["loss"]
+    assert "has only a gradient" in c.skipped["loss"]
     assert not {"permutation", "loss"} & set(c.valid)
     assert not any("permutation" in column for column in c.to_frame().columns)
     # What TreeInner itself lacks is an error, as in importance().

@@ -132,10 +132,9 @@ def test_ranking_is_importance(fitted, page):
 
 def test_the_account_of_the_loss_adds_up(fitted, tmp_path):
     model, X, y, X_train, y_train = fitted
-    path = report(
-        model, X, y, X_train=X_train, y_train=y_train, score="loss", method="saabas", path=tmp_path / "p.html"
-    )
-    data, imp = data_of(path), ti.importance(model, X, y, score="loss", method="saabas")
+    asked = {"score": "loss", "method": "saabas"}
+    path = report(model, X, y, X_train=X_train, y_train=y_train, path=tmp_path / "p.html", **asked)
+    data, imp = data_of(path), ti.importance(model, X, y, **asked)
     close(data["ranking"]["score"], imp.scores)
     close(data["gap"]["train"], ti.importance(model, X_train, y_train, **asked).scores)
     account = data["account"]

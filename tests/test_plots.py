@@ -26,6 +26,7 @@ from treeinner.attribution import Attribution  # noqa: E402
 from treeinner.plots import _style as style  # noqa: E402
 from treeinner.scores import Comparison, Importance  # noqa: E402
 from treeinner.scores.result import VERDICTS, Losses  # noqa: E402
+from treeinner.scores.training_rows import TrainingRows  # noqa: E402
 
 BASELINES = Path(__file__).parent / "baseline_images"
 # Root mean square over the 256 levels of each pixel. Measured: matplotlib 3.9 against 3.11 gives 0.0 (see `posed`);
@@ -258,6 +259,13 @@ def test_gap_shows_both_sides_of_the_features_that_matter_on_either():
     assert ax.get_xlabel() == "TreeInner(centred): first-order reduction of the loss per row"
 
 
+def test_gap_does_not_call_training_rows_held_out():
+    found = TrainingRows(100, 20, "")
+    shown = plots.gap(replace(make_comparison(), training_rows=found)).get_legend().get_texts()
+    assert texts(shown)[:2] == ["training rows", "100 rows, 20 of them training rows, 95% interval: signal"]
+    assert texts(plots.gap(make_comparison()).get_legend().get_texts())[1] == "held-out rows, 95% interval: signal"
+
+
 # -- rounds ------------------------------------------------------------------------------------------------
 def test_rounds_end_at_the_score():
     importance = make_importance()
@@ -299,7 +307,7 @@ def heights(ax):
 def test_the_areas_of_a_curve_add_up_to_the_fall_of_the_loss():
     account = make_account()
     ax = drawn(plots.curve(account, ["noise", "bmi", "age"]))
-    (loss,) = (line.get_ydata() for line in ax.lines if line.get_label() == "held-out loss")
+    (loss,) = (line.get_ydata() for line in ax.lines if line.get_label() == "loss")
     assert loss[0] == account.losses.before
     np.testing.assert_allclose(loss[-1], account.losses.after)
     areas = heights(ax)

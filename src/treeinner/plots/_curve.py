@@ -21,7 +21,7 @@ HATCHES = ("", "///", "...", "xxx")  # where there are more features than colour
 
 
 def curve(importance: Importance, features: int | Sequence[str | int] = 6, *, ax: Axes | None = None) -> Axes:
-    """Held-out loss by boosting round, and how much of its way each feature made.
+    """Loss by boosting round, on the rows scored, and how much of its way each feature made.
 
     Below the dashed line, where the loss was before the first tree, hangs what features took off the loss so far;
     above it stands what others added. The black line, the loss, is as far below the dashed line as the first are higher
@@ -55,7 +55,7 @@ def curve(importance: Importance, features: int | Sequence[str | int] = 6, *, ax
         below, above = lower, upper
     loss = start - taken.sum(axis=1) - base
     ax.axhline(start, color=style.text_color(), linewidth=1.0, linestyle="--")
-    ax.plot(x, loss, color=style.text_color(), linewidth=2.2, label="held-out loss")
+    ax.plot(x, loss, color=style.text_color(), linewidth=2.2, label="loss")
     lowest = int(loss.argmin())
     dotted = 0 < lowest < len(x) - 1
     if dotted:
@@ -63,7 +63,7 @@ def curve(importance: Importance, features: int | Sequence[str | int] = 6, *, ax
     ax.set_xlim(0, len(x) - 1)
     ax.xaxis.set_major_locator(style.matplotlib().ticker.MaxNLocator(integer=True))
     ax.set_xlabel("boosting round" + " (dot: the lowest loss)" * dotted + SIDES)
-    ax.set_ylabel("held-out loss per row")
+    ax.set_ylabel("loss per row")
     ax.spines[["top", "right"]].set_visible(False)
     names.append(f"loss: {start:.4g} to {loss[-1]:.4g}")
     ends.append(float(loss[-1]))

@@ -154,16 +154,17 @@ def gap(comparison: Comparison, *, top: int = 20, ax: Axes | None = None) -> Axe
     style.zero_line(ax)
     style.label_rows(ax, names, made=made, rest=rest)
     ax.set_xlabel(score_label(valid))
-    _legend(ax, set(colors), valid.confidence)
+    found = comparison.training_rows
+    _legend(ax, set(colors), "held-out rows" if found is None else found.rows, valid.confidence)
     return ax
 
 
-def _legend(ax: Axes, colors: set[str], confidence: float) -> None:
+def _legend(ax: Axes, colors: set[str], rows: str, confidence: float) -> None:
     line = style.matplotlib().lines.Line2D
     ring = {"marker": "o", "linestyle": "", "markerfacecolor": ax.get_facecolor(), "markeredgewidth": 1.6}
     handles = [line([], [], label="training rows", markeredgecolor=style.VERMILLION, **ring)]
     dot = {"marker": "o", "linestyle": "-", "linewidth": 1.2}
-    before = f"held-out rows, {confidence:.0%} interval: "
+    before = f"{rows}, {confidence:.0%} interval: "
     for verdict, color in VERDICT_COLORS.items():
         if color in colors:
             handles.append(line([], [], color=color, label=before + verdict, **dot))
