@@ -30,6 +30,7 @@ __all__ = ["ImportanceAccumulator"]
 FloatArray = NDArray[np.float64]
 Names = tuple[str, ...] | None
 OVERSHOOT = 0.3  # above it, TreeInner's p values are too small (docs/calibration.md)
+SOME_ROWS = 30  # on fewer, overshoot says little
 SAME_SCORE = 0.01  # of score and standard error: how far the shares' sum may be from the score
 ONE_PASS = (
     "Standard errors and p values are those of a single pass over the rows, and conservative; acc.second_pass() takes "
@@ -368,7 +369,7 @@ class ImportanceAccumulator:
         said = list(self._model.doubts(s.score, s.method, base_margin=self._margins_given))
         if s.centred and s.std_errors and s.means is None:
             said.append(ONE_PASS)
-        if found.score_name == "tree_inner" and found.overshoot > OVERSHOOT:
+        if found.score_name == "tree_inner" and found.n_rows >= SOME_ROWS and found.overshoot > OVERSHOOT:
             said.append(
                 f"The steps of this model overshoot: on these rows the loss fell by {1 - found.overshoot:.0%} of what "
                 "its slope promised, and first-order scores take harm of the second order for signal. p values are too "

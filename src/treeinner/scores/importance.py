@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from treeinner.compiled import Progress
+from treeinner.errors import speak
 from treeinner.groups import GroupSpec
 from treeinner.scores.accumulator import CONFIDENCE, ImportanceAccumulator
 from treeinner.scores.result import Importance
 from treeinner.scores.setting import TreeAttribution, check_arguments, open_for
+from treeinner.scores.training_rows import training_rows_note
 
 __all__ = ["importance"]
 
@@ -119,7 +122,14 @@ def importance(
         return first.result()
     second = first.second_pass()
     second._sum(batch, second, _half(progress, 1))
-    return second.result()
+    found = second.result()
+    note = None if oob else training_rows_note(
+        second._model, X, y, sample_weight=sample_weight, base_margin=base_margin, qid=qid, n_jobs=n_jobs
+    )  # fmt: skip
+    if note is not None:
+        speak(note)
+        found = replace(found, notes=(*found.notes, note))
+    return found
 
 
 def _half(progress: Progress | None, number: int) -> Progress | None:
