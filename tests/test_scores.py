@@ -19,77 +19,8 @@ import treeinner as ti
 from treeinner.errors import DataError, UnsupportedModelError
 
 from . import oracle
+from .cases import CASES, FLOAT32, INNER_METHODS, METHODS, Case, N, check, units
 from .forests import Recipe, make_ensemble, make_rows
-
-N = 37  # rows of the small cases: less than a block of 64, and odd
-METHODS = ("predecomp", "saabas", "treeshap")
-
-
-def squared(y):
-    return lambda margin: margin - y.reshape(len(y), -1)
-
-
-def softmax(y):
-    def gradient(margin):
-        e = np.exp(margin - margin.max(axis=1, keepdims=True))
-        return e / e.sum(axis=1, keepdims=True) - np.eye(margin.shape[1])[y]
-
-    return gradient
-
-
-def logistic(y):
-    return lambda margin: 1 / (1 + np.exp(-margin)) - y[:, None]
-
-
-class Case:
-    """A random ensemble with rows, targets, weights, and the tensor of its definition."""
-
-    def __init__(self, recipe, objective, seed, *, trees_per_round=1, weighted=True, rate=0.3, tree_weight=1.0):
-        rng = np.random.default_rng(seed)
-        e = make_ensemble(recipe, seed)
-        rounds = np.arange(e.n_trees) // (trees_per_round * (1 if recipe.vector else e.n_outputs))
-        self.e = e = replace(
-            e, tree_round=rounds, tree_rate=np.full(e.n_trees, rate), tree_weight=np.full(e.n_trees, tree_weight)
-        )
-        self.X = make_rows(e, N, seed + 1)
-        self.objective = objective
-        if objective == "softmax":
-            self.y = rng.integers(0, e.n_outputs, N)
-            self.gradient = softmax(self.y)
-        elif objective == "logistic":
-            self.y = rng.integers(0, 2, N).astype(float)
-            self.gradient = logistic(self.y)
-        else:
-            self.y = rng.normal(size=(N, e.n_outputs)) if e.n_outputs > 1 else rng.normal(size=N)
-            self.gradient = squared(self.y)
-        self.weight = rng.choice([0.0, 0.5, 1.0, 2.5], N) if weighted else None
-        self.residual = oracle.residuals(e, self.X, self.gradient, self.weight)
-
-    def importance(self, **options):
-        defaults = {"sample_weight": self.weight, "n_jobs": 1}
-        if options.get("score") != "abs":  # which asks for no loss
-            defaults |= {"y": self.y, "objective": self.objective}
-        return ti.importance(self.e, self.X, **{**defaults, **options})
-
-    def leaf_bound(self, r):
-        """Leaf sums hold a gradient to 2^-32 of the largest leaf: what that may change in each feature's score."""
-        largest = np.abs(self.e.value * oracle.paper_units(self.e)[self.e.tree_of_node][:, None]).max()
-        resolution = 2.0 ** (np.frexp(largest)[1] - 32 + 3) / 2  # 3: a typical rate, 1/16, may stand in for 0.3
-        return resolution * np.abs(r).sum(axis=(0, 1, 3)) + 1e-12 * np.abs(r).sum()
-
-
-CASES = {
-    "one output": (Recipe(n_trees=4, depth=4, n_columns=4), "squared_error", {}),
-    "unweighted": (Recipe(n_trees=3, depth=3, n_columns=3), "squared_error", {"weighted": False}),
-    "logistic": (Recipe(n_trees=4, depth=3, n_columns=4), "logistic", {"tree_weight": 0.7}),
-    "three classes": (Recipe(n_trees=9, depth=3, n_columns=4, n_outputs=3), "softmax", {}),
-    "two trees a round": (Recipe(n_trees=12, depth=3, n_columns=4, n_outputs=3), "softmax", {"trees_per_round": 2}),
-    "vector leaves": (Recipe(n_trees=4, depth=4, n_columns=4, n_outputs=3, vector=True), "squared_error", {}),
-    "categories": (Recipe(n_trees=4, depth=4, n_columns=4, n_categorical=2), "squared_error", {}),
-    "forest in one round": (Recipe(n_trees=5, depth=3, n_columns=4), "squared_error", {"trees_per_round": 5}),
-    "a column never used": (Recipe(n_trees=1, depth=1, n_columns=5, grow=1.0), "squared_error", {}),
-}
-
 
 @pytest.fixture(scope="module", params=CASES)
 def case(request):
@@ -97,41 +28,9 @@ def case(request):
     return Case(recipe, objective, seed=sorted(CASES).index(request.param), **options)
 
 
-FLOAT32 = 1e-6  # row scores are added in float32: 6e-8 for each rounding, a few of them in a row
-
-
-def check(imp, shares, n_units, *, slack=None):
-    """Scores and standard errors of an Importance against the share of every row: (rows, features, outputs).
-
-    slack: (features,) what the leaf sums may change in the scores, where these come from them.
-    """
-    total = shares.sum(axis=2)
-    size = np.abs(shares).sum() + 1e-300
-    by_leaf = slack is not None
-    if slack is None:  # both add the same few thousand terms, in another order
-        slack = np.full(total.shape[1], 1e-12 * size)
-    weight = imp.sum_of_weights
-    assert np.all(np.abs(imp.scores * weight - total.sum(axis=0)) <= slack)
-    spread = (total**2).sum(axis=0) - total.sum(axis=0) ** 2 / n_units
-    error = np.sqrt(np.maximum(spread, 0) * n_units / (n_units - 1))
-    # Sums of squares cancel to 1e-16 of their size at worst, so their root to 1e-8; here they hardly cancel.
-    np.testing.assert_allclose(imp.std_errors * weight, error, rtol=FLOAT32 if by_leaf else 1e-9, atol=1e-7 * size)
-    if shares.shape[2] > 1:
-        assert np.all(np.abs(imp.outputs.score * weight - shares.sum(axis=0)) <= slack[:, None])
-        for k in range(shares.shape[2]):
-            assert np.all(np.abs(imp.for_output(k).scores * weight - shares[:, :, k].sum(axis=0)) <= slack)
-    else:
-        assert imp.outputs is None
-
-
-def units(case):
-    return N if case.weight is None else np.count_nonzero(case.weight)
-
-
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", INNER_METHODS)
 def test_tree_inner_is_its_definition(case, method):
-    r = oracle.tensor(case.e, case.X, method)
-    shares = oracle.tree_inner(case.e, r, case.residual)
+    r, shares = case.tensor(method), case.shares(method)
     imp = case.importance(method=method, by_round=True)
     slack = case.leaf_bound(r)
     check(imp, shares.sum(axis=0), units(case), slack=slack if method != "treeshap" else None)
@@ -201,21 +100,24 @@ def test_abs_is_its_definition(case, method, over):
     assert np.all(np.isnan(imp.p_values))  # a size is never below 0, so there is nothing to test
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", INNER_METHODS)
 def test_a_group_is_scored_as_one_feature(case, method):
     """The members' signed attributions are added up in every row, whatever the score does with them afterwards."""
-    r = oracle.tensor(case.e, case.X, method)
+    r, shares = case.tensor(method), case.shares(method)
     last = case.e.n_features - 1
     groups = {"ends": [0, last]}
-    together = np.concatenate([r[:, :, [0]] + r[:, :, [last]], r[:, :, 1:last]], axis=2)
+    together, shares = (
+        np.concatenate([a[:, :, [0]] + a[:, :, [last]], a[:, :, 1:last]], axis=2) for a in (r, shares)
+    )
     weight = np.ones(N) if case.weight is None else case.weight
     options = {"method": method, "feature_groups": groups}
     imp = case.importance(by_round=True, **options)
     assert imp.feature_names == ("ends", *(f"f{i}" for i in range(1, last)))
-    shares = oracle.tree_inner(case.e, together, case.residual)
     slack = case.leaf_bound(together) + case.leaf_bound(r).max()
     check(imp, shares.sum(axis=0), units(case), slack=slack if method != "treeshap" else None)
     assert np.all(np.abs(imp.by_round() * imp.sum_of_weights - shares.sum(axis=(1, 3))) <= slack)
+    if method == "centred":  # the other scores attribute single predictions
+        return
     check(
         case.importance(score="forest_inner", **options),
         oracle.forest_inner(case.e, together, case.residual.sum(axis=0)),
@@ -225,7 +127,7 @@ def test_a_group_is_scored_as_one_feature(case, method):
         check(case.importance(score="abs", over=over, **options), size * weight[:, None, None], units(case))
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", INNER_METHODS)
 def test_without_standard_errors_the_scores_are_the_same(case, method):
     with_errors, without = case.importance(method=method), case.importance(method=method, std_errors=False)
     assert np.array_equal(with_errors.scores, without.scores)
@@ -240,9 +142,10 @@ def test_a_base_margin_moves_the_gradients():
     case = Case(*CASES["one output"][:2], seed=3)
     margin = np.random.default_rng(4).normal(size=N)
     residual = oracle.residuals(case.e, case.X, case.gradient, case.weight, base=case.e.base_score + margin[:, None])
-    r = oracle.tensor(case.e, case.X, "predecomp")
-    shares = oracle.tree_inner(case.e, r, residual)
-    check(case.importance(base_margin=margin), shares.sum(axis=0), units(case), slack=case.leaf_bound(r))
+    for method in INNER_METHODS:
+        imp, shares = case.importance(base_margin=margin, method=method), case.shares(method, residual)
+        slack = None if method == "treeshap" else case.leaf_bound(case.tensor(method))
+        check(imp, shares.sum(axis=0), units(case), slack=slack)
 
 
 def test_iteration_range_scores_these_rounds_at_the_margin_of_a_model_that_starts_with_them():
