@@ -249,10 +249,13 @@ def boosted(e, X, y, table):
     """Margins, leaf sums and row scores of all rounds of squared error."""
     f, n = e.forest, len(X)
     margin, largest = compiled.aligned((1, compiled.padded_rows(n))), np.zeros(n)
-    leaf_sums, none = np.zeros((int(f.first_leaf[-1]), 1), np.int64), np.zeros((0, 1), np.int64)
+    leaf_sums = np.zeros((int(f.first_leaf[-1]), 1), np.int64)
     sums = np.zeros((n, 1, f.n_players))
     rounds = np.arange(e.n_trees + 1, dtype=np.int32)
-    f.core.boost(f.bin(X), 0, 1.0, rounds, y[None], None, margin, 2.0**30, leaf_sums, largest, None, none, table, sums)
+    f.core.boost(
+        f.bin(X), 0, 1.0, rounds, y[None], None, margin, 2.0**30, leaf_sums, largest, None, None, table, sums,
+        None, None, None,
+    )  # fmt: skip
     return margin[0, :n], leaf_sums[:, 0], sums
 
 
