@@ -27,6 +27,11 @@ N = 150  # more than two blocks of 64
 # name -> (recipe, objective, options of the accumulator)
 KINDS = {
     "squared error": (Recipe(n_trees=5), "squared_error", {}),
+    "predecomp": (Recipe(n_trees=5), "squared_error", {"method": "predecomp"}),
+    "loss": (Recipe(n_trees=5), "logistic", {"score": "loss"}),
+    "loss of three classes": (Recipe(n_trees=9, depth=3, n_outputs=3), "softmax", {"score": "loss"}),
+    "loss outside the core": (Recipe(n_trees=5), "reg:pseudohubererror", {"score": "loss"}),
+    "loss by treeshap": (Recipe(n_trees=4), "logistic", {"score": "loss", "method": "treeshap", "by_round": True}),
     "logistic": (Recipe(n_trees=5), "logistic", {}),
     # Twelve outputs: from nine on numpy adds a row's outputs in another order if the row stands alone.
     "twelve classes": (Recipe(n_trees=24, depth=3, n_outputs=12), "softmax", {}),
@@ -60,7 +65,8 @@ class Rows:
         self.X = make_rows(self.e, N, 2)
         rng = np.random.default_rng(3)
         classes = self.e.n_outputs if self.objective == "softmax" else 2
-        self.y = rng.normal(size=N) if self.objective == "squared_error" else rng.integers(0, classes, N)
+        real = self.objective in ("squared_error", "reg:pseudohubererror")
+        self.y = rng.normal(size=N) if real else rng.integers(0, classes, N)
         self.weight = rng.choice([0.0, 0.3, 1.0, 7.0], N)
         self.base = rng.normal(size=(N, self.e.n_outputs))
         self.clusters = rng.integers(0, 9, N) if self.options.get("clustered") else None
@@ -88,7 +94,10 @@ def rows_of(kind):
 
 def same_bits(a, b):
     assert a.to_bytes() == b.to_bytes()
-    a, b = a.result(), b.result()
+    same_numbers(a.result(), b.result())
+
+
+def same_numbers(a, b):
     assert np.array_equal(a.scores, b.scores)
     assert np.array_equal(a.std_errors, b.std_errors, equal_nan=True)
     assert np.array_equal(a.p_values, b.p_values, equal_nan=True)
@@ -100,6 +109,9 @@ def same_bits(a, b):
         assert np.array_equal(a.outputs.score, b.outputs.score)
         assert np.array_equal(a.outputs.std_error, b.outputs.std_error)
         assert np.array_equal(a.outputs.p_value, b.outputs.p_value)
+    assert (a.losses is None) == (b.losses is None)
+    for name, value in ({} if a.losses is None else vars(a.losses)).items():
+        assert np.array_equal(getattr(b.losses, name), value, equal_nan=value is not None)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -139,10 +151,12 @@ def test_importance_gives_the_accumulators_bits(kind):
         rows.e, rows.X, rows.y, objective=rows.objective, sample_weight=rows.weight, base_margin=rows.base,
         clusters=rows.clusters, n_jobs=2, **options,
     )  # fmt: skip
+    if imp.method == "centred" and imp.has_std_errors:
+        whole = rows.add(whole.second_pass(), np.arange(N))
     result = whole.result()
-    assert np.array_equal(imp.scores, result.scores)
-    assert np.array_equal(imp.std_errors, result.std_errors, equal_nan=True)
+    same_numbers(imp, result)
     assert imp.feature_names == result.feature_names
+    assert imp.notes == result.notes
 
 
 # Every bit of these is above the lowest unit of the sums, 2^-88.
@@ -307,6 +321,9 @@ def test_other_models_and_settings_do_not_add_up():
         ti.ImportanceAccumulator(other_model, objective="logistic"),
         ti.ImportanceAccumulator(rows.e, objective="squared_error"),
         ti.ImportanceAccumulator(rows.e, objective="logistic", method="saabas"),
+        ti.ImportanceAccumulator(rows.e, objective="logistic", method="predecomp"),
+        ti.ImportanceAccumulator(rows.e, objective="logistic", score="loss"),
+        whole.second_pass(),
         ti.ImportanceAccumulator(rows.e, objective="logistic", score="forest_inner"),
         ti.ImportanceAccumulator(rows.e, objective="logistic", feature_groups={"pair": [0, 1]}),
         ti.ImportanceAccumulator(rows.e, objective="logistic", std_errors=False),
@@ -430,7 +447,7 @@ def test_cox_needs_all_rows_at_once():
     model, X, y = survival()
     with pytest.raises(UnsupportedModelError, match="depends on all rows together"):
         ti.ImportanceAccumulator(model).update(X, y)
-    imp = ti.importance(model, X, y)
+    imp = ti.importance(model, X, y, method="predecomp")
     gains = model.get_score(importance_type="total_gain")
     own = np.array([gains.get(f"f{k}", 0.0) for k in range(4)])
     # Proposition 3 holds for any loss; XGBoost keeps its gradients in float32.
@@ -458,7 +475,6 @@ def test_a_loss_with_a_number_per_round_needs_all_rows_at_once():
     with pytest.raises(UnsupportedModelError, match="depends on all rows together"):
         ti.ImportanceAccumulator(e, objective="smooth_absolute_error").update(X, y)
     weight = np.arange(100.0)
-    imp = ti.importance(e, X, y, objective="smooth_absolute_error", sample_weight=weight)
     from . import oracle
 
     def gradient(margin):
@@ -466,11 +482,13 @@ def test_a_loss_with_a_number_per_round_needs_all_rows_at_once():
         s = np.average(np.sqrt(np.abs(r)), weights=weight) ** 2
         return (r * s / np.hypot(s, r))[:, None]
 
-    r = oracle.tensor(e, X, "predecomp")
-    shares = oracle.tree_inner(e, r, oracle.residuals(e, X, gradient, weight))
-    # Leaf sums hold a gradient to 2^-32 of the largest leaf.
-    found = imp.scores * weight.sum()
-    np.testing.assert_allclose(found, shares.sum(axis=(0, 1, 3)), rtol=0, atol=1e-8 * np.abs(shares).sum())
+    residual = oracle.residuals(e, X, gradient, weight)
+    plain = oracle.tree_inner(e, oracle.tensor(e, X, "predecomp"), residual)
+    for method, shares in (("predecomp", plain), ("centred", oracle.centred_shares(e, X, residual, weight))):
+        imp = ti.importance(e, X, y, objective="smooth_absolute_error", sample_weight=weight, method=method)
+        # Leaf sums hold a gradient to 2^-32 of the largest leaf.
+        found = imp.scores * weight.sum()
+        np.testing.assert_allclose(found, shares.sum(axis=(0, 1, 3)), rtol=0, atol=1e-8 * np.abs(shares).sum())
 
 
 def test_ranking_may_be_streamed_only_by_whole_queries():

@@ -87,17 +87,29 @@ def test_few_rows_that_carry_a_score_are_few_rows():
     assert unknown.df[0] == 999
 
 
-def test_a_centred_score_is_tested_with_the_standard_error_of_the_score():
+def test_p_values_that_are_known_take_the_place_of_students():
     s = np.random.default_rng(6).normal(0.3, 1.0, (50, 4))
-    shift = np.array([0.0, -5.0, 20.0, -40.0])
+    upper, lower = np.array([0.5, np.nan, 1e-30, 1.0]), np.array([0.5, 0.2, 1.0, np.nan])
+    s[:, 3] = 0.0  # never used: p = 1 whatever is known
     for make in (lambda **how: from_sums(*sums(s), **how), lambda **how: from_clusters(s, **how)):
-        plain, centred = make(), make(centring=shift)
-        for same in ("score", "std_error", "ci_low", "ci_high", "df"):
-            assert np.array_equal(getattr(plain, same), getattr(centred, same))
-        np.testing.assert_allclose(centred.test_score, plain.score + shift, rtol=1e-15)
-        np.testing.assert_allclose(centred.z, centred.test_score / centred.std_error, rtol=1e-15)
-        np.testing.assert_allclose(centred.p_value, stats.t.sf(centred.z, centred.df), rtol=1e-10)
-        np.testing.assert_allclose(centred.q_value, stats.false_discovery_control(centred.p_value), rtol=1e-14)
+        plain, known = make(), make(upper=upper, lower=lower)
+        for same in ("score", "std_error", "ci_low", "ci_high", "z", "df"):
+            assert np.array_equal(getattr(plain, same), getattr(known, same))
+        assert known.p_value.tolist() == [0.5, plain.p_value[1], 1e-30, 1.0]
+        np.testing.assert_allclose(known.q_value, stats.false_discovery_control(known.p_value), rtol=1e-14)
+        harm = np.array([0.5, 0.2, 1.0, 1.0])
+        np.testing.assert_allclose(known.harm_q_value, stats.false_discovery_control(harm), rtol=1e-14)
+
+
+def test_a_score_known_better_than_by_its_shares_keeps_their_error():
+    s = np.random.default_rng(7).normal(0.3, 1.0, (50, 3))
+    score = s.sum(axis=0) * (1 + 1e-6)
+    for make in (lambda **how: from_sums(*sums(s), **how), lambda **how: from_clusters(s, **how)):
+        plain, better = make(), make(score=score)
+        assert np.array_equal(better.score, score)
+        assert np.array_equal(better.std_error, plain.std_error)
+        np.testing.assert_allclose(better.z, score / plain.std_error, rtol=1e-15)
+        np.testing.assert_allclose((better.ci_low + better.ci_high) / 2, score, rtol=1e-14)
 
 
 def exact_tail(t, df):

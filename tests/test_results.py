@@ -103,17 +103,22 @@ def test_a_verdict_is_one_of_all_features_in_a_part_too():
         assert imp.top(n).verdicts == tuple(imp.verdicts[k] for k in imp.order[:n])
 
 
-@pytest.mark.parametrize("method", ["predecomp", "treeshap"])
-def test_an_importance_survives_a_file_and_a_pickle_bit_for_bit(model, method, tmp_path):
-    imp = ti.importance(model, *rows(1), method=method)
+@pytest.mark.parametrize("score", ["tree_inner", "loss"])
+@pytest.mark.parametrize("method", ["centred", "predecomp", "treeshap"])
+def test_an_importance_survives_a_file_and_a_pickle_bit_for_bit(model, score, method, tmp_path):
+    imp = ti.importance(model, *rows(1), score=score, method=method)
     imp.save(tmp_path / "imp")
     for again in (ti.load(tmp_path / "imp"), ti.Importance.load(tmp_path / "imp"), pickle.loads(pickle.dumps(imp))):
         pd.testing.assert_frame_equal(again.to_frame(), imp.to_frame(), check_exact=True)
-        assert np.array_equal(again.gains, imp.gains)
+        if score == "tree_inner":
+            assert np.array_equal(again.gains, imp.gains)
         assert (again.title, again.unit, again.notes, again.n_rows) == (imp.title, imp.unit, imp.notes, imp.n_rows)
         assert repr(again) == repr(imp)
-        if method == "predecomp":
+        if method != "treeshap":
             assert np.array_equal(again.by_round(), imp.by_round())
+        assert again.overshoot == imp.overshoot
+        for name, value in vars(imp.losses).items():
+            assert np.array_equal(getattr(again.losses, name), value, equal_nan=value is not None)
     multi = ti.importance(several_outputs(), *several_rows())
     multi.save(tmp_path / "multi")
     loaded = ti.load(tmp_path / "multi")
@@ -159,7 +164,8 @@ def test_gains_with_a_schedule_of_rates():
     own = booster.get_score(importance_type="total_gain")
     own = np.array([own.get(f"f{k}", 0.0) for k in range(4)])
     # Proposition 3; XGBoost keeps gains, leaves and margins in float32.
-    np.testing.assert_allclose(ti.importance(booster, X, y).gains, own, rtol=0, atol=2e-6 * own.sum())
+    gains = ti.importance(booster, X, y, method="predecomp").gains
+    np.testing.assert_allclose(gains, own, rtol=0, atol=2e-6 * own.sum())
     by_rows = ti.importance(booster, X, y, method="treeshap", by_round=True)
     used = np.array([0.3, *rates[:-1]])  # the callback sets the rate of the round that follows
     per_round = by_rows.by_round() * N / used[:, None]
@@ -227,12 +233,14 @@ def test_columns_of_y_name_the_outputs_in_every_library(kind):
 
 # -- scores by round ---------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("alpha", [0.0, 3.0])
-def test_scores_by_round_come_with_l1_too(alpha):
+@pytest.mark.parametrize("method", ["centred", "predecomp"])
+def test_scores_by_round_come_with_l1_too(alpha, method):
     X, y = rows(1)
-    imp = ti.importance(xgb_of(y, reg_alpha=alpha), X, y)
+    booster = xgb_of(y, reg_alpha=alpha)
+    imp = ti.importance(booster, X, y, method=method)
     assert imp.by_round().shape == (15, 4)
     assert np.array_equal(imp.by_round().sum(axis=0), imp.scores)
-    assert np.array_equal(ti.importance(xgb_of(y, reg_alpha=alpha), X, y, std_errors=False).scores, imp.scores)
+    assert np.array_equal(ti.importance(booster, X, y, method=method, std_errors=False).scores, imp.scores)
     assert ti.plots.rounds(imp) is not None
 
 
@@ -258,10 +266,12 @@ def test_scores_by_round_hold_one_round_of_rows_at_a_time():
     assert peak < 12 * one  # 60 rounds of rows x features would be 60
 
 
-def test_a_loss_outside_the_core_scores_the_same_with_and_without_errors():
+@pytest.mark.parametrize("score", ["tree_inner", "loss"])
+@pytest.mark.parametrize("method", ["centred", "predecomp"])
+def test_a_loss_outside_the_core_scores_the_same_with_and_without_errors(score, method):
     X, y = rows(1)
     model = xgb_of(y, objective="reg:pseudohubererror")
-    a, b = ti.importance(model, X, y), ti.importance(model, X, y, std_errors=False)
+    a, b = (ti.importance(model, X, y, score=score, method=method, std_errors=errors) for errors in (True, False))
     assert np.array_equal(a.scores, b.scores)
     assert np.array_equal(a.by_round().sum(axis=0), a.scores)
 

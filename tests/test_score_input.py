@@ -54,7 +54,7 @@ def with_value(array, value, row=7):
 
 
 # -- y ---------------------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("score", ["tree_inner", "forest_inner", "permutation"])
+@pytest.mark.parametrize("score", ["tree_inner", "loss", "forest_inner", "permutation"])
 def test_y_with_holes(regression, binary, animals, score):
     for model, y, hole in ((regression, SIGNAL, np.nan), (binary, LABEL.astype(float), np.nan)):
         with pytest.raises(DataError, match="missing"):
@@ -67,7 +67,7 @@ def test_y_with_holes(regression, binary, animals, score):
             ti.importance(animals, X, y, score="tree_inner")
 
 
-@pytest.mark.parametrize("score", ["tree_inner", "permutation"])
+@pytest.mark.parametrize("score", ["tree_inner", "loss", "permutation"])
 def test_y_of_the_wrong_length_or_shape(regression, score):
     with pytest.raises(DataError, match="y has 59 rows, but X has 60"):
         score_rows(score, regression, X, SIGNAL[:-1])
@@ -80,7 +80,7 @@ def test_y_of_the_wrong_length_or_shape(regression, score):
 
 
 def test_x_without_rows(regression):
-    for score in ("tree_inner", "forest_inner", "abs", "permutation"):
+    for score in ("tree_inner", "loss", "forest_inner", "abs", "permutation"):
         with pytest.raises(DataError, match="no rows"):
             score_rows(score, regression, X[:0], SIGNAL[:0])
         with pytest.raises(DataError, match="no rows"):
@@ -92,8 +92,12 @@ def test_x_without_rows(regression):
     [
         ({"over": "trees"}, "over='trees' only applies to score='abs'"),
         ({"against": "label"}, "against='label' only applies to score='forest_inner'"),
-        ({"score": "abs", "by_round": True}, "by_round=True only applies to score='tree_inner'"),
+        ({"score": "abs", "by_round": True}, "by_round=True only applies to score='tree_inner' and 'loss'"),
         ({"score": "forest_inner", "oob": True}, "oob=True only applies to score='tree_inner'"),
+        ({"score": "loss", "oob": True}, "oob=True only applies to score='tree_inner'"),
+        ({"score": "loss", "over": "trees"}, "over='trees' only applies to score='abs'"),
+        ({"score": "abs", "method": "centred"}, "method='centred' only applies to score='tree_inner' and 'loss'"),
+        ({"score": "forest_inner", "method": "centred"}, "method='centred' only applies to score='tree_inner'"),
         ({"score": "abs"}, "score='abs' uses only the attributions; omit y"),
         ({"std_errors": "no"}, "std_errors='no': expected True or False"),
         ({"by_round": None}, "by_round=None: expected True or False"),
@@ -151,7 +155,7 @@ def test_what_is_said_about_a_model_has_an_effect(regression):
 def test_a_penalty_that_does_not_fit_is_named(regression, tmp_path):
     regression.save_model(tmp_path / "model.json")  # trained with reg_lambda=1
     with pytest.raises(ti.UnknownParameterError, match="could not be inferred from its nodes with reg_lambda=0; pass"):
-        ti.importance(tmp_path / "model.json", X, SIGNAL, reg_lambda=0)
+        ti.importance(tmp_path / "model.json", X, SIGNAL, method="predecomp", reg_lambda=0)
     plain = ti.importance(tmp_path / "model.json", X, SIGNAL, method="saabas", reg_lambda=0)
     with pytest.raises(ti.UnknownParameterError, match="could not be inferred from its nodes with reg_lambda=0; pass"):
         _ = plain.gains
@@ -205,7 +209,7 @@ def test_targets_in_any_container(regression, animals):
 
 
 # -- weights, clusters, groups ---------------------------------------------------------------------------------------
-@pytest.mark.parametrize("score", ["tree_inner", "abs", "permutation"])
+@pytest.mark.parametrize("score", ["tree_inner", "loss", "abs", "permutation"])
 @pytest.mark.parametrize(
     ("weight", "says"),
     [
@@ -255,9 +259,15 @@ def test_labels_of_rows(regression, name):
 def test_clusters_may_be_labelled_in_any_way(regression, labels):
     imp = ti.importance(regression, X, SIGNAL, clusters=labels)
     assert imp.statistics.n_units == len(pd.unique(pd.Series(labels)))
-    accumulator = ti.ImportanceAccumulator(regression, clustered=True).update(X, SIGNAL, clusters=labels)
-    again = ti.ImportanceAccumulator(regression, clustered=True).from_bytes(accumulator.to_bytes())
-    assert np.array_equal(again.merge(accumulator).result().std_errors, imp.std_errors)
+    first = ti.ImportanceAccumulator(regression, clustered=True, std_errors=True).update(X, SIGNAL, clusters=labels)
+    second = first.second_pass().update(X, SIGNAL, clusters=labels)
+    again = first.second_pass().from_bytes(second.to_bytes())
+    assert np.array_equal(again.result().std_errors, imp.std_errors)
+    twice = ti.importance(regression, X, SIGNAL, clusters=labels, method="predecomp")
+    accumulator = ti.ImportanceAccumulator(regression, clustered=True, method="predecomp")
+    accumulator.update(X, SIGNAL, clusters=labels)
+    again = ti.ImportanceAccumulator(regression, clustered=True, method="predecomp").from_bytes(accumulator.to_bytes())
+    assert np.array_equal(again.merge(accumulator).result().std_errors, twice.std_errors)
 
 
 def test_the_same_cluster_may_come_in_another_type(regression):
@@ -330,7 +340,10 @@ def test_a_learning_rate_that_cannot_be_known(tmp_path):
     path = tmp_path / "model.json"
     model.save_model(path)
     with pytest.raises(UnknownParameterError, match="learning_rate"):
-        ti.importance(path, X, SIGNAL * 100)
+        ti.importance(path, X, SIGNAL * 100, method="predecomp")
+    assert np.array_equal(
+        ti.importance(path, X, SIGNAL * 100).scores, ti.importance(path, X, SIGNAL * 100, learning_rate=0.3).scores
+    )
     unknown = ti.importance(path, X, SIGNAL * 100, method="saabas")  # in units of the loss no rate is needed
     with pytest.raises(UnknownParameterError, match="gains divide every tree by its learning rate"):
         _ = unknown.gains
@@ -403,8 +416,9 @@ def test_l1_with_vector_leaves_is_refused_and_the_plain_product_is_not():
     params = {"multi_strategy": "multi_output_tree", "reg_alpha": 3.0, "max_depth": 2, "nthread": 1}
     model = xgb.train(params, xgb.DMatrix(X, Y), 3)
     with pytest.raises(ti.UnsupportedModelError, match=r"reg_alpha > 0 with vector leaves.*Pass reg_alpha=0"):
-        ti.importance(model, X, Y)
-    assert ti.importance(model, X, Y, reg_alpha=0.0).scores.shape == (4,)
+        ti.importance(model, X, Y, method="predecomp")
+    assert ti.importance(model, X, Y, method="predecomp", reg_alpha=0.0).scores.shape == (4,)
+    assert ti.importance(model, X, Y).scores.shape == (4,)  # centred: nothing to do with the penalty
 
 
 @pytest.mark.parametrize("method", ["saabas", "treeshap"])
@@ -415,3 +429,4 @@ def test_a_model_without_covers_is_refused_by_methods_that_need_them(method):
     e = dataclasses.replace(e, cover=np.full(e.n_nodes, np.nan))
     with pytest.raises(ti.UnsupportedModelError, match=f"method='{method}' weights the children"):
         ti.importance(e, np.eye(40)[:, :4], np.arange(40), method=method)
+    assert ti.importance(e, np.eye(40)[:, :4], np.arange(40)).scores.any()  # centred does without
