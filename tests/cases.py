@@ -97,7 +97,6 @@ CASES = {
 }
 
 
-
 FLOAT32 = 1e-6  # row scores are added in float32: 6e-8 for each rounding, a few of them in a row
 
 

@@ -152,8 +152,8 @@ def residuals(e, X, gradient, weight=None, base=None):
 def node_means(e, X, residual, weight=None, share=None):
     """Weight of the rows in every node, their mean leaf value and mean residual: (n_nodes, width) each.
 
-    residual: of `residuals`, weight included. share: (trees, rows) what a row counts for in a tree; None: 1. Means are 0
-    where no row comes by.
+    residual: of `residuals`, weight included. share: (trees, rows) what a row counts for in a tree; None: 1. Means are
+    0 where no row comes by.
     """
     total, value, push = (np.zeros((e.n_nodes, e.width)) for _ in range(3))
     weight = np.ones(len(X)) if weight is None else weight

@@ -2,7 +2,6 @@
 
 import threading
 import time
-from dataclasses import replace
 from itertools import pairwise
 
 import lightgbm as lgb
@@ -23,6 +22,7 @@ from treeinner.scores.setting import Setting
 from . import oracle
 from .cases import CASES, FLOAT32, INNER_METHODS, METHODS, Case, N, check, units
 from .forests import Recipe, make_ensemble, make_rows
+
 
 @pytest.fixture(scope="module", params=CASES)
 def case(request):
@@ -108,9 +108,7 @@ def test_a_group_is_scored_as_one_feature(case, method):
     r, shares = case.tensor(method), case.shares(method)
     last = case.e.n_features - 1
     groups = {"ends": [0, last]}
-    together, shares = (
-        np.concatenate([a[:, :, [0]] + a[:, :, [last]], a[:, :, 1:last]], axis=2) for a in (r, shares)
-    )
+    together, shares = (np.concatenate([a[:, :, [0]] + a[:, :, [last]], a[:, :, 1:last]], axis=2) for a in (r, shares))
     weight = np.ones(N) if case.weight is None else case.weight
     options = {"method": method, "feature_groups": groups}
     imp = case.importance(by_round=True, **options)
