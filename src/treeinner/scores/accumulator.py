@@ -358,7 +358,7 @@ class ImportanceAccumulator:
             has_std_errors=setting.std_errors,
             rounds=rounds,
             frame_library=self._frame_library,
-            losses=losses_of(setting, first, value),
+            losses=losses_of(setting, first, value, statistics.score),
             gain_source=gain_source,
         )
         return replace(found, notes=self._notes(found))
