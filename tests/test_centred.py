@@ -212,8 +212,9 @@ def test_p_values_are_those_of_sign_flips_of_the_shares(name):
     found = fitted.importance().statistics
     flipped = ~np.isnan(upper)
     assert flipped.sum() > 5
-    # Sizes are counted in eight bins to a factor of two; over some 200 rows their errors average out.
-    np.testing.assert_allclose(found.p_value[flipped], upper[flipped], rtol=0.02)
+    # Sizes are counted in bins, with their means: over some 200 rows p is known to 2 %, far out in the tail to 5 %.
+    near = np.where(upper > 1e-3, 0.02, 0.05)
+    assert np.all(np.abs(found.p_value / upper - 1)[flipped] < near[flipped])
     np.testing.assert_allclose(found.q_value, stats.false_discovery_control(found.p_value), rtol=1e-14)
     harm = np.where(flipped, lower, stats.t.sf(-found.z, np.maximum(found.df, 1)))
     np.testing.assert_allclose(found.harm_q_value, stats.false_discovery_control(harm), rtol=0.02)
@@ -253,7 +254,8 @@ def test_the_scale_of_the_weights_changes_nothing(factor):
     near = 1e-8 * max(1.0, 1 / factor)  # weights and gradients are multiples of 2^-32 of their units
     np.testing.assert_allclose(b.scores, a.scores, rtol=0, atol=near * np.abs(a.scores).max())
     np.testing.assert_allclose(b.std_errors, a.std_errors, rtol=FLOAT32)
-    np.testing.assert_allclose(b.p_values, a.p_values, rtol=0.05)  # sizes fall into other bins
+    # Sizes fall into other bins: 90 rows, of which few carry the score.
+    assert np.all(np.abs(b.p_values / a.p_values - 1) < np.where(a.p_values > 1e-6, 0.05, 0.1))
 
 
 def test_weights_of_very_different_sizes():
