@@ -48,3 +48,17 @@ def test_threads_share_one_table_of_treeshap():
     e = make_ensemble(Recipe(n_trees=5, depth=5), 3)
     tables = together(4, lambda _: e.forest.shap_table())
     assert all(table is tables[0] for table in tables)
+
+
+@pytest.mark.parametrize("score", ["tree_inner", "loss"])
+def test_threads_that_score_a_fresh_model_get_the_numbers_of_one(score):
+    recipe = Recipe(n_trees=20, depth=5, n_columns=5, n_outputs=2)
+    X, y = make_rows(make_ensemble(recipe, 1), 300, 2), np.arange(300) % 2
+    options = {"objective": "softmax", "score": score, "n_jobs": 1}
+    alone = ti.importance(make_ensemble(recipe, 1), X, y, **options)
+    for _ in range(5):
+        fresh = make_ensemble(recipe, 1)
+        for found in together(3, lambda _, e=fresh: ti.importance(e, X, y, **options)):
+            assert np.array_equal(found.scores, alone.scores)
+            assert np.array_equal(found.std_errors, alone.std_errors)
+            assert np.array_equal(found.p_values, alone.p_values)
