@@ -189,6 +189,20 @@ def test_every_loss_adds_up(case):
         assert imp.losses.after == pytest.approx(after, rel=1e-12)
 
 
+STEEP = [case for case in PER_ROW if objectives.get(case[1], library=case[0], **case[2]).steepest is not None]
+
+
+@pytest.mark.parametrize("case", STEEP, ids=lambda c: f"{c[0]}-{c[1]}")
+def test_no_gradient_is_steeper_than_the_steepest(case):
+    """The unit of leaf sums follows it."""
+    library, name, params, strategy, _ = case
+    objective = objectives.get(name, library=library, **params)
+    y = targets(strategy, np.random.default_rng(0), 1000)[:, None]
+    margin = np.linspace(-50, 50, 1000)[:, None]
+    largest = np.abs(objective.gradient(y, margin)).max()
+    assert 0.2 * objective.steepest < largest <= objective.steepest
+
+
 @pytest.mark.parametrize("name", ["softmax", "one_vs_all", "squared_error", "survival:aft"])
 def test_every_loss_of_several_outputs_adds_up(name):
     rng = np.random.default_rng(1)

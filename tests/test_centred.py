@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 from sklearn.datasets import load_diabetes
+from sklearn.ensemble import HistGradientBoostingRegressor
 
 import treeinner as ti
 from treeinner import sign_flips
@@ -244,6 +245,25 @@ def test_a_base_score_far_from_the_mean_costs_no_digits():
     np.testing.assert_allclose(far.p_values, near.p_values, rtol=1e-3)
     plain = ti.importance(model, A, b + 1e6, method="predecomp").scores
     assert np.abs(plain - near.scores).max() > near.scores.max()  # node values of other rows: off by the shift
+
+
+@pytest.mark.parametrize("method", ["centred", "saabas"])
+@pytest.mark.parametrize("score", ["tree_inner", "loss"])
+@pytest.mark.parametrize("factor", [2.0**-30, 2.0**20, 2.0**40])
+def test_gradients_that_do_not_grow_with_the_targets_keep_their_digits(method, score, factor):
+    """Leaves are in units of the target, gradients of the absolute error are signs."""
+    X, y, A, b = halves(*load_diabetes(return_X_y=True))
+    options = {"loss": "absolute_error", "max_iter": 10, "max_leaf_nodes": 6, "early_stopping": False}
+    small, large = (
+        ti.importance(HistGradientBoostingRegressor(**options).fit(X, s * y), A, s * b, score=score, method=method)
+        for s in (1.0, factor)
+    )
+    size = np.abs(small.scores).max()
+    np.testing.assert_allclose(large.scores / factor, small.scores, rtol=0, atol=1e-7 * size)  # 2^-28 of a sign
+    np.testing.assert_allclose(large.std_errors / factor, small.std_errors, rtol=FLOAT32)
+    np.testing.assert_allclose(large.p_values, small.p_values, rtol=0.05)  # sizes may fall into other bins
+    if score == "loss":
+        assert large.base / factor == pytest.approx(small.base, rel=1e-6)
 
 
 @pytest.mark.parametrize("factor", [1e-3, 1e3, 1e5])

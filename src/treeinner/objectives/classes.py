@@ -34,6 +34,7 @@ def logistic(scale: float = 1.0, domain: Domain = ZERO_OR_ONE) -> Objective:
         link=lambda m: sigmoid(scale * m),
         domain=domain,
         least=entropy,
+        steepest=scale,
         unit="log-odds" if scale == 1.0 else f"log-odds / {scale:g}",
     ).in_core("logistic", scale)
 
@@ -98,6 +99,7 @@ def softmax(n_classes: int, hessian_factor: float = 1.0) -> Objective:
         target="class",
         coupled=True,
         least=lambda y: np.zeros(len(y)),
+        steepest=1.0,
         unit="unnormalised log-probability",  # not log-odds: only differences between classes mean something
     ).in_core("softmax")
 
@@ -137,6 +139,7 @@ def hinge() -> Objective:
         lambda y, m: np.where(y * m < 1.0, 1.0, beyond),
         link=lambda m: (m > 0).astype(np.float64),
         least=np.zeros_like,
+        steepest=1.0,
     )
     return signed.of_target(lambda y: 2.0 * y - 1.0)
 

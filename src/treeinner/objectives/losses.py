@@ -46,7 +46,7 @@ def squared_error() -> Objective:
 
 def absolute_error(tie: float = 0.0) -> Objective:
     """|r|; `tie` is the gradient at r = 0."""
-    return of_residual(np.abs, lambda r: np.where(r == 0, tie, np.sign(r)))
+    return of_residual(np.abs, lambda r: np.where(r == 0, tie, np.sign(r)), steepest=1.0)
 
 
 def quantile(alpha: float | Sequence[float], *, tie: str = "above", dead_zone: float = 0.0) -> Objective:
@@ -64,7 +64,7 @@ def quantile(alpha: float | Sequence[float], *, tie: str = "above", dead_zone: f
     def value(r: FloatArray) -> FloatArray:
         return np.where(r >= 0, (1.0 - level) * r, level * -r)
 
-    return of_residual(value, gradient, shared_target=len(level) > 1)
+    return of_residual(value, gradient, shared_target=len(level) > 1, steepest=1.0)
 
 
 def expectile(alpha: float, scale: float = 1.0) -> Objective:
@@ -108,7 +108,7 @@ def stacked_expectiles(alpha: Sequence[float]) -> Objective:
 
 def huber(delta: float) -> Objective:
     """Square inside delta, straight outside; the hessian is LightGBM's (1 everywhere)."""
-    return of_residual(lambda r: huber_value(r, delta), lambda r: np.clip(r, -delta, delta))
+    return of_residual(lambda r: huber_value(r, delta), lambda r: np.clip(r, -delta, delta), steepest=delta)
 
 
 def huber_value(r: FloatArray, delta: FloatArray | float) -> FloatArray:
@@ -123,6 +123,7 @@ def fair(c: float) -> Objective:
         lambda r: c * c * (np.abs(r) / c - np.log1p(np.abs(r) / c)),
         lambda r: c * r / (np.abs(r) + c),
         lambda r: c * c / (np.abs(r) + c) ** 2,
+        steepest=c,
     )
 
 
@@ -133,6 +134,7 @@ def pseudo_huber(slope: float) -> Objective:
         lambda r: r**2 / (np.sqrt(1.0 + r**2 / d2) + 1.0),  # the same, without cancellation for small r
         lambda r: r / np.sqrt(1.0 + r**2 / d2),
         lambda r: d2 / ((d2 + r**2) * np.sqrt(1.0 + r**2 / d2)),
+        steepest=slope,
     )
 
 
@@ -174,7 +176,7 @@ def lq(q: float) -> Objective:
 
 def log_cosh() -> Objective:
     """Log of cosh r."""
-    return of_residual(log_cosh_value, np.tanh, lambda r: 1.0 - np.tanh(r) ** 2)
+    return of_residual(log_cosh_value, np.tanh, lambda r: 1.0 - np.tanh(r) ** 2, steepest=1.0)
 
 
 def log_cosh_value(r: FloatArray) -> FloatArray:

@@ -30,6 +30,7 @@ SCORE_METHODS = ("centred", *METHODS)
 ONLY_FOR = {"over": ("abs",), "against": ("forest_inner",), "by_round": ("tree_inner", "loss"), "oob": ("tree_inner",)}
 CHOICES = {"over": ("trees", "forest"), "against": ("residual", "label")}
 GRADIENT_BITS = 32  # a typical gradient is held as a multiple of 2^-32 of the model's scale
+SPARE_BITS = 4  # by which a unit may exceed that of the steepest gradient
 WEIGHT_BITS = 32  # the weight of a row, as a multiple of 2^-32
 # What may be said about a model, but has no effect on a score.
 POINTLESS = {
@@ -267,6 +268,16 @@ class Setting:
     def scale_bits(self) -> int:
         """Power of two above the size of a typical gradient: the largest leaf value over its learning rate.
 
+        Leaves of a model of large targets may be far above gradients that have a bound, such as signs: then it follows
+        the bound.
+        """
+        steepest = None if self.objective is None else self.objective.steepest
+        return self.value_bits if not steepest else min(self.value_bits, int(np.frexp(steepest)[1]) + SPARE_BITS)
+
+    @cached_property
+    def value_bits(self) -> int:
+        """Power of two above the largest leaf value over its learning rate.
+
         PreDecomp knows the rates; other methods do without, and a typical one stands in.
         """
 
@@ -279,12 +290,12 @@ class Setting:
             return int(np.frexp(largest)[1]) if largest > 0 else 0
 
         exact = self.method == "predecomp"
-        return self._cached(f"scale_bits {exact}", bits)
+        return self._cached(f"value_bits {exact}", bits)
 
     @property
     def exponent(self) -> int:
         """Shares of rows are held as multiples of 2^-exponent times a small unit (scores/exact.py)."""
-        return -self.scale_bits * (1 if self.score == "abs" else 2)
+        return -self.value_bits - (0 if self.score == "abs" else self.scale_bits)
 
     @cached_property
     def penalty(self) -> list[tuple[NDArray[np.int32], FloatArray]] | None:
