@@ -6,135 +6,11 @@
 #include <cstdio>
 #include <initializer_list>
 
-#include "oracle.h"
-#include "primitives.h"
+#include "check_primitives.h"
 #include "random_case.h"
 
 namespace treeinner {
 namespace {
-
-constexpr int kLanes = 8;
-
-int64_t n_passed = 0, n_failed = 0;
-
-void check(bool right, const char* who, const char* what) {
-  ++(right ? n_passed : n_failed);
-  if (!right && n_failed <= 20) std::fprintf(stderr, "%s: %s differs\n", who, what);
-}
-
-// -- primitives against plain loops
-// ---------------------------------------------------------------------------------------
-
-template <class Code>
-void check_compare(Random& random, const Primitives& p) {
-  constexpr int kLargest = std::numeric_limits<Code>::max();
-  Array<Code> codes(kBlock);
-  const int cut = random.chance(0.2) ? kLargest : random.below(kLargest + 1);
-  // Codes around the cut, where a wrong compare shows, and anywhere.
-  for (Code& c : codes)
-    c = static_cast<Code>(random.chance(0.5) ? random.below(kLargest + 1)
-                                             : std::min(kLargest, std::max(0, cut + random.below(5) - 2)));
-  std::vector<uint64_t> set((kLargest + 1) / 64);
-  for (uint64_t& word : set) word = random.bits();
-  uint64_t expected = 0, expected_in = 0;
-  for (int r = 0; r < kBlock; ++r) {
-    const uint64_t code = codes[static_cast<size_t>(r)];
-    expected |= uint64_t{code >= static_cast<uint64_t>(cut)} << r;
-    expected_in |= (set[code / 64] >> code % 64 & 1) << r;
-  }
-  const uint16_t c = static_cast<uint16_t>(cut);
-  if constexpr (sizeof(Code) == 1) {
-    check(p.at_least_8(codes.data(), c) == expected, p.name, "at_least, 1 byte");
-    check(p.in_set_8(codes.data(), set.data()) == expected_in, p.name, "in_set, 1 byte");
-  } else {
-    check(p.at_least_16(codes.data(), c) == expected, p.name, "at_least, 2 bytes");
-    check(p.in_set_16(codes.data(), set.data()) == expected_in, p.name, "in_set, 2 bytes");
-  }
-}
-
-// Each code alone among its opposites, so that a bit in the wrong place shows.
-template <class Code>
-void check_positions(const Primitives& p) {
-  for (int r = 0; r < kBlock; ++r) {
-    Array<Code> codes(kBlock, 9);
-    codes[static_cast<size_t>(r)] = 10;
-    uint64_t found;
-    if constexpr (sizeof(Code) == 1)
-      found = p.at_least_8(codes.data(), 10);
-    else
-      found = p.at_least_16(codes.data(), 10);
-    check(found == uint64_t{1} << r, p.name, "at_least, one row");
-  }
-}
-
-void check_put(Random& random, const Primitives& p) {
-  constexpr int kPuts = 5;
-  Array<uint8_t> bytes(kBlock, 77), expected(kBlock);
-  uint64_t where[kPuts];
-  uint8_t value[kPuts];
-  for (int i = 0; i < kPuts; ++i) {
-    where[i] = random.chance(0.1) ? 0 : random.chance(0.1) ? ~uint64_t{0} : random.bits() & random.bits();
-    value[i] = static_cast<uint8_t>(random.bits());
-    for (int r = 0; r < kBlock; ++r)
-      if (where[i] >> r & 1) expected[static_cast<size_t>(r)] = value[i];
-  }
-  p.put(where, value, kPuts, bytes.data());
-  check(same_bits(bytes, expected), p.name, "put");
-}
-
-// No NaN: which of two NaNs an addition returns is the compiler's choice.
-double lane(Random& random) {
-  constexpr double kSpecial[] = {0.0, 1e308, 5e-324, -5e-324, 1e-200};
-  return random.chance(0.2) ? kSpecial[random.below(5)] : random.number();
-}
-
-void check_lanes(Random& random, const Primitives& p) {
-  Array<double> a(kLanes), b(kLanes), out(kLanes), expected(kLanes);
-  for (double& x : a) x = lane(random);
-  for (double& x : b) x = random.chance(0.1) ? -0.0 : lane(random);
-  const double yes = lane(random);
-  const uint8_t mask = static_cast<uint8_t>(random.bits());
-  auto compare = [&](const char* what, auto lane_of) {
-    for (size_t l = 0; l < kLanes; ++l) expected[l] = lane_of(l, (mask >> l & 1) != 0);
-    check(same_bits(out, expected), p.name, what);
-  };
-  p.all(yes, out.data());
-  compare("all", [&](size_t, bool) { return yes; });
-  p.add(a.data(), b.data(), out.data());
-  compare("+", [&](size_t l, bool) { return a[l] + b[l]; });
-  p.multiply(a.data(), b.data(), out.data());
-  compare("*", [&](size_t l, bool) { return a[l] * b[l]; });
-  p.choose(mask, a.data(), b.data(), out.data());
-  compare("choose", [&](size_t l, bool m) { return m ? a[l] : b[l]; });
-}
-
-void check_fixed_point(Random& random, const Primitives& p) {
-  // Halves, every exponent from 2^-70 on, and the ends of the range.
-  const double special[] = {0x1p62, -0x1p62, std::nextafter(0x1p62, 0.0), 3 * 0x1p31, HUGE_VAL, std::nan("")};
-  Array<double> x(kLanes);
-  Array<int64_t> out(kLanes), expected(kLanes);
-  for (size_t l = 0; l < kLanes; ++l) {
-    const double integer = static_cast<double>(static_cast<int64_t>(random.bits()) >> random.below(63));
-    x[l] = std::ldexp(integer, random.chance(0.5) ? -1 : -random.below(70));
-    if (random.chance(0.1)) x[l] = special[random.below(6)];
-    expected[l] = std::fabs(x[l]) < 0x1p62 ? static_cast<int64_t>(std::nearbyint(x[l])) : 0;
-  }
-  p.fixed_point(x.data(), out.data());
-  check(same_bits(out, expected), p.name, "fixed_point");
-}
-
-void check_primitives(const Primitives& p) {
-  Random random(1);
-  check_positions<uint8_t>(p);
-  check_positions<uint16_t>(p);
-  for (int i = 0; i < 2000; ++i) {
-    check_compare<uint8_t>(random, p);
-    if (i % 20 == 0) check_compare<uint16_t>(random, p);  // its set is 8 KiB of random bits
-    check_put(random, p);
-    check_lanes(random, p);
-    check_fixed_point(random, p);
-  }
-}
 
 // -- kernels
 // ---------------------------------------------------------------------------------------------------------------
@@ -148,12 +24,17 @@ void check_same(const Results& a, const Results& b, const char* who) {
   check(same_bits(a.weighted_path, b.weighted_path), who, "path with weights");
   check(same_bits(a.shap, b.shap), who, "shap");
   check(same_bits(a.weighted_shap, b.weighted_shap), who, "shap with weights");
-  for (size_t i = 0; i < a.boosted.size(); ++i) {
-    const Boosted &x = a.boosted[i], &y = b.boosted[i];
-    check(same_bits(x.margin, y.margin) && same_bits(x.largest, y.largest), who, "boost: margins");
-    check(same_bits(x.leaf_sums, y.leaf_sums) && same_bits(x.leaf_weights, y.leaf_weights), who, "boost: leaves");
-    check(same_bits(x.sums, y.sums), who, "boost: row scores");
-  }
+  for (const auto part : {&Results::boosted, &Results::first_pass, &Results::records, &Results::lookups})
+    for (size_t i = 0; i < (a.*part).size(); ++i) {
+      const Boosted &x = (a.*part)[i], &y = (b.*part)[i];
+      check(same_bits(x.margin, y.margin) && same_bits(x.largest, y.largest), who, "boost: margins");
+      check(same_bits(x.leaf_sums, y.leaf_sums) && same_bits(x.leaf_weights, y.leaf_weights), who, "boost: leaves");
+      check(same_bits(x.sums, y.sums), who, "boost: row scores");
+      check(same_bits(x.first_order, y.first_order), who, "boost: first order");
+    }
+  for (const auto part : {&Results::shares, &Results::centred_values, &Results::centred_scores})
+    for (size_t i = 0; i < (a.*part).size(); ++i)
+      check(same_bits((a.*part)[i], (b.*part)[i]), who, "shares or centred scores");
   check(same_bits(a.split_scores, b.split_scores) && same_bits(a.centred, b.centred), who, "leaf scores");
 }
 
@@ -230,6 +111,83 @@ void check_boost(const Case& c, const Results& got, const char* who) {
   check(same_bits(got.boosted[0].sums, got.boosted.back().sums), who, "boost: row scores by records and by lookup");
 }
 
+template <class Got>
+bool within(const Got& got, const std::vector<double>& want, const std::vector<double>& allowed) {
+  bool close = got.size() == want.size();
+  for (size_t i = 0; close && i < got.size(); ++i) close = std::fabs(got[i] - want[i]) <= allowed[i];
+  return close;
+}
+
+// Of shares, relative to the size of their terms: a thousand at most, each off by some units of 1e-16. In a tree batch
+// these are counted from the root's means, with two products and two additions per tree.
+constexpr double kFloat64 = 1e-13, kFloat32 = 4 * kTreeBatch * 0x1p-24;
+
+// Shares against the oracle, and their sum against the centred score.
+void check_shares(const Case& c, const oracle::Centred& want, const Array<double>& got, double float32,
+                  const char* who) {
+  const Forest& f = c.model->forest;
+  const size_t places = index(n_places(f));
+  std::vector<double> allowed(got.size()), sum(places), score(places), sum_allowed(places);
+  for (size_t i = 0; i < got.size(); ++i) {
+    allowed[i] = kFloat64 * want.sizes[i] + float32 * want.centred_sizes[i];
+    sum[i % places] += got[i], sum_allowed[i % places] += allowed[i];
+  }
+  const double* of_split = want.split_scores.data();
+  for (int tree = 0; tree < f.n_trees; ++tree)
+    for (int i = 0; i < tree_of(f, tree).n_splits; ++i)
+      for (int k = 0; k < f.width; ++k)
+        score[index((f.tree_output[tree] + k) * f.n_players + tree_of(f, tree).splits[i].player)] += *of_split++;
+  check(within(got, want.shares, allowed), who,
+        float32 > 0 ? "boost: shares against the oracle" : "shares against the oracle");
+  check(within(sum, score, sum_allowed), who, float32 > 0 ? "boost: sum of shares" : "sum of shares");
+}
+
+void check_shares(const Case& c, const Results& got, const char* who) {
+  for (size_t i = 0; i < c.paths.size(); ++i) check_shares(c, c.paths[i].centred, got.shares[i], 0.0, who);
+  for (size_t i = 0; i < c.boosts.size(); ++i) {
+    check_shares(c, c.boosts[i].centred, got.records[i].sums, kFloat32, who);
+    check(same_bits(got.records[i].sums, got.lookups[i].sums), who, "boost: shares by records and by lookup");
+  }
+}
+
+// Rounds of several trees, residuals averaged over steps: the first pass.
+void check_rounds(const Case& c, const Results& got, const char* who) {
+  const Forest& f = c.model->forest;
+  for (size_t i = 0; i < c.boosts.size(); ++i) {
+    const ShareCase& s = c.boosts[i];
+    const Boosted &first = got.first_pass[i], &second = got.records[i];
+    check(same_bits(first.margin, s.boosted.margin) && same_bits(second.margin, s.boosted.margin), who,
+          "boost: margins against the oracle");
+    double largest = 0;
+    for (const double g : s.boosted.residual) largest = std::max(largest, std::fabs(g));
+    const std::vector<double> allowed(index(c.n_rows), 100 * largest * kFloat64);  // leaves are below 2
+    if (s.rounds.averaged)
+      check(within(first.first_order, s.boosted.first_order, allowed), who, "boost: first order against the oracle");
+    bool sums = true, weights = true, means = true;
+    for (int tree = 0; tree < f.n_trees; ++tree) {
+      const Tree t = tree_of(f, tree);
+      for (int64_t node = 0; node <= 2 * t.n_splits; ++node)
+        for (int64_t k = 0; k < f.width; ++k) {
+          const size_t at = index((t.first_node + node) * f.width + k);
+          const double weight = s.centred.weight[at], total = s.centred.residual[at] * weight;
+          if (s.weighted && weight > 0) means &= std::fabs(got.centred_values[i][at] - s.centred.value[at]) < kClose;
+          if (node < t.n_splits) continue;
+          const size_t leaf = index((t.first_leaf + node - t.n_splits) * f.width + k);
+          weights &= first.leaf_weights[leaf] == static_cast<int64_t>(s.weighted ? weight * kFixedScale : 0);
+          // Each row is rounded to a unit.
+          sums &= std::fabs(static_cast<double>(first.leaf_sums[leaf]) - total * kFixedScale) <=
+                  c.n_rows * (1 + kFloat64 * largest * kFixedScale);
+        }
+    }
+    check(sums && weights, who, "boost: leaf sums against the oracle");
+    check(means, who, "centred values against the oracle");
+    const std::vector<double> rounded(s.centred.split_scores.size(),
+                                      8 * c.n_rows * (1 / kFixedScale + kFloat64 * largest));  // steps are below 4
+    if (s.weighted)
+      check(within(got.centred_scores[i], s.centred.split_scores, rounded), who, "centred scores against the oracle");
+  }
+}
+
 void check_shap(const Case& c, const Results& got, const char* who) {
   const Forest& f = c.model->forest;
   bool adds_up = true, defined = true;
@@ -250,9 +208,6 @@ void check_shap(const Case& c, const Results& got, const char* who) {
   check(adds_up, who, "shap does not add up to the margin: it");
   check(defined, who, "shap against the definition");
 }
-
-// -- all of it
-// ---------------------------------------------------------------------------------------------------------------
 
 struct InstructionSet {
   const Kernels* kernels;
@@ -279,6 +234,79 @@ std::vector<InstructionSet> instruction_sets() {
   return all;
 }
 
+// -- exact sums and counts of sizes
+
+// How many numbers of a column have each size: a power of two times 1, 9/8, ... 15/8 and what is above it, below the
+// next.
+std::vector<int64_t> counts_of(const Array<double>& values, size_t n_columns, double scale) {
+  std::vector<int64_t> counts(n_columns * kSizes);
+  for (size_t i = 0; i < values.size(); ++i) {
+    int exponent = 0;
+    const double fraction = std::frexp(std::fabs(values[i] * scale), &exponent);  // in [1/2, 1)
+    if (fraction == 0 || exponent - 1 < kLeastSize || exponent - 1 >= kMostSize) continue;
+    const int size =
+        ((exponent - 1 - kLeastSize) << kSizeBits) + static_cast<int>((fraction * 2 - 1) * (1 << kSizeBits));
+    ++counts[i % n_columns * kSizes + index(size)];
+  }
+  return counts;
+}
+
+void check_exact(Random& random, int n_rows, int n_columns, const std::vector<InstructionSet>& all) {
+  const double scale = 0x1p-3, unit[] = {0x1p40, 0x1p8, 0x1p-24, 0x1p-56, 0x1p-88};
+  const size_t columns = index(n_columns);
+  Array<double> values(index(n_rows) * columns);
+  // All sizes up to the largest whose square fits, powers of two and their neighbours among them; some too small.
+  for (double& x : values) {
+    x = random.chance(0.2) ? 0.0 : std::ldexp(random.chance(0.2) ? 1.0 : random.number(), random.below(120) - 80);
+    if (random.chance(0.1)) x = std::nextafter(x, 0.0);
+  }
+  struct Sums {
+    Array<int64_t> sums, squares, counts;
+    bool fits = false;
+  };
+  const auto sums_of = [&](const Kernels& k, const double* from) {
+    Sums out{Array<int64_t>(columns * kLimbs), Array<int64_t>(columns * kLimbs), Array<int64_t>(columns * kSizes)};
+    Job job;
+    job.n_rows = n_rows;
+    call(k.exact, job,
+         ExactArgs{from, n_columns, scale, out.sums.data(), out.squares.data(), out.counts.data(), &out.fits});
+    return out;
+  };
+  const Sums plain = sums_of(baseline::kernels, values.data());
+  bool right = plain.fits;
+  for (size_t c = 0; c < columns; ++c) {
+    long double sum = 0, squares = 0, size = 0, got = 0, got_squares = 0;
+    for (size_t i = c; i < values.size(); i += columns) {
+      const long double x = values[i] * scale;
+      sum += x, size += std::fabs(x), squares += x * x;
+    }
+    for (size_t i = 0; i < kLimbs; ++i) {
+      got += unit[i] * static_cast<long double>(plain.sums[c * kLimbs + i]);
+      got_squares += unit[i] * static_cast<long double>(plain.squares[c * kLimbs + i]);
+    }
+    // Squares are rounded before they are cut.
+    right &= std::fabs(got - sum) <= 1e-17L * size + n_rows * 0x1p-88L;
+    right &= std::fabs(got_squares - squares) <= 2e-16L * squares + n_rows * 0x1p-88L;
+  }
+  check(right, "baseline", "exact sums against plain loops");
+  check(same_bits(plain.counts, counts_of(values, columns, scale)), "baseline", "counts of sizes against plain loops");
+  for (const InstructionSet& set : all) {
+    const Sums other = sums_of(*set.kernels, values.data());
+    check(other.fits && same_bits(other.sums, plain.sums) && same_bits(other.squares, plain.squares) &&
+              same_bits(other.counts, plain.counts),
+          set.kernels->name, "exact sums");
+  }
+  for (const double bad : {std::nan(""), HUGE_VAL, 0x1p43}) {  // the last one's square does not fit
+    values[index(random.below(static_cast<int>(values.size())))] = bad;
+    for (const InstructionSet& set : all)
+      check(!sums_of(*set.kernels, values.data()).fits, set.kernels->name, "what does not fit");
+    for (double& x : values) x = std::isfinite(x) && std::fabs(x) < 0x1p43 ? x : 0.0;
+  }
+}
+
+// -- all of it
+// ---------------------------------------------------------------------------------------------------------------
+
 void check_kernels(const std::vector<InstructionSet>& all) {
   // code bytes, trees, outputs, width, columns, thresholds of column 0, depth of the chain,
   // greater_equal, float32_input, truncate. 300 thresholds need two planes of one byte.
@@ -304,6 +332,8 @@ void check_kernels(const std::vector<InstructionSet>& all) {
       check_routing(c, plain, baseline::kernels.name);
       check_shap(c, plain, baseline::kernels.name);
       check_boost(c, plain, baseline::kernels.name);
+      check_shares(c, plain, baseline::kernels.name);
+      check_rounds(c, plain, baseline::kernels.name);
       for (const InstructionSet& set : all)
         if (set.kernels != &baseline::kernels) check_same(results(c, *set.kernels), plain, set.kernels->name);
     }
@@ -322,6 +352,9 @@ int main() {
   std::puts("");
   for (const InstructionSet& set : all) check_primitives(*set.primitives);
   check_kernels(all);
+  Random random(2);
+  for (const int n_rows : {1, 64, 130})
+    for (const int n_columns : {1, 31, 32, 50}) check_exact(random, n_rows, n_columns, all);
   std::printf("%lld passed, %lld failed\n", static_cast<long long>(n_passed), static_cast<long long>(n_failed));
   return n_failed != 0;
 }

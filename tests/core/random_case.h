@@ -1,14 +1,24 @@
 // A random model and a random table, and everything that an instruction set makes of them.
 #pragma once
 
-#include "random_forest.h"
+#include "rounds.h"
 
 namespace treeinner {
 
-template <class A, class B>
-bool same_bits(const A& a, const B& b) {
-  return a.size() == b.size() && (a.empty() || !std::memcmp(a.data(), b.data(), a.size() * sizeof(*a.data())));
-}
+constexpr Loss::Kind kLosses[] = {Loss::kSquared, Loss::kLogistic, Loss::kPoisson, Loss::kSoftmax};
+constexpr double kFixedScale = 0x1p20;
+
+// Residuals of the rows, by round or one for all trees, and what they make of centred scores.
+struct ShareCase {
+  bool weighted;
+  Array<double> y;         // (outputs, padded rows)
+  Array<double> residual;  // likewise, less the mean of all rows; one for all trees
+  Rounds rounds;           // or by round
+  Array<double> mean;      // (rounds, outputs)
+  oracle::Boosted boosted;
+  oracle::Centred centred;
+  std::unique_ptr<Shares> by_records, by_lookup;
+};
 
 struct Case {
   Shape shape;
@@ -16,28 +26,97 @@ struct Case {
   std::unique_ptr<Model> model;
   Table table;
   int n_rows, padded;
-  Array<double> weight, y;
-  Array<int64_t> fixed_weight;
+  Array<char> codes;
+  Array<double> weight, y, row_weight;
+  Array<int64_t> fixed_weight, fixed_row_weight;
+  std::vector<ShareCase> paths, boosts;
 };
+
+inline void build_tables(const Case& c, ShareCase& s) {
+  const auto make = [&](bool by_lookup) {
+    return std::make_unique<Shares>(*c.model->built, s.centred.value.data(), s.centred.residual.data(), by_lookup,
+                                    kFixedScale);
+  };
+  s.by_records = make(false), s.by_lookup = make(true);
+}
+
+inline const double* weight_of(const Case& c, const ShareCase& s) { return s.weighted ? c.row_weight.data() : nullptr; }
+
+// One residual for all trees.
+inline ShareCase path_case(const Case& c, bool weighted) {
+  const Forest& f = c.model->forest;
+  ShareCase out;
+  out.weighted = weighted, out.residual.resize(c.weight.size());
+  const auto weight = [&](int row) { return weighted ? c.row_weight[index(row)] : 1.0; };
+  const auto at = [&](int output, int row) { return index(output * c.padded + row); };
+  out.centred = oracle::centred(f, c.codes.data(), c.n_rows, weight_of(c, out), [&](int tree, size_t k, int row) {
+    return weight(row) * c.weight[at(f.tree_output[tree] + static_cast<int>(k), row)];
+  });
+  for (int output = 0; output < f.n_outputs; ++output) {
+    double sum = 0, total = 0;
+    for (int row = 0; row < c.n_rows; ++row) sum += weight(row) * c.weight[at(output, row)], total += weight(row);
+    for (int row = 0; row < c.n_rows; ++row)
+      out.residual[at(output, row)] = weight(row) * (c.weight[at(output, row)] - sum / total);
+  }
+  build_tables(c, out);
+  return out;
+}
+
+// Targets of squared error are far from 0: float32 would lose the digits of residuals that are not counted from a mean.
+inline ShareCase boost_case(const Case& c, Loss::Kind loss, bool averaged, bool weighted) {
+  const Forest& f = c.model->forest;
+  const size_t n = index(c.n_rows), n_outputs = index(f.n_outputs);
+  ShareCase out;
+  out.weighted = weighted, out.y = c.y, out.rounds = rounds_of(loss, averaged, f.n_trees);
+  for (double& y : out.y) y += loss == Loss::kSquared ? 1e5 : 0.0;
+  out.boosted = oracle::boost(f, out.rounds, c.codes.data(), c.n_rows, out.y.data(), weight_of(c, out));
+  std::vector<size_t> round_of;
+  double total = 0;
+  for (size_t row = 0; row < n; ++row) total += weighted ? c.row_weight[row] : 1.0;
+  for (int round = 0; round < out.rounds.n(); ++round) {
+    round_of.resize(index(out.rounds.first_tree[index(round) + 1]), index(round));
+    for (size_t k = 0; k < n_outputs; ++k) {
+      double sum = 0;
+      for (size_t row = 0; row < n; ++row) sum += out.boosted.residual[(index(round) * n_outputs + k) * n + row];
+      out.mean.push_back(sum / total);
+    }
+  }
+  out.centred = oracle::centred(f, c.codes.data(), c.n_rows, weight_of(c, out), [&](int tree, size_t k, int row) {
+    return out.boosted.residual[(round_of[index(tree)] * n_outputs + index(f.tree_output[tree]) + k) * n + index(row)];
+  });
+  build_tables(c, out);
+  return out;
+}
 
 inline Case random_case(uint64_t seed, const Shape& shape, int n_rows) {
   Random random(seed);
   Columns columns = random_columns(random, shape);
   auto model = random_model(random, shape, columns);
   Table table = random_table(random, columns, n_rows);
-  Case c{
-      shape, std::move(columns), std::move(model), std::move(table), n_rows, static_cast<int>(padded(n_rows)), {}, {},
-      {}};
+  Case c;
+  c.shape = shape, c.n_rows = n_rows, c.padded = static_cast<int>(padded(n_rows));
+  c.columns = std::move(columns), c.model = std::move(model), c.table = std::move(table);
   for (int i = 0; i < shape.n_outputs * c.padded; ++i) {
     c.y.push_back(random.below(2));
     c.weight.push_back(random.number());
     c.fixed_weight.push_back(static_cast<int64_t>(random.bits()) >> 20);
   }
+  for (int row = 0; row < n_rows; ++row) {  // fixed-point integers hold them
+    c.row_weight.push_back(row && random.chance(0.1) ? 0.0 : (1 + random.below(1000)) / 256.0);
+    c.fixed_row_weight.push_back(static_cast<int64_t>(c.row_weight.back() * kFixedScale));
+  }
+  const Forest& f = c.model->forest;
+  c.codes.resize(index(int64_t{c.padded} * f.n_planes * f.code_bytes));
+  call(baseline::kernels.bin, {&f, c.codes.data(), n_rows, 0, f.n_trees},
+       BinArgs{&c.columns.binning, c.table.values.data(), c.codes.data()});
+  for (const bool weighted : {false, true}) c.paths.push_back(path_case(c, weighted));
+  c.boosts.push_back(boost_case(c, Loss::kSquared, false, false));
+  for (const Loss::Kind loss : kLosses) c.boosts.push_back(boost_case(c, loss, true, true));
   return c;
 }
 
 struct Boosted {
-  Array<double> margin, sums, largest;
+  Array<double> margin, sums, largest, first_order;
   Array<int64_t> leaf_sums, leaf_weights;
 };
 
@@ -48,24 +127,72 @@ struct Results {
   Array<int64_t> leaf_sums;
   std::vector<Boosted> boosted;  // by loss; then squared error with lookups
   Array<double> split_scores, centred;
+  std::vector<Array<double>> shares;                  // by path, of each case
+  std::vector<Boosted> first_pass, records, lookups;  // of each case: leaf sums alone; shares alone, in both forms
+  std::vector<Array<double>> centred_values, centred_scores;
 };
 
-constexpr Loss::Kind kLosses[] = {Loss::kSquared, Loss::kLogistic, Loss::kPoisson, Loss::kSoftmax};
-constexpr double kFixedScale = 0x1p20;
+inline Boosted no_boosted(const Case& c) {
+  const Forest& f = c.model->forest;
+  const size_t leaves = index(f.first_leaf[f.n_trees] * f.width), rows = index(c.n_rows);
+  return {Array<double>(index(f.n_outputs * c.padded)),
+          Array<double>(rows * index(n_places(f))),
+          Array<double>(rows),
+          Array<double>(rows),
+          Array<int64_t>(leaves),
+          Array<int64_t>(leaves)};
+}
 
 // One tree per round.
 inline Boosted boosted(const Case& c, const Kernels& k, const Job& job, Loss::Kind kind, const PathTable& paths) {
   const Forest& f = c.model->forest;
-  const size_t leaves = index(f.first_leaf[f.n_trees] * f.width);
-  Boosted out{Array<double>(index(f.n_outputs * c.padded)), Array<double>(index(c.n_rows * n_places(f))),
-              Array<double>(index(c.n_rows)), Array<int64_t>(leaves), Array<int64_t>(leaves)};
+  Boosted out = no_boosted(c);
   std::vector<int32_t> first_tree;
   for (int32_t tree = 0; tree <= f.n_trees; ++tree) first_tree.push_back(tree);
   const LossInput input{{kind, 1.0}, c.y.data(), c.padded, c.weight.data(), out.margin.data(), c.padded};
-  call(k.boost, job,
-       BoostArgs{input, f.n_trees, first_tree.data(), kFixedScale, out.leaf_sums.data(), c.fixed_weight.data(),
-                 out.leaf_weights.data(), out.largest.data(), &paths, out.sums.data()});
+  BoostArgs args{input, f.n_trees, first_tree.data(), kFixedScale};
+  args.leaf_sums = out.leaf_sums.data(), args.leaf_weights = out.leaf_weights.data();
+  args.fixed_weights = c.fixed_weight.data(), args.largest = out.largest.data();
+  args.paths = &paths, args.sums = out.sums.data();
+  call(k.boost, job, args);
   return out;
+}
+
+// The first pass sums in the leaves, without paths; the second, with shares, does not.
+inline Boosted boosted(const Case& c, const Kernels& k, const Job& job, const ShareCase& s, const PathTable* shares) {
+  Boosted out = no_boosted(c);
+  const Rounds& rounds = s.rounds;
+  const LossInput input{{rounds.loss, 1.0}, s.y.data(), c.padded, weight_of(c, s), out.margin.data(), c.padded};
+  BoostArgs args{input, rounds.n(), rounds.first_tree.data(), kFixedScale};
+  args.largest = out.largest.data();
+  if (shares) {
+    args.paths = shares, args.sums = out.sums.data();
+    args.mean_residual = s.mean.data(), args.row_weight = weight_of(c, s);
+  } else {
+    args.leaf_sums = out.leaf_sums.data();
+    if (s.weighted) args.fixed_weights = c.fixed_row_weight.data(), args.leaf_weights = out.leaf_weights.data();
+  }
+  if (rounds.averaged) {
+    args.first_point = rounds.first_point.data(), args.point = rounds.point.data();
+    args.point_weight = rounds.point_weight.data(), args.first_order = out.first_order.data();
+  }
+  call(k.boost, job, args);
+  return out;
+}
+
+// Leaf sums -> node means -> what each split adds to the centred score.
+inline void add_centred(const Case& c, const Kernels& k, const Job& job, Results& out) {
+  const Forest& f = c.model->forest;
+  const Boosted& sums = out.first_pass.back();
+  Array<double> value(index(n_nodes(f) * f.width)), scores(index(f.first_split[f.n_trees] * f.width));
+  for (int tree = 0; tree < f.n_trees; ++tree) {
+    const Tree t = tree_of(f, tree);
+    const double* from = f.leaf_value + t.first_leaf * f.width;
+    std::copy(from, from + (t.n_splits + 1) * f.width, value.data() + (t.first_node + t.n_splits) * f.width);
+  }
+  call(k.centre_values, job, CentreValuesArgs{sums.leaf_weights.data(), value.data()});
+  call(k.split_scores, job, SplitScoresArgs{value.data(), sums.leaf_sums.data(), 1 / kFixedScale, scores.data()});
+  out.centred_values.push_back(std::move(value)), out.centred_scores.push_back(std::move(scores));
 }
 
 // Row scores of squared error: margins and weighted paths, tree by tree, in float64.
@@ -78,7 +205,7 @@ inline Array<double> boosted_sums(const Case& c, const Kernels& k, const void* c
       for (size_t r = 0; r < index(c.n_rows); ++r)
         residual[output * padded + r] = (c.y[output * padded + r] - margin[output * padded + r]) * c.weight[r];
     const Job job{&f, codes, c.n_rows, tree, 1};
-    call(k.path, job, PathArgs{&c.model->paths->view, residual.data(), sums.data()});
+    call(k.path, job, PathArgs{&c.model->paths->view, residual.data(), nullptr, sums.data()});
     call(k.margins, job, MarginsArgs{margin.data()});
   }
   return sums;
@@ -102,8 +229,8 @@ inline Results results(const Case& c, const Kernels& k, const ShapArrays* shap =
   call(k.margins, job, MarginsArgs{out.margins.data()});
   call(k.leaf_sums, job, LeafSumsArgs{c.fixed_weight.data(), out.leaf_sums.data()});
   const PathTable& paths = m.paths->view;
-  call(k.path, job, PathArgs{&paths, nullptr, out.path.data()});
-  call(k.path, job, PathArgs{&paths, c.weight.data(), out.weighted_path.data()});
+  call(k.path, job, PathArgs{&paths, nullptr, nullptr, out.path.data()});
+  call(k.path, job, PathArgs{&paths, c.weight.data(), nullptr, out.weighted_path.data()});
   const ShapTree* trees = (shap ? shap : m.shap.get())->trees().data();
   call(k.shap, job, ShapArgs{trees, nullptr, out.shap.data()});
   call(k.shap, job, ShapArgs{trees, c.weight.data(), out.weighted_shap.data()});
@@ -113,6 +240,16 @@ inline Results results(const Case& c, const Kernels& k, const ShapArrays* shap =
   out.centred.assign(m.node_value.begin(), m.node_value.end());
   call(k.split_scores, job, SplitScoresArgs{m.node_value.data(), out.leaf_sums.data(), 0.25, out.split_scores.data()});
   call(k.centre_values, job, CentreValuesArgs{out.leaf_sums.data(), out.centred.data()});
+  for (const ShareCase& s : c.paths) {
+    out.shares.emplace_back(index(c.n_rows * n_places(f)));
+    call(k.path, job, PathArgs{&s.by_records->view, s.residual.data(), weight_of(c, s), out.shares.back().data()});
+  }
+  for (const ShareCase& s : c.boosts) {
+    out.first_pass.push_back(boosted(c, k, job, s, nullptr));
+    out.records.push_back(boosted(c, k, job, s, &s.by_records->view));
+    out.lookups.push_back(boosted(c, k, job, s, &s.by_lookup->view));
+    add_centred(c, k, job, out);
+  }
   return out;
 }
 

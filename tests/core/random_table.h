@@ -35,6 +35,11 @@ class Random {
 template <class T>
 using Array = AlignedVector<T>;
 
+template <class A, class B>
+bool same_bits(const A& a, const B& b) {
+  return a.size() == b.size() && (a.empty() || !std::memcmp(a.data(), b.data(), a.size() * sizeof(*a.data())));
+}
+
 struct Shape {
   int code_bytes, n_trees, n_outputs, width, n_columns, n_thresholds, max_depth;
   bool greater_equal, float32_input, truncate;

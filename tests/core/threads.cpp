@@ -37,7 +37,8 @@ bool same_from_all_threads(uint64_t seed) {
   bool same = true;
   for (const Results& other : found)
     same = same && same_bits(other.shap, alone.shap) && same_bits(other.path, alone.path) &&
-           same_bits(other.boosted[0].sums, alone.boosted[0].sums);
+           same_bits(other.boosted[0].sums, alone.boosted[0].sums) && same_bits(other.shares[0], alone.shares[0]) &&
+           same_bits(other.records[0].sums, alone.records[0].sums);
   return same;
 }
 

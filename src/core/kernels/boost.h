@@ -12,25 +12,26 @@ namespace treeinner {
 struct BoostArgs {
   LossInput input;  // margin: before the first round; after the last one on return
   int32_t n_rounds;
-  const int32_t* first_tree;     // (rounds + 1,)
-  double scale;                  // gradients are summed in the leaves as fixed-point integers of 1 / scale
-  int64_t* leaf_sums;            // (leaves, width), added to; or null
-  const int64_t* fixed_weights;  // (rows,) weight of each row as a fixed-point integer
-  int64_t* leaf_weights;         // (leaves, width) sums of them, added to; or null
-  double* largest;               // (rows,) size of each row's largest gradient so far, times scale
-  const PathTable* paths;        // or null: no row scores
-  double* sums;                  // (rows, outputs, players) row scores, added to
-  const double* mean_residual;   // (rounds, outputs) of shares: means over all rows
-  const double* row_weight;      // (rows,) of shares; null: 1
-  const int32_t* first_point;    // (rounds + 1,) or null: residuals at the start of each round
-  const double *point, *point_weight;  // else averaged over its step: at these points of [0, 1], with these weights
-  double* first_order;                 // (rows,) += step times the residual at the start; with points; or null
+  const int32_t* first_tree;               // (rounds + 1,)
+  double scale;                            // gradients are summed in the leaves as fixed-point integers of 1 / scale
+  double* largest = nullptr;               // (rows,) size of each row's largest gradient so far, times scale
+  int64_t* leaf_sums = nullptr;            // (leaves, width), added to; or null
+  int64_t* leaf_weights = nullptr;         // (leaves, width) sums of fixed_weights, added to; or null
+  const int64_t* fixed_weights = nullptr;  // (rows,) weight of each row as a fixed-point integer
+  const PathTable* paths = nullptr;        // or null: no row scores
+  double* sums = nullptr;                  // (rows, outputs, players) row scores, added to
+  const double* mean_residual = nullptr;   // (rounds, outputs) of shares: means over all rows
+  const double* row_weight = nullptr;      // (rows,) of shares; null: 1
+  const int32_t* first_point = nullptr;    // (rounds + 1,) or null: residuals at the start of each round
+  const double* point = nullptr;           // else averaged over its step: at these points of [0, 1],
+  const double* point_weight = nullptr;    // with these weights
+  double* first_order = nullptr;           // (rows,) += step times the residual at the start
 };
 
 struct BoostScratch {
-  double* residual;   // (runs of a strip, outputs + 2, kRun)
-  int64_t* fixed;     // the same as fixed-point integers
-  uint8_t* frontier;  // (runs of a strip, trees of a round, kRun)  if residuals are averaged over steps
+  double* residual;         // (runs of a strip, outputs + 2, kRun)
+  int64_t* fixed;           // the same as fixed-point integers
+  uint8_t* frontier;        // (runs of a strip, trees of a round, kRun)  if residuals are averaged over steps
   double *step, *at, *sum;  // (outputs + 2, kRun) each, likewise
   TreeBatchScratch tree_batch;
 };
@@ -90,7 +91,8 @@ inline void take_step(const Job& job, const BoostArgs& args, int round, const Ru
       for (int r = 0; r < run.n; ++r) leaf[r] = frontier[r];
     const double* value = f.leaf_value + f.first_leaf[tree] * f.width;
     for (int k = 0; k < f.width; ++k)
-      for (int r = 0; r < run.n; ++r) step[(f.tree_output[tree] + k) * kRun + r] += value[int64_t{leaf[r]} * f.width + k];
+      for (int r = 0; r < run.n; ++r)
+        step[(f.tree_output[tree] + k) * kRun + r] += value[int64_t{leaf[r]} * f.width + k];
   }
 }
 
@@ -101,11 +103,9 @@ inline void average_residuals(const Job& job, const BoostArgs& args, int round, 
   const int n_outputs = f.n_outputs, n = run.n;
   const double* margin = args.input.margin + run.row;
   take_step<Code>(job, args, round, run, s.step);
-  if (args.first_order) {
-    weighted_residuals(args.input, n_outputs, run.row, margin, args.input.stride, n, run.residual);
-    for (int k = 0; k < n_outputs; ++k)
-      for (int r = 0; r < n; ++r) args.first_order[run.row + r] += s.step[k * kRun + r] * run.residual[k * kRun + r];
-  }
+  weighted_residuals(args.input, n_outputs, run.row, margin, args.input.stride, n, run.residual);
+  for (int k = 0; k < n_outputs; ++k)
+    for (int r = 0; r < n; ++r) args.first_order[run.row + r] += s.step[k * kRun + r] * run.residual[k * kRun + r];
   std::memset(s.sum, 0, sizeof(double) * static_cast<size_t>(n_outputs * kRun));
   for (int32_t i = args.first_point[round]; i < args.first_point[round + 1]; ++i) {
     for (int k = 0; k < n_outputs; ++k)
@@ -137,8 +137,9 @@ inline void take_residuals(const Job& job, const BoostArgs& args, int round, con
         run.fixed[k * kRun + r] = fixed_point(scaled);
       }
     if (args.mean_residual) {
-      const double mean = args.mean_residual[round * f.n_outputs + k], *weight = args.row_weight + run.row;
-      for (int r = 0; r < run.n; ++r) residual[r] -= args.row_weight ? mean * weight[r] : mean;
+      const double mean = args.mean_residual[round * f.n_outputs + k];
+      const double* weight = args.row_weight ? args.row_weight + run.row : nullptr;
+      for (int r = 0; r < run.n; ++r) residual[r] -= weight ? mean * weight[r] : mean;
     }
   }
 }

@@ -78,7 +78,8 @@ inline void softmax_residuals(const LossInput& in, int n_outputs, int64_t row, c
     for (int r = 0; r < n; ++r) residual[k * kRun + r] = (y[r] == k ? 1.0 : 0.0) - residual[k * kRun + r] / total[r];
 }
 
-// Weighted residuals of n rows from `row` on, at a margin, (outputs, rows) with a stride. residual: (outputs + 2, kRun).
+// Weighted residuals of n rows from `row` on, at a margin, (outputs, rows) with a stride. residual: (outputs + 2,
+// kRun).
 inline void weighted_residuals(const LossInput& in, int n_outputs, int64_t row, const double* margin, int64_t stride,
                                int n, double* residual) {
   if (in.loss.kind == Loss::kSoftmax) softmax_residuals(in, n_outputs, row, margin, stride, n, residual);

@@ -116,8 +116,8 @@ inline void add_shares(const Forest& f, const PathTable& table, const Code* code
     const auto step = [&](const PathTable& t) { return reinterpret_cast<const double*>(t.deep + at) + side * width; };
     double* sum = run.sums + r * row_stride + f.plane_player[split.plane];
     for (int k = 0; k < width; ++k)
-      sum[k * n_players] += step(table)[k] * run.weight[k * run.weight_stride + r] + step(*table.leaf)[k] * leaf_of(r, k) +
-                            step(*table.level)[k] * weight_of(r);
+      sum[k * n_players] += step(table)[k] * run.weight[k * run.weight_stride + r] +
+                            step(*table.leaf)[k] * leaf_of(r, k) + step(*table.level)[k] * weight_of(r);
   });
 }
 

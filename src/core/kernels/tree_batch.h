@@ -11,11 +11,11 @@
 
 namespace treeinner {
 struct TreeBatchScratch {
-  uint8_t* leaf;  // (kTreeBatch, run)
-  float* weight;  // (kTreeBatch, run)
+  uint8_t* leaf;      // (kTreeBatch, run)
+  float* weight;      // (kTreeBatch, run)
   float* row_weight;  // (run,)  of shares
-  float* part;    // sums of a tree batch: by records (run, places), by lookup (run,)
-  double* total;  // sums of all tree batches so far: by records (run, places), by lookup (places, run)
+  float* part;        // sums of a tree batch: by records (run, places), by lookup (run,)
+  double* total;      // sums of all tree batches so far: by records (run, places), by lookup (places, run)
 };
 
 namespace TREEINNER_NS {
@@ -58,7 +58,8 @@ struct TreeSteps {
   FloatPack add_to(FloatPack sum, int r) const {
     const FloatPack step = table(leaf + r) * load<FloatPack>(weight + r);
     if (Kind == Level::kNone) return sum + step;
-    return sum + (step + (Kind == Level::kWeighted ? level(leaf + r) * load<FloatPack>(row_weight + r) : level(leaf + r)));
+    return sum +
+           (step + (Kind == Level::kWeighted ? level(leaf + r) * load<FloatPack>(row_weight + r) : level(leaf + r)));
   }
 };
 
@@ -96,7 +97,8 @@ inline void add_share_records(const float* records, const uint8_t* leaf, int n, 
     auto player = [&](int i) { return static_cast<uint16_t>(packed[i / 4] >> 16 * (i % 4)); };
     const float w = weight[r], of_row = Kind == Level::kWeighted ? row_weight[r] : 1.0f;
     float share[kRecord], sum[Entries];
-    for (int i = 0; i < kRecord; ++i) share[i] = step[i] * w + (Kind == Level::kWeighted ? level[i] * of_row : level[i]);
+    for (int i = 0; i < kRecord; ++i)
+      share[i] = step[i] * w + (Kind == Level::kWeighted ? level[i] * of_row : level[i]);
 #pragma GCC unroll 8
     for (int i = 0; i < Entries; ++i) sum[i] = sums[player(i)] + share[i];
 #pragma GCC unroll 8
@@ -137,9 +139,8 @@ inline void add_tree_batch(const Forest& f, const PathTable& paths, int tree_bat
   const double unit = t.step_unit / scale;
   const Level level = !paths.level ? Level::kNone : weighted ? Level::kWeighted : Level::kPlain;
   if (!t.by_lookup) return add_score_records(f, paths, tree_batch, unit, level, n, s);
-  with_count<0, 2>(static_cast<int>(level), [&](auto kind) {
-    add_lookups<static_cast<Level>(decltype(kind)::n)>(t, tree_batch, unit, n, s);
-  });
+  with_count<0, 2>(static_cast<int>(level),
+                   [&](auto kind) { add_lookups<static_cast<Level>(decltype(kind)::n)>(t, tree_batch, unit, n, s); });
 }
 
 inline void add_totals(const ScoreTable& t, const TreeBatchScratch& s, int64_t places, int n, double* sums) {

@@ -20,8 +20,16 @@ class PathArrays {
   }
 
   PathTable view() const {
-    return {deep.data(),   entries.data(), first_record.data(), records.data(), first_entry.data(),
-            player.data(), step.data(),    nullptr,             nullptr,        nullptr,
+    return {deep.data(),
+            entries.data(),
+            first_record.data(),
+            records.data(),
+            first_entry.data(),
+            player.data(),
+            step.data(),
+            nullptr,
+            nullptr,
+            nullptr,
             nullptr};
   }
 
@@ -93,7 +101,8 @@ class PathArrays {
       first_entry.push_back(static_cast<int64_t>(player.size()));
       longest = std::max(longest, players.size());
     }
-    const bool has_records = kind_ != Step::kLeaf && width == 1 && longest > 0 && longest <= kRecord && f_.n_players <= 1 << 16;
+    const bool has_records =
+        kind_ != Step::kLeaf && width == 1 && longest > 0 && longest <= kRecord && f_.n_players <= 1 << 16;
     records.resize((records.size() + 7) / 8 * 8);
     first_record.push_back(static_cast<int64_t>(records.size()));
     entries.push_back(has_records ? static_cast<int32_t>(longest) : 0);

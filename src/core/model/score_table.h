@@ -29,9 +29,17 @@ class ScoreArrays {
 
   bool any() const { return std::find(takes_part_.begin(), takes_part_.end(), 1) != takes_part_.end(); }
   ScoreTable view(bool by_lookup) const {
-    return {step_unit_,         by_lookup,        takes_part_.data(), first_record_.data(),
-            records_.data(),    first_use_.data(), uses_.data(),       first_lookup_.data(),
-            slot_.data(),       lookups_.data(),   level_ ? level_lookups_.data() : nullptr};
+    return {step_unit_,
+            by_lookup,
+            takes_part_.data(),
+            first_record_.data(),
+            records_.data(),
+            first_use_.data(),
+            uses_.data(),
+            first_lookup_.data(),
+            slot_.data(),
+            lookups_.data(),
+            level_ ? level_lookups_.data() : nullptr};
   }
 
  private:

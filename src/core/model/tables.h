@@ -63,8 +63,8 @@ struct PathTable {
   const int32_t* player;        // (entries,)
   const double* step;           // (entries, width)
   const ScoreTable* scores;     // for row scores (kernels/tree_batch.h), or null
-  // Of shares in a centred score (share_table.h), or null: what is multiplied by the weight of a row, and, in trees with
-  // a top, by the value of its leaf less that of the root, root: (trees, width).
+  // Of shares in a centred score (share_table.h), or null: what is multiplied by the weight of a row, and, in trees
+  // with a top, by the value of its leaf less that of the root, root: (trees, width).
   const PathTable *level, *leaf;
   const double* root;
 };

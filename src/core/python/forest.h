@@ -1,8 +1,8 @@
 // The compiled ensemble and its tables as Python holds them: own the arrays, check shapes, call the kernels.
 #pragma once
 
-#include "../model/share_table.h"
 #include "../model/shap_table.h"
+#include "../model/share_table.h"
 #include "arrays.h"
 
 namespace treeinner {
@@ -82,8 +82,8 @@ class CoreForest {
   }
 
   // row_weight: of shares.
-  void path(const Codes& codes, int tree, int n, const Paths& table, const Maybe<double, 2>& weight, Out<double, 3> sums,
-            const Maybe<double>& row_weight) const {
+  void path(const Codes& codes, int tree, int n, const Paths& table, const Maybe<double, 2>& weight,
+            Out<double, 3> sums, const Maybe<double>& row_weight) const {
     require(has_shape(sums, codes.n_rows, f_.n_outputs, f_.n_players), "sums are (rows, outputs, players)");
     require(!row_weight || has_shape(*row_weight, codes.n_rows), "row weights are (rows,)");
     require(weight || !table.view.level, "shares need residuals");
@@ -121,11 +121,12 @@ class CoreForest {
         ResidualsArgs{loss_input(codes, loss, loss_scale, y, weight, margin), out.data()});
   }
 
-  // Points of every round's step, that residuals are averaged over, and (rows,) += what the first-order terms add up to.
+  // Points of every round's step, that residuals are averaged over, and (rows,) += what the first-order terms add up
+  // to.
   using StepRule = std::tuple<In<int32_t>, In<double>, In<double>, Out<double>>;
 
-  // margin: (outputs, padded rows), moved on; y: (1 or outputs, rows). fixed, leaf_weights: both or none. mean_residual:
-  // (rounds, outputs), and row_weight: of shares.
+  // margin: (outputs, padded rows), moved on; y: (1 or outputs, rows). fixed, leaf_weights: both or none.
+  // mean_residual: (rounds, outputs), and row_weight: of shares.
   void boost(const Codes& codes, int loss, double loss_scale, In<int32_t> first_tree, In<double, 2> y,
              const Maybe<double>& weight, Out<double, 2> margin, double scale,
              const std::optional<Out<int64_t, 2>>& leaf_sums, Out<double> largest, const Maybe<int64_t>& fixed,
@@ -148,22 +149,12 @@ class CoreForest {
     require(!mean_residual || has_shape(*mean_residual, n_rounds, f_.n_outputs), "means are (rounds, outputs)");
     require(!row_weight || has_shape(*row_weight, codes.n_rows), "row weights are (rows,)");
     if (paths) check(*paths);
-    BoostArgs args{loss_input(codes, loss, loss_scale, y, weight, margin),
-                   static_cast<int32_t>(n_rounds),
-                   first,
-                   scale,
-                   data_of(leaf_sums),
-                   data_of(fixed),
-                   data_of(leaf_weights),
-                   largest.data(),
-                   paths ? &paths->view : nullptr,
-                   sums.data(),
-                   data_of(mean_residual),
-                   data_of(row_weight),
-                   nullptr,
-                   nullptr,
-                   nullptr,
-                   nullptr};
+    BoostArgs args{loss_input(codes, loss, loss_scale, y, weight, margin), static_cast<int32_t>(n_rounds), first,
+                   scale};
+    args.largest = largest.data(), args.leaf_sums = data_of(leaf_sums);
+    args.leaf_weights = data_of(leaf_weights), args.fixed_weights = data_of(fixed);
+    args.paths = paths ? &paths->view : nullptr, args.sums = sums.data();
+    args.mean_residual = data_of(mean_residual), args.row_weight = data_of(row_weight);
     if (rule) {
       const auto& [first_point, point, point_weight, first_order] = *rule;
       require(has_shape(first_point, n_rounds + 1) && first_point.data()[0] == 0, "points begin at 0");
