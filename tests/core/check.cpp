@@ -236,17 +236,18 @@ std::vector<InstructionSet> instruction_sets() {
 
 // -- exact sums and counts of sizes
 
-// How many numbers of a column have each size: a power of two times 1, 9/8, ... 15/8 and what is above it, below the
-// next.
+// How many numbers of a column have each size: a power of two times 1, 5/4, 6/4 or 7/4 and what is above it, below the
+// next; and how far above, in parts of 1 / 256 of the distance.
 std::vector<int64_t> counts_of(const Array<double>& values, size_t n_columns, double scale) {
-  std::vector<int64_t> counts(n_columns * kSizes);
+  std::vector<int64_t> counts(n_columns * kCounts);
   for (size_t i = 0; i < values.size(); ++i) {
     int exponent = 0;
     const double fraction = std::frexp(std::fabs(values[i] * scale), &exponent);  // in [1/2, 1)
     if (fraction == 0 || exponent - 1 < kLeastSize || exponent - 1 >= kMostSize) continue;
-    const int size =
-        ((exponent - 1 - kLeastSize) << kSizeBits) + static_cast<int>((fraction * 2 - 1) * (1 << kSizeBits));
-    ++counts[i % n_columns * kSizes + index(size)];
+    const double at = (fraction * 2 - 1) * (1 << kSizeBits);
+    const int size = ((exponent - 1 - kLeastSize) << kSizeBits) + static_cast<int>(at);
+    int64_t* count = &counts[i % n_columns * kCounts + index(2 * size)];
+    count[0] += 1, count[1] += static_cast<int64_t>((at - std::floor(at)) * (1 << kOffsetBits));
   }
   return counts;
 }
@@ -265,7 +266,7 @@ void check_exact(Random& random, int n_rows, int n_columns, const std::vector<In
     bool fits = false;
   };
   const auto sums_of = [&](const Kernels& k, const double* from) {
-    Sums out{Array<int64_t>(columns * kLimbs), Array<int64_t>(columns * kLimbs), Array<int64_t>(columns * kSizes)};
+    Sums out{Array<int64_t>(columns * kLimbs), Array<int64_t>(columns * kLimbs), Array<int64_t>(columns * kCounts)};
     Job job;
     job.n_rows = n_rows;
     call(k.exact, job,
