@@ -82,10 +82,13 @@ def calls():
     X = rng.standard_normal((ROWS, COLUMNS), dtype=np.float32)
     y = rng.standard_normal(ROWS)
     e = make_ensemble()
+    first = treeinner.ImportanceAccumulator(e, n_jobs=1).update(X, y)
     return {
         "predict": lambda: e.predict(X, n_jobs=1),
         "scores": lambda: treeinner.importance(e, X, y, std_errors=False, n_jobs=1),
         "scores with errors": lambda: treeinner.importance(e, X, y, n_jobs=1),
+        "second pass": lambda: first.second_pass().update(X, y),
+        "account": lambda: treeinner.importance(e, X, y, score="loss", n_jobs=1),
         "predecomp": lambda: treeinner.attribute(e, X, method="predecomp", n_jobs=1),
         "treeshap": lambda: treeinner.attribute(e, X, method="treeshap", n_jobs=1),
         "treeshap with errors": lambda: treeinner.importance(e, X, y, method="treeshap", n_jobs=1),
