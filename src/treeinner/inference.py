@@ -1,7 +1,7 @@
 """From sums over rows to statistics: standard error, interval, z, p value, q value.
 
 A score is a sum over rows, score_k = sum_i s_ik, where s_ik is the share of row i (its weight already in
-it). So one pass that keeps the sums of the shares, of their squares and of their fourth powers gives
+it). So one pass that keeps the sums of the shares, of their squares, and how many have each size gives
 everything here.
 
 What the numbers mean. The fitted model is held fixed and the rows are taken as independent draws from the

@@ -80,9 +80,8 @@ class ImportanceAccumulator:
     ) -> None:
         check_confidence(confidence)
         check_arguments(score, clustered=clustered)
-        for what, given in (("clusters only affect", clustered), ("confidence only affects", confidence != CONFIDENCE)):
-            if given and not std_errors:
-                raise ValueError(f"{what} standard errors; omit that with std_errors=False.")
+        if method not in (None, "centred"):  # which may have a second pass
+            check_errors_wanted(std_errors, clustered=clustered, confidence=confidence)
         self._model: Model = open_for(score, model, reading, caller=ImportanceAccumulator)
         choices: dict[str, Any] = {
             "score": score, "method": method, "over": over, "against": against, "by_round": by_round,
@@ -378,6 +377,13 @@ class ImportanceAccumulator:
         for note in said:
             speak(note)
         return (*self._model.notes, *said)
+
+
+def check_errors_wanted(std_errors: bool, *, clustered: bool, confidence: float) -> None:
+    """Raise if something was said about standard errors that are not asked for."""
+    for what, given in (("clusters only affect", clustered), ("confidence only affects", confidence != CONFIDENCE)):
+        if given and not std_errors:
+            raise ValueError(f"{what} standard errors; omit that with std_errors=False.")
 
 
 def _agreed(what: str, known: Names, names: Names) -> Names:

@@ -8,7 +8,7 @@ from typing import Any
 from treeinner.compiled import Progress
 from treeinner.errors import speak
 from treeinner.groups import GroupSpec
-from treeinner.scores.accumulator import CONFIDENCE, ImportanceAccumulator
+from treeinner.scores.accumulator import CONFIDENCE, ImportanceAccumulator, check_errors_wanted
 from treeinner.scores.result import Importance
 from treeinner.scores.setting import TreeAttribution, check_arguments, open_for
 from treeinner.scores.training_rows import training_rows_note
@@ -107,6 +107,7 @@ def importance(
     (docs/theory.md).
     """
     check_arguments(score, oob=oob)
+    check_errors_wanted(std_errors, clustered=clusters is not None, confidence=confidence)
     accumulator = ImportanceAccumulator(
         open_for(score, model, reading, caller=importance),
         score=score, method=method, feature_groups=feature_groups, over=over, against=against, by_round=by_round,

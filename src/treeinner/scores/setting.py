@@ -360,6 +360,11 @@ def _objective(model: Model, score: str) -> Objective:
     # The trees of a forest fit y itself, each on its own; what their mean does is measured by the squared error.
     objective = forest_error(model.objective) if model.ensemble.averaged else model.objective
     objective.check_account()
+    if model.ensemble.averaged and np.isnan(model.ensemble.cover).any():
+        raise UnsupportedModelError(
+            "score='loss' of a forest begins at the values of its roots, which this model does not store; use "
+            "score='tree_inner'."
+        )
     return objective
 
 
