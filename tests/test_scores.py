@@ -576,7 +576,10 @@ def test_repr_names_the_best_features():
     imp = ti.importance(xgb_model(X, y), X, y)
     lines = repr(imp).splitlines()
     assert lines[0] == "TreeInner(centred) on 100 rows: first-order reduction of the loss per row"
-    assert [line.split()[0] for line in lines[2:]] == [imp.feature_names[k] for k in imp.order]
+    notes = [f"note: {note}" for note in imp.notes]  # these are the training rows
+    assert len(notes) == 2
+    assert [line.split()[0] for line in lines[2:-2]] == [imp.feature_names[k] for k in imp.order]
+    assert lines[-2:] == notes
     wide = ti.importance(
         make_ensemble(Recipe(n_columns=30), 0), np.zeros((2, 30)), [0.0, 1.0], objective="squared_error"
     )
