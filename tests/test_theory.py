@@ -8,6 +8,7 @@ import lightgbm as lgb
 import numpy as np
 import pytest
 import xgboost as xgb
+from sklearn.ensemble import RandomForestClassifier
 
 import treeinner as ti
 
@@ -22,9 +23,9 @@ def draw(seed, n):
     return X, signal + rng.normal(size=n), (signal + rng.logistic(size=n) > 0).astype(float)
 
 
-def train(X, y, rounds=8, **params):
+def train(X, y, rounds=8, weight=None, **params):
     params = {"eta": 0.3, "max_depth": 3, "nthread": 1, "base_score": 0.5, **params}
-    return ti.read_model(xgb.train(params, xgb.DMatrix(X, y, nthread=1), rounds)).ensemble
+    return ti.read_model(xgb.train(params, xgb.DMatrix(X, y, weight=weight, nthread=1), rounds)).ensemble
 
 
 def trees_and_margins(model, X):
@@ -163,7 +164,7 @@ def test_l1_score_charges_every_row_its_share_by_hessian(loss, alpha):
         size, inner = np.abs(tree.node_value[:, 0]) / 0.3, np.flatnonzero(tree.feature >= 0)
         cost = alpha * (size[tree.left[inner]] + size[tree.right[inner]] - size[inner])
         np.subtract.at(expected, tree.feature[inner], cost * H.sum() / tree.cover[0])
-    imp = ti.importance(model, X, y, n_jobs=1)
+    imp = ti.importance(model, X, y, method="predecomp", n_jobs=1)
     # sums of a few thousand terms in double precision, held to 2^-32 of the largest leaf
     np.testing.assert_allclose(imp.gains, expected, rtol=1e-9, atol=1e-7)
     np.testing.assert_allclose(imp.scores, expected * 0.3 / len(X), rtol=1e-9, atol=1e-9)
@@ -190,8 +191,8 @@ def test_remark_1_without_l2_attributions_sum_to_zero_in_sample(loss):
 def test_the_two_lines_of_forest_inner_are_not_equal():
     X, y, _ = draw(6, 400)
     model = train(X, y)
-    first = ti.importance(model, X, y, score="forest_inner", n_jobs=1).scores
-    second = ti.importance(model, X, y, score="forest_inner", against="label", n_jobs=1).scores
+    first = ti.importance(model, X, y, score="forest_inner", method="predecomp", n_jobs=1).scores
+    second = ti.importance(model, X, y, score="forest_inner", against="label", method="predecomp", n_jobs=1).scores
     assert np.abs(first / first.sum() - second / second.sum()).max() > 0.01
     # by hand: (sum of attributions) times (sum over the trees of the residuals), or times the label
     values = sum(path_values(tree, X) for tree, _ in trees_and_margins(model, X))
@@ -221,7 +222,7 @@ def noise_shares(n, replications=8):
         ).ensemble
         rows = {"train": (X[:n], y[:n]), "valid": (X[n:], y[n:])}
         for way, (side, how) in ways.items():
-            scores = ti.importance(model, *rows[side], std_errors=False, n_jobs=1, **how).scores
+            scores = ti.importance(model, *rows[side], method="predecomp", std_errors=False, n_jobs=1, **how).scores
             shares[way].append(scores[3:].sum() / scores[:3].sum())
     return {way: np.array(values) for way, values in shares.items()}
 
@@ -250,6 +251,31 @@ def test_s7_noise_features_in_forest_inner():
     way = "forest_inner, held-out rows"
     assert mean[3000][way] < -4 * error[3000][way]
     assert mean[3000][way] < mean[12_000][way] < 0.01
+
+
+# -- Related work: out-of-bag scores of forests -----------------------------------------------------------------------
+def unbiased_feature_importance(forest, X, y):
+    """UFI of Zhou and Hooker: the Gini gain with products of in-bag and out-of-bag class shares, mean over trees."""
+    out = np.zeros(X.shape[1])
+    for tree, drawn in zip(forest.estimators_, forest.estimators_samples_, strict=True):
+        fresh = np.setdiff1d(np.arange(len(X)), drawn)
+        in_bag, out_of_bag = (tree.decision_path(X[rows].astype(np.float32)).toarray().T for rows in (drawn, fresh))
+        count = out_of_bag.sum(axis=1)
+        p, q = in_bag @ y[drawn] / in_bag.sum(axis=1), out_of_bag @ y[fresh] / np.maximum(count, 1)
+        impurity = 1 - p * q - (1 - p) * (1 - q)
+        t = tree.tree_
+        split = np.flatnonzero(t.children_left >= 0)
+        left, right = t.children_left[split], t.children_right[split]
+        gain = count[split] * impurity[split] - count[left] * impurity[left] - count[right] * impurity[right]
+        np.add.at(out, t.feature[split], gain / len(fresh))
+    return out / len(forest.estimators_)
+
+
+def test_oob_score_is_ufi_and_mdi_oob():
+    X, _, label = draw(8, 300)
+    forest = RandomForestClassifier(20, max_depth=4, random_state=0, n_jobs=1).fit(X, label)
+    imp = ti.importance(forest, X, label, oob=True, method="saabas", n_jobs=1)
+    np.testing.assert_allclose(imp.scores, unbiased_feature_importance(forest, X, label), rtol=1e-8, atol=1e-10)
 
 
 # -- p values of noise features (the long study: benchmarks/calibration.py) ----------------------------------

@@ -1,0 +1,354 @@
+"""The numbers that pages of the documentation quote, each measured by one function here.
+
+    python examples/doc_numbers.py l2 rates     # prints these tables
+    python examples/doc_numbers.py --write      # all of them, written into their pages (about ten minutes on one core)
+
+A page marks the place of a table with <!-- numbers NAME --> and <!-- end -->. Seeds are fixed; XGBoost 3.2 and
+LightGBM 4.7 made the numbers on the pages.
+"""
+
+import argparse
+import re
+import warnings
+from pathlib import Path
+
+import lightgbm as lgb
+import numpy as np
+import xgboost as xgb
+from sklearn.datasets import load_diabetes
+from sklearn.model_selection import KFold, train_test_split
+
+import treeinner as ti
+
+DOCS = Path(__file__).parents[1] / "docs"
+
+
+def table(head, rows):
+    """A Markdown table."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(str(cell) for cell in line)} |" for line in lines)
+
+
+def mean_error(values, digits):
+    """Mean ± standard error over replications."""
+    values = np.asarray(values, float)
+    return f"{values.mean():.{digits}f} ± {values.std(ddof=1) / np.sqrt(len(values)):.{digits}f}"
+
+
+def percent(values):
+    return f"{100 * np.mean(values):.1f} %"
+
+
+def boost(X, y, rounds=60, **params):
+    params = {"eta": 0.1, "max_depth": 4, "nthread": 1, **params}
+    return ti.read_model(xgb.train(params, xgb.DMatrix(X, y, nthread=1), rounds))
+
+
+def score(model, X, y, **how):
+    return ti.importance(model, X, y, n_jobs=1, **how)
+
+
+# -- problems --------------------------------------------------------------------------------------------------------
+def friedman(rng, n, noise=1.0, columns=25):
+    """Friedman's function of the first five columns; the others are noise."""
+    X = rng.random((n, columns))
+    signal = 10 * np.sin(np.pi * X[:, 0] * X[:, 1]) + 20 * (X[:, 2] - 0.5) ** 2 + 10 * X[:, 3] + 5 * X[:, 4]
+    return X, signal + noise * rng.normal(size=n)
+
+
+def linear(rng, n, columns=14, relevant=4):
+    """Equal linear effects of the first columns, noise of the same variance as the signal."""
+    X = rng.normal(size=(n, columns))
+    return X, X[:, :relevant].sum(axis=1) + np.sqrt(relevant) * rng.normal(size=n)
+
+
+def rare_events(rng, n):
+    """About 2 % positives; five of thirty columns matter."""
+    X = rng.normal(size=(n, 30))
+    return X, (rng.logistic(size=n) < 1.2 * X[:, :5].sum(axis=1) - 6.7).astype(float)
+
+
+def lognormal(rng, n):
+    """A heavy right tail; five of thirty columns matter."""
+    X = rng.normal(size=(n, 30))
+    return X, np.exp(0.4 * X[:, :5].sum(axis=1) + 1.2 * rng.normal(size=n))
+
+
+def rare_levels(rng, n, one_in):
+    """Binary columns, 1 in one row of so many; four of twelve matter."""
+    X = (rng.random((n, 12)) < 1 / one_in).astype(float)
+    return X, 2 * X[:, :4].sum(axis=1) + rng.normal(size=n)
+
+
+# -- tables ----------------------------------------------------------------------------------------------------------
+def l2():
+    """theory.md: what l2 does to the common level of a node."""
+    rows = []
+    for lam in (0, 10, 100):
+        sums = {"predecomp": [], "saabas": [], "centred": []}
+        for seed in range(200):
+            rng = np.random.default_rng(seed)
+            X, y = rng.normal(size=(2000, 10)), 1 + rng.normal(size=2000)
+            model = boost(X[:1000], y[:1000], 1, eta=1.0, reg_lambda=lam, base_score=0.0)
+            for method, values in sums.items():
+                values.append(score(model, X[1000:], y[1000:], method=method, std_errors=False).scores.sum())
+        rows.append([lam, *(mean_error(values, 4) for values in sums.values())])
+    return table(["l2", "PreDecomp", "Saabas", "centred"], rows)
+
+
+def account():
+    """guide/signal-or-pay.md: TreeInner's sum, and what the loss really did."""
+    rows = []
+    for noise, eta in ((1, 0.1), (1, 0.3), (1, 1.0), (5, 0.1), (5, 1.0)):
+        parts = []
+        for seed in range(20):
+            X, y = friedman(np.random.default_rng(seed), 2000, noise)
+            model = boost(X[:1000], y[:1000], 100, eta=eta)
+            inner, paid = (
+                score(model, X[1000:], y[1000:], score=name, std_errors=False) for name in ("tree_inner", "loss")
+            )
+            fall = paid.losses.before - paid.losses.after
+            signals, noises = paid.scores[:5].sum(), paid.scores[5:].sum()
+            parts.append([fall, inner.scores.sum(), signals, noises, paid.base, paid.overshoot])
+        worse = sum(fall < 0 for fall, *_ in parts)
+        rows.append([noise, eta, *(f"{part:.2f}" for part in np.mean(parts, axis=0)), f"{worse} of 20"])
+    head = ["noise sd", "learning rate", "fall of the loss", "sum of TreeInner", "account: 5 signals"]
+    return table([*head, "account: 20 noise columns", "account: base", "overshoot", "loss rose"], rows)
+
+
+def rates():
+    """guide/intervals.md: p values of noise features as the learning rate grows."""
+    rows = []
+    for eta in (0.1, 0.3, 0.5, 1.0, 1.3):
+        overshoot, seen = [], {"tree_inner": [], "loss": []}
+        for seed in range(24):
+            X, y = linear(np.random.default_rng(seed), 3000)
+            model = boost(X[:1500], y[:1500], 80, eta=eta, max_depth=3)
+            for name, shares in seen.items():
+                imp = score(model, X[1500:], y[1500:], score=name)
+                shares.append([(imp.p_values[4:] < 0.05).mean(), (imp.q_values[:4] < 0.1).mean()])
+            overshoot.append(imp.overshoot)
+        rows.append([eta, f"{np.mean(overshoot):.2f}", *map(percent, np.hstack(list(seen.values())).T)])
+    head = ["learning rate", "overshoot", "TreeInner: noise p < 0.05", "TreeInner: signals found"]
+    return table([*head, "account: noise p < 0.05", "account: signals found"], rows)
+
+
+def methods():
+    """guide/intervals.md: what p values of other methods cost."""
+    problems = {
+        "strong signals (Friedman)": lambda rng: friedman(rng, 2000, columns=30),
+        "2 % positives": lambda rng: rare_events(rng, 2000),
+        "lognormal target": lambda rng: lognormal(rng, 2000),
+    }
+    rows = []
+    for name, draw in problems.items():
+        kinds = {method: [] for method in ("centred", "predecomp", "saabas", "treeshap")}
+        for seed in range(60):
+            X, y = draw(np.random.default_rng(seed))
+            objective = "binary:logistic" if set(np.unique(y)) == {0, 1} else "reg:squarederror"
+            model = boost(X[:1000], y[:1000], objective=objective)
+            for method, values in kinds.items():
+                imp = score(model, X[1000:], y[1000:], method=method)
+                chosen = imp.q_values < 0.1
+                false = chosen[5:].sum() / max(chosen.sum(), 1)
+                values.append([(imp.p_values[5:] < 0.05).mean(), false, chosen[:5].mean()])
+        for method, values in kinds.items():
+            size, fdr, power = np.mean(values, axis=0)
+            rows.append([name, f"`{method}`", percent(size), f"{fdr:.2f}", f"{power:.2f}"])
+    return table(["problem", "method", "noise p < 0.05", "FDR at q < 0.1", "power at q < 0.1"], rows)
+
+
+def proxies():
+    """guide/intervals.md: how often a column is found that is only correlated with a signal."""
+    rows = []
+    for correlation in (0.0, 0.5, 0.9):
+        found = []
+        for seed in range(100):
+            rng = np.random.default_rng(seed)
+            X, y = linear(rng, 2000)
+            X[:, 4] = correlation * X[:, 0] + np.sqrt(1 - correlation**2) * X[:, 4]
+            model = boost(X[:1000], y[:1000])
+            found.append(score(model, X[1000:], y[1000:]).q_values[4] < 0.05)
+        rows.append([correlation, percent(found)])
+    return table(["correlation with a signal", "called signal (q < 0.05)"], rows)
+
+
+def rare():
+    """guide/intervals.md: coverage where a level is nearly absent."""
+    shares, rows = (30, 50, 100), []
+    for n in (100, 300, 1000):
+        covered = []
+        for one_in in shares:
+            inside = []
+            for seed in range(10):
+                rng = np.random.default_rng(seed)
+                model = boost(*rare_levels(rng, 1000, one_in))
+                truth = score(model, *rare_levels(rng, 200_000, one_in), std_errors=False).scores[:4]
+                for _ in range(40):
+                    imp = score(model, *rare_levels(rng, n, one_in))
+                    inside.append(((imp.ci_low[:4] <= truth) & (truth <= imp.ci_high[:4])).mean())
+            covered.append(percent(inside))
+        rows.append([n, *covered])
+    return table(["held-out rows", *(f"level in 1 of {one_in} rows" for one_in in shares)], rows)
+
+
+def unclean():
+    """guide/held-out.md: a target of pure noise, on rows that are clean and on rows that are not."""
+    kinds = (
+        "clean rows", "the training rows", "rows used for early stopping", "clean rows, after early stopping on others",
+        "clean rows, each five times, with `clusters=`", "the same without `clusters=`",
+    )  # fmt: skip
+    seen = {kind: [] for kind in kinds}
+
+    def count(kind, imp):
+        used = imp.std_errors > 0
+        seen[kinds[kind]].append([(imp.p_values[used] < level).mean() for level in (0.05, 0.01)])
+
+    settings = {"num_leaves": 8, "bagging_fraction": 0.5, "bagging_freq": 1, "feature_fraction": 0.5, "verbose": -1}
+    for seed in range(50):
+        rng = np.random.default_rng(seed)
+        X, y = rng.normal(size=(1400, 40)), rng.normal(size=1400)
+        fit, stop, fresh = (lgb.Dataset(X[:1000], y[:1000]), slice(1000, 1200), slice(1200, 1400))
+        stopped = lgb.train(
+            {**settings, "num_threads": 1, "seed": seed}, fit, 100,
+            valid_sets=[fit.create_valid(X[stop], y[stop])], callbacks=[lgb.early_stopping(100, verbose=False)],
+        )  # fmt: skip
+        full = lgb.train({**settings, "num_threads": 1, "seed": seed}, lgb.Dataset(X[:1000], y[:1000]), 40)
+        five = np.repeat(np.arange(1200, 1400), 5)
+        count(0, score(full, X[fresh], y[fresh]))
+        count(1, score(full, X[:1000], y[:1000]))
+        if stopped.best_iteration > 1:
+            count(2, score(stopped, X[stop], y[stop]))
+            count(3, score(stopped, X[fresh], y[fresh]))
+        count(4, score(full, X[five], y[five], clusters=five))
+        count(5, score(full, X[five], y[five]))
+    rows = [[kind, *map(percent, np.array(shares).T)] for kind, shares in seen.items()]
+    return table(["scored on", "noise p < 0.05", "noise p < 0.01"], rows)
+
+
+def folds():
+    """guide/held-out.md: cross-validated scores, folds taken as independent."""
+    false, found = [], []
+    settings = {"n_estimators": 40, "num_leaves": 8, "learning_rate": 0.1, "n_jobs": 1, "verbose": -1}
+    for seed in range(100):
+        X, y = friedman(np.random.default_rng(seed), 600)
+        parts = []
+        for train, test in KFold(5, shuffle=True, random_state=seed).split(X):
+            fitted = lgb.LGBMRegressor(**settings).fit(X[train], y[train])
+            parts.append(score(fitted, X[test], y[test]))
+        share = np.array([part.n_rows for part in parts]) / len(X)
+        total = sum(s * part.scores for s, part in zip(share, parts, strict=True))
+        error = np.sqrt(sum((s * part.std_errors) ** 2 for s, part in zip(share, parts, strict=True)))
+        z = np.divide(total, error, out=np.zeros_like(total), where=error > 0)
+        false.append((z[5:] > 1.645).mean())
+        found.append((z[:5] > 1.645).mean())
+    rows = [[mean_error(100 * np.array(false), 1) + " %", percent(found)]]
+    return table(["noise features with z > 1.645", "relevant features with z > 1.645"], rows)
+
+
+def copies():
+    """guide/correlated.md: a signal in two columns."""
+    alone, one, two, both, shuffled = [], [], [], [], []
+    settings = {"n_estimators": 100, "max_depth": 3, "learning_rate": 0.1, "subsample": 0.5, "colsample_bytree": 0.5}
+    pair = {"both": ["bmi", "bmi_again"]}
+    for seed in range(20):
+        X, y = load_diabetes(return_X_y=True, as_frame=True)
+        rng = np.random.default_rng(seed)
+        X["bmi_again"] = X["bmi"] + rng.normal(0, 0.1 * X["bmi"].std(), len(X))
+        X_train, X_valid, y_train, y_valid = train_test_split(X, y, test_size=0.4, random_state=seed)
+        model = xgb.XGBRegressor(**settings, n_jobs=1).fit(X_train, y_train)
+        single = xgb.XGBRegressor(**settings, n_jobs=1).fit(X_train.drop(columns="bmi_again"), y_train)
+        alone.append(score(single, X_valid.drop(columns="bmi_again"), y_valid)["bmi"].score)
+        imp = score(model, X_valid, y_valid)
+        one.append(imp["bmi"].score)
+        two.append(imp["bmi_again"].score)
+        both.append(one[-1] + two[-1])
+        rise = [
+            ti.permutation_importance(model, X_valid, y_valid, random_state=0, n_jobs=1, feature_groups=groups)
+            for groups in (None, pair)
+        ]
+        shuffled.append([rise[0]["bmi"].score, rise[0]["bmi_again"].score, rise[1]["both"].score])
+    permuted = [f"{value:.0f}" for value in np.mean(shuffled, axis=0)]
+    rows = [
+        ["TreeInner", *(f"{np.mean(values):.0f}" for values in (alone, one, two, both))],
+        ["permutation", "", *permuted],
+    ]
+    return table(["score", "`bmi` without its copy", "`bmi`", "`bmi_again`", "both as a group"], rows)
+
+
+def scores():
+    """guide/which-score.md: the random column of the README's picture, by score and method."""
+    from readme_picture import NOISE, SETTINGS, make_data
+
+    kinds = {
+        "total gain (stored)": None,
+        '`abs`, `treeshap`, `over="forest"`': {"score": "abs", "method": "treeshap", "over": "forest"},
+        "`abs`, `predecomp`": {"score": "abs", "method": "predecomp"},
+        "permutation": None,
+        '`forest_inner`, `predecomp`, `against="label"`': {
+            "score": "forest_inner", "method": "predecomp", "against": "label",
+        },
+        "`forest_inner`, `predecomp`": {"score": "forest_inner", "method": "predecomp"},
+        "`loss`, `centred`": {"score": "loss"},
+        **{f"`tree_inner`, `{m}`": {"method": m} for m in ("centred", "predecomp", "saabas", "treeshap")},
+    }  # fmt: skip
+    found = {kind: [] for kind in kinds}
+    for seed in range(100):
+        X_train, X_valid, y_train, y_valid = make_data(seed)
+        model = ti.read_model(xgb.XGBRegressor(random_state=seed, **SETTINGS).fit(X_train, y_train))
+        for kind, how in kinds.items():
+            if kind == "permutation":
+                imp = ti.permutation_importance(model, X_valid, y_valid, random_state=0, n_jobs=1)
+            elif how is None:
+                imp = ti.total_gain(model)
+            else:
+                imp = score(model, X_valid, None if how.get("score") == "abs" else y_valid, **how)
+            one = imp[NOISE]
+            found[kind].append([one.rank, one.score < 0, one.q_value < 0.05])
+    rows = []
+    for kind, values in found.items():
+        rank, below, called = np.array(values, float).T
+        tested = kind != "total gain (stored)" and not kind.startswith("`abs`")
+        counts = [int(below.sum()), int(called.sum())] if tested else ["", ""]
+        rows.append([kind, f"{rank.mean():.1f}", *counts])
+    return table(["score and method", "mean rank", "below 0", "q < 0.05"], rows)
+
+
+TABLES = {
+    "l2": ("theory.md", l2),
+    "account": ("guide/signal-or-pay.md", account),
+    "rates": ("guide/intervals.md", rates),
+    "methods": ("guide/intervals.md", methods),
+    "proxies": ("guide/intervals.md", proxies),
+    "rare": ("guide/intervals.md", rare),
+    "unclean": ("guide/held-out.md", unclean),
+    "folds": ("guide/held-out.md", folds),
+    "copies": ("guide/correlated.md", copies),
+    "scores": ("guide/which-score.md", scores),
+}
+
+
+def write(name, page, text):
+    path = DOCS / page
+    place = re.compile(rf"(<!-- numbers {name} -->\n).*?(<!-- end -->)", re.DOTALL)
+    old = path.read_text(encoding="utf-8")
+    assert place.search(old), f"{page} has no place for the table {name!r}"
+    path.write_text(place.sub(lambda found: f"{found[1]}{text}\n{found[2]}", old), encoding="utf-8")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*", choices=[[], *TABLES], metavar="NAME", help=", ".join(TABLES))
+    parser.add_argument("--write", action="store_true", help="write the tables into their pages")
+    asked = parser.parse_args()
+    warnings.simplefilter("ignore", ti.TreeInnerWarning)  # overshoot is one of the columns
+    for name in asked.names or TABLES:
+        page, measure = TABLES[name]
+        text = measure()
+        print(f"{page}: {measure.__doc__.split(': ', 1)[1]}\n\n{text}\n", flush=True)
+        if asked.write:
+            write(name, page, text)
+
+
+if __name__ == "__main__":
+    main()
