@@ -401,7 +401,8 @@ On the training rows, the `gains` of TreeInner with PreDecomp are the library's 
 (Proposition 3, [theory.md](theory.md)). That is an identity, not an approximation, wherever node values, gradients and
 rows are those that the library computed its gains from. Where they are not, `exactness` of the model says so. Local
 accuracy (base + attributions = margin) holds all the same, and so does the definition of TreeInner on held-out rows;
-only the statement "on the training rows the gains are total gain" is lost.
+only the statement "on the training rows the gains are total gain" is lost. The default, `method="centred"`, uses leaf
+values and rows only, so nothing on this page concerns its scores.
 
 Every line is a small model (500 rows, 6 features, 12 rounds unless stated otherwise), trained and measured by
 `tests/test_exactness.py`. **Error** is the largest absolute difference of the two scores, each normalised to sum to
