@@ -215,7 +215,7 @@ class Objective:
         margin, step
             Raw margin and its change, (rows,) or (rows, outputs).
         largest_step
-            Largest |step| of any row and output that the model can make; it decides how many points are needed.
+            Largest `|step|` of any row and output that the model can make; it decides how many points are needed.
         """
         target, m = self._arrays(y, margin)
         s, w = np.asarray(step, np.float64).reshape(m.shape), self._weights(weight)
