@@ -116,7 +116,7 @@ class Objective:
     coupled: bool = False  #: whether the loss of one output depends on the margins of others
     #: loss of a perfect prediction, from y, in the shape of the value; None if there is none
     least: Callable[[Any], FloatArray] | None = None
-    steepest: float | None = None  #: largest |gradient| of a row, whatever the margin; None if there is none
+    steepest: float | None = None  #: largest `|gradient|` of a row, whatever the margin; None if there is none
     compiled: Compiled | None = None  #: the same gradient in the core
     unit: str = "margin"  #: what the margin is measured in, in words: "log-odds", "units of the target", ...
 
