@@ -10,7 +10,8 @@ import xgboost as xgb
 import treeinner as ti
 from treeinner import html
 from treeinner.errors import short
-from treeinner.scores.result import SHOWN, VERDICTS
+from treeinner.scores.display import SHOWN
+from treeinner.scores.result import VERDICTS
 
 NASTY = ["<script>alert(1)</script>", "<img src=x onerror=alert(1)>", "\"'&amp;", "noise", "bmi"]
 

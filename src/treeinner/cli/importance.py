@@ -12,6 +12,7 @@ from treeinner.cli import data, options, output, screen
 from treeinner.cli.errors import input_errors, remembered_warnings, show_notes
 from treeinner.errors import counted
 from treeinner.scores import Importance, importance, permutation_importance, total_gain
+from treeinner.scores.display import sums
 from treeinner.scores.result import Q_LIMIT, VERDICTS
 from treeinner.scores.setting import SCORES
 from treeinner.scores.training_rows import find_training_rows
@@ -124,15 +125,15 @@ def _deliver(scores: Importance, to: output.Destination | None, top: int | None,
     if to is not None:
         output.write(columns, to)
         return
-    sums = scores._sums()
+    below = sums(scores)
     table = [
-        screen.Column("feature", [*columns["feature"], *sums], "text"),
-        screen.Column("score", [*columns["score"], *sums.values()]),
+        screen.Column("feature", [*columns["feature"], *below], "text"),
+        screen.Column("score", [*columns["score"], *below.values()]),
     ]
 
     def column(title: str, name: str, kind: str = "number", spare: int = 0) -> screen.Column:
         blank = "" if kind == "text" else np.nan
-        return screen.Column(title, [*columns[name], *(blank for _ in sums)], kind, spare)
+        return screen.Column(title, [*columns[name], *(blank for _ in below)], kind, spare)
 
     if scores.has_std_errors:
         table += [
@@ -151,7 +152,7 @@ def _deliver(scores: Importance, to: output.Destination | None, top: int | None,
         table,
         title=f"{scores.title} of {what}",
         caption=f"{caption} {GREY}" if any(columns["verdict"]) else caption,
-        faint=[verdict == VERDICTS[1] for verdict in columns["verdict"]] + [False] * len(sums),
+        faint=[verdict == VERDICTS[1] for verdict in columns["verdict"]] + [False] * len(below),
         top=SHOWN if top is None else None,
-        sums=len(sums),
+        sums=len(below),
     )

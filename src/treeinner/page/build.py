@@ -16,7 +16,7 @@ from treeinner.options import ReadOptions
 from treeinner.page.data import Subject, collect
 from treeinner.page.render import call_text, render
 from treeinner.scores import importance
-from treeinner.scores.setting import check_integer
+from treeinner.scores.arguments import check_integer
 from treeinner.scores.training_rows import find_training_rows
 
 TITLES = {"tree_inner": "Which features carry signal", "loss": "Which features lowered the loss"}

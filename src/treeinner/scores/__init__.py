@@ -1,10 +1,11 @@
 """Global importance: the families of scores, their standard errors, and sums that add up over batches.
 
     importance  permutation  gain  compare     what users call
-    accumulator result                         rows in any batches; what comes back
-    setting     batch                          the user's choices and the user's rows, checked once
+    accumulator result  display                rows in any batches; what comes back, and how it is shown
+    arguments   setting batch                  the user's choices and the user's rows, checked once
     training_rows                              whether rows that were to be held out were
     run  task   state  leaves  exact           map over rows, then add: exact sums, the same bits in any order
+    conclude                                   what follows from the sums
 
 Belongs here: everything between rows and an Importance. Does not: single predictions (attribution.py), what a sum says
 about new rows (inference.py), drawing.

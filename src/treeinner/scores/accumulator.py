@@ -13,29 +13,23 @@ from numpy.typing import NDArray
 
 from treeinner.compiled import Progress
 from treeinner.ensemble import storage
-from treeinner.errors import DataError, ModelError, TreeInnerError, UnsupportedModelError, speak
+from treeinner.errors import DataError, ModelError, UnsupportedModelError, speak
 from treeinner.groups import GroupSpec, members_of, resolve_groups
-from treeinner.inference import Inference, check_confidence, without_errors
+from treeinner.inference import check_confidence
 from treeinner.model import Model, out_of_bag_rows
-from treeinner.objectives.labels import is_nested
+from treeinner.scores.arguments import check_arguments, open_for
 from treeinner.scores.batch import NO_WEIGHT, Batch, read_batch
+from treeinner.scores.conclude import conclude, doubts, node_means
 from treeinner.scores.result import Importance
 from treeinner.scores.run import add_batch
-from treeinner.scores.setting import Setting, TreeAttribution, check_arguments, make_setting, open_for
-from treeinner.scores.state import State, centred_values, losses_of, node_means, score_from_leaves
+from treeinner.scores.setting import TreeAttribution, make_setting
+from treeinner.scores.state import State
 from treeinner.tables.columns import listing
 
 __all__ = ["ImportanceAccumulator"]
 
 FloatArray = NDArray[np.float64]
 Names = tuple[str, ...] | None
-OVERSHOOT = 0.3  # above it, TreeInner's p values are too small (docs/calibration.md)
-SOME_ROWS = 30  # on fewer, overshoot says little
-SAME_SCORE = 0.01  # of score and standard error: how far the shares' sum may be from the score
-ONE_PASS = (
-    "Standard errors and p values are those of a single pass over the rows, and conservative; acc.second_pass() takes "
-    "the same rows again and gives their own."
-)
 CONFIDENCE = 0.95  # coverage of an interval, unless the user asks for another
 FORMAT = "treeinner.accumulator"
 FORMAT_VERSION = 3
@@ -320,63 +314,15 @@ class ImportanceAccumulator:
     # -- result --------------------------------------------------------------------------------------------------
     def result(self) -> Importance:
         """Scores of all rows so far."""
-        state, setting = self._require_rows(), self._setting
-        first = state if self._first is None else self._first
-        _check_resolution(setting, state)
-        weight = float(state.weight.totals()[0])
-        rounds = score = value = None
-        if first.leaves is not None and setting.penalty is None:
-            value = centred_values(setting, first.leaves) if setting.centred else setting.numbered_value
-            by_round = score_from_leaves(setting, first.leaves, value)
-            score = by_round.sum(axis=0)
-            rounds = by_round.sum(axis=2) / weight
-        elif state.rounds is not None:
-            rounds = state.rounds.totals().reshape(setting.ensemble.n_rounds, -1)[:, :-1] / weight
-        if setting.needs_rows:
-            whole, outputs = state.infer(score, self._confidence, flips=setting.means is not None)
-        else:
-            assert score is not None
-            whole = without_errors(score.sum(axis=1))
-            outputs = without_errors(score) if state.n_outputs > 1 else None
-        if self._first is not None:
-            _check_same_rows(self._first, state, whole)
-        statistics = whole.scaled(1.0 / weight)
-        gain_source = _gain_source(setting, first, statistics.score, rounds, weight)
-        if rounds is not None:  # the rounds add up to the scores, to the last bit
-            statistics = replace(statistics, score=rounds.sum(axis=0))
-        found = Importance(
-            score_name=setting.score,
-            method=setting.method if isinstance(setting.method, str) else "callable",
-            feature_names=setting.groups.names,
-            statistics=statistics,
-            outputs=None if outputs is None else outputs.scaled(1.0 / weight),
-            output_names=_output_names(self._model, self._target_names),
-            n_rows=state.n_rows,
-            sum_of_weights=weight,
-            tested=setting.score != "abs",
-            has_std_errors=setting.std_errors,
-            rounds=rounds,
-            frame_library=self._frame_library,
-            losses=losses_of(setting, first, value, statistics.score),
-            gain_source=gain_source,
+        state = self._require_rows()
+        statistics = conclude(
+            self._model, self._setting, state, self._first, target_names=self._target_names, confidence=self._confidence
         )
-        return replace(found, notes=self._notes(found))
-
-    def _notes(self, found: Importance) -> tuple[str, ...]:
-        """What was assumed and what does not hold for these numbers; said aloud, but for how the model was read."""
-        s = self._setting
-        said = list(self._model.doubts(s.score, s.method, base_margin=self._margins_given))
-        if s.centred and s.std_errors and s.means is None:
-            said.append(ONE_PASS)
-        if found.score_name == "tree_inner" and found.n_rows >= SOME_ROWS and found.overshoot > OVERSHOOT:
-            said.append(
-                f"The steps of this model overshoot: on these rows the loss fell by {1 - found.overshoot:.0%} of what "
-                "its slope promised, and first-order scores take harm of the second order for signal. p values are too "
-                "small; use score='loss', which accounts for the loss itself."
-            )
+        found = replace(statistics, frame_library=self._frame_library)
+        said = doubts(self._model, self._setting, found, base_margin=self._margins_given)
         for note in said:
             speak(note)
-        return (*self._model.notes, *said)
+        return replace(found, notes=(*self._model.notes, *said))
 
 
 def check_errors_wanted(std_errors: bool, *, clustered: bool, confidence: float) -> None:
@@ -396,46 +342,9 @@ def _agreed(what: str, known: Names, names: Names) -> Names:
     return known or names
 
 
-def _output_names(model: Model, targets: Names) -> Names:
-    """Names of the outputs: the model's, else the columns of y; "target=class" if every target has classes."""
-    classes: Any = model.ensemble.objective_params.get("classes")
-    if targets is not None and is_nested(classes):
-        return tuple(f"{target}={label}" for target, some in zip(targets, classes, strict=True) for label in some)
-    if model.output_names is None and targets is not None and len(targets) == model.n_outputs:
-        return targets
-    return model.output_names
-
-
 def _unpickled(model: Model, arguments: dict[str, Any], first: bytes | None, state: bytes) -> ImportanceAccumulator:
     out = ImportanceAccumulator(model, **arguments)
     return (out if first is None else out.from_bytes(first).second_pass()).from_bytes(state)
-
-
-def _gain_source(setting: Setting, state: State, score: FloatArray, rounds: FloatArray | None, weight: float) -> Any:
-    """How to work out the paper's sums over rows, each tree divided by its learning rate; None: not of this score."""
-    if setting.score != "tree_inner":
-        return None
-    leaves = copy.deepcopy(state.leaves)  # an accumulator goes on adding
-
-    def gains() -> FloatArray:
-        factor = setting.known_factor()
-        scale = np.divide(1.0, factor, out=np.zeros(len(factor)), where=factor != 0)
-        if setting.leaves_suffice:
-            assert leaves is not None
-            value = centred_values(setting, leaves) if setting.centred else setting.numbered_value
-            value = value * scale[setting.ensemble.tree_of_node[setting.forest.numbered]][:, None]
-            return np.asarray(score_from_leaves(setting, leaves, value).sum(axis=0).sum(axis=1))
-        first = scale[setting.first_trees[:-1]]
-        if len(np.unique(scale)) == 1:
-            return np.asarray(score * (weight * first[0]))
-        if rounds is None or np.any(scale != first[setting.ensemble.tree_round]):
-            raise TreeInnerError(
-                f"The learning rate changes from tree to tree, and gains by {setting.method_name!r} then need the "
-                "scores by round; pass by_round=True."
-            )
-        return np.asarray((rounds * first[:, None]).sum(axis=0) * weight)
-
-    return gains
 
 
 def _out_of_bag_share(model: Model, batch: Batch) -> FloatArray:
@@ -457,34 +366,6 @@ def _identity(function: Any) -> str:
         return getattr(function, "__qualname__", type(function).__qualname__)
     held = [cell.cell_contents for cell in function.__closure__ or ()]
     return repr((code.co_code, code.co_names, [repr(c) for c in code.co_consts if not hasattr(c, "co_code")], held))
-
-
-def _check_same_rows(first: State, second: State, whole: Inference) -> None:
-    """Raise unless the second pass saw the rows of the first."""
-    same = (first.n_rows, first.n_units, first.weight.limbs.tolist()) == (
-        second.n_rows, second.n_units, second.weight.limbs.tolist()
-    )  # fmt: skip
-    # Shares add up to the score, but for the float32 of the core and the units of the leaf sums.
-    total, size = second._shaped(second.shares.sums(), total=True), np.abs(whole.score)
-    close = SAME_SCORE * (np.nan_to_num(whole.std_error, posinf=0.0) + size) + 1e-6 * size.max(initial=0.0)
-    off = np.abs(total - whole.score) > close
-    if not same or off.any():
-        raise DataError(
-            f"The second pass saw other rows than the first ({second.n_rows:,} rows, then {first.n_rows:,}); pass "
-            "exactly the rows of the first pass, with the same targets and weights, in any batches."
-        )
-
-
-def _check_resolution(setting: Setting, state: State) -> None:
-    """Raise if weights are so small that the units of the sums, which follow the model's values, are too coarse."""
-    mean = float(state.weight.totals()[0]) / state.n_units
-    # Shares of rows are held to 2^-88, leaf sums to 2^-32, where the roundings of many rows average out.
-    too_small = mean * state.n_units**0.5 < 1e-4 if setting.needs_leaves else mean < 1e-8
-    if too_small:
-        raise DataError(
-            f"sample_weight is {mean:.2g} on average, too small to be summed exactly; divide it by its mean, which "
-            "does not change scores or p values."
-        )
 
 
 def _is_empty(X: Any) -> bool:

@@ -11,8 +11,8 @@ from treeinner.errors import UnsupportedModelError
 from treeinner.groups import GroupSpec, resolve_groups
 from treeinner.inference import without_errors
 from treeinner.model import Model
+from treeinner.scores.arguments import open_for
 from treeinner.scores.result import Importance
-from treeinner.scores.setting import open_for
 
 __all__ = ["distance_to_gain", "stored_gains", "total_gain"]
 

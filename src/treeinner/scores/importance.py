@@ -9,8 +9,9 @@ from treeinner.compiled import Progress
 from treeinner.errors import speak
 from treeinner.groups import GroupSpec
 from treeinner.scores.accumulator import CONFIDENCE, ImportanceAccumulator, check_errors_wanted
+from treeinner.scores.arguments import check_arguments, open_for
 from treeinner.scores.result import Importance
-from treeinner.scores.setting import TreeAttribution, check_arguments, open_for
+from treeinner.scores.setting import TreeAttribution
 from treeinner.scores.training_rows import training_rows_note
 
 __all__ = ["importance"]

@@ -18,9 +18,9 @@ from treeinner.errors import UnsupportedModelError, speak
 from treeinner.groups import GroupSpec, resolve_groups
 from treeinner.model import Model
 from treeinner.objectives import Objective
+from treeinner.scores.arguments import check_integer, open_for
 from treeinner.scores.batch import Batch, read_batch
 from treeinner.scores.result import Importance
-from treeinner.scores.setting import check_integer, open_for
 
 __all__ = ["permutation_importance"]
 

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treeinner import html
 from treeinner.ensemble import storage
-from treeinner.errors import ModelError, TreeInnerError, UnknownParameterError, counted, did_you_mean, short
+from treeinner.errors import ModelError, TreeInnerError, UnknownParameterError, did_you_mean
 from treeinner.inference import Inference
+from treeinner.scores import display
 from treeinner.tables.frames import make_frame
 
 __all__ = ["Q_LIMIT", "VERDICTS", "FeatureScore", "Importance", "ranks_of"]
@@ -26,7 +26,6 @@ FORMAT_VERSION = 3
 
 Q_LIMIT = 0.05  # a q value below it is a verdict
 VERDICTS = ("signal", "not told apart from noise", "harmful")
-SHOWN = 20  # features in a repr
 NO_OUTPUT_GAINS = "The scores of one output have no gains; use `gains` of the whole importance, over all outputs."
 
 TITLES = {
@@ -371,51 +370,11 @@ class Importance:
 
     # -- display -------------------------------------------------------------------------------------------------
     def __repr__(self) -> str:
-        width = max([7, *(len(self.feature_names[k]) for k in self.order[:SHOWN]), *map(len, self._sums())])
-        errors, tests, verdicts = self.has_std_errors, self.has_std_errors and self.tested, self.verdicts
-        head = f"{'feature':<{width}} {'score':>11}"
-        lines = [self._heading(), head + f" {'std error':>11}" * errors + f" {'q value':>9}  verdict" * tests]
-        for k in self.order[:SHOWN]:
-            line = f"{self.feature_names[k]:<{width}} {short(self.scores[k]):>11}"
-            line += f" {short(self.std_errors[k], 2):>11}" * errors
-            lines.append(line + f" {self.q_values[k]:9.2g}  {verdicts[k]}" * tests)
-        if len(self) > SHOWN:
-            lines.append(f"... and {len(self) - SHOWN} more")
-        lines += [f"{name:<{width}} {short(number):>11}" for name, number in self._sums().items()]
-        return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
-
-    def _sums(self) -> dict[str, float]:
-        """Lines below the features of score="loss": base, and the fall of the loss, to which all lines add up."""
-        if self.score_name != "loss" or self.losses is None or (self.output_names and self.outputs is None):
-            return {}
-        return {"(base)": self.base, "(loss before - after)": self.losses.before - self.losses.after}
-
-    def _heading(self) -> str:
-        """What the table is of, on which rows, in which unit."""
-        rows = f" on {counted(self.n_rows, 'row')}" if self.n_rows else ""
-        return f"{self.title}{rows}: {self.unit}"
+        return display.as_text(self)
 
     def _repr_html_(self) -> str:
         """Table with bars and intervals, for notebooks."""
-        order, verdicts = self.order[:SHOWN], self.verdicts
-        colours = dict(zip(VERDICTS, (html.BLUE, html.GREY, html.VERMILLION), strict=True))
-        ends = np.concatenate([self.scores[order], self.ci_low[order], self.ci_high[order], [0.0]])
-        ends = ends[np.isfinite(ends)]
-        span = float(ends.min()), float(ends.max())
-        rows = []
-        for place, k in enumerate(order.tolist(), 1):
-            score, low, high = float(self.scores[k]), float(self.ci_low[k]), float(self.ci_high[k])
-            colour = colours.get(verdicts[k], html.BLUE)
-            interval = f"{short(low)} to {short(high)}" if low <= high else ""
-            q = self.q_values[k]
-            rows.append(
-                [str(place), self.feature_names[k], html.bar(score, low, high, span=span, colour=colour),
-                 short(score), interval, "" if np.isnan(q) else f"{q:.2g}", verdicts[k]]
-            )  # fmt: skip
-        rows += [["", name, "", short(number), "", "", ""] for name, number in self._sums().items()]
-        header = ["", "feature", "", "score", f"{self.confidence:.0%} interval", "q value", "verdict"]
-        more = [f"... and {len(self) - SHOWN} more features"] if len(self) > SHOWN else []
-        return html.table(self._heading(), header, rows, "; ".join([*more, *self.notes]))
+        return display.as_html(self, VERDICTS)
 
 
 def ranks_of(scores: FloatArray) -> NDArray[np.intp]:

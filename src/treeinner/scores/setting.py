@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import numbers
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar, cast
@@ -16,28 +15,19 @@ from treeinner.compiled import Forest
 from treeinner.ensemble import Ensemble
 from treeinner.errors import UnknownParameterError, UnsupportedModelError
 from treeinner.groups import Groups
-from treeinner.model import Model, open_model
+from treeinner.model import Model
 from treeinner.objectives import Objective
 from treeinner.objectives.losses import forest_error
 from treeinner.objectives.quadrature import rule
-from treeinner.options import ReadOptions
+from treeinner.scores.arguments import CHOICES, check_arguments
 
-__all__ = ["SCORES", "Setting", "check_arguments", "check_integer", "make_setting", "open_for"]
+__all__ = ["SCORES", "Setting", "make_setting"]
 
 SCORES = ("tree_inner", "loss", "forest_inner", "abs")
 SCORE_METHODS = ("centred", *METHODS)
-# Arguments that have a meaning for some scores only, and the choices of those that are not flags.
-ONLY_FOR = {"over": ("abs",), "against": ("forest_inner",), "by_round": ("tree_inner", "loss"), "oob": ("tree_inner",)}
-CHOICES = {"over": ("trees", "forest"), "against": ("residual", "label")}
 GRADIENT_BITS = 32  # a typical gradient is held as a multiple of 2^-32 of the model's scale
 SPARE_BITS = 4  # by which a unit may exceed that of the steepest gradient
 WEIGHT_BITS = 32  # the weight of a row, as a multiple of 2^-32
-# What may be said about a model, but has no effect on a score.
-POINTLESS = {
-    "abs": ("objective",),
-    "permutation": ("learning_rate", "reg_lambda", "reg_alpha"),
-    "total_gain": ("objective", "learning_rate", "reg_lambda", "reg_alpha"),
-}
 TYPICAL_RATE = 1 / 16  # stands in for a learning rate that the method does not need
 
 T = TypeVar("T")
@@ -324,33 +314,6 @@ class Setting:
             players = np.unique(self.forest.split_player[here])
             out.append((players, np.asarray(totals[players], np.float64)))
         return out
-
-
-def check_arguments(score: str, **given: Any) -> None:
-    """Raise unless each argument is one of its choices, or True or False, and has a meaning for the score."""
-    for name, value in given.items():
-        if name not in CHOICES and not isinstance(value, (bool, np.bool_)):
-            raise ValueError(f"{name}={value!r}: expected True or False.")
-        if name in CHOICES and value is not None:
-            check_choice(name, value, CHOICES[name])
-        if value and score not in (owners := ONLY_FOR.get(name, (score,))):
-            scores = " and ".join(map(repr, owners))
-            raise ValueError(f"{name}={value!r} only applies to score={scores}, not to score={score!r}.")
-
-
-def check_integer(name: str, given: Any, least: int, what: str) -> None:
-    """Raise if an argument is not an integer, or too small."""
-    if isinstance(given, bool) or not isinstance(given, numbers.Integral) or given < least:
-        raise ValueError(f"{name}={given!r}: expected {what}.")
-
-
-def open_for(score: str, model: Any, reading: Mapping[str, Any], *, caller: Callable[..., Any]) -> Model:
-    """Open a model for a score, on which everything that the user says about the model has an effect."""
-    options = ReadOptions.of(reading, caller=caller)
-    for name in POINTLESS.get(str(score), ()):
-        if getattr(options, name) not in (None, "auto"):
-            raise ValueError(f"{name} has no effect on {score!r} scores; leave it out.")
-    return open_model(model, options)
 
 
 def _objective(model: Model, score: str) -> Objective:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,13 +10,12 @@ from numpy.typing import NDArray
 
 from treeinner import inference, sign_flips
 from treeinner.errors import DataError
-from treeinner.inference import Inference
+from treeinner.inference import Inference, without_errors
 from treeinner.scores.exact import ExactSums, Moments, carry
 from treeinner.scores.leaves import Leaves
-from treeinner.scores.result import Losses
-from treeinner.scores.setting import GRADIENT_BITS, WEIGHT_BITS, NodeMeans, Setting
+from treeinner.scores.setting import Setting
 
-__all__ = ["LOSSES", "State", "centred_values", "losses_of", "node_means", "score_from_leaves"]
+__all__ = ["LOSSES", "State"]
 
 FloatArray = NDArray[np.float64]
 MOST_ROWS = 2**54  # whose sizes can be counted (sign_flips)
@@ -149,6 +147,8 @@ class State:
         score: from the leaves, (features, outputs), where it is to be had. The shares of the rows, which the core may
         add in float32, then give the standard errors alone. flips: whether p values are by sign flips.
         """
+        if flips and self.n_units <= 2 and score is not None:  # the shares of two rows are equal, whatever they are
+            return without_errors(score.sum(axis=1)), without_errors(score) if self.n_outputs > 1 else None
         columns = None if score is None else self._columns(score[None])[0]
         if self.clusters is not None:
             sums = (ExactSums(self.clusters[label], self.shares.exponent) for label in self._labels())
@@ -225,69 +225,3 @@ class State:
             clusters=dict(zip(plain["clusters"], arrays["clusters"], strict=True)) if "clusters" in plain else None,
             queries=set(plain["queries"]),
         )
-
-
-def centred_values(setting: Setting, leaves: Leaves) -> FloatArray:
-    """Mean of the leaf values over the rows in every node, in the core's order: (n_nodes, width)."""
-    assert leaves.weights is not None
-    value = setting.leaf_value.copy()
-    setting.forest.core.centre_values(leaves.weights, value)
-    return value
-
-
-def node_means(setting: Setting, leaves: Leaves) -> NodeMeans:
-    """Return the means over the rows in every node, of the leaf values and of minus the gradients."""
-    assert leaves.weights is not None
-    residual = np.zeros_like(setting.leaf_value)
-    is_leaf = setting.ensemble.feature[setting.forest.numbered] < 0
-    unit = 2.0 ** (setting.scale_bits - GRADIENT_BITS + WEIGHT_BITS)
-    of_leaf = np.divide(leaves.sums, leaves.weights, out=np.zeros(leaves.sums.shape), where=leaves.weights > 0)
-    residual[is_leaf] = of_leaf * unit
-    setting.forest.core.centre_values(leaves.weights, residual)
-    return NodeMeans(centred_values(setting, leaves), residual)
-
-
-def score_from_leaves(setting: Setting, leaves: Leaves, value: FloatArray, *, by_round: bool = True) -> FloatArray:
-    """Score by round and output from the gradient sums of the leaves: (rounds or 1, features, outputs).
-
-    score = sum over edges of (value of the child - value of the node) * (sum of the gradients in the child), by node
-    values `value`, (n_nodes, width), in the core's order.
-    """
-    e, forest = setting.ensemble, setting.forest
-    gains = np.empty((len(forest.split_nodes), e.width))
-    forest.core.split_scores(value, leaves.sums, 2.0 ** (setting.scale_bits - GRADIENT_BITS), gains)
-    shape = (e.n_rounds if by_round else 1, forest.n_players, e.n_outputs)
-    place = setting.split_place if by_round else setting.split_place % (forest.n_players * e.n_outputs)
-    by_player = np.zeros(math.prod(shape))
-    for width in range(e.width):
-        by_player += np.bincount(place + width, gains[:, width], minlength=len(by_player))
-    return setting.groups.add_up(forest.features(by_player.reshape(shape).transpose(0, 2, 1)), axis=1)
-
-
-def losses_of(setting: Setting, state: State, value: FloatArray | None, scores: FloatArray) -> Losses | None:
-    """What the rounds did to the loss, per row; value: node values, where the scores come from the leaves."""
-    if state.losses is None or not setting.knows_loss:
-        return None
-    assert setting.objective is not None
-    weight = float(state.weight.totals()[0])
-    known: dict[str, Any] = dict(zip(LOSSES, (state.losses.totals() / weight).tolist(), strict=True))
-    if known.pop("unbounded") or setting.objective.least is None:
-        known["least"] = math.nan
-    if value is not None and state.leaves is not None:
-        e, forest = setting.ensemble, setting.forest
-        sums = state.leaves.sums * (2.0 ** (setting.scale_bits - GRADIENT_BITS) / weight)
-        # bincount adds one after the other: the same bits on every processor.
-        if setting.score == "tree_inner":
-            fall = (e.value[forest.leaf_nodes] * sums).sum(axis=1)
-            known["first_order"] = float(np.bincount(np.zeros(len(fall), np.intp), fall, 1)[0])
-        root = value[e.tree_start[:-1]] - setting.root_start
-        gained = (root * np.add.reduceat(sums, forest.first_leaf[:-1], axis=0)).sum(axis=1)
-        known["base_rounds"] = np.bincount(e.tree_round, gained, e.n_rounds)
-    elif state.rounds is not None:
-        known["base_rounds"] = state.rounds.totals().reshape(setting.ensemble.n_rounds, -1)[:, -1] / weight
-    if setting.score != "loss":
-        return Losses(**known | {"base": math.nan, "base_rounds": None})
-    if value is not None:
-        # The losses are exact, leaf sums of large leaves and small gradients only to 2^-28 of a leaf.
-        known["base"] = known["before"] - known["after"] - float(scores.sum())
-    return Losses(**known)

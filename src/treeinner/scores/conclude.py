@@ -1,0 +1,222 @@
+"""What follows from sums over rows: an Importance, and what must be said about it."""
+
+from __future__ import annotations
+
+import copy
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treeinner.errors import DataError, TreeInnerError
+from treeinner.inference import Inference, without_errors
+from treeinner.model import Model
+from treeinner.objectives.labels import is_nested
+from treeinner.scores.leaves import Leaves
+from treeinner.scores.result import Importance, Losses
+from treeinner.scores.setting import GRADIENT_BITS, WEIGHT_BITS, NodeMeans, Setting
+from treeinner.scores.state import LOSSES, State
+
+__all__ = ["conclude", "doubts", "node_means"]
+
+FloatArray = NDArray[np.float64]
+Names = tuple[str, ...] | None
+OVERSHOOT = 0.3  # above it, TreeInner's p values are too small (docs/calibration.md)
+SOME_ROWS = 30  # on fewer, overshoot says little
+SAME_SCORE = 0.01  # of score and standard error: how far the shares' sum may be from the score
+ONE_PASS = (
+    "Standard errors and p values are those of a single pass over the rows, and conservative; acc.second_pass() takes "
+    "the same rows again and gives their own."
+)
+
+
+def conclude(
+    model: Model, setting: Setting, state: State, first: State | None, *, target_names: Names, confidence: float
+) -> Importance:
+    """Scores and their statistics, per row; first: the sums of the first pass, if `state` has those of the second."""
+    _check_resolution(setting, state)
+    summed, weight = state if first is None else first, float(state.weight.totals()[0])
+    rounds = score = value = None
+    if summed.leaves is not None and setting.penalty is None:
+        value = centred_values(setting, summed.leaves) if setting.centred else setting.numbered_value
+        by_round = score_from_leaves(setting, summed.leaves, value)
+        score = by_round.sum(axis=0)
+        rounds = by_round.sum(axis=2) / weight
+    elif state.rounds is not None:
+        rounds = state.rounds.totals().reshape(setting.ensemble.n_rounds, -1)[:, :-1] / weight
+    if setting.needs_rows:
+        whole, outputs = state.infer(score, confidence, flips=setting.means is not None)
+    else:
+        assert score is not None
+        whole = without_errors(score.sum(axis=1))
+        outputs = without_errors(score) if state.n_outputs > 1 else None
+    if first is not None:
+        _check_same_rows(first, state, whole)
+    statistics = whole.scaled(1.0 / weight)
+    gain_source = _gain_source(setting, summed, statistics.score, rounds, weight)
+    if rounds is not None:  # the rounds add up to the scores, to the last bit
+        statistics = replace(statistics, score=rounds.sum(axis=0))
+    return Importance(
+        score_name=setting.score,
+        method=setting.method if isinstance(setting.method, str) else "callable",
+        feature_names=setting.groups.names,
+        statistics=statistics,
+        outputs=None if outputs is None else outputs.scaled(1.0 / weight),
+        output_names=_output_names(model, target_names),
+        n_rows=state.n_rows,
+        sum_of_weights=weight,
+        tested=setting.score != "abs",
+        has_std_errors=setting.std_errors,
+        rounds=rounds,
+        losses=losses_of(setting, summed, value, statistics.score),
+        gain_source=gain_source,
+    )
+
+
+def doubts(model: Model, setting: Setting, found: Importance, *, base_margin: bool) -> tuple[str, ...]:
+    """What was assumed, and what does not hold for these numbers."""
+    said = list(model.doubts(setting.score, setting.method, base_margin=base_margin))
+    if setting.centred and setting.std_errors and setting.means is None:
+        said.append(ONE_PASS)
+    if found.score_name == "tree_inner" and found.n_rows >= SOME_ROWS and found.overshoot > OVERSHOOT:
+        said.append(
+            f"The steps of this model overshoot: on these rows the loss fell by {1 - found.overshoot:.0%} of what "
+            "its slope promised, and first-order scores take harm of the second order for signal. p values are too "
+            "small; use score='loss', which accounts for the loss itself."
+        )
+    return tuple(said)
+
+
+# -- scores from what reached the leaves ---------------------------------------------------------------------
+def centred_values(setting: Setting, leaves: Leaves) -> FloatArray:
+    """Mean of the leaf values over the rows in every node, in the core's order: (n_nodes, width)."""
+    assert leaves.weights is not None
+    value = setting.leaf_value.copy()
+    setting.forest.core.centre_values(leaves.weights, value)
+    return value
+
+
+def node_means(setting: Setting, leaves: Leaves) -> NodeMeans:
+    """Return the means over the rows in every node, of the leaf values and of minus the gradients."""
+    assert leaves.weights is not None
+    residual = np.zeros_like(setting.leaf_value)
+    is_leaf = setting.ensemble.feature[setting.forest.numbered] < 0
+    unit = 2.0 ** (setting.scale_bits - GRADIENT_BITS + WEIGHT_BITS)
+    of_leaf = np.divide(leaves.sums, leaves.weights, out=np.zeros(leaves.sums.shape), where=leaves.weights > 0)
+    residual[is_leaf] = of_leaf * unit
+    setting.forest.core.centre_values(leaves.weights, residual)
+    return NodeMeans(centred_values(setting, leaves), residual)
+
+
+def score_from_leaves(setting: Setting, leaves: Leaves, value: FloatArray, *, by_round: bool = True) -> FloatArray:
+    """Score by round and output from the gradient sums of the leaves: (rounds or 1, features, outputs).
+
+    score = sum over edges of (value of the child - value of the node) * (sum of the gradients in the child), by node
+    values `value`, (n_nodes, width), in the core's order.
+    """
+    e, forest = setting.ensemble, setting.forest
+    gains = np.empty((len(forest.split_nodes), e.width))
+    forest.core.split_scores(value, leaves.sums, 2.0 ** (setting.scale_bits - GRADIENT_BITS), gains)
+    shape = (e.n_rounds if by_round else 1, forest.n_players, e.n_outputs)
+    place = setting.split_place if by_round else setting.split_place % (forest.n_players * e.n_outputs)
+    by_player = np.zeros(math.prod(shape))
+    for width in range(e.width):
+        by_player += np.bincount(place + width, gains[:, width], minlength=len(by_player))
+    return setting.groups.add_up(forest.features(by_player.reshape(shape).transpose(0, 2, 1)), axis=1)
+
+
+def losses_of(setting: Setting, state: State, value: FloatArray | None, scores: FloatArray) -> Losses | None:
+    """What the rounds did to the loss, per row; value: node values, where the scores come from the leaves."""
+    if state.losses is None or not setting.knows_loss:
+        return None
+    assert setting.objective is not None
+    weight = float(state.weight.totals()[0])
+    known: dict[str, Any] = dict(zip(LOSSES, (state.losses.totals() / weight).tolist(), strict=True))
+    if known.pop("unbounded") or setting.objective.least is None:
+        known["least"] = math.nan
+    if value is not None and state.leaves is not None:
+        e, forest = setting.ensemble, setting.forest
+        sums = state.leaves.sums * (2.0 ** (setting.scale_bits - GRADIENT_BITS) / weight)
+        # bincount adds one after the other: the same bits on every processor.
+        if setting.score == "tree_inner":
+            fall = (e.value[forest.leaf_nodes] * sums).sum(axis=1)
+            known["first_order"] = float(np.bincount(np.zeros(len(fall), np.intp), fall, 1)[0])
+        root = value[e.tree_start[:-1]] - setting.root_start
+        gained = (root * np.add.reduceat(sums, forest.first_leaf[:-1], axis=0)).sum(axis=1)
+        known["base_rounds"] = np.bincount(e.tree_round, gained, e.n_rounds)
+    elif state.rounds is not None:
+        known["base_rounds"] = state.rounds.totals().reshape(setting.ensemble.n_rounds, -1)[:, -1] / weight
+    if setting.score != "loss":
+        return Losses(**known | {"base": math.nan, "base_rounds": None})
+    if value is not None:
+        # The losses are exact, leaf sums of large leaves and small gradients only to 2^-28 of a leaf.
+        known["base"] = known["before"] - known["after"] - float(scores.sum())
+    return Losses(**known)
+
+
+def _gain_source(setting: Setting, state: State, score: FloatArray, rounds: FloatArray | None, weight: float) -> Any:
+    """How to work out the paper's sums over rows, each tree divided by its learning rate; None: not of this score."""
+    if setting.score != "tree_inner":
+        return None
+    leaves = copy.deepcopy(state.leaves)  # an accumulator goes on adding
+
+    def gains() -> FloatArray:
+        factor = setting.known_factor()
+        scale = np.divide(1.0, factor, out=np.zeros(len(factor)), where=factor != 0)
+        if setting.leaves_suffice:
+            assert leaves is not None
+            value = centred_values(setting, leaves) if setting.centred else setting.numbered_value
+            value = value * scale[setting.ensemble.tree_of_node[setting.forest.numbered]][:, None]
+            return np.asarray(score_from_leaves(setting, leaves, value).sum(axis=0).sum(axis=1))
+        first = scale[setting.first_trees[:-1]]
+        if len(np.unique(scale)) == 1:
+            return np.asarray(score * (weight * first[0]))
+        if rounds is None or np.any(scale != first[setting.ensemble.tree_round]):
+            raise TreeInnerError(
+                f"The learning rate changes from tree to tree, and gains by {setting.method_name!r} then need the "
+                "scores by round; pass by_round=True."
+            )
+        return np.asarray((rounds * first[:, None]).sum(axis=0) * weight)
+
+    return gains
+
+
+def _output_names(model: Model, targets: Names) -> Names:
+    """Names of the outputs: the model's, else the columns of y; "target=class" if every target has classes."""
+    classes: Any = model.ensemble.objective_params.get("classes")
+    if targets is not None and is_nested(classes):
+        return tuple(f"{target}={label}" for target, some in zip(targets, classes, strict=True) for label in some)
+    if model.output_names is None and targets is not None and len(targets) == model.n_outputs:
+        return targets
+    return model.output_names
+
+
+# -- checks ------------------------------------------------------------------------------------------------
+def _check_same_rows(first: State, second: State, whole: Inference) -> None:
+    """Raise unless the second pass saw the rows of the first."""
+    same = (first.n_rows, first.n_units, first.weight.limbs.tolist()) == (
+        second.n_rows, second.n_units, second.weight.limbs.tolist()
+    )  # fmt: skip
+    # Shares add up to the score, but for the float32 of the core and the units of the leaf sums.
+    total, size = second._shaped(second.shares.sums(), total=True), np.abs(whole.score)
+    close = SAME_SCORE * (np.nan_to_num(whole.std_error, posinf=0.0) + size) + 1e-6 * size.max(initial=0.0)
+    off = np.abs(total - whole.score) > close
+    if not same or off.any():
+        raise DataError(
+            f"The second pass saw other rows than the first ({second.n_rows:,} rows, then {first.n_rows:,}); pass "
+            "exactly the rows of the first pass, with the same targets and weights, in any batches."
+        )
+
+
+def _check_resolution(setting: Setting, state: State) -> None:
+    """Raise if weights are so small that the units of the sums, which follow the model's values, are too coarse."""
+    mean = float(state.weight.totals()[0]) / state.n_units
+    # Shares of rows are held to 2^-88, leaf sums to 2^-32, where the roundings of many rows average out.
+    too_small = mean * state.n_units**0.5 < 1e-4 if setting.needs_leaves else mean < 1e-8
+    if too_small:
+        raise DataError(
+            f"sample_weight is {mean:.2g} on average, too small to be summed exactly; divide it by its mean, which "
+            "does not change scores or p values."
+        )
