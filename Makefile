@@ -8,7 +8,7 @@ SOURCES := $(shell find src/core -type f) CMakeLists.txt
 CXX_FILES := $(wildcard src/core/*/*.h src/core/*/*.cpp tests/core/*.h tests/core/*.cpp)
 PYTEST_FLAGS ?= -n 2 --dist worksteal -q
 
-.PHONY: demo test test-new test-browser test-study study check format docs clean bench bench-old instructions
+.PHONY: demo test test-new test-browser test-study study check format docs clean bench bench-old calibration instructions
 
 $(VENV)/.made:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "treeinner needs Python >= 3.11; say PYTHON=/path/to/python3.11")'
@@ -147,6 +147,13 @@ bench: $(BENCH_VENV)/.bench
 # The same with XGBoost 3.2, the newest for Python 3.11; its part goes below the other one on the page.
 bench-old:
 	$(MAKE) bench BENCH_VENV=.venv-bench-old NEW_PYTHON=$(PYTHON)
+
+# Coverage, false positives and power over many designs: writes docs/calibration.md (about 20 minutes of one core). An
+# interrupted run continues; CALIBRATION_FLAGS="--part 0.1" is a trial.
+CALIBRATION_FLAGS ?=
+
+calibration: $(VENV)/.test
+	$(BIN)/python benchmarks/calibration.py $(CALIBRATION_FLAGS)
 
 # Instructions that the core executes (needs valgrind); tests/test_instructions.py holds it to them.
 instructions: $(VENV)/.test

@@ -1,8 +1,6 @@
 """The propositions of docs/theory.md, measured. Seeds are fixed and every model is trained on one thread."""
 
-import importlib.util
 from itertools import pairwise
-from pathlib import Path
 
 import lightgbm as lgb
 import numpy as np
@@ -276,53 +274,3 @@ def test_oob_score_is_ufi_and_mdi_oob():
     forest = RandomForestClassifier(20, max_depth=4, random_state=0, n_jobs=1).fit(X, label)
     imp = ti.importance(forest, X, label, oob=True, method="saabas", n_jobs=1)
     np.testing.assert_allclose(imp.scores, unbiased_feature_importance(forest, X, label), rtol=1e-8, atol=1e-10)
-
-
-# -- p values of noise features (the long study: benchmarks/calibration.py) ----------------------------------
-@pytest.fixture(scope="module")
-def calibration():
-    path = Path(__file__).parent.parent / "benchmarks" / "calibration.py"
-    spec = importlib.util.spec_from_file_location("calibration", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_p_values_of_noise_are_on_the_safe_side(calibration):
-    tally = calibration.Tally()
-    for seed in calibration.seeds("test", 30):
-        data, noise = calibration.pure_noise(np.random.default_rng(seed), 1200)
-        model = calibration.train_lightgbm(data.rows(0, 1000), sampled=False)
-        calibration.ask(tally, model, data.rows(1000, 1200), noise)
-    for counts, level in ((tally.below_05, 0.05), (tally.below_01, 0.01)):
-        share, error = tally.share(counts)
-        assert share <= level + 3 * error
-    assert tally.share(tally.below_05)[0] > 0.02  # and not so safe as to be useless
-
-
-@pytest.mark.parametrize("library", ["XGBoost", "LightGBM"])
-def test_p_values_of_noise_are_on_the_safe_side_where_the_signal_is_strong(calibration, library):
-    tally = calibration.Tally()
-    for seed in calibration.seeds("strong", 40):
-        data, noise = calibration.friedman(np.random.default_rng(seed), 2000)
-        model = calibration.TRAINERS[library](data.rows(0, 1000), sampled=False)
-        calibration.ask(tally, model, data.rows(1000, 2000), noise)
-    for counts, level in ((tally.below_05, 0.05), (tally.below_01, 0.01)):
-        share, error = tally.share(counts)
-        assert share <= level + 3 * error
-    share, error = tally.fdr()
-    assert share <= 0.1 + 3 * error
-    assert tally.share(tally.below_05)[0] > 0.005  # and not so safe as to be useless
-
-
-def test_repeated_rows_need_clusters(calibration):
-    right, wrong = calibration.Tally(), calibration.Tally()
-    for seed in calibration.seeds("test", 10):
-        data, noise = calibration.repeated(np.random.default_rng(seed), 2000)
-        model = calibration.train_lightgbm(data.rows(0, 1000), sampled=False)
-        calibration.ask(right, model, data.rows(1000, 2000), noise)
-        calibration.ask(wrong, model, data.rows(1000, 2000), noise, clusters=False)
-    share, error = right.share(right.below_05)
-    assert share <= 0.05 + 3 * error
-    share, error = wrong.share(wrong.below_05)
-    assert share > 0.1 + 3 * error
