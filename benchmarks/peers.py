@@ -13,7 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
-from workloads import LEARNING_RATE, Model, Workload, rows_of
+from workloads import Model, Workload, rows_of
 
 SHOWN_ROWS = 256  # of a result by rows that are kept for comparison
 ONE_ROW_CALLS = 200  # W8: calls per measurement
@@ -121,6 +121,11 @@ def _(c):
 @job("treeinner.errors", scores)
 def _(c):
     return _importance(c)
+
+
+@job("treeinner.account", scores)
+def _(c):
+    return _importance(c, score="loss")
 
 
 @job("treeinner.shap_errors", scores)
@@ -340,21 +345,21 @@ def _(c):
 
 
 # -- what the libraries' own margins say about our scores ----------------------------------------------------------
-def _reference(c, node_value):
+def _reference(c, node_value=None):
     """Sum over the features of TreeInner, and of the absolute terms, from the library's own values of each tree.
 
     The attributions of a tree add up to its leaf value minus the value of its root, so the scores of all features
-    add up to the sum over trees and rows of (negative gradient) x (leaf value - root value). Scores are those of the
-    trees before the learning rate shrank them.
+    add up to the sum over trees and rows of (negative gradient) x (leaf value - root value), here per row. Without node
+    values: centred, a root has the mean of the leaf values.
     """
     e, X, y = c.ensemble, c.X, c.y.astype(float)
-    root = node_value[e.tree_start[:-1], 0]
 
     def reference():
         margin, total, size = np.full(len(y), e.base_score[0]), 0.0, 0.0
         for t, leaf in enumerate(_tree_values(c, X)):
             push = y - (1 / (1 + np.exp(-margin)) if c.w.logistic else margin)
-            terms = push * (leaf - root[t]) / LEARNING_RATE
+            root = leaf.mean() if node_value is None else node_value[e.tree_start[t], 0]
+            terms = push * (leaf - root) / len(y)
             total, size = total + terms.sum(), size + np.abs(terms).sum()
             margin += leaf
         return [total, size]
@@ -364,7 +369,7 @@ def _reference(c, node_value):
 
 @job("reference.tree_inner", np.asarray, timed=False)
 def _(c):
-    return _reference(c, c.ensemble.node_value)
+    return _reference(c)
 
 
 @job("reference.tree_inner_shap", np.asarray, timed=False)

@@ -83,8 +83,8 @@ def doubts(model: Model, setting: Setting, found: Importance, *, base_margin: bo
     if found.score_name == "tree_inner" and found.n_rows >= SOME_ROWS and found.overshoot > OVERSHOOT:
         said.append(
             f"The steps of this model overshoot: on these rows the loss fell by {1 - found.overshoot:.0%} of what "
-            "its slope promised, and first-order scores take harm of the second order for signal. p values are too "
-            "small; use score='loss', which accounts for the loss itself."
+            "its slope promised, and first-order scores may take harm of the second order for signal. p values may be "
+            "too small; use score='loss', which accounts for the loss itself."
         )
     return tuple(said)
 

@@ -16,6 +16,11 @@ from treeinner.scores.training_rows import training_rows_note
 
 __all__ = ["importance"]
 
+OUT_OF_BAG = (
+    "Out-of-bag rows depend on each other through the trees that they share: p values are slightly too small "
+    "(docs/calibration.md)."
+)
+
 
 def importance(
     model: Any,
@@ -130,8 +135,8 @@ def importance(
     )  # fmt: skip
     if note is not None:
         speak(note)
-        found = replace(found, notes=(*found.notes, note))
-    return found
+    more = OUT_OF_BAG if oob else note
+    return found if more is None else replace(found, notes=(*found.notes, more))
 
 
 def _half(progress: Progress | None, number: int) -> Progress | None:
