@@ -25,7 +25,7 @@ struct BoostArgs {
   const int32_t* first_point = nullptr;    // (rounds + 1,) or null: residuals at the start of each round
   const double* point = nullptr;           // else averaged over its step: at these points of [0, 1],
   const double* point_weight = nullptr;    // with these weights
-  double* first_order = nullptr;           // (rows,) += step times the residual at the start
+  double* first_order = nullptr;           // (rows,) += step times the residual at the start; or null
 };
 
 struct BoostScratch {
@@ -103,15 +103,19 @@ inline void average_residuals(const Job& job, const BoostArgs& args, int round, 
   const int n_outputs = f.n_outputs, n = run.n;
   const double* margin = args.input.margin + run.row;
   take_step<Code>(job, args, round, run, s.step);
-  weighted_residuals(args.input, n_outputs, run.row, margin, args.input.stride, n, run.residual);
-  for (int k = 0; k < n_outputs; ++k)
-    for (int r = 0; r < n; ++r) args.first_order[run.row + r] += s.step[k * kRun + r] * run.residual[k * kRun + r];
+  if (args.first_order) {
+    weighted_residuals(args.input, n_outputs, run.row, margin, args.input.stride, n, run.residual);
+    for (int k = 0; k < n_outputs; ++k)
+      for (int r = 0; r < n; ++r) args.first_order[run.row + r] += s.step[k * kRun + r] * run.residual[k * kRun + r];
+  }
+  const int32_t begin = args.first_point[round], end = args.first_point[round + 1];
   std::memset(s.sum, 0, sizeof(double) * static_cast<size_t>(n_outputs * kRun));
-  for (int32_t i = args.first_point[round]; i < args.first_point[round + 1]; ++i) {
+  for (int32_t i = begin; i < end; ++i) {
     for (int k = 0; k < n_outputs; ++k)
       for (int r = 0; r < n; ++r)
         s.at[k * kRun + r] = margin[k * args.input.stride + r] + args.point[i] * s.step[k * kRun + r];
     weighted_residuals(args.input, n_outputs, run.row, s.at, kRun, n, run.residual);
+    if (end - begin == 1) return;  // its weight is 1
     for (int k = 0; k < n_outputs; ++k)
       for (int r = 0; r < n; ++r) s.sum[k * kRun + r] += args.point_weight[i] * run.residual[k * kRun + r];
   }

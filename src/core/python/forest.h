@@ -162,9 +162,10 @@ class CoreForest {
         require(first_point.data()[i] >= first_point.data()[i - 1], "every round has its points");
       const size_t n_points = static_cast<size_t>(first_point.data()[n_rounds]);
       require(has_shape(point, n_points) && has_shape(point_weight, n_points), "a weight for every point");
-      require(has_shape(first_order, codes.n_rows), "first-order terms are (rows,)");
+      require(first_order.size() == 0 || has_shape(first_order, codes.n_rows),
+              "first-order terms are (rows,), or none");
       args.first_point = first_point.data(), args.point = point.data(), args.point_weight = point_weight.data();
-      args.first_order = first_order.data();
+      args.first_order = first_order.size() ? first_order.data() : nullptr;
     }
     run(&Kernels::boost, job(codes), args);
   }

@@ -262,7 +262,7 @@ class Task:
             self.sums.players(),
             None if s.means is None else s.round_residual,
             None if s.means is None else self.weight,
-            None if s.score != "loss" else (*s.step_rule, self.first_order),
+            None if s.score != "loss" else (*s.step_rule, self.first_order[: self.n_rows if leaves is not None else 0]),
         )
         self.boosted = True
         _check_size(float(self.largest.max()))
