@@ -22,15 +22,18 @@ from typer.testing import CliRunner
 
 import treeinner as ti
 from treeinner_study import chip, grid
-from treeinner_study.cli import app
+from treeinner_study.cli import HELP, app
 from treeinner_study.cost import cost_of
-from treeinner_study.measure import METHODS, _cuts, _matrix, _train, area_under_curve, measure
-from treeinner_study.names import PROBLEMS, StudyError
+from treeinner_study.measure import _cuts, _matrix, _train, area_under_curve, measure
+from treeinner_study.names import ADDED, PROBLEMS, StudyError
 from treeinner_study.problems import Seeds, make_data
-from treeinner_study.run import Plan, run_study
+from treeinner_study.run import REPLICATIONS, SWEEP_REPLICATIONS, Plan, run_study
 
 SIMULATED = PROBLEMS[2:]
-SCORES = {"TreeInner": "tree_inner", "ForestInner": "forest_inner", "Abs": "abs"}
+SCORES = {
+    "TreeInner": {}, "ForestInner": {"score": "forest_inner"}, "Abs": {"score": "abs"}, "Account": {"score": "loss"},
+    "ForestInner(label)": {"score": "forest_inner", "against": "label"},
+}  # fmt: skip
 SECONDS = ["score_seconds", "train_seconds", "read_seconds", "alone_seconds"]
 PIECE = {"replications": 2, "rounds": 4, "sweeps": ("eta", "num_boost_round")}
 CORES = 2
@@ -67,6 +70,16 @@ def test_no_model_is_trained_twice():
     assert grid.STANDARD in long.settings
 
 
+def test_help_says_how_many_models_are_trained():
+    settings = grid.settings_of(grid.SWEEPS)
+    models = 0
+    for problem in PROBLEMS:
+        for replication in range(REPLICATIONS):
+            chosen = settings if replication < SWEEP_REPLICATIONS else [grid.STANDARD]
+            models += len(grid.trainings(chosen, problem.task)) + 1  # the placebo
+    assert f"Trains {models:,} models" in HELP
+
+
 def test_min_child_weight_below_one_changes_no_tree_of_squared_error():
     data = make_data(SIMULATED[1], "as_run", Seeds(0, SIMULATED[1], 0).generator("data"))
     dumps = [
@@ -94,11 +107,11 @@ def test_scores_of_a_cut_are_those_of_a_model_trained_so_far(problem):
         for score, (vector, _) in found.scores.items():
             if score.gfa in SCORES:
                 X, y = data.rows(score.domain)
-                method = METHODS[score.ifa]
-                rows = (X,) if SCORES[score.gfa] == "abs" else (X, y)
-                imp = ti.importance(alone, *rows, score=SCORES[score.gfa], method=method, std_errors=False, n_jobs=1)
+                rows = (X,) if score.gfa == "Abs" else (X, y)
+                options = {"method": score.ifa.lower(), "std_errors": False, "n_jobs": 1, **SCORES[score.gfa]}
+                imp = ti.importance(alone, *rows, **options)
                 # the stretches are added in another order: rounding of float64, of the largest score
-                expected = imp.gains if imp.score_name == "tree_inner" else imp.scores
+                expected = imp.gains if score.gfa == "TreeInner" and score.ifa != "Centred" else imp.scores
                 np.testing.assert_allclose(vector, expected, rtol=0, atol=1e-12 * np.abs(expected).max())
                 seen += 1
         gain = alone.get_score(importance_type="total_gain")
@@ -110,14 +123,14 @@ def test_scores_of_a_cut_are_those_of_a_model_trained_so_far(problem):
             )  # float32 ties
         else:
             assert found.risk == pytest.approx(((data.y_valid - margin) ** 2).mean(), rel=1e-6)  # float32 margins
-    assert seen == 12 * len(settings)
+    assert seen == (12 + len(ADDED)) * len(settings)
 
 
 def test_rows_of_a_replication():
     settings = grid.settings_of(["num_boost_round", "min_child_weight"], rounds=4)
     usual = grid.standard(4)
     unit = measure(SIMULATED[1], 0, settings, usual, process="as_run", seed=0)
-    assert len(unit.rows) == 14 * len(settings) + 4
+    assert len(unit.rows) == 21 * len(settings) + 5
     for row in unit.rows:
         assert 0 <= row["auc"] <= 1
         assert 0 <= row["auc_first10"] <= 1
@@ -138,7 +151,7 @@ def test_rows_of_a_replication():
         for r in unit.rows
         if grid.Setting(**{k: r[k] for k in usual.__dataclass_fields__}) == usual and r["gfa"] == "TreeInner"
     ]
-    assert len(inner) == 4
+    assert len(inner) == 8
     assert min(inner) > 0
 
 
@@ -147,7 +160,7 @@ def test_a_replication_of_chip():
     files = chip.load_chip(chip.find_chip(CHIP_FOLDER))
     usual = grid.standard(2)
     unit = measure(PROBLEMS[0], 0, [usual], usual, process="as_run", seed=0, chip=files)
-    assert len(unit.rows) == 18
+    assert len(unit.rows) == 26
     assert all(np.isnan(row["auc_first10"]) for row in unit.rows)
 
 
@@ -164,7 +177,7 @@ def test_a_miniature_end_to_end(tmp_path):
     assert (meta["rounds"], meta["replications"], meta["seed"]) == (6, 2, 0)
     assert len(meta["settings"]) == 22
     table = pyarrow.parquet.read_table(out / "results" / "results.parquet")
-    assert table.num_rows == 2 * 2 * (22 * 14 + 4)
+    assert table.num_rows == 2 * 2 * (22 * 21 + 5)
     cost = cost_of(out / "results", meta)
     assert 0 < cost.inner_share < cost.inner_share_with_reading
     assert 0 < cost.training_seconds < cost.cpu_seconds
@@ -237,7 +250,7 @@ def test_killed_and_resumed_it_gives_the_same_table(tmp_path):
     resumed = run_study(Plan(out, **PIECE), lambda p: counted.append(p.done))
     assert counted[-1] == 4
     assert counted[0] >= 1
-    assert len(numbers(whole)) == 2 * 2 * (10 * 14 + 4)
+    assert len(numbers(whole)) == 2 * 2 * (10 * 21 + 5)
     assert numbers(resumed) == numbers(whole)
     assert not list(resumed.rglob("*.tmp"))
     assert json.loads((resumed / "meta.json").read_text())["wall_seconds"] > 0
@@ -286,6 +299,21 @@ def test_a_replication_does_not_depend_on_the_others(tmp_path):
     assert [row for row in more if "'replication': 0," in row] == first
 
 
+@pytest.mark.usefixtures("no_chip")
+def test_later_replications_have_the_standard_setting_alone(tmp_path):
+    plan = {"rounds": 4, "sweeps": ("num_boost_round",)}
+    whole = numbers(run_study(Plan(tmp_path / "whole", replications=2, **plan)))
+    part = numbers(run_study(Plan(tmp_path / "part", replications=2, sweep_replications=1, **plan)))
+    usual = [row for row in whole if "'replication': 1," in row and "'num_boost_round': 4," in row]
+    assert len(usual) == 2 * (21 + 5)
+    later = [row for row in part if "'replication': 1," in row]
+    assert len(later) == len(usual)
+    # One of the two is cut out of a longer model: the same AUC, normalised scores but for rounding.
+    auc = re.compile(r"'auc': [^,]*")
+    assert [auc.findall(row) for row in later] == [auc.findall(row) for row in usual]
+    assert [row for row in part if row not in later] == [row for row in whole if "'replication': 0," in row]
+
+
 # -- refusals ----------------------------------------------------------------------------------------------------
 @pytest.mark.usefixtures("no_chip")
 def test_parts_of_different_studies_are_never_mixed(tmp_path):
@@ -299,6 +327,8 @@ def test_parts_of_different_studies_are_never_mixed(tmp_path):
         run_study(Plan(tmp_path, replications=1, rounds=3, quick=True))
     with pytest.raises(StudyError, match=r"set of settings \(1, now 5"):
         run_study(Plan(tmp_path, replications=1, rounds=2, sweeps=("max_depth",)))
+    with pytest.raises(StudyError, match=r"number of replications of the sweeps \(20, now 5\)"):
+        run_study(Plan(tmp_path, sweep_replications=5, **mini))
     other = run_study(Plan(tmp_path / "other", seed=1, **mini))
     part = next((results / "parts").iterdir())
     kept = part.read_bytes()

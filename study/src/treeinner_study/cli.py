@@ -28,7 +28,7 @@ STOPPED = 130  # 128 + SIGINT, as a shell reports it
 
 HELP = """Repeat the paper's simulation study: every table and figure.
 
-Trains 1,480 models and scores them; about an hour on two cores. Stopped and started again, it goes on where it was.
+Trains 1,640 models and scores them; about an hour on two cores. Stopped and started again, it goes on where it was.
 
 Examples:
 
@@ -41,6 +41,8 @@ CHIP_HELP = (
     "Folder with X_train.csv and X_test.csv of the ChIP data; by default $TREEINNER_CHIP, else they are fetched."
 )
 PROCESS_HELP = "How labels are drawn: as_run, as for the paper's table (the default), or as_written, as in its text."
+REPLICATIONS_HELP = f"Replications of the standard setting; {run.REPLICATIONS} by default, 3 if quick."
+SWEEP_REPLICATIONS_HELP = f"Replications of the other settings; {run.SWEEP_REPLICATIONS} by default."
 SWEEPS_HELP = "Sweeps to run, such as eta,max_depth; by default all five."
 
 app = typer.Typer(
@@ -71,8 +73,11 @@ def study(
     process: Annotated[Process, _option("--process", help=PROCESS_HELP, metavar="NAME")] = Process.as_run,
     replications: Annotated[
         int | None,
-        _option("--replications", help="Replications; 20 by default, 3 if quick.", min=1, metavar="N"),
+        _option("--replications", help=REPLICATIONS_HELP, min=1, metavar="N"),
     ] = None,
+    sweep_replications: Annotated[
+        int, _option("--sweep-replications", help=SWEEP_REPLICATIONS_HELP, min=1, metavar="N")
+    ] = run.SWEEP_REPLICATIONS,
     seed: Annotated[int, _option("--seed", help="Seed of the data.", min=0, metavar="N")] = 0,
     jobs: Annotated[
         int | None, _option("--jobs", "-j", help="Processes; all cores by default.", min=1, metavar="N")
@@ -92,8 +97,8 @@ def study(
             f"there is no sweep {unknown[0]!r}; choose among {', '.join(SWEEPS)}.", param_hint="--sweeps"
         )
     plan = Plan(
-        out=out, process=process.value, replications=replications, seed=seed, jobs=jobs or _cores(), quick=quick,
-        rounds=rounds, sweeps=names, chip_dir=chip_dir,
+        out=out, process=process.value, replications=replications, sweep_replications=sweep_replications,
+        seed=seed, jobs=jobs or _cores(), quick=quick, rounds=rounds, sweeps=names, chip_dir=chip_dir,
     )  # fmt: skip
     try:
         if not only_show:

@@ -2,7 +2,8 @@
 
 Every model is trained once and read once. The scores of a model of n rounds that is cut out of a longer one:
 
-- TreeInner(PreDecomp), ForestInner and Permutation are computed on the cut model itself.
+- TreeInner(PreDecomp), ForestInner, Permutation and the scores that the paper does not have are computed on the cut
+  model itself.
 - TreeInner(TreeSHAP) and Abs add up over trees, so each stretch of rounds between two cuts is scored once (TreeInner
   from the margin that the rounds before it leave) and the sums are cumulated.
 
@@ -21,6 +22,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -30,7 +32,7 @@ from scipy.stats import rankdata
 
 from treeinner_study import scores
 from treeinner_study.grid import Setting, Training, trainings
-from treeinner_study.names import GAIN, Problem, Score
+from treeinner_study.names import ACCOUNT, GAIN, Problem, Score
 from treeinner_study.problems import CANDIDATES, Data, Process, Rows, Seeds, make_data, permuted_labels
 from treeinner_study.references import f_test, linear_t
 
@@ -39,6 +41,7 @@ __all__ = ["Unit", "area_under_curve", "measure", "risk_of"]
 FloatArray = NDArray[np.float64]
 T = TypeVar("T")
 DOMAINS = ("Train", "Valid")
+TIMES_LABEL = partial(scores.forest_inner, against="label")
 METHODS = {"PreDecomp": "predecomp", "TreeSHAP": "treeshap"}
 OBJECTIVE = {"classification": "binary:logistic", "regression": "reg:squarederror"}
 BASE_SCORE = {"classification": 0.5, "regression": 0.0}  # newer versions of XGBoost estimate it if not told
@@ -198,10 +201,23 @@ def _measured(
             part, seconds = _timed(scores.absolute, stretch, X, method)
             found[size] = add(size, part), seconds
         found[Score("Permutation", domain, "")] = _timed(scores.permutation, whole, X, y, shuffle)
+        found |= _added_scores(whole, domain, X, y)
     total_gain = _total_gain(model.booster, cut.rounds, data.X_train.shape[1])
     error = float(np.abs(_unit(found[GAIN][0], 1) - _unit(total_gain, 1)).max())
     risk = risk_of(problem, data.y_valid, scores.predict(whole, data.X_valid))
     return Measured(found, risk, error, total_gain)
+
+
+def _added_scores(model: scores.Model, domain: str, X: Any, y: Any) -> dict[Score, tuple[FloatArray, float]]:
+    """Scores that the paper does not have (`names.ADDED`)."""
+    found = {
+        Score("TreeInner", domain, "Centred"): _timed(scores.centred, model, X, y),
+        Score("TreeInner", domain, "Saabas"): _timed(scores.tree_inner, model, X, y, "saabas"),
+        Score("ForestInner(label)", domain, "PreDecomp"): _timed(TIMES_LABEL, model, X, y),
+    }
+    if domain == ACCOUNT.domain:  # on the training rows it costs as much and answers no question of the study
+        found[ACCOUNT] = _timed(scores.account, model, X, y)
+    return found
 
 
 def _timed(work: Callable[..., T], *arguments: Any) -> tuple[T, float]:
@@ -234,12 +250,15 @@ def _reference_rows(
     t, t_seconds = _timed(linear_t, X, y)
     placebo = permuted_labels(data, seeds.generator("placebo"))
     model = _train(problem, standard, _matrix(placebo))
-    inner, seconds = _timed(scores.tree_inner, model.read, placebo.X_valid, placebo.y_valid)
+    valid = placebo.X_valid, placebo.y_valid
+    inner, inner_seconds = _timed(scores.tree_inner, model.read, *valid)
+    centred, seconds = _timed(scores.centred, model.read, *valid)
     risk = risk_of(problem, placebo.y_valid, scores.predict(model.read, placebo.X_valid))
     rows = [
         _row(problem, data, Score("F-test", "Train", ""), f, risk=NAN, seconds=f_seconds),
         _row(problem, data, Score("Linear |t|", "Train+Valid", ""), t, risk=NAN, seconds=t_seconds),
-        _row(problem, data, Score("Placebo TreeInner", "Valid", "PreDecomp"), inner, risk=risk, seconds=seconds),
+        _row(problem, data, Score("Placebo TreeInner", "Valid", "PreDecomp"), inner, risk=risk, seconds=inner_seconds),
+        _row(problem, data, Score("Placebo TreeInner", "Valid", "Centred"), centred, risk=risk, seconds=seconds),
         _row(problem, data, Score("Minus total gain", "Train", ""), -found.total_gain, risk=found.risk, seconds=0.0),
     ]
     return rows, float(model.after_round[-1])

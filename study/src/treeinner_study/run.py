@@ -32,9 +32,10 @@ __all__ = ["Plan", "Progress", "Report", "run_study"]
 # Python processes side by side, one thread each: the thread pools of libraries stay out of each other's way, and the
 # numbers are the same however many processes there are. LAPACK's inverse has other bits with two threads.
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-WEIGHT = {"ChIP": 5.0, "Simulated": 1.0}  # rough cost of a replication, for the time left
+WEIGHT = {"ChIP": 5.0, "Simulated": 1.0}  # rough cost of a model, for the time left
 QUICK_REPLICATIONS = 3
-REPLICATIONS = 20
+REPLICATIONS = 40  # at the standard setting, from which most is concluded
+SWEEP_REPLICATIONS = 20  # at the others, as in the paper
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,8 @@ class Plan:
 
     out: Path
     process: Process = "as_run"
-    replications: int | None = None  # None: 20, or 3 if quick
+    replications: int | None = None  # of the standard setting; None: 40, or 3 if quick
+    sweep_replications: int = SWEEP_REPLICATIONS  # of the others, which the first replications have
     seed: int = 0
     jobs: int = 1
     quick: bool = False  # the standard setting only
@@ -53,13 +55,17 @@ class Plan:
 
     @property
     def n_replications(self) -> int:
-        """Replications of each problem."""
+        """Replications of the standard setting."""
         return self.replications or (QUICK_REPLICATIONS if self.quick else REPLICATIONS)
 
     @property
     def settings(self) -> tuple[Setting, ...]:
         """Settings to be run."""
         return settings_of(() if self.quick else self.sweeps, self.rounds)
+
+    def settings_of(self, replication: int) -> tuple[Setting, ...]:
+        """Settings to be run in one replication: all, or the standard one alone."""
+        return self.settings if replication < self.sweep_replications else (standard(self.rounds),)
 
 
 @dataclass(frozen=True)
@@ -82,6 +88,11 @@ class Task:
     plan: Plan
     chip_folder: Path | None
 
+    @property
+    def weight(self) -> float:
+        """Rough cost."""
+        return WEIGHT[self.problem.dataset] * len(self.plan.settings_of(self.replication))
+
 
 Report = Callable[[Progress], None]
 
@@ -91,9 +102,8 @@ def run_study(plan: Plan, report: Report | None = None) -> Path:
     problems, chip_folder, missing = _problems(plan)
     store = Store.open(plan.out / "results", _meta(plan, problems, missing))
     units = [(problem, i) for problem in problems for i in range(plan.n_replications)]
-    # The longest first, so that no core is idle at the end.
-    units.sort(key=lambda unit: -WEIGHT[unit[0].dataset])
     todo = [Task(problem, i, plan, chip_folder) for problem, i in units if not store.has(problem, i)]
+    todo.sort(key=lambda task: -task.weight)  # the longest first, so that no core is idle at the end
     watch = _Watch(store, len(units), todo, report)
     if todo:
         for task in _in_processes(store, todo, min(plan.jobs, len(todo))):
@@ -109,7 +119,7 @@ def _work(store: Store, task: Task) -> None:
     unit = measure(
         task.problem,
         task.replication,
-        plan.settings,
+        plan.settings_of(task.replication),
         standard(plan.rounds),
         process=plan.process,
         seed=plan.seed,
@@ -191,14 +201,14 @@ class _Watch:
     def __init__(self, store: Store, total: int, todo: Sequence[Task], report: Report | None) -> None:
         self.store, self.total, self.report = store, total, report
         self.done = total - len(todo)
-        self.work, self.worked = sum(WEIGHT[task.problem.dataset] for task in todo), 0.0
+        self.work, self.worked = sum(task.weight for task in todo), 0.0
         self.begun, self.before = time.monotonic(), float(store.meta["wall_seconds"])
         self._say("")
 
     def finished(self, task: Task) -> None:
         """Count one more replication."""
         self.done += 1
-        self.worked += WEIGHT[task.problem.dataset]
+        self.worked += task.weight
         self.store.meta["wall_seconds"] = self.before + time.monotonic() - self.begun
         self.store.write_meta()
         self._say(f"{task.problem.dataset} {task.problem.task}, replication {task.replication + 1}")
@@ -228,6 +238,7 @@ def _meta(plan: Plan, problems: Sequence[Problem], missing: Sequence[str]) -> di
         "seed": plan.seed,
         "process": plan.process,
         "replications": plan.n_replications,
+        "sweep_replications": plan.sweep_replications,
         "rounds": plan.rounds,
         "quick": plan.quick,
         "versions": {

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 import treeinner as ti
 
 __all__ = [
-    "Model", "absolute", "attributions", "cut", "forest_inner", "instruction_set", "permutation", "predict",
-    "read", "tree_inner",
+    "Model", "absolute", "account", "attributions", "centred", "cut", "forest_inner", "instruction_set", "permutation",
+    "predict", "read", "tree_inner",
 ]  # fmt: skip
 
 FloatArray = NDArray[np.float64]
@@ -45,6 +45,16 @@ def predict(model: Model, X: Any) -> FloatArray:
 def tree_inner(model: Model, X: Any, y: Any, method: str = "predecomp", *, base_margin: Any = None) -> FloatArray:
     """The paper's TreeInner, a sum over the rows: (features,); the first tree starts from `base_margin`."""
     return ti.importance(model, X, y, method=method, base_margin=base_margin, **SCORES_ONLY).gains
+
+
+def centred(model: Model, X: Any, y: Any) -> FloatArray:
+    """TreeInner whose node values are means over these rows, so that no rate or penalty enters: (features,)."""
+    return ti.importance(model, X, y, method="centred", **SCORES_ONLY).scores
+
+
+def account(model: Model, X: Any, y: Any) -> FloatArray:
+    """What each feature did to the loss on these rows, by the exact account: (features,)."""
+    return ti.importance(model, X, y, score="loss", method="centred", **SCORES_ONLY).scores
 
 
 def forest_inner(

@@ -49,7 +49,7 @@ COLUMNS = {
     "alone_seconds": NUMBER,
 }
 KEY = tuple(COLUMNS)[: tuple(COLUMNS).index("auc")]  # what a row is about; rows are sorted by it
-IDENTITY = ("seed", "process", "rounds", "settings", "versions")  # of meta.json: what makes two studies one
+IDENTITY = ("seed", "process", "rounds", "sweep_replications", "settings", "versions")  # what makes two studies one
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Store:
 
     @property
     def identity(self) -> str:
-        """Fingerprint of seed, process, settings and versions."""
+        """Fingerprint of what makes two studies one."""
         return _fingerprint(self.meta)
 
     @classmethod
@@ -172,6 +172,8 @@ def _fingerprint(meta: dict[str, Any]) -> str:
 def _spoken(name: str, known: dict[str, Any], meta: dict[str, Any]) -> str:
     """Say what differs: "seed (1, now 0)"."""
     before, now = known.get(name), meta[name]
+    if name == "sweep_replications":
+        return f"number of replications of the sweeps ({before}, now {now})"
     if name == "settings":
         return f"set of settings ({len(before or ())}, now {len(now)}: --quick, --sweeps or --rounds)"
     if name == "versions" and isinstance(before, dict):
