@@ -1,8 +1,7 @@
-"""What a study shows: every file is opened, every number is computed a second time, verdicts follow the numbers."""
+"""What a study shows: every file is opened, every number is computed a second time."""
 
 import csv
 import io
-import json
 import math
 import re
 import xml.etree.ElementTree as ET
@@ -11,69 +10,16 @@ from html.parser import HTMLParser
 import numpy as np
 import pandas as pd
 import pytest
+from made_results import KEY, SETTING, at_standard, make_frame, store
+from scipy import stats
 
 from treeinner_study import illustrations, show, summary, table
 from treeinner_study.claims import check_claims
 from treeinner_study.figures import COLORS, MARKERS, MEASURES, compact, figure_names, save, sweep_figure
-from treeinner_study.grid import STANDARD, SWEEPS, settings_of, standard
-from treeinner_study.names import BEST, GAIN, PROBLEMS, SCORES, Problem, Score, StudyError
-from treeinner_study.records import Mean, read_study
-from treeinner_study.summary import what_follows
-from treeinner_study.verdicts import FAILS, HOLDS, UNDECIDED
-
-SETTING = ["eta", "max_depth", "min_child_weight", "num_boost_round", "reg_lambda"]
-KEY = ["dataset", "task", "gfa", "domain", "ifa"]
-REFERENCES = [
-    ("F-test", "Train", ""), ("Linear |t|", "Train+Valid", ""), ("Placebo TreeInner", "Valid", "PreDecomp"),
-    ("Minus total gain", "Train", ""),
-]  # fmt: skip
-
-
-def make_frame(replications=6, problems=PROBLEMS, sweeps=tuple(SWEEPS), rounds=None, seed=0):
-    """Rows as a study stores them, around the paper's own means."""
-    rng = np.random.default_rng(seed)
-    paper = {
-        (r["dist"], r["task"], r["gfa"], r["domain"], r["ifa"].replace("Permutation", "")): r
-        for r in table.paper_rows()
-    }
-    rows = []
-    for problem in problems:
-        for replication in range(replications):
-            for setting in settings_of(sweeps, rounds):
-                risk = float(paper[(*problem, *SCORES[0])]["risk_mean"]) * (1 + 0.01 * rng.normal())
-                scores = [*SCORES, *(map(Score._make, REFERENCES) if setting == standard(rounds) else ())]
-                for score in scores:
-                    known = paper.get((*problem, *score), {"auc_mean": 0.5, "auc_std": 0.1})
-                    auc = float(np.clip(float(known["auc_mean"]) + 0.3 * float(known["auc_std"]) * rng.normal(), 0, 1))
-                    below = score.domain == "Valid" and score.gfa == "TreeInner"
-                    rows.append({
-                        "dataset": problem.dataset, "task": problem.task, "process": "as_run",
-                        "replication": replication, **{n: getattr(setting, n) for n in SETTING}, **score._asdict(),
-                        "auc": auc, "risk": risk,
-                        "auc_first10": 0.9 * auc if problem.dataset == "Simulated" else math.nan,
-                        "score_noisy": (-0.03 if below else 0.08) + 0.01 * rng.normal(),
-                        "score_signal": 0.3 + 0.01 * rng.normal(),
-                        "error": 10 ** rng.normal(-7.8, 0.2) if score == GAIN else math.nan,
-                        "score_seconds": 0.1, "train_seconds": 2.0, "read_seconds": 0.1, "alone_seconds": 1.0,
-                    })  # fmt: skip
-    return pd.DataFrame(rows)
-
-
-def make_meta(**changes):
-    meta = {
-        "seed": 7, "process": "as_run", "replications": 6, "rounds": None, "quick": False, "instruction_set": "avx2",
-        "versions": {"treeinner": "0.1", "xgboost": "3.2", "numpy": "2", "python": "3.11"}, "cpu": "<b>A & B</b>",
-        "threads_per_job": 1, "jobs": 2, "started": "2026-01-01T00:00:00+00:00", "wall_seconds": 90.0,
-        "cpu_seconds": 100.0, "training_seconds": 60.0, "settings": [], "problems": [], "missing": [],
-    }  # fmt: skip
-    return meta | changes
-
-
-def store(folder, frame, **changes):
-    folder.mkdir(parents=True, exist_ok=True)
-    frame.to_parquet(folder / "results.parquet")
-    (folder / "meta.json").write_text(json.dumps(make_meta(**changes)))
-    return folder
+from treeinner_study.grid import STANDARD, SWEEPS
+from treeinner_study.names import ADDED, BEST, PROBLEMS, SCORES, Problem, Score, StudyError
+from treeinner_study.records import read_study
+from treeinner_study.verdicts import UNDECIDED
 
 
 @pytest.fixture(scope="module")
@@ -142,7 +88,8 @@ def test_every_file_is_written_and_opens(shown):
     out, written = shown
     names = {p.relative_to(out).as_posix() for p in written}
     assert names == {p.relative_to(out).as_posix() for p in out.rglob("*") if p.is_file()}
-    texts = {"table.csv", "table.md", "table.tex", "references.csv", "references.md", "claims.md", "index.html"}
+    texts = {"table.csv", "table.md", "table.tex", "claims.md", "index.html"}
+    texts |= {f"{name}.{kind}" for name in ("references", "pairs") for kind in ("csv", "md")}
     figures = {f"figures/{s}-{m}.svg" for s in SWEEPS for m in MEASURES}
     assert len(figures) == 25
     assert names == texts | figures | {"figures/proposition-2.svg", "figures/s7.svg"}
@@ -183,7 +130,8 @@ def test_names_are_escaped(shown):
 
 def test_page_says_how_it_was_run_and_how_to_run_it_again(shown):
     words = Page((shown[0] / "index.html").read_text(encoding="utf-8")).text
-    assert "treeinner-study --out study-results --seed 7 --process as_run --replications 6 --jobs 2" in words
+    command = "--seed 7 --process as_run --replications 6 --sweep-replications 20 --jobs 2"
+    assert f"treeinner-study --out study-results {command}" in words
     assert "xgboost 3.2" in words
     assert "1.5 minutes" in words
     assert "60% of 100 s" in words  # XGBoost's share, from meta.json
@@ -210,11 +158,6 @@ def test_order_of_the_rows_does_not_matter(frame, study, tmp_path):
 
 
 # -- tables ------------------------------------------------------------------------------------------------
-def at_standard(frame):
-    usual = np.logical_and.reduce([frame[name] == getattr(STANDARD, name) for name in SETTING])
-    return frame[usual]
-
-
 def test_table_against_pandas(frame, shown):
     rows = read_csv(shown[0] / "table.csv")
     assert list(rows[0]) == [
@@ -267,7 +210,7 @@ def test_best_of_each_problem_is_bold(frame, shown):
 
 def test_references_against_pandas(frame, shown):
     rows = {tuple(r[k] for k in KEY): r for r in read_csv(shown[0] / "references.csv")}
-    assert len(rows) == 4 * (14 + 4)
+    assert len(rows) == 4 * (14 + 7 + 5)
     wide = at_standard(frame).pivot_table(index="replication", columns=KEY, values="auc")
     for key, row in rows.items():
         difference = wide[key] - wide[(*key[:2], *BEST)]
@@ -278,6 +221,58 @@ def test_references_against_pandas(frame, shown):
             assert float(row["auc_first10_mean"]) == pytest.approx(0.9 * wide[key].mean(), abs=6e-7)
         else:
             assert row["auc_first10_mean"] == ""
+
+
+def test_pairs_against_pandas(frame, shown):
+    rows = read_csv(shown[0] / "pairs.csv")
+    assert len(rows) == 2 * 4 * 22
+    wide = frame.pivot_table(index="replication", columns=[*KEY, *SETTING], values="auc")
+    for row in rows:
+        case = tuple(float(row[name]) for name in SETTING)
+        a, b = (tuple(row[name].split("-")) for name in ("score", "to"))
+        difference = wide[(row["dataset"], row["task"], *a, *case)] - wide[(row["dataset"], row["task"], *b, *case)]
+        assert float(row["difference"]) == pytest.approx(difference.mean(), abs=6e-7)  # written with 6 decimals
+        assert float(row["std_error"]) == pytest.approx(difference.sem(), abs=6e-7)
+        low, high = stats.t.interval(0.95, len(difference) - 1, difference.mean(), difference.sem())
+        assert row["verdict"] == ("higher" if low > 0 else "lower" if high < 0 else "not clear")
+    text = (shown[0] / "pairs.md").read_text(encoding="utf-8")
+    assert text.count("mean over the settings") == 2 * 4
+    assert f"in {sum(r['verdict'] == 'higher' for r in rows[:88])} of 88 cases" in text
+
+
+def test_the_papers_table_has_none_of_our_scores(shown):
+    for name in ("table.csv", "table.md", "table.tex"):
+        text = (shown[0] / name).read_text(encoding="utf-8")
+        assert not any(word in text for word in ("Centred", "Saabas", "Account", "label)"))
+    references = (shown[0] / "references.md").read_text(encoding="utf-8")
+    assert all(f"| {score} |" in references for score in ADDED)
+
+
+def test_as_run_and_permutation_are_explained_where_they_are_met(shown):
+    for name in ("claims.md", "table.md", "index.html"):
+        text = (shown[0] / name).read_text(encoding="utf-8")
+        assert "Labels were drawn as_run, as the program behind the published table drew them" in text
+        assert "The other way is as_written" in text
+        assert "is the fall of the AUC" in text
+
+
+def test_more_replications_of_the_standard_setting(tmp_path, no_training):
+    frame = make_frame(replications=6, swept=3)
+    show.write_outputs(store(tmp_path / "results", frame), tmp_path)
+    study = read_study(tmp_path / "results")
+    assert (study.replications, study.swept_part.replications) == (6, 3)
+    words = Page((tmp_path / "index.html").read_text(encoding="utf-8")).text
+    assert "6 replications of 4 problems at the standard setting of XGBoost and 3 at 21 others" in words
+    assert "Mean over 3 replications" in words
+    # A figure has the same replications at every setting; the table has all of them.
+    ax = sweep_figure(study, "eta", "auc").axes[0]
+    here = frame[(frame.dataset == "ChIP") & (frame.task == "classification")]
+    here = here[np.logical_and.reduce([here[k] == v for k, v in zip(KEY[2:], BEST, strict=True)])]
+    first = here[here.replication < 3]
+    first = first[np.logical_and.reduce([first[n] == getattr(STANDARD, n) for n in SETTING if n != "eta"])]
+    np.testing.assert_allclose(by_label(ax)[str(BEST)].get_ydata(), first.groupby("eta").auc.mean(), rtol=1e-12)
+    assert study.mean(PROBLEMS[0], BEST).mean == pytest.approx(at_standard(here).auc.mean(), rel=1e-12)
+    assert {r["replications"] for r in read_csv(tmp_path / "pairs.csv")} == {"3", "6"}
 
 
 def test_far_rows_are_named(frame, tmp_path, no_training):
@@ -374,108 +369,6 @@ def test_compact_changes_coordinates_only_and_no_text(study):
     assert compact(svg) == '<path d="M 1.23 0.01"/><text>0.4751</text>'
 
 
-# -- claims ------------------------------------------------------------------------------------------------
-def verdicts(frame, folder, name):
-    claims = check_claims(read_study(store(folder, frame)))
-    found = next(c for c in claims if c.name == name)
-    return {f.problem: f.verdict for f in found.findings}
-
-
-def changed(frame, column, value, **where):
-    """A copy in which a score has other numbers: value(row numbers of TreeInner-Valid-PreDecomp's column, noise)."""
-    out = at_standard(frame).copy()
-    chosen = np.logical_and.reduce([out[k] == v for k, v in where.items()])
-    best = out[np.logical_and.reduce([out[k] == v for k, v in zip(KEY[2:], BEST, strict=True)])]
-    base = best.set_index(["dataset", "task", "replication"])[column]
-    index = pd.MultiIndex.from_frame(out.loc[chosen, ["dataset", "task", "replication"]])
-    noise = 0.01 * np.random.default_rng(3).normal(size=chosen.sum())
-    out.loc[chosen, column] = value(base.loc[index].to_numpy()) + noise
-    return out
-
-
-def score(gfa, domain, ifa):
-    return {"gfa": gfa, "domain": domain, "ifa": ifa}
-
-
-SHAP = score("TreeInner", "Valid", "TreeSHAP")
-FLIPS = [
-    ("PreDecomp and TreeSHAP tie", "auc", SHAP, {0.0: HOLDS, 0.2: FAILS, -0.2: FAILS}),
-    ("PreDecomp is not worse than TreeSHAP", "auc", SHAP, {0.0: HOLDS, 0.2: FAILS, -0.2: HOLDS}),
-    ("ForestInner is worse", "auc", score("ForestInner", "Valid", "PreDecomp"), {-0.1: HOLDS, 0.1: FAILS}),
-    ("It beats total gain", "auc", score("TreeInner", "Train", "PreDecomp"), {-0.1: HOLDS, 0.1: FAILS}),
-    ("Only TreeInner does so", "score_noisy", {"gfa": "Permutation", "domain": "Valid"}, {0.1: HOLDS, -0.1: FAILS}),
-    ("State of the art, whatever the method", "auc", {"gfa": "F-test"}, {0.2: FAILS}),
-    ("TreeInner-Valid beats every other score", "auc", score("Abs", "Train", "TreeSHAP"), {0.1: FAILS}),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("name", "column", "where", "wanted"), FLIPS, ids=[f[0] for f in FLIPS])
-def test_verdicts_follow_the_numbers(frame, tmp_path, name, column, where, wanted):
-    for shift, verdict in wanted.items():
-        found = verdicts(changed(frame, column, lambda base, shift=shift: base + shift, **where), tmp_path, name)
-        assert set(found.values()) == {verdict}, shift
-        assert len(found) == 4
-
-
-def test_beats_holds_only_if_every_rival_is_clearly_below(frame, tmp_path):
-    name = "TreeInner-Valid beats every other score"
-    low = frame.copy()
-    rivals = low.gfa.isin(COLORS) & ~((low.gfa == "TreeInner") & (low.domain == "Valid"))
-    low.loc[rivals, "auc"] -= 0.9
-    assert set(verdicts(low, tmp_path, name).values()) == {HOLDS}
-    one = changed(low, "auc", lambda base: base, gfa="Permutation", domain="Valid")
-    assert HOLDS not in verdicts(one, tmp_path, name).values()
-    better = changed(low, "auc", lambda base: base + 0.2, gfa="Permutation", domain="Valid", dataset="Simulated")
-    text = " ".join(what_follows(check_claims(read_study(store(tmp_path, better)))))
-    assert "; Permutation-Valid is clearly better on Simulated classification and " in text
-
-
-@pytest.mark.parametrize(("error", "verdict"), [(1e-8, HOLDS), (1e-4, FAILS)])
-def test_proposition_3_verdict(frame, tmp_path, error, verdict):
-    out = frame.copy()
-    out.loc[out.error.notna(), "error"] = error
-    assert set(verdicts(out, tmp_path, "Proposition 3 is exact").values()) == {verdict}
-    one = frame.copy()
-    one.loc[one[one.error.notna()].index[0], "error"] = error  # one bad model is enough
-    assert verdicts(one, tmp_path, "Proposition 3 is exact")[PROBLEMS[0]] == verdict
-
-
-@pytest.mark.parametrize(("level", "verdict"), [(0.5, HOLDS), (0.7, FAILS), (0.3, HOLDS)])
-def test_placebo_verdict_and_sentence(frame, tmp_path, level, verdict):
-    out = changed(frame, "auc", lambda base: np.full(len(base), level), gfa="Placebo TreeInner")
-    study = read_study(store(tmp_path, out))
-    claims = check_claims(study)
-    placebo = next(c for c in claims if c.name == "A placebo scores as guessing does")
-    assert {f.verdict for f in placebo.findings} == {verdict}
-    text = " ".join(what_follows(claims))
-    assert ("no proof of signal" in text.split("upside down")[0]) == (verdict == FAILS)
-
-
-def test_state_of_the_art_sentence_counts_problems(frame, tmp_path):
-    out = frame
-    for gfa in ("F-test", "Linear |t|"):
-        out = changed(out, "auc", lambda base: base - 0.2, gfa=gfa)
-    claims = check_claims(read_study(store(tmp_path, out)))
-    assert "the claim stands here" in " ".join(what_follows(claims))
-    out = changed(out, "auc", lambda base: base + 0.2, gfa="F-test", dataset="Simulated")
-    claims = check_claims(read_study(store(tmp_path, out)))
-    text = " ".join(what_follows(claims))
-    assert "on 2 of 4 problems (Simulated classification and Simulated regression)" in text
-    assert "among attributions of boosted trees only" in text
-
-
-def test_a_mean_is_clear_by_students_interval():
-    from scipy import stats
-
-    values = np.random.default_rng(0).normal(size=7)
-    for level in np.linspace(-2, 2, 81):
-        p = stats.ttest_1samp(values, level).pvalue
-        assert (Mean.of(values).sign(level) != 0) == (p < 0.05)
-    assert Mean.of([1.0]).sign() == 0
-    assert Mean.of([]).n == 0
-    assert Mean.of([2.0, math.nan, 4.0]) == Mean(3.0, math.sqrt(2), 2)
-
-
 # -- missing parts -----------------------------------------------------------------------------------------
 SIMULATED = tuple(p for p in PROBLEMS if p.dataset == "Simulated")
 
@@ -488,7 +381,7 @@ def test_quick_without_chip(tmp_path, no_training):
     (tmp_path / "figures" / "eta-auc.svg").write_text("of another study")
     written = show.write_outputs(results, tmp_path)
     assert not (tmp_path / "figures" / "eta-auc.svg").exists()
-    assert len(written) == 7 + 2
+    assert len(written) == 9 + 2
     text = (tmp_path / "index.html").read_text(encoding="utf-8")
     page = Page(text)
     assert sentence in page.text

@@ -143,7 +143,7 @@ def figure_names(study: Study) -> list[tuple[str, str]]:
 
 
 def caption(sweep: str, measure: str, replications: int) -> str:
-    """What a figure shows."""
+    """What a figure shows; the replications are those that every setting of the sweep has."""
     shown = MEASURES[measure][2]
     bars = "" if measure == "error" else f" Mean over {replications} replications; bars: one standard error."
     zero = " The value 0 stands one step left of the smallest." if sweep == "reg_lambda" else ""
@@ -152,6 +152,7 @@ def caption(sweep: str, measure: str, replications: int) -> str:
 
 def alt_text(study: Study, sweep: str, measure: str) -> str:
     """What a figure says to somebody who cannot see it: the ends of the sweep for the proposed score."""
+    study = study.swept_part
     column, title, _ = MEASURES[measure]
     first, last = study.sweep(sweep)[0], study.sweep(sweep)[-1]
     score = GAIN if measure == "error" else BEST
@@ -167,6 +168,7 @@ def alt_text(study: Study, sweep: str, measure: str) -> str:
 
 def sweep_figure(study: Study, sweep: str, measure: str) -> Figure:
     """One figure: a sweep and a measure, a panel for each problem."""
+    study = study.swept_part
     with drawing():
         figure = Figure(figsize=(9.6, 6.4))
         axes = figure.subplots(2, 2, sharex=True, sharey=measure == "error")

@@ -8,15 +8,23 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
-from treeinner_study import reference_table
+from treeinner_study import paired_table, reference_table
 from treeinner_study.figures import MEASURES, alt_text, caption
 from treeinner_study.grid import SWEEPS
 from treeinner_study.illustrations import Illustration
-from treeinner_study.names import SCORES, Score
-from treeinner_study.records import Study, plus_minus
-from treeinner_study.summary import agreement_sentences, difference_rows, missing_sentences, what_follows
-from treeinner_study.table import FAR, Row, best_rows, by_problem, number, risk_sentence
-from treeinner_study.verdicts import FAILS, HOLDS, RULE, UNDECIDED, Claim
+from treeinner_study.names import Score
+from treeinner_study.problems import PROCESS
+from treeinner_study.records import Mean, Study, plus_minus, signed
+from treeinner_study.summary import (
+    agreement_sentences,
+    count_of_claims,
+    difference_rows,
+    how_sentences,
+    missing_sentences,
+    what_follows,
+)
+from treeinner_study.table import BEYOND, Row, best_rows, by_problem, number, risk_sentence
+from treeinner_study.verdicts import FAILS, HOLDS, RULES, UNDECIDED, Claim
 
 __all__ = ["page"]
 
@@ -24,6 +32,7 @@ CLASS = {HOLDS: "v-holds", FAILS: "v-fails", UNDECIDED: "v-cannot"}
 SECTIONS = {
     "claims": "Which claims hold",
     "art": "State of the art?",
+    "pairs": "Our scores at every setting",
     "table": "The table beside the paper's",
     "sweeps": "The sweeps",
     "limits": "Two propositions about infinitely many rows",
@@ -38,7 +47,8 @@ def page(
     parts = {
         "claims": _claims(study, claims),
         "art": _state_of_the_art(study, claims),
-        "table": _table(rows),
+        "pairs": _pairs(study),
+        "table": _table(rows, how_sentences(study)),
         "sweeps": _sweeps(study),
         "limits": "".join(_illustration(i) for i in illustrations),
         "run": _run(study, cost),
@@ -62,25 +72,24 @@ def _lead(study: Study, claims: list[Claim]) -> str:
     """What was run, how well it agrees, and what came out, in a few lines."""
     n = len(study.problems)
     what = (
-        f"{study.replications} replication{'s' * (study.replications != 1)} of {n} problem{'s' * (n != 1)} at "
-        f"{len(study.settings)} setting{'s' * (len(study.settings) != 1)} of XGBoost, with the scores computed by "
-        "treeinner."
-    )
-    judged = [c for c in claims if not c.ours and c.findings]
-    counts = {v: sum(c.verdict == v for c in judged) for v in (HOLDS, FAILS, UNDECIDED)}
-    mixed = sum(c.verdict == "mixed" for c in judged)
-    verdicts = (
-        f"Of {len(judged)} claims of the paper, {counts[HOLDS]} hold on all problems that were run, {counts[FAILS]} "
-        f"fail on all, {counts[UNDECIDED]} are undecided on all, and {mixed} differ between problems."
+        f"{study.replications} replication{'s' * (study.replications != 1)} of {n} problem{'s' * (n != 1)} at the "
+        f"standard setting of XGBoost{_others(study)}, with the scores computed by treeinner."
     )
     missing = missing_sentences(study)
     notice = f'<div class="notice" role="note">{_items(missing)}</div>' if missing else ""
     return (
         _p("The simulation study of “TreeInner” (AISTATS 2023): " + what, "lead")
         + _p(" ".join(agreement_sentences(study)))
-        + _p(verdicts)
+        + _p(count_of_claims(claims))
         + notice
     )
+
+
+def _others(study: Study) -> str:
+    others = len(study.settings) - 1
+    if others < 1:
+        return ""
+    return f" and {study.swept_part.replications} at {others} other{'s' * (others != 1)}"
 
 
 # -- claims ------------------------------------------------------------------------------------------------------
@@ -109,7 +118,8 @@ def _claims(study: Study, claims: list[Claim]) -> str:
         "Paired differences in AUC to TreeInner-Valid-PreDecomp at the standard setting, ± one standard error. Bold: "
         "clearly not 0.",
     )
-    return _p(RULE, "rule") + _grid(head, body, "") + differences + f"<h3>One by one</h3>{details}"
+    how = _items(RULES) + _items(how_sentences(study))
+    return how + _grid(head, body, "") + differences + f"<h3>One by one</h3>{details}"
 
 
 def _claim(claim: Claim) -> str:
@@ -122,7 +132,7 @@ def _claim(claim: Claim) -> str:
         for f in claim.findings
     )
     table = _grid(["problem", "verdict", "number ± standard error"], rows, "") if claim.findings else ""
-    ours = " (Not a claim of the paper.)" if claim.ours else ""
+    ours = f" ({claim.note[0].upper()}{claim.note[1:]}.)" if claim.note else ""
     return (
         '<div class="claim" '
         f'id="{_anchor(claim)}"><h3>{escape(claim.name)}</h3>{_p(claim.says + ours)}{_p(claim.rule, "rule")}'
@@ -156,7 +166,7 @@ def _state_of_the_art(study: Study, claims: list[Claim]) -> str:
             + f"<dl>{what}</dl>"
             + _p("The AUC among the first 10 features needs Simulated, which was not run.")
         )
-    scores = dict.fromkeys((*SCORES, *(s for p in first10 for s in study.references(p))))
+    scores = reference_table.all_scores(study, first10)
     inner = _grid(
         ["score", *map(str, first10)],
         (
@@ -175,14 +185,42 @@ def _name(score: Score) -> str:
     return f'<th scope="row">{escape(reference_table.label(score))}</th>'
 
 
+# -- our scores at every setting ---------------------------------------------------------------------------------
+def _pairs(study: Study) -> str:
+    if not study.problems:
+        return ""
+    out = [_p(paired_table.NOTE)]
+    for pair in paired_table.PAIRS:
+        found = {(p, s): m for p, s, m in paired_table.paired_rows(study, pair)}
+        out.append(f"<h3>{escape(f'{pair.score} less {pair.to}')}</h3>{_p(pair.why)}")
+        out.append(_p(paired_table.count_sentence(study, pair)))
+        if not found:
+            continue
+        none = Mean.of(())
+        rows = [
+            [f'<th scope="row">{escape(paired_table.called(s, study))}</th>']
+            + [_difference(found.get((p, s), none)) for p in study.problems]
+            for s in paired_table.settings_in_order(study)
+        ]
+        means = [_difference(paired_table.over_all(study, pair, p)) for p in study.problems]
+        rows.append(['<th scope="row">mean over the settings</th>', *means])
+        out.append(_grid(["setting", *map(str, study.problems)], rows, "Bold: clearly not 0."))
+    links = '<a href="pairs.csv">CSV</a>, <a href="pairs.md">Markdown</a>'
+    return "".join(out) + f'<p class="note">Also as {links}.</p>'
+
+
+def _difference(m: Mean) -> str:
+    return f'<td class="n{" clear" * bool(m.sign())}">{escape(signed(m))}</td>'
+
+
 # -- table -------------------------------------------------------------------------------------------------------
-def _table(rows: Sequence[Row]) -> str:
+def _table(rows: Sequence[Row], how: Sequence[str]) -> str:
     note = (
         "Mean (sample standard deviation) of the AUC over replications, at the standard setting. The highest mean of "
-        f"a problem is bold. z = (ours - paper) / standard error of the difference; |z| > {FAR} is marked. Also as "
-        '<a href="table.csv">CSV</a>, <a href="table.md">Markdown</a> and <a href="table.tex">LaTeX</a>.'
+        f"a problem is bold. z = (ours - paper) / standard error of the difference; {escape(BEYOND)} is marked. Also "
+        'as <a href="table.csv">CSV</a>, <a href="table.md">Markdown</a> and <a href="table.tex">LaTeX</a>.'
     )
-    out = [f'<p class="note">{note}</p>']
+    out = [f'<p class="note">{note}</p>', _items(how)]
     for problem, part in by_problem(rows):
         best = best_rows(part)
         out.append(f"<h3>{escape(str(problem))}</h3>{_p(risk_sentence(part))}")
@@ -197,15 +235,14 @@ def _table(rows: Sequence[Row]) -> str:
 
 def _row(r: Row, best: bool) -> list[str]:
     ours = f"{number(r.auc.mean, 4)} ({number(r.auc.std, 4, '-')})" if r.auc.n else "not run"
-    far = abs(r.z) > FAR
-    z = number(r.z, 2, "-") + (" beyond" if far else "")
+    z = number(r.z, 2, "-") + " beyond" * r.far
     return [
         f'<th scope="row">{escape(r.score.gfa)}</th>',
         f"<td>{escape(r.score.domain)}</td>",
         f"<td>{escape(r.score.ifa or '-')}</td>",
         f'<td class="n{" best" * best}">{ours}</td>',
         f'<td class="n">{r.paper_auc.mean:.4f} ({r.paper_auc.std:.4f})</td>',
-        f'<td class="n{" far" * far}">{z}</td>',
+        f'<td class="n{" far" * r.far}">{z}</td>',
     ]
 
 
@@ -224,7 +261,7 @@ def _sweeps(study: Study) -> str:
             continue
         for measure in MEASURES:
             alt = alt_text(study, sweep, measure)
-            out.append(_figure(f"{sweep}-{measure}.svg", alt, caption(sweep, measure, study.replications)))
+            out.append(_figure(f"{sweep}-{measure}.svg", alt, caption(sweep, measure, study.swept_part.replications)))
     return "".join(out)
 
 
@@ -242,8 +279,8 @@ def _run(study: Study, cost: Sequence[str]) -> str:
     meta = study.meta
     versions = ", ".join(f"{k} {v}" for k, v in meta.get("versions", {}).items())
     facts = {
-        "process": f"{meta.get('process')} ({_process(str(meta.get('process')))})",
-        "replications": meta.get("replications"),
+        "process": f"{meta.get('process')}: labels {PROCESS.get(str(meta.get('process')), 'drawn otherwise')}",
+        "replications": f"{meta.get('replications')} of the standard setting{_others(study)}",
         "seed": meta.get("seed"),
         "versions": versions,
         "processor": f"{meta.get('cpu')} ({meta.get('instruction_set')})",
@@ -259,7 +296,8 @@ def _run(study: Study, cost: Sequence[str]) -> str:
     files_ = (
         '<p>Numbers: <a href="results/results.parquet">results.parquet</a> (one row per problem, replication, '
         "setting and score), "
-        '<a href="results/meta.json">meta.json</a>, <a href="references.csv">references.csv</a>; text: <a '
+        '<a href="results/meta.json">meta.json</a>, <a href="references.csv">references.csv</a>, '
+        '<a href="pairs.csv">pairs.csv</a>; text: <a '
         'href="claims.md">claims.md</a>, <a href="references.md">references.md</a>.</p>'
     )
     return f"<dl>{listed}</dl>{_items(cost)}{again}{files_}"
@@ -269,14 +307,9 @@ def command(meta: dict[str, Any]) -> str:
     """Write the command that makes this study."""
     words = ["treeinner-study --out study-results", f"--seed {meta.get('seed')}", f"--process {meta.get('process')}"]
     words += ["--quick"] if meta.get("quick") else [f"--replications {meta.get('replications')}"]
+    words += [f"--sweep-replications {meta['sweep_replications']}"] if "sweep_replications" in meta else []
     words += [f"--rounds {meta['rounds']}"] if meta.get("rounds") is not None else []
     return "pip install . ./study  # in a clone of treeinner\n" + " ".join([*words, f"--jobs {meta.get('jobs')}"])
-
-
-def _process(name: str) -> str:
-    return {"as_run": "as the published table was made", "as_written": "as the paper's text has it"}.get(
-        name, "unknown"
-    )
 
 
 def _minutes(seconds: float) -> str:

@@ -49,7 +49,11 @@ class Mean:
     @property
     def reach(self) -> float:
         """Half the width of the 95 % interval (Student's t)."""
-        return _t(self.n - 1) * self.se if self.n > 1 else math.nan
+        return self.reach_among(1)
+
+    def reach_among(self, intervals: int) -> float:
+        """Half the width if this is one of some intervals that are to hold together in 95 % of cases (Bonferroni)."""
+        return _t(self.n - 1, intervals) * self.se if self.n > 1 else math.nan
 
     def sign(self, than: float = 0.0) -> int:
         """Return 1 or -1 if the mean is clearly above or below `than`: its 95 % interval leaves it out; else 0."""
@@ -58,9 +62,9 @@ class Mean:
 
 
 @cache
-def _t(df: int) -> float:
-    """97.5 % quantile of Student's t; thousands of intervals share a few degrees of freedom."""
-    return float(stats.t.ppf(0.975, df))
+def _t(df: int, intervals: int) -> float:
+    """Quantile of Student's t for 95 % intervals; thousands of them share a few degrees of freedom."""
+    return float(stats.t.isf(0.025 / intervals, df))
 
 
 def plus_minus(m: Mean, digits: int = 3) -> str:
@@ -100,8 +104,24 @@ class Study:
 
     @cached_property
     def replications(self) -> int:
-        """Replications of the problem that has most."""
+        """Replications of the standard setting, of the problem that has most."""
         return max((len(self.get(p, s)) for p in self.problems for s in SCORES), default=0)
+
+    @cached_property
+    def swept_part(self) -> Study:
+        """The same study with those replications only that were run at all settings.
+
+        Along a sweep every setting then has the same replications, and nothing but the setting differs.
+        """
+        everywhere: dict[Problem, set[int]] = {}
+        for (problem, score, _), numbers in self.rows.items():
+            if score in SCORES:
+                everywhere[problem] = everywhere.get(problem, set(numbers)) & set(numbers)
+        kept = {
+            key: {i: row for i, row in numbers.items() if i in everywhere.get(key[0], ())}
+            for key, numbers in self.rows.items()
+        }
+        return Study(kept, self.meta)
 
     @cached_property
     def settings(self) -> tuple[Setting, ...]:
@@ -121,17 +141,29 @@ class Study:
         """Replication -> its numbers; empty if it was not run."""
         return self.rows.get((problem, score, setting or self.standard), {})
 
-    def mean(self, problem: Problem, score: Score, column: str = "auc", setting: Setting | None = None) -> Mean:
-        """Mean of a column over the replications."""
-        return Mean.of(row[column] for row in self.get(problem, score, setting).values())
+    def values(
+        self, problem: Problem, score: Score, column: str = "auc", setting: Setting | None = None
+    ) -> dict[int, float]:
+        """Replication -> its number in a column; what was not measured is left out."""
+        found = {i: row[column] for i, row in self.get(problem, score, setting).items()}
+        return {i: value for i, value in found.items() if not math.isnan(value)}
 
-    def difference(
+    def differences(
         self, problem: Problem, score: Score, to: Score, column: str = "auc",
         *, setting: Setting | None = None, to_setting: Setting | None = None,
-    ) -> Mean:  # fmt: skip
+    ) -> dict[int, float]:  # fmt: skip
+        """Replication -> the paired difference score - to."""
+        a = self.values(problem, score, column, setting)
+        b = self.values(problem, to, column, to_setting or setting)
+        return {i: a[i] - b[i] for i in a if i in b}
+
+    def mean(self, problem: Problem, score: Score, column: str = "auc", setting: Setting | None = None) -> Mean:
+        """Mean of a column over the replications."""
+        return Mean.of(self.values(problem, score, column, setting).values())
+
+    def difference(self, problem: Problem, score: Score, to: Score, column: str = "auc", **where: Any) -> Mean:
         """Mean over the replications of the paired difference score - to."""
-        a, b = self.get(problem, score, setting), self.get(problem, to, to_setting or setting)
-        return Mean.of(a[i][column] - b[i][column] for i in a if i in b)
+        return Mean.of(self.differences(problem, score, to, column, **where).values())
 
     def risk(self, problem: Problem, setting: Setting | None = None) -> Mean:
         """Risk of the model, which all scores of a replication share; taken from the first score that was run."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from treeinner_study import reference_table, summary, table
+from treeinner_study import paired_table, reference_table, summary, table
 from treeinner_study.claims import check_claims
 from treeinner_study.cost import cost_of, spoken_cost
 from treeinner_study.figures import figure_names, save, sweep_figure
@@ -23,7 +23,8 @@ def write_outputs(results: Path, out: Path) -> list[Path]:
     results : Path
         Folder with results.parquet and meta.json.
     out : Path
-        Folder for table.csv, table.md, table.tex, references.csv, references.md, claims.md, index.html and figures/.
+        Folder for table.csv, table.md, table.tex, references.csv, references.md, pairs.csv, pairs.md, claims.md,
+        index.html and figures/.
         Files of an earlier run are replaced; figures that these results do not allow are removed.
 
     Returns
@@ -42,10 +43,12 @@ def write_outputs(results: Path, out: Path) -> list[Path]:
     cost = spoken_cost(cost_of(results, study.meta)) if study.problems else []
     texts = {
         "table.csv": table.to_csv(rows),
-        "table.md": table.to_markdown(rows),
+        "table.md": table.to_markdown(rows, summary.how_sentences(study)),
         "table.tex": table.to_latex(rows),
         "references.csv": reference_table.to_csv(study),
         "references.md": reference_table.to_markdown(study),
+        "pairs.csv": paired_table.to_csv(study),
+        "pairs.md": paired_table.to_markdown(study),
         "claims.md": summary.to_markdown(study, claims),
         "index.html": page(study, rows, claims, illustrations, cost),
     }

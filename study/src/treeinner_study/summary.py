@@ -2,14 +2,44 @@
 
 from __future__ import annotations
 
-from treeinner_study.claims import ART, BEATS, FIRST, MINUS, PLACEBO
+from treeinner_study.claims import ART, BEATS
 from treeinner_study.grid import SWEEPS
-from treeinner_study.names import BEST, PROBLEMS, SCORES
+from treeinner_study.names import BEST, PROBLEMS
+from treeinner_study.own_claims import FIRST, MINUS, PLACEBO, REVERSAL
+from treeinner_study.problems import PROCESS, SIGNAL
 from treeinner_study.records import Study, signed
+from treeinner_study.reference_table import all_scores
+from treeinner_study.run import SWEEP_REPLICATIONS
 from treeinner_study.table import agreement
-from treeinner_study.verdicts import FAILS, HOLDS, RULE, UNDECIDED, Claim, listed
+from treeinner_study.verdicts import FAILS, HOLDS, RULES, UNDECIDED, Claim, Finding, listed
 
-__all__ = ["agreement_sentences", "difference_rows", "missing_sentences", "to_markdown", "what_follows"]
+__all__ = [
+    "agreement_sentences", "count_of_claims", "difference_rows", "how_sentences", "missing_sentences", "to_markdown",
+    "what_follows",
+]  # fmt: skip
+
+PERMUTATION = (
+    "Permutation is the rise of the training loss when a column is shuffled once. The author's is the fall of the AUC "
+    "for classification and the same as ours for regression; on the validation rows of Simulated classification, the "
+    "AUC of the two differed by 0.010 ± 0.032."
+)
+
+
+def how_sentences(study: Study) -> list[str]:
+    """Say how labels were drawn, what Permutation is, and what else a reader has to know of this run."""
+    process = str(study.meta.get("process", "as_run"))
+    other = next(name for name in PROCESS if name != process) if process in PROCESS else ""
+    sentences = [PERMUTATION]
+    if other:
+        sentences.insert(0, f"Labels were drawn {process}, {PROCESS[process]}. The other way is {other}, "
+                            f"{PROCESS[other]}. {SIGNAL}")  # fmt: skip
+    n, swept = study.replications, study.swept_part.replications
+    if study.swept and swept < n:
+        sentences.append(
+            f"There are {n} replications of the standard setting; the first {swept} of them were run at all others, "
+            f"too, and figures show these {swept} at every setting."
+        )
+    return [*sentences, *map(str, study.meta.get("notes", ()))]
 
 
 def missing_sentences(study: Study) -> list[str]:
@@ -24,15 +54,17 @@ def missing_sentences(study: Study) -> list[str]:
         sentences.append(f"Not swept: {listed(unswept)}. {figures} left out.")
     if study.meta.get("process", "as_run") != "as_run":
         sentences.append(
-            "The data were made as the paper's text has it, and not as its published table was made; the two differ."
+            "The data were made as_written, as the paper's text has it, and not as_run, as its published table was "
+            "made; the two differ."
         )
     if study.rounds is not None:
         sentences.append(
             f"A miniature: the standard setting has {study.rounds} rounds and not 400, so no number is comparable."
         )
-    if study.problems and study.replications < 20:
+    few = min(study.replications, study.swept_part.replications if study.swept else study.replications)
+    if study.problems and few < SWEEP_REPLICATIONS:
         sentences.append(
-            f"{study.replications} replications were run and not 20, so standard errors are larger than the paper's."
+            f"{few} replications were run and not {SWEEP_REPLICATIONS}, so standard errors are larger than the paper's."
         )
     return sentences
 
@@ -43,8 +75,9 @@ def agreement_sentences(study: Study) -> list[str]:
     if not found["rows"]:
         return ["With fewer than two replications no row can be compared with the published table."]
     first = (
-        f"{found['within']} of {found['rows']} AUC means lie within 2.5 standard errors of the published ones "
-        f"(largest |z| {found['largest']:.2f}), and {found['risks_within']} of {found['risks']} risks."
+        f"{found['within']} of {found['rows']} AUC means are as near to the published ones as random numbers allow "
+        f"(largest |z| {found['largest']:.2f}, z being the difference over its standard error), and "
+        f"{found['risks_within']} of {found['risks']} risks."
     )
     named = [
         f"{r.score} on {r.problem} (AUC {r.auc.mean:.3f}, paper {r.paper_auc.mean:.3f}, z = {r.z:+.2f})"
@@ -65,20 +98,24 @@ def agreement_sentences(study: Study) -> list[str]:
     return sentences
 
 
+def count_of_claims(claims: list[Claim]) -> str:
+    """Count the paper's claims by verdict; checks of the reproduction and our additions are not among them."""
+    judged = [c for c in claims if c.origin == "paper" and c.findings]
+    counts = {v: sum(c.verdict == v for c in judged) for v in (HOLDS, FAILS, UNDECIDED)}
+    mixed = sum(c.verdict == "mixed" for c in judged)
+    return (
+        f"Of {len(judged)} claims of the paper, {counts[HOLDS]} hold on all problems that were run, {counts[FAILS]} "
+        f"fail on all, {counts[UNDECIDED]} are undecided on all, and {mixed} differ between problems."
+    )
+
+
 def what_follows(claims: list[Claim]) -> list[str]:
     """Sentences on the claim "state of the art", from the verdicts."""
     by_name = {c.name: c for c in claims}
     sentences = [_on_trees(by_name[BEATS]), _on_tests(by_name[ART])]
     sentences += [_on_guessing(by_name[PLACEBO], "a model whose labels were permuted", "TreeInner-Valid-PreDecomp")]
     sentences += [_on_guessing(by_name[MINUS], "total gain turned upside down", "it")]
-    first = by_name[FIRST]
-    if first.findings:
-        numbers = listed(f"{f.number.removeprefix('AUC ')} on {f.problem}" for f in first.findings)
-        lost = first.where(UNDECIDED) + first.where(FAILS)
-        cannot = f"; it cannot be distinguished from guessing on {listed(lost)}" if lost else ", clearly above guessing"
-        sentences.append(
-            f"Among the first 10 features of Simulated TreeInner-Valid-PreDecomp has an AUC of {numbers}{cannot}."
-        )
+    sentences += _on_first_ten(by_name[FIRST], by_name[REVERSAL])
     return [s for s in sentences if s]
 
 
@@ -87,13 +124,41 @@ def _on_trees(beats: Claim) -> str:
         return ""
     held, n = beats.where(HOLDS), len(beats.findings)
     better = [
-        f"{f.number.partition('nearest ')[2].split()[0]} is clearly better on {f.problem}"
+        f"{listed(name.removeprefix('against ') for name in f.against)} {_be(f)} clearly better on {f.problem}"
         for f in beats.findings
         if f.verdict == FAILS
     ]
     text = f"Among scores of boosted trees, TreeInner-Valid is clearly the best on {len(held)} of {n} problems"
     text += f" ({listed(held)})" if held else ""
     return text + (f"; {listed(better)}." if better else "; none is clearly better on any.")
+
+
+def _be(finding: Finding) -> str:
+    return "are" if len(finding.against) > 1 else "is"
+
+
+def _on_first_ten(first: Claim, reversal: Claim) -> list[str]:
+    """Say what is left where cardinality does not help."""
+    sentences = []
+    if first.findings:
+        numbers = listed(f"{_excess(f)} on {f.problem}" for f in first.findings)
+        lost = first.where(UNDECIDED) + first.where(FAILS)
+        cannot = f"; it cannot be distinguished from guessing on {listed(lost)}" if lost else ""
+        sentences.append(
+            "Among the first 10 features of Simulated the AUC of TreeInner-Valid-PreDecomp differs from 0.5 by "
+            f"{numbers}{cannot}."
+        )
+    if reversal.where(FAILS):
+        numbers = listed(f"{f.number.split(';')[0]} on {f.problem}" for f in reversal.findings if f.verdict == FAILS)
+        sentences.append(
+            "Among these ten the order is reversed: over max_depth, the AUC of TreeInner-Valid-PreDecomp less those of "
+            f"Abs and Permutation has the {numbers}."
+        )
+    return sentences
+
+
+def _excess(finding: Finding) -> str:
+    return finding.number.removeprefix("AUC - 0.5: ")
 
 
 def _on_tests(art: Claim) -> str:
@@ -121,7 +186,7 @@ def _on_guessing(claim: Claim, what: str, who: str) -> str:
         return ""
     leaks = [f for f in claim.findings if f.verdict == FAILS]
     if leaks:
-        numbers = listed(f"{f.number.removeprefix('AUC ')} on {f.problem}" for f in leaks)
+        numbers = listed(f"by {_excess(f)} on {f.problem}" for f in leaks)
         return (
             f"For {what} {who} has an AUC above 0.5: {numbers}. There an AUC above 0.5 is no proof of signal; in "
             "Simulated the relevant features are among those with the fewest distinct values."
@@ -132,7 +197,7 @@ def _on_guessing(claim: Claim, what: str, who: str) -> str:
 def difference_rows(study: Study) -> list[tuple[str, list[tuple[str, int]]]]:
     """Each score's paired difference in AUC to the proposed one: (text, sign if it is clear) for every problem."""
     rows = []
-    for score in SCORES:
+    for score in all_scores(study, ()):
         if score != BEST:
             found = [study.difference(p, score, BEST) for p in study.problems]
             rows.append((str(score), [(signed(d), d.sign()) for d in found]))
@@ -141,7 +206,9 @@ def difference_rows(study: Study) -> list[tuple[str, list[tuple[str, int]]]]:
 
 def to_markdown(study: Study, claims: list[Claim]) -> str:
     """Write claims.md."""
-    lines = ["# Which of the paper's claims hold", "", RULE, ""]
+    lines = ["# Which of the paper's claims hold", "", count_of_claims(claims), ""]
+    lines += ["## How they are judged", "", *(f"- {s}" for s in RULES), ""]
+    lines += ["## How the study was made", "", *(f"- {s}" for s in how_sentences(study)), ""]
     missing = missing_sentences(study)
     if missing:
         lines += ["## What is missing", "", *(f"- {s}" for s in missing), ""]
@@ -149,7 +216,7 @@ def to_markdown(study: Study, claims: list[Claim]) -> str:
     lines += ["## What follows for “state of the art”", "", *(f"- {s}" for s in what_follows(claims)), ""]
     lines += ["## The claims, one by one", ""]
     for c in claims:
-        mark = " (not a claim of the paper)" if c.ours else ""
+        mark = f" ({c.note[0].upper()}{c.note[1:]}.)" if c.note else ""
         lines += [f"### {c.name}", "", f"{c.says}{mark} *{c.rule}* **{c.summary}**", ""]
         if c.findings:
             lines += ["| problem | verdict | number |", "|---|---|---|"]
@@ -160,7 +227,7 @@ def to_markdown(study: Study, claims: list[Claim]) -> str:
         lines += ["| score | " + " | ".join(map(str, study.problems)) + " |", "|---" * (1 + len(study.problems)) + "|"]
         for name, cells in difference_rows(study):
             lines.append(f"| {_cell(name)} | " + " | ".join(f"**{t}**" if sign else t for t, sign in cells) + " |")
-        lines += ["", "Bold: clearly not 0.", ""]
+        lines += ["", "At the standard setting. Bold: clearly not 0. Every setting: [pairs.md](pairs.md).", ""]
     return "\n".join(lines).rstrip() + "\n"
 
 

@@ -1,36 +1,34 @@
-"""What a verdict is: a claim, its rule, and for every problem a number with its standard error."""
+"""What a verdict is: a claim, put as comparisons, and one rule that judges them all."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
-from treeinner_study.names import BEST, Problem, Score
-from treeinner_study.records import Mean, Study
+from treeinner_study.comparisons import Comparison, averaged
+from treeinner_study.names import Problem
+from treeinner_study.records import Study
 
 __all__ = [
-    "FAILS",
-    "HOLDS",
-    "RULE",
-    "TIE",
-    "UNDECIDED",
-    "Claim",
-    "Finding",
-    "against",
-    "by_sign",
-    "claim",
-    "listed",
-]
+    "FAILS", "HOLDS", "RULES", "UNDECIDED", "Claim", "Finding", "Found", "claim", "every", "generally", "listed",
+]  # fmt: skip
 
 HOLDS, FAILS, UNDECIDED = "holds", "does not hold", "undecided"
-RULE = (
-    "A mean or a paired difference over replications is clearly above or below a value if its 95 % interval "
-    "(Student's t; 2.09 standard errors with 20 replications) leaves the value out; if not, it is undecided. "
-    "Intervals are not adjusted for how many of them there are."
+RULES = (
+    "A claim is put as one or more comparisons: numbers of the replications, mostly paired differences, whose mean is "
+    "claimed to be above 0, or below. A comparison is clearly as claimed if the 95 % interval of its mean (Student's t "
+    "over the replications; 2.02 standard errors with 40 of them, 2.09 with 20, 4.30 with 3) lies on the claimed side, "
+    "and clearly not if it lies on the other side. Where a margin is named, differences within it count as none: the "
+    "interval may reach beyond 0 by the margin.",
+    "“Every”: the claim holds if every comparison is clearly as claimed. It does not hold if any is clearly not, by "
+    "intervals widened for the number of comparisons (Bonferroni: 95 % for all of them together).",
+    "“On the whole”: the comparisons are averaged in each replication. The claim holds if that mean is clearly as "
+    "claimed, and does not hold if it is clearly not. Exceptions are counted beside it.",
+    "Anything else is undecided. With one comparison both rules are the same. Problems are judged one by one.",
 )
-TIE = 0.05  # AUC within which two scores, or a score and guessing, are called equal
-Find = Callable[[Study, Problem], tuple[str, str] | None]
+Kind = Literal["every", "generally"]
+Origin = Literal["paper", "check", "ours"]
 
 
 @dataclass(frozen=True)
@@ -40,17 +38,21 @@ class Finding:
     problem: Problem
     verdict: str
     number: str
+    against: tuple[str, ...] = ()  # names of the comparisons that are clearly not as claimed
+
+
+Found = tuple[str, str, tuple[str, ...]]
 
 
 @dataclass(frozen=True)
 class Claim:
-    """What is claimed, when it holds, and what was found."""
+    """What is claimed, how it is compared, and what was found."""
 
     name: str
     says: str
     rule: str
     findings: tuple[Finding, ...]
-    ours: bool = False  # not in the paper: what an honest reproduction adds
+    origin: Origin = "paper"  # or a check of the reproduction, or what we add
 
     def where(self, verdict: str) -> list[Problem]:
         """Problems with a verdict."""
@@ -63,48 +65,90 @@ class Claim:
         return verdicts.pop() if len(verdicts) == 1 else "mixed" if verdicts else "not run"
 
     @property
+    def note(self) -> str:
+        """What it is, if it is not a claim of the paper."""
+        return {"paper": "", "check": "a check of the reproduction", "ours": "not a claim of the paper"}[self.origin]
+
+    @property
     def summary(self) -> str:
         """One sentence: where it holds, where not, where it is undecided."""
         if not self.findings:
             return "This was not run."
         n = len(self.findings)
         if self.verdict != "mixed":
-            every = "any of the" if self.verdict == FAILS else "all"
-            where = f"on {every} {n} problems" if n > 1 else f"on {self.findings[0].problem}, the only one run"
+            all_of_them = "any of the" if self.verdict == FAILS else "all"
+            where = f"on {all_of_them} {n} problems" if n > 1 else f"on {self.findings[0].problem}, the only one run"
             return f"{self.verdict.capitalize()} {where}."
         parts = [f"{v} on {listed(map(str, self.where(v)))}" for v in (HOLDS, FAILS, UNDECIDED) if self.where(v)]
         text = "; ".join(parts) + "."
         return text[0].upper() + text[1:]
 
 
-def listed(items: Iterable[Any]) -> str:
-    """Write "a, b and c"."""
-    words = [str(item) for item in items]
-    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+def claim(
+    name: str, *, says: str, compared: str, kind: Kind | None = None, origin: Origin = "paper"
+) -> Callable[[Callable[[Study, Problem], Any]], Callable[[Study], Claim]]:
+    """Turn a function that compares on one problem into one that judges a study.
 
-
-def claim(name: str, *, says: str, rule: str, ours: bool = False) -> Callable[[Find], Callable[[Study], Claim]]:
-    """Turn a function that judges one problem into one that judges a study.
-
-    The function returns a verdict and a number in words, or None where it has no data.
+    The function returns its comparisons, none where there are no data; without a `kind` it returns its own finding, or
+    None, for what needs no statistics.
     """
 
-    def decorate(find: Find) -> Callable[[Study], Claim]:
+    def decorate(find: Callable[[Study, Problem], Any]) -> Callable[[Study], Claim]:
         def check(study: Study) -> Claim:
-            found = ((problem, find(study, problem)) for problem in study.problems)
-            return Claim(name, says, rule, tuple(Finding(p, *f) for p, f in found if f is not None), ours)
+            found = ((problem, _found(find(study, problem), kind)) for problem in study.problems)
+            rule = f"{compared} {ENDING[kind]}".strip()
+            return Claim(name, says, rule, tuple(Finding(p, *f) for p, f in found if f is not None), origin)
 
         return check
 
     return decorate
 
 
-def by_sign(sign: int, wanted: int = 1) -> str:
-    """Verdict on a claim that a difference has a sign."""
-    return HOLDS if sign == wanted else FAILS if sign == -wanted else UNDECIDED
+ENDING: dict[Kind | None, str] = {None: "", "every": "Judged: every comparison.", "generally": "Judged: on the whole."}
 
 
-def against(study: Study, problem: Problem, rivals: Sequence[Score], **where: Any) -> dict[Score, Mean]:
-    """Paired differences in AUC to the proposed score, of the rivals that were run."""
-    differences = {s: study.difference(problem, s, BEST, **where) for s in rivals}
-    return {s: d for s, d in differences.items() if d.n}
+def _found(found: Any, kind: Kind | None) -> Found | None:
+    if kind is None:
+        return found  # type: ignore[no-any-return]
+    comparisons = [c for c in found if c.mean.n]
+    if not comparisons:
+        return None
+    return every(comparisons) if kind == "every" else generally(comparisons)
+
+
+def every(comparisons: Sequence[Comparison]) -> Found:
+    """Judge a claim on every comparison."""
+    clear, against = _clear(comparisons)
+    verdict = FAILS if against else HOLDS if clear == len(comparisons) else UNDECIDED
+    return verdict, _number(comparisons, clear, against), tuple(c.name for c in against)
+
+
+def generally(comparisons: Sequence[Comparison]) -> Found:
+    """Judge a claim on what is so on the whole."""
+    first = comparisons[0]
+    whole = Comparison("mean", averaged([c.values for c in comparisons]), first.wanted, first.margin, first.digits)
+    side = whole.side()
+    verdict = HOLDS if side > 0 else FAILS if side < 0 else UNDECIDED
+    clear, against = _clear(comparisons)
+    number = _number(comparisons, clear, against)
+    return verdict, f"{whole}; {number}" if len(comparisons) > 1 else number, tuple(c.name for c in against)
+
+
+def _clear(comparisons: Sequence[Comparison]) -> tuple[int, list[Comparison]]:
+    """How many comparisons are clearly as claimed, and which are clearly not."""
+    unclear = [c for c in comparisons if c.side() <= 0]
+    return len(comparisons) - len(unclear), [c for c in unclear if c.side(len(comparisons)) < 0]
+
+
+def _number(comparisons: Sequence[Comparison], clear: int, against: Sequence[Comparison]) -> str:
+    """Count in words, with the comparison that speaks most against the claim."""
+    if len(comparisons) == 1:
+        return str(comparisons[0])
+    least = min(against or comparisons, key=lambda c: c.wanted * c.mean.mean)
+    return f"{clear} of {len(comparisons)} clearly as claimed, {len(against)} clearly not; least so: {least}"
+
+
+def listed(items: Iterable[Any]) -> str:
+    """Write "a, b and c"."""
+    words = [str(item) for item in items]
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
