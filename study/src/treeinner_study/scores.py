@@ -6,6 +6,7 @@ normalises vectors. Everything runs on one thread: `run.py` works in parallel pr
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, Literal
 
 import numpy as np
@@ -22,7 +23,6 @@ FloatArray = NDArray[np.float64]
 Model = ti.Model
 
 ONE_THREAD: dict[str, Any] = {"n_jobs": 1}
-SCORES_ONLY: dict[str, Any] = {"std_errors": False, **ONE_THREAD}
 
 instruction_set = ti.instruction_set
 
@@ -44,17 +44,17 @@ def predict(model: Model, X: Any) -> FloatArray:
 
 def tree_inner(model: Model, X: Any, y: Any, method: str = "predecomp", *, base_margin: Any = None) -> FloatArray:
     """The paper's TreeInner, a sum over the rows: (features,); the first tree starts from `base_margin`."""
-    return ti.importance(model, X, y, method=method, base_margin=base_margin, **SCORES_ONLY).gains
+    return _importance(model, X, y, method=method, base_margin=base_margin).gains
 
 
 def centred(model: Model, X: Any, y: Any) -> FloatArray:
     """TreeInner whose node values are means over these rows, so that no rate or penalty enters: (features,)."""
-    return ti.importance(model, X, y, method="centred", **SCORES_ONLY).scores
+    return _importance(model, X, y, method="centred").scores
 
 
 def account(model: Model, X: Any, y: Any) -> FloatArray:
     """What each feature did to the loss on these rows, by the exact account: (features,)."""
-    return ti.importance(model, X, y, score="loss", method="centred", **SCORES_ONLY).scores
+    return _importance(model, X, y, score="loss", method="centred").scores
 
 
 def forest_inner(
@@ -66,12 +66,12 @@ def forest_inner(
     against: Literal["residual", "label"] = "residual",
 ) -> FloatArray:
     """ForestInner, the attributions of the whole model times the residual or the label: (features,)."""
-    return ti.importance(model, X, y, score="forest_inner", method=method, against=against, **SCORES_ONLY).scores
+    return _importance(model, X, y, score="forest_inner", method=method, against=against).scores
 
 
 def absolute(model: Model, X: Any, method: str) -> FloatArray:
     """Abs, the sum of |attribution| over the trees, mean over the rows: (features,)."""
-    return ti.importance(model, X, score="abs", over="trees", method=method, **SCORES_ONLY).scores
+    return _importance(model, X, score="abs", over="trees", method=method).scores
 
 
 def permutation(model: Model, X: Any, y: Any, seed: int) -> FloatArray:
@@ -82,6 +82,13 @@ def permutation(model: Model, X: Any, y: Any, seed: int) -> FloatArray:
 def attributions(model: Model, X: Any, method: str, rounds: int) -> FloatArray:
     """Attributions of each row by the first rounds: (rows, features)."""
     return ti.attribute(model, X, method=method, iteration_range=(0, rounds), **ONE_THREAD).values
+
+
+def _importance(model: Model, X: Any, y: Any = None, **options: Any) -> ti.Importance:
+    """Scores without errors and p values; warnings of these (eta 1 overshoots on purpose) do not concern the study."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ti.TreeInnerWarning)
+        return ti.importance(model, X, y, std_errors=False, **ONE_THREAD, **options)
 
 
 def _built(model: Model) -> Model:
