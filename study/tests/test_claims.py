@@ -144,7 +144,7 @@ def test_verdicts_follow_the_numbers(frame, tmp_path, name, column, where, wante
     for shift, verdict in wanted.items():
         found = verdicts(changed(frame, column, lambda base, shift=shift: base + shift, **where), tmp_path, name)
         assert set(found.values()) == {verdict}, shift
-        assert len(found) == 4
+        assert len(found) == (3 if name == "It dominates at every depth" else 4)  # the paper excepts one problem
 
 
 def test_a_claim_looks_at_its_own_sweep(frame, tmp_path):

@@ -101,12 +101,14 @@ def beats_every_other_score(study: Study, problem: Problem) -> list[Comparison]:
 @claim(
     "It dominates at every depth",
     says="TreeInner “dominates other GFAs in all tasks except classification on ChIP”, over max_depth.",
-    compared=f"AUC of TreeInner-Valid-PreDecomp less those of Abs and Permutation, on both kinds of rows, {DEPTHS}.",
+    compared=f"AUC of TreeInner-Valid-PreDecomp less those of Abs and Permutation, on both kinds of rows, {DEPTHS}; "
+    "not judged on ChIP classification, which the paper excepts.",
     kind="every",
 )
 def dominates_at_every_depth(study: Study, problem: Problem) -> list[Comparison]:
     settings = swept(study, "max_depth")
-    return better(study, problem, BEST, OTHERS, settings) if settings else []
+    excepted = problem == Problem("ChIP", "classification")
+    return better(study, problem, BEST, OTHERS, settings) if settings and not excepted else []
 
 
 @claim(

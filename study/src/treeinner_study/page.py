@@ -102,7 +102,7 @@ def _claims(study: Study, claims: list[Claim]) -> str:
         found = {f.problem: f for f in c.findings}
         cells = [f'<th scope="row"><a href="#{_anchor(c)}">{escape(c.name)}</a></th>']
         for p in study.problems:
-            verdict = found[p].verdict if p in found else "not run"
+            verdict = found[p].verdict if p in found else "not judged"
             cells.append(f'<td class="{CLASS.get(verdict, "note")}">{verdict}</td>')
         body.append(cells)
     details = "".join(_claim(c) for c in claims)

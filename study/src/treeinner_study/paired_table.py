@@ -87,10 +87,11 @@ def count_sentence(study: Study, pair: Pair) -> str:
     found = [m for _, _, m in paired_rows(study, pair)]
     if not found:
         return f"{pair.score} and {pair.to} were not run together."
-    signs = [m.sign() for m in found]
+    signs, n = [m.sign() for m in found], sorted(m.n for m in found)
+    replications = f"{n[0]}" if n[0] == n[-1] else f"{n[0]} to {n[-1]}"
     return (
         f"{pair.score} has a clearly higher AUC than {pair.to} in {signs.count(1)} of {len(signs)} cases (a problem at "
-        f"a setting), a clearly lower one in {signs.count(-1)}."
+        f"a setting, {replications} replications each), a clearly lower one in {signs.count(-1)}."
     )
 
 

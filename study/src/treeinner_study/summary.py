@@ -104,8 +104,8 @@ def count_of_claims(claims: list[Claim]) -> str:
     counts = {v: sum(c.verdict == v for c in judged) for v in (HOLDS, FAILS, UNDECIDED)}
     mixed = sum(c.verdict == "mixed" for c in judged)
     return (
-        f"Of {len(judged)} claims of the paper, {counts[HOLDS]} hold on all problems that were run, {counts[FAILS]} "
-        f"fail on all, {counts[UNDECIDED]} are undecided on all, and {mixed} differ between problems."
+        f"Of {len(judged)} claims of the paper, the verdict on all problems is “{HOLDS}” for {counts[HOLDS]}, "
+        f"“{FAILS}” for {counts[FAILS]} and “{UNDECIDED}” for {counts[UNDECIDED]}; for {mixed} it differs."
     )
 
 
