@@ -64,7 +64,7 @@ def _train(X: FloatArray, y: FloatArray, rounds: int, *, max_depth: int, reg_lam
         "max_depth": max_depth, "reg_lambda": reg_lambda,
     }  # fmt: skip
     model = xgboost.train(parameters, xgboost.DMatrix(X, label=y, nthread=1), rounds)
-    return scores.read(model, eta=ETA, reg_lambda=reg_lambda)
+    return scores.read(model, objective="reg:squarederror", eta=ETA, reg_lambda=reg_lambda)
 
 
 # -- Proposition 2 -----------------------------------------------------------------------------------------

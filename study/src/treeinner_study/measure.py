@@ -139,7 +139,10 @@ def _train(problem: Problem, setting: Setting, matrix: Any) -> Trained:
     for i in range(setting.num_boost_round):
         booster.update(matrix, i)
         after_round[i] = time.process_time() - begun
-    read, seconds = _timed(lambda: scores.read(booster, eta=setting.eta, reg_lambda=setting.reg_lambda))
+    reading = partial(
+        scores.read, booster, objective=OBJECTIVE[problem.task], eta=setting.eta, reg_lambda=setting.reg_lambda
+    )
+    read, seconds = _timed(reading)
     return Trained(booster, read, after_round, seconds)
 
 

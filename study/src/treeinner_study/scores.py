@@ -27,9 +27,10 @@ ONE_THREAD: dict[str, Any] = {"n_jobs": 1}
 instruction_set = ti.instruction_set
 
 
-def read(booster: Any, *, eta: float, reg_lambda: float) -> Model:
+def read(booster: Any, *, objective: str, eta: float, reg_lambda: float) -> Model:
     """Read a model of XGBoost; it is told what it was trained with, so that nothing has to be inferred."""
-    return _built(ti.read_model(booster, learning_rate=eta, reg_lambda=reg_lambda, reg_alpha=0.0))
+    told = {"objective": objective, "learning_rate": eta, "reg_lambda": reg_lambda, "reg_alpha": 0.0}
+    return _built(ti.read_model(booster, **told))
 
 
 def cut(model: Model, start: int, stop: int) -> Model:
