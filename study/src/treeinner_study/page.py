@@ -96,11 +96,11 @@ def _others(study: Study) -> str:
 def _claims(study: Study, claims: list[Claim]) -> str:
     if not study.problems:
         return _p("No problem was run, so there is nothing to judge.")
-    head = ["claim", *map(str, study.problems)]
+    head = ["claim", "whose", *map(str, study.problems)]
     body = []
     for c in claims:
         found = {f.problem: f for f in c.findings}
-        cells = [f'<th scope="row"><a href="#{_anchor(c)}">{escape(c.name)}</a></th>']
+        cells = [f'<th scope="row"><a href="#{_anchor(c)}">{escape(c.name)}</a></th>', f"<td>{c.origin}</td>"]
         for p in study.problems:
             verdict = found[p].verdict if p in found else "not judged"
             cells.append(f'<td class="{CLASS.get(verdict, "note")}">{verdict}</td>')
@@ -116,7 +116,7 @@ def _claims(study: Study, claims: list[Claim]) -> str:
             for name, cells in difference_rows(study)
         ),
         "Paired differences in AUC to TreeInner-Valid-PreDecomp at the standard setting, ± one standard error. Bold: "
-        "clearly not 0.",
+        "not 0, each by its own 95 % interval.",
     )
     how = _items(RULES) + _items(how_sentences(study))
     return how + _grid(head, body, "") + differences + f"<h3>One by one</h3>{details}"

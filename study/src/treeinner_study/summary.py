@@ -130,7 +130,8 @@ def _on_trees(beats: Claim) -> str:
     ]
     text = f"Among scores of boosted trees, TreeInner-Valid is clearly the best on {len(held)} of {n} problems"
     text += f" ({listed(held)})" if held else ""
-    return text + (f"; {listed(better)}." if better else "; none is clearly better on any.")
+    none = "none is clearly better on any, by intervals widened for the number of rivals"
+    return f"{text}; {listed(better) or none}."
 
 
 def _be(finding: Finding) -> str:
@@ -227,7 +228,8 @@ def to_markdown(study: Study, claims: list[Claim]) -> str:
         lines += ["| score | " + " | ".join(map(str, study.problems)) + " |", "|---" * (1 + len(study.problems)) + "|"]
         for name, cells in difference_rows(study):
             lines.append(f"| {_cell(name)} | " + " | ".join(f"**{t}**" if sign else t for t, sign in cells) + " |")
-        lines += ["", "At the standard setting. Bold: clearly not 0. Every setting: [pairs.md](pairs.md).", ""]
+        bold = "Bold: not 0, each by its own 95 % interval."
+        lines += ["", f"At the standard setting. {bold} All settings: [pairs.md](pairs.md).", ""]
     return "\n".join(lines).rstrip() + "\n"
 
 
