@@ -45,6 +45,10 @@ def _w1():
     return [
         *_tree_inner("W1", predict, 0.30, 0.90),
         *_tree_inner("W2", predict, 0.50),
+        *(Claim("TreeInner(PreDecomp) with standard errors", "treeinner.predecomp_errors", predict, workload, bound,
+                "total", reference="reference.predecomp") for workload, bound in (("W1", 0.70), ("W2", 0.90))),
+        Claim("the account, both passes", "treeinner.account", predict, "W1", 0.90, "total",
+              reference="reference.account"),
         Claim(PREDECOMP, "treeinner.predecomp", approx, "W1", 1 / 14, "margin"),
         Claim(PREDECOMP, "treeinner.predecomp", predict, "W1", 0.50, "margin"),
         Claim(SAABAS, "treeinner.saabas", approx, "W1", None, "contribs"),

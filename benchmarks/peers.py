@@ -123,6 +123,11 @@ def _(c):
     return _importance(c)
 
 
+@job("treeinner.predecomp_errors", scores)
+def _(c):
+    return _importance(c, method="predecomp")
+
+
 @job("treeinner.account", scores)
 def _(c):
     return _importance(c, score="loss")
@@ -345,12 +350,12 @@ def _(c):
 
 
 # -- what the libraries' own margins say about our scores ----------------------------------------------------------
-def _reference(c, node_value=None):
+def _reference(c, node_value=None, *, account=False):
     """Sum over the features of TreeInner, and of the absolute terms, from the library's own values of each tree.
 
     The attributions of a tree add up to its leaf value minus the value of its root, so the scores of all features
     add up to the sum over trees and rows of (negative gradient) x (leaf value - root value), here per row. Without node
-    values: centred, a root has the mean of the leaf values.
+    values: centred, a root has the mean of the leaf values. account: gradients of squared error, halfway through steps.
     """
     e, X, y = c.ensemble, c.X, c.y.astype(float)
 
@@ -358,6 +363,7 @@ def _reference(c, node_value=None):
         margin, total, size = np.full(len(y), e.base_score[0]), 0.0, 0.0
         for t, leaf in enumerate(_tree_values(c, X)):
             push = y - (1 / (1 + np.exp(-margin)) if c.w.logistic else margin)
+            push -= leaf / 2 if account else 0.0
             root = leaf.mean() if node_value is None else node_value[e.tree_start[t], 0]
             terms = push * (leaf - root) / len(y)
             total, size = total + terms.sum(), size + np.abs(terms).sum()
@@ -370,6 +376,16 @@ def _reference(c, node_value=None):
 @job("reference.tree_inner", np.asarray, timed=False)
 def _(c):
     return _reference(c)
+
+
+@job("reference.predecomp", np.asarray, timed=False)
+def _(c):
+    return _reference(c, c.ensemble.node_value)
+
+
+@job("reference.account", np.asarray, timed=False)
+def _(c):
+    return _reference(c, account=True)
 
 
 @job("reference.tree_inner_shap", np.asarray, timed=False)
