@@ -506,7 +506,7 @@ def test_in_sample_a_forest_without_bootstrap_gives_mdi():
         # Node values are the means of the training rows, so that centring changes nothing.
         for method in ("centred", "predecomp"):
             scores = ti.importance(forest, X, y, method=method).scores
-            np.testing.assert_allclose(scores, mdi, rtol=0, atol=1e-9 * mdi.sum())  # leaf sums: 2^-32 of a leaf
+            np.testing.assert_allclose(scores, mdi, rtol=0, atol=1e-10 * mdi.sum())
 
 
 def test_out_of_bag_scores_with_weights_are_weighted_means():
