@@ -192,9 +192,9 @@ class ImportanceAccumulator:
         return self
 
     def _add(
-        self, X: Any, y: Any, *, oob: bool = False, progress: Progress | None = None, **given: Any
+        self, X: Any, y: Any, *, oob: bool = False, keep: bool = False, progress: Progress | None = None, **given: Any
     ) -> Batch | None:
-        """Add a batch of rows and return it as it was read; None if it has none."""
+        """Add a batch of rows and return it as it was read, shares included if they are kept; None if it has none."""
         if (given["clusters"] is not None) != self._clustered:
             raise DataError(
                 "clusters were given for some batches only, or not announced; make the accumulator with "
@@ -210,6 +210,9 @@ class ImportanceAccumulator:
             batch.require_weight()
         if oob:
             batch = replace(batch, tree_share=_out_of_bag_share(self._model, batch))
+        if keep:
+            shape = (batch.n_rows, len(added._setting.groups.names), self._model.n_outputs)
+            batch = replace(batch, shares=np.zeros(shape))
         self._sum(batch, added, progress)
         return batch
 
@@ -314,15 +317,20 @@ class ImportanceAccumulator:
     # -- result --------------------------------------------------------------------------------------------------
     def result(self) -> Importance:
         """Scores of all rows so far."""
+        found, said = self._conclude()
+        for note in said:
+            speak(note)
+        return found
+
+    def _conclude(self) -> tuple[Importance, tuple[str, ...]]:
+        """Scores of all rows so far, and what must be said about them."""
         state = self._require_rows()
         statistics = conclude(
             self._model, self._setting, state, self._first, target_names=self._target_names, confidence=self._confidence
         )
         found = replace(statistics, frame_library=self._frame_library)
         said = doubts(self._model, self._setting, found, base_margin=self._margins_given)
-        for note in said:
-            speak(note)
-        return replace(found, notes=(*self._model.notes, *said))
+        return replace(found, notes=(*self._model.notes, *said)), said
 
 
 def check_errors_wanted(std_errors: bool, *, clustered: bool, confidence: float) -> None:

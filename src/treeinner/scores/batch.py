@@ -33,6 +33,7 @@ class Batch:
     base: FloatArray  # (rows, outputs)  margin before the first tree
     target_names: tuple[str, ...] | None = None  # columns of y, where it is a data frame of several
     tree_share: FloatArray | None = None  # (trees, rows)  what a row counts for in a tree; None: 1
+    shares: FloatArray | None = None  # (rows, features or groups, outputs)  where the rows' shares are kept, if wanted
 
     @property
     def n_rows(self) -> int:

@@ -10,11 +10,12 @@ from treeinner.errors import speak
 from treeinner.groups import GroupSpec
 from treeinner.scores.accumulator import CONFIDENCE, ImportanceAccumulator, check_errors_wanted
 from treeinner.scores.arguments import check_arguments, open_for
+from treeinner.scores.batch import Batch
 from treeinner.scores.result import Importance
 from treeinner.scores.setting import TreeAttribution
 from treeinner.scores.training_rows import training_rows_note
 
-__all__ = ["importance"]
+__all__ = ["importance", "take_passes"]
 
 OUT_OF_BAG = (
     "Out-of-bag rows depend on each other through the trees that they share: p values are slightly too small "
@@ -120,16 +121,10 @@ def importance(
         std_errors=std_errors, clustered=clusters is not None, confidence=confidence, n_jobs=n_jobs,
     )  # fmt: skip
     given = {"sample_weight": sample_weight, "clusters": clusters, "base_margin": base_margin, "qid": qid}
-    if not accumulator._setting.centred or not std_errors:
-        accumulator._add(X, y, oob=oob, progress=progress, **given)
-        return accumulator.result()
-    first = accumulator._without_errors()
-    batch = first._add(X, y, oob=oob, progress=_half(progress, 0), **given)
-    if batch is None:
-        return first.result()
-    second = first.second_pass()
-    second._sum(batch, second, _half(progress, 1))
+    second, _ = take_passes(accumulator, X, y, oob=oob, progress=progress, **given)
     found = second.result()
+    if second._first is None:
+        return found
     note = None if oob else training_rows_note(
         second._model, X, y, sample_weight=sample_weight, base_margin=base_margin, qid=qid, n_jobs=n_jobs
     )  # fmt: skip
@@ -137,6 +132,31 @@ def importance(
         speak(note)
     more = OUT_OF_BAG if oob else note
     return found if more is None else replace(found, notes=(*found.notes, more))
+
+
+def take_passes(
+    accumulator: ImportanceAccumulator,
+    X: Any,
+    y: Any,
+    *,
+    oob: bool = False,
+    keep: bool = False,
+    progress: Progress | None = None,
+    **given: Any,
+) -> tuple[ImportanceAccumulator, Batch | None]:
+    """Take the rows through one pass, or through two where a score has standard errors of its own in the second.
+
+    The batch that comes back has the shares of the rows if they are to be kept; None: there were no rows.
+    """
+    if not accumulator._setting.centred or not accumulator._setting.std_errors:
+        return accumulator, accumulator._add(X, y, oob=oob, keep=keep, progress=progress, **given)
+    first = accumulator._without_errors()
+    batch = first._add(X, y, oob=oob, keep=keep, progress=_half(progress, 0), **given)
+    if batch is None:
+        return first, None
+    second = first.second_pass()
+    second._sum(batch, second, _half(progress, 1))
+    return second, batch
 
 
 def _half(progress: Progress | None, number: int) -> Progress | None:

@@ -48,6 +48,7 @@ class Task:
         self.weight = None if batch.weight is None else batch.weight[here]
         self.clusters = None if batch.clusters is None else batch.clusters[here]
         self.tree_share = None if batch.tree_share is None else batch.tree_share[:, here]
+        self.kept = None if batch.shares is None else batch.shares[here]
         self.codes = forest.bin(self.rows)
         self.start = batch.base[here] + setting.start
         self.margin = aligned((forest.n_outputs, padded_rows(n)))
@@ -301,6 +302,8 @@ class Task:
             scores, features = self._scores_in_use()
         if scores is not None:
             self.state.add_rows(scores, features, self.weight, self.clusters)
+            if self.kept is not None:
+                self.kept[:, slice(None) if features is None else features] = scores
         if self.state.losses is not None:
             self._add_losses(None if scores is None else scores.sum(axis=(1, 2)))
         self.state.count_rows(self.n_rows, self.weight)
