@@ -1,0 +1,238 @@
+"""Data whose relevant features are known: what promise.py and rivals.py measure selection on.
+
+`DESIGNS[name](n, p, seed)` draws n rows of p columns. A column is
+
+- conditionally relevant if it tells something about the mean of y that all other columns together do not;
+- marginally relevant if it is conditionally relevant, or dependent on a column that is (a proxy).
+
+The paper's problems have their own columns (`COLUMNS`) and at most as many rows as the paper (`MAX_ROWS`); ChIP needs
+its files (`chip_folder`).
+"""
+
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+N_SIGNALS = 5
+BLOCK = 5  # columns of a correlated block
+SLOPES = np.array([1.0, 0.8, 0.6, 0.5, 0.4])
+N_LEVELS = 6
+
+
+@dataclass(frozen=True, eq=False)
+class Design:
+    X: Any  # (n, p) array, or a pandas frame where columns are categorical
+    y: np.ndarray
+    relevant_marginal: np.ndarray  # (p,) bool
+    relevant_conditional: np.ndarray  # (p,) bool
+    task: str  # "regression" or "binary"
+
+
+def relevance(p, columns):
+    out = np.zeros(p, bool)
+    out[list(columns)] = True
+    return out
+
+
+def design(X, y, conditional, marginal=None, task="regression"):
+    p = X.shape[1]
+    true = relevance(p, conditional)
+    return Design(X, y, true if marginal is None else true | relevance(p, marginal), true, task)
+
+
+def blocks(rng, n, p, rho, size=BLOCK):
+    """Standard normal columns; within a block of `size` neighbours each pair is correlated rho."""
+    shared = rng.normal(size=(n, -(-p // size))).repeat(size, axis=1)[:, :p]
+    return np.sqrt(rho) * shared + np.sqrt(1 - rho) * rng.normal(size=(n, p))
+
+
+FIRST = np.arange(N_SIGNALS)  # the relevant columns of designs without blocks
+TRUE = BLOCK * np.arange(3)  # the first members of three blocks
+PROXIES = np.arange(3 * BLOCK)  # all their members
+TRUE_SLOPES = SLOPES[:3]
+
+
+# -- independent columns -------------------------------------------------------------------------------------
+def friedman(rng, n, p):
+    X = rng.random((n, p))
+    y = 10 * np.sin(np.pi * X[:, 0] * X[:, 1]) + 20 * (X[:, 2] - 0.5) ** 2 + 10 * X[:, 3] + 5 * X[:, 4]
+    return design(X, y + 3 * rng.normal(size=n), FIRST)
+
+
+def weak_linear(rng, n, p):
+    """Five signals that explain a tenth of the variance between them."""
+    X = rng.normal(size=(n, p))
+    return design(X, 0.22 * X[:, FIRST] @ SLOPES + rng.normal(size=n), FIRST)
+
+
+def logistic(rng, n, p):
+    X = rng.normal(size=(n, p))
+    y = 0.8 * X[:, FIRST] @ SLOPES + rng.logistic(size=n) > 0
+    return design(X, y.astype(float), FIRST, task="binary")
+
+
+def xor(rng, n, p):
+    """Two pairs; no member of a pair says anything without the other."""
+    X = rng.normal(size=(n, p))
+    y = np.sign(X[:, 0] * X[:, 1]) + np.sign(X[:, 2] * X[:, 3])
+    return design(X, y + 1.5 * rng.normal(size=n), range(4))
+
+
+def three_way(rng, n, p):
+    """The target is raised where three columns are positive together, and nowhere else."""
+    X = rng.normal(size=(n, p))
+    return design(X, 2.0 * (X[:, :3] > 0).all(axis=1) + rng.normal(size=n), range(3))
+
+
+def pure_noise(rng, n, p):
+    """Nothing to find; the columns are correlated in blocks."""
+    return design(blocks(rng, n, p, 0.5), rng.normal(size=n), ())
+
+
+def heteroscedastic(rng, n, p):
+    """Column 5 drives the variance of y; it has no effect on the mean, and a find of it counts as false."""
+    X = rng.normal(size=(n, p))
+    return design(X, 0.8 * X[:, FIRST] @ SLOPES + np.exp(0.8 * X[:, 5]) * rng.normal(size=n), FIRST)
+
+
+# -- dependent columns: one member of a block has the effect, the others are proxies -----------------------------
+def correlated_blocks(rng, n, p):
+    X = blocks(rng, n, p, 0.8)
+    return design(X, X[:, TRUE] @ TRUE_SLOPES + rng.normal(size=n), TRUE, PROXIES)
+
+
+def near_collinear(rng, n, p):
+    """Pairs correlated .995: one of them has the effect, and data of this size can hardly say which."""
+    X = blocks(rng, n, p, 0.995, size=2)
+    true = 2 * np.arange(3)
+    return design(X, X[:, true] @ TRUE_SLOPES + rng.normal(size=n), true, range(6))
+
+
+def skewed(rng, n, p):
+    """Blocks by a Gaussian copula; odd columns lognormal, even ones Student's t with two degrees of freedom."""
+    from scipy import special
+
+    Z = blocks(rng, n, p, 0.6)
+    X = np.where(np.arange(p) % 2, np.exp(1.2 * Z), special.stdtrit(2, special.ndtr(Z)))
+    return design(X, Z[:, TRUE] @ TRUE_SLOPES + rng.normal(size=n), TRUE, PROXIES)
+
+
+def binary(rng, n, p):
+    """Zeros and ones, correlated in blocks; the rates of ones are .05 to .5."""
+    from scipy import special
+
+    X = (blocks(rng, n, p, 0.7) < special.ndtri(np.linspace(0.05, 0.5, BLOCK))[np.arange(p) % BLOCK]).astype(float)
+    true = TRUE + 3
+    y = 1.5 * (X[:, true] @ TRUE_SLOPES - 1) + rng.logistic(size=n) > 0
+    return design(X, y.astype(float), true, PROXIES, task="binary")
+
+
+def categorical(rng, n, p):
+    """The first two columns of each block are categories of six levels, the others normal; two categories and a
+    normal column of other blocks have effects."""
+    import pandas as pd
+    from scipy import special
+
+    Z = blocks(rng, n, p, 0.7)
+    names = rng.permuted(np.tile(np.arange(N_LEVELS), (p, 1)), axis=1)  # the order of the levels says nothing
+    X = pd.DataFrame(Z, columns=[f"x{k}" for k in range(p)])
+    y = Z[:, BLOCK + 2] * SLOPES[1] + rng.normal(size=n)
+    for k in np.flatnonzero(np.arange(p) % BLOCK < 2):
+        codes = names[k][np.minimum((special.ndtr(Z[:, k]) * N_LEVELS).astype(int), N_LEVELS - 1)]
+        X[f"x{k}"] = pd.Categorical.from_codes(codes, categories=[f"level {c}" for c in range(N_LEVELS)])
+        if k in (0, 2 * BLOCK):
+            y += np.array([1.2, -1.2, 0.6, -0.6, 0.0, 0.0])[codes]
+    return design(X, y, (0, BLOCK + 2, 2 * BLOCK), PROXIES)
+
+
+def missing(rng, n, p):
+    """Blocks; a value is missing where the next column is large, and missing counts as 0 for the target."""
+    X = blocks(rng, n, p, 0.6)
+    hidden = np.roll(X, -1, axis=1) + rng.normal(size=(n, p)) > 1.5
+    hidden[:, 1::2] = False  # so that what hides a value is seen
+    y = np.where(hidden, 0.0, X)[:, TRUE] @ TRUE_SLOPES + rng.normal(size=n)
+    return design(np.where(hidden, np.nan, X), y, TRUE, PROXIES)
+
+
+def curved_proxies(rng, n, p):
+    """Column 3 j + 1 is the square of column 3 j plus noise, column 3 j + 2 its absolute value plus noise: uncorrelated
+    with it, but not independent."""
+    X = rng.normal(size=(n, p))
+    for k in range(0, p - 2, 3):
+        X[:, k + 1] = X[:, k] ** 2 + 0.5 * X[:, k + 1]
+        X[:, k + 2] = np.abs(X[:, k]) + 0.3 * X[:, k + 2]
+    y = np.abs(X[:, 0]) + 0.8 * X[:, 3] + 0.6 * np.maximum(X[:, 6], 0) + rng.normal(size=n)
+    return design(X, y, (0, 3, 6), range(9))
+
+
+# -- the paper's four problems -----------------------------------------------------------------------------------
+def chip_folder():
+    """Where the ChIP files are, or None: the variable TREEINNER_CHIP, or fetched by treeinner_study."""
+    from treeinner_study.chip import find_chip
+    from treeinner_study.names import StudyError
+
+    try:
+        return find_chip()
+    except StudyError:
+        return None
+
+
+def paper(dataset, task) -> Callable[[np.random.Generator, int, int], Design]:
+    def draw(rng, n, p):
+        from treeinner_study.chip import load_chip
+        from treeinner_study.names import Problem
+        from treeinner_study.problems import make_data
+
+        chip = load_chip(Path(chip_folder())) if dataset == "ChIP" else None
+        data = make_data(Problem(dataset, task), "as_run", rng, chip)
+        X, y = np.concatenate([data.X_train, data.X_valid]), np.concatenate([data.y_train, data.y_valid])
+        rows = rng.permutation(len(X))[:n]
+        if n > len(X) or p != X.shape[1]:
+            raise ValueError(f"{dataset} has {len(X)} rows and {X.shape[1]} columns, not {n} and {p}")
+        # ChIP's noise columns are shuffled, its five relevant ones depend on each other only.
+        true = np.flatnonzero(data.relevant)
+        return design(X[rows], y[rows].astype(float), true, task="binary" if task == "classification" else task)
+
+    return draw
+
+
+PAPER = {
+    f"{dataset} {task}": paper(dataset, task)
+    for dataset in ("Simulated", "ChIP")
+    for task in ("classification", "regression")
+}
+COLUMNS = {name: 80 if name.startswith("ChIP") else 50 for name in PAPER}  # designs whose p is fixed
+MAX_ROWS = {name: 7809 if name.startswith("ChIP") else 2000 for name in PAPER}
+DRAWS = {
+    "Friedman": friedman,
+    "weak linear": weak_linear,
+    "logistic": logistic,
+    "XOR": xor,
+    "three-way": three_way,
+    "pure noise": pure_noise,
+    "heteroscedastic": heteroscedastic,
+    "correlated blocks": correlated_blocks,
+    "near-collinear": near_collinear,
+    "skewed": skewed,
+    "binary": binary,
+    "categorical": categorical,
+    "missing": missing,
+    "curved proxies": curved_proxies,
+    **PAPER,
+}
+
+
+def seeded(name) -> Callable[[int, int, int], Design]:
+    """A design as a function of (n, p, seed); no two designs share random numbers."""
+
+    def make(n, p, seed):
+        return DRAWS[name](np.random.default_rng([zlib.crc32(name.encode()), n, p, seed]), n, p)
+
+    return make
+
+
+DESIGNS = {name: seeded(name) for name in DRAWS}
