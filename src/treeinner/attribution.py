@@ -23,7 +23,7 @@ from treeinner.errors import (
     own_name,
     short,
 )
-from treeinner.groups import GroupSpec, resolve_groups
+from treeinner.groups import GroupSpec
 from treeinner.model import Model, open_model
 from treeinner.options import ReadOptions
 from treeinner.tables.frames import frame_library_of, make_frame, row_labels_of, to_array
@@ -91,10 +91,10 @@ def attribute(
     transformed = opened.transform(X)
     table = opened.table(X, transformed)
     values = compiled.attribute(e.forest, table, e.n_features, paths, n_jobs=n_jobs, progress=progress)
-    groups = resolve_groups(feature_groups, opened.labels(X))
+    groups = opened.groups(feature_groups, opened.labels(X))
     values = groups.add_up(values, axis=1)
-    data = None if feature_groups is not None else transformed
-    if data is not None and opened.options.feature_names is not None and e.feature_names is not None:
+    data = transformed if feature_groups is None else _raw_data(feature_groups, opened, X)
+    if feature_groups is None and opened.options.feature_names is not None and e.feature_names is not None:
         data = to_array(data, e.feature_names)  # under the new names its columns could not be found
     base = e.base_values(table.n_rows, base_margin) + root
     return Attribution(
@@ -108,6 +108,13 @@ def attribute(
         row_labels=row_labels_of(X),
         frame_library=frame_library_of(X),
     )
+
+
+def _raw_data(feature_groups: GroupSpec, model: Model, X: Any) -> Any:
+    """X itself, if every group is one of its columns; else nothing."""
+    if isinstance(feature_groups, str) and feature_groups == "original" and not len(model.origins().mixed):
+        return X
+    return None
 
 
 def check_choice(name: str, given: object, choices: tuple[str, ...], more: str = ".") -> None:

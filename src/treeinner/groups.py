@@ -1,4 +1,7 @@
-"""Features reported together: one-hot columns of one variable, lags of one series. Signed values add up."""
+"""Features reported together: one-hot columns of one variable, lags of one series. Signed values add up.
+
+"original", the raw columns of a pipeline, is resolved where the pipeline is known: see `Model.groups`.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +15,10 @@ from numpy.typing import NDArray
 
 from treeinner.errors import did_you_mean
 
-__all__ = ["Groups", "members_of", "resolve_groups"]
+__all__ = ["GroupSpec", "Groups", "by_prefix", "identity_of", "members_of", "resolve_groups"]
 
-GroupSpec = Mapping[str, Sequence[str | int]]
+GroupSpec = Mapping[str, Sequence[str | int]] | str
+PREFIX = "prefix:"
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,13 +39,15 @@ class Groups:
 
 
 def resolve_groups(feature_groups: Any, feature_names: Sequence[str]) -> Groups:
-    """Check the user's `feature_groups`: a mapping from a group's name to its features, by name or position."""
+    """Check the user's `feature_groups`: a mapping from a group's name to its features, or one of the two words."""
+    if isinstance(feature_groups, str):
+        feature_groups = _spelled_out(feature_groups, feature_names)
     if feature_groups is None:
         return Groups(tuple(feature_names))
     if not isinstance(feature_groups, Mapping):
         raise TypeError(
             f"feature_groups: expected a mapping, got a {type(feature_groups).__name__}; pass "
-            "{'colour': ['colour_red', 'colour_blue'], ...}, features by name or position."
+            "{'colour': ['colour_red', 'colour_blue'], ...}, features by name or position, 'original' or 'prefix:_'."
         )
     position = {name: i for i, name in enumerate(feature_names)}
     owner: dict[int, str] = {}
@@ -65,6 +71,69 @@ def resolve_groups(feature_groups: Any, feature_names: Sequence[str]) -> Groups:
         raise ValueError(f"Groups {repeated} have the name of a feature outside the group; rename the groups.")
     index = {label: i for i, label in enumerate(order)}
     return Groups(names, np.array([index[label] for label in labels], np.intp))
+
+
+def _spelled_out(word: str, feature_names: Sequence[str]) -> dict[str, list[str]] | None:
+    """The groups that a word stands for; None: every column by itself, as without a pipeline it is."""
+    if word == "original":
+        return None
+    if not word.startswith(PREFIX) or word == PREFIX:
+        raise ValueError(
+            f"feature_groups={word!r} is not recognised; pass 'original' for the raw columns of a pipeline, 'prefix:_' for "
+            "columns that pandas.get_dummies made with the separator '_', or a mapping."
+        )
+    return by_prefix(feature_names, word.removeprefix(PREFIX))
+
+
+def by_prefix(names: Sequence[str], separator: str) -> dict[str, list[str]]:
+    """Columns of the same prefix: what stands before the first separator, as for `pandas.from_dummies`.
+
+    A prefix that only one column has makes no group. A group is called by all that its columns have in common, up to a
+    separator: eye_colour_blue and eye_colour_green are "eye_colour". If some of them have more in common than all of
+    them do (eye_colour_blue, eye_colour_green, eye_size), there are two ways to read the names, and that is refused.
+    """
+    parts = [name.split(separator) for name in names]
+    groups: dict[str, list[list[str]]] = {}
+    for words in parts:
+        if len(words) > 1:
+            groups.setdefault(words[0], []).append(words)
+    out: dict[str, list[str]] = {}
+    for columns in groups.values():
+        if len(columns) > 1:
+            shared = _shared(columns, separator)
+            out[separator.join(columns[0][:shared])] = [separator.join(words) for words in columns]
+    if not out:
+        raise ValueError(
+            f"feature_groups='prefix:{separator}': no two columns have the same text before {separator!r}; "
+            f"the columns are {', '.join(map(repr, names[:5]))}{', ...' * (len(names) > 5)}. Check the separator."
+        )
+    return out
+
+
+def _shared(columns: list[list[str]], separator: str) -> int:
+    """How many words all columns of a group begin with; raises if some of them share more than all do."""
+    most = min(map(len, columns)) - 1  # the last word is the level
+    shared = next((k for k in range(most) if len({words[k] for words in columns}) > 1), most)
+    deeper: dict[str, str] = {}
+    for words in columns:
+        if len(words) > shared + 1:
+            longer, name = separator.join(words[: shared + 1]), separator.join(words)
+            if longer in deeper:
+                prefix = separator.join(columns[0][:shared])
+                raise ValueError(
+                    f"feature_groups='prefix:{separator}' is ambiguous: {deeper[longer]!r} and {name!r} may be levels of "
+                    f"{prefix!r} or of {longer!r}. Make the dummies with a separator that names do not have, such as "
+                    "pandas.get_dummies(X, prefix_sep='=') and feature_groups='prefix:=', or pass a mapping."
+                )
+            deeper[longer] = name
+    return shared
+
+
+def identity_of(feature_groups: Any) -> Any:
+    """What two equal `feature_groups` have in common, as plain data."""
+    if isinstance(feature_groups, str):
+        return feature_groups
+    return sorted((name, members_of(given)) for name, given in (feature_groups or {}).items())
 
 
 def members_of(members: Any) -> list[Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -15,11 +16,12 @@ from numpy.typing import NDArray
 from treeinner import objectives, readers
 from treeinner.ensemble import Ensemble
 from treeinner.errors import DataError, UnsupportedModelError, counted
+from treeinner.groups import Groups, GroupSpec, resolve_groups
 from treeinner.objectives import Objective
 from treeinner.objectives.weights import class_weights
 from treeinner.options import ReadOptions
 from treeinner.tables import ColumnTable, DenseTable, SparseTable, Table, read_table
-from treeinner.tables.frames import frame_library_of, names_of
+from treeinner.tables.frames import frame_library_of, names_of, places_of
 
 __all__ = ["Model", "open_model", "out_of_bag_rows", "read_model"]
 
@@ -151,6 +153,53 @@ class Model:
     def labels(self, X: Any) -> tuple[str, ...]:
         """`names`, or f0, f1, ... where there are none."""
         return self.names(X) or tuple(f"f{i}" for i in range(self.n_features))
+
+    def groups(self, feature_groups: GroupSpec | None, names: Sequence[str] | None = None) -> Groups:
+        """The user's `feature_groups`, resolved; names: those of the columns, if the model itself has none."""
+        names = self.labels(None) if names is None else names
+        if isinstance(feature_groups, str) and feature_groups == "original" and self.transformers:
+            return Groups(*readers.origins(self.transformers, names).owners())
+        found = resolve_groups(feature_groups, names)
+        if isinstance(feature_groups, str) and found.of_feature is not None:
+            self._check_dummies(found, names)
+        return found
+
+    def origins(self, X: Any = None) -> readers.Origins:
+        """Which raw columns, those of X, each column of the model is made from.
+
+        `origins(X).columns[k]` are the model's columns that are made from column k of X alone. Without a pipeline each
+        column is its own. Without X the raw columns stand in the order of training.
+        """
+        found = readers.origins(self.transformers, self.labels(X))
+        names = names_of(X)
+        if names is None:
+            return found
+        trained_on = found.names if self.transformers else self.ensemble.feature_names or found.names
+        place = places_of(names, trained_on)
+        if len(place) < len(trained_on):
+            raise DataError(
+                f"X has {counted(len(names), 'column')}, expected the {len(trained_on)} that the model was trained on."
+            )
+        return found.reordered(names, place)
+
+    def _check_dummies(self, groups: Groups, names: Sequence[str]) -> None:
+        """Raise if a column that was grouped by its prefix is split in more ways than 0, 1 and missing can be."""
+        e, of_column = self.ensemble, groups.of_feature
+        assert of_column is not None
+        size = np.bincount(of_column)
+        inner = e.feature >= 0
+        if e.column_features is not None:  # CatBoost's encoded categories: columns are not features
+            return
+        splits = np.unique(np.column_stack([e.feature[inner], e.threshold[inner]]), axis=0)
+        ways = np.bincount(splits[:, 0].astype(np.intp), minlength=len(of_column))
+        wrong = np.flatnonzero((ways > 2) & (size[of_column] > 1))
+        if len(wrong):
+            column, prefix = names[wrong[0]], groups.names[of_column[wrong[0]]]
+            raise DataError(
+                f"feature_groups: the prefix {prefix!r} takes in {column!r}, which is no dummy column: the model splits it "
+                f"at {ways[wrong[0]]} different values. Make the dummies with a separator of their own, such as "
+                "pandas.get_dummies(X, prefix_sep='=') and feature_groups='prefix:=', or pass a mapping."
+            )
 
     def predict(self, X: Any, *, base_margin: Any = None, n_jobs: int | None = -1) -> FloatArray:
         """Raw margin of each row: (rows,), or (rows, outputs) if there are several."""

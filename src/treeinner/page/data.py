@@ -16,7 +16,7 @@ import numpy as np
 
 from treeinner.attribution import FloatArray
 from treeinner.errors import TreeInnerError, counted
-from treeinner.groups import Groups, GroupSpec, resolve_groups
+from treeinner.groups import Groups, GroupSpec
 from treeinner.model import Model
 from treeinner.page.numbers import packed, short, shorts
 from treeinner.page.rows import explore
@@ -45,7 +45,7 @@ class Subject:
     @cached_property
     def groups(self) -> Groups:
         """The user's groups, resolved by the names that the scores have."""
-        return resolve_groups(self.feature_groups, self.model.labels(self.X))
+        return self.model.groups(self.feature_groups, self.model.labels(self.X))
 
     def stored_gain(self) -> FloatArray | None:
         """Total gain as the model stores it: (features,), or None."""

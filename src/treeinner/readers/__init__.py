@@ -1,6 +1,7 @@
 """From a fitted model, or its file, to an Ensemble. What is special about a library is known in its folder alone.
 
     _open       what was given: wrappers are removed, files are recognised by their content
+    origins     which raw column each column behind a pipeline's transformers is made from
     _trees      walks over arrays of trees that several readers need
     xgboost/ lightgbm/ catboost/ sklearn/     one library each: `read`, and its parser, rules and node values
 
@@ -20,11 +21,12 @@ from treeinner.ensemble import Ensemble
 from treeinner.errors import UnsupportedModelError
 from treeinner.options import ReadOptions
 from treeinner.readers._open import carried_names, kind_of_file, package_of, require_fitted, transform, unwrap
+from treeinner.readers.origins import Origins, origins
 from treeinner.tables import Table
 
 __all__ = [
-    "carried_names", "class_weight", "custom_gradient", "make_table", "notes", "notes_on_training", "read_object",
-    "read_path", "reader", "transform", "unwrap",
+    "Origins", "carried_names", "class_weight", "custom_gradient", "make_table", "notes", "notes_on_training", "origins",
+    "read_object", "read_path", "reader", "transform", "unwrap",
 ]  # fmt: skip
 
 SUPPORTED = (

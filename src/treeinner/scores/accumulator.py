@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from treeinner.compiled import Progress
 from treeinner.ensemble import storage
 from treeinner.errors import DataError, ModelError, UnsupportedModelError, speak
-from treeinner.groups import GroupSpec, members_of, resolve_groups
+from treeinner.groups import GroupSpec, identity_of
 from treeinner.inference import check_confidence
 from treeinner.model import Model, out_of_bag_rows
 from treeinner.scores.arguments import check_arguments, open_for
@@ -237,7 +237,7 @@ class ImportanceAccumulator:
 
     def _resolve_groups(self) -> None:
         names = self._names or self._model.labels(None)
-        self._setting = replace(self._setting, groups=resolve_groups(self._feature_groups, names))
+        self._setting = replace(self._setting, groups=self._model.groups(self._feature_groups, names))
 
     def _empty(self) -> State:
         return State.empty(self._setting, clustered=self._clustered and self._setting.needs_rows)
@@ -276,7 +276,7 @@ class ImportanceAccumulator:
             digest.update(np.ascontiguousarray(getattr(e, name)).tobytes())
         objective = self._model.options.objective
         loss = None if s.objective is None else (s.objective.name, objective if isinstance(objective, str) else "")
-        groups = sorted((name, members_of(given)) for name, given in (self._feature_groups or {}).items())
+        groups = identity_of(self._feature_groups)
         functions = [_identity(given) for given in (s.method, objective) if callable(given)]
         choices = (
             s.score, s.method_name, functions, loss, s.over, s.against, s.std_errors, s.by_round, groups,

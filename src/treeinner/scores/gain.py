@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeinner.errors import UnsupportedModelError
-from treeinner.groups import GroupSpec, resolve_groups
+from treeinner.groups import GroupSpec
 from treeinner.inference import without_errors
 from treeinner.model import Model
 from treeinner.scores.arguments import open_for
@@ -37,7 +37,7 @@ def total_gain(model: Any, *, feature_groups: GroupSpec | None = None, **reading
         Without standard errors: gains of the training rows do not tell signal from noise. `gains` are the scores.
     """
     opened = open_for("total_gain", model, reading, caller=total_gain)
-    groups = resolve_groups(feature_groups, opened.labels(None))
+    groups = opened.groups(feature_groups)
     totals = groups.add_up(stored_gains(opened), axis=0)
     return Importance(
         score_name="total_gain",

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from treeinner import inference
 from treeinner.compiled import Progress, Shuffle, map_rows
 from treeinner.errors import UnsupportedModelError, speak
-from treeinner.groups import GroupSpec, resolve_groups
+from treeinner.groups import GroupSpec
 from treeinner.model import Model
 from treeinner.objectives import Objective
 from treeinner.scores.arguments import check_integer, open_for
@@ -65,7 +65,7 @@ def permutation_importance(
     _refuse(opened, objective)
     batch = read_batch(opened, objective, X, y, sample_weight=sample_weight, clusters=clusters, base_margin=base_margin)
     batch.require_weight()
-    groups = resolve_groups(feature_groups, opened.labels(X))
+    groups = opened.groups(feature_groups, opened.labels(X))
     of_column = np.arange(opened.n_features) if groups.of_feature is None else groups.of_feature
     e = opened.ensemble
     used = np.unique(of_column[e.feature[e.feature >= 0]])  # the others change nothing

@@ -237,7 +237,12 @@ def to_array(data: Any, feature_names: Sequence[str]) -> NDArray[Any]:
 
 def feature_columns(frame: nw.DataFrame[Any], feature_names: Sequence[str]) -> list[int]:
     """Positions of the features in the user's frame: by name if all are there, else as its columns stand."""
+    return places_of(frame.columns, feature_names)
+
+
+def places_of(columns: Sequence[str], feature_names: Sequence[str]) -> list[int]:
+    """Positions of the features among the columns: by name if all are there, else as the columns stand."""
     # LightGBM keeps "my column" as "my_column".
-    place = {str(name).replace(" ", "_"): j for j, name in enumerate(frame.columns)}
-    place |= {str(name): j for j, name in enumerate(frame.columns)}
-    return [place[name] for name in feature_names] if set(feature_names) <= place.keys() else [*range(frame.shape[1])]
+    place = {str(name).replace(" ", "_"): j for j, name in enumerate(columns)}
+    place |= {str(name): j for j, name in enumerate(columns)}
+    return [place[name] for name in feature_names] if set(feature_names) <= place.keys() else [*range(len(columns))]
