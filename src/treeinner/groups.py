@@ -19,6 +19,10 @@ __all__ = ["GroupSpec", "Groups", "by_prefix", "identity_of", "members_of", "res
 
 GroupSpec = Mapping[str, Sequence[str | int]] | str
 PREFIX = "prefix:"
+OWN_SEPARATOR = (
+    "Make the dummies with a separator that names do not have, such as pandas.get_dummies(X, prefix_sep='=') and "
+    "feature_groups='prefix:=', or pass a mapping."
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,8 +83,8 @@ def _spelled_out(word: str, feature_names: Sequence[str]) -> dict[str, list[str]
         return None
     if not word.startswith(PREFIX) or word == PREFIX:
         raise ValueError(
-            f"feature_groups={word!r} is not recognised; pass 'original' for the raw columns of a pipeline, 'prefix:_' for "
-            "columns that pandas.get_dummies made with the separator '_', or a mapping."
+            f"feature_groups={word!r} is not recognised; pass 'original' for the raw columns of a pipeline, 'prefix:_' "
+            "for columns that pandas.get_dummies made with the separator '_', or a mapping."
         )
     return by_prefix(feature_names, word.removeprefix(PREFIX))
 
@@ -121,9 +125,8 @@ def _shared(columns: list[list[str]], separator: str) -> int:
             if longer in deeper:
                 prefix = separator.join(columns[0][:shared])
                 raise ValueError(
-                    f"feature_groups='prefix:{separator}' is ambiguous: {deeper[longer]!r} and {name!r} may be levels of "
-                    f"{prefix!r} or of {longer!r}. Make the dummies with a separator that names do not have, such as "
-                    "pandas.get_dummies(X, prefix_sep='=') and feature_groups='prefix:=', or pass a mapping."
+                    f"feature_groups='prefix:{separator}' is ambiguous: {deeper[longer]!r} and {name!r} may be levels "
+                    f"of {prefix!r} or of {longer!r}. {OWN_SEPARATOR}"
                 )
             deeper[longer] = name
     return shared

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from treeinner import objectives, readers
 from treeinner.ensemble import Ensemble
 from treeinner.errors import DataError, UnsupportedModelError, counted
-from treeinner.groups import Groups, GroupSpec, resolve_groups
+from treeinner.groups import OWN_SEPARATOR, Groups, GroupSpec, resolve_groups
 from treeinner.objectives import Objective
 from treeinner.objectives.weights import class_weights
 from treeinner.options import ReadOptions
@@ -196,9 +196,8 @@ class Model:
         if len(wrong):
             column, prefix = names[wrong[0]], groups.names[of_column[wrong[0]]]
             raise DataError(
-                f"feature_groups: the prefix {prefix!r} takes in {column!r}, which is no dummy column: the model splits it "
-                f"at {ways[wrong[0]]} different values. Make the dummies with a separator of their own, such as "
-                "pandas.get_dummies(X, prefix_sep='=') and feature_groups='prefix:=', or pass a mapping."
+                f"feature_groups: the prefix {prefix!r} takes in {column!r}, which is no dummy: the model splits "
+                f"it at {ways[wrong[0]]} different values. {OWN_SEPARATOR}"
             )
 
     def predict(self, X: Any, *, base_margin: Any = None, n_jobs: int | None = -1) -> FloatArray:

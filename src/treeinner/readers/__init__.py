@@ -25,8 +25,8 @@ from treeinner.readers.origins import Origins, origins
 from treeinner.tables import Table
 
 __all__ = [
-    "Origins", "carried_names", "class_weight", "custom_gradient", "make_table", "notes", "notes_on_training", "origins",
-    "read_object", "read_path", "reader", "transform", "unwrap",
+    "Origins", "carried_names", "class_weight", "custom_gradient", "make_table", "notes", "notes_on_training",
+    "origins", "read_object", "read_path", "reader", "transform", "unwrap",
 ]  # fmt: skip
 
 SUPPORTED = (

@@ -213,8 +213,7 @@ def _indicator(step: Any, made: list[Origin], width: int | None) -> list[Origin]
 def _imputed(step: Any, made: list[Origin], width: int | None) -> list[Origin]:
     """Columns without any value in training are left out; then the indicators. A filled value is its own column's."""
     first = getattr(step, "initial_imputer_", step)  # of IterativeImputer
-    keeps = getattr(first, "keep_empty_features", False) or getattr(first, "strategy", None) == "constant"
-    if keeps:
+    if getattr(first, "keep_empty_features", False):
         has_values = [True] * len(made)
     elif hasattr(first, "statistics_"):
         has_values = [not is_missing(filled) for filled in first.statistics_]
