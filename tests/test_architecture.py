@@ -25,6 +25,7 @@ LAYERS = [
     {"model"},
     {"attribution"},
     {"scores"},
+    {"selection"},
     {"plots", "explainer", "page"},
     {"cli"},
     {"files"},

@@ -34,6 +34,7 @@ from treeinner.scores import (
 if _TYPE_CHECKING:
     from treeinner import plots
     from treeinner.page import report
+    from treeinner.selection import cross_importance
 
 __all__ = [
     "Attribution",
@@ -54,6 +55,7 @@ __all__ = [
     "UnsupportedModelError",
     "attribute",
     "compare",
+    "cross_importance",
     "importance",
     "instruction_set",
     "load",
@@ -66,15 +68,18 @@ __all__ = [
 ]
 
 
+_LAZY = {"report": "page", "cross_importance": "selection"}  # name -> module
+
+
 def __getattr__(name: str) -> _Any:
-    """Load what not everybody needs at its first use: plots, report, __version__."""
+    """Load what not everybody needs at its first use: plots, report, selection, __version__."""
     from importlib import import_module, metadata
 
     found: _Any
     if name == "plots":
         found = import_module("treeinner.plots")
-    elif name == "report":
-        found = import_module("treeinner.page").report
+    elif name in _LAZY:
+        found = getattr(import_module(f"treeinner.{_LAZY[name]}"), name)
     elif name == "__version__":
         found = metadata.version("treeinner")
     else:

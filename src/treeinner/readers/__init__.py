@@ -26,7 +26,7 @@ from treeinner.tables import Table
 
 __all__ = [
     "Origins", "carried_names", "class_weight", "custom_gradient", "make_table", "notes", "notes_on_training",
-    "origins", "read_object", "read_path", "reader", "transform", "unwrap",
+    "origins", "package_of", "read_object", "read_path", "reader", "transform", "unwrap",
 ]  # fmt: skip
 
 SUPPORTED = (

@@ -19,7 +19,7 @@ from treeinner.inference import check_confidence
 from treeinner.model import Model, out_of_bag_rows
 from treeinner.scores.arguments import check_arguments, open_for
 from treeinner.scores.batch import NO_WEIGHT, Batch, read_batch
-from treeinner.scores.conclude import conclude, doubts, node_means
+from treeinner.scores.conclude import conclude, doubts, node_means, overshoot_notes
 from treeinner.scores.result import Importance
 from treeinner.scores.run import add_batch
 from treeinner.scores.setting import TreeAttribution, make_setting
@@ -318,18 +318,19 @@ class ImportanceAccumulator:
     def result(self) -> Importance:
         """Scores of all rows so far."""
         found, said = self._conclude()
+        said += overshoot_notes(found)
         for note in said:
             speak(note)
-        return found
+        return replace(found, notes=(*self._model.notes, *said))
 
     def _conclude(self) -> tuple[Importance, tuple[str, ...]]:
-        """Scores of all rows so far, and what must be said about them."""
+        """Scores of all rows so far, and what must be said about the model."""
         state = self._require_rows()
         statistics = conclude(
             self._model, self._setting, state, self._first, target_names=self._target_names, confidence=self._confidence
         )
         found = replace(statistics, frame_library=self._frame_library)
-        said = doubts(self._model, self._setting, found, base_margin=self._margins_given)
+        said = doubts(self._model, self._setting, base_margin=self._margins_given)
         return replace(found, notes=(*self._model.notes, *said)), said
 
 

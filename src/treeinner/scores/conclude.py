@@ -15,11 +15,12 @@ from treeinner.inference import Inference, without_errors
 from treeinner.model import Model
 from treeinner.objectives.labels import is_nested
 from treeinner.scores.leaves import Leaves
-from treeinner.scores.result import Importance, Losses
+from treeinner.scores.parts import Losses
+from treeinner.scores.result import Importance
 from treeinner.scores.setting import GRADIENT_BITS, WEIGHT_BITS, NodeMeans, Setting
 from treeinner.scores.state import LOSSES, State
 
-__all__ = ["conclude", "doubts", "node_means"]
+__all__ = ["conclude", "doubts", "node_means", "overshoot_notes"]
 
 FloatArray = NDArray[np.float64]
 Names = tuple[str, ...] | None
@@ -75,18 +76,23 @@ def conclude(
     )
 
 
-def doubts(model: Model, setting: Setting, found: Importance, *, base_margin: bool) -> tuple[str, ...]:
+def doubts(model: Model, setting: Setting, *, base_margin: bool) -> tuple[str, ...]:
     """What was assumed, and what does not hold for these numbers."""
     said = list(model.doubts(setting.score, setting.method, base_margin=base_margin))
     if setting.centred and setting.std_errors and setting.means is None:
         said.append(ONE_PASS)
-    if found.score_name == "tree_inner" and found.n_rows >= SOME_ROWS and found.overshoot > OVERSHOOT:
-        said.append(
-            f"The steps of this model overshoot: on these rows the loss fell by {1 - found.overshoot:.0%} of what "
-            "its slope promised, and first-order scores may take harm of the second order for signal. p values may be "
-            "too small; use score='loss', which accounts for the loss itself."
-        )
     return tuple(said)
+
+
+def overshoot_notes(found: Importance) -> tuple[str, ...]:
+    """Say if the steps are so large that first-order scores flatter."""
+    if found.score_name != "tree_inner" or found.n_rows < SOME_ROWS or not found.overshoot > OVERSHOOT:
+        return ()
+    return (
+        f"The steps of this model overshoot: on these rows the loss fell by {1 - found.overshoot:.0%} of what "
+        "its slope promised, and first-order scores may take harm of the second order for signal. p values may be "
+        "too small; use score='loss', which accounts for the loss itself.",
+    )
 
 
 # -- scores from what reached the leaves ---------------------------------------------------------------------

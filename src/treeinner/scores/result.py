@@ -16,6 +16,7 @@ from treeinner.ensemble import storage
 from treeinner.errors import ModelError, TreeInnerError, UnknownParameterError, did_you_mean
 from treeinner.inference import Inference
 from treeinner.scores import display
+from treeinner.scores.parts import FoldSpread, Losses, ranks_of
 from treeinner.tables.frames import make_frame
 
 __all__ = ["Q_LIMIT", "VERDICTS", "FeatureScore", "Importance", "ranks_of"]
@@ -57,23 +58,12 @@ PLAIN = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Losses:
-    """The held-out loss of the model, per row: where the boosting rounds began and where they ended.
-
-    first_order is the sum over rounds of step times negative gradient: what the loss would have fallen by if it were
-    straight. base and base_rounds belong to score="loss": what the root values of the trees did.
-    """
-
-    before: float  #: at the margin before the first tree
-    after: float  #: at the margin of the whole model
-    least: float  #: of a perfect prediction, which shares of the deviance are counted from; NaN: not known
-    first_order: float
-    base: float = math.nan
-    base_rounds: FloatArray | None = None  #: (rounds,)
-
-
-PARTS: dict[str, type[Any]] = {"statistics": Inference, "outputs": Inference, "losses": Losses}  # of a saved file
+PARTS: dict[str, type[Any]] = {  # of a saved file
+    "statistics": Inference,
+    "outputs": Inference,
+    "losses": Losses,
+    "folds": FoldSpread,
+}
 
 
 @dataclass(frozen=True)
@@ -114,6 +104,7 @@ class Importance:
     notes: tuple[str, ...] = ()  #: what was assumed, and what does not hold for these numbers
     frame_library: str = ""  #: what X was a frame of, and `to_frame` makes
     losses: Losses | None = None  #: the loss itself; None where it is not known
+    folds: FoldSpread | None = None  #: of `cross_importance`: how the folds differ
     gain_source: FloatArray | Callable[[], FloatArray] | str | None = None  #: see `gains`
 
     # -- columns -------------------------------------------------------------------------------------------------
@@ -276,12 +267,15 @@ class Importance:
             feature_names=tuple(self.feature_names[i] for i in k),
             statistics=_taken(self.statistics, k),
             outputs=None if self.outputs is None else _taken(self.outputs, k),
+            folds=None if self.folds is None else self.folds.taken(k),
             rounds=None if self.rounds is None else self.rounds[:, k],
             gain_source=(lambda: self.gains[k]) if known else self.gain_source,
         )
 
     def by_round(self) -> FloatArray:
         """Score of each boosting round, per row: (rounds, features). The rounds add up to the scores."""
+        if self.folds is not None:
+            raise ValueError("The models of the folds have rounds of their own; use by_round() of ti.importance.")
         if self.rounds is None:
             raise ValueError(
                 f"Scores by round were not kept for score={self.score_name!r} with method={self.method!r}; they come "
@@ -305,6 +299,7 @@ class Importance:
             output_names=(names[k],),
             rounds=None,
             losses=None,
+            folds=None,
             gain_source=None if self.gain_source is None else NO_OUTPUT_GAINS,
         )
 
@@ -375,13 +370,6 @@ class Importance:
     def _repr_html_(self) -> str:
         """Table with bars and intervals, for notebooks."""
         return display.as_html(self, VERDICTS)
-
-
-def ranks_of(scores: FloatArray) -> NDArray[np.intp]:
-    """Rank of every score; 1 is the best."""
-    ranks = np.empty(len(scores), np.intp)
-    ranks[np.argsort(-scores, kind="stable")] = np.arange(1, len(scores) + 1)
-    return ranks
 
 
 def _number(given: Any, n: int, what: str) -> int:

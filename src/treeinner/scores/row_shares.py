@@ -34,6 +34,7 @@ class RowShares:
     shares: FloatArray  #: (rows, features or groups, outputs); a row's weight is in it. They add up to score x weights
     weight: FloatArray | None  #: (rows,), those of the model's class_weight included; None: every row counts as 1
     importance: Importance  #: of these rows by themselves
+    said: tuple[str, ...] = ()  #: which of its notes must be said aloud
 
 
 def row_shares(
@@ -52,7 +53,7 @@ def row_shares(
 ) -> RowShares:
     """Score rows as `importance` does, and keep the share of every row. Parameters as there.
 
-    Nothing is said aloud: `importance.notes` has it, for the caller to say once.
+    Nothing is said aloud: `said` has what is to be said about the model, for the caller to say once.
     """
     accumulator = ImportanceAccumulator(
         open_for(score, model, reading, caller=row_shares),
@@ -60,10 +61,10 @@ def row_shares(
     )  # fmt: skip
     given = {"sample_weight": sample_weight, "clusters": None, "base_margin": base_margin, "qid": qid}
     done, batch = take_passes(accumulator, X, y, keep=True, **given)
-    found, _ = done._conclude()  # raises if there are no rows
+    found, said = done._conclude()  # raises if there are no rows
     assert batch is not None
     assert batch.shares is not None
-    return RowShares(batch.shares, batch.weight, found)
+    return RowShares(batch.shares, batch.weight, found, said)
 
 
 def importance_of_shares(

@@ -21,7 +21,7 @@ from treeinner.readers.catboost.settings import Settings
 from treeinner.readers.catboost.trees import Document, Features, Trees, node_values
 from treeinner.tables import Schema, Table
 
-__all__ = ["custom_gradient", "make_table", "read", "read_path"]
+__all__ = ["custom_gradient", "make_table", "pool", "read", "read_path"]
 
 
 # -- what the package calls ---------------------------------------------------------------------------------
@@ -44,6 +44,14 @@ def read_path(path: Path, options: ReadOptions) -> Ensemble:
         return _read(lambda: read_cbm(data), options)
     document = parse_json(data, path)
     return _read(lambda: read_json(document), options)
+
+
+def pool(model: Any, X: Any, y: Any, weight: Any, baseline: Any, group_id: Any) -> Any:
+    """Rows as an estimator's fit takes them for early stopping, with their weights and margins."""
+    import catboost
+
+    known = {name: model.get_params().get(name) for name in ("cat_features", "text_features", "embedding_features")}
+    return catboost.Pool(X, y, weight=weight, baseline=baseline, group_id=group_id, **known)
 
 
 def make_table(model: Any, X: Any, ensemble: Ensemble) -> Table | None:

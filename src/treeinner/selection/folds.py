@@ -1,0 +1,213 @@
+"""Folds of a cross-validation: which rows are held out from which model."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any
+
+import narwhals.stable.v2 as nw
+import numpy as np
+from numpy.typing import NDArray
+
+from treeinner.errors import DataError, MissingDependencyError, counted
+
+__all__ = ["Rows", "Split", "fitted_models", "held_out", "n_rows_of", "sklearn_module", "splits", "take_rows"]
+
+IntArray = NDArray[np.intp]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Rows:
+    """Everything that has one entry per row."""
+
+    X: Any
+    y: Any
+    sample_weight: Any = None
+    base_margin: Any = None
+    qid: Any = None
+    groups: Any = None
+    fit_params: Mapping[str, Any] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return n_rows_of(self.X)
+
+    def take(self, rows: IntArray) -> Rows:
+        """Return some of the rows."""
+        n = len(self)
+        names = ("X", "y", "sample_weight", "base_margin", "qid", "groups")
+        taken = {name: take_rows(getattr(self, name), rows) for name in names}
+        fit_params = {name: take_rows(v, rows) if _per_row(v, n) else v for name, v in self.fit_params.items()}
+        return Rows(**taken, fit_params=fit_params)
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Rows to fit on and rows held out, of one fold."""
+
+    train: IntArray
+    test: IntArray
+    repeat: int
+    seed: int
+    in_time: bool = False  # whether later rows must not be seen
+
+
+def n_rows_of(X: Any) -> int:
+    """Return the number of rows of a table."""
+    shape = getattr(X, "shape", None)
+    return int(shape[0]) if shape is not None and len(shape) else len(X)
+
+
+def take_rows(values: Any, rows: IntArray) -> Any:
+    """Some rows of a table, a column or a list; None stays None."""
+    if values is None:
+        return None
+    frame = nw.from_native(values, eager_only=True, allow_series=True, pass_through=True)
+    if isinstance(frame, (nw.DataFrame, nw.Series)):
+        return frame[rows.tolist()].to_native()
+    if isinstance(values, (list, tuple)):
+        values = np.asarray(values)
+    return (values.tocsr() if hasattr(values, "tocsr") else values)[rows]
+
+
+def _per_row(value: Any, n: int) -> bool:
+    return hasattr(value, "__len__") and not isinstance(value, (str, bytes, Mapping)) and n_rows_of(value) == n
+
+
+# -- splits --------------------------------------------------------------------------------------------------------
+def splits(estimator: Any, rows: Rows, cv: Any, repeats: int, rng: np.random.Generator) -> list[Split]:
+    """Folds of every repeat; integers are shuffled folds: by class for classifiers, by group where there are groups."""
+    out = []
+    for repeat in range(repeats):
+        seeds = rng.integers(0, 2**31 - 1, size=2)
+        splitter = _splitter(estimator, rows, cv, int(seeds[0]))
+        in_time = type(splitter).__name__ == "TimeSeriesSplit"
+        parts = list(_split(splitter, rows))
+        fold_seeds = np.random.default_rng(seeds[1]).integers(0, 2**31 - 1, size=len(parts))
+        for (train, test), seed in zip(parts, fold_seeds.tolist(), strict=True):
+            out.append(Split(train, test, repeat, seed, in_time))
+    for number, split in enumerate(out):
+        _check_split(split, number, len(rows))
+    return out
+
+
+def _splitter(estimator: Any, rows: Rows, cv: Any, seed: int) -> Any:
+    selection, base = sklearn_module("model_selection"), sklearn_module("base")
+    if isinstance(cv, (int, np.integer)) and not isinstance(cv, bool):
+        if cv < 2:
+            raise ValueError(f"cv={cv}: expected at least 2 folds.")
+        if cv > len(rows):
+            raise DataError(f"cv={cv}: X has only {counted(len(rows), 'row')}; pass fewer folds.")
+        if rows.groups is not None:
+            return selection.GroupKFold(int(cv), shuffle=True, random_state=seed)
+        if base.is_classifier(estimator) and np.ndim(rows.y) == 1:
+            least, rare = _rarest_class(rows.y)
+            if least >= cv:
+                return selection.StratifiedKFold(int(cv), shuffle=True, random_state=seed)
+            raise DataError(
+                f"Class {rare!r} has {counted(least, 'row')}, fewer than the {cv} folds, so that some folds would not "
+                "have it; pass fewer folds, or leave the class out."
+            )
+        return selection.KFold(int(cv), shuffle=True, random_state=seed)
+    if hasattr(cv, "split") and not isinstance(cv, str):
+        if getattr(cv, "shuffle", True) and getattr(cv, "random_state", 0) is None:
+            cv = copy.copy(cv)
+            cv.random_state = seed
+        return cv
+    if np.iterable(cv) and not isinstance(cv, str):
+        return list(cv)
+    raise TypeError(f"cv={cv!r}: expected a number of folds, a scikit-learn splitter, or (train, test) pairs of rows.")
+
+
+def _split(splitter: Any, rows: Rows) -> Iterator[tuple[IntArray, IntArray]]:
+    if isinstance(splitter, list):
+        pairs: Any = splitter
+    else:
+        try:
+            pairs = list(splitter.split(np.zeros((len(rows), 1)), np.asarray(rows.y), rows.groups))
+        except ValueError as error:
+            raise DataError(f"{type(splitter).__name__} cannot split these rows: {error}") from error
+    for pair in pairs:
+        if not isinstance(pair, tuple) or len(pair) != 2:
+            raise TypeError("cv: expected (train, test) pairs of row numbers, one pair per fold.")
+        yield _row_numbers(pair[0]), _row_numbers(pair[1])
+
+
+def _row_numbers(given: Any) -> IntArray:
+    rows = np.asarray(given)
+    if rows.dtype == bool:
+        rows = np.flatnonzero(rows)
+    if rows.ndim != 1 or (rows.size and rows.dtype.kind not in "iu"):
+        raise TypeError("cv: expected rows by their numbers, or by a mask of True and False.")
+    return rows.astype(np.intp)
+
+
+def _check_split(split: Split, number: int, n: int) -> None:
+    for name, rows in (("train", split.train), ("test", split.test)):
+        if len(rows) == 0:
+            raise DataError(f"Fold {number} has no {name} rows; pass fewer folds or more rows.")
+        if rows.min() < 0 or rows.max() >= n:
+            raise DataError(f"Fold {number} names row {rows.max()}, but rows are numbered 0 to {n - 1}.")
+    if np.isin(split.test, split.train).any():
+        raise DataError(f"Fold {number} fits on rows that it holds out; train and test rows must differ.")
+
+
+def _rarest_class(y: Any) -> tuple[int, Any]:
+    classes, counts = np.unique(np.asarray(y), return_counts=True)
+    return int(counts.min()), classes[counts.argmin()].item()
+
+
+def sklearn_module(module: str) -> Any:
+    """Import a module of scikit-learn, or say what needs it."""
+    try:
+        return import_module(f"sklearn.{module}")
+    except ImportError as error:
+        raise MissingDependencyError(
+            "Cross-fitting needs scikit-learn; install it: pip install 'treeinner[sklearn]'."
+        ) from error
+
+
+# -- models that were fitted before ----------------------------------------------------------------------------
+def fitted_models(given: Any) -> list[Any] | None:
+    """Models of a cross-validation that was run before; None: an estimator that is still to be fitted.
+
+    Takes what lgb.cv(return_cvbooster=True) and catboost.cv(return_models=True) return, the boosters of xgb.cv as a
+    callback sees them, and any list.
+    """
+    if isinstance(given, dict) and "cvbooster" in given:
+        given = given["cvbooster"]
+    if hasattr(type(given), "boosters") or "boosters" in getattr(given, "__dict__", {}):
+        given = given.boosters
+    elif hasattr(given, "cvfolds"):  # what a callback of xgb.cv is called with
+        given = [fold.bst for fold in given.cvfolds]
+    elif isinstance(given, tuple) and len(given) == 2 and isinstance(given[1], list):  # of catboost.cv
+        given = given[1]
+    if not isinstance(given, (list, tuple)):
+        return None
+    if not given:
+        raise ValueError("The list of models is empty; pass one fitted model per fold.")
+    return list(given)
+
+
+def held_out(cv: Any, rows: Rows, n_models: int) -> list[Split]:
+    """Return the rows held out from every one of some fitted models: by a splitter, or as given."""
+    if hasattr(cv, "split") and not isinstance(cv, str):
+        pairs = list(_split(cv, rows))
+    elif np.iterable(cv) and not isinstance(cv, str):
+        given = list(cv)
+        tests = [item[1] if isinstance(item, tuple) and len(item) == 2 else item for item in given]
+        pairs = [(np.empty(0, np.intp), _row_numbers(test)) for test in tests]
+    else:
+        raise TypeError(
+            f"cv={cv!r}: fitted models need the rows that each was not fitted on; pass cv=the folds that they were "
+            "fitted with: a splitter, (train, test) pairs, or a list of held-out rows."
+        )
+    if len(pairs) != n_models:
+        raise ValueError(f"There are {n_models} models but {len(pairs)} folds; pass one fold per model.")
+    out = [Split(train, test, 0, 0) for train, test in pairs]
+    for number, split in enumerate(out):
+        if len(split.test) == 0 or split.test.min() < 0 or split.test.max() >= len(rows):
+            raise DataError(f"Fold {number} has no held-out rows, or rows that X does not have ({len(rows)} rows).")
+    return out
