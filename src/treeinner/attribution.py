@@ -69,8 +69,8 @@ def attribute(
         (p-tilde; XGBoost's `approx_contribs`), or path-dependent TreeSHAP.
     base_margin : array, optional
         Margin of each row before the first tree, as given in training (LightGBM's init_score, CatBoost's baseline).
-    feature_groups : mapping, optional
-        Name of a group -> its features; their signed values are added up.
+    feature_groups : mapping, "original" or "prefix:_", optional
+        As for `importance`: name of a group -> its features; their signed values are added up.
     n_jobs : int
         Threads; -1 for all cores. The result does not depend on it.
     progress : callable, optional

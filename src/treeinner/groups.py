@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from treeinner.errors import did_you_mean
 
-__all__ = ["GroupSpec", "Groups", "by_prefix", "identity_of", "members_of", "resolve_groups"]
+__all__ = ["OWN_SEPARATOR", "PREFIX", "GroupSpec", "Groups", "by_prefix", "identity_of", "members_of", "resolve_groups"]
 
 GroupSpec = Mapping[str, Sequence[str | int]] | str
 PREFIX = "prefix:"

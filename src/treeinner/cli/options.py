@@ -16,6 +16,7 @@ from treeinner.attribution import METHODS
 from treeinner.cli import output
 from treeinner.cli.errors import guarded
 from treeinner.errors import did_you_mean
+from treeinner.groups import PREFIX, GroupSpec
 from treeinner.scores.setting import SCORE_METHODS
 
 ABOUT_ROWS = "About the rows"
@@ -27,7 +28,8 @@ DATA_HELP = "Rows that the model has not seen: Parquet, CSV or Feather, with the
 TARGET_HELP = "Column with the true value of every row. Repeat it for models with several targets."
 CLUSTERS_HELP = "Column that tells which rows belong together (a patient, a day); only clusters count as independent."
 GROUPS_HELP = (
-    "Features to score as one: NAME=a,b,c (repeat it for more groups), or a JSON file with an object of lists."
+    "Features to score as one: NAME=a,b,c (repeat it for more groups), a JSON file of lists, or prefix:_ "
+    "for columns that pandas.get_dummies made."
 )
 QID_HELP = "Column with the query of every row, for ranking models."
 ROWS_HELP = "Use a random sample of N rows."
@@ -181,10 +183,16 @@ def single(paths: Sequence[Path]) -> Path:
     return paths[0]
 
 
-def parse_groups(texts: Sequence[str] | None) -> dict[str, list[str | int]] | None:
-    """Read --feature-groups: NAME=a,b,c, or the path of a JSON file."""
-    groups: dict[str, list[str | int]] = {}
+def parse_groups(texts: Sequence[str] | None) -> GroupSpec | None:
+    """Read --feature-groups: NAME=a,b,c, the path of a JSON file, or prefix:_ alone."""
+    groups: dict[str, Sequence[str | int]] = {}
     for text in texts or ():
+        if text == "original":
+            raise _wrong_groups("a model file has no pipeline, so its columns are the original ones; leave it out.")
+        if text.startswith(PREFIX):
+            if len(texts or ()) > 1:
+                raise _wrong_groups(f"{text} groups all columns, so no other groups can stand beside it.")
+            return text
         name, equals, members = text.partition("=")
         file = Path(text)
         if file.suffix.lower() == ".json" or (not equals and file.is_file()):
@@ -192,7 +200,7 @@ def parse_groups(texts: Sequence[str] | None) -> dict[str, list[str | int]] | No
         elif equals and name and members:
             more = {name: [member.strip() for member in members.split(",")]}
         else:
-            raise _wrong_groups(f"{text!r} is neither NAME=a,b,c nor a JSON file.")
+            raise _wrong_groups(f"{text!r} is neither NAME=a,b,c nor a JSON file nor prefix:_.")
         twice = groups.keys() & more.keys()
         if twice:
             raise _wrong_groups(f"the group {min(twice)!r} occurs twice.")
@@ -200,7 +208,7 @@ def parse_groups(texts: Sequence[str] | None) -> dict[str, list[str | int]] | No
     return groups or None
 
 
-def _groups_of_file(file: Path) -> dict[str, list[str | int]]:
+def _groups_of_file(file: Path) -> dict[str, Sequence[str | int]]:
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:

@@ -72,8 +72,8 @@ def report(
         Margin of each row before the first tree, as in training.
     qid, qid_train : array, optional
         Query of each row, for ranking losses.
-    feature_groups : mapping, optional
-        Name of a group -> its features, shown as one.
+    feature_groups : mapping, "original" or "prefix:_", optional
+        As for `importance`: name of a group -> its features, shown as one.
     explorer_rows : int
         How many held-out rows, drawn at random, the reader can look at one by one; their values are in the file. 0 for
         none.

@@ -26,8 +26,8 @@ def total_gain(model: Any, *, feature_groups: GroupSpec | None = None, **reading
     ----------
     model : fitted model, path or Model
         As for `attribute`.
-    feature_groups : mapping, optional
-        Name of a group -> its features; their gains are added up.
+    feature_groups : mapping, "original" or "prefix:_", optional
+        As for `importance`: name of a group -> its features; their gains are added up.
     **reading
         iteration_range and feature_names, as for `read_model`.
 

@@ -70,8 +70,11 @@ def importance(
         Margin of each row before the first tree, as in training (LightGBM's init_score, CatBoost's baseline).
     qid : array, optional
         Query of each row, for ranking losses.
-    feature_groups : mapping, optional
-        Name of a group -> its features; scored as one, with a standard error of its own.
+    feature_groups : mapping, "original" or "prefix:_", optional
+        Name of a group -> its features; scored as one, with a standard error of its own. "original": the columns of X
+        before the transformers of a pipeline; an interaction of two of them is a group "a*b" of its own. "prefix:_":
+        columns of `pandas.get_dummies`, by what stands before the first "_" (or any other separator) if two or more
+        columns share it; names that can be read in two ways are refused.
     over : {"trees", "forest"}
         For abs: mean over the rows of the sum over the trees of `|attribution|`, or of `|sum over the trees|`.
     against : {"residual", "label"}
