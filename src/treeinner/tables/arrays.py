@@ -56,7 +56,7 @@ class ColumnTable:
 
 def read_array(X: Any, schema: Schema) -> DenseTable | ColumnTable:
     """Table over the array's own memory where the kernels can read it."""
-    values = _as_array(X)
+    values = as_array(X)
     n_columns = values.shape[1]
     schema.check_shape(*values.shape)
     labelled = schema.levels_for_arrays or values.dtype.kind in "OUST"
@@ -70,7 +70,8 @@ def read_array(X: Any, schema: Schema) -> DenseTable | ColumnTable:
     return DenseTable(values, block_rows=rows, missing=schema.missing)
 
 
-def _as_array(X: Any) -> NDArray[Any]:
+def as_array(X: Any) -> NDArray[Any]:
+    """Return X as a 2-D array of whatever it holds; masked entries are NaN."""
     try:
         if isinstance(X, np.ma.MaskedArray):
             return np.ma.filled(X.astype(np.float64), np.nan)

@@ -157,7 +157,7 @@ def _codes(series: nw.Series[Any], j: int, where: str, schema: Schema) -> NDArra
     if levels is None:
         return _own_codes(series, where) if labelled else numbers(_to_numpy(series), where)
     if labelled:
-        keys, entries = _dictionary(series)
+        keys, entries = dictionary(series)
         return codes_by_dictionary(keys, entries, levels, schema.unseen, where)
     values = _to_numpy(series)
     if values.dtype.kind == "O":
@@ -170,7 +170,7 @@ def _codes(series: nw.Series[Any], j: int, where: str, schema: Schema) -> NDArra
     )
 
 
-def _dictionary(series: nw.Series[Any]) -> tuple[NDArray[Any], list[Any]]:
+def dictionary(series: nw.Series[Any]) -> tuple[NDArray[Any], list[Any]]:
     """Row i holds entries[keys[i]]; -1 is null. Found by hashing in the frame's own library."""
     native = series.to_native()
     if series.implementation.is_polars():
@@ -204,7 +204,7 @@ def _own_codes(series: nw.Series[Any], where: str) -> NDArray[np.float64]:
             f"{where} holds {series.dtype} labels, but the model does not store its training categories; "
             "pass the codes that it was trained on."
         )
-    keys, _ = _dictionary(series)
+    keys, _ = dictionary(series)
     return np.where(keys < 0, np.nan, keys)
 
 

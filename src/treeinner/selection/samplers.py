@@ -1,0 +1,279 @@
+"""A column given the other ones: which row's value each row takes.
+
+Redrawn columns are made of the table's own values. Row i takes the value of a donor row, so that categories, missing
+values, strings and encoded columns need no conversion, and codes that a model bins once are permuted as they are.
+
+Every column is described by a few numbers, its basis: a number by its normal score (the normal quantile of its rank)
+and the square of that, a missing value by an indicator, a level by an indicator. The basis of a column is regressed on
+the bases of all other columns, by ridge with the penalty that predicts rows left out best. Then, for each row,
+
+1. levels and missing values: a pattern is drawn with its probability given the other columns;
+2. a row of that pattern is drawn, and with it a residual;
+3. numbers: the donor is the row whose value is nearest to prediction plus residual.
+
+What it does not see: dependence that no sum of functions of single columns tells, such as x3 = sign(x1 x2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special, stats
+
+from treeinner.errors import DataError
+from treeinner.tables.arrays import as_array
+from treeinner.tables.columns import is_missing, numbers
+from treeinner.tables.frames import as_frame, collected, dictionary
+from treeinner.tables.schema import not_two_dimensional
+from treeinner.tables.sparse import is_sparse
+
+__all__ = ["Columns", "Donors", "Sampler"]
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+#: (X, column, n_draws, rng) -> values of that column: (n_draws, rows)
+Sampler = Callable[[Any, int, int, np.random.Generator], NDArray[Any]]
+
+FEW_VALUES = 10  # a numeric column of at most so many distinct values is drawn as levels
+MOST_LEVELS = 20  # rarer levels share one indicator
+PENALTIES = np.array([0.003, 0.02, 0.1, 0.5])  # of ridge, in units of a standardised column
+FOLDS = 5
+NEIGHBOURS = 15  # rows on either side that settle the probability of a level, or a fortieth of the rows
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """A table by columns: numbers (float64, NaN is missing) or codes of levels (int64, -1 is missing)."""
+
+    values: tuple[FloatArray | IntArray, ...]
+
+    @classmethod
+    def of(cls, X: Any) -> Columns:
+        """Read an array, a list, a sparse matrix or a data frame of any library that narwhals knows."""
+        if is_sparse(X):
+            by_column = X.tocsc()
+            read = [by_column[:, [j]].toarray()[:, 0].astype(np.float64) for j in range(X.shape[1])]
+        elif (frame := as_frame(X)) is not None:
+            if isinstance(frame, nw.Series):
+                raise not_two_dimensional(frame.shape)
+            read = [_read_series(series) for series in collected(frame).iter_columns()]
+        else:
+            array = as_array(X)
+            read = [_read_array(array[:, j], f"Column {j}") for j in range(array.shape[1])]
+        if not read or not len(read[0]):
+            raise DataError("X has no rows or no columns; pass at least one of each.")
+        return cls(tuple(read))
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return len(self.values[0])
+
+
+def _read_series(series: nw.Series[Any]) -> FloatArray | IntArray:
+    if isinstance(series.dtype, (nw.Categorical, nw.Enum, nw.String)):
+        return np.asarray(dictionary(series)[0], dtype=np.int64)
+    if isinstance(series.dtype, (nw.Datetime, nw.Date, nw.Duration)):
+        known = ~series.is_null().to_numpy()
+        return np.where(known, series.to_numpy().astype("int64"), np.nan)
+    if series.dtype.is_numeric() or isinstance(series.dtype, nw.Boolean):
+        return np.asarray(series.cast(nw.Float64).to_numpy(), dtype=np.float64)
+    return _read_array(np.array(series.to_list(), dtype=object), f"Column {series.name!r}")
+
+
+def _read_array(values: NDArray[Any], where: str) -> FloatArray | IntArray:
+    if values.dtype.kind in "OUST":
+        items = values.tolist()
+        if any(isinstance(item, (str, bytes)) for item in items):
+            place = {item: i for i, item in enumerate(dict.fromkeys(items)) if not is_missing(item)}
+            return np.array([place.get(item, -1) for item in items], dtype=np.int64)
+    return numbers(values, where).astype(np.float64)
+
+
+# -- one column as a pattern and a number ----------------------------------------------------------------------
+def _levels(values: FloatArray | IntArray) -> IntArray | None:
+    """Number of each row's level; None for a numeric column."""
+    if values.dtype.kind == "f" and len(np.unique(values)) > FEW_VALUES:
+        return None
+    return _by_frequency(values)
+
+
+def _by_frequency(values: FloatArray | IntArray) -> IntArray:
+    """Number of each row's value, 0 for the commonest one; the rare ones share a number. NaN is a value."""
+    _, level, count = np.unique(values, return_inverse=True, return_counts=True)
+    rank = np.empty(len(count), np.int64)
+    rank[np.argsort(-count, kind="stable")] = np.arange(len(count))
+    return np.minimum(rank, MOST_LEVELS)[level]
+
+
+def _normal_scores(values: FloatArray | IntArray) -> FloatArray:
+    """Normal quantiles of the ranks; NaN where the value is missing. Infinite values are the smallest or largest."""
+    known = ~np.isnan(values)
+    out = np.full(len(values), np.nan)
+    out[known] = special.ndtri((stats.rankdata(values[known]) - 0.5) / known.sum())
+    return out
+
+
+def _basis(level: IntArray, score: FloatArray | None) -> list[FloatArray]:
+    """What describes a column in the regressions of the others. The commonest level needs no indicator."""
+    out = [(level == one).astype(np.float64) for one in range(1, int(level.max()) + 1)]
+    if score is not None:
+        filled = np.nan_to_num(score)
+        out += [filled, np.where(np.isnan(score), 0.0, score**2 - 1)]
+    return out
+
+
+@dataclass(frozen=True, eq=False)
+class _Solver:
+    """Ridge on some rows: M'M = V diag(d) V', P = (M'M + penalty)^-1 for each penalty."""
+
+    V: FloatArray  # (m, components)
+    d: FloatArray
+    penalties: FloatArray
+
+    @classmethod
+    def of(cls, M: FloatArray) -> _Solver:
+        n, m = M.shape
+        d, V = np.linalg.eigh(M.T @ M if m <= n else M @ M.T)
+        kept = d > 1e-10 * d.max(initial=1.0)
+        d, V = d[kept], V[:, kept]
+        return cls(V if m <= n else M.T @ (V / np.sqrt(d)), d, n * PENALTIES)
+
+    def coefficients(self, moments: FloatArray, without: IntArray) -> Iterator[FloatArray]:
+        """Slopes of M in the regression on all its columns but some, for each penalty: 0 at those.
+
+        moments (m, q) is M' target. Dropping columns K changes P to P - P_K (P_KK)^-1 P_K'.
+        """
+        V_K, inside = self.V[without], self.V.T @ moments
+        for penalty in self.penalties:
+            shrink = 1 / (self.d + penalty)
+            slopes = self.V @ (shrink[:, None] * inside)
+            P_K = -(self.V @ ((self.d * shrink)[:, None] * V_K.T))
+            P_K[without, np.arange(len(without))] += 1  # times the penalty, which cancels
+            yield slopes - P_K @ np.linalg.solve(P_K[without], slopes[without])
+
+
+class _Ridge:
+    """Ridge regressions of anything on the bases of all columns but some, from one decomposition for each fold."""
+
+    def __init__(self, basis: FloatArray, owner: IntArray) -> None:
+        spread = basis.std(axis=0)
+        used = spread > 1e-9  # a constant says nothing
+        self.M = (basis[:, used] - basis[:, used].mean(axis=0)) / spread[used]
+        self.owner = owner[used]
+        n = len(self.M)
+        shuffled = np.random.default_rng(0).permutation(n)  # folds are no matter of chance: one table, one regression
+        self.folds = [np.sort(part) for part in np.array_split(shuffled, min(FOLDS, n)) if n > 1]
+        self.solvers = [_Solver.of(np.delete(self.M, part, axis=0)) for part in self.folds]
+
+    def predict(self, columns: Sequence[int], target: FloatArray) -> FloatArray:
+        """Predictions of target (n, q) from the other columns, by folds: no row has a part in its own."""
+        mean = target.mean(axis=0)
+        centred = target - mean
+        without = np.flatnonzero(np.isin(self.owner, columns))
+        out = np.zeros((len(PENALTIES), *target.shape))
+        moments = self.M.T @ centred
+        for part, solver in zip(self.folds, self.solvers, strict=True):
+            rows = self.M[part]
+            slopes = solver.coefficients(moments - rows.T @ centred[part], without)
+            for one, slope in enumerate(slopes):
+                out[one, part] = rows @ slope
+        errors = ((centred - out) ** 2).sum(axis=(1, 2))
+        best = errors.argmin()
+        useless = errors[best] >= (centred**2).sum()
+        return np.asarray(mean + (np.zeros_like(target) if useless else out[best]))
+
+
+class Donors:
+    """Donor rows for every column of a table. What all columns share is worked out once.
+
+    Parameters
+    ----------
+    X
+        The rows to redraw, in any container that `Columns.of` reads, or a `Columns`.
+    """
+
+    def __init__(self, X: Any) -> None:
+        columns = X if isinstance(X, Columns) else Columns.of(X)
+        self.n_rows = columns.n_rows
+        self._level: list[IntArray] = []  # of each column; a numeric one: whether it is missing
+        self._score: list[FloatArray | None] = []  # normal scores of numeric columns
+        basis: list[FloatArray] = []
+        owner: list[int] = []
+        for j, values in enumerate(columns.values):
+            level = _levels(values)
+            score = _normal_scores(values) if level is None else None
+            self._level.append(np.isnan(values).astype(np.int64) if level is None else level)
+            self._score.append(score)
+            own = _basis(self._level[j], score)
+            basis += own
+            owner += [j] * len(own)
+        table = np.stack(basis, axis=1) if basis else np.empty((self.n_rows, 0))
+        self._ridge = _Ridge(table, np.array(owner, np.int64))
+
+    def draw(self, column: int | Sequence[int], n_draws: int, rng: np.random.Generator) -> IntArray:
+        """Draw donors: row i takes the value of row `out[..., i]`.
+
+        Parameters
+        ----------
+        column
+            Position of a column; or several, which are redrawn together given all other ones.
+
+        Returns
+        -------
+        (n_draws, rows); of several columns (n_draws, columns, rows)
+        """
+        together = (column,) if isinstance(column, (int, np.integer)) else tuple(column)
+        row = self._rows_of_patterns(together, n_draws, rng)
+        out = np.stack([self._nearest(j, together, row) for j in together], axis=1)
+        return out[:, 0] if isinstance(column, (int, np.integer)) else out
+
+    def _rows_of_patterns(self, together: tuple[int, ...], n_draws: int, rng: np.random.Generator) -> IntArray:
+        """For each row another one whose levels and missing values are plausible: (n_draws, rows)."""
+        n = self.n_rows
+        levels = [self._level[j] for j in together if self._level[j].any()]
+        if not levels:
+            return rng.permuted(np.broadcast_to(np.arange(n), (n_draws, n)), axis=1)
+        pattern = _by_frequency(np.unique(np.stack(levels), axis=1, return_inverse=True)[1].reshape(-1))
+        indicators = np.eye(int(pattern.max()) + 1)[pattern]
+        bounds = self._probabilities(together, indicators).cumsum(axis=1)[:, :-1]
+        drawn = (rng.random((n_draws, n, 1)) > bounds).sum(axis=2)
+        order = np.argsort(pattern, kind="stable")
+        count = indicators.sum(axis=0).astype(np.int64)
+        first = np.cumsum(count) - count
+        member = (rng.random((n_draws, n)) * count[drawn]).astype(np.int64)
+        return np.asarray(order[first[drawn] + member])
+
+    def _probabilities(self, together: tuple[int, ...], indicators: FloatArray) -> FloatArray:
+        """Probability of each pattern given the other columns: its share among rows that are predicted alike."""
+        predicted = self._ridge.predict(together, indicators)
+        n = len(predicted)
+        if not np.ptp(predicted, axis=0).any():
+            return np.broadcast_to(indicators.mean(axis=0), indicators.shape)
+        reach = max(NEIGHBOURS, n // 40)
+        begin, end = np.maximum(np.arange(n) - reach, 0), np.minimum(np.arange(n) + reach + 1, n)
+        out = np.empty_like(predicted)
+        for one in range(out.shape[1]):
+            order = np.argsort(predicted[:, one], kind="stable")
+            sums = np.append(0.0, indicators[order, one].cumsum())
+            out[order, one] = (sums[end] - sums[begin]) / (end - begin)
+        return np.asarray(out / out.sum(axis=1, keepdims=True))
+
+    def _nearest(self, j: int, together: tuple[int, ...], row: IntArray) -> IntArray:
+        """Donor in column j: `row` itself for levels and missing values, else the nearest to prediction + residual."""
+        score = self._score[j]
+        if score is None:
+            return row
+        known = ~np.isnan(score)
+        filled = np.where(known, score, score[known].mean())
+        predicted = self._ridge.predict(together, filled[:, None])[:, 0]
+        wanted = predicted + (score - predicted)[row]
+        # A normal score is the quantile of a rank: the nearest rank needs no search.
+        order = np.argsort(score, kind="stable")[: known.sum()]
+        rank = np.clip(special.ndtr(np.where(known[row], wanted, 0.0)) * len(order), 0, len(order) - 1)
+        return np.where(known[row], order[rank.astype(np.int64)], row)
