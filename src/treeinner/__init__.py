@@ -34,7 +34,7 @@ from treeinner.scores import (
 if _TYPE_CHECKING:
     from treeinner import plots
     from treeinner.page import report
-    from treeinner.selection import cross_importance
+    from treeinner.selection import cross_importance, propose_groups
 
 __all__ = [
     "Attribution",
@@ -62,13 +62,14 @@ __all__ = [
     "objectives",
     "permutation_importance",
     "plots",
+    "propose_groups",
     "read_model",
     "report",
     "total_gain",
 ]
 
 
-_LAZY = {"report": "page", "cross_importance": "selection"}  # name -> module
+_LAZY = {"report": "page", "cross_importance": "selection", "propose_groups": "selection"}  # name -> module
 
 
 def __getattr__(name: str) -> _Any:

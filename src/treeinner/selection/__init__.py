@@ -4,10 +4,12 @@
     cross         cross_importance: row shares of all folds in one Importance
     samplers      a column drawn anew, given the others
     conditional   the test by redrawn columns
+    collinear     columns so alike that they are tested as one
 
 Belongs here: what needs more than one model, or scikit-learn. Does not: the score of one model.
 """
 
+from treeinner.selection.collinear import collinear_sets, propose_groups
 from treeinner.selection.cross import CrossFit, cross_fit, cross_importance
 
-__all__ = ["CrossFit", "cross_fit", "cross_importance"]
+__all__ = ["CrossFit", "collinear_sets", "cross_fit", "cross_importance", "propose_groups"]
