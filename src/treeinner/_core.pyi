@@ -85,6 +85,23 @@ class Forest:
         rule: tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]] | None,
         /,
     ) -> None: ...
+    def redraw(
+        self,
+        codes: Codes,
+        loss: int,
+        loss_scale: float,
+        first_tree: NDArray[Any],
+        trees: NDArray[Any],
+        y: NDArray[Any],
+        weight: NDArray[Any] | None,
+        moved: NDArray[Any],
+        scale: float,
+        leaf_sums: NDArray[Any],
+        largest: NDArray[Any],
+        fixed_weights: NDArray[Any],
+        leaf_weights: NDArray[Any],
+        /,
+    ) -> None: ...
     def split_scores(
         self, node_value: NDArray[Any], leaf_sums: NDArray[Any], unit: float, out: NDArray[Any], /
     ) -> None: ...

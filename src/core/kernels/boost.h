@@ -26,6 +26,8 @@ struct BoostArgs {
   const double* point = nullptr;           // else averaged over its step: at these points of [0, 1],
   const double* point_weight = nullptr;    // with these weights
   double* first_order = nullptr;           // (rows,) += step times the residual at the start; or null
+  const int32_t* trees = nullptr;          // the trees of all rounds, one after the other; null: 0, 1, ...
+  const double* moved = nullptr;           // (rounds, outputs, stride) by trees left out, before each round; or null
 };
 
 struct BoostScratch {
@@ -148,6 +150,15 @@ inline void take_residuals(const Job& job, const BoostArgs& args, int round, con
   }
 }
 
+// What trees that are left out have added to the margins of a run since the round before.
+inline void move_margins(const Forest& f, const BoostArgs& args, int round, const Run& run) {
+  for (int64_t k = 0; k < f.n_outputs; ++k) {
+    const int64_t at = k * args.input.stride + run.row;
+    const double* moved = args.moved + round * f.n_outputs * args.input.stride + at;
+    for (int r = 0; r < run.n; ++r) args.input.margin[at + r] += moved[r];
+  }
+}
+
 // What the rows of a run take from a tree by their leaves. One loop: it waits for sums that were just written, and two
 // such sums wait no longer than one.
 template <class Leaf>
@@ -222,10 +233,12 @@ inline void boost(const Job& job, const BoostArgs& args) {
         tree_batch.row_weight[r] = r >= n ? 0 : args.row_weight ? static_cast<float>(args.row_weight[row + r]) : 1.0f;
     for (int round = 0; round < args.n_rounds; ++round) {
       const int first = args.first_tree[round];
+      for (int i = 0; i < n_runs && args.moved; ++i) move_margins(f, args, round, runs[i]);
       for (int i = 0; i < n_runs; ++i) take_residuals<Code>(job, args, round, runs[i], scratch);
-      for (int tree = first; tree < args.first_tree[round + 1]; ++tree) {
+      for (int at = first; at < args.first_tree[round + 1]; ++at) {
+        const int tree = args.trees ? args.trees[at] : at;
         for (int i = 0; i < n_runs; ++i)
-          take_tree<Code>(job, args, tree, runs[i], runs[i].frontier + (args.first_point ? tree - first : 0) * kRun,
+          take_tree<Code>(job, args, tree, runs[i], runs[i].frontier + (args.first_point ? at - first : 0) * kRun,
                           tree_batch);
         if (scores && (tree % kTreeBatch == kTreeBatch - 1 || tree == f.n_trees - 1))
           add_tree_batch(f, *args.paths, tree / kTreeBatch, args.scale, args.row_weight != nullptr, n, tree_batch);

@@ -8,7 +8,7 @@
 Belongs here: arrays in the core's layout, threads. Does not: what a user typed, losses, statistics.
 """
 
-from treeinner.compiled.forest import LOSSES, TASK_ROWS, Forest, instruction_set
+from treeinner.compiled.forest import BLOCK, LOSSES, TASK_ROWS, Forest, instruction_set
 from treeinner.compiled.rows import (
     SIZES,
     Shuffle,
@@ -24,6 +24,7 @@ from treeinner.compiled.rows import (
 from treeinner.compiled.threads import Progress, map_rows
 
 __all__ = [
+    "BLOCK",
     "LOSSES",
     "SIZES",
     "TASK_ROWS",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -62,6 +63,7 @@ class Forest:
 
         planned = plan(e)
         self.n_planes, self.code_dtype = len(planned.planes), np.dtype(f"u{planned.code_bytes}")
+        self.plane_column = planned.planes[:, 0]
         nodes = (e.left, e.right, planned.node_plane, planned.node_cut, planned.node_set, node_player)
         self.core = _core.Forest(e, planned, np.stack(nodes, axis=1), self.n_players)
         # Node of the ensemble by the core's number: each tree's splits in pre-order, then its leaves.
@@ -75,7 +77,7 @@ class Forest:
         self.leaf_id = e.leaf_id[self.leaf_nodes]  # of each leaf, in the library's own count
         self.split_player = node_player[self.split_nodes]
 
-        self._cover = e.cover
+        self._cover, self._left, self._right, self._tree_start = e.cover, e.left, e.right, e.tree_start
         self._shap_table: _core.ShapTable | None = None
         self._lock = threading.Lock()
         self.cache: dict[Any, Any] = {}  # what callers work out of the model alone, once for all their calls
@@ -107,6 +109,40 @@ class Forest:
             columns = [(column.ctypes.data, column.strides[0], _DTYPE_CODE[column.dtype]) for column in block]
             values = np.array(columns, np.int64).reshape(-1, 3)
         return self.core.bin(values, n_rows)
+
+    def blocks(self, codes: _core.Codes) -> NDArray[Any]:
+        """View codes as (blocks, planes, 64)."""
+        return codes.bytes().view(self.code_dtype).reshape(-1, self.n_planes, BLOCK)
+
+    @cached_property
+    def leaf_ranges(self) -> NDArray[np.int64]:
+        """Leaves below every split: the first, the first on its right side, and the end; (splits, 3).
+
+        In the order of their numbers the leaves below a node follow one another.
+        """
+        out = np.zeros((len(self.split_nodes), 3), np.int64)
+        starts, first_leaf = self.first_split.tolist(), self.first_leaf.tolist()
+        for tree, (left, right) in enumerate(self._children()):
+            n, leaves = len(left), [1] * (2 * len(left) + 1)
+            for split in range(n - 1, -1, -1):
+                leaves[split] = leaves[left[split]] + leaves[right[split]]
+            first = [first_leaf[tree]] * len(leaves)
+            for split in range(n):
+                first[left[split]] = first[split]
+                first[right[split]] = first[split] + leaves[left[split]]
+                row = (first[split], first[right[split]], first[split] + leaves[split])
+                out[starts[tree] + split] = row
+        return out
+
+    def _children(self) -> Iterator[tuple[list[int], list[int]]]:
+        """Numbers of the left and right children of every tree's splits."""
+        place = np.empty(len(self.numbered), np.int64)
+        place[self.numbered] = np.arange(len(self.numbered)) - np.repeat(
+            self._tree_start[:-1], np.diff(self._tree_start)
+        )
+        left, right = place[self._left[self.split_nodes]], place[self._right[self.split_nodes]]
+        for first, stop in zip(self.first_split[:-1], self.first_split[1:], strict=True):
+            yield left[first:stop].tolist(), right[first:stop].tolist()
 
     def by_feature(self, sums: NDArray[np.float64], out: NDArray[np.float64]) -> None:
         """Turn sums of the players, (rows, outputs, players), into those of the features, (rows, features, outputs).

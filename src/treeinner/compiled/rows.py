@@ -101,17 +101,12 @@ class Shuffle:
         self._codes = np.zeros((n_tasks * self._task_blocks, forest.n_planes, BLOCK), forest.code_dtype)
 
         def fill(start: int, stop: int) -> None:
-            codes = self._blocks(forest.bin(table.block(start, stop)))
+            codes = self.forest.blocks(forest.bin(table.block(start, stop)))
             first = start // self.step * self._task_blocks
             self._codes[first : first + len(codes)] = codes
 
         for _ in map_rows(table.n_rows, self.step, fill, n_jobs=n_jobs):
             pass
-
-    def _blocks(self, codes: _core.Codes) -> NDArray[Any]:
-        """View codes as (blocks, planes, 64)."""
-        shape = (padded_rows(codes.n_rows) // BLOCK, self.forest.n_planes, BLOCK)
-        return codes.bytes().view(self.forest.code_dtype).reshape(shape)
 
     def _rows(self, order: NDArray[np.int64]) -> Any:
         """Codes of rows order[0], order[1], ..."""
@@ -119,7 +114,7 @@ class Shuffle:
         codes = self.forest.core.new_codes(len(order))
         by_row = np.zeros((padded_rows(len(order)), self.forest.n_planes), self.forest.code_dtype)
         by_row[: len(order)] = self._codes[task * self._task_blocks + row // BLOCK, :, row % BLOCK]
-        by_block = self._blocks(codes)
+        by_block = self.forest.blocks(codes)
         by_block[:] = by_row.reshape(len(by_block), BLOCK, self.forest.n_planes).transpose(0, 2, 1)
         return codes
 

@@ -323,12 +323,13 @@ class ImportanceAccumulator:
             speak(note)
         return replace(found, notes=(*self._model.notes, *said))
 
-    def _conclude(self) -> tuple[Importance, tuple[str, ...]]:
+    def _conclude(self, *, tested: bool = True) -> tuple[Importance, tuple[str, ...]]:
         """Scores of all rows so far, and what must be said about the model."""
         state = self._require_rows()
         statistics = conclude(
-            self._model, self._setting, state, self._first, target_names=self._target_names, confidence=self._confidence
-        )
+            self._model, self._setting, state, self._first, target_names=self._target_names,
+            confidence=self._confidence, tested=tested,
+        )  # fmt: skip
         found = replace(statistics, frame_library=self._frame_library)
         said = doubts(self._model, self._setting, base_margin=self._margins_given)
         return replace(found, notes=(*self._model.notes, *said)), said

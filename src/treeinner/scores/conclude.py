@@ -34,9 +34,19 @@ ONE_PASS = (
 
 
 def conclude(
-    model: Model, setting: Setting, state: State, first: State | None, *, target_names: Names, confidence: float
+    model: Model,
+    setting: Setting,
+    state: State,
+    first: State | None,
+    *,
+    target_names: Names,
+    confidence: float,
+    tested: bool = True,
 ) -> Importance:
-    """Scores and their statistics, per row; first: the sums of the first pass, if `state` has those of the second."""
+    """Scores and their statistics, per row; first: the sums of the first pass, if `state` has those of the second.
+
+    tested=False leaves the p values out, which take longer than the rest where rows are few.
+    """
     _check_resolution(setting, state)
     summed, weight = state if first is None else first, float(state.weight.totals()[0])
     rounds = score = value = None
@@ -48,7 +58,7 @@ def conclude(
     elif state.rounds is not None:
         rounds = state.rounds.totals().reshape(setting.ensemble.n_rounds, -1)[:, :-1] / weight
     if setting.needs_rows:
-        whole, outputs = state.infer(score, confidence, flips=setting.means is not None)
+        whole, outputs = state.infer(score, confidence, flips=tested and setting.means is not None)
     else:
         assert score is not None
         whole = without_errors(score.sum(axis=1))
@@ -68,7 +78,7 @@ def conclude(
         output_names=_output_names(model, target_names),
         n_rows=state.n_rows,
         sum_of_weights=weight,
-        tested=setting.score != "abs",
+        tested=tested and setting.score != "abs",
         has_std_errors=setting.std_errors,
         rounds=rounds,
         losses=losses_of(setting, summed, value, statistics.score),

@@ -33,7 +33,7 @@ class RowShares:
 
     shares: FloatArray  #: (rows, features or groups, outputs); a row's weight is in it. They add up to score x weights
     weight: FloatArray | None  #: (rows,), those of the model's class_weight included; None: every row counts as 1
-    importance: Importance  #: of these rows by themselves
+    importance: Importance  #: of these rows by themselves; without p values, which `importance_of_shares` gives
     said: tuple[str, ...] = ()  #: which of its notes must be said aloud
 
 
@@ -61,7 +61,7 @@ def row_shares(
     )  # fmt: skip
     given = {"sample_weight": sample_weight, "clusters": None, "base_margin": base_margin, "qid": qid}
     done, batch = take_passes(accumulator, X, y, keep=True, **given)
-    found, said = done._conclude()  # raises if there are no rows
+    found, said = done._conclude(tested=False)  # raises if there are no rows
     assert batch is not None
     assert batch.shares is not None
     return RowShares(batch.shares, batch.weight, found, said)
@@ -112,7 +112,7 @@ def importance_of_shares(
     state.add_rows(shares, None, weight, clusters)
     state.count_rows(n_rows, weight)
     total = float(state.weight.totals()[0])
-    whole, outputs = state.infer(score, confidence, flips=like.method == "centred" and like.tested)
+    whole, outputs = state.infer(score, confidence, flips=like.method == "centred")
     return replace(
         like,
         **{
@@ -121,6 +121,7 @@ def importance_of_shares(
             "outputs": _scaled(outputs, total),
             "n_rows": n_rows,
             "sum_of_weights": total,
+            "tested": True,
             "has_std_errors": True,
             "rounds": None,
             "losses": None,

@@ -21,7 +21,7 @@ from treeinner.scores.leaves import Leaves
 from treeinner.scores.setting import GRADIENT_BITS, WEIGHT_BITS, Setting
 from treeinner.scores.state import State
 
-__all__ = ["Task"]
+__all__ = ["CoreTarget", "Task", "check_size"]
 
 FloatArray = NDArray[np.float64]
 MAX_FIXED_POINT = 2.0**62
@@ -199,7 +199,7 @@ class Task:
         for start, count, residual, _ in self._residuals(first, n):
             fixed = np.rint(np.ldexp(residual, GRADIENT_BITS - self.setting.scale_bits))
             np.maximum(self.largest, np.abs(fixed).max(axis=0), out=self.largest)
-            _check_size(float(self.largest.max()))
+            check_size(float(self.largest.max()))
             self.setting.forest.core.leaf_sums(self.codes, start, count, fixed.astype(np.int64), leaves.sums)
 
     def _finish_leaves(self) -> None:
@@ -212,17 +212,17 @@ class Task:
             shares = self.tree_share
             for tree in range(1 if shares is None else forest.n_trees):
                 n, share = (forest.n_trees, 1.0) if shares is None else (1, shares[tree])
-                fixed[:, : self.n_rows] = self._fixed_point_weight(share)
+                fixed[:, : self.n_rows] = self.fixed_point_weight(share)
                 forest.core.leaf_sums(self.codes, tree, n, fixed, leaves.weights)
         leaves.raise_bound(_integer_sum(self.largest))
 
-    def _fixed_point_weight(self, share: FloatArray | float = 1.0) -> NDArray[np.int64]:
+    def fixed_point_weight(self, share: FloatArray | float = 1.0) -> NDArray[np.int64]:
         """Weights of the rows, or of their shares in a tree, as fixed-point integers: (rows,)."""
         weight = (np.ones(self.n_rows) if self.weight is None else self.weight) * share
         fixed = np.rint(weight * 2.0**WEIGHT_BITS)
         largest = self.largest[: self.n_rows]
         np.maximum(largest, fixed, out=largest)
-        _check_size(float(largest.max()))
+        check_size(float(largest.max()))
         return fixed.astype(np.int64)
 
     # -- gradients in the core -----------------------------------------------------------------------------------
@@ -257,7 +257,7 @@ class Task:
             2.0 ** (GRADIENT_BITS - s.scale_bits),
             None if leaves is None else leaves.sums,
             self.largest,
-            None if weights is None else self._fixed_point_weight(),
+            None if weights is None else self.fixed_point_weight(),
             weights,
             s.paths,
             self.sums.players(),
@@ -266,7 +266,7 @@ class Task:
             None if s.score != "loss" else (*s.step_rule, self.first_order[: self.n_rows if leaves is not None else 0]),
         )
         self.boosted = True
-        _check_size(float(self.largest.max()))
+        check_size(float(self.largest.max()))
         return True
 
     def take_in_core(self, target: CoreTarget) -> bool:
@@ -386,7 +386,8 @@ def _integer_sum(values: FloatArray) -> int:
     return (int((integers >> 31).sum()) << 31) + int((integers & (2**31 - 1)).sum())
 
 
-def _check_size(largest: float) -> None:
+def check_size(largest: float) -> None:
+    """Raise if the largest fixed-point number of a row is too large to be summed."""
     if not largest < MAX_FIXED_POINT:
         raise DataError(
             "A gradient is far out of proportion to the model's own values; check y, sample_weight and base_margin for "

@@ -3,6 +3,7 @@
     folds         models and the rows that they were not fitted on
     cross         cross_importance: row shares of all folds in one Importance
     samplers      a column drawn anew, given the others
+    redraw        scores of redrawn columns, by one model
     conditional   the test by redrawn columns
     collinear     columns so alike that they are tested as one
 
@@ -10,6 +11,15 @@ Belongs here: what needs more than one model, or scikit-learn. Does not: the sco
 """
 
 from treeinner.selection.collinear import collinear_sets, propose_groups
+from treeinner.selection.conditional import Conditional, conditional_test
 from treeinner.selection.cross import CrossFit, cross_fit, cross_importance
 
-__all__ = ["CrossFit", "collinear_sets", "cross_fit", "cross_importance", "propose_groups"]
+__all__ = [
+    "Conditional",
+    "CrossFit",
+    "collinear_sets",
+    "conditional_test",
+    "cross_fit",
+    "cross_importance",
+    "propose_groups",
+]

@@ -30,7 +30,7 @@ from treeinner.scores.training_rows import training_rows_note
 from treeinner.selection.fits import fit
 from treeinner.selection.folds import Rows, Split, fitted_models, held_out, n_rows_of, sklearn_module, splits
 
-__all__ = ["CrossFit", "Fold", "cross_fit", "cross_importance"]
+__all__ = ["CrossFit", "Fold", "cross_fit", "cross_importance", "in_parallel"]
 
 FloatArray = NDArray[np.float64]
 
@@ -52,6 +52,16 @@ class CrossFit:
     importance: Importance
     shares: FloatArray  #: (rows, features, outputs), averaged over the folds that held a row out; 0 if none did
     weight: FloatArray | None  #: (rows,); 0 for rows that no fold held out; None: every row counts as 1
+    clusters: NDArray[Any] | None = None  #: (rows,); only clusters are independent
+
+    def together(self, features: NDArray[np.intp]) -> Importance:
+        """Importance of some features as one."""
+        shares = self.shares[:, features].sum(axis=1, keepdims=True)
+        name = " + ".join(self.importance.feature_names[k] for k in features)
+        return importance_of_shares(
+            shares, self.weight, like=self.importance, feature_names=(name,), clusters=self.clusters,
+            confidence=self.importance.confidence, folds=None,
+        )  # fmt: skip
 
 
 def cross_importance(
@@ -163,13 +173,13 @@ def cross_fit(
     if models is None:
         folds = splits(estimator, rows, cv, repeats, np.random.default_rng(random_state))
         jobs = [(estimator, rows, split, settings) for split in folds]
-        done = _in_parallel(_fit_and_score, jobs, n_jobs, progress)
+        done = in_parallel(_fit_and_score, jobs, n_jobs, progress)
     else:
         if repeats != 1:
             raise ValueError(f"repeats={repeats}: models that were fitted before cannot be fitted again.")
         folds = held_out(cv, rows, len(models))
         jobs = [(model, rows, split, settings) for model, split in zip(models, folds, strict=True)]
-        done = _in_parallel(_score_fitted, jobs, n_jobs, progress)
+        done = in_parallel(_score_fitted, jobs, n_jobs, progress)
     fitted = tuple(Fold(model, split.test, split.repeat) for split, (model, _, _) in zip(folds, done, strict=True))
     found = [shares for _, shares, _ in done]
     _check_alike(found)
@@ -189,7 +199,7 @@ def cross_fit(
     result = replace(result, notes=tuple(dict.fromkeys([*notes, *aloud])))
     if weight is None and len(seen) < len(rows):
         weight = (counts > 0).astype(np.float64)
-    return CrossFit(fitted, result, shares, weight)
+    return CrossFit(fitted, result, shares, weight, None if clusters is None else np.asarray(clusters))
 
 
 # -- one fold ------------------------------------------------------------------------------------------------
@@ -220,7 +230,7 @@ def _score(fitted: Any, rows: Rows, split: Split, settings: Mapping[str, Any]) -
     return model, row_shares(model, part.X, part.y, n_jobs=1, **given, **choices)
 
 
-def _in_parallel(function: Any, jobs: Sequence[Any], n_jobs: int | None, progress: Progress | None) -> list[Any]:
+def in_parallel(function: Any, jobs: Sequence[Any], n_jobs: int | None, progress: Progress | None) -> list[Any]:
     """Results of all jobs, in their order."""
     joblib = sklearn_module("utils.parallel")
     parallel = joblib.Parallel(n_jobs=n_jobs, return_as="generator")

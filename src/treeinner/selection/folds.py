@@ -14,7 +14,10 @@ from numpy.typing import NDArray
 
 from treeinner.errors import DataError, MissingDependencyError, counted
 
-__all__ = ["Rows", "Split", "fitted_models", "held_out", "n_rows_of", "sklearn_module", "splits", "take_rows"]
+__all__ = [
+    "Rows", "Split", "column_of", "fitted_models", "held_out", "n_rows_of", "put_column", "sklearn_module", "splits",
+    "take_rows",
+]  # fmt: skip
 
 IntArray = NDArray[np.intp]
 
@@ -70,6 +73,36 @@ def take_rows(values: Any, rows: IntArray) -> Any:
     if isinstance(values, (list, tuple)):
         values = np.asarray(values)
     return (values.tocsr() if hasattr(values, "tocsr") else values)[rows]
+
+
+def column_of(X: Any, column: int) -> Any:
+    """One column of a table, as a series or an array."""
+    frame = nw.from_native(X, eager_only=True, pass_through=True)
+    if isinstance(frame, nw.DataFrame):
+        return frame[frame.columns[column]].to_native()
+    return X[:, [column]].toarray()[:, 0] if hasattr(X, "toarray") else np.asarray(X)[:, column]
+
+
+def put_column(X: Any, column: int, values: Any) -> Any:
+    """Table with another column in the place of one: values as `column_of` gives them, or an array."""
+    frame = nw.from_native(X, eager_only=True, pass_through=True)
+    if isinstance(frame, nw.DataFrame):
+        name = frame.columns[column]
+        if isinstance(values, np.ndarray):
+            series = nw.new_series(name, values, backend=frame.implementation)
+        else:
+            series = nw.from_native(values, series_only=True).alias(name)
+        return frame.with_columns(series).to_native()
+    if hasattr(X, "tocsc"):
+        from scipy.sparse import hstack
+
+        parts = (X.tocsc()[:, :column], np.asarray(values, np.float64).reshape(-1, 1), X.tocsc()[:, column + 1 :])
+        return hstack([part for part in parts if part.shape[1]]).tocsr()
+    out = np.array(X)
+    if out.dtype.kind in "iub" and np.asarray(values).dtype.kind == "f":
+        out = out.astype(np.float64)
+    out[:, column] = values
+    return out
 
 
 def _per_row(value: Any, n: int) -> bool:

@@ -1,0 +1,188 @@
+"""The conditional test: what a feature tells about the target beyond the other columns.
+
+Holdout randomisation. The models of a cross-validation stay as they are; a column of X is drawn anew, given all other
+columns, and the held-out rows are scored again. If the column tells nothing more about the target, its score is one of
+the redrawn ones. It must stand out: t = (S - mean S*) / (sd sqrt(1 + 1 / B)) with B - 1 degrees of freedom, S being the
+sum over all held-out rows and S* that of a draw. sd is the larger of two: of the redrawn scores, and the standard error
+of S from the shares of its rows; the first alone is too small (docs/selection-promise.md).
+
+What it rests on is the law of a column given the others: our sampler's (selection/samplers.py), or the user's own.
+Columns that are nearly functions of each other cannot be told apart so: they are drawn and tested together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treeinner.compiled import Progress
+from treeinner.errors import DataError
+from treeinner.inference import benjamini_hochberg, t_tail
+from treeinner.scores.arguments import check_integer
+from treeinner.selection.cross import CrossFit, Fold, in_parallel
+from treeinner.selection.folds import Rows, n_rows_of
+from treeinner.selection.redraw import Draws, redrawn_scores
+from treeinner.selection.samplers import Donors, Sampler
+
+__all__ = ["Conditional", "conditional_test"]
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.intp]
+MOST_BYTES = 1 << 28  # of donors that are held at a time
+
+
+@dataclass(frozen=True, eq=False)
+class Conditional:
+    """What the test found, for every column of X, in the order of the columns."""
+
+    scores: FloatArray  #: (columns,), per row; of a set: the sum over its members
+    redrawn: FloatArray  #: (draws, columns): the same with the column drawn anew
+    std_errors: FloatArray  #: (columns,): the sd of the test, per row
+    p_values: FloatArray  #: (columns,), one-sided
+    q_values: FloatArray  #: (columns,): Benjamini-Hochberg over the sets
+    sets: tuple[tuple[int, ...], ...]  #: columns that were drawn and tested together; most are alone
+
+
+def conditional_test(
+    fit: CrossFit,
+    X: Any,
+    y: Any,
+    *,
+    sets: Sequence[Sequence[int]] | None = None,
+    n_draws: int = 20,
+    sampler: Sampler | None = None,
+    sample_weight: Any = None,
+    base_margin: Any = None,
+    qid: Any = None,
+    random_state: int | np.random.Generator | None = None,
+    n_jobs: int | None = 1,
+    progress: Progress | None = None,
+) -> Conditional:
+    """Test every column of X given the others, by the models of a cross-validation.
+
+    Parameters
+    ----------
+    fit
+        What `cross_fit` returned for the same rows. Its features must be the columns of X: for a Pipeline that encodes
+        them, fit with feature_groups="original".
+    X, y, sample_weight, base_margin, qid
+        As for `cross_fit`.
+    sets
+        Columns to be drawn and tested together, by their positions; all others stand alone.
+    n_draws
+        How often each column is drawn anew.
+    sampler
+        Function (X, column, n_draws, rng) -> (n_draws, rows): values of a column drawn from its law given the others.
+        None: ours.
+    random_state, n_jobs, progress
+        As for `cross_fit`; progress counts columns.
+    """
+    check_integer("n_draws", n_draws, 5, "a number of draws, 5 or more")
+    rows = Rows(X=X, y=y, sample_weight=sample_weight, base_margin=base_margin, qid=qid)
+    n, n_columns = len(rows), _n_columns(X)
+    if len(fit.importance) != n_columns or len(fit.shares) != n:
+        raise DataError(
+            f"X has {n} rows and {n_columns} columns, but the cross-validation scored {len(fit.shares)} rows and "
+            f"{len(fit.importance)} features; pass the same X, and feature_groups='original' for a pipeline's."
+        )
+    together = _all_sets(sets, n_columns)
+    rng = np.random.default_rng(random_state)
+    held_out = np.concatenate([fold.rows for fold in fit.folds])
+    often = len(held_out) / len(np.unique(held_out))  # how often a row was held out, on average
+    draw = _drawer(X, sampler, n_draws, rng)
+    sums = np.zeros((len(together), 1 + n_draws))
+    done = 0
+    for some in _portions(together, n_draws * n * 4):
+        draws = [draw(columns) for columns in some]
+        jobs = [(fold, rows, draws) for fold in fit.folds]
+        for found in in_parallel(_score_fold, jobs, n_jobs, None):
+            sums[done : done + len(some)] += found
+        done += len(some)
+        if progress is not None:
+            progress(done, len(together))
+    return _concluded(fit, together, sums / often)
+
+
+def _score_fold(fold: Fold, rows: Rows, draws: Sequence[Draws]) -> FloatArray:
+    return np.array(redrawn_scores(fold.model, rows, fold.rows, draws))
+
+
+def _n_columns(X: Any) -> int:
+    shape = getattr(X, "shape", None)
+    return int(shape[1]) if shape is not None and len(shape) == 2 else np.asarray(X).shape[1]
+
+
+def _all_sets(given: Sequence[Sequence[int]] | None, n_columns: int) -> list[IntArray]:
+    """Sets of columns; every column is in one."""
+    sets = [np.asarray(some, np.intp) for some in given or ()]
+    used = np.concatenate(sets) if sets else np.empty(0, np.intp)
+    if len(np.unique(used)) != len(used) or (len(used) and not 0 <= used.min() <= used.max() < n_columns):
+        raise ValueError(f"sets: expected sets of column numbers from 0 to {n_columns - 1}, each in one set at most.")
+    alone = np.setdiff1d(np.arange(n_columns), used)
+    return sorted([*sets, *(np.array([k]) for k in alone)], key=lambda some: int(some.min()))
+
+
+def _portions(sets: Sequence[IntArray], bytes_each: int) -> Iterator[Sequence[IntArray]]:
+    """Sets whose donors fit into memory together."""
+    step = max(1, MOST_BYTES // bytes_each)
+    for start in range(0, len(sets), step):
+        yield sets[start : start + step]
+
+
+def _drawer(X: Any, sampler: Sampler | None, n_draws: int, rng: np.random.Generator) -> Callable[[IntArray], Draws]:
+    """Return the function that draws a set of columns."""
+    if sampler is None:
+        ours = Donors(X)
+
+        def donors(columns: IntArray) -> Draws:
+            return Draws(columns, donors=ours.draw(columns.tolist(), n_draws, rng).astype(np.int32))
+
+        return donors
+
+    def values(columns: IntArray) -> Draws:
+        if len(columns) > 1:
+            raise ValueError("A sampler of your own draws single columns; pass no sets with it.")
+        drawn = np.asarray(sampler(X, int(columns[0]), n_draws, rng))
+        shape = (n_draws, n_rows_of(X))
+        if drawn.shape != shape:
+            raise ValueError(
+                f"sampler returned an array of shape {drawn.shape} for column {columns[0]}; expected {shape}: the "
+                "values of the column in every row, for every draw."
+            )
+        return Draws(columns, values=drawn)
+
+    return values
+
+
+def _concluded(fit: CrossFit, sets: Sequence[IntArray], sums: FloatArray) -> Conditional:
+    """Compare the sums of the sets, (sets, 1 + draws), the first of them of the rows as they are."""
+    total = fit.importance.sum_of_weights
+    score, redrawn = sums[:, 0] / total, sums[:, 1:] / total
+    n_draws = redrawn.shape[1]
+    sd = np.maximum(redrawn.std(axis=1, ddof=1), _share_errors(fit, sets))
+    t = np.divide(score - redrawn.mean(axis=1), sd * np.sqrt(1 + 1 / n_draws), out=np.zeros_like(sd), where=sd > 0)
+    p = np.where(sd > 0, t_tail(t, np.full(len(t), n_draws - 1.0)), 1.0)
+    place = np.empty(sum(map(len, sets)), np.intp)
+    for number, columns in enumerate(sets):
+        place[columns] = number
+    return Conditional(
+        scores=score[place],
+        redrawn=redrawn[place].T,
+        std_errors=sd[place],
+        p_values=p[place],
+        q_values=benjamini_hochberg(p)[place],
+        sets=tuple(tuple(columns.tolist()) for columns in sets),
+    )
+
+
+def _share_errors(fit: CrossFit, sets: Sequence[IntArray]) -> FloatArray:
+    """Standard error of the score of every set, per row, from the shares of the rows; of sets their shares' sum."""
+    out = fit.importance.std_errors[[int(columns[0]) for columns in sets]]
+    for number, columns in enumerate(sets):
+        if len(columns) > 1:
+            out[number] = fit.together(columns).std_errors[0]
+    return out
