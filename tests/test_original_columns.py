@@ -8,7 +8,14 @@ from sklearn.compose import ColumnTransformer, make_column_transformer
 from sklearn.decomposition import PCA
 from sklearn.feature_selection import SelectKBest, f_regression
 from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import KBinsDiscretizer, OneHotEncoder, OrdinalEncoder, StandardScaler, TargetEncoder
+from sklearn.preprocessing import (
+    KBinsDiscretizer,
+    OneHotEncoder,
+    OrdinalEncoder,
+    PolynomialFeatures,
+    StandardScaler,
+    TargetEncoder,
+)
 
 import treeinner as ti
 from tests.test_origins import CLASSES, MIXED, NUMBERS, WORDS, N, Y
@@ -182,6 +189,27 @@ def test_without_a_pipeline_every_column_is_its_own():
     assert [columns.tolist() for columns in found.columns] == [[3], [2], [1], [0]]
 
 
+def test_without_a_pipeline_the_data_of_attributions_stay_in_the_order_of_the_model():
+    model = estimators()["xgboost"].fit(NUMBERS[:140], Y[:140])
+    turned, new = NUMBERS[NUMBERS.columns[::-1]], ["p", "q", "r", "s"]
+    plain, raw = (ti.attribute(model, turned, feature_names=new, feature_groups=g) for g in (None, "original"))
+    np.testing.assert_array_equal(raw.data, plain.data)
+
+
+def test_folds_that_see_other_levels_have_the_same_columns():
+    rare = MIXED.assign(colour=np.where(np.arange(N) < 3, "rare", MIXED["colour"]))
+    encode = make_column_transformer((OneHotEncoder(handle_unknown="ignore"), ["colour"]), ("passthrough", ["age"]))
+    estimator, folds = (
+        make_pipeline(encode, estimators()["xgboost"]),
+        [(range(120, N), range(120)), (range(120), range(120, N))],
+    )
+    with pytest.raises(ti.UnsupportedModelError, match="feature_groups='original'"):
+        ti.cross_importance(estimator, rare, Y, cv=folds)
+    raw = ti.cross_importance(estimator, rare, Y, cv=folds, feature_groups="original")
+    assert raw.feature_names == GROUPS
+    assert set(raw.order[:2]) == {0, 3}
+
+
 def test_origins_stand_in_the_order_of_x():
     pipe = pipeline().fit(MIXED, Y)
     model = ti.read_model(pipe)
@@ -204,3 +232,11 @@ def test_a_mixing_step_is_refused_by_every_function():
     ):
         with pytest.raises(ti.UnsupportedModelError, match="PCA may make a column from several"):
             call()
+
+
+def test_with_interactions_there_is_a_group_for_them_and_no_data():
+    pipe = make_pipeline(PolynomialFeatures(2), estimators()["xgboost"]).fit(NUMBERS[["age", "size"]], Y)
+    a = ti.attribute(pipe, NUMBERS[["age", "size"]], feature_groups="original")
+    assert a.feature_names == ("age", "size", "(constant)", "age*size")
+    assert a.data is None
+    np.testing.assert_array_equal(a[:, "(constant)"], 0)

@@ -93,8 +93,11 @@ def attribute(
     values = compiled.attribute(e.forest, table, e.n_features, paths, n_jobs=n_jobs, progress=progress)
     groups = opened.groups(feature_groups, opened.labels(X))
     values = groups.add_up(values, axis=1)
-    data = transformed if feature_groups is None else _raw_data(feature_groups, opened, X)
-    if feature_groups is None and opened.options.feature_names is not None and e.feature_names is not None:
+    original = isinstance(feature_groups, str) and feature_groups == "original"
+    by_column = feature_groups is None or (original and not opened.transformers)
+    raw = X if original and opened.origins().names == groups.names else None  # no interactions: groups are columns of X
+    data = transformed if by_column else raw
+    if by_column and opened.options.feature_names is not None and e.feature_names is not None:
         data = to_array(data, e.feature_names)  # under the new names its columns could not be found
     base = e.base_values(table.n_rows, base_margin) + root
     return Attribution(
@@ -108,13 +111,6 @@ def attribute(
         row_labels=row_labels_of(X),
         frame_library=frame_library_of(X),
     )
-
-
-def _raw_data(feature_groups: GroupSpec, model: Model, X: Any) -> Any:
-    """X itself, if every group is one of its columns; else nothing."""
-    if isinstance(feature_groups, str) and feature_groups == "original" and not len(model.origins().mixed):
-        return X
-    return None
 
 
 def check_choice(name: str, given: object, choices: tuple[str, ...], more: str = ".") -> None:
