@@ -54,14 +54,19 @@ class CrossFit:
     weight: FloatArray | None  #: (rows,); 0 for rows that no fold held out; None: every row counts as 1
     clusters: NDArray[Any] | None = None  #: (rows,); only clusters are independent
 
-    def together(self, features: NDArray[np.intp]) -> Importance:
-        """Importance of some features as one."""
-        shares = self.shares[:, features].sum(axis=1, keepdims=True)
-        name = " + ".join(self.importance.feature_names[k] for k in features)
-        return importance_of_shares(
-            shares, self.weight, like=self.importance, feature_names=(name,), clusters=self.clusters,
-            confidence=self.importance.confidence, folds=None,
-        )  # fmt: skip
+    def std_errors_of(self, shares: FloatArray) -> FloatArray:
+        """Standard errors per row of the sums of shares of the same rows, (rows, columns): (columns,)."""
+        weight = np.ones(len(shares)) if self.weight is None else self.weight
+        seen = weight > 0
+        units = shares[seen]
+        if self.clusters is not None:
+            _, of_row = np.unique(self.clusters[seen], return_inverse=True)
+            sums = np.zeros((int(of_row.max()) + 1, shares.shape[1]))
+            np.add.at(sums, of_row, units)
+            units = sums
+        n = len(units)
+        spread = ((units - units.mean(axis=0)) ** 2).sum(axis=0)
+        return np.asarray(np.sqrt(spread * (n / max(n - 1, 1))) / weight.sum())
 
 
 def cross_importance(

@@ -20,16 +20,19 @@ from treeinner.errors import UnsupportedModelError
 from treeinner.model import Model
 from treeinner.scores.accumulator import ImportanceAccumulator
 from treeinner.scores.batch import Batch, read_batch
+from treeinner.scores.row_shares import row_shares
 from treeinner.scores.setting import GRADIENT_BITS, Setting, make_setting
 from treeinner.scores.state import State
 from treeinner.scores.task import CoreTarget, Task, check_size
 from treeinner.selection.folds import Rows, column_of, put_column, take_rows
+from treeinner.selection.splits import Sides, Splits
 
-__all__ = ["Draws", "redrawn_scores"]
+__all__ = ["PAIRED", "Draws", "Redrawn", "redrawn_scores"]
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.intp]
 MOST_BYTES = 1 << 27  # of codes and margins that are held at a time
+PAIRED = 5  # draws whose rows' shares are kept: the spread of each comes from all rows, so a few are enough
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,8 +63,16 @@ class Draws:
         return out
 
 
-def redrawn_scores(model: Model, rows: Rows, held_out: IntArray, draws: Sequence[Draws]) -> list[FloatArray]:
-    """Sums over the held-out rows of the scores of the drawn columns, for every draw: (draws,) each.
+@dataclass(frozen=True, eq=False)
+class Redrawn:
+    """Scores of drawn columns by one model."""
+
+    sums: FloatArray  # (draws,)  over the held-out rows; the first as they are
+    shares: FloatArray  # (PAIRED, held-out rows)  of the rows in the scores of the first draws
+
+
+def redrawn_scores(model: Model, rows: Rows, held_out: IntArray, draws: Sequence[Draws]) -> list[Redrawn]:
+    """Scores of the drawn columns on the held-out rows, for every draw.
 
     Parameters
     ----------
@@ -86,15 +97,21 @@ def redrawn_scores(model: Model, rows: Rows, held_out: IntArray, draws: Sequence
     return [known.scores(drawn, columns) for drawn, columns in zip(draws, own, strict=True)]
 
 
-def _one_by_one(model: Model, rows: Rows, held_out: IntArray, drawn: Draws, own: Sequence[IntArray]) -> FloatArray:
+def _one_by_one(model: Model, rows: Rows, held_out: IntArray, drawn: Draws, own: Sequence[IntArray]) -> Redrawn:
     """Score every draw from the start, for losses and tables that only numpy or the library itself knows."""
-    part, out, columns = rows.take(held_out), np.zeros(drawn.n_draws), np.concatenate(own)
+    part, columns = rows.take(held_out), np.concatenate(own)
     given = {"sample_weight": part.sample_weight, "base_margin": part.base_margin, "qid": part.qid}
+    out = Redrawn(np.zeros(drawn.n_draws), np.zeros((PAIRED, len(held_out))))
     for draw in range(drawn.n_draws if len(columns) else 0):
-        acc = ImportanceAccumulator(model, std_errors=False, n_jobs=1)
-        acc._add(drawn.table(rows.X, held_out, draw), part.y, clusters=None, **given)
-        found, _ = acc._conclude()
-        out[draw] = found.scores[columns].sum() * found.sum_of_weights
+        X = drawn.table(rows.X, held_out, draw)
+        if 1 <= draw <= PAIRED:
+            found = row_shares(model, X, part.y, n_jobs=1, **given)
+            out.shares[draw - 1], imp = found.shares[:, columns].sum(axis=(1, 2)), found.importance
+        else:
+            acc = ImportanceAccumulator(model, std_errors=False, n_jobs=1)
+            acc._add(X, part.y, clusters=None, **given)
+            imp, _ = acc._conclude()
+        out.sums[draw] = imp.scores[columns].sum() * imp.sum_of_weights
     return out
 
 
@@ -110,24 +127,6 @@ def _codes(model: Model, forest: Forest, X: Any) -> NDArray[Any]:
     return out
 
 
-class _Splits:
-    """The splits of a model on some of its columns, and the trees that they are in."""
-
-    def __init__(self, setting: Setting, columns: IntArray) -> None:
-        e, forest = setting.ensemble, setting.forest
-        wanted = np.zeros(e.schema.n_columns, np.bool_)
-        wanted[columns] = True
-        self.planes = np.flatnonzero(wanted[forest.plane_column])
-        here = np.flatnonzero(wanted[e.feature[forest.split_nodes]])
-        self.trees = np.unique(e.tree_of_node[forest.split_nodes[here]]).astype(np.int32)
-        self.rounds, first = np.unique(e.tree_round[self.trees], return_index=True)
-        self.first_tree = np.append(first, len(self.trees)).astype(np.int32)
-        # Leaves of these trees, one after the other; and of every split the first, the first on its right, and the end.
-        start, stop = forest.first_leaf[self.trees], forest.first_leaf[self.trees + 1]
-        self.leaves = np.concatenate([np.arange(*ends) for ends in zip(start, stop, strict=True)] or [start])
-        self.ranges = np.searchsorted(self.leaves, forest.leaf_ranges[here])
-
-
 class _HeldOut:
     """Held-out rows of a model, on their way through its trees as they are."""
 
@@ -139,17 +138,23 @@ class _HeldOut:
         self.codes = _codes(model, setting.forest, rows.X)  # of all rows, for any may be a donor
         self._piece: _Piece | None = None
 
-    def scores(self, drawn: Draws, own: Sequence[IntArray]) -> FloatArray:
-        """Sum of the scores of the drawn columns for every draw; own: the model's columns of each."""
-        splits = _Splits(self.setting, np.concatenate(own))
+    def scores(self, drawn: Draws, own: Sequence[IntArray]) -> Redrawn:
+        """Scores of the drawn columns; own: the model's columns of each."""
+        splits, n_draws = Splits(self.setting, np.concatenate(own)), drawn.n_draws
         if len(splits.trees) == 0:
-            return np.zeros(drawn.n_draws)
-        shape = (drawn.n_draws, len(self.setting.forest.leaf_nodes), self.setting.ensemble.width)
+            return Redrawn(np.zeros(n_draws), np.zeros((PAIRED, len(self.held_out))))
+        shape = (n_draws, len(self.setting.forest.leaf_nodes), self.setting.ensemble.width)
         sums, weights = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
         codes = self._drawn_codes(drawn, own, splits.planes)
-        for piece in self._pieces(drawn.n_draws):
+        for piece in self._pieces(n_draws):
             piece.add(splits, codes[:, piece.start : piece.start + piece.n_rows], sums, weights)
-        return _split_scores(self.setting, splits, sums, weights)
+        sides = Sides(self.setting, splits, sums, weights)
+        steps, levels = sides.by_leaf(slice(1, 1 + PAIRED), shape[1])
+        shares = [
+            piece.shares(splits, codes[1 : 1 + PAIRED, piece.start : piece.start + piece.n_rows], steps, levels)
+            for piece in self._pieces(n_draws)
+        ]
+        return Redrawn(sides.scores(), np.concatenate(shares, axis=1))
 
     def _drawn_codes(self, drawn: Draws, own: Sequence[IntArray], planes: IntArray) -> NDArray[Any]:
         """Codes of the held-out rows in some planes, as drawn: (draws, rows, planes)."""
@@ -194,6 +199,7 @@ class _Piece:
         self._target: CoreTarget = target
         self._weight = self._task.fixed_point_weight()
         self._margin, self._value = self._margins()
+        self._last: tuple[Splits, FloatArray] | None = None
         own = forest.blocks(self._task.codes)
         self._codes = forest.core.new_codes(n_draws * padded_rows(self.n_rows))
         self._blocks = forest.blocks(self._codes).reshape(n_draws, *own.shape)
@@ -215,8 +221,10 @@ class _Piece:
             at += step
         return margin, value
 
-    def _moved(self, splits: _Splits) -> FloatArray:
+    def _moved(self, splits: Splits) -> FloatArray:
         """What trees without these splits add to the margins before each round: (rounds in use, outputs, rows)."""
+        if self._last is not None and self._last[0] is splits:  # every set of columns is walked twice
+            return self._last[1]
         e = self.setting.ensemble
         moved = aligned((len(splits.rounds), *self._margin.shape[1:]))
         moved[:] = self._margin[splits.rounds]
@@ -225,41 +233,36 @@ class _Piece:
             if number + 1 < len(moved):
                 for tree in splits.trees[first:stop].tolist():
                     moved[number + 1, e.tree_output[tree] : e.tree_output[tree] + e.width] -= self._value[tree]
+        self._last = splits, moved
         return moved
 
-    def add(self, splits: _Splits, codes: NDArray[Any], sums: NDArray[np.int64], weights: NDArray[np.int64]) -> None:
+    def add(self, splits: Splits, codes: NDArray[Any], sums: NDArray[np.int64], weights: NDArray[np.int64]) -> None:
         """Add the gradients and weights of all draws to the leaves, (draws, leaves, width) each.
 
         codes: those of the splits' planes, (draws, rows, planes).
         """
-        setting, n, own = self.setting, self.n_rows, self._blocks[:, :, splits.planes].copy()
-        drawn = np.zeros((self.n_draws, own.shape[1] * BLOCK, len(splits.planes)), codes.dtype)
+        self._walk(splits, codes, sums, weights, None)
+
+    def shares(self, splits: Splits, codes: NDArray[Any], steps: FloatArray, levels: FloatArray) -> FloatArray:
+        """Shares of the rows of some draws, by the step and the level of each leaf: (draws, rows)."""
+        out, none = np.zeros((len(codes), self.n_rows)), np.zeros(steps.shape, np.int64)
+        self._walk(splits, codes, none, none, (steps, levels, out))
+        return out
+
+    def _walk(self, splits: Splits, codes: NDArray[Any], sums: Any, weights: Any, shares: Any) -> None:
+        """Take draws through the trees that split on the drawn columns."""
+        setting, n, n_draws = self.setting, self.n_rows, len(codes)
+        blocks = self._blocks[:n_draws]
+        own = blocks[:, :, splits.planes].copy()
+        drawn = np.zeros((n_draws, own.shape[1] * BLOCK, len(splits.planes)), codes.dtype)
         drawn[:, :n] = codes
-        by_block = drawn.reshape(self.n_draws, -1, BLOCK, len(splits.planes))
-        self._blocks[:, :, splits.planes] = by_block.transpose(0, 1, 3, 2)
+        by_block = drawn.reshape(n_draws, -1, BLOCK, len(splits.planes))
+        blocks[:, :, splits.planes] = by_block.transpose(0, 1, 3, 2)
         largest = np.zeros(padded_rows(n))
         setting.forest.core.redraw(
             self._codes, self._target.loss, self._target.scale, splits.first_tree, splits.trees, self._target.y,
-            self._target.weight, self._moved(splits), 2.0 ** (GRADIENT_BITS - setting.scale_bits), sums, largest,
-            self._weight, weights,
+            self._target.weight, self._moved(splits), 2.0 ** (GRADIENT_BITS - setting.scale_bits), largest,
+            self._weight, self._task.weight, sums, weights, shares,
         )  # fmt: skip
         check_size(float(largest.max()))
-        self._blocks[:, :, splits.planes] = own
-
-
-def _split_scores(setting: Setting, splits: _Splits, sums: NDArray[np.int64], weights: NDArray[np.int64]) -> FloatArray:
-    """Sum over the splits of (c_l - c_r)(g_l - g_r) W_l W_r / W, means over the rows below each side: (draws,)."""
-    leaf = setting.ensemble.value[setting.forest.leaf_nodes[splits.leaves]]
-    sums, weights = sums[:, splits.leaves], weights[:, splits.leaves]
-
-    def sides(values: NDArray[Any]) -> tuple[FloatArray, FloatArray]:
-        total = np.zeros((values.shape[0], values.shape[1] + 1, values.shape[2]), values.dtype)
-        np.cumsum(values, axis=1, out=total[:, 1:])
-        first, middle, stop = (total[:, splits.ranges[:, i]] for i in range(3))
-        return (middle - first).astype(np.float64), (stop - middle).astype(np.float64)
-
-    (w_l, w_r), (g_l, g_r), (v_l, v_r) = sides(weights), sides(sums), sides(weights * leaf)
-    both = (w_l > 0) & (w_r > 0)
-    w_l, w_r = np.where(both, w_l, 1.0), np.where(both, w_r, 1.0)
-    parts = np.where(both, (v_l / w_l - v_r / w_r) * (g_l * w_r - g_r * w_l) / (w_l + w_r), 0.0)
-    return np.asarray(parts.sum(axis=(1, 2)) * 2.0 ** (setting.scale_bits - GRADIENT_BITS))
+        blocks[:, :, splits.planes] = own
