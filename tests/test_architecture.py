@@ -23,6 +23,7 @@ LAYERS = [
     {"options"},
     {"readers"},
     {"model"},
+    {"wrapped"},
     {"attribution"},
     {"scores"},
     {"selection"},

@@ -21,6 +21,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
 from sklearn.experimental import enable_halving_search_cv  # noqa: F401
+from sklearn.feature_selection import SequentialFeatureSelector
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import (
     FixedThresholdClassifier,
@@ -32,7 +33,7 @@ from sklearn.model_selection import (
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, PolynomialFeatures, StandardScaler
 
-from treeinner import readers
+from treeinner import ImportanceAccumulator, attribute, readers, total_gain
 from treeinner.errors import DataError, ModelError, UnsupportedModelError
 from treeinner.model import Model, open_model, read_model
 from treeinner.options import ReadOptions
@@ -181,19 +182,23 @@ def test_the_frame_library_is_that_of_the_users_frame():
 DEEP = tree.DecisionTreeClassifier(max_depth=2)
 TARGETS = np.column_stack([Y, -Y])
 COMBINERS = [
-    (CalibratedClassifierCV(DEEP, cv=2), LABEL, "calibrated_classifiers_"),
-    (multiclass.OneVsRestClassifier(DEEP), LABEL, "one model per class"),
     (multiclass.OneVsOneClassifier(DEEP), LABEL, "pair of classes"),
     (multiclass.OutputCodeClassifier(DEEP), LABEL, "code bit"),
-    (multioutput.MultiOutputRegressor(forest()), TARGETS, "one model per target"),
-    (multioutput.MultiOutputClassifier(DEEP), np.column_stack([LABEL, LABEL]), "one model per target"),
     (multioutput.RegressorChain(forest()), TARGETS, "earlier targets"),
     (multioutput.ClassifierChain(DEEP), np.column_stack([LABEL, LABEL]), "earlier targets"),
-    (sk.VotingRegressor([("f", forest())]), Y, "votes"),
-    (sk.VotingClassifier([("f", DEEP)]), LABEL, "votes"),
-    (sk.StackingRegressor([("f", forest())], cv=2), Y, "last model"),
-    (sk.BaggingRegressor(tree.DecisionTreeRegressor(), 2), Y, "estimators_features_"),
     (sk.AdaBoostRegressor(n_estimators=2), Y, "votes with several"),
+    (SequentialFeatureSelector(forest(), cv=2), Y, "no fitted model"),
+]
+# Which have an importance (test_wrappers.py), but are not one model.
+SEVERAL = [
+    (CalibratedClassifierCV(DEEP, cv=2), LABEL, "behind calibrators"),
+    (multiclass.OneVsRestClassifier(DEEP), LABEL + (Y > 7), "one model per class"),
+    (multioutput.MultiOutputRegressor(forest()), TARGETS, "one model per target"),
+    (multioutput.MultiOutputClassifier(DEEP), np.column_stack([LABEL, LABEL]), "one model per target"),
+    (sk.VotingRegressor([("f", forest()), ("g", forest())]), Y, "votes"),
+    (sk.VotingClassifier([("f", DEEP), ("g", DEEP)]), LABEL, "votes"),
+    (sk.StackingRegressor([("f", forest()), ("g", forest())], cv=2), Y, "last model"),
+    (sk.BaggingRegressor(tree.DecisionTreeRegressor(), 2), Y, "samples of rows and columns"),
 ]
 
 
@@ -203,6 +208,18 @@ def test_combinations_of_models_are_refused_with_what_to_do(model, y, message):
     for wrapped in (model, make_pipeline(StandardScaler(), model)):
         with pytest.raises(UnsupportedModelError, match=f"{name} is not one ensemble of trees: .*{message}"):
             open_model(wrapped.fit(X, y))
+
+
+@pytest.mark.parametrize(("model", "y", "message"), SEVERAL, ids=[type(m).__name__ for m, _, _ in SEVERAL])
+def test_a_wrapper_of_several_is_not_one_model_and_says_how_to_score_it(model, y, message):
+    name = type(model).__name__
+    for wrapped in (model, make_pipeline(StandardScaler(), model)):
+        wrapped.fit(X, y)
+        for call in (open_model, ImportanceAccumulator, total_gain, lambda m: attribute(m, X)):
+            with pytest.raises(UnsupportedModelError, match=f"{name} is not one ensemble of trees: it .*{message}"):
+                call(wrapped)
+        with pytest.raises(UnsupportedModelError, match=r"importance\(model, X, y\) adds up .* ti\.members\(model\)"):
+            open_model(wrapped)
 
 
 @pytest.mark.parametrize(

@@ -594,7 +594,7 @@ def test_unfitted_models_are_refused(kind):
         (ske.IsolationForest(), "fits no target"),
         (ske.RandomTreesEmbedding(), "fits no target"),
         (ske.AdaBoostClassifier(), "estimators_"),
-        (ske.BaggingRegressor(), "estimators_"),
+        (ske.BaggingRegressor(), "ti.members"),
         (LinearRegression(), "not a supported tree model"),
     ],
 )

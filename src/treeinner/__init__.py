@@ -30,6 +30,7 @@ from treeinner.scores import (
     permutation_importance,
     total_gain,
 )
+from treeinner.wrapped import Member, members
 
 if _TYPE_CHECKING:
     from treeinner import plots
@@ -44,6 +45,7 @@ __all__ = [
     "FeatureScore",
     "Importance",
     "ImportanceAccumulator",
+    "Member",
     "MissingDependencyError",
     "Model",
     "ModelError",
@@ -59,6 +61,7 @@ __all__ = [
     "importance",
     "instruction_set",
     "load",
+    "members",
     "objectives",
     "permutation_importance",
     "plots",

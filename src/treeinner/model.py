@@ -20,10 +20,11 @@ from treeinner.groups import OWN_SEPARATOR, Groups, GroupSpec, resolve_groups
 from treeinner.objectives import Objective
 from treeinner.objectives.weights import class_weights
 from treeinner.options import ReadOptions
+from treeinner.readers import Unwrapped
 from treeinner.tables import ColumnTable, DenseTable, SparseTable, Table, read_table
 from treeinner.tables.frames import frame_library_of, names_of, places_of
 
-__all__ = ["Model", "open_model", "out_of_bag_rows", "read_model"]
+__all__ = ["Model", "open_model", "open_unwrapped", "out_of_bag_rows", "read_model"]
 
 FloatArray = NDArray[np.float64]
 
@@ -37,6 +38,8 @@ class Model:
     transformers: tuple[Any, ...] = ()  #: steps of a pipeline before it
     feature_names: tuple[str, ...] | None = None  #: what attributions are reported for, as far as known
     options: ReadOptions = field(default_factory=ReadOptions)  #: what the user told when it was read
+    targets: tuple[Any, ...] = ()  #: functions that y passes: the target as a model inside wrappers saw it
+    remarks: tuple[str, ...] = ()  #: what the wrappers around it do that no score speaks of
 
     @property
     def library(self) -> str:
@@ -66,6 +69,9 @@ class Model:
     @property
     def output_names(self) -> tuple[str, ...] | None:
         """Classes or targets; None if there is one output, or the model does not store them."""
+        codes = next((step for step in self.targets if isinstance(step, readers.Codes)), None)
+        if codes is not None and len(codes.classes) == self.n_outputs:  # a wrapper's labels, which it encoded
+            return tuple(map(str, codes.classes))
         return self.ensemble.output_names
 
     @property
@@ -85,7 +91,7 @@ class Model:
     def notes(self) -> tuple[str, ...]:
         """What a user should know about how the model was read, line by line."""
         lines = readers.notes(self.ensemble) if self.options.iteration_range is None else ()  # about the rounds in use
-        return (*lines, *readers.notes_on_training(self.source, told=self.options.objective != "auto"))
+        return (*lines, *readers.notes_on_training(self.source, told=self.options.objective != "auto"), *self.remarks)
 
     def doubts(self, score: str, method: Any, *, base_margin: bool = False) -> tuple[str, ...]:
         """What was assumed, or does not hold, for a score by a method, and what to do about it; () if nothing.
@@ -117,7 +123,7 @@ class Model:
         not store those of the training rows.
         """
         spec = readers.class_weight(self.source)
-        classes: Any = self.ensemble.objective_params.get("classes") or self.output_names
+        classes: Any = self.ensemble.objective_params.get("classes") or self.ensemble.output_names
         return None if spec is None or classes is None else class_weights(spec, classes, y)
 
     def check_batches(self) -> None:
@@ -132,6 +138,12 @@ class Model:
     def transform(self, X: Any) -> Any:
         """X as the model itself sees it, behind the pipeline's transformers."""
         return readers.transform(self.transformers, X) if self.transformers else X
+
+    def target(self, y: Any) -> Any:
+        """Y as the model itself saw it: behind a TransformedTargetRegressor on another scale, say."""
+        for step in self.targets:
+            y = step(y)
+        return y
 
     def table(self, X: Any, transformed: Any = None) -> Table:
         """Rows of X as the model sees them; `transformed` if X went through the transformers already."""
@@ -262,21 +274,27 @@ def open_model(model: Any, options: ReadOptions | None = None) -> Model:
         return _view(model, options)
     if isinstance(model, Ensemble):
         return _view(Model(model, feature_names=model.feature_names), options)
-    if isinstance(model, (str, os.PathLike)):
-        ensemble = readers.read_path(model, options)
-        if ensemble is None:  # a saved Ensemble
-            ensemble = Ensemble.load(os.fspath(model))
-            return _view(Model(ensemble, Path(model), feature_names=ensemble.feature_names), options)
-        source: Any = Path(model)
-        transformers: tuple[Any, ...] = ()
-    else:
-        source, transformers = readers.unwrap(model)
-        ensemble = readers.read_object(source, options)
-    names = ensemble.feature_names
-    if names is None and transformers:
-        carried = readers.carried_names(transformers)
-        names = carried if carried is not None and len(carried) == ensemble.n_features else None
-    return _named(Model(ensemble, source, transformers, names, options))
+    if not isinstance(model, (str, os.PathLike)):
+        return open_unwrapped(readers.unwrap(model), options)
+    ensemble = readers.read_path(model, options)
+    if ensemble is None:  # a saved Ensemble
+        ensemble = Ensemble.load(os.fspath(model))
+        return _view(Model(ensemble, Path(model), feature_names=ensemble.feature_names), options)
+    return _named(Model(ensemble, Path(model), (), ensemble.feature_names, options))
+
+
+def open_unwrapped(inside: Unwrapped, options: ReadOptions, names: tuple[str, ...] | None = None) -> Model:
+    """Read a model out of its wrappers; `names` are those of X, where they are known."""
+    ensemble, transformers = readers.read_object(inside.model, options), inside.transformers
+    settled = ensemble.schema.external or ensemble.column_features is not None  # what a feature is, by the library
+    while transformers and isinstance(transformers[-1], readers.Support) and not settled:
+        ensemble = transformers[-1].widen(ensemble)
+        transformers = transformers[:-1]
+    own = ensemble.feature_names
+    if own is None and (transformers or names):
+        carried = readers.carried_names(transformers, names)
+        own = carried if carried is not None and len(carried) == ensemble.n_features else None
+    return _named(Model(ensemble, inside.model, transformers, own, options, inside.targets, inside.notes))
 
 
 def _view(model: Model, options: ReadOptions) -> Model:

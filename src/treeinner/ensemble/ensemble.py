@@ -309,6 +309,20 @@ class Ensemble:
             given["needs"] = ()  # what only the trees cut off needed is needed no more
         return Ensemble(**given)
 
+    def on_columns(self, positions: NDArray[np.intp], n_columns: int, names: tuple[str, ...] | None) -> Ensemble:
+        """Return the same trees on a wider table, whose columns `positions` are the model's; it may have one twice.
+
+        Columns that are not among them get no credit. `names` are those of all columns; None: there are none.
+        """
+        if self.schema.external or self.column_features is not None:
+            raise ValueError("The model's columns are not those of the table.")
+        given = {f.name: self.__dict__[f.name] for f in fields(self) if f.name in self.__dict__}
+        given["feature"] = np.where(self.feature >= 0, positions[self.feature], -1)
+        given["schema"] = self.schema.on_columns(positions.tolist(), n_columns, names)
+        given["zero_as_missing"] = tuple(sorted({int(positions[j]) for j in self.zero_as_missing}))
+        given["feature_names"] = names
+        return Ensemble(**given, work_out=None if "node_value" in given else self._resolved)
+
     def save(self, path: str | Path) -> None:
         """Write the ensemble to one file (docs/format.md); no pickle inside."""
         plain = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ARRAYS}

@@ -35,7 +35,7 @@ def explore(subject: Subject, n_features: int, n_rows: int, random_state: int) -
     parts = min(n_features, max(fewest, MOST_NUMBERS // (wanted * (2 + shown_outputs))))
     number = np.sort(np.random.default_rng(random_state).choice(n, wanted, replace=False))
     actual = y[number]
-    encoded = encode_target(e, actual, objective=objective)
+    encoded = encode_target(e, subject.model.target(actual), objective=objective)
     code = encoded.astype(np.intp) if objective.target == "class" else None
     has_loss = objective.value is not None and objective.per_row  # else a row has no loss of its own
 

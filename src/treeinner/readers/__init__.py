@@ -2,6 +2,8 @@
 
     _open       what was given: wrappers are removed, files are recognised by their content
     origins     which raw column each column behind a pipeline's transformers is made from
+    members     wrappers of several models: which columns and target each member sees, and with what weight
+    targets     the target as a model inside a wrapper saw it
     _trees      walks over arrays of trees that several readers need
     xgboost/ lightgbm/ catboost/ sklearn/     one library each: `read`, and its parser, rules and node values
 
@@ -20,13 +22,25 @@ from typing import Any, cast
 from treeinner.ensemble import Ensemble
 from treeinner.errors import UnsupportedModelError
 from treeinner.options import ReadOptions
-from treeinner.readers._open import carried_names, kind_of_file, package_of, require_fitted, transform, unwrap
+from treeinner.readers._open import (
+    Unwrapped,
+    carried_names,
+    kind_of_file,
+    package_of,
+    peel,
+    require_fitted,
+    transform,
+    unwrap,
+)
+from treeinner.readers.members import Support
 from treeinner.readers.origins import Origins, origins
+from treeinner.readers.targets import Codes
 from treeinner.tables import Table
 
 __all__ = [
-    "Origins", "carried_names", "class_weight", "custom_gradient", "make_table", "notes", "notes_on_training",
-    "origins", "package_of", "read_object", "read_path", "reader", "transform", "unwrap",
+    "Codes", "Origins", "Support", "Unwrapped", "carried_names", "class_weight", "custom_gradient", "make_table",
+    "notes", "notes_on_training", "origins", "package_of", "peel", "read_object", "read_path", "reader", "transform",
+    "unwrap",
 ]  # fmt: skip
 
 SUPPORTED = (

@@ -6,13 +6,16 @@ import json
 import os
 import re
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from treeinner.ensemble import storage
 from treeinner.errors import ModelError, UnsupportedModelError
+from treeinner.readers.members import NOT_FITTED, Part, Wrapper, held, members_of
+from treeinner.readers.targets import TransformedTarget
 
 __all__ = [
-    "carried_names", "class_names", "kind_of_file", "package_of", "parse_json", "require_fitted", "transform", "unwrap",
+    "Unwrapped", "carried_names", "class_names", "kind_of_file", "package_of", "parse_json", "peel", "require_fitted",
+    "transform", "unwrap",
 ]  # fmt: skip
 
 Kind = Literal["xgboost", "lightgbm", "catboost", "treeinner"]
@@ -103,41 +106,31 @@ def parse_json(data: bytes, path: Path) -> Any:
 # -- wrappers ------------------------------------------------------------------------------------------------
 LIBRARIES = ("xgboost", "lightgbm", "catboost", "sklearn")
 EXTENSIONS = ("sklearn", "imblearn", "skopt", "dask_ml", "optuna_integration")  # scikit-learn, and what extends it
-NOT_FITTED = "is not fitted yet; call fit first"
 
-# Wrappers with one model inside that predicts by itself: class -> attribute that holds it.
+# Wrappers with one model inside that predicts by itself: class -> attributes that may hold it.
 HOLDERS = {
-    "TransformedTargetRegressor": "regressor_",  # attributions are on the scale of the transformed target
-    "FrozenEstimator": "estimator",
-    "FixedThresholdClassifier": "estimator_",  # a threshold on the prediction leaves the margin alone
-    "TunedThresholdClassifierCV": "estimator_",
+    "TransformedTargetRegressor": ("regressor_",),  # attributions are on the scale of the transformed target
+    "FrozenEstimator": ("estimator",),
+    "FixedThresholdClassifier": ("estimator_",),  # a threshold on the prediction leaves the margin alone
+    "TunedThresholdClassifierCV": ("estimator_",),
+    "SelfTrainingClassifier": ("estimator_", "base_estimator_"),
+    "SelectFromModel": ("estimator_",),  # the model that selects sees all columns
 }
 
-# Wrappers whose prediction is not the margin of one ensemble: class -> what to do instead.
-EACH_FITTED = "Attribute its parts one by one: ti.attribute(part, X) for each part in model.estimators_"
+# Wrappers that have no importance: class -> why, and what to do instead.
+EACH_FITTED = "Score its parts one by one: ti.importance(part, X, y) for each part in model.estimators_"
 NO_TARGET = "it fits no target, so there is nothing to score. Use a forest that predicts y"
 COMBINERS = {
     "IsolationForest": NO_TARGET,
     "RandomTreesEmbedding": NO_TARGET,
-    "CalibratedClassifierCV": (
-        "it averages several models behind calibrators. Attribute them one by one: "
-        "ti.attribute(part.estimator, X) for each part in model.calibrated_classifiers_"
-    ),
-    "OneVsRestClassifier": f"it holds one model per class. {EACH_FITTED}",
-    "OneVsOneClassifier": f"it holds one model per pair of classes. {EACH_FITTED}",
+    "OneVsOneClassifier": f"it holds one model per pair of classes, each for the rows of two. {EACH_FITTED}",
     "OutputCodeClassifier": f"it holds one model per code bit. {EACH_FITTED}",
-    "_MultiOutputEstimator": f"it holds one model per target. {EACH_FITTED}",
     "_BaseChain": (
-        "each of its models also sees the earlier targets. Attribute them one by one, "
+        "each of its models also sees the earlier targets. Score them one by one, "
         "on the columns that each was fitted on"
     ),
-    "_BaseVoting": f"it averages or counts the votes of several models. {EACH_FITTED}",
-    "_BaseStacking": f"its last model sees the predictions of the others. {EACH_FITTED}",
-    "BaseBagging": (
-        "it averages models fitted on samples of rows and columns. Attribute them one by one: "
-        "ti.attribute(part, X[:, used]) for part, used in zip(model.estimators_, model.estimators_features_)"
-    ),
-    "BaseWeightBoosting": f"it votes with several models. {EACH_FITTED}",
+    "BaseWeightBoosting": f"it votes with several models, each for rows weighted by the ones before. {EACH_FITTED}",
+    "SequentialFeatureSelector": "it holds no fitted model. Fit one on its transform(X), and pass that",
 }
 
 
@@ -156,9 +149,42 @@ def class_names(model: Any, *packages: str) -> list[str]:
     return [kind.__name__ for kind in type(model).__mro__ if kind.__module__.split(".")[0] in packages]
 
 
-def unwrap(model: Any) -> tuple[Any, tuple[Any, ...]]:
-    """Take off pipelines, searches and the like: the model inside, and the transformers that X passes before it."""
+class Unwrapped(NamedTuple):
+    """What is inside wrappers, and what X and y pass on their way to it."""
+
+    model: Any
+    transformers: tuple[Any, ...] = ()
+    targets: tuple[Any, ...] = ()  # functions of y
+    notes: tuple[str, ...] = ()  # what the wrappers do that no score speaks of
+    wrapper: Wrapper | None = None  # the model itself, if it holds several
+
+    def behind(self, outer: Unwrapped) -> Unwrapped:
+        """What is inside, for X and y that come to an outer wrapper first."""
+        return Unwrapped(
+            self.model,
+            outer.transformers + self.transformers,
+            outer.targets + self.targets,
+            outer.notes + self.notes,
+            self.wrapper,
+        )
+
+
+def unwrap(model: Any) -> Unwrapped:
+    """Take off pipelines, searches and the like, to the one model inside."""
+    found = peel(model)
+    if found.wrapper is not None:
+        raise UnsupportedModelError(
+            f"{found.wrapper.kind} is not one ensemble of trees: it {found.wrapper.what}. ti.importance(model, X, y) "
+            "adds up their scores; for anything else pass them one by one: member.model of each in ti.members(model)."
+        )
+    return found
+
+
+def peel(model: Any) -> Unwrapped:
+    """Take off pipelines, searches and the like, down to one model or to a wrapper of several."""
     transformers: list[Any] = []
+    targets: list[Any] = []
+    notes: list[str] = []
     while True:
         names = class_names(model, *EXTENSIONS)
         if "Pipeline" in names:
@@ -171,26 +197,27 @@ def unwrap(model: Any) -> tuple[Any, tuple[Any, ...]]:
                 )
             model = last
         elif any(name.endswith("SearchCV") for name in names):
-            model = _held(model, "best_estimator_")
-        elif held := next((HOLDERS[name] for name in names if name in HOLDERS), None):
-            model = _held(model, held)
+            model = held(model, "best_estimator_")
+        elif holder := next((name for name in names if name in HOLDERS), None):
+            inside = held(model, *HOLDERS[holder])
+            if holder == "TransformedTargetRegressor":
+                targets.append(TransformedTarget(model.transformer_))
+            model = inside
+        elif isinstance(model, Part):
+            transformers += [model.support] if model.support is not None else []
+            targets += [model.target] if model.target is not None else []
+            model = model.model
         else:
-            break
-    for name in names:
-        if name in COMBINERS:
-            raise UnsupportedModelError(f"{type(model).__name__} is not one ensemble of trees: {COMBINERS[name]}.")
-    return model, tuple(transformers)
-
-
-def _held(wrapper: Any, attribute: str) -> Any:
-    if not hasattr(wrapper, attribute):
-        if getattr(wrapper, "refit", True) is False:
-            raise ModelError(
-                f"This {type(wrapper).__name__} has refit=False and so holds no fitted model; "
-                "fit it with refit=True, or fit the best estimator and pass that."
-            )
-        raise ModelError(f"This {type(wrapper).__name__} {NOT_FITTED}.")
-    return getattr(wrapper, attribute)
+            for name in names:
+                if name in COMBINERS:
+                    raise UnsupportedModelError(
+                        f"{type(model).__name__} is not one ensemble of trees: {COMBINERS[name]}."
+                    )
+            wrapper = members_of(model, names)
+            if wrapper is None or len(wrapper.parts) > 1 or wrapper.refusal:
+                return Unwrapped(model, tuple(transformers), tuple(targets), tuple(notes), wrapper)
+            notes += [wrapper.note] if wrapper.note else []
+            model = wrapper.parts[0]
 
 
 def require_fitted(model: Any) -> None:
@@ -223,9 +250,8 @@ def transform(transformers: tuple[Any, ...], X: Any) -> Any:
     return X
 
 
-def carried_names(transformers: tuple[Any, ...]) -> tuple[str, ...] | None:
-    """Feature names behind the transformers; None where one of them does not know them."""
-    names: Any = None
+def carried_names(transformers: tuple[Any, ...], names: Any = None) -> tuple[str, ...] | None:
+    """Feature names behind the transformers, from those before them; None where one does not know them."""
     for step in transformers:
         if hasattr(step, "fit_resample") and not hasattr(step, "transform"):
             continue

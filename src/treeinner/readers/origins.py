@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from treeinner.errors import ModelError, UnsupportedModelError, counted
 from treeinner.readers._open import EXTENSIONS, class_names
+from treeinner.readers.members import Support
 from treeinner.tables.columns import is_missing
 
 __all__ = ["Origins", "origins"]
@@ -130,6 +131,8 @@ def _chain(steps: Sequence[Any], made: list[Origin], width: int | None) -> list[
 
 def _through(step: Any, made: list[Origin], width: int | None) -> list[Origin]:
     """Origins of the columns behind one transformer; width: how many there are, where that is known."""
+    if isinstance(step, Support):
+        return [made[k] for k in step.positions]
     rule = next((RULES[name] for name in class_names(step, *EXTENSIONS) if name in RULES), _anything)
     author = next((kind for kind in type(step).__mro__ if "transform" in vars(kind)), object)
     if rule is not _same and author.__module__.split(".")[0] not in EXTENSIONS:  # a subclass with its own transform

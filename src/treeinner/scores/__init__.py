@@ -3,8 +3,9 @@
     importance  permutation  gain  compare     what users call
     accumulator result  display                rows in any batches; what comes back, and how it is shown
     arguments   setting batch                  the user's choices and the user's rows, checked once
+    row_shares  members                        shares of single rows; those of several models together
     training_rows                              whether rows that were to be held out were
-    run  task   state  leaves  exact           map over rows, then add: exact sums, the same bits in any order
+    passes run  task  state  leaves  exact     map over rows, then add: exact sums, the same bits in any order
     conclude                                   what follows from the sums
 
 Belongs here: everything between rows and an Importance. Does not: single predictions (attribution.py), what a sum says

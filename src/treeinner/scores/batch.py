@@ -15,7 +15,7 @@ from treeinner.tables import Table
 from treeinner.tables.columns import is_missing
 from treeinner.tables.frames import names_of
 
-__all__ = ["NO_WEIGHT", "Batch", "read_batch"]
+__all__ = ["NO_WEIGHT", "Batch", "read_batch", "read_labels"]
 
 FloatArray = NDArray[np.float64]
 NO_WEIGHT = "sample_weight is zero in every row; at least one row must count."
@@ -74,12 +74,15 @@ def read_batch(
     elif qid is not None and objective.scope != "query":
         raise DataError(f"qid was given, but the loss {objective.name!r} does not rank within queries; leave it out.")
     names = names_of(y)
+    if model.targets and y is not None:
+        y = model.target(y)
+        names = names if names is not None and np.shape(y)[1:] == (len(names),) else None
     return Batch(
         table=table,
         y=None if objective is None else np.asarray(encode_target(model.ensemble, y, objective=objective, n_rows=n)),
         weight=_row_weights(model, objective, y, sample_weight, n),
-        clusters=None if clusters is None else _labels(clusters, n, "clusters"),
-        qid=None if qid is None else _labels(qid, n, "qid"),
+        clusters=None if clusters is None else read_labels(clusters, n, "clusters"),
+        qid=None if qid is None else read_labels(qid, n, "qid"),
         base=np.asarray(model.ensemble.base_values(n, base_margin)),
         target_names=names if names is not None and len(names) > 1 else None,
     )
@@ -105,7 +108,8 @@ def _weights(weight: Any, n_rows: int) -> FloatArray:
     return w
 
 
-def _labels(labels: Any, n_rows: int, name: str) -> NDArray[Any]:
+def read_labels(labels: Any, n_rows: int, name: str) -> NDArray[Any]:
+    """One label per row, checked: (rows,)."""
     array = np.asarray(labels).reshape(-1)
     if len(array) != n_rows:
         raise DataError(f"{name} has {len(array)} labels, but X has {n_rows} rows; pass one label per row.")

@@ -8,19 +8,27 @@ from typing import Any
 from treeinner.compiled import Progress
 from treeinner.errors import speak
 from treeinner.groups import GroupSpec
+from treeinner.options import ReadOptions
 from treeinner.scores.accumulator import CONFIDENCE, ImportanceAccumulator, check_errors_wanted
 from treeinner.scores.arguments import check_arguments, open_for
-from treeinner.scores.batch import Batch
+from treeinner.scores.conclude import overshoot_notes
+from treeinner.scores.members import check_arguments_for_members
+from treeinner.scores.passes import take_passes
 from treeinner.scores.result import Importance
+from treeinner.scores.row_shares import shares_of_members
 from treeinner.scores.setting import TreeAttribution
 from treeinner.scores.training_rows import training_rows_note
+from treeinner.tables.frames import names_of
+from treeinner.wrapped import Members, open_members
 
-__all__ = ["importance", "take_passes"]
+__all__ = ["importance"]
 
 OUT_OF_BAG = (
     "Out-of-bag rows depend on each other through the trees that they share: p values are slightly too small "
     "(docs/calibration.md)."
 )
+
+MEMBERS_ASKED = 3  # whether training rows are among the rows: all were fitted on samples of the same ones
 
 
 def importance(
@@ -50,7 +58,7 @@ def importance(
     Parameters
     ----------
     model : fitted model, path or Model
-        As for `attribute`.
+        As for `attribute`; also a wrapper of several models, whose members are added up with its weights (`members`).
     X, y : table and target
         Held-out rows: not used for training, early stopping or tuning. score="abs" takes no target.
     score : {"tree_inner", "loss", "forest_inner", "abs"}
@@ -118,6 +126,23 @@ def importance(
     """
     check_arguments(score, oob=oob)
     check_errors_wanted(std_errors, clustered=clusters is not None, confidence=confidence)
+    wrapper = open_members(model, ReadOptions.of(reading, caller=importance), names_of(X))
+    if wrapper is not None:
+        check_arguments_for_members(
+            wrapper.kind,
+            score,
+            over=over,
+            against=against,
+            oob=oob,
+            by_round=by_round,
+            base_margin=base_margin,
+            qid=qid,
+        )
+        found = _of_members(
+            wrapper, X, y, score=score, method=method, sample_weight=sample_weight, clusters=clusters,
+            feature_groups=feature_groups, confidence=confidence, n_jobs=n_jobs, progress=progress,
+        )  # fmt: skip
+        return replace(found, has_std_errors=std_errors)
     accumulator = ImportanceAccumulator(
         open_for(score, model, reading, caller=importance),
         score=score, method=method, feature_groups=feature_groups, over=over, against=against, by_round=by_round,
@@ -137,31 +162,15 @@ def importance(
     return found if more is None else replace(found, notes=(*found.notes, more))
 
 
-def take_passes(
-    accumulator: ImportanceAccumulator,
-    X: Any,
-    y: Any,
-    *,
-    oob: bool = False,
-    keep: bool = False,
-    progress: Progress | None = None,
-    **given: Any,
-) -> tuple[ImportanceAccumulator, Batch | None]:
-    """Take the rows through one pass, or through two where a score has standard errors of its own in the second.
-
-    The batch that comes back has the shares of the rows if they are to be kept; None: there were no rows.
-    """
-    if not accumulator._setting.centred or not accumulator._setting.std_errors:
-        return accumulator, accumulator._add(X, y, oob=oob, keep=keep, progress=progress, **given)
-    first = accumulator._without_errors()
-    batch = first._add(X, y, oob=oob, keep=keep, progress=_half(progress, 0), **given)
-    if batch is None:
-        return first, None
-    second = first.second_pass()
-    second._sum(batch, second, _half(progress, 1))
-    return second, batch
-
-
-def _half(progress: Progress | None, number: int) -> Progress | None:
-    """Progress of one of two passes over the rows."""
-    return progress and (lambda done, rows: progress((done + number * rows) // 2, rows))
+def _of_members(wrapper: Members, X: Any, y: Any, **given: Any) -> Importance:
+    """Importance of a wrapper of several models; what must be said is said once."""
+    rows = shares_of_members(wrapper, X, y, **given)
+    found = rows.importance
+    more = [*overshoot_notes(found)]
+    if given["method"] in (None, "centred"):
+        some = {name: given[name] for name in ("sample_weight", "n_jobs")}
+        asked = (training_rows_note(member.model, X, y, **some) for member in wrapper.members[:MEMBERS_ASKED])
+        more += [note for note in asked if note is not None][:1]
+    for note in (*rows.said, *more):
+        speak(note)
+    return replace(found, notes=(*found.notes, *more))

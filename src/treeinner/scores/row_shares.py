@@ -13,16 +13,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from treeinner.compiled import Progress
 from treeinner.errors import DataError
-from treeinner.inference import Inference
+from treeinner.inference import Inference, check_confidence
+from treeinner.model import Model
+from treeinner.options import ReadOptions
 from treeinner.scores.accumulator import CONFIDENCE, ImportanceAccumulator
 from treeinner.scores.arguments import open_for
+from treeinner.scores.batch import read_labels
 from treeinner.scores.exact import Moments
-from treeinner.scores.importance import take_passes
+from treeinner.scores.members import add_up, check_arguments_for_members
+from treeinner.scores.passes import take_passes
 from treeinner.scores.result import Importance
 from treeinner.scores.state import State
+from treeinner.tables.frames import names_of
+from treeinner.wrapped import Members, open_members
 
-__all__ = ["RowShares", "importance_of_shares", "row_shares"]
+__all__ = ["RowShares", "importance_of_shares", "row_shares", "shares_of_members"]
 
 FloatArray = NDArray[np.float64]
 
@@ -55,6 +62,13 @@ def row_shares(
 
     Nothing is said aloud: `said` has what is to be said about the model, for the caller to say once.
     """
+    wrapper = open_members(model, ReadOptions.of(reading, caller=row_shares), names_of(X))
+    if wrapper is not None:
+        check_arguments_for_members(wrapper.kind, score, base_margin=base_margin, qid=qid)
+        return shares_of_members(
+            wrapper, X, y, score=score, method=method, sample_weight=sample_weight, feature_groups=feature_groups,
+            n_jobs=n_jobs,
+        )  # fmt: skip
     accumulator = ImportanceAccumulator(
         open_for(score, model, reading, caller=row_shares),
         score=score, method=method, feature_groups=feature_groups, n_jobs=n_jobs,
@@ -65,6 +79,39 @@ def row_shares(
     assert batch is not None
     assert batch.shares is not None
     return RowShares(batch.shares, batch.weight, found, said)
+
+
+def shares_of_members(
+    wrapper: Members,
+    X: Any,
+    y: Any,
+    *,
+    sample_weight: Any = None,
+    feature_groups: Any = None,
+    clusters: Any = None,
+    confidence: float = CONFIDENCE,
+    progress: Progress | None = None,
+    **given: Any,
+) -> RowShares:
+    """Shares of the rows in the scores of a wrapper of several models; given: score, method and n_jobs."""
+    check_confidence(confidence)
+    done = 0
+
+    def score_one(model: Model, X_seen: Any, groups: Any) -> RowShares:
+        nonlocal done
+        found = row_shares(model, X_seen, y, sample_weight=sample_weight, feature_groups=groups, **given)
+        done += 1
+        if progress is not None:
+            progress(len(found.shares) * done // len(wrapper.members), len(found.shares))
+        return found
+
+    total = add_up(wrapper, X, y, score_one, sample_weight=sample_weight, feature_groups=feature_groups)
+    labels = None if clusters is None else read_labels(clusters, len(total.shares), "clusters")
+    found = importance_of_shares(
+        total.shares, total.weight, like=total.like, score=total.score, clusters=labels, confidence=confidence,
+        **total.changes,
+    )  # fmt: skip
+    return RowShares(total.shares, total.weight, found, total.said)
 
 
 def importance_of_shares(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
 
 from numpy.typing import NDArray
@@ -48,6 +48,25 @@ class Schema:
             )
         if n_rows == 0:
             raise DataError("X has no rows; pass at least one.")
+
+    def on_columns(self, positions: Sequence[int], n_columns: int, names: tuple[str, ...] | None) -> Schema:
+        """Return the schema of a wider table, whose columns `positions` are these."""
+
+        def spread(given: Sequence[Any] | None, other: Any) -> tuple[Any, ...] | None:
+            if given is None:
+                return None
+            known = dict(zip(positions, given, strict=True))
+            return tuple(known.get(j, other) for j in range(n_columns))
+
+        return replace(
+            self,
+            n_columns=n_columns,
+            names=names,
+            blank_is_underscore=False,  # these names come from the table itself
+            categorical=spread(self.categorical, False),
+            levels=spread(self.levels, None),
+            known_codes=spread(self.known_codes, None),
+        )
 
     def levels_of(self, j: int) -> tuple[Level, ...] | None:
         """Levels of column j; None if it is not categorical or its levels are not known."""
