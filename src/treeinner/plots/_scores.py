@@ -17,10 +17,13 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 VERDICT_COLORS = dict(zip(VERDICTS, (style.BLUE, style.GREY, style.VERMILLION), strict=True))
+KEPT_WORDS = {style.BLUE: "kept", style.GREY: "not kept"}
 LINES = ("-", "--", ":", "-.")
 
 
-def bar(importance: Importance, *, total_gain: Any = None, top: int = 20, ax: Axes | None = None) -> Axes:
+def bar(
+    importance: Importance, *, total_gain: Any = None, kept: Any = None, top: int = 20, ax: Axes | None = None
+) -> Axes:
     """Scores with their intervals, best on top; features not told apart from noise in grey, harmful ones in red.
 
     Parameters
@@ -31,6 +34,9 @@ def bar(importance: Importance, *, total_gain: Any = None, top: int = 20, ax: Ax
         Total gain of the same features (`Comparison.total_gain`), shown as pale bars with an axis of its own above
         the plot: gains are sums over the training rows, in another unit than the scores. The two zeros are at one
         place, and the largest gain is as long as the largest score, so compare the order, not the lengths.
+    kept : array of bool, optional
+        Which features a selection keeps (`TreeInnerSelector.support_`): these in blue, the others in grey, whatever
+        their verdict.
     top : int
         How many features to show; the others are counted.
     ax : Axes, optional
@@ -46,7 +52,7 @@ def bar(importance: Importance, *, total_gain: Any = None, top: int = 20, ax: Ax
     scores = importance.scores
     gain = _gain_of(importance, total_gain)
     gained = [] if gain is None else [_draw_gain(ax, gain, scores, first)]
-    colors = verdict_colors(importance)[first]
+    colors = (verdict_colors(importance) if kept is None else _kept_colors(importance, kept))[first]
     ax.barh(np.arange(shown), scores[first], height=0.5, color=colors, zorder=2)
     interval = _draw_intervals(ax, importance, first, zorder=3)
     style.zero_line(ax)
@@ -56,7 +62,8 @@ def bar(importance: Importance, *, total_gain: Any = None, top: int = 20, ax: Ax
         ax.annotate(total, (0.0, shown), (4, 0), **beside)
     style.label_rows(ax, names, made=made, rest=rest)
     ax.set_xlabel(score_label(importance))
-    handles = _handles(importance, set(colors), interval=interval, gained=bool(gained)) + gained
+    words = _words(importance, gained=bool(gained)) if kept is None else KEPT_WORDS
+    handles = _handles(importance, words, set(colors), interval=interval) + gained
     if handles:
         style.legend(ax, handles)
     return ax
@@ -67,6 +74,17 @@ def verdict_colors(importance: Importance) -> NDArray[np.str_]:
     untested = np.where(importance.scores > 0, style.BLUE, style.GREY).tolist()
     colors = [VERDICT_COLORS.get(verdict, other) for verdict, other in zip(importance.verdicts, untested, strict=True)]
     return np.array(colors, np.str_)
+
+
+def _kept_colors(importance: Importance, kept: Any) -> NDArray[np.str_]:
+    """Colour of every feature by whether it is kept."""
+    mask = np.asarray(kept)
+    if mask.dtype != bool or mask.shape != importance.scores.shape:
+        raise ValueError(
+            f"kept: expected True or False for each of the {len(importance.scores)} features, got an array of "
+            f"{mask.dtype} of shape {mask.shape}; pass selector.support_."
+        )
+    return np.where(mask, style.BLUE, style.GREY)
 
 
 def _draw_intervals(ax: Axes, importance: Importance, first: NDArray[np.intp], *, zorder: int) -> bool:
@@ -108,13 +126,18 @@ def _draw_gain(ax: Axes, gain: FloatArray, scores: FloatArray, first: NDArray[np
     return bars
 
 
-def _handles(importance: Importance, colors: set[str], *, interval: bool, gained: bool) -> list[Any]:
-    mpl = style.matplotlib()
+def _words(importance: Importance, *, gained: bool) -> dict[str, str]:
+    """What each colour says."""
     words = {color: verdict for verdict, color in VERDICT_COLORS.items()}
     words[style.BLUE] += f" (q < {Q_LIMIT:g})"
     if not any(importance.verdicts):
         words = {style.BLUE: importance.title} if gained else {}
         words[style.GREY] = "0 or below" if importance.tested else "not used"
+    return words
+
+
+def _handles(importance: Importance, words: dict[str, str], colors: set[str], *, interval: bool) -> list[Any]:
+    mpl = style.matplotlib()
     handles = [mpl.patches.Patch(color=color, label=label) for color, label in words.items() if color in colors]
     if interval:
         label = f"{importance.confidence:.0%} interval"
