@@ -34,8 +34,10 @@ from treeinner.wrapped import Member, members
 
 if _TYPE_CHECKING:
     from treeinner import plots
-    from treeinner.page import report
+    from treeinner.page import report, report_selection
     from treeinner.selection import cross_importance, propose_groups
+    from treeinner.selection.getter import importance_getter
+    from treeinner.selection.selector import TreeInnerSelector
 
 __all__ = [
     "Attribution",
@@ -52,6 +54,7 @@ __all__ = [
     "ReadOptions",
     "TreeExplainer",
     "TreeInnerError",
+    "TreeInnerSelector",
     "TreeInnerWarning",
     "UnknownParameterError",
     "UnsupportedModelError",
@@ -59,6 +62,7 @@ __all__ = [
     "compare",
     "cross_importance",
     "importance",
+    "importance_getter",
     "instruction_set",
     "load",
     "members",
@@ -68,11 +72,19 @@ __all__ = [
     "propose_groups",
     "read_model",
     "report",
+    "report_selection",
     "total_gain",
 ]
 
 
-_LAZY = {"report": "page", "cross_importance": "selection", "propose_groups": "selection"}  # name -> module
+_LAZY = {
+    "TreeInnerSelector": "selection.selector",
+    "cross_importance": "selection",
+    "importance_getter": "selection.getter",
+    "propose_groups": "selection",
+    "report": "page",
+    "report_selection": "page",
+}  # name -> module
 
 
 def __getattr__(name: str) -> _Any:

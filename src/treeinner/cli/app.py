@@ -17,6 +17,7 @@ from treeinner.cli.compare import compare_command
 from treeinner.cli.demo import demo_command
 from treeinner.cli.importance import importance_command
 from treeinner.cli.report import report_command
+from treeinner.cli.select import select_command
 
 TOP_HELP = """Which features of a tree model carry signal, measured on rows that it has not seen.
 
@@ -46,6 +47,11 @@ EXAMPLES = {
     report_command: """
   treeinner report model.json valid.parquet --target price -o page.html
   treeinner report model.txt new.csv -y price --train old.csv -o page.html""",
+    select_command: """
+  treeinner select data.csv --target price
+  treeinner select data.parquet -y price --q 0.05 --kept columns.txt
+  treeinner select data.csv -y price --clusters patient --page page.html
+  treeinner select model.json valid.csv -y price""",
     demo_command: """
   treeinner demo
   treeinner demo -o somewhere""",

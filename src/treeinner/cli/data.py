@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +14,10 @@ from treeinner.cli import screen
 from treeinner.cli.errors import input_errors
 from treeinner.cli.files import DataFile, looks_like_data, open_data
 from treeinner.cli.options import Columns, Reading, Sample
-from treeinner.errors import DataError, closest, did_you_mean
+from treeinner.errors import DataError, MissingDependencyError, closest, counted, did_you_mean
 from treeinner.model import Model, read_model
 from treeinner.objectives import encode_target
-from treeinner.tables.columns import listing
+from treeinner.tables.columns import is_missing, listing
 from treeinner.tables.frames import as_stored
 
 INDEX = ("", "__index_level_0__")  # what pandas calls the row labels that it wrote along
@@ -29,7 +29,7 @@ class Rows:
 
     path: Path
     numbers: NDArray[np.intp]  # which rows of the file these are, from 0
-    X: Any  # pyarrow.Table
+    X: Any  # pyarrow.Table; rows to train on: a pandas frame
     y: NDArray[Any] | None
     extra: dict[str, NDArray[Any]]  # sample_weight, clusters, qid, as far as given
 
@@ -47,19 +47,82 @@ def read_rows(
     path: Path, model: Model, special: Columns, sample: Sample | None = None, *, check_target: bool = False
 ) -> Rows:
     """Read the model's columns and the special ones, of all rows or of a sample of them."""
+    file = _open(path, special)
+    features = _features(file, model, special)
+    levels = _levels(model, features)
+    text = [name for name, known in levels.items() if all(isinstance(level, str) for level in known)]
+    words = [str(level) for known in levels.values() for level in known]
+    rows = _rows(file, features, special, sample, as_text=text, not_missing=words)
+    rows = replace(rows, X=_for_model(rows.X, levels, path))
+    target = rows.y
+    if check_target:
+        try:
+            encode_target(model.ensemble, target, objective=model.objective)
+        except DataError as error:  # under the name that the user gave it
+            raise DataError(f"--target {' '.join(special.target or ())}: {error}") from error
+    return rows
+
+
+def read_training_rows(path: Path, special: Columns, sample: Sample, dropped: Sequence[str]) -> Rows:
+    """Read all columns but the special and the dropped ones as a pandas frame; text becomes categories."""
+    file = _open(path, special)
+    for name in dropped:
+        if name not in file.names:
+            raise DataError(f"--drop {name}: {path} has no such column{did_you_mean(name, file.names)}")
+    used = {*dropped, *(name for _, name in special.named()), *INDEX}
+    features = [name for name in file.names if name not in used]
+    if not features:
+        raise DataError(f"{path} has no columns besides {listing(sorted(used - {*INDEX}))}.")
+    if any(name in INDEX and name not in dropped for name in file.names):
+        screen.note("Note: a column without a name was ignored: row labels, which pandas writes unless index=False.")
+    rows = _rows(file, features, special, sample)
+    assert rows.y is not None
+    empty = sum(is_missing(value) for value in rows.y.reshape(-1).tolist())
+    if empty:
+        raise DataError(f"--target: {counted(empty, 'row')} of {path} have no value there; leave them out.")
+    try:
+        return replace(rows, X=_for_training(rows.X, path).to_pandas())
+    except ImportError:
+        raise MissingDependencyError("treeinner select needs pandas; install it: pip install pandas") from None
+
+
+def _for_training(table: Any, path: Path) -> Any:
+    """Columns in types that tree libraries take: numbers, truth values and categories."""
+    import pyarrow
+
+    types = pyarrow.types
+    for j, name in enumerate(table.column_names):
+        column, kind = table.column(j), table.column(j).type
+        if types.is_null(kind) or types.is_decimal(kind):
+            table = table.set_column(j, name, column.cast(pyarrow.float64()))
+        elif types.is_string(kind) or types.is_large_string(kind):
+            table = table.set_column(j, name, column.dictionary_encode())
+        elif not any(
+            fits(kind) for fits in (types.is_integer, types.is_floating, types.is_boolean, types.is_dictionary)
+        ):
+            raise DataError(
+                f"Column {name!r} of {path} holds {kind}, which trees cannot split; write it as numbers or text, or "
+                f"leave it out: --drop {name}."
+            )
+    return table.unify_dictionaries()
+
+
+def _open(path: Path, special: Columns) -> DataFile:
+    """The file, which must have the special columns."""
     file = open_data(path)
     for option, name in special.named():
         if name not in file.names:
             hint = did_you_mean(name, file.names, f"; it has {listing(file.names)}.")
             raise DataError(f"{option} {name}: {path} has no such column{hint}")
-    features = _features(file, model, special)
-    levels = _levels(model, features)
-    text = [name for name, known in levels.items() if all(isinstance(level, str) for level in known)]
-    words = [str(level) for known in levels.values() for level in known]
+    return file
+
+
+def _rows(file: DataFile, features: Sequence[str], special: Columns, sample: Sample | None, **reading: Any) -> Rows:
+    """Features and special columns of all rows, or of a sample of them."""
     wanted = list(dict.fromkeys([*features, *(name for _, name in special.named())]))
-    table = file.read(wanted, as_text=text, not_missing=words)
+    table = file.read(wanted, **reading)
     if table.num_rows == 0:
-        raise DataError(f"{path} has no rows.")
+        raise DataError(f"{file.path} has no rows.")
     numbers = np.arange(table.num_rows)
     if sample is not None and sample.rows is not None and sample.rows < table.num_rows:
         rng = np.random.default_rng(sample.seed or 0)
@@ -72,13 +135,7 @@ def read_rows(
         wrong = extra["sample_weight"][0]
         raise DataError(f"--weight {special.weight}: expected numbers that are 0 or positive, got {wrong!r}.")
     target = None if not y else y[0] if len(y) == 1 else np.column_stack(y)
-    rows = Rows(path, numbers, _for_model(table.select(features), levels, path), target, extra)
-    if check_target:
-        try:
-            encode_target(model.ensemble, target, objective=model.objective)
-        except DataError as error:  # under the name that the user gave it
-            raise DataError(f"--target {' '.join(special.target or ())}: {error}") from error
-    return rows
+    return Rows(file.path, numbers, table.select(list(features)), target, extra)
 
 
 # -- columns ------------------------------------------------------------------------------------------------

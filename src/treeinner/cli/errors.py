@@ -22,10 +22,13 @@ STOPPED = 130  # 128 + SIGINT, as a shell reports it
 
 # Errors of the library speak Python; here the same options have dashes. Whole calls stay Python.
 NAMES = "learning_rate|reg_lambda|reg_alpha|iteration_range|feature_groups|qid|method|score|objective"
+NAMES += "|cv|repeats|max_features|test|q"
 OPTION = re.compile(rf"ti\.\w+\([^)]*\)|\b({NAMES})=(\.\.\.|'[^']*'|\(\d+, \d+\)|-?\w(?:[\w.+-]*\w)?)")
 COLUMNS = {"sample_weight": "--weight", "clusters": "--clusters", "qid": "--qid"}
 COLUMN = re.compile(rf"^({'|'.join(COLUMNS)})(?= (?:was|is|has|holds|only) )")
 PYTHON_ONLY = {
+    "pass a classifier as estimator": "pass --task classes",
+    "such as 0.1, or None": "such as 0.1",
     "load it yourself and pass the object": "save it in Python with treeinner.read_model(model).save('model.ti')",
     "pass objective=callable(y, margin) -> gradient, or use": "use",
     "pass objective=callable(y, margin) -> gradient, or": "pass",
@@ -97,11 +100,16 @@ def _sentence(error: Exception) -> str:
     """Say it in the words of the command line, on one line."""
     if isinstance(error, OSError) and error.strerror and error.filename is not None:
         return f"{error.filename}: {error.strerror}."
-    text = " ".join(str(error).split())
-    for python, here in PYTHON_ONLY.items():
-        text = text.replace(python, here)
+    text = _here(" ".join(str(error).split()))
     text = as_options(COLUMN.sub(lambda match: COLUMNS[match[1]], text))
     return text if text.endswith((".", "?", "!")) else f"{text}."
+
+
+def _here(text: str) -> str:
+    """A sentence of the library with advice for the command line."""
+    for python, here in PYTHON_ONLY.items():
+        text = text.replace(python, here)
+    return text
 
 
 def as_options(text: str) -> str:
@@ -121,7 +129,7 @@ def _warnings_as_notes() -> Iterator[None]:
     """Show a warning without the line of code it came from."""
 
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
-        screen.note(f"Warning: {as_options(' '.join(str(message).split()))}")
+        screen.note(f"Warning: {as_options(_here(' '.join(str(message).split())))}")
 
     with warnings.catch_warnings():
         warnings.simplefilter("default", UserWarning)

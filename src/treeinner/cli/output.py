@@ -62,12 +62,19 @@ def destination(output: str | None, format: Format | None) -> Destination | None
     return Destination(path, found)
 
 
-def check_folder(path: Path) -> None:
+def check_folder(path: Path, option: str = "-o") -> None:
     """Refuse a path that cannot be written to before any work is done."""
     if path.is_dir():
-        raise typer.BadParameter(f"{path} is a folder; name a file in it.", param_hint="-o")
+        raise typer.BadParameter(f"{path} is a folder; name a file in it.", param_hint=option)
     if not path.parent.is_dir():
-        raise typer.BadParameter(f"the folder {path.parent} does not exist; make it first.", param_hint="-o")
+        raise typer.BadParameter(f"the folder {path.parent} does not exist; make it first.", param_hint=option)
+
+
+def check_page(path: Path, option: str) -> None:
+    """Refuse a page that cannot be written to, or that no browser would open."""
+    if path.suffix.lower() not in (".html", ".htm"):
+        raise typer.BadParameter(f"{path}: the name of the page must end in .html.", param_hint=option)
+    check_folder(path, option)
 
 
 def as_columns(frame: Any, top: int | None = None) -> dict[str, Any]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from treeinner.cli import data, options, output, screen
 from treeinner.cli.errors import input_errors
 from treeinner.scores.setting import SCORE_METHODS
@@ -44,9 +42,7 @@ def report_command(
 
     It has the ranking, training against held-out rows, curves by round and a row explorer, in one file without network.
     """
-    if page.suffix.lower() not in (".html", ".htm"):
-        raise typer.BadParameter(f"{page}: the name of the page must end in .html.", param_hint="-o")
-    output.check_folder(page)
+    output.check_page(page, "-o")
     groups = options.parse_groups(feature_groups)
     columns.require_target()
     opened = data.open_model_file(model, reading)

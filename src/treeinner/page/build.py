@@ -131,6 +131,11 @@ def _check(path: Path, score: str, explorer_rows: int, random_state: int, X_trai
         raise DataError(f"{given} was given without {missing}; pass both, or neither.")
     check_integer("explorer_rows", explorer_rows, 0, "a number of rows, 0 for none")
     check_integer("random_state", random_state, 0, "an integer, the seed of the draw")
+    check_path(path)
+
+
+def check_path(path: Path) -> None:
+    """Raise if a page cannot be written there."""
     if path.is_dir():
         raise IsADirectoryError(f"path={str(path)!r} is a folder; pass the file to write, such as 'page.html'.")
     if not path.parent.is_dir():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -65,8 +65,7 @@ def collect(
     notes = [note for note in subject.search.notes(valid.notes) if found is None or note != found.note]
     return {
         "facts": _facts(subject, valid, train),
-        "written": _now().strftime("%Y-%m-%d %H:%M UTC"),
-        "versions": _versions(subject),
+        **stamped(_version_of(subject)),
         "q_limit": Q_LIMIT,
         "confidence": valid.confidence,
         "score": valid.score_name,
@@ -189,16 +188,16 @@ def _facts(subject: Subject, valid: Importance, train: Importance | None) -> lis
         facts.append(["Outputs", f"{e.n_outputs:,}"])
     if settings := _settings(subject):
         facts.append(["Settings", settings])
-    if valid.losses is not None:
-        facts += _losses(valid)
+    facts += losses_of(valid)
     if e.exactness != "exact":
         facts.append(["Total gain", e.exactness])
     return facts
 
 
-def _losses(i: Importance) -> list[list[str]]:
-    """The loss before and after, and how far first-order scores can be trusted."""
-    assert i.losses is not None
+def losses_of(i: Importance) -> list[list[str]]:
+    """The loss before and after, and how far first-order scores can be trusted; nothing where it is not known."""
+    if i.losses is None:
+        return []
     before, after = (f"{number:.4g}" for number in (i.losses.before, i.losses.after))
     facts = [["Loss per row", f"{before} before the first tree, {after} after the last"]]
     if math.isfinite(i.overshoot):
@@ -221,14 +220,19 @@ def _settings(subject: Subject) -> str:
     return ", ".join(parts)
 
 
-def _versions(subject: Subject) -> list[list[str]]:
+def stamped(of_model: Sequence[list[str]] = ()) -> dict[str, Any]:
+    """When a page was written, and by what."""
+    own = [["treeinner", version("treeinner")], ["Python", platform.python_version()], ["numpy", np.__version__]]
+    return {"written": _now().strftime("%Y-%m-%d %H:%M UTC"), "versions": [*own, *of_model]}
+
+
+def _version_of(subject: Subject) -> list[list[str]]:
+    """The library's version that the model stores."""
     e = subject.model.ensemble
-    out = [["treeinner", version("treeinner")], ["Python", platform.python_version()], ["numpy", np.__version__]]
     stored = e.params.get("version")
     stored = ".".join(map(str, stored)) if isinstance(stored, list | tuple) else stored
-    if isinstance(stored, str) and stored:
-        out.append([f"{LIBRARIES.get(e.library, e.library)} (model)", stored])
-    return out
+    known = stored if isinstance(stored, str) else ""
+    return [[f"{LIBRARIES.get(e.library, e.library)} (model)", known]] if known else []
 
 
 def _now() -> datetime:

@@ -136,9 +136,11 @@ const zeroLine = (place) => svg("line", { class: "zero", x1: percent(place(0)), 
 const everyFeature = data.features.map((_, k) => k);
 const KIND = data.training_rows ? "scored" : "held-out"; // rows that the model has seen are not held out
 const VERDICTS = ["signal", "noise", "harmful"]; // the order of the numbers in the data
-const verdict = (k, ranking = data.ranking) => (data.used[k] === 0 ? "unused" : VERDICTS[ranking.verdict[k]]);
-const TAGS = { unused: ["unused", "not used by the model"], harmful: ["harmful", "makes predictions worse"], noise: ["≈ noise", "not told apart from noise"] };
-const COLOURS = { unused: "dull", harmful: "bad", noise: "dull", signal: "" };
+const selection = data.selection || null; // of a page about features to keep
+const verdict = (k, ranking = data.ranking) => (selection ? (selection.kept[k] ? "signal" : "dropped")
+  : data.used[k] === 0 ? "unused" : VERDICTS[ranking.verdict[k]]);
+const TAGS = { dropped: ["not kept", "not kept by the selection"], unused: ["unused", "not used by the model"], harmful: ["harmful", "makes predictions worse"], noise: ["≈ noise", "not told apart from noise"] };
+const COLOURS = { dropped: "dull", unused: "dull", harmful: "bad", noise: "dull", signal: "" };
 const named = (k, ranking) => {
   const tag = TAGS[verdict(k, ranking)];
   return [bdi(feature(k)), tag ? el("span", { class: "tag", title: tag[1], role: "note", "aria-label": tag[1] }, tag[0]) : null];
@@ -154,8 +156,21 @@ const gainRank = data.gain && ranks(data.gain);
 function pairs(mount, list) {
   mount.replaceChildren(...list.flatMap(([term, value]) => [el("dt", {}, term), el("dd", {}, value)]));
 }
+function hideOthers() {
+  const own = { score: data.score, only: selection ? "selection" : "model", test: selection && selection.test };
+  document.querySelectorAll("[data-score], [data-only], [data-test]").forEach((node) => {
+    node.hidden = Object.keys(own).some((kind) => kind in node.dataset && node.dataset[kind] !== own[kind]);
+  });
+}
+function selectionLead() {
+  const n = selection.kept.filter(Boolean).length;
+  $("lead").textContent = `${count(n)} of ${plural(data.features.length, "feature")} ${n === 1 ? "is" : "are"} kept ${selection.rule}.`;
+  selection.groups.forEach((group) => $("stands-out").append(el("li", {}, "Tested as one, because we cannot say which of these it is: ",
+    group.flatMap((name, i) => [i ? ", " : null, bdi(name)]))));
+}
 function header() {
-  const tally = { signal: 0, noise: 0, harmful: 0, unused: 0 };
+  hideOthers();
+  const tally = { signal: 0, noise: 0, harmful: 0, unused: 0, dropped: 0 };
   everyFeature.forEach((k) => { tally[verdict(k)] += 1; });
   const are = (n) => (n === 1 ? "is" : "are");
   const rest = [
@@ -174,13 +189,13 @@ function header() {
   $("training-rows").hidden = !found;
   $("training-rows").textContent = found ? found.note : "";
   document.querySelectorAll(".kind").forEach((node) => { node.textContent = KIND; });
-  document.querySelectorAll("[data-score]").forEach((node) => { node.hidden = node.dataset.score !== data.score; });
   $("notes").append(...data.notes.map((note) => el("li", {}, note)));
   $("confidence").textContent = `${Math.round(100 * data.confidence)}%`;
   $("q-limit").textContent = String(data.q_limit);
   $("unit").textContent = data.unit;
   $("score-title").textContent = data.score_title;
-  $("table-call").textContent = `ti.importance(model, X, y${data.score === "loss" ? ', score="loss"' : ""}).to_frame()`;
+  if (selection) selectionLead();
+  $("table-call").textContent = selection ? selection.table : `ti.importance(model, X, y${data.score === "loss" ? ', score="loss"' : ""}).to_frame()`;
   $("call").textContent = data.call;
   $("written").textContent = data.written;
   pairs($("facts"), data.facts);
@@ -222,6 +237,7 @@ function showRanking(ranking) {
     { label: "Std. error", short: "±", kind: "number", cell: (k) => error(ranking.std_error[k]), value: (k) => ranking.std_error[k] },
     { label: "q value", short: "q", kind: "number", up: true, cell: (k) => q(ranking.q[k]), value: (k) => ranking.q[k] },
   ];
+  if (selection) columns.splice(5, 1, ...selectionColumns(score));
   if (gain) {
     columns.push(
       { label: "Total gain", kind: "number", cell: (k) => gain(data.gain[k]), value: (k) => data.gain[k] },
@@ -229,9 +245,18 @@ function showRanking(ranking) {
   }
   table({
     mount: $("ranking-table"), caption: `Score of each feature on the ${KIND} rows. Click a heading to sort.`, columns, rows: everyFeature,
-    sort: 3, rowClass: (k) => (["noise", "unused"].includes(verdict(k, ranking)) ? "noise" : ""),
+    sort: 3, rowClass: (k) => (["noise", "unused", "dropped"].includes(verdict(k, ranking)) ? "noise" : ""),
     search: $("ranking-search"), status: $("ranking-count"), foot: ranking === data.ranking ? accountRows(score, columns.length) : [],
   });
+}
+function selectionColumns(number) {
+  const { redrawn, p } = selection;
+  return [
+    redrawn && { label: "Redrawn", kind: "number", cell: (k) => number(redrawn[k]), value: (k) => redrawn[k] },
+    { label: "p value", short: "p", kind: "number", up: true, cell: (k) => q(p[k]), value: (k) => p[k] },
+    { label: "q value", short: "q", kind: "number", up: true, cell: (k) => q(selection.q[k]), value: (k) => selection.q[k] },
+    { label: "Kept", kind: "number", cell: (k) => (selection.kept[k] ? "yes" : "no"), value: (k) => Number(selection.kept[k]) },
+  ].filter(Boolean);
 }
 // The lines below the features: with them the scores add up to the fall of the loss.
 function accountRows(number, width) {
@@ -251,7 +276,7 @@ function rankingSection() {
       ...data.outputs.names.map((name, i) => el("option", { value: i }, name)));
     $("ranking-output").onchange = (event) => showRanking(event.target.value === "all" ? data.ranking : perOutput[+event.target.value]);
   }
-  $("ranking-note").textContent = data.gain
+  $("ranking-note").textContent = selection ? "" : data.gain
     ? "Total gain is what the model’s library reports: a sum over the training rows, before the learning rate."
     : "This model does not store the gains of its splits, so there is no total gain to show beside the score.";
   showRanking(data.ranking);

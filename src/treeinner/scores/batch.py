@@ -90,12 +90,13 @@ def read_batch(
 
 def _row_weights(model: Model, objective: Objective | None, y: Any, given: Any, n_rows: int) -> FloatArray | None:
     """The user's weights times those that training gave to the classes; None: every row counts alike."""
-    weight = None if given is None else _weights(given, n_rows)
+    weight = None if given is None else checked_weights(given, n_rows)
     own = None if objective is None else model.row_weights(y)
     return weight if own is None else own if weight is None else own * weight
 
 
-def _weights(weight: Any, n_rows: int) -> FloatArray:
+def checked_weights(weight: Any, n_rows: int) -> FloatArray:
+    """Weights as an array, one per row; what is wrong with them is said."""
     try:
         w = np.asarray(weight, np.float64).reshape(-1)
     except (TypeError, ValueError):

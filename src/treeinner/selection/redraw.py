@@ -120,7 +120,7 @@ def _codes(model: Model, forest: Forest, X: Any) -> NDArray[Any]:
     table = model.table(X)
     out = np.empty((table.n_rows, forest.n_planes), forest.code_dtype)
     step = task_rows(forest, table)
-    for start in range(0, table.n_rows, step):
+    for start in range(0, table.n_rows if forest.n_planes else 0, step):  # no planes: trees of one leaf each
         stop = min(start + step, table.n_rows)
         blocks = forest.blocks(forest.bin(table.block(start, stop)))
         out[start:stop] = blocks.transpose(0, 2, 1).reshape(-1, forest.n_planes)[: stop - start]

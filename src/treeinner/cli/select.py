@@ -1,0 +1,260 @@
+"""`treeinner select`: which columns to keep."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from treeinner.cli import data, options, output, screen
+from treeinner.cli.errors import input_errors, remembered_warnings, show_notes
+from treeinner.cli.files import looks_like_data
+from treeinner.cli.importance import SHOWN
+from treeinner.ensemble.storage import atomic
+from treeinner.errors import TreeInnerError, counted
+from treeinner.readers._open import kind_of_file
+from treeinner.scores import Importance, importance
+from treeinner.selection.cuts import TESTS, check_cuts, keep
+
+TASKS = ("classes", "numbers")
+PATHS_HELP = (
+    "A data file, on which models are fitted; or a model file, and a data file with rows that the model has not seen."
+)
+Q_HELP = "Share of the kept columns that may be kept wrongly, on average; default 0.1."
+TEST_HELP = (
+    "conditional: does the column tell more than the others do? marginal: does it tell anything, proxies included? "
+    "Default conditional."
+)
+TASK_HELP = f"What the target holds: {' or '.join(TASKS)}; default: text and few integers are classes."
+KEPT_HELP = "File for the list of kept columns: .json, else one per line; - is stdout, in place of the table."
+MODEL_ALONE = (
+    "With a model file nothing is fitted, so that this is the marginal test of this model: a proxy passes too."
+)
+MEANINGS = {
+    "conditional": "redrawn: mean score of the column drawn anew, given the others; p and q value: whether its own "
+    "score is above that.",
+    "marginal": "p and q value: whether the score is above 0 on new rows; a proxy of a signal passes too.",
+}
+
+about_selection = options.about_model
+Paths = Annotated[list[Path], typer.Argument(metavar="[MODEL] DATA", help=PATHS_HELP, show_default=False)]
+Dropped = Annotated[
+    list[str] | None, options.about_rows("--drop", help="Column to leave out, such as an id. Repeat it.")
+]
+Kept = Annotated[str | None, options.about_output("--kept", help=KEPT_HELP, metavar="FILE")]
+Page = Annotated[Path | None, options.about_output("--page", help="Page to write: page.html.", metavar="FILE")]
+Q = Annotated[float, about_selection("--q", help=Q_HELP)]
+Most = Annotated[int | None, about_selection("--max-features", help="Keep at most N columns.", metavar="N", min=0)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fitting:
+    """How models are fitted and tested, where there is no model file."""
+
+    test: Annotated[
+        str | None, about_selection("--test", help=TEST_HELP, metavar="NAME", callback=options.one_of(TESTS))
+    ] = None
+    task: Annotated[
+        str | None, about_selection("--task", help=TASK_HELP, metavar="NAME", callback=options.one_of(TASKS))
+    ] = None
+    cv: Annotated[int | None, about_selection("--cv", help="Folds; default 5.", metavar="N", min=2)] = None
+    repeats: Annotated[
+        int | None,
+        about_selection("--repeats", help="Times that all rows are held out; default 3.", metavar="N", min=1),
+    ] = None
+
+
+@dataclass(frozen=True, eq=False)
+class Selection:
+    """What is shown, wherever it comes from."""
+
+    found: Importance
+    table: Mapping[str, Any]  # by columns, in the order of the features
+    rule: str
+    what: str  # was scored
+    meaning: str  # of p and q
+    page: Any  # path -> writes the page
+
+
+@options.command
+def select_command(
+    paths: Paths,
+    columns: options.Columns,
+    sample: options.Sample,
+    fitting: Fitting,
+    reading: options.Reading,
+    out: options.Output,
+    dropped: Dropped = None,
+    q: Q = 0.1,
+    max_features: Most = None,
+    kept: Kept = None,
+    page: Page = None,
+    top: options.Top = None,
+    jobs: options.Jobs = -1,
+) -> None:
+    """Choose the columns to keep, with the share of wrong ones under control.
+
+    Of a data file: shallow trees are fitted on folds of its rows, and every row is scored by models that have not seen
+    it. With a model file: its own columns, on rows that it has not seen.
+    """
+    to = output.destination(out.file, out.format)
+    if page is not None:
+        output.check_page(page, "--page")
+    if kept not in (None, "-"):
+        output.check_folder(Path(kept), "--kept")
+    columns.require_target()
+    with input_errors():
+        check_cuts(q, None, max_features)
+    *models, path = paths if len(paths) <= 2 else [options.single(paths[1:])]
+    if models:
+        _refuse(options.given(fitting) | ({"--drop"} if dropped else set()), "with a model file")
+        sample.check(columns)
+        selection = _of_model(models[0], path, columns, sample, reading, q, max_features, jobs)
+    else:
+        _refuse_model_alone(path)
+        _refuse(options.given(reading) | ({"--qid"} if columns.qid else set()), "without a model file")
+        cuts = {"q": q, "max_features": max_features}
+        selection = _of_data(path, columns, sample, fitting, dropped or (), cuts, jobs)
+    if page is not None:
+        screen.note(f"Wrote {selection.page(page)}; open it in a browser.")
+    names = selection.table["feature"][selection.table["kept"]].tolist()
+    if not names:
+        screen.note(f"No columns were kept {selection.rule}: the data are too noisy, or too few, or hold no signal.")
+    if kept is not None:
+        _write_names(names, kept)
+    if kept != "-" or to is not None:
+        _deliver(selection, to, top)
+
+
+def _refuse(typed: set[str], where: str) -> None:
+    for name in sorted(typed):
+        raise typer.BadParameter(f"has no meaning {where}; leave it out.", param_hint=name)
+
+
+def _refuse_model_alone(path: Path) -> None:
+    if path.is_file() and not looks_like_data(path):
+        with suppress(TreeInnerError):
+            kind_of_file(path)
+            raise typer.BadParameter(
+                f"{path} is a model file, and the rows to score are missing: treeinner select MODEL DATA.",
+                param_hint="DATA",
+            )
+
+
+def _of_data(
+    path: Path,
+    columns: options.Columns,
+    sample: options.Sample,
+    fitting: Fitting,
+    dropped: Sequence[str],
+    cuts: Mapping[str, Any],
+    jobs: int,
+) -> Selection:
+    """Fit models on folds of the rows."""
+    rows = data.read_training_rows(path, columns, sample, dropped)
+    from treeinner.page import report_selection
+    from treeinner.selection.default import default_booster
+    from treeinner.selection.selector import TreeInnerSelector
+
+    y, booster = np.asarray(rows.y), None
+    if fitting.task is not None:
+        booster = default_booster(classes=fitting.task == "classes")
+        y = np.unique(y, return_inverse=True)[1] if fitting.task == "classes" else y
+    typed = {name: value for name, value in vars(fitting).items() if value is not None and name != "task"}
+    selector = TreeInnerSelector(booster, random_state=sample.seed or 0, n_jobs=jobs, **typed, **cuts)
+    given = {"sample_weight": rows.extra.get("sample_weight"), "groups": rows.extra.get("clusters")}
+    with screen.progress("Fitting and testing"), input_errors(), remembered_warnings() as said:
+        selector.fit(rows.X, y, **given)
+    show_notes(selector.importance_.notes, said)
+    for group in selector.groups_:
+        screen.note(f"Note: one of these, we cannot say which; they were tested as one: {', '.join(group)}.")
+    times = "" if selector.repeats == 1 else f", each held out {selector.repeats} times"
+    return Selection(
+        selector.importance_,
+        selector.table(),
+        selector.rule,
+        f"{counted(len(y), 'row')} of {path.name}{times}",
+        MEANINGS[selector.test],
+        lambda page: report_selection(selector, path=page),
+    )
+
+
+def _of_model(
+    model: Path,
+    path: Path,
+    columns: options.Columns,
+    sample: options.Sample,
+    reading: options.Reading,
+    q: float,
+    most: int | None,
+    jobs: int,
+) -> Selection:
+    """Take the scores of one model on held-out rows."""
+    opened = data.open_model_file(model, reading)
+    rows = data.read_rows(path, opened, columns, sample, check_target=True)
+    with screen.progress("Scoring") as progress, input_errors(), remembered_warnings() as said:
+        more: dict[str, Any] = {"n_jobs": jobs, "progress": progress, **rows.extra}
+        found = importance(opened, rows.X, rows.y, **more)
+    show_notes(found.notes, said)
+    kept = keep(found.scores, found.q_values, q=q, least=-np.inf, most=most)
+    table = {
+        "feature": np.array(found.feature_names), "score": found.scores, "std_error": found.std_errors,
+        "ci_low": found.ci_low, "ci_high": found.ci_high, "p_value": found.p_values, "q_value": found.q_values,
+        "kept": kept, "rank": found.ranks,
+    }  # fmt: skip
+    rule = f"by the marginal test at q = {q:g}" + ("" if most is None else f", at most {most}")
+    from treeinner.page.selection import write_selection
+
+    call = "import treeinner as ti\n\nimp = ti.importance(model, X, y)\n"
+    call += f"kept = [name for name, q in zip(imp.feature_names, imp.q_values) if q <= {q:g}]\n"
+    shown: dict[str, Any] = {"rule": rule, "test": "marginal", "call": call, "table_call": "imp.to_frame()"}
+    return Selection(
+        found, table, rule, f"{model.name} on {counted(found.n_rows, 'row')} of {path.name}", MODEL_ALONE,
+        lambda page: write_selection(page, found, table, title=None, facts=[["Model", model.name]], **shown),
+    )  # fmt: skip
+
+
+# -- what comes out ------------------------------------------------------------------------------------------
+def _write_names(names: Sequence[str], to: str) -> None:
+    text = json.dumps(names, ensure_ascii=False, indent=1) if to.lower().endswith(".json") else "\n".join(names)
+    text += "\n" if text else ""
+    if to == "-":
+        sys.stdout.write(text)
+        return
+    with atomic(Path(to)) as file:
+        file.write(text.encode())
+
+
+def _deliver(selection: Selection, to: output.Destination | None, top: int | None) -> None:
+    table, found = selection.table, selection.found
+    order = np.argsort(-table["score"], kind="stable")[: top or None]
+    columns = {name: values[order] for name, values in table.items()}
+    if to is not None:
+        output.write(columns, to)
+        return
+    redrawn = [screen.Column("redrawn", columns["redrawn"], spare=1)] if "redrawn" in columns else []
+    kept = columns["kept"].tolist()
+    n_kept, n = int(table["kept"].sum()), len(table["kept"])
+    screen.show_table(
+        [
+            screen.Column("feature", columns["feature"], "text"),
+            screen.Column("score", columns["score"]),
+            screen.Column(f"{100 * found.confidence:g}% from", columns["ci_low"], spare=2),
+            screen.Column("to", columns["ci_high"], spare=2),
+            *redrawn,
+            screen.Column("p value", columns["p_value"], "probability", 3),
+            screen.Column("q value", columns["q_value"], "probability"),
+            screen.Column("kept", ["yes" if yes else "no" for yes in kept], "text"),
+        ],
+        title=f"{n_kept} of {counted(n, 'column')} kept {selection.rule}; {found.title} of {selection.what}",
+        caption=f"score: {found.unit}. {selection.meaning} Grey: not kept.",
+        faint=[not yes for yes in kept],
+        top=SHOWN if top is None else None,
+    )

@@ -1,0 +1,541 @@
+"""TreeInnerSelector and importance_getter: scikit-learn's own rules, and laws of what is kept."""
+
+import warnings
+
+import catboost
+import lightgbm
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+import scipy.sparse as sp
+import sklearn
+import xgboost
+from hypothesis import given
+from hypothesis import strategies as st
+from joblib import parallel_config
+from sklearn.base import BaseEstimator, clone
+from sklearn.compose import ColumnTransformer
+from sklearn.decomposition import PCA
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+from sklearn.exceptions import NotFittedError
+from sklearn.feature_selection import RFE, SelectFromModel
+from sklearn.linear_model import LinearRegression
+from sklearn.model_selection import GridSearchCV, ShuffleSplit
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, PolynomialFeatures
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import treeinner as ti
+from treeinner.selection import cuts, getter
+from treeinner.selection.default import LIBRARIES, SETTINGS, default_booster, is_class_target
+
+NONE_SELECTED = "No features were selected"
+
+
+def quick(estimator=None, **settings):
+    """Few folds and draws, and a q at which strong signals pass and noise practically never does."""
+    few = {"q": 0.01, "cv": 3, "repeats": 1, "n_draws": 10, "random_state": 0}
+    return ti.TreeInnerSelector(estimator, **{**few, **settings})
+
+
+def small(kind=xgboost.XGBRegressor, **settings):
+    return kind(**{"n_estimators": 20, "max_depth": 2, "n_jobs": 1, **settings})
+
+
+def rows(n=240, seed=0):
+    """Two strong signals, c and a; four columns of noise."""
+    rng = np.random.default_rng(seed)
+    X = pd.DataFrame(rng.normal(size=(n, 6)), columns=list("abcdef"))
+    y = 3 * X["c"] + 2 * X["a"] + rng.normal(size=n)
+    return X, y.to_numpy()
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    X, y = rows()
+    return quick().fit(X, y), X, y
+
+
+@pytest.mark.filterwarnings("ignore:No features were selected", "ignore::treeinner.TreeInnerWarning")
+@parametrize_with_checks([ti.TreeInnerSelector(cv=2, repeats=1, n_draws=5)])
+def test_scikit_learns_own_checks(estimator, check):
+    check(estimator)
+
+
+# -- what is kept --------------------------------------------------------------------------------------------
+def test_signals_are_kept_and_noise_is_not(fitted):
+    selector, X, _ = fitted
+    assert selector.get_feature_names_out().tolist() == ["a", "c"]
+    assert selector.get_support(indices=True).tolist() == [0, 2]
+    assert selector.transform(X).columns.tolist() == ["a", "c"]
+    assert selector.groups_ == ()
+    assert selector.n_features_in_ == 6
+    assert selector.feature_names_in_.tolist() == list("abcdef")
+
+
+def test_the_numbers_are_those_of_the_parts(fitted):
+    selector, X, y = fitted
+    np.testing.assert_array_equal(selector.feature_importances_, selector.importance_.scores)
+    np.testing.assert_array_equal(selector.pvalues_, selector.conditional_.p_values)
+    np.testing.assert_array_equal(selector.support_, selector.qvalues_ <= selector.q)
+    marginal = quick(test="marginal").fit(X, y)
+    assert marginal.conditional_ is None
+    # One seed, the same folds and fits: the scores do not depend on the test.
+    np.testing.assert_array_equal(marginal.feature_importances_, selector.feature_importances_)
+    np.testing.assert_array_equal(marginal.pvalues_, marginal.importance_.p_values)
+    np.testing.assert_array_equal(marginal.qvalues_, marginal.importance_.q_values)
+
+
+def test_ranking_is_that_of_rfe(fitted):
+    selector, *_ = fitted
+    assert np.all((selector.ranking_ == 1) == selector.support_)
+    dropped = np.flatnonzero(~selector.support_)
+    by_rank = dropped[np.argsort(selector.ranking_[dropped])]
+    assert selector.ranking_[by_rank].tolist() == list(range(2, 2 + len(dropped)))
+    assert np.all(np.diff(selector.pvalues_[by_rank]) >= 0)
+
+
+def test_the_table(fitted):
+    selector, *_ = fitted
+    frame = selector.to_frame()
+    assert isinstance(frame, pd.DataFrame)
+    assert frame["feature"].tolist()[:2] == ["c", "a"]
+    assert set(frame.loc[frame["kept"], "feature"]) == {"a", "c"}
+    assert frame["score"].is_monotonic_decreasing
+    row = selector.importance_["c"]
+    assert frame.loc[0, ["std_error", "ci_low", "ci_high"]].tolist() == [row.std_error, row.ci_low, row.ci_high]
+    assert frame.loc[0, "redrawn"] == selector.conditional_.redrawn[:, 2].mean()
+
+
+@pytest.mark.parametrize("test", cuts.TESTS)
+def test_reproducible_whatever_n_jobs(test):
+    X, y = rows(120)
+    with parallel_config(backend="threading"):  # processes, which take long to start, are in test_cross_importance.py
+        one, two, other = (quick(small(subsample=0.5), test=test, n_jobs=n).fit(X, y) for n in (1, 2, None))
+    for name in ("feature_importances_", "pvalues_", "qvalues_"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(two, name))
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+    seeded = quick(small(subsample=0.5), test=test, random_state=1).fit(X, y)
+    assert np.any(seeded.feature_importances_ != one.feature_importances_)
+
+
+def test_a_copy_is_kept_with_its_twin_and_named():
+    X, y = rows()
+    X["again"] = -(X["c"] ** 3)  # the same order, turned around
+    selector = quick().fit(X, y)
+    assert selector.groups_ == (("c", "again"),)
+    assert {"c", "again"} <= set(selector.get_feature_names_out())
+    alone = quick(collinear=None).fit(X, y)
+    assert alone.groups_ == ()
+    assert not {"c", "again"} & set(alone.get_feature_names_out())  # given the one, the other tells nothing
+
+
+def test_constant_columns_are_not_kept():
+    X, y = rows()
+    X["constant"], X["missing"] = 1.0, np.nan
+    selector = quick().fit(X, y)
+    assert selector.get_feature_names_out().tolist() == ["a", "c"]
+    assert selector.pvalues_[-2:].tolist() == [1.0, 1.0]
+    assert selector.feature_importances_[-2:].tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("test", cuts.TESTS)
+def test_models_without_a_split_keep_nothing(test):
+    X, y = rows(60)
+    selector = quick(small(lightgbm.LGBMRegressor, min_child_samples=1000, verbose=-1), test=test).fit(X, y)
+    assert selector.pvalues_.tolist() == [1.0] * 6
+    assert not selector.get_support().any()
+
+
+def test_a_sampler_of_ones_own():
+    X, y = rows()
+    seen = []
+
+    def shuffled(X, column, n_draws, rng):
+        seen.append(column)
+        return np.stack([rng.permutation(X.iloc[:, column].to_numpy()) for _ in range(n_draws)])
+
+    selector = quick(sampler=shuffled).fit(X, y)
+    assert sorted(seen) == list(range(6))
+    assert selector.get_feature_names_out().tolist() == ["a", "c"]
+
+
+def test_nothing_kept_is_an_empty_selection_with_a_warning():
+    X, _ = rows()
+    y = np.random.default_rng(1).normal(size=len(X))
+    selector = quick().fit(X, y)
+    for table, n in ((X, len(X)), (X.to_numpy(), len(X)), (pl.from_pandas(X), 0)):  # polars: no columns, no rows
+        with pytest.warns(UserWarning, match=NONE_SELECTED):
+            assert selector.transform(table).shape == (n, 0)
+    assert selector.get_feature_names_out().tolist() == []
+    assert sorted(selector.ranking_.tolist()) == [2, 3, 4, 5, 6, 7]
+
+
+# -- cuts ----------------------------------------------------------------------------------------------------
+class Scored(BaseEstimator):
+    """A fitted estimator with these importances."""
+
+    def __init__(self, feature_importances_):
+        self.feature_importances_ = feature_importances_
+
+    def fit(self, X, y=None):
+        return self
+
+
+@pytest.mark.parametrize("threshold", [0.3, "mean", "median", "1.25*mean", "0.5 * median"])
+@pytest.mark.parametrize("most", [None, 0, 2, 5, 100])
+def test_threshold_and_max_features_are_those_of_select_from_model(threshold, most):
+    scores = np.random.default_rng(0).random(9)
+    theirs = SelectFromModel(Scored(scores), threshold=threshold, max_features=most, prefit=True).get_support()
+    least = cuts.threshold_value(threshold, scores)
+    ours = cuts.keep(scores, np.ones(9), q=None, least=least, most=most)
+    np.testing.assert_array_equal(ours, theirs)
+
+
+def test_the_cuts_are_on_top_of_the_error_control():
+    scores, q_values = np.array([4.0, 3.0, 2.0, 1.0]), np.array([0.5, 0.01, 0.1, 0.02])
+    kept = {most: cuts.keep(scores, q_values, q=0.1, least=1.5, most=most).tolist() for most in (None, 1)}
+    assert kept == {None: [False, True, True, False], 1: [False, True, False, False]}
+
+
+def test_cuts_of_a_fitted_selector(fitted):
+    _, X, y = fitted
+    best = quick(max_features=lambda X: X.shape[1] // 6).fit(X, y)
+    assert best.max_features_ == 1
+    assert best.get_feature_names_out().tolist() == ["c"]
+    untested = quick(q=None, threshold="mean").fit(X, y)
+    assert untested.threshold_ == untested.feature_importances_.mean()
+    np.testing.assert_array_equal(untested.support_, untested.feature_importances_ >= untested.threshold_)
+    assert np.isnan(untested.pvalues_).all()
+    assert untested.conditional_ is None
+
+
+# -- containers ----------------------------------------------------------------------------------------------
+def mixed():
+    """Numbers with missing values, a category that is a signal and one that is not."""
+    X, y = rows()
+    rng = np.random.default_rng(3)
+    X["town"] = pd.Categorical(rng.choice(["Ulm", "Bonn", "Kiel"], len(X)))
+    X["shape"] = pd.Categorical(rng.choice(["round", "square"], len(X)))
+    X.loc[::7, "a"] = np.nan
+    X.loc[::11, "town"] = None
+    return X, y + 4 * (X["town"] == "Ulm").to_numpy()
+
+
+def arrow(X):
+    """Without the categories: those of large strings with nulls are more than XGBoost 3.2 takes."""
+    return pa.Table.from_pandas(X.drop(columns=["town", "shape"]))
+
+
+@pytest.mark.parametrize("wrap", [lambda X: X, pl.from_pandas, arrow], ids=["pandas", "polars", "arrow"])
+def test_frames_with_categories_and_missing_values_stay_frames(wrap):
+    X, y = mixed()
+    table = wrap(X)
+    selector = quick().fit(table, y)
+    kept = selector.transform(table)
+    assert type(kept) is type(table)
+    found = ["a", "c"] if wrap is arrow else ["a", "c", "town"]
+    assert selector.get_feature_names_out().tolist() == found
+    if isinstance(kept, pd.DataFrame):
+        pd.testing.assert_frame_equal(kept, X[["a", "c", "town"]])
+
+
+def test_arrays_and_sparse_matrices():
+    X, y = rows()
+    array = X.to_numpy()
+    selector = quick().fit(array, y)
+    assert selector.transform(array).tolist() == array[:, [0, 2]].tolist()
+    assert selector.get_feature_names_out().tolist() == ["x0", "x2"]
+    assert not hasattr(selector, "feature_names_in_")
+    back = selector.inverse_transform(selector.transform(array))
+    assert back[:, [0, 2]].tolist() == array[:, [0, 2]].tolist()
+    assert not back[:, [1, 3, 4, 5]].any()
+    sparse = sp.csr_array(array * (np.abs(array) > 0.2))
+    kept = quick().fit_transform(sparse, y)
+    assert sp.issparse(kept)
+    assert (kept != sparse[:, [0, 2]]).nnz == 0
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+@pytest.mark.parametrize(
+    "wrap", [lambda X: X, pl.from_pandas, pd.DataFrame.to_numpy], ids=["pandas", "polars", "numpy"]
+)
+def test_set_output(fitted, library, wrap):
+    _, X, y = fitted
+    table = wrap(X)
+    selector = quick(small(), test="marginal").set_output(transform=library).fit(table, y)
+    kept = selector.transform(table)
+    assert type(kept).__module__.split(".")[0] == library
+    assert list(kept.columns) == selector.get_feature_names_out().tolist()
+    np.testing.assert_array_equal(kept.to_numpy(), X[["a", "c"]].to_numpy())
+
+
+# -- targets -------------------------------------------------------------------------------------------------
+def test_classes_by_any_name_are_the_same_classes(fitted):
+    _, X, y = fitted
+    codes = np.digitize(y, [-2, 2])
+    numbers = quick(test="marginal").fit(X, codes)
+    words = quick(test="marginal").fit(X, np.array(["few", "lot", "most"])[codes])
+    np.testing.assert_array_equal(numbers.feature_importances_, words.feature_importances_)
+    assert words.importance_.output_names == ("few", "lot", "most")
+    assert words.get_feature_names_out().tolist() == ["a", "c"]
+    assert isinstance(words.estimator_, xgboost.XGBClassifier)
+    series = quick(test="marginal").fit(X, pd.Series(codes > 1))
+    assert series.get_feature_names_out().tolist() == ["a", "c"]
+
+
+@pytest.mark.parametrize(
+    ("y", "classes"),
+    [
+        ([0.5, 1.5, 2.0] * 9, False),
+        ([0, 1] * 9, True),
+        ([0.0, 1.0, 2.0] * 9, True),
+        (["x", "y"] * 9, True),
+        ([True, False] * 9, True),
+    ],
+)
+def test_what_is_a_class(y, classes):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert is_class_target(np.array(y), 3) is classes
+
+
+@pytest.mark.parametrize("y", [np.arange(30), [0, 1, 2] * 9 + [3]], ids=["many", "a rare one"])
+def test_integers_that_may_be_numbers_are_taken_as_numbers_aloud(y):
+    with pytest.warns(ti.TreeInnerWarning, match="was taken as numbers; if they are classes, pass a classifier"):
+        assert not is_class_target(np.array(y), 3)
+
+
+# -- estimators ----------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_the_default_is_the_same_in_every_library(library):
+    """100 rounds of at most three splits at rate 0.1, and the l2 penalty is 1: read from the trees themselves."""
+    X, y = rows()
+    model = ti.read_model(default_booster(classes=False, library=library).fit(X, y))
+    e = model.ensemble
+    assert e.n_rounds == e.n_trees == 100
+    splits = np.add.reduceat((e.feature >= 0).astype(int), e.tree_start[:-1])
+    assert 1 <= splits.max() <= 3
+    assert np.unique(e.tree_rate).round(6).tolist() == [0.1]
+    assert e.params["reg_lambda"] == 1.0
+    assert SETTINGS[library].keys() <= default_booster(classes=True, library=library).get_params().keys() | {
+        "feature_fraction_bynode"  # LightGBM takes it through **kwargs
+    }
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        small(lightgbm.LGBMRegressor, verbose=-1),
+        catboost.CatBoostRegressor(iterations=20, depth=2, verbose=0, thread_count=1, allow_writing_files=False),
+        HistGradientBoostingRegressor(max_iter=20, max_depth=2),
+    ],
+    ids=["lightgbm", "catboost", "sklearn"],
+)
+def test_estimators_of_other_libraries(fitted, estimator):
+    _, X, y = fitted
+    assert quick(estimator).fit(X, y).get_feature_names_out().tolist() == ["a", "c"]
+
+
+def test_scores_of_a_pipeline_come_back_to_the_columns_of_x():
+    """The encoder puts its columns first; a column that it drops has no score."""
+    X, y = mixed()
+    X["dropped"] = np.arange(len(X)) % 5
+    encoder = ColumnTransformer(
+        [("onehot", OneHotEncoder(sparse_output=False), ["town", "shape"]), ("rest", "passthrough", list("fcbade"))]
+    )
+    selector = quick(make_pipeline(encoder, small())).fit(X, y)
+    assert selector.get_feature_names_out().tolist() == ["a", "c", "town"]
+    assert selector.importance_.feature_names == tuple(X.columns)
+    assert selector.feature_importances_[-1] == 0.0
+    assert selector.pvalues_[-1] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("step", "why"), [(PCA(2), "PCA"), (PolynomialFeatures(interaction_only=True), "'a\\*b' from several columns")]
+)
+def test_a_pipeline_that_mixes_columns_is_refused(step, why):
+    X, y = rows(60)
+    with pytest.raises(ti.UnsupportedModelError, match=f"{why}.*put the selector behind the step that mixes"):
+        quick(make_pipeline(step, small())).fit(X, y)
+
+
+def test_in_a_pipeline_under_a_search(fitted):
+    _, X, y = fitted
+    pipeline = make_pipeline(quick(small(n_estimators=10)), LinearRegression())
+    grid = {
+        "treeinnerselector__q": [0.05, 0.1],
+        "treeinnerselector__test": ["marginal", "conditional"],
+        "treeinnerselector__estimator__max_depth": [1, 2],
+    }
+    search = GridSearchCV(pipeline, grid, cv=ShuffleSplit(1, random_state=0), error_score="raise").fit(X, y)
+    assert search.score(X, y) > 0.9  # both signals were kept: they are 13 / 14 of the variance
+    assert clone(pipeline)[0].get_params()["estimator__n_estimators"] == 10
+
+
+# -- weights, groups, routing --------------------------------------------------------------------------------
+def test_weights_of_one_change_nothing_and_weights_count(fitted):
+    _, X, y = fitted
+    plain, ones, heavy = (
+        quick(small(), test="marginal").fit(X, y, sample_weight=w)
+        for w in (None, np.ones(len(y)), np.where(X["b"] > 0, 3.0, 0.5))
+    )
+    np.testing.assert_array_equal(plain.feature_importances_, ones.feature_importances_)
+    assert np.all(heavy.feature_importances_ != plain.feature_importances_)
+
+
+def test_groups_stay_in_one_fold_and_count_as_one(fitted):
+    _, X, y = fitted
+    groups = np.repeat(np.arange(24), 10)
+    selector = quick(small(), test="marginal").fit(X, y, groups=groups)
+    assert selector.importance_.statistics.n_units == 24
+
+
+def test_metadata_routing(fitted):
+    _, X, y = fitted
+    weight = np.where(X["b"] > 0, 3.0, 0.5)
+    direct = quick(small(), test="marginal").fit(X, y, sample_weight=weight)
+    with sklearn.config_context(enable_metadata_routing=True):
+        estimator = small().set_fit_request(sample_weight=True)
+        selector = quick(estimator, test="marginal").set_fit_request(sample_weight=True)
+        last = LinearRegression().set_fit_request(sample_weight=False)
+        routed = make_pipeline(selector, last).fit(X, y, sample_weight=weight)[0]
+        np.testing.assert_array_equal(routed.feature_importances_, direct.feature_importances_)
+        with pytest.raises(ValueError, match=r"estimator\.set_fit_request\(sample_weight=True\)"):
+            quick(small().set_fit_request(sample_weight=False)).fit(X, y, sample_weight=weight)
+
+
+# -- bad input -----------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("settings", "error", "message"),
+    [
+        ({"q": 1.5}, ValueError, r"q=1.5: expected a share of false discoveries in \(0, 1\)"),
+        ({"q": None}, ValueError, "pass one of them"),
+        ({"test": "margin"}, ValueError, "test='margin' is not recognised.*did you mean 'marginal'"),
+        ({"repeats": 0}, ValueError, "repeats=0: expected a number of repeats"),
+        ({"n_draws": 1}, ValueError, "n_draws=1: expected a number of draws"),
+        ({"threshold": "most"}, ValueError, "threshold='most': expected a score, 'mean'"),
+        ({"max_features": -1}, ValueError, "max_features=-1: expected a number of features"),
+        ({"max_features": len, "q": 0.2, "cv": 2.5}, TypeError, "cv=2.5"),
+        ({"cv": 1}, ValueError, "cv=1: expected at least 2 folds"),
+        ({"cv": 1000}, ValueError, "cv=1000: X has only 60 rows"),
+        ({"sampler": 3}, TypeError, "sampler: expected a function"),
+        ({"sampler": len, "test": "marginal"}, ValueError, "sampler has no meaning for test='marginal'"),
+        ({"collinear": 2}, ValueError, "threshold=2: expected a number above 0 and up to 1"),
+        ({"estimator": xgboost.XGBRegressor}, TypeError, "estimator: expected a regressor or classifier of trees"),
+        ({"estimator": LinearRegression()}, ti.UnsupportedModelError, "LinearRegression"),
+    ],
+)
+def test_bad_parameters(settings, error, message):
+    X, y = rows(60)
+    with pytest.raises(error, match=message):
+        quick(**settings).fit(X, y)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda X, y: (X, np.zeros(len(y), int)), "y is 0 in every row"),
+        (lambda X, y: (X, np.where(np.arange(len(y)) < 2, "few", "many")), "'few' of y has 2 rows, fewer than the 3"),
+        (lambda X, y: (X[:2], y[:2]), "cv=3: X has only 2 rows"),
+        (lambda X, y: (X, y[:-1]), "inconsistent numbers of samples"),
+        (lambda X, y: (X, np.where(y > 0, np.nan, y)), "NaN"),
+        (lambda X, y: (X, None), "requires y to be passed"),
+        (lambda X, y: (X, np.column_stack([y, y])), "y should be a 1d array"),
+        (lambda X, y: (X["a"], y), "2-dimensional"),
+    ],
+)  # fmt: skip
+def test_bad_rows(change, message):
+    with pytest.raises(ValueError, match=message):
+        quick().fit(*change(*rows(60)))
+
+
+def test_other_columns_and_an_unfitted_selector(fitted):
+    selector, X, _ = fitted
+    with pytest.raises(ValueError, match="feature names should match"):
+        selector.transform(X.rename(columns={"a": "z"}))
+    with pytest.raises(ValueError, match="X has 5 features"):
+        selector.transform(X.to_numpy()[:, :5])
+    for use in (
+        lambda s: s.transform(X),
+        lambda s: s.get_support(),
+        lambda s: s.to_frame(),
+        lambda s: s.transform(X.values),
+    ):
+        with pytest.raises(NotFittedError):
+            use(quick())
+
+
+def test_one_class_in_a_fold_is_refused(fitted):
+    _, X, y = fitted
+    late = (np.arange(len(y)) > 200).astype(int)
+    folds = [(np.arange(100), np.arange(100, 240)), (np.arange(100, 240), np.arange(100))]
+    with pytest.raises(ti.DataError, match="training rows of a fold have no row of class"):
+        quick(HistGradientBoostingClassifier(max_iter=3), cv=folds).fit(X, late)
+
+
+# -- importance_getter ---------------------------------------------------------------------------------------
+def test_select_from_model_gets_held_out_scores(fitted):
+    _, X, y = fitted
+    X_valid, y_valid = rows(seed=1)
+    get = ti.importance_getter(X_valid, y_valid)
+    chosen = SelectFromModel(small(), importance_getter=get, threshold="mean").fit(X, y)
+    scores = ti.importance(chosen.estimator_, X_valid, y_valid).scores
+    found = get(chosen.estimator_)
+    np.testing.assert_array_equal(found[scores > 0], scores[scores > 0])
+    assert chosen.get_feature_names_out().tolist() == ["a", "c"]
+    shuffled = small().fit(X[list("fdc")], y)  # by name, whatever their order
+    assert get(shuffled).argmax() == 2
+
+
+def test_the_getter_scores_the_columns_that_rfe_fitted_on(monkeypatch):
+    """Column k holds numbers between k and k + 1, so that each array tells which columns it has."""
+    rng = np.random.default_rng(0)
+    X, X_valid = (np.arange(6) + rng.random((150, 6)) for _ in range(2))
+    signal = np.array([0.0, 3.0, 0.0, 0.0, 2.0, 0.0])
+    fits, scored = [], []
+
+    class Recording(xgboost.XGBRegressor):
+        def fit(self, X, y, **more):
+            fits.append(np.floor(X[0]).astype(int).tolist())
+            return super().fit(X, y, **more)
+
+    def recorded(model, X, y, **more):
+        scored.append(np.floor(X[0]).astype(int).tolist())
+        return ti.importance(model, X, y, **more)
+
+    monkeypatch.setattr(getter, "importance", recorded)
+    get = ti.importance_getter(X_valid, X_valid @ signal)
+    chosen = RFE(Recording(n_estimators=10, max_depth=2, n_jobs=1), n_features_to_select=2, importance_getter=get)
+    chosen.fit(X, X @ signal)
+    assert scored == fits[:-1]  # the last fit is on what is left, and scored no more
+    assert [len(columns) for columns in fits] == [6, 5, 4, 3, 2]
+    assert chosen.get_support(indices=True).tolist() == [1, 4]
+    with pytest.raises(ti.DataError, match=r"fitted on 3 columns without names.*cannot be known"):
+        get(small().fit(X[:, :3], X @ signal))
+
+
+def test_a_harmful_feature_does_not_look_useful_when_squared():
+    scores = np.array([-9.0, 0.5, 0.0, -0.1, 2.0])
+    assert np.argsort(getter._positive(scores) ** 2).tolist() == [0, 3, 2, 1, 4]
+
+
+@given(st.lists(st.floats(-1e6, 1e6, allow_subnormal=False).map(lambda x: round(x, 6)), min_size=1, max_size=30))
+def test_what_the_getter_returns_has_the_order_of_the_scores(given_scores):
+    scores = np.array(given_scores)
+    out = getter._positive(scores)
+    assert np.all(out > 0)
+    np.testing.assert_array_equal(np.argsort(out, kind="stable"), np.argsort(scores, kind="stable"))
+    np.testing.assert_array_equal(out[scores > 0], scores[scores > 0])
+
+
+def test_the_getter_refuses_what_it_cannot_score(fitted):
+    _, X, y = fitted
+    get = ti.importance_getter(X[["a", "b"]], y)
+    with pytest.raises(ti.DataError, match="fitted on 'c', which importance_getter's X does not have"):
+        get(small().fit(X, y))
+    with pytest.raises(ti.DataError, match="expected a table of two dimensions"):
+        ti.importance_getter(y, y)
+    assert clone(RFE(small(), importance_getter=get)).importance_getter is get  # a clone copies no data
