@@ -45,7 +45,7 @@ def conclude(
 ) -> Importance:
     """Scores and their statistics, per row; first: the sums of the first pass, if `state` has those of the second.
 
-    tested=False leaves the p values out, which take longer than the rest where rows are few.
+    tested=False leaves all but the scores out, for the rest takes longer where rows are few.
     """
     _check_resolution(setting, state)
     summed, weight = state if first is None else first, float(state.weight.totals()[0])
@@ -57,7 +57,7 @@ def conclude(
         rounds = by_round.sum(axis=2) / weight
     elif state.rounds is not None:
         rounds = state.rounds.totals().reshape(setting.ensemble.n_rounds, -1)[:, :-1] / weight
-    if setting.needs_rows:
+    if setting.needs_rows and (tested or score is None):
         whole, outputs = state.infer(score, confidence, flips=tested and setting.means is not None)
     else:
         assert score is not None
@@ -79,7 +79,7 @@ def conclude(
         n_rows=state.n_rows,
         sum_of_weights=weight,
         tested=tested and setting.score != "abs",
-        has_std_errors=setting.std_errors,
+        has_std_errors=tested and setting.std_errors,
         rounds=rounds,
         losses=losses_of(setting, summed, value, statistics.score),
         gain_source=gain_source,

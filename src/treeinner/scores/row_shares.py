@@ -40,7 +40,7 @@ class RowShares:
 
     shares: FloatArray  #: (rows, features or groups, outputs); a row's weight is in it. They add up to score x weights
     weight: FloatArray | None  #: (rows,), those of the model's class_weight included; None: every row counts as 1
-    importance: Importance  #: of these rows by themselves; without p values, which `importance_of_shares` gives
+    importance: Importance  #: of these rows by themselves: scores alone, for `importance_of_shares` gives the rest
     said: tuple[str, ...] = ()  #: which of its notes must be said aloud
 
 

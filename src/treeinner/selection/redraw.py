@@ -149,12 +149,12 @@ class _HeldOut:
         for piece in self._pieces(n_draws):
             piece.add(splits, codes[:, piece.start : piece.start + piece.n_rows], sums, weights)
         sides = Sides(self.setting, splits, sums, weights)
-        steps, levels = sides.by_leaf(slice(1, 1 + PAIRED), shape[1])
+        steps, levels = sides.by_leaf(slice(0, 1 + PAIRED), shape[1])
         shares = [
-            piece.shares(splits, codes[1 : 1 + PAIRED, piece.start : piece.start + piece.n_rows], steps, levels)
+            piece.shares(splits, codes[:, piece.start : piece.start + piece.n_rows], steps, levels)
             for piece in self._pieces(n_draws)
         ]
-        return Redrawn(sides.scores(), np.concatenate(shares, axis=1))
+        return Redrawn(sides.scores(), np.concatenate(shares, axis=1)[1:])
 
     def _drawn_codes(self, drawn: Draws, own: Sequence[IntArray], planes: IntArray) -> NDArray[Any]:
         """Codes of the held-out rows in some planes, as drawn: (draws, rows, planes)."""
@@ -199,11 +199,12 @@ class _Piece:
         self._target: CoreTarget = target
         self._weight = self._task.fixed_point_weight()
         self._margin, self._value = self._margins()
-        self._last: tuple[Splits, FloatArray] | None = None
-        own = forest.blocks(self._task.codes)
+        self._own = forest.blocks(self._task.codes)
         self._codes = forest.core.new_codes(n_draws * padded_rows(self.n_rows))
-        self._blocks = forest.blocks(self._codes).reshape(n_draws, *own.shape)
-        self._blocks[:] = own
+        self._blocks = forest.blocks(self._codes).reshape(n_draws, *self._own.shape)
+        self._blocks[:] = self._own
+        self._placed: Splits | None = None  # whose columns are drawn in `_blocks`, and
+        self._moved = np.empty(0)  # what trees without them add to the margins before each round
 
     def _margins(self) -> tuple[FloatArray, FloatArray]:
         """Margins before every round, (rounds, outputs, padded rows), and leaf values, (trees, width, padded rows)."""
@@ -221,10 +222,8 @@ class _Piece:
             at += step
         return margin, value
 
-    def _moved(self, splits: Splits) -> FloatArray:
+    def _moved_by_others(self, splits: Splits) -> FloatArray:
         """What trees without these splits add to the margins before each round: (rounds in use, outputs, rows)."""
-        if self._last is not None and self._last[0] is splits:  # every set of columns is walked twice
-            return self._last[1]
         e = self.setting.ensemble
         moved = aligned((len(splits.rounds), *self._margin.shape[1:]))
         moved[:] = self._margin[splits.rounds]
@@ -233,7 +232,6 @@ class _Piece:
             if number + 1 < len(moved):
                 for tree in splits.trees[first:stop].tolist():
                     moved[number + 1, e.tree_output[tree] : e.tree_output[tree] + e.width] -= self._value[tree]
-        self._last = splits, moved
         return moved
 
     def add(self, splits: Splits, codes: NDArray[Any], sums: NDArray[np.int64], weights: NDArray[np.int64]) -> None:
@@ -241,28 +239,35 @@ class _Piece:
 
         codes: those of the splits' planes, (draws, rows, planes).
         """
-        self._walk(splits, codes, sums, weights, None)
+        self._place(splits, codes)
+        self._walk(splits, sums, weights, None)
 
     def shares(self, splits: Splits, codes: NDArray[Any], steps: FloatArray, levels: FloatArray) -> FloatArray:
-        """Shares of the rows of some draws, by the step and the level of each leaf: (draws, rows)."""
-        out, none = np.zeros((len(codes), self.n_rows)), np.zeros(steps.shape, np.int64)
-        self._walk(splits, codes, none, none, (steps, levels, out))
+        """Shares of the rows of the first draws, by the step and the level of each leaf: (draws, rows)."""
+        self._place(splits, codes)
+        out, none = np.zeros((len(steps), self.n_rows)), np.zeros(steps.shape, np.int64)
+        self._walk(splits, none, none, (steps, levels, out))
         return out
 
-    def _walk(self, splits: Splits, codes: NDArray[Any], sums: Any, weights: Any, shares: Any) -> None:
+    def _place(self, splits: Splits, codes: NDArray[Any]) -> None:
+        """Put the drawn codes in place of the rows' own."""
+        if self._placed is splits:
+            return
+        if self._placed is not None:
+            self._blocks[:, :, self._placed.planes] = self._own[:, self._placed.planes]
+        shape = (self.n_draws, padded_rows(self.n_rows), len(splits.planes))
+        padded = np.zeros(shape, codes.dtype)
+        padded[:, : self.n_rows] = codes
+        by_block = padded.reshape(self.n_draws, -1, BLOCK, len(splits.planes))
+        self._blocks[:, :, splits.planes] = by_block.transpose(0, 1, 3, 2)
+        self._placed, self._moved = splits, self._moved_by_others(splits)
+
+    def _walk(self, splits: Splits, sums: Any, weights: Any, shares: Any) -> None:
         """Take draws through the trees that split on the drawn columns."""
-        setting, n, n_draws = self.setting, self.n_rows, len(codes)
-        blocks = self._blocks[:n_draws]
-        own = blocks[:, :, splits.planes].copy()
-        drawn = np.zeros((n_draws, own.shape[1] * BLOCK, len(splits.planes)), codes.dtype)
-        drawn[:, :n] = codes
-        by_block = drawn.reshape(n_draws, -1, BLOCK, len(splits.planes))
-        blocks[:, :, splits.planes] = by_block.transpose(0, 1, 3, 2)
-        largest = np.zeros(padded_rows(n))
+        setting, target, largest = self.setting, self._target, np.zeros(padded_rows(self.n_rows))
         setting.forest.core.redraw(
-            self._codes, self._target.loss, self._target.scale, splits.first_tree, splits.trees, self._target.y,
-            self._target.weight, self._moved(splits), 2.0 ** (GRADIENT_BITS - setting.scale_bits), largest,
-            self._weight, self._task.weight, sums, weights, shares,
+            self._codes, target.loss, target.scale, splits.first_tree, splits.trees, target.y, target.weight,
+            self._moved, 2.0 ** (GRADIENT_BITS - setting.scale_bits), largest, self._weight, self._task.weight, sums,
+            weights, shares,
         )  # fmt: skip
         check_size(float(largest.max()))
-        blocks[:, :, splits.planes] = own
