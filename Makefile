@@ -8,7 +8,7 @@ SOURCES := $(shell find src/core -type f) CMakeLists.txt
 CXX_FILES := $(wildcard src/core/*/*.h src/core/*/*.cpp tests/core/*.h tests/core/*.cpp)
 PYTEST_FLAGS ?= -n 2 --dist worksteal -q
 
-.PHONY: demo test test-new test-browser test-study study check format docs clean bench bench-old calibration selection-rivals instructions
+.PHONY: demo test test-new test-browser test-study study check format docs clean bench bench-old calibration selection-promise selection-rivals instructions
 
 $(VENV)/.made:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "treeinner needs Python >= 3.11; say PYTHON=/path/to/python3.11")'
@@ -169,6 +169,13 @@ RIVALS_FLAGS ?=
 
 selection-rivals: .venv-rivals/.made
 	OMP_NUM_THREADS=1 .venv-rivals/bin/python benchmarks/selection/rivals.py $(RIVALS_FLAGS)
+
+# False discoveries and power of TreeInnerSelector over many designs: writes docs/selection-promise.md (many hours of one
+# core). An interrupted run continues; PROMISE_FLAGS="--minutes 60" stops after an hour.
+PROMISE_FLAGS ?=
+
+selection-promise: $(VENV)/.test
+	$(BIN)/python benchmarks/selection/promise.py $(PROMISE_FLAGS)
 
 # Instructions that the core executes (needs valgrind); tests/test_instructions.py holds it to them.
 instructions: $(VENV)/.test
