@@ -137,12 +137,17 @@ class _Solver:
     penalties: FloatArray
 
     @classmethod
-    def of(cls, M: FloatArray) -> _Solver:
-        n, m = M.shape
-        d, V = np.linalg.eigh(M.T @ M if m <= n else M @ M.T)
+    def of_products(cls, products: FloatArray, n: int) -> _Solver:
+        """From M'M of n rows."""
+        d, V = np.linalg.eigh(products)
         kept = d > 1e-10 * d.max(initial=1.0)
-        d, V = d[kept], V[:, kept]
-        return cls(V if m <= n else M.T @ (V / np.sqrt(d)), d, n * PENALTIES)
+        return cls(V[:, kept], d[kept], n * PENALTIES)
+
+    @classmethod
+    def of_few_rows(cls, M: FloatArray) -> _Solver:
+        """From fewer rows than columns: M M' is smaller than M'M, and has the same d > 0."""
+        dual = cls.of_products(M @ M.T, len(M))
+        return cls(M.T @ (dual.V / np.sqrt(dual.d)), dual.d, dual.penalties)
 
     def coefficients(self, moments: FloatArray, without: IntArray) -> Iterator[FloatArray]:
         """Slopes of M in the regression on all its columns but some, for each penalty: 0 at those.
@@ -166,10 +171,15 @@ class _Ridge:
         used = spread > 1e-9  # a constant says nothing
         self.M = (basis[:, used] - basis[:, used].mean(axis=0)) / spread[used]
         self.owner = owner[used]
-        n = len(self.M)
+        n, m = self.M.shape
         shuffled = np.random.default_rng(0).permutation(n)  # folds are no matter of chance: one table, one regression
         self.folds = [np.sort(part) for part in np.array_split(shuffled, min(FOLDS, n)) if n > 1]
-        self.solvers = [_Solver.of(np.delete(self.M, part, axis=0)) for part in self.folds]
+        if m > n // 2:
+            self.solvers = [_Solver.of_few_rows(np.delete(self.M, part, axis=0)) for part in self.folds]
+        else:
+            products = self.M.T @ self.M
+            less = [(products - self.M[part].T @ self.M[part], n - len(part)) for part in self.folds]
+            self.solvers = [_Solver.of_products(*some) for some in less]
 
     def predict(self, columns: Sequence[int], target: FloatArray) -> FloatArray:
         """Predictions of target (n, q) from the other columns, by folds: no row has a part in its own."""
