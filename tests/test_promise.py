@@ -46,7 +46,7 @@ def test_columns_tested_as_one_are_one_find(promise):
 
 
 def test_rates_are_means_over_replications_and_not_of_pooled_finds(promise):
-    records = [{"seconds": [1, 1]} for _ in range(2)]
+    records = [{"seconds": 1.0} for _ in range(2)]
     for record, finds in zip(records, ([1, 1, 0, 2], [0, 3, 2, 2]), strict=True):
         record["conditional"] = record["marginal"] = [finds] * 3
     found = promise.summary(records)["conditional"]
@@ -56,7 +56,7 @@ def test_rates_are_means_over_replications_and_not_of_pooled_finds(promise):
 
 
 def test_a_cell_with_few_replications_is_not_shown(promise):
-    record = {"seconds": [1, 1], "conditional": [[0, 1, 1, 2]] * 3, "marginal": [[0, 1, 1, 2]] * 3}
+    record = {"seconds": 1.0, "conditional": [[0, 1, 1, 2]] * 3, "marginal": [[0, 1, 1, 2]] * 3}
     results = {("XOR", 300, 20, seed): record for seed in range(promise.ENOUGH - 1)}
     assert promise.added_up(results) == []
     results["XOR", 300, 20, promise.ENOUGH] = record
@@ -65,8 +65,8 @@ def test_a_cell_with_few_replications_is_not_shown(promise):
 
 def test_a_run_goes_on_after_a_line_that_was_cut_off(promise, tmp_path):
     path = tmp_path / "lines"
-    path.write_text('{"key": ["XOR", 300, 20, 1000], "seconds": [1, 2]}\n{"key": ["XOR", 300')
-    assert promise.load(path) == {("XOR", 300, 20, 1000): {"seconds": [1, 2]}}
+    path.write_text('{"key": ["XOR", 300, 20, 1000], "seconds": 1.5}\n{"key": ["XOR", 300')
+    assert promise.load(path) == {("XOR", 300, 20, 1000): {"seconds": 1.5}}
 
 
 def test_designs_have_their_shape_and_depend_on_the_seed_alone(promise):

@@ -8,10 +8,10 @@ and the square of that, a missing value by an indicator, a level by an indicator
 the bases of all other columns, by ridge with the penalty that predicts rows left out best. Then, for each row,
 
 1. levels and missing values: a pattern is drawn with its probability given the other columns;
-2. a row of that pattern is drawn, and with it a residual;
+2. among the rows of that pattern that are predicted alike one is drawn, and with it a residual;
 3. numbers: the donor is the row whose value is nearest to prediction plus residual.
 
-What it does not see: dependence that no sum of functions of single columns tells, such as x3 = sign(x1 x2).
+What it does not see: dependence that no sum of functions of single columns tells, such as x3 = x1 x2.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ FEW_VALUES = 10  # a numeric column of at most so many distinct values is drawn 
 MOST_LEVELS = 20  # rarer levels share one indicator
 PENALTIES = np.array([0.003, 0.02, 0.1, 0.5])  # of ridge, in units of a standardised column
 FOLDS = 5
-NEIGHBOURS = 15  # rows on either side that settle the probability of a level, or a fortieth of the rows
+NEIGHBOURS = 15  # rows on either side that are predicted alike, at least; else a fortieth or twentieth of all
 
 
 @dataclass(frozen=True, eq=False)
@@ -239,25 +239,61 @@ class Donors:
         (n_draws, rows); of several columns (n_draws, columns, rows)
         """
         together = (column,) if isinstance(column, (int, np.integer)) else tuple(column)
-        row = self._rows_of_patterns(together, n_draws, rng)
-        out = np.stack([self._nearest(j, together, row) for j in together], axis=1)
+        predicted = {j: self._predicted(j, together) for j in together if self._score[j] is not None}
+        row = self._rows(together, self._likeness(together, predicted), n_draws, rng)
+        out = np.stack([self._nearest(j, predicted[j], row) if j in predicted else row for j in together], axis=1)
         return out[:, 0] if isinstance(column, (int, np.integer)) else out
 
-    def _rows_of_patterns(self, together: tuple[int, ...], n_draws: int, rng: np.random.Generator) -> IntArray:
-        """For each row another one whose levels and missing values are plausible: (n_draws, rows)."""
+    def _predicted(self, j: int, together: tuple[int, ...]) -> FloatArray:
+        """Normal score of a numeric column given those outside of the set."""
+        return self._ridge.predict(together, np.nan_to_num(self._numeric(j))[:, None])[:, 0]  # NaN has a pattern
+
+    def _numeric(self, j: int) -> FloatArray:
+        score = self._score[j]
+        assert score is not None
+        return score
+
+    def _likeness(self, together: tuple[int, ...], predicted: dict[int, FloatArray]) -> FloatArray | None:
+        """Number by which rows have residuals alike; None if any row's residual is as good as any other's.
+
+        It is the prediction, or where the others do not tell the mean, what they tell about the size of the residual:
+        of x given x squared, for one. A set shares the residuals of its rows, so its first numeric column decides.
+        """
+        for j, mean in predicted.items():
+            if np.ptp(mean) > 0:
+                return mean
+            size = np.abs(self._numeric(j) - mean)
+            size = self._ridge.predict(together, np.where(np.isnan(size), np.nanmean(size), size)[:, None])[:, 0]
+            return size if np.ptp(size) > 0 else None
+        return None
+
+    def _rows(
+        self, together: tuple[int, ...], likeness: FloatArray | None, n_draws: int, rng: np.random.Generator
+    ) -> IntArray:
+        """For each row another one: its levels and missing values are plausible, its residual is: (n_draws, rows)."""
         n = self.n_rows
         levels = [self._level[j] for j in together if self._level[j].any()]
-        if not levels:
+        if not levels and likeness is None:
             return rng.permuted(np.broadcast_to(np.arange(n), (n_draws, n)), axis=1)
-        pattern = _by_frequency(np.unique(np.stack(levels), axis=1, return_inverse=True)[1].reshape(-1))
-        indicators = np.eye(int(pattern.max()) + 1)[pattern]
-        bounds = self._probabilities(together, indicators).cumsum(axis=1)[:, :-1]
-        drawn = (rng.random((n_draws, n, 1)) > bounds).sum(axis=2)
-        order = np.argsort(pattern, kind="stable")
-        count = indicators.sum(axis=0).astype(np.int64)
-        first = np.cumsum(count) - count
-        member = (rng.random((n_draws, n)) * count[drawn]).astype(np.int64)
-        return np.asarray(order[first[drawn] + member])
+        pattern, drawn = np.zeros(n, np.int64), np.zeros((n_draws, n), np.int64)
+        if levels:
+            pattern = _by_frequency(np.unique(np.stack(levels), axis=1, return_inverse=True)[1].reshape(-1))
+            indicators = np.eye(int(pattern.max()) + 1)[pattern]
+            bounds = self._probabilities(together, indicators).cumsum(axis=1)[:, :-1]
+            drawn = (rng.random((n_draws, n, 1)) > bounds).sum(axis=2)
+        chance = rng.random((n_draws, n))
+        out = np.empty((n_draws, n), np.int64)
+        for one in range(int(pattern.max()) + 1):
+            members = np.flatnonzero(pattern == one)
+            first, width = np.zeros(n, np.int64), len(members)
+            if likeness is not None:
+                members = members[np.argsort(likeness[members], kind="stable")]
+                width = min(2 * max(NEIGHBOURS, len(members) // 20) + 1, len(members))
+                place = np.searchsorted(likeness[members], likeness)
+                first = np.clip(place - width // 2, 0, len(members) - width)
+            wanted = drawn == one
+            out[wanted] = members[(first + (chance * width).astype(np.int64))[wanted]]
+        return out
 
     def _probabilities(self, together: tuple[int, ...], indicators: FloatArray) -> FloatArray:
         """Probability of each pattern given the other columns: its share among rows that are predicted alike."""
@@ -274,16 +310,12 @@ class Donors:
             out[order, one] = (sums[end] - sums[begin]) / (end - begin)
         return np.asarray(out / out.sum(axis=1, keepdims=True))
 
-    def _nearest(self, j: int, together: tuple[int, ...], row: IntArray) -> IntArray:
-        """Donor in column j: `row` itself for levels and missing values, else the nearest to prediction + residual."""
-        score = self._score[j]
-        if score is None:
-            return row
+    def _nearest(self, j: int, predicted: FloatArray, row: IntArray) -> IntArray:
+        """Donor in a numeric column: the nearest to prediction plus the residual of `row`; itself where it misses."""
+        score = self._numeric(j)
         known = ~np.isnan(score)
-        filled = np.where(known, score, score[known].mean())
-        predicted = self._ridge.predict(together, filled[:, None])[:, 0]
-        wanted = predicted + (score - predicted)[row]
-        # A normal score is the quantile of a rank: the nearest rank needs no search.
         order = np.argsort(score, kind="stable")[: known.sum()]
-        rank = np.clip(special.ndtr(np.where(known[row], wanted, 0.0)) * len(order), 0, len(order) - 1)
-        return np.where(known[row], order[rank.astype(np.int64)], row)
+        # A normal score is the quantile of a rank: the nearest rank needs no search.
+        chance = special.ndtr(predicted + (np.nan_to_num(score) - predicted)[row])
+        rank = np.minimum((chance * len(order)).astype(np.int64), len(order) - 1)
+        return np.where(known[row], order[rank], row)
