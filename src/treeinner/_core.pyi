@@ -96,12 +96,10 @@ class Forest:
         weight: NDArray[Any] | None,
         moved: NDArray[Any],
         scale: float,
+        leaf_sums: NDArray[Any],
         largest: NDArray[Any],
         fixed_weights: NDArray[Any],
-        row_weight: NDArray[Any] | None,
-        leaf_sums: NDArray[Any],
         leaf_weights: NDArray[Any],
-        shares: tuple[NDArray[Any], NDArray[Any], NDArray[Any]] | None,
         /,
     ) -> None: ...
     def split_scores(

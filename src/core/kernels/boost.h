@@ -28,9 +28,6 @@ struct BoostArgs {
   double* first_order = nullptr;           // (rows,) += step times the residual at the start; or null
   const int32_t* trees = nullptr;          // the trees of all rounds, one after the other; null: 0, 1, ...
   const double* moved = nullptr;           // (rounds, outputs, stride) by trees left out, before each round; or null
-  const double* leaf_step = nullptr;       // (leaves, width) of shares by leaf: times the residual; or null
-  const double* leaf_level = nullptr;      // (leaves, width) likewise: times row_weight
-  double* row_sums = nullptr;              // (rows,) += shares by leaf, over all outputs
 };
 
 struct BoostScratch {
@@ -186,21 +183,6 @@ inline void take_leaves(const Forest& f, const BoostArgs& args, int tree, const 
   }
 }
 
-// Shares of the rows of a run, where those of one player are wanted: a step and a level per leaf.
-template <class Leaf>
-inline void take_shares(const Forest& f, const BoostArgs& args, int tree, const Leaf* leaf, const Run& run) {
-  const int64_t width = f.width, first = f.first_leaf[tree] * width;
-  double* sum = args.row_sums + run.row;
-  for (int k = 0; k < width; ++k) {
-    const double *step = args.leaf_step + first + k, *level = args.leaf_level + first + k;
-    const double* residual = run.residual + (f.tree_output[tree] + k) * kRun;
-    for (int r = 0; r < run.n; ++r) {
-      const double weight = args.row_weight ? args.row_weight[run.row + r] : 1.0;
-      sum[r] += step[leaf[r] * width] * residual[r] + level[leaf[r] * width] * weight;
-    }
-  }
-}
-
 // What a run takes from a tree.
 template <class Code>
 inline void take_tree(const Job& job, const BoostArgs& args, int tree, const Run& run, uint8_t* frontier,
@@ -216,7 +198,6 @@ inline void take_tree(const Job& job, const BoostArgs& args, int tree, const Run
   int32_t leaf[kRun];
   if (!args.first_point) route(f, top, codes, run.n, frontier);
   if (!top.below) take_leaves(f, args, tree, frontier, run);
-  if (!top.below && args.row_sums) take_shares(f, args, tree, frontier, run);
   const bool aside = paths && paths->scores && paths->scores->takes_part[tree], shares = paths && paths->level;
   if (aside) set_aside(*paths->scores, s, here, args.scale);
   if (!aside && shares) add_shares(f, *paths, codes, here, args.row_weight ? args.row_weight + run.row : nullptr, leaf);
@@ -227,7 +208,6 @@ inline void take_tree(const Job& job, const BoostArgs& args, int tree, const Run
   else if (!shares)
     add_steps<true>(f, *paths, codes, here, leaf);
   take_leaves(f, args, tree, leaf, run);
-  if (args.row_sums) take_shares(f, args, tree, leaf, run);
 }
 
 template <class Code>

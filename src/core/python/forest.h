@@ -170,27 +170,21 @@ class CoreForest {
     run(&Kernels::boost, job(codes), args);
   }
 
-  // Steps and levels of every draw's leaves, (draws, leaves, width), and the shares of its rows, (draws, rows), added
-  // to.
-  using DrawnShares = std::tuple<In<double, 3>, In<double, 3>, Out<double, 2>>;
-
-  // The same rows drawn anew: codes are (draws or more, padded rows). Only `trees` are visited, round by round; moved:
-  // (rounds, outputs, padded rows), what the others add to the margin before each round. Sums the gradients and weights
-  // in the leaves, (draws, leaves, width), or shares by leaf if these are given.
+  // Leaf sums of the same rows, drawn anew: codes are (draws, padded rows). Only `trees` are visited, round by round;
+  // moved: (rounds, outputs, padded rows), what the others add to the margin before each round.
   void redraw(const Codes& codes, int loss, double loss_scale, In<int32_t> first_tree, In<int32_t> trees,
-              In<double, 2> y, const Maybe<double>& weight, In<double, 3> moved, double scale, Out<double> largest,
-              In<int64_t> fixed, const Maybe<double>& row_weight, Out<int64_t, 3> leaf_sums,
-              Out<int64_t, 3> leaf_weights, const std::optional<DrawnShares>& shares) const {
+              In<double, 2> y, const Maybe<double>& weight, In<double, 3> moved, double scale,
+              Out<int64_t, 3> leaf_sums, Out<double> largest, In<int64_t> fixed, Out<int64_t, 3> leaf_weights) const {
     const auto n_rows = static_cast<int64_t>(fixed.size()), n_draws = static_cast<int64_t>(leaf_sums.shape(0));
     const auto n_rounds = static_cast<int32_t>(first_tree.size()) - 1;
     const int32_t *first = first_tree.data(), *tree = trees.data();
     require(n_rounds >= 0 && first[0] == 0 && has_shape(trees, first[n_rounds]), "rounds begin and end with the trees");
     for (int32_t i = 0; i < n_rounds; ++i) require(first[i] <= first[i + 1], "rounds are runs of trees");
     for (size_t i = 0; i < trees.size(); ++i) require(tree[i] >= 0 && tree[i] < f_.n_trees, "trees out of range");
-    require(codes.n_rows >= n_draws * padded(n_rows), "codes are (draws, padded rows)");
+    require(codes.n_rows == n_draws * padded(n_rows), "codes are (draws, padded rows)");
     require(has_shape(moved, n_rounds, f_.n_outputs, padded(n_rows)), "moves are (rounds, outputs, padded rows)");
     require(has_shape(y, 1, n_rows) || has_shape(y, f_.n_outputs, n_rows), "y is (1 or outputs, rows)");
-    for (const auto* one : {&weight, &row_weight}) require(!*one || has_shape(**one, n_rows), "weights are (rows,)");
+    require(!weight || has_shape(*weight, n_rows), "weights are (rows,)");
     require(has_shape(largest, padded(n_rows)), "largest is (padded rows,)");
     require(loss >= Loss::kSquared && loss <= Loss::kSoftmax, "no such loss");
     for (const auto* sums : {&leaf_sums, &leaf_weights})
@@ -201,29 +195,13 @@ class CoreForest {
     const LossInput input{{loss, loss_scale}, y.data(), y.shape(0) == 1 ? 0 : n_rows,
                           data_of(weight),    margins,  padded(n_rows)};
     BoostArgs args{input, n_rounds, first, scale};
-    args.largest = largest.data(), args.trees = tree, args.moved = moved.data(), args.row_weight = data_of(row_weight);
-    const double *step = nullptr, *level = nullptr;
-    double* rows = nullptr;
-    if (shares) {
-      const auto& [steps, levels, sums] = *shares;
-      for (const auto* one : {&steps, &levels})
-        require(has_shape(*one, n_draws, n_leaves(f_), f_.width), "steps and levels are (draws, leaves, width)");
-      require(has_shape(sums, n_draws, n_rows), "shares are (draws, rows)");
-      step = steps.data(), level = levels.data(), rows = sums.data();
-    } else {
-      args.fixed_weights = fixed.data();
-    }
+    args.largest = largest.data(), args.fixed_weights = fixed.data(), args.trees = tree, args.moved = moved.data();
     const Kernels* kernels = active;
     const nb::gil_scoped_release release;
     for (int64_t draw = 0; draw < n_draws; ++draw) {
       std::fill(margins, margins + size, 0.0);
-      if (shares) {
-        args.leaf_step = step + draw * leaves, args.leaf_level = level + draw * leaves;
-        args.row_sums = rows + draw * n_rows;
-      } else {
-        args.leaf_sums = leaf_sums.data() + draw * leaves, args.leaf_weights = leaf_weights.data() + draw * leaves;
-      }
-      call(kernels->boost, Job{&f_, codes.data.data() + index(draw) * code_bytes(n_rows), n_rows, 0, f_.n_trees}, args);
+      args.leaf_sums = leaf_sums.data() + draw * leaves, args.leaf_weights = leaf_weights.data() + draw * leaves;
+      call(kernels->boost, Job{&f_, codes.data.data() + draw * code_bytes(n_rows), n_rows, 0, f_.n_trees}, args);
     }
   }
 

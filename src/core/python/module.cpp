@@ -54,7 +54,7 @@ NB_MODULE(_core, m) {
       .def("boost", &CoreForest::boost, arg(), arg(), arg(), arg(), arg(), arg().none(), arg(), arg(), arg().none(),
            arg(), arg().none(), arg().none(), arg().none(), arg(), arg().none(), arg().none(), arg().none())
       .def("redraw", &CoreForest::redraw, arg(), arg(), arg(), arg(), arg(), arg(), arg().none(), arg(), arg(), arg(),
-           arg(), arg().none(), arg(), arg(), arg().none())
+           arg(), arg(), arg())
       .def("split_scores", &CoreForest::split_scores)
       .def("centre_values", &CoreForest::centre_values);
   nb::class_<CoreShuffle>(m, "Shuffle")

@@ -3,10 +3,9 @@
 Holdout randomisation. The models of a cross-validation stay as they are; a column of X is drawn anew, given all other
 columns, and the held-out rows are scored again. If the column tells nothing more about the target, its score is one of
 the redrawn ones. It must stand out: t = (S - mean S*) / (sd sqrt(1 + 1 / B)) with B - 1 degrees of freedom, S being the
-sum over all held-out rows and S* that of a draw. sd is the larger of two: of the redrawn scores, which alone is too
-small (docs/selection-promise.md), and that of rows as independent draws: from their shares in S, or from what these
-differ from their shares in S*, whichever is smaller. Where columns are strongly correlated, both shares are large and
-alike, and their difference is what the test is about.
+sum over all held-out rows and S* that of a draw. sd is the larger of two: of the redrawn scores, and the standard error
+of S from the shares of its rows; the first alone is too small, and smaller ones than the second were tried
+(docs/selection-promise.md).
 
 What it rests on is the law of a column given the others: our sampler's (selection/samplers.py), or the user's own.
 Columns that are nearly functions of each other cannot be told apart so: they are drawn and tested together.
@@ -27,7 +26,7 @@ from treeinner.inference import benjamini_hochberg, t_tail
 from treeinner.scores.arguments import check_integer
 from treeinner.selection.cross import CrossFit, Fold, in_parallel
 from treeinner.selection.folds import Rows, n_rows_of
-from treeinner.selection.redraw import PAIRED, Draws, Redrawn, redrawn_scores
+from treeinner.selection.redraw import Draws, redrawn_scores
 from treeinner.selection.samplers import Donors, Sampler
 
 __all__ = ["Conditional", "conditional_test"]
@@ -96,33 +95,21 @@ def conditional_test(
     held_out = np.concatenate([fold.rows for fold in fit.folds])
     often = len(held_out) / len(np.unique(held_out))  # how often a row was held out, on average
     draw = _drawer(X, sampler, n_draws, rng)
-    counts = np.maximum(np.bincount(held_out, minlength=n), 1)
-    sums, paired = np.zeros((len(together), 1 + n_draws)), np.zeros(len(together))
+    sums = np.zeros((len(together), 1 + n_draws))
     done = 0
-    for some in _portions(together, n * (4 * n_draws + 8 * PAIRED)):
+    for some in _portions(together, n_draws * n * 4):
         draws = [draw(columns) for columns in some]
         jobs = [(fold, rows, draws) for fold in fit.folds]
-        shares = np.zeros((len(some), PAIRED, n))
-        for fold, found in zip(fit.folds, in_parallel(_score_fold, jobs, n_jobs, None), strict=True):
-            for number, redrawn in enumerate(found):
-                sums[done + number] += redrawn.sums
-                shares[number][:, fold.rows] += redrawn.shares
-        for number, columns in enumerate(some):
-            paired[done + number] = _paired_error(fit, columns, shares[number] / counts)
+        for found in in_parallel(_score_fold, jobs, n_jobs, None):
+            sums[done : done + len(some)] += found
         done += len(some)
         if progress is not None:
             progress(done, len(together))
-    return _concluded(fit, together, sums / often, paired)
+    return _concluded(fit, together, sums / often)
 
 
-def _score_fold(fold: Fold, rows: Rows, draws: Sequence[Draws]) -> list[Redrawn]:
-    return redrawn_scores(fold.model, rows, fold.rows, draws)
-
-
-def _paired_error(fit: CrossFit, columns: IntArray, redrawn: FloatArray) -> float:
-    """Standard error per row of what a set's score loses when it is drawn anew, the rows being independent draws."""
-    difference = fit.shares[:, columns].sum(axis=(1, 2)) - redrawn
-    return float(np.sqrt((fit.std_errors_of(difference.T) ** 2).mean()))
+def _score_fold(fold: Fold, rows: Rows, draws: Sequence[Draws]) -> FloatArray:
+    return np.array(redrawn_scores(fold.model, rows, fold.rows, draws))
 
 
 def _n_columns(X: Any) -> int:
@@ -172,12 +159,12 @@ def _drawer(X: Any, sampler: Sampler | None, n_draws: int, rng: np.random.Genera
     return values
 
 
-def _concluded(fit: CrossFit, sets: Sequence[IntArray], sums: FloatArray, paired: FloatArray) -> Conditional:
+def _concluded(fit: CrossFit, sets: Sequence[IntArray], sums: FloatArray) -> Conditional:
     """Compare the sums of the sets, (sets, 1 + draws), the first of them of the rows as they are."""
     total = fit.importance.sum_of_weights
     score, redrawn = sums[:, 0] / total, sums[:, 1:] / total
     n_draws = redrawn.shape[1]
-    sd = np.maximum(redrawn.std(axis=1, ddof=1), np.minimum(_share_errors(fit, sets), paired))
+    sd = np.maximum(redrawn.std(axis=1, ddof=1), _share_errors(fit, sets))
     t = np.divide(score - redrawn.mean(axis=1), sd * np.sqrt(1 + 1 / n_draws), out=np.zeros_like(sd), where=sd > 0)
     p = np.where(sd > 0, t_tail(t, np.full(len(t), n_draws - 1.0)), 1.0)
     place = np.empty(sum(map(len, sets)), np.intp)

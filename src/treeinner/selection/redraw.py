@@ -20,19 +20,17 @@ from treeinner.errors import UnsupportedModelError
 from treeinner.model import Model
 from treeinner.scores.accumulator import ImportanceAccumulator
 from treeinner.scores.batch import Batch, read_batch
-from treeinner.scores.row_shares import row_shares
 from treeinner.scores.setting import GRADIENT_BITS, Setting, make_setting
 from treeinner.scores.state import State
 from treeinner.scores.task import CoreTarget, Task, check_size
 from treeinner.selection.folds import Rows, column_of, put_column, take_rows
-from treeinner.selection.splits import Sides, Splits
+from treeinner.selection.splits import Splits
 
-__all__ = ["PAIRED", "Draws", "Redrawn", "redrawn_scores"]
+__all__ = ["Draws", "redrawn_scores"]
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.intp]
 MOST_BYTES = 1 << 27  # of codes and margins that are held at a time
-PAIRED = 5  # draws whose rows' shares are kept: the spread of each comes from all rows, so a few are enough
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,16 +61,8 @@ class Draws:
         return out
 
 
-@dataclass(frozen=True, eq=False)
-class Redrawn:
-    """Scores of drawn columns by one model."""
-
-    sums: FloatArray  # (draws,)  over the held-out rows; the first as they are
-    shares: FloatArray  # (PAIRED, held-out rows)  of the rows in the scores of the first draws
-
-
-def redrawn_scores(model: Model, rows: Rows, held_out: IntArray, draws: Sequence[Draws]) -> list[Redrawn]:
-    """Scores of the drawn columns on the held-out rows, for every draw.
+def redrawn_scores(model: Model, rows: Rows, held_out: IntArray, draws: Sequence[Draws]) -> list[FloatArray]:
+    """Sums over the held-out rows of the scores of the drawn columns, for every draw: (draws,) each.
 
     Parameters
     ----------
@@ -97,21 +87,15 @@ def redrawn_scores(model: Model, rows: Rows, held_out: IntArray, draws: Sequence
     return [known.scores(drawn, columns) for drawn, columns in zip(draws, own, strict=True)]
 
 
-def _one_by_one(model: Model, rows: Rows, held_out: IntArray, drawn: Draws, own: Sequence[IntArray]) -> Redrawn:
+def _one_by_one(model: Model, rows: Rows, held_out: IntArray, drawn: Draws, own: Sequence[IntArray]) -> FloatArray:
     """Score every draw from the start, for losses and tables that only numpy or the library itself knows."""
-    part, columns = rows.take(held_out), np.concatenate(own)
+    part, out, columns = rows.take(held_out), np.zeros(drawn.n_draws), np.concatenate(own)
     given = {"sample_weight": part.sample_weight, "base_margin": part.base_margin, "qid": part.qid}
-    out = Redrawn(np.zeros(drawn.n_draws), np.zeros((PAIRED, len(held_out))))
     for draw in range(drawn.n_draws if len(columns) else 0):
-        X = drawn.table(rows.X, held_out, draw)
-        if 1 <= draw <= PAIRED:
-            found = row_shares(model, X, part.y, n_jobs=1, **given)
-            out.shares[draw - 1], imp = found.shares[:, columns].sum(axis=(1, 2)), found.importance
-        else:
-            acc = ImportanceAccumulator(model, std_errors=False, n_jobs=1)
-            acc._add(X, part.y, clusters=None, **given)
-            imp, _ = acc._conclude()
-        out.sums[draw] = imp.scores[columns].sum() * imp.sum_of_weights
+        acc = ImportanceAccumulator(model, std_errors=False, n_jobs=1)
+        acc._add(drawn.table(rows.X, held_out, draw), part.y, clusters=None, **given)
+        found, _ = acc._conclude()
+        out[draw] = found.scores[columns].sum() * found.sum_of_weights
     return out
 
 
@@ -138,23 +122,17 @@ class _HeldOut:
         self.codes = _codes(model, setting.forest, rows.X)  # of all rows, for any may be a donor
         self._piece: _Piece | None = None
 
-    def scores(self, drawn: Draws, own: Sequence[IntArray]) -> Redrawn:
-        """Scores of the drawn columns; own: the model's columns of each."""
-        splits, n_draws = Splits(self.setting, np.concatenate(own)), drawn.n_draws
+    def scores(self, drawn: Draws, own: Sequence[IntArray]) -> FloatArray:
+        """Sum of the scores of the drawn columns for every draw; own: the model's columns of each."""
+        splits = Splits(self.setting, np.concatenate(own))
         if len(splits.trees) == 0:
-            return Redrawn(np.zeros(n_draws), np.zeros((PAIRED, len(self.held_out))))
-        shape = (n_draws, len(self.setting.forest.leaf_nodes), self.setting.ensemble.width)
+            return np.zeros(drawn.n_draws)
+        shape = (drawn.n_draws, len(self.setting.forest.leaf_nodes), self.setting.ensemble.width)
         sums, weights = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
         codes = self._drawn_codes(drawn, own, splits.planes)
-        for piece in self._pieces(n_draws):
+        for piece in self._pieces(drawn.n_draws):
             piece.add(splits, codes[:, piece.start : piece.start + piece.n_rows], sums, weights)
-        sides = Sides(self.setting, splits, sums, weights)
-        steps, levels = sides.by_leaf(slice(0, 1 + PAIRED), shape[1])
-        shares = [
-            piece.shares(splits, codes[:, piece.start : piece.start + piece.n_rows], steps, levels)
-            for piece in self._pieces(n_draws)
-        ]
-        return Redrawn(sides.scores(), np.concatenate(shares, axis=1)[1:])
+        return splits.scores(self.setting, sums, weights)
 
     def _drawn_codes(self, drawn: Draws, own: Sequence[IntArray], planes: IntArray) -> NDArray[Any]:
         """Codes of the held-out rows in some planes, as drawn: (draws, rows, planes)."""
@@ -203,8 +181,6 @@ class _Piece:
         self._codes = forest.core.new_codes(n_draws * padded_rows(self.n_rows))
         self._blocks = forest.blocks(self._codes).reshape(n_draws, *self._own.shape)
         self._blocks[:] = self._own
-        self._placed: Splits | None = None  # whose columns are drawn in `_blocks`, and
-        self._moved = np.empty(0)  # what trees without them add to the margins before each round
 
     def _margins(self) -> tuple[FloatArray, FloatArray]:
         """Margins before every round, (rounds, outputs, padded rows), and leaf values, (trees, width, padded rows)."""
@@ -222,7 +198,7 @@ class _Piece:
             at += step
         return margin, value
 
-    def _moved_by_others(self, splits: Splits) -> FloatArray:
+    def _moved(self, splits: Splits) -> FloatArray:
         """What trees without these splits add to the margins before each round: (rounds in use, outputs, rows)."""
         e = self.setting.ensemble
         moved = aligned((len(splits.rounds), *self._margin.shape[1:]))
@@ -239,35 +215,15 @@ class _Piece:
 
         codes: those of the splits' planes, (draws, rows, planes).
         """
-        self._place(splits, codes)
-        self._walk(splits, sums, weights, None)
-
-    def shares(self, splits: Splits, codes: NDArray[Any], steps: FloatArray, levels: FloatArray) -> FloatArray:
-        """Shares of the rows of the first draws, by the step and the level of each leaf: (draws, rows)."""
-        self._place(splits, codes)
-        out, none = np.zeros((len(steps), self.n_rows)), np.zeros(steps.shape, np.int64)
-        self._walk(splits, none, none, (steps, levels, out))
-        return out
-
-    def _place(self, splits: Splits, codes: NDArray[Any]) -> None:
-        """Put the drawn codes in place of the rows' own."""
-        if self._placed is splits:
-            return
-        if self._placed is not None:
-            self._blocks[:, :, self._placed.planes] = self._own[:, self._placed.planes]
-        shape = (self.n_draws, padded_rows(self.n_rows), len(splits.planes))
-        padded = np.zeros(shape, codes.dtype)
-        padded[:, : self.n_rows] = codes
+        setting, target, n = self.setting, self._target, self.n_rows
+        padded = np.zeros((self.n_draws, padded_rows(n), len(splits.planes)), codes.dtype)
+        padded[:, :n] = codes
         by_block = padded.reshape(self.n_draws, -1, BLOCK, len(splits.planes))
         self._blocks[:, :, splits.planes] = by_block.transpose(0, 1, 3, 2)
-        self._placed, self._moved = splits, self._moved_by_others(splits)
-
-    def _walk(self, splits: Splits, sums: Any, weights: Any, shares: Any) -> None:
-        """Take draws through the trees that split on the drawn columns."""
-        setting, target, largest = self.setting, self._target, np.zeros(padded_rows(self.n_rows))
+        largest = np.zeros(padded_rows(n))
         setting.forest.core.redraw(
             self._codes, target.loss, target.scale, splits.first_tree, splits.trees, target.y, target.weight,
-            self._moved, 2.0 ** (GRADIENT_BITS - setting.scale_bits), largest, self._weight, self._task.weight, sums,
-            weights, shares,
+            self._moved(splits), 2.0 ** (GRADIENT_BITS - setting.scale_bits), sums, largest, self._weight, weights,
         )  # fmt: skip
         check_size(float(largest.max()))
+        self._blocks[:, :, splits.planes] = self._own[:, splits.planes]
