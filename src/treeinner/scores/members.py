@@ -34,8 +34,8 @@ LISTED = 6  # members whose weights are listed
 ONE_BY_ONE = "Score them one by one: ti.importance(member.model, X, y) for each member of ti.members(model)."
 NO_GAINS = "A wrapper of several models has no gains; those of its members: ti.importance(member.model, X, y).gains."
 ONE_STEP = (
-    "Forests and boosted models are averaged here. The first-order score of a forest, which takes one step, is about "
-    "twice what it gained, that of small steps is not; score='loss' puts both on one footing."
+    "Forests and boosted models are averaged here. The first-order score of a forest, which takes one large step, is "
+    "up to twice what it gained, that of small steps is not; score='loss' puts both on one footing."
 )
 
 
@@ -84,14 +84,18 @@ def add_up(
     X_seen, members = (X, found.members) if words else _behind_common_steps(found.members, X)
     _check_losses(found.kind, members, y)
     members = _with_names(found.kind, members, X_seen, words)
-    parts = []
+    parts: list[RowShares] = []
+    outputs = {member.output for member in members}
+    sums = _Running(members[0].model.n_outputs if outputs == {None} else len(outputs))
     for member in members:
         try:
-            parts.append(score_one(member.model, X_seen, words))
+            part = score_one(member.model, X_seen, words)
         except TreeInnerError as error:
             raise type(error)(f"Member {member.name!r} of this {found.kind}: {error}") from error
+        sums.add(member, part)
+        parts.append(replace(part, shares=part.shares[:0].copy()))  # those of all members at once may not fit in memory
     weight = _common_weight(found, members, parts, sample_weight)
-    names, shares, score = _sums(members, parts)
+    names, shares, score = tuple(sums.place), sums.shares, sums.score
     if not words:
         groups = resolve_groups(feature_groups, names)
         names, shares, score = groups.names, groups.add_up(shares, axis=1), groups.add_up(score, axis=0)
@@ -224,23 +228,34 @@ def _same_weight(a: FloatArray | None, b: FloatArray | None) -> bool:
     return a is b or (a is not None and b is not None and np.array_equal(a, b))
 
 
-def _sums(members: Sequence[Member], parts: Sequence[RowShares]) -> tuple[tuple[str, ...], FloatArray, FloatArray]:
-    """Features of all members by name; shares of the rows and scores, both per unit of weight."""
-    names = tuple(dict.fromkeys(name for part in parts for name in part.importance.feature_names))
-    place = {name: j for j, name in enumerate(names)}
-    n_outputs = parts[0].shares.shape[2] if members[0].output is None else 1 + max(m.output or 0 for m in members)
-    shares = np.zeros((len(parts[0].shares), len(names), n_outputs))
-    score = np.zeros((len(names), n_outputs))
-    for member, part in zip(members, parts, strict=True):
-        imp = part.importance
+class _Running:
+    """Sums over the members so far: shares of the rows, (rows, features, outputs), and scores, per unit of weight."""
+
+    def __init__(self, n_outputs: int) -> None:
+        self.n_outputs = n_outputs
+        self.place: dict[str, int] = {}  # of a feature, by name
+        self.shares, self.score = np.zeros((0, 0, n_outputs)), np.zeros((0, n_outputs))
+
+    def add(self, member: Member, part: RowShares) -> None:
+        imp, place = part.importance, self.place
+        for name in imp.feature_names:
+            place.setdefault(name, len(place))
+        new = len(place) - len(self.score)
+        if new:
+            rows = len(part.shares)
+            self.shares = np.concatenate(
+                [self.shares.reshape(rows, -1, self.n_outputs), np.zeros((rows, new, self.n_outputs))], axis=1
+            )
+            self.score = np.concatenate([self.score, np.zeros((new, self.n_outputs))])
         columns = [place[name] for name in imp.feature_names]
-        outputs = slice(None) if member.output is None else slice(member.output, member.output + 1)
-        of_rows, own = part.shares, imp.scores[:, None] if imp.outputs is None else imp.outputs.score
-        if member.output is not None:
-            of_rows, own = of_rows.sum(axis=2, keepdims=True), imp.scores[:, None]
-        shares[:, columns, outputs] += of_rows * (member.weight / imp.sum_of_weights)
-        score[columns, outputs] += own * member.weight
-    return names, shares, score
+        if member.output is None:
+            outputs = slice(None)
+            shares, score = part.shares, imp.scores[:, None] if imp.outputs is None else imp.outputs.score
+        else:
+            outputs = slice(member.output, member.output + 1)
+            shares, score = part.shares.sum(axis=2, keepdims=True), imp.scores[:, None]
+        self.shares[:, columns, outputs] += shares * (member.weight / imp.sum_of_weights)
+        self.score[columns, outputs] += score * member.weight
 
 
 def _losses(members: Sequence[Member], parts: Sequence[RowShares]) -> Losses | None:
