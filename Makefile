@@ -30,6 +30,10 @@ $(VENV)/.docs: $(VENV)/.test
 	$(BIN)/python -m pip install -q --group docs
 	touch $@
 
+$(VENV)/.cross: $(VENV)/.made
+	$(BIN)/python -m pip install -q --group cross
+	touch $@
+
 demo: $(VENV)/.test
 	$(BIN)/treeinner demo
 
@@ -122,6 +126,37 @@ test-core-threads: build/threads/threads
 
 build/threads/threads: $(CXX_FILES)
 	$(call core_program,threads,$(CXX) $(SANITIZE_THREADS),baseline)
+
+# The core for every system that wheels are made for, by one compiler that has them all (zig, of the group `cross`): kernels, their
+# test, and the bindings as far as Python's headers for that system are here. What can run here runs: Linux as it is or in an
+# emulator, Windows in wine; macOS is compiled and linked. -j1 is enough: about three minutes.
+CROSS := x86_64-linux-musl aarch64-linux-musl x86_64-windows-gnu x86_64-macos aarch64-macos
+ZIG = $(BIN)/python -m ziglang c++
+WINE ?= wine
+HEADERS := import nanobind, sysconfig; print('-isystem', nanobind.include_dir(), '-isystem', sysconfig.get_path('include'))
+SETS_x86_64 := baseline avx2 avx512
+SETS_aarch64 := baseline neon
+RUN_x86_64-linux-musl := $(if $(filter x86_64,$(shell uname -m)),env,qemu-x86_64)
+RUN_aarch64-linux-musl := $(if $(filter aarch64,$(shell uname -m)),env,$(QEMU))
+RUN_x86_64-windows-gnu := WINEDEBUG=-all $(WINE)
+
+.PHONY: cross $(CROSS:%=cross-%)
+
+cross: $(CROSS:%=cross-%)
+
+$(CROSS:%=cross-%): cross-%: build/cross/%/check.exe build/cross/%/bindings
+	@runner='$(lastword $(RUN_$*))'; \
+	if [ -z "$$runner" ]; then echo "cross: $*: compiled and linked; not run: it needs a Mac"; \
+	elif ! command -v $$runner >/dev/null; then echo "cross: $*: compiled and linked; not run: no $$runner here"; \
+	else echo "cross: $*:"; $(RUN_$*) $<; fi
+
+$(CROSS:%=build/cross/%/check.exe): build/cross/%/check.exe: $(CXX_FILES) $(VENV)/.cross
+	$(call core_program,check,$(ZIG) -target $* -O3,$(SETS_$(firstword $(subst -, ,$*))))
+
+$(CROSS:%=build/cross/%/bindings): build/cross/%/bindings: $(CXX_FILES) $(VENV)/.cross
+	mkdir -p $(@D)
+	@case $* in *windows*) echo "cross: $*: src/core/python skipped: Python's headers for Windows are not here";; \
+	*) $(ZIG) -target $* -O1 $(CORE_FLAGS) $$($(BIN)/python -c "$(HEADERS)") -c src/core/python/module.cpp -o $@;; esac
 
 # Times us against the other libraries (about an hour; the machine should do nothing else) and writes docs/benchmark.md.
 # BENCH_FLAGS="--scale 0.01 --passes 1" tries the harness in a few minutes and leaves docs alone.

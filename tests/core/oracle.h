@@ -111,7 +111,7 @@ inline std::vector<double> shapley(const Model& m, int output, const void* codes
   for (int j = 0; j < n; ++j)
     for (uint32_t known = 0; known < value.size(); ++known) {
       if (known >> j & 1) continue;
-      const size_t size = static_cast<size_t>(__builtin_popcount(known));
+      const size_t size = static_cast<size_t>(count_bits(known));
       const double weight = factorial[size] * factorial[static_cast<size_t>(n) - size - 1] / factorial.back();
       phi[static_cast<size_t>(j)] += weight * (value[known | uint32_t{1} << j] - value[known]);
     }

@@ -68,8 +68,7 @@ inline void rank_values(const float* thresholds, int64_t n, const float* x, int3
     return rank_values<GreaterEqual, float>(thresholds, n, x, rank);
   float between[kParts - 1];
   for (int i = 0; i < kParts - 1; ++i)
-    between[i] =
-        kParts * (i + 1) - 1 < n ? thresholds[kParts * (i + 1) - 1] : __builtin_nanf("");  // nothing exceeds NaN
+    between[i] = kParts * (i + 1) - 1 < n ? thresholds[kParts * (i + 1) - 1] : float(kNaN);  // nothing exceeds NaN
   for (int r = 0; r < kBlock; ++r) {
     const int first = kParts * count_right<GreaterEqual>(between, x[r]);
     rank[r] = first + count_right<GreaterEqual>(thresholds + first, x[r]);
@@ -81,7 +80,7 @@ inline void bin_numeric(const Binning& b, const Column& c, const Real* threshold
   int32_t rank[kBlock];
   if (c.zero_is_missing)
     for (int r = 0; r < kBlock; ++r)
-      if (x[r] >= Real(-1e-35) && x[r] <= Real(1e-35)) x[r] = Real(__builtin_nan(""));
+      if (x[r] >= Real(-1e-35) && x[r] <= Real(1e-35)) x[r] = Real(kNaN);
   with_count<0, 1>(b.greater_equal, [&](auto ge) { rank_values<decltype(ge)::n>(thresholds + c.first, c.n, x, rank); });
   for (int64_t p = c.first_plane; p < c.first_plane + c.n_planes; ++p) {
     const Plane plane = b.planes[p];
@@ -100,7 +99,7 @@ inline void bin_categorical(const Binning& b, int column, const Real* x, Code* b
   const Plane plane = b.planes[c.first_plane];
   Code* codes = block + c.first_plane * kBlock;
   for (int r = 0; r < kBlock; ++r) {
-    const Real category = b.truncate ? __builtin_trunc(x[r]) : __builtin_floor(x[r]);
+    const Real category = b.truncate ? rounded_to_zero(x[r]) : rounded_down(x[r]);
     int32_t code = b.other_code[column];
     if (!(x[r] == x[r]))
       code = plane.missing_code;

@@ -138,7 +138,7 @@ inline void take_residuals(const Job& job, const BoostArgs& args, int round, con
     double* residual = run.residual + k * kRun;
     if (args.leaf_sums)
       for (int r = 0; r < run.n; ++r) {
-        const double scaled = residual[r] * args.scale, size = __builtin_fabs(scaled);
+        const double scaled = residual[r] * args.scale, size = absolute(scaled);
         largest[r] = size <= largest[r] ? largest[r] : size;  // NaN too
         run.fixed[k * kRun + r] = fixed_point(scaled);
       }

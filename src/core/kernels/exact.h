@@ -44,9 +44,9 @@ inline double fill(Tile& t, const double* values, int64_t stride, double scale) 
   std::memset(t.values, 0, sizeof t.values);
   for (int row = 0; row < t.n_rows; ++row)
     for (int c = 0; c < t.n_columns; ++c) {
-      const double x = values[row * stride + c] * scale, size = __builtin_fabs(x);
+      const double x = values[row * stride + c] * scale, size = absolute(x);
       t.values[row][c] = x;
-      most[c] = size <= most[c] ? most[c] : size <= __DBL_MAX__ ? size : __builtin_inf();
+      most[c] = size <= most[c] ? most[c] : size <= kLargestDouble ? size : kInfinity;
     }
   double largest = 0;
   for (int c = 0; c < t.n_columns; ++c) largest = most[c] > largest ? most[c] : largest;
@@ -98,7 +98,7 @@ inline void count_sizes(const Tile& t, int64_t* counts) {
   constexpr uint64_t kFirst = static_cast<uint64_t>(kLeastSize + 1023) << kSizeBits, kOffsets = 1 << kOffsetBits;
   for (int row = 0; row < t.n_rows; ++row)
     for (int c = 0; c < t.n_columns; ++c) {
-      const uint64_t first_bits = bits_of(__builtin_fabs(t.values[row][c])) >> (52 - kSizeBits - kOffsetBits);
+      const uint64_t first_bits = bits_of(absolute(t.values[row][c])) >> (52 - kSizeBits - kOffsetBits);
       const uint64_t size = first_bits / kOffsets - kFirst;
       if (size >= kSizes) continue;
       int64_t* count = counts + c * int64_t{kCounts} + 2 * static_cast<int64_t>(size);

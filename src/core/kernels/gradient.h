@@ -33,7 +33,7 @@ namespace TREEINNER_NS {
 // [-ln 2 / 2, ln 2 / 2].
 inline double exponential(double x) {
   // One comparison for both ends: of two the compiler makes a branch, and no vectors.
-  x = __builtin_fabs(x) > 708.0 ? __builtin_copysign(708.0, x) : x;
+  x = absolute(x) > 708.0 ? with_sign_of(708.0, x) : x;
   const double shift = 0x1.8p52;  // adding it rounds to an integer, whose low bits can then be read
   const double shifted = x * 1.4426950408889634 + shift;
   const double n = shifted - shift;
@@ -51,8 +51,7 @@ inline double exponential(double x) {
                                1.0,
                                1.0};
   double p = 2.511171962524616e-08;
-#pragma GCC unroll 11
-  for (const double term : kTerms) p = p * r + term;
+  TREEINNER_UNROLL for (const double term : kTerms) p = p * r + term;
   const uint64_t bits =
       bits_of(p) + (bits_of(shifted) << 52);  // the low bits of `shifted` are n: add it to the exponent
   std::memcpy(&p, &bits, sizeof p);
@@ -89,7 +88,7 @@ inline void weighted_residuals(const LossInput& in, int n_outputs, int64_t row, 
     switch (in.loss.kind) {
       case Loss::kLogistic:
         for (int r = 0; r < n; ++r) {
-          const double e = exponential(-__builtin_fabs(scale * m[r])), p = (scale * m[r] >= 0 ? 1.0 : e) / (1.0 + e);
+          const double e = exponential(-absolute(scale * m[r])), p = (scale * m[r] >= 0 ? 1.0 : e) / (1.0 + e);
           out[r] = scale * (target[r] - p);
         }
         break;

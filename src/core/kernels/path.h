@@ -31,10 +31,8 @@ inline void add_records(const Number* records, const uint8_t* frontier, int n, c
     auto player = [&](int i) { return static_cast<uint16_t>(packed[i / 4] >> 16 * (i % 4)); };
     const Number w = Weighted ? weight[r] : Number(1);
     Number sum[Entries];  // the players of a record differ, so all sums are read before one is written
-#pragma GCC unroll 8
-    for (int i = 0; i < Entries; ++i) sum[i] = sums[player(i)] + (Weighted ? step[i] * w : step[i]);
-#pragma GCC unroll 8
-    for (int i = 0; i < Entries; ++i) sums[player(i)] = sum[i];
+    TREEINNER_UNROLL for (int i = 0; i < Entries; ++i) sum[i] = sums[player(i)] + (Weighted ? step[i] * w : step[i]);
+    TREEINNER_UNROLL for (int i = 0; i < Entries; ++i) sums[player(i)] = sum[i];
   }
 }
 

@@ -59,11 +59,11 @@ struct Strays {
 inline void put_strays(Strays& strays, Word rows, Word right, int32_t at, const PermuteNode& s) {
   const Stray group = static_cast<Stray>(s.group) << 38;
   Stray* to = strays.list + strays.n;
-  const Stray* end = to + __builtin_popcountll(rows);
+  const Stray* end = to + count_bits(rows);
   strays.n = end - strays.list;
   do {
     for (int b = 0; b < 2; ++b, rows &= rows - 1) {
-      const int r = __builtin_ctzll(rows | Word{1} << 63);
+      const int r = lowest_bit(rows | Word{1} << 63);
       *to++ = group | static_cast<Stray>(r) << 32 | static_cast<uint32_t>(at + s.step[right >> r & 1]);
     }
   } while (to < end);
@@ -71,8 +71,8 @@ inline void put_strays(Strays& strays, Word rows, Word right, int32_t at, const 
 
 // One step for every stray; a leaf's two children are itself.
 template <bool Sets, class Code>
-__attribute__((noinline)) void step_strays(const uint64_t* sets, const PermuteNode* nodes, const Code* pairs, Stray* s,
-                                           const Stray* end) {
+TREEINNER_NOINLINE void step_strays(const uint64_t* sets, const PermuteNode* nodes, const Code* pairs, Stray* s,
+                                    const Stray* end) {
   for (; s != end; ++s) {
     const Stray here = *s;
     const PermuteNode& node = nodes[static_cast<uint32_t>(here)];

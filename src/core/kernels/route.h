@@ -83,7 +83,7 @@ template <class Code, class Step>
 inline void descend(const Forest& f, const Top& top, const char* deep, int width, const Code* codes, int n,
                     const uint8_t* frontier, int32_t* leaf, Step step) {
   const int64_t stride = deep_stride(width);
-  const auto fetch = [&](int split) { __builtin_prefetch(deep + (split < 0 ? 0 : split) * stride); };
+  const auto fetch = [&](int split) { prefetch(deep + (split < 0 ? 0 : split) * stride); };
   int16_t rows[kBlock];
   for (int first = 0; first < n; first += kBlock, frontier += kBlock, leaf += kBlock, codes += f.n_planes * kBlock) {
     const int in_block = n - first < kBlock ? n - first : kBlock;

@@ -99,10 +99,8 @@ inline void add_share_records(const float* records, const uint8_t* leaf, int n, 
     float share[kRecord], sum[Entries];
     for (int i = 0; i < kRecord; ++i)
       share[i] = step[i] * w + (Kind == Level::kWeighted ? level[i] * of_row : level[i]);
-#pragma GCC unroll 8
-    for (int i = 0; i < Entries; ++i) sum[i] = sums[player(i)] + share[i];
-#pragma GCC unroll 8
-    for (int i = 0; i < Entries; ++i) sums[player(i)] = sum[i];
+    TREEINNER_UNROLL for (int i = 0; i < Entries; ++i) sum[i] = sums[player(i)] + share[i];
+    TREEINNER_UNROLL for (int i = 0; i < Entries; ++i) sums[player(i)] = sum[i];
   }
 }
 

@@ -4,9 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-// Functions outside the namespaces of the instruction sets are compiled into the kernels of each of them. If they were
-// not inlined, the linker could keep the copy that was compiled for AVX-512 and give it to all.
-#define TREEINNER_INLINE inline __attribute__((always_inline))
+#include "../simd/compiler.h"
 
 namespace treeinner {
 // Sizes that the kernels share with those who lay out and allocate for them.

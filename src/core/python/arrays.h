@@ -14,6 +14,7 @@
 #include <string>
 
 #include "../kernels/list.h"
+#include "../simd/processor.h"
 
 namespace treeinner {
 namespace nb = nanobind;
@@ -64,12 +65,9 @@ auto data_of(const std::optional<Array>& a) {
 inline std::vector<const Kernels*> supported() {
   std::vector<const Kernels*> found{&baseline::kernels};
 #if defined(TREEINNER_X86)
-  __builtin_cpu_init();
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2"))
-    found.push_back(&avx2::kernels);
-  if (found.size() == 2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
-    found.push_back(&avx512::kernels);
+  const Processor processor = this_processor();
+  if (processor.avx2) found.push_back(&avx2::kernels);
+  if (processor.avx512) found.push_back(&avx512::kernels);
 #elif defined(TREEINNER_ARM)
   found.push_back(&neon::kernels);
 #endif

@@ -43,17 +43,14 @@ namespace treeinner::TREEINNER_NS {
 using Word = uint64_t;
 constexpr int kLanes = 8, kFloats = 32;
 
-// The loops over the parts of a block keep one vector each in registers; compilers do not always unroll them.
-#define TREEINNER_UNROLL _Pragma("GCC unroll 8")
-
 template <int N>
 struct Count {  // a number as a type
   static constexpr int n = N;
 };
 
-using Doubles = double __attribute__((vector_size(TREEINNER_REGISTER)));
-using Floats = float __attribute__((vector_size(TREEINNER_REGISTER)));
-using Longs = uint64_t __attribute__((vector_size(TREEINNER_REGISTER)));
+using Doubles = double TREEINNER_VECTOR(TREEINNER_REGISTER);
+using Floats = float TREEINNER_VECTOR(TREEINNER_REGISTER);
+using Longs = uint64_t TREEINNER_VECTOR(TREEINNER_REGISTER);
 
 // Numbers in as many registers as they take.
 template <class Register, int Numbers>
@@ -78,12 +75,12 @@ TREEINNER_OPERATOR(*);
 template <class P, class Number>
 TREEINNER_INLINE P load(const Number* p) {
   P a;
-  TREEINNER_PARTS std::memcpy(&a.part[i], __builtin_assume_aligned(p + i * P::kIn, sizeof a.part[i]), sizeof a.part[i]);
+  TREEINNER_PARTS std::memcpy(&a.part[i], TREEINNER_ALIGNED(p + i * P::kIn, sizeof a.part[i]), sizeof a.part[i]);
   return a;
 }
 template <class P, class Number>
 TREEINNER_INLINE void store(Number* p, const P& a) {
-  TREEINNER_PARTS std::memcpy(__builtin_assume_aligned(p + i * P::kIn, sizeof a.part[i]), &a.part[i], sizeof a.part[i]);
+  TREEINNER_PARTS std::memcpy(TREEINNER_ALIGNED(p + i * P::kIn, sizeof a.part[i]), &a.part[i], sizeof a.part[i]);
 }
 template <class P>
 TREEINNER_INLINE P all(double x) {
@@ -114,7 +111,7 @@ inline Tally bits_of(const Lanes& x) {
 // left, which a double holds exactly.
 inline int64_t fixed_point(double x) {
   const double shift = 0x1.8p52, above = x * 0x1p-32 + shift, below = (x - (above - shift) * 0x1p32) + shift;
-  const uint64_t fits = -static_cast<uint64_t>(__builtin_fabs(x) < 0x1p62);
+  const uint64_t fits = -static_cast<uint64_t>(absolute(x) < 0x1p62);
   return static_cast<int64_t>(((bits_of(above) << 32) + bits_of(below) - bits_of(shift)) & fits);
 }
 

@@ -45,6 +45,6 @@ inline int count_right(const float* t, float x) {
   // Nothing behind the 15 is read: the vectors overlap, and so do their bits.
   const int low = _mm256_movemask_ps(_mm256_cmp_ps(v, _mm256_loadu_ps(t), kOrder));
   const int high = _mm256_movemask_ps(_mm256_cmp_ps(v, _mm256_loadu_ps(t + 7), kOrder));
-  return __builtin_popcount(static_cast<unsigned>(low | high << 7));
+  return count_bits(static_cast<uint32_t>(low | high << 7));
 }
 }  // namespace treeinner::TREEINNER_NS

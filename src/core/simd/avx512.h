@@ -43,7 +43,7 @@ template <bool GreaterEqual>
 inline int count_right(const float* t, float x) {
   constexpr int kOrder = GreaterEqual ? _CMP_GE_OQ : _CMP_GT_OQ;
   const __m512 v = _mm512_set1_ps(x);
-  return __builtin_popcount(_mm512_mask_cmp_ps_mask(0x7fff, v, _mm512_maskz_loadu_ps(0x7fff, t), kOrder));
+  return count_bits(uint32_t{_mm512_mask_cmp_ps_mask(0x7fff, v, _mm512_maskz_loadu_ps(0x7fff, t), kOrder)});
 }
 
 // -- floats of 64 leaves, looked up for 32 rows at once

@@ -3,7 +3,7 @@
 #pragma once
 
 namespace treeinner::TREEINNER_NS {
-using Octets = uint8_t __attribute__((vector_size(TREEINNER_REGISTER)));
+using Octets = uint8_t TREEINNER_VECTOR(TREEINNER_REGISTER);
 using Bytes = Pack<Octets, kBlock>;
 using Marks = Bytes;  // 255 on a marked row, else 0
 Marks marks(Word word);
