@@ -46,7 +46,7 @@ inline double fill(Tile& t, const double* values, int64_t stride, double scale) 
     for (int c = 0; c < t.n_columns; ++c) {
       const double x = values[row * stride + c] * scale, size = absolute(x);
       t.values[row][c] = x;
-      most[c] = size <= most[c] ? most[c] : size <= kLargestDouble ? size : kInfinity;
+      most[c] = size <= most[c] ? most[c] : size < kInfinity ? size : kInfinity;
     }
   double largest = 0;
   for (int c = 0; c < t.n_columns; ++c) largest = most[c] > largest ? most[c] : largest;

@@ -5,10 +5,6 @@
 #include <cstdint>
 #include <limits>
 
-#if !defined(__GNUC__) && !defined(__clang__)
-#error "treeinner needs GCC or clang (on Windows clang-cl): the core is written with their vector types."
-#endif
-
 // Functions outside the namespaces of the instruction sets are compiled into the kernels of each of them. If they were
 // not inlined, the linker could keep the copy that was compiled for AVX-512 and give it to all.
 #define TREEINNER_INLINE inline __attribute__((always_inline))
@@ -26,7 +22,6 @@
 namespace treeinner {
 // Instead of the C++ library, which the kernels may not instantiate (api.h).
 constexpr double kInfinity = std::numeric_limits<double>::infinity(), kNaN = std::numeric_limits<double>::quiet_NaN();
-constexpr double kLargestDouble = std::numeric_limits<double>::max();
 TREEINNER_INLINE double absolute(double x) { return __builtin_fabs(x); }
 TREEINNER_INLINE double with_sign_of(double x, double sign) { return __builtin_copysign(x, sign); }
 TREEINNER_INLINE double rounded_down(double x) { return __builtin_floor(x); }
