@@ -81,6 +81,54 @@ docs: $(VENV)/.docs
 clean:
 	rm -rf $(VENV) .venv-new .venv-bench .venv-bench-old .venv-rivals build dist demo docs/gallery
 
+.PHONY: coverage wheel sdist release-check
+
+# Python lines of src/treeinner that the suite runs, per file, and in all.
+coverage: $(VENV)/.test
+	$(BIN)/python -m pip install -q --group coverage
+	$(BIN)/python -m pytest $(PYTEST_FLAGS) --cov --cov-report=term-missing:skip-covered
+
+$(VENV)/.package: $(VENV)/.made pyproject.toml
+	$(BIN)/python -m pip install -q --group package
+	touch $@
+
+# The wheel of this system and Python, in dist/, then in an environment with nothing else: the example of the first page. On Linux it
+# gets the oldest manylinux tag that its symbols allow; other systems have wheels of .github/workflows/wheels.yml only.
+TRIED := build/wheel/tried
+WHEEL_EXTRAS ?= [xgboost,sklearn,plots,cli]
+
+wheel: $(VENV)/.package
+	rm -rf build/wheel
+	$(BIN)/python -m pip wheel -q --no-deps --wheel-dir build/wheel .
+	mkdir -p dist
+	@if [ "$$(uname -s)" = Linux ]; then PATH="$$(cd $(BIN) && pwd):$$PATH" $(BIN)/python -m auditwheel repair --wheel-dir build/wheel/repaired build/wheel/*.whl; \
+	else mkdir build/wheel/repaired && cp build/wheel/*.whl build/wheel/repaired && echo "wheel: auditwheel skipped: it is for Linux"; fi
+	cp build/wheel/repaired/*.whl dist
+	$(BIN)/python -m twine check --strict build/wheel/repaired/*.whl
+	$(PYTHON) -m venv $(TRIED)
+	$(TRIED)/bin/python -m pip install -q "$$(echo build/wheel/repaired/*.whl)$(WHEEL_EXTRAS)" pandas
+	cd build/wheel && tried/bin/python ../../tests/installed.py
+	@ls -l build/wheel/repaired/*.whl
+	@echo "wheel: skipped: every other system and Python; see docs/releasing.md"
+
+# The source distribution, in dist/, then unpacked outside the repository: built there and tested by its own tests.
+# SDIST_FLAGS="tests/test_golden.py" tries a part.
+SDIST_FLAGS ?=
+
+sdist: $(VENV)/.package
+	rm -rf build/sdist
+	$(BIN)/python -m build --sdist --outdir build/sdist .
+	$(BIN)/python -m twine check --strict build/sdist/*.tar.gz
+	mkdir -p dist && cp build/sdist/*.tar.gz dist
+	set -e; there=$$(mktemp -d); trap 'rm -rf "$$there"' EXIT; tar -xzf build/sdist/*.tar.gz -C "$$there" --strip-components 1; \
+	cd "$$there" && $(MAKE) test PYTHON="$(PYTHON)" VENV=.venv PYTEST_FLAGS="$(PYTEST_FLAGS) $(SDIST_FLAGS)"
+	@ls -l build/sdist/*.tar.gz
+	$(if $(SDIST_FLAGS),@echo "sdist: skipped: all tests but $(SDIST_FLAGS)")
+
+# Before a tag: TAG=v1.2.3 is the version everywhere, the changelog has its date, addresses are filled in.
+release-check:
+	$(PYTHON) tests/release.py $(TAG)
+
 # The C++ core without Python: every instruction set against the baseline, bit for bit (tests/core/check.cpp).
 CORE_FLAGS := -std=c++17 -ffp-contract=off -Wall -Wextra -Isrc/core -Itests/core
 ISA_baseline := -DTREEINNER_NS=baseline -DTREEINNER_REGISTER=16

@@ -23,16 +23,15 @@ from typer.testing import CliRunner
 
 import treeinner as ti
 from tests.doc_preludes import NOT_RUN, PRELUDES, SLOW_COMMANDS
+from tests.installed import SHOWN_WITH
 from treeinner.cli.app import make_app
 
 ROOT = Path(__file__).parent.parent
-TOP_PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
+TOP_PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "CODE_OF_CONDUCT.md")
 PAGES = [*TOP_PAGES, *sorted(p.relative_to(ROOT).as_posix() for p in (ROOT / "docs").rglob("*.md"))]
 GALLERY = sorted((ROOT / "examples" / "gallery").glob("*.py"))
 
 SHELLS = {"console", "sh", "bash", "shell"}
-# A block of "text" after code that prints is what it prints. Another version may sample other rows.
-SHOWN_WITH = "3.2."
 PIPE = {"|", ">", ">>", "&&", ";"}
 
 
