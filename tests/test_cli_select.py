@@ -15,7 +15,7 @@ import treeinner as ti
 from treeinner.cli.app import make_app
 from treeinner.selection.default import default_booster
 
-FEW = ("--cv", "3", "--repeats", "1", "--q", "0.01", "--jobs", "1")
+FEW = ("--cv", "3", "--repeats", "1", "--q", "0.01")
 NOT_FEATURES = ("--drop", "w", "--drop", "site", "--drop", "kind", "--drop", "id")
 FEATURES = ["age", "body mass", "noise", "colour", "flag", "empty"]
 

@@ -34,6 +34,8 @@ TEST_HELP = (
 )
 TASK_HELP = f"What the target holds: {' or '.join(TASKS)}; default: text and few integers are classes."
 KEPT_HELP = "File for the list of kept columns: .json, else one per line; - is stdout, in place of the table."
+JOBS_HELP = "Fits at a time, or threads with a model file; default: all cores, and one for small files."
+MANY_CELLS = 1_000_000  # from which on processes of their own are worth their start, of several seconds
 MODEL_ALONE = (
     "With a model file nothing is fitted, so that this is the marginal test of this model: a proxy passes too."
 )
@@ -50,6 +52,7 @@ Dropped = Annotated[
 ]
 Kept = Annotated[str | None, options.about_output("--kept", help=KEPT_HELP, metavar="FILE")]
 Page = Annotated[Path | None, options.about_output("--page", help="Page to write: page.html.", metavar="FILE")]
+Jobs = Annotated[int | None, options.about_output("--jobs", "-j", help=JOBS_HELP)]
 Q = Annotated[float, about_selection("--q", help=Q_HELP)]
 Most = Annotated[int | None, about_selection("--max-features", help="Keep at most N columns.", metavar="N", min=0)]
 
@@ -97,7 +100,7 @@ def select_command(
     kept: Kept = None,
     page: Page = None,
     top: options.Top = None,
-    jobs: options.Jobs = -1,
+    jobs: Jobs = None,
 ) -> None:
     """Choose the columns to keep, with the share of wrong ones under control.
 
@@ -155,7 +158,7 @@ def _of_data(
     fitting: Fitting,
     dropped: Sequence[str],
     cuts: Mapping[str, Any],
-    jobs: int,
+    jobs: int | None,
 ) -> Selection:
     """Fit models on folds of the rows."""
     rows = data.read_training_rows(path, columns, sample, dropped)
@@ -167,6 +170,8 @@ def _of_data(
     if fitting.task is not None:
         booster = default_booster(classes=fitting.task == "classes")
         y = np.unique(y, return_inverse=True)[1] if fitting.task == "classes" else y
+    if jobs is None:
+        jobs = -1 if rows.X.size >= MANY_CELLS else 1
     typed = {name: value for name, value in vars(fitting).items() if value is not None and name != "task"}
     selector = TreeInnerSelector(booster, random_state=sample.seed or 0, n_jobs=jobs, **typed, **cuts)
     given = {"sample_weight": rows.extra.get("sample_weight"), "groups": rows.extra.get("clusters")}
@@ -194,13 +199,13 @@ def _of_model(
     reading: options.Reading,
     q: float,
     most: int | None,
-    jobs: int,
+    jobs: int | None,
 ) -> Selection:
     """Take the scores of one model on held-out rows."""
     opened = data.open_model_file(model, reading)
     rows = data.read_rows(path, opened, columns, sample, check_target=True)
     with screen.progress("Scoring") as progress, input_errors(), remembered_warnings() as said:
-        more: dict[str, Any] = {"n_jobs": jobs, "progress": progress, **rows.extra}
+        more: dict[str, Any] = {"n_jobs": -1 if jobs is None else jobs, "progress": progress, **rows.extra}
         found = importance(opened, rows.X, rows.y, **more)
     show_notes(found.notes, said)
     kept = keep(found.scores, found.q_values, q=q, least=-np.inf, most=most)

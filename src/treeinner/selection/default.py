@@ -1,6 +1,6 @@
 """The estimator of estimator=None: shallow trees on samples of rows and columns, which found signal best.
 
-Measured against deeper and fuller ones in docs/selection.md; repeats of the folds help more than any of these settings.
+What was measured is in docs/guide/selecting.md; repeats of the folds help more than any of these settings.
 """
 
 from __future__ import annotations

@@ -1,0 +1,26 @@
+"""
+Which features to keep
+======================
+
+Thirty measurements of cell nuclei, and ten columns of random numbers. The marginal test keeps whatever helps the trees; the
+conditional test what a column tells beyond all the others. Many of the thirty say nearly the same, so that few of
+them are needed; those that cannot be told apart are tested as one.
+"""
+
+import matplotlib.pyplot as plt
+import numpy as np
+from sklearn.datasets import load_breast_cancer
+
+import treeinner as ti
+
+X, y = load_breast_cancer(return_X_y=True, as_frame=True)
+rng = np.random.default_rng(0)
+X = X.assign(**{f"random {i}": rng.normal(size=len(X)) for i in range(10)})
+
+figure, axes = plt.subplots(1, 2, figsize=(12, 6), layout="constrained")
+for ax, test in zip(axes, ("marginal", "conditional"), strict=True):
+    selector = ti.TreeInnerSelector(test=test, random_state=0).fit(X, y)
+    ti.plots.bar(selector.importance_, kept=selector.support_, ax=ax)
+    ax.set_title(f"{test} test: {selector.support_.sum()} of {X.shape[1]} kept")
+    print(test, selector.groups_)
+plt.show()
