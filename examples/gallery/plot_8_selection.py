@@ -2,9 +2,9 @@
 Which features to keep
 ======================
 
-Thirty measurements of cell nuclei, and ten columns of random numbers. The marginal test keeps whatever helps the trees; the
-conditional test what a column tells beyond all the others. Many of the thirty say nearly the same, so that few of
-them are needed; those that cannot be told apart are tested as one.
+Thirty measurements of cell nuclei, and ten columns of random numbers. The marginal test keeps whatever helps the
+trees; the conditional test what a column tells beyond all the others. Many of the thirty say nearly the same, so that
+few of them are needed; those that cannot be told apart are tested as one.
 """
 
 import matplotlib.pyplot as plt
