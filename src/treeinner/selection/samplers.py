@@ -23,7 +23,7 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special, stats
+from scipy import spatial, special, stats
 
 from treeinner.errors import DataError
 from treeinner.tables.arrays import as_array
@@ -296,19 +296,23 @@ class Donors:
         return out
 
     def _probabilities(self, together: tuple[int, ...], indicators: FloatArray) -> FloatArray:
-        """Probability of each pattern given the other columns: its share among rows that are predicted alike."""
+        """Probability of each pattern given the other columns: its share among the rows that are predicted alike."""
         predicted = self._ridge.predict(together, indicators)
         n = len(predicted)
         if not np.ptp(predicted, axis=0).any():
             return np.broadcast_to(indicators.mean(axis=0), indicators.shape)
+        if indicators.shape[1] > 2:
+            count = min(2 * max(NEIGHBOURS, n // 100) + 1, n)
+            alike = spatial.cKDTree(predicted, balanced_tree=False).query(predicted, k=count)[1].reshape(n, -1)
+            return np.asarray(indicators[alike].mean(axis=1))
+        # Of two patterns one prediction tells the other: rows alike are neighbours in its order.
         reach = max(NEIGHBOURS, n // 40)
         begin, end = np.maximum(np.arange(n) - reach, 0), np.minimum(np.arange(n) + reach + 1, n)
-        out = np.empty_like(predicted)
-        for one in range(out.shape[1]):
-            order = np.argsort(predicted[:, one], kind="stable")
-            sums = np.append(0.0, indicators[order, one].cumsum())
-            out[order, one] = (sums[end] - sums[begin]) / (end - begin)
-        return np.asarray(out / out.sum(axis=1, keepdims=True))
+        order = np.argsort(predicted[:, 1], kind="stable")
+        sums = np.append(0.0, indicators[order, 1].cumsum())
+        share = np.empty(n)
+        share[order] = (sums[end] - sums[begin]) / (end - begin)
+        return np.stack([1 - share, share], axis=1)
 
     def _nearest(self, j: int, predicted: FloatArray, row: IntArray) -> IntArray:
         """Donor in a numeric column: the nearest to prediction plus the residual of `row`; itself where it misses."""
