@@ -192,6 +192,18 @@ def test_voting_of_classifiers_takes_the_labels_of_the_wrapper(voting, y, y_vali
     assert any(("votes" if voting == "hard" else "probabilities") in note for note in found.notes)
 
 
+@pytest.mark.parametrize("as_labels", [list, pd.Series, pl.Series, lambda y: pd.Series(y).astype("category")])
+def test_labels_that_are_numbers_in_any_container(as_labels):
+    y, y_valid = (np.array([1, 5, 9])[np.digitize(s, [0.1, 1.2])] for s in (Y, Y_VALID))
+    model = sk.VotingClassifier([("a", lgb()), ("b", classifiers()["hist"])]).fit(X, y)
+    found = ti.importance(model, X_VALID, as_labels(y_valid))
+    parts = [ti.importance(member, X_VALID, np.searchsorted([1, 5, 9], y_valid)) for member in model.estimators_]
+    np.testing.assert_allclose(found.outputs.score, (parts[0].outputs.score + parts[1].outputs.score) / 2, **SAME)
+    assert found.output_names == ("1", "5", "9")
+    with pytest.raises(ti.DataError, match="classes that are not in the model: 2; it was trained on 1, 5, 9"):
+        ti.importance(model, X_VALID, as_labels(np.where(y_valid == 5, 2, y_valid)))
+
+
 def test_bagging_of_classifiers():
     model = sk.BaggingClassifier(lgb(), 3, max_features=0.75, random_state=0).fit(FRAME, THREE)
     found = ti.importance(model, FRAME_VALID, THREE_VALID)
@@ -308,6 +320,17 @@ def test_one_vs_rest_has_an_output_per_class_against_its_own_target(class_weight
         np.testing.assert_allclose(found.for_output(label).scores, part.scores, **SAME)
         np.testing.assert_allclose(found.for_output(label).std_errors, part.std_errors, rtol=1e-6)
     np.testing.assert_allclose(found.scores, found.outputs.score.sum(axis=1), **SAME)
+
+
+def test_one_vs_rest_inside_multi_output():
+    model = MultiOutputClassifier(OneVsRestClassifier(lgb(class_weight="balanced"))).fit(
+        X, np.column_stack([TWO, THREE])
+    )
+    found = ti.importance(model, X_VALID, np.column_stack([TWO_VALID, THREE_VALID]))
+    for t, y in enumerate((TWO_VALID, THREE_VALID)):
+        part = ti.importance(model.estimators_[t], X_VALID, y)
+        np.testing.assert_allclose(found.for_output(t).scores, part.scores, **SAME)
+        np.testing.assert_allclose(found.for_output(t).std_errors, part.std_errors, rtol=1e-6)
 
 
 def test_one_vs_rest_of_two_classes_and_of_several_labels():
@@ -580,6 +603,10 @@ REFUSED = {
     "weights without a mean": (
         sk.VotingRegressor([("a", xgb()), ("b", xgb())], weights=[1, -1]), Y,
         r"weights of its members are \[1.0, -1.0\]",
+    ),
+    "a bag without a class": (
+        sk.BaggingClassifier(make_pipeline(StandardScaler(), lgb()), 3, max_samples=3, random_state=0), THREE,
+        r"rows without some of the classes, estimators_\[\d\] for one",
     ),
     "own components": (
         sk.BaggingRegressor(make_pipeline(PCA(2), xgb()), 2), Y, "has a PCA of its own, .* not the same meaning",

@@ -221,7 +221,7 @@ class Model:
         return self.ensemble.apply_table(self.table(X), n_jobs=n_jobs)
 
     def save(self, path: str | Path) -> None:
-        """Write the trees to one file (docs/format.md); a pipeline's transformers are not in it."""
+        """Write the trees to one file (docs/format.md); what a pipeline or wrapper does to X and y is not in it."""
         ensemble = self.ensemble
         if self.feature_names is not None and self.feature_names != ensemble.feature_names:
             ensemble = replace(ensemble, feature_names=self.feature_names)

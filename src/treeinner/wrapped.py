@@ -26,8 +26,13 @@ class Member:
     name: str  #: what the wrapper calls it
     weight: float  #: in the wrapper's mean, where all of an output add up to 1; NaN: it takes no mean
     model: Model  #: which takes the X and y of the wrapper
-    output: int | None = None  #: the one output of the wrapper that it stands for; None: all of them
-    output_name: str | None = None
+    outputs: tuple[int, ...] = ()  #: the one output of the wrapper that it stands for, and of wrappers inside; (): all
+    output_name: str | None = None  #: of the first of them
+
+    @property
+    def output(self) -> int | None:
+        """The one output of the wrapper that it stands for; None: all of them."""
+        return self.outputs[0] if self.outputs else None
 
 
 class Members(NamedTuple):
@@ -70,7 +75,7 @@ def open_members(model: Any, options: ReadOptions, names: Names = None) -> Membe
     if inside.wrapper is None:
         return None
     said: dict[str, set[str]] = {"note": set(), "refusal": set()}
-    found = tuple(_leaves(inside, options, names, {"name": "", "weight": 1.0, "output": None}, said))
+    found = tuple(_leaves(inside, options, names, {"name": "", "weight": 1.0, "outputs": ()}, said))
     return Members(inside.wrapper.kind, found, tuple(sorted(said["note"])), "; ".join(sorted(said["refusal"])))
 
 
@@ -84,8 +89,10 @@ def _leaves(
     said["refusal"] |= {wrapper.refusal} - {""}
     for k, part in enumerate(wrapper.parts):
         here = {**at, "name": f"{at['name']} / {part.name}".removeprefix(" / "), "weight": at["weight"] * part.weight}
-        if wrapper.by_output and at["output"] is None:
-            here |= {"output": k, "output_name": None if wrapper.outputs is None else wrapper.outputs[k]}
+        if wrapper.by_output:
+            here["outputs"] = (*at["outputs"], k)
+            if not at["outputs"] and wrapper.outputs is not None:
+                here["output_name"] = wrapper.outputs[k]
         try:
             below = readers.peel(part).behind(inside)
             if below.wrapper is not None:

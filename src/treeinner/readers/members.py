@@ -128,14 +128,17 @@ def _bagging(model: Any) -> Wrapper:
     estimators = held(model, "estimators_")
     classes = getattr(model, "classes_", None)
     target = None if classes is None else Codes(tuple(classes.tolist()))
+    n_classes = 0 if classes is None else len(classes)
     names = [f"estimators_[{i}]" for i in range(len(estimators))]
     supports = [_support(model, columns) for columns in model.estimators_features_]
+    partial = [name for name, e in zip(names, estimators, strict=True) if len(getattr(e, "classes_", ())) < n_classes]
+    refusal = "" if not partial else f"some were fitted on rows without some of the classes, {partial[0]} for one"
     return Wrapper(
         kind=type(model).__name__,
         what="averages models fitted on samples of rows and columns",
         where=f"{FITTED} and model.estimators_features_",
         note="" if target is None else "Every member is scored on its own margin, not on the averaged probability.",
-        **_weighted(names, estimators, None, target, supports),
+        **_weighted(names, estimators, None, target, supports, refusal),
     )
 
 

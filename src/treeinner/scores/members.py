@@ -129,8 +129,8 @@ def _behind_common_steps(members: tuple[Member, ...], X: Any) -> tuple[Any, tupl
 
 def _check_losses(kind: str, members: Sequence[Member], y: Any) -> None:
     """Raise unless the members of each output are fitted by the same loss: only then their scores have one unit."""
-    for output in {member.output for member in members}:
-        same = [member for member in members if member.output == output]
+    for output in {member.outputs for member in members}:
+        same = [member for member in members if member.outputs == output]
         first, *others = [_slope(member.model, y) for member in same]
         for member, other in zip(same[1:], others, strict=True):
             if first.shape != other.shape or not np.allclose(first, other, rtol=1e-6, atol=1e-9):
@@ -214,9 +214,9 @@ def _common_weight(
     first = parts[0].weight
     if all(_same_weight(part.weight, first) for part in parts[1:]):
         return first
-    by_output: dict[int | None, RowShares] = {}
+    by_output: dict[tuple[int, ...], RowShares] = {}
     for member, part in zip(members, parts, strict=True):
-        if not _same_weight(by_output.setdefault(member.output, part).weight, part.weight):
+        if not _same_weight(by_output.setdefault(member.outputs, part).weight, part.weight):
             raise UnsupportedModelError(
                 f"The members of this {found.kind} weigh the classes differently (class_weight), so that their scores "
                 f"are of different losses. {ONE_BY_ONE}"
