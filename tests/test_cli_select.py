@@ -78,7 +78,7 @@ def test_the_table_is_that_of_the_selector(home, ending):
     expected = selector().fit(X, frame["price"]).to_frame()
     found = read(result.stdout)
     assert [row["feature"] for row in found] == expected["feature"].tolist()
-    for name in ("score", "std_error", "ci_low", "ci_high", "redrawn", "p_value", "q_value"):
+    for name in ("score", "std_error", "ci_low", "ci_high", "beyond", "p_value", "q_value"):
         # CSV has float64 in full; the order of the levels, by which XGBoost splits them, is that of the file
         np.testing.assert_array_equal([float(row[name]) for row in found], expected[name])
     assert {row["feature"] for row in found if row["kept"] == "True"} == {"age", "body mass", "colour"}
@@ -88,7 +88,7 @@ def test_the_table_to_read(home):
     folder, *_ = home
     result = succeed(folder / "rows.csv", "-y", "price", *NOT_FEATURES, *FEW)
     head, *lines = result.stdout.splitlines()
-    assert head.split() == ["feature", "score", "95%_from", "to", "redrawn", "p_value", "q_value", "kept"]
+    assert head.split() == ["feature", "score", "95%_from", "to", "beyond", "p_value", "q_value", "kept"]
     assert [line.split()[-1] for line in lines] == ["yes"] * 3 + ["no"] * 3
 
 

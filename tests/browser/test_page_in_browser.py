@@ -8,8 +8,9 @@ import pandas as pd
 import pytest
 import xgboost as xgb
 
+import treeinner as ti
 from tests.browser.chromium import Browser, find
-from treeinner.page import report
+from treeinner.page import report, report_selection
 
 PROGRAM = find()
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason="Chromium is not installed (Debian: apt-get install chromium)")
@@ -309,6 +310,24 @@ def test_the_account_of_the_loss_is_shown_to_its_sum(browser, tmp_path):
     assert "add up to the fall" in meaning
     assert "first-order" not in meaning
     assert p.complaints() == []
+    p.close()
+
+
+def test_a_page_about_features_to_keep(browser, tmp_path):
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(200, 4)), columns=list("abcd"))
+    X["again"] = 2 * X["b"]
+    y = 3 * X["b"] + rng.normal(size=200)
+    model = xgb.XGBRegressor(n_estimators=10, max_depth=2, n_jobs=1)
+    selector = ti.TreeInnerSelector(model, q=0.01, cv=3, repeats=1, random_state=0).fit(X, y)
+    p = browser.open(report_selection(selector, path=tmp_path / "page.html").as_uri())
+    assert p.complaints() == []
+    assert text(p, "lead") == "2 of 5 features are kept by the conditional test at q = 0.01."
+    marked = "Array.from(document.querySelectorAll('#ranking-table tbody tr.noise bdi'), (n) => n.textContent)"
+    assert set(p.evaluate(marked)) == {"a", "c", "d"}
+    assert text(p, "stands-out").endswith("it is: b, again")
+    shown = "Array.from(document.querySelectorAll('main > section')).filter((s) => !s.hidden).map((s) => s.id)"
+    assert p.evaluate(shown) == ["about", "ranking", "meaning", "reproduce"]
     p.close()
 
 

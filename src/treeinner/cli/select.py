@@ -40,8 +40,8 @@ MODEL_ALONE = (
     "With a model file nothing is fitted, so that this is the marginal test of this model: a proxy passes too."
 )
 MEANINGS = {
-    "conditional": "redrawn: mean score of the column drawn anew, given the others; p and q value: whether its own "
-    "score is above that.",
+    "conditional": "beyond: the score less its mean when the column is drawn anew, given the others; p and q value: "
+    "whether that is above 0.",
     "marginal": "p and q value: whether the score is above 0 on new rows; a proxy of a signal passes too.",
 }
 
@@ -244,7 +244,7 @@ def _deliver(selection: Selection, to: output.Destination | None, top: int | Non
     if to is not None:
         output.write(columns, to)
         return
-    redrawn = [screen.Column("redrawn", columns["redrawn"], spare=1)] if "redrawn" in columns else []
+    beyond = [screen.Column("beyond", columns["beyond"], spare=1)] if "beyond" in columns else []
     kept = columns["kept"].tolist()
     n_kept, n = int(table["kept"].sum()), len(table["kept"])
     screen.show_table(
@@ -253,7 +253,7 @@ def _deliver(selection: Selection, to: output.Destination | None, top: int | Non
             screen.Column("score", columns["score"]),
             screen.Column(f"{100 * found.confidence:g}% from", columns["ci_low"], spare=2),
             screen.Column("to", columns["ci_high"], spare=2),
-            *redrawn,
+            *beyond,
             screen.Column("p value", columns["p_value"], "probability", 3),
             screen.Column("q value", columns["q_value"], "probability"),
             screen.Column("kept", ["yes" if yes else "no" for yes in kept], "text"),

@@ -250,9 +250,9 @@ function showRanking(ranking) {
   });
 }
 function selectionColumns(number) {
-  const { redrawn, p } = selection;
+  const { beyond, p } = selection;
   return [
-    redrawn && { label: "Redrawn", kind: "number", cell: (k) => number(redrawn[k]), value: (k) => redrawn[k] },
+    beyond && { label: "Beyond the others", short: "Beyond", kind: "number", cell: (k) => number(beyond[k]), value: (k) => beyond[k] },
     { label: "p value", short: "p", kind: "number", up: true, cell: (k) => q(p[k]), value: (k) => p[k] },
     { label: "q value", short: "q", kind: "number", up: true, cell: (k) => q(selection.q[k]), value: (k) => selection.q[k] },
     { label: "Kept", kind: "number", cell: (k) => (selection.kept[k] ? "yes" : "no"), value: (k) => Number(selection.kept[k]) },

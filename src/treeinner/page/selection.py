@@ -95,7 +95,7 @@ def write_selection(
             "kept": np.asarray(table["kept"]).tolist(),
             "p": shorts(table["p_value"], 4),
             "q": shorts(table["q_value"], 4),
-            "redrawn": shorts(table["redrawn"]) if "redrawn" in table else None,
+            "beyond": shorts(table["beyond"]) if "beyond" in table else None,
             "rule": rule,
             "test": test,
             "groups": [list(group) for group in groups],

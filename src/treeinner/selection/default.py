@@ -37,7 +37,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
 LIBRARIES = tuple(SETTINGS)
 NAMES = {"xgboost": "XGB", "lightgbm": "LGBM", "sklearn": "HistGradientBoosting"}
 MODULES = {"sklearn": "sklearn.ensemble"}
-MOST_CLASSES = 20  # of a target of integers: more are taken as numbers, and said so
+MOST_CLASSES = 20  # of a target of integers: more are taken as numbers
+UNCLEAR = 50  # up to so many that is said
 
 
 def default_library() -> str:
@@ -73,10 +74,11 @@ def is_class_target(y: NDArray[Any], folds: int) -> bool:
     if len(classes) < 2:
         raise DataError(f"y is {classes[0].item()!r} in every row; there is nothing for a feature to tell.")
     if y.dtype.kind in "iuf" and len(classes) > 2 and (len(classes) > MOST_CLASSES or counts.min() < folds):
-        speak(
-            f"y has {len(classes)} different integers ({listing(classes.tolist(), 3)}) and was taken as numbers; if "
-            "they are classes, pass a classifier as estimator."
-        )
+        if len(classes) <= UNCLEAR:
+            speak(
+                f"y has {len(classes)} different integers ({listing(classes.tolist(), 3)}) and was taken as numbers; "
+                "if they are classes, pass a classifier as estimator."
+            )
         return False
     if counts.min() < folds:
         rarest = classes[counts.argmin()].item()

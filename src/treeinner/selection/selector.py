@@ -285,7 +285,7 @@ class TreeInnerSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):  # ty
             "ci_high": found.ci_high[:n],
         }
         if self.conditional_ is not None:
-            columns["redrawn"] = self.conditional_.redrawn.mean(axis=0)[:n]
+            columns["beyond"] = (self.conditional_.scores - self.conditional_.redrawn.mean(axis=0))[:n]
         return columns | {
             "p_value": self.pvalues_, "q_value": self.qvalues_, "kept": self.support_, "rank": self.ranking_,
         }  # fmt: skip
@@ -293,13 +293,14 @@ class TreeInnerSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):  # ty
     def to_frame(self) -> Any:
         """Data frame in the library of X, best score first.
 
-        Score, standard error and interval are those of `importance_`. redrawn is the mean score of the column when it
-        is drawn anew (conditional test only); p and q value are those of the test.
+        Score, standard error and interval are those of `importance_`. beyond is what the conditional test tests: the
+        score less its mean when the column is drawn anew, given the others; of columns that are tested as one, that of
+        all of them. p and q value are those of the test.
 
         Returns
         -------
         data frame
-            feature, score, std_error, ci_low, ci_high, redrawn, p_value, q_value, kept, rank.
+            feature, score, std_error, ci_low, ci_high, beyond, p_value, q_value, kept, rank.
         """
         table = self.table()
         order = np.argsort(-table["score"], kind="stable")
