@@ -196,6 +196,21 @@ def test_without_a_pipeline_the_data_of_attributions_stay_in_the_order_of_the_mo
     np.testing.assert_array_equal(raw.data, plain.data)
 
 
+def test_groups_of_raw_columns_are_followed_through_the_pipeline():
+    pipe = pipeline().fit(MIXED[:140], Y[:140])
+    rows = MIXED[140:], Y[140:]
+    single = ti.importance(pipe, *rows).feature_names
+    words = explicit(single)["colour"] + explicit(single)["colour_of"]
+    raw, by_hand = (ti.importance(pipe, *rows, feature_groups={"words": g}) for g in (["colour", "colour_of"], words))
+    assert raw.feature_names == ("words", "town", "age", "age_2", "size", "size_of")  # all others by their own names
+    assert (raw["words"].score, raw["words"].std_error) == (by_hand["words"].score, by_hand["words"].std_error)
+    with pytest.raises(ValueError, match="names 'color', which is not a feature"):
+        ti.importance(pipe, *rows, feature_groups={"words": ["color"]})
+    mixing = make_pipeline(PCA(2), estimators()["hist"]).fit(NUMBERS, Y)
+    with pytest.raises(ValueError, match="names 'age', which is not a feature"):
+        ti.importance(mixing, NUMBERS, Y, feature_groups={"both": ["age", "size"]})
+
+
 def test_folds_that_see_other_levels_have_the_same_columns():
     rare = MIXED.assign(colour=np.where(np.arange(N) < 3, "rare", MIXED["colour"]))
     encode = make_column_transformer((OneHotEncoder(handle_unknown="ignore"), ["colour"]), ("passthrough", ["age"]))

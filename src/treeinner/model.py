@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from treeinner import objectives, readers
 from treeinner.ensemble import Ensemble
-from treeinner.errors import DataError, UnsupportedModelError, counted
-from treeinner.groups import OWN_SEPARATOR, Groups, GroupSpec, resolve_groups
+from treeinner.errors import DataError, TreeInnerError, UnsupportedModelError, counted
+from treeinner.groups import OWN_SEPARATOR, Groups, GroupSpec, members_of, resolve_groups
 from treeinner.objectives import Objective
 from treeinner.objectives.weights import class_weights
 from treeinner.options import ReadOptions
@@ -171,10 +171,31 @@ class Model:
         names = self.labels(None) if names is None else names
         if isinstance(feature_groups, str) and feature_groups == "original" and self.transformers:
             return Groups(*readers.origins(self.transformers, names).owners())
+        if isinstance(feature_groups, Mapping) and self.transformers:
+            raw = self._groups_of_raw_columns(feature_groups, names)
+            if raw is not None:
+                return raw
         found = resolve_groups(feature_groups, names)
         if isinstance(feature_groups, str) and found.of_feature is not None:
             self._check_dummies(found, names)
         return found
+
+    def _groups_of_raw_columns(
+        self, feature_groups: Mapping[str, Sequence[str | int]], names: Sequence[str]
+    ) -> Groups | None:
+        """Groups whose members are columns before the transformers, and not all of them the model's; else None."""
+        members = {member for given in feature_groups.values() for member in members_of(given)}
+        if members <= set(names):
+            return None
+        try:
+            raw, owner = readers.origins(self.transformers, names).owners()
+        except TreeInnerError:
+            return None
+        if not members <= set(raw):
+            return None
+        found = resolve_groups(feature_groups, raw)
+        assert found.of_feature is not None
+        return Groups(found.names, found.of_feature[owner])
 
     def origins(self, X: Any = None) -> readers.Origins:
         """Which raw columns, those of X, each column of the model is made from.
