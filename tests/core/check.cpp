@@ -26,7 +26,8 @@ void check_same(const Results& a, const Results& b, const char* who) {
   check(same_bits(a.weighted_path, b.weighted_path), who, "path with weights");
   check(same_bits(a.shap, b.shap), who, "shap");
   check(same_bits(a.weighted_shap, b.weighted_shap), who, "shap with weights");
-  for (const auto part : {&Results::boosted, &Results::first_pass, &Results::records, &Results::lookups})
+  for (const auto part :
+       {&Results::boosted, &Results::some_trees, &Results::first_pass, &Results::records, &Results::lookups})
     for (size_t i = 0; i < (a.*part).size(); ++i) {
       const Boosted &x = (a.*part)[i], &y = (b.*part)[i];
       check(same_bits(x.margin, y.margin) && same_bits(x.largest, y.largest), who, "boost: margins");
@@ -310,6 +311,22 @@ void check_exact(Random& random, int n_rows, int n_columns, const std::vector<In
 // -- all of it
 // ---------------------------------------------------------------------------------------------------------------
 
+// Trees that are visited alone sum what they sum among the others; the others sum nothing.
+void check_some_trees(const Case& c, const Results& got, const char* who) {
+  const Forest& f = c.model->forest;
+  const Boosted &all = got.boosted[0], &some = got.some_trees[0];
+  bool sums = true, weights = true;
+  for (int tree = 0; tree < f.n_trees; ++tree)
+    for (size_t at = index(f.first_leaf[tree] * f.width); at < index(f.first_leaf[tree + 1] * f.width); ++at) {
+      const bool visited = tree % 2 == 1;
+      // Margins are added in another order, and each row is rounded to a unit.
+      const double off = static_cast<double>(some.leaf_sums[at] - (visited ? all.leaf_sums[at] : 0));
+      sums &= std::fabs(off) <= (visited ? c.n_rows : 0);
+      weights &= some.leaf_weights[at] == (visited ? all.leaf_weights[at] : 0);
+    }
+  check(sums && weights, who, "boost: leaf sums of some trees");
+}
+
 void check_kernels(const std::vector<InstructionSet>& all) {
   // code bytes, trees, outputs, width, columns, thresholds of column 0, depth of the chain,
   // greater_equal, float32_input, truncate. 300 thresholds need two planes of one byte.
@@ -337,6 +354,7 @@ void check_kernels(const std::vector<InstructionSet>& all) {
       check_boost(c, plain, baseline::kernels.name);
       check_shares(c, plain, baseline::kernels.name);
       check_rounds(c, plain, baseline::kernels.name);
+      check_some_trees(c, plain, baseline::kernels.name);
       for (const InstructionSet& set : all)
         if (set.kernels != &baseline::kernels) check_same(results(c, *set.kernels), plain, set.kernels->name);
     }

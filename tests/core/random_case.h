@@ -125,7 +125,8 @@ struct Results {
   Array<int32_t> leaves;
   Array<double> margins, path, weighted_path, shap, weighted_shap;
   Array<int64_t> leaf_sums;
-  std::vector<Boosted> boosted;  // by loss; then squared error with lookups
+  std::vector<Boosted> boosted;     // by loss; then squared error with lookups
+  std::vector<Boosted> some_trees;  // squared error, every second tree alone: one
   Array<double> split_scores, centred;
   std::vector<Array<double>> shares;                  // by path, of each case
   std::vector<Boosted> first_pass, records, lookups;  // of each case: leaf sums alone; shares alone, in both forms
@@ -154,6 +155,27 @@ inline Boosted boosted(const Case& c, const Kernels& k, const Job& job, Loss::Ki
   args.leaf_sums = out.leaf_sums.data(), args.leaf_weights = out.leaf_weights.data();
   args.fixed_weights = c.fixed_weight.data(), args.largest = out.largest.data();
   args.paths = &paths, args.sums = out.sums.data();
+  call(k.boost, job, args);
+  return out;
+}
+
+// Every second tree, one per round; what the others add to the margins is told. The margins' last ones are not.
+inline Boosted some_trees_boosted(const Case& c, const Kernels& k, const Job& job) {
+  const Forest& f = c.model->forest;
+  Boosted out = no_boosted(c);
+  const size_t size = out.margin.size();
+  std::vector<int32_t> trees, first_tree{0};
+  Array<double> moved;
+  for (int32_t tree = 1; tree < f.n_trees; tree += 2) {
+    trees.push_back(tree), first_tree.push_back(static_cast<int32_t>(trees.size()));
+    moved.resize(trees.size() * size);
+    call(k.margins, Job{&f, job.codes, c.n_rows, tree - 1, 1}, MarginsArgs{moved.data() + (trees.size() - 1) * size});
+  }
+  const LossInput input{{Loss::kSquared, 1.0}, c.y.data(), c.padded, c.weight.data(), out.margin.data(), c.padded};
+  BoostArgs args{input, static_cast<int32_t>(trees.size()), first_tree.data(), kFixedScale};
+  args.leaf_sums = out.leaf_sums.data(), args.leaf_weights = out.leaf_weights.data();
+  args.fixed_weights = c.fixed_weight.data(), args.largest = out.largest.data();
+  args.trees = trees.data(), args.moved = moved.data();
   call(k.boost, job, args);
   return out;
 }
@@ -236,6 +258,7 @@ inline Results results(const Case& c, const Kernels& k, const ShapArrays* shap =
   call(k.shap, job, ShapArgs{trees, c.weight.data(), out.weighted_shap.data()});
   for (const Loss::Kind loss : kLosses) out.boosted.push_back(boosted(c, k, job, loss, paths));
   out.boosted.push_back(boosted(c, k, job, Loss::kSquared, m.paths_by_lookup->view));
+  out.some_trees.push_back(some_trees_boosted(c, k, job));
   out.split_scores.resize(index(f.first_split[f.n_trees] * f.width));
   out.centred.assign(m.node_value.begin(), m.node_value.end());
   call(k.split_scores, job, SplitScoresArgs{m.node_value.data(), out.leaf_sums.data(), 0.25, out.split_scores.data()});
