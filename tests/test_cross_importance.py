@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 import xgboost as xgb
 from sklearn.base import BaseEstimator, TransformerMixin, clone
-from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor, VotingRegressor
 from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, ShuffleSplit, TimeSeriesSplit
 from sklearn.pipeline import Pipeline, make_pipeline
@@ -16,7 +16,7 @@ from sklearn.preprocessing import StandardScaler, TargetEncoder
 
 import treeinner as ti
 from treeinner.scores.row_shares import row_shares
-from treeinner.selection import cross_fit
+from treeinner.selection import conditional_test, cross_fit
 
 RNG = np.random.default_rng(11)
 N = 240
@@ -269,6 +269,16 @@ def test_estimators_of_all_libraries(name):
     assert imp.order[0] == 0
     assert imp.verdicts[0] == "signal"
     assert imp.n_rows == N
+
+
+def test_a_wrapper_of_several_models():
+    vote = VotingRegressor([("a", booster(random_state=0)), ("b", HistGradientBoostingRegressor(max_iter=10))])
+    found = cross_fit(vote, X, Y, cv=KFold(3))
+    train, test = next(iter(KFold(3).split(X)))
+    own = ti.importance(clone(vote).fit(X[train], Y[train]), X[test], Y[test])
+    np.testing.assert_allclose(found.importance.folds.scores[0], own.scores, rtol=1e-12)
+    with pytest.raises(ti.UnsupportedModelError, match="VotingRegressor holds several models"):
+        conditional_test(found, X, Y)
 
 
 def test_models_of_lightgbm_cv():

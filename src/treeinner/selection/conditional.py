@@ -21,8 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeinner.compiled import Progress
-from treeinner.errors import DataError
+from treeinner.errors import DataError, UnsupportedModelError
 from treeinner.inference import benjamini_hochberg, t_tail
+from treeinner.model import Model
 from treeinner.scores.arguments import check_integer
 from treeinner.selection.cross import CrossFit, Fold, in_parallel
 from treeinner.selection.folds import Rows, n_rows_of
@@ -89,6 +90,11 @@ def conditional_test(
         raise DataError(
             f"X has {n} rows and {n_columns} columns, but the cross-validation scored {len(fit.shares)} rows and "
             f"{len(fit.importance)} features; pass the same X, and feature_groups='original' for a pipeline's."
+        )
+    if not all(isinstance(fold.model, Model) for fold in fit.folds):
+        raise UnsupportedModelError(
+            f"A {type(fit.folds[0].model).__name__} holds several models, whose rows cannot be walked again together; "
+            "use test='marginal', or one of its members."
         )
     together = _all_sets(sets, n_columns)
     rng = np.random.default_rng(random_state)

@@ -29,6 +29,8 @@ from treeinner.scores.row_shares import RowShares, importance_of_shares, row_sha
 from treeinner.scores.training_rows import training_rows_note
 from treeinner.selection.fits import fit
 from treeinner.selection.folds import Rows, Split, fitted_models, held_out, n_rows_of, sklearn_module, splits
+from treeinner.tables.frames import names_of
+from treeinner.wrapped import open_members
 
 __all__ = ["CrossFit", "Fold", "cross_fit", "cross_importance", "in_parallel"]
 
@@ -39,7 +41,7 @@ FloatArray = NDArray[np.float64]
 class Fold:
     """A fitted model and the rows that it was not fitted on."""
 
-    model: Model
+    model: Any  #: a Model; or a wrapper of several models, such as a VotingRegressor, as it was fitted
     rows: NDArray[np.intp]
     repeat: int
 
@@ -210,28 +212,32 @@ def cross_fit(
 # -- one fold ------------------------------------------------------------------------------------------------
 def _fit_and_score(
     estimator: Any, rows: Rows, split: Split, settings: Mapping[str, Any]
-) -> tuple[Model, RowShares, str | None]:
+) -> tuple[Any, RowShares, str | None]:
     fitted = fit(estimator, rows, split)
     return (*_score(fitted, rows, split, settings), None)
 
 
 def _score_fitted(
     fitted: Any, rows: Rows, split: Split, settings: Mapping[str, Any]
-) -> tuple[Model, RowShares, str | None]:
+) -> tuple[Any, RowShares, str | None]:
     """Score rows by a model that was fitted before, and look whether they were among its training rows."""
     model, shares = _score(fitted, rows, split, settings)
+    if not isinstance(model, Model):
+        return model, shares, None
     part = rows.take(split.test)
     given = {"sample_weight": part.sample_weight, "base_margin": part.base_margin, "qid": part.qid}
     return model, shares, training_rows_note(model, part.X, part.y, n_jobs=1, **given)
 
 
-def _score(fitted: Any, rows: Rows, split: Split, settings: Mapping[str, Any]) -> tuple[Model, RowShares]:
+def _score(fitted: Any, rows: Rows, split: Split, settings: Mapping[str, Any]) -> tuple[Any, RowShares]:
     names = ("score", "method", "feature_groups")
     choices = {name: settings[name] for name in names if name in settings}
     reading = {name: value for name, value in settings.items() if name not in names}
-    model = open_model(fitted, ReadOptions.of(reading, caller=importance))
-    part = rows.take(split.test)
+    part, options = rows.take(split.test), ReadOptions.of(reading, caller=importance)
     given = {"sample_weight": part.sample_weight, "base_margin": part.base_margin, "qid": part.qid}
+    if open_members(fitted, options, names_of(part.X)) is not None:
+        return fitted, row_shares(fitted, part.X, part.y, n_jobs=1, **given, **choices, **reading)
+    model = open_model(fitted, options)
     return model, row_shares(model, part.X, part.y, n_jobs=1, **given, **choices)
 
 
