@@ -245,6 +245,22 @@ class OwnEncoder(OneHotEncoder):
         return super().transform(X)[:, ::-1]
 
 
+class OwnSelector(SelectKBest):
+    def transform(self, X):
+        return np.asarray(X)[:, self.get_support()]
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: OwnSelector(f_regression, k=2), lambda: ti.TreeInnerSelector(max_features=2, random_state=0)]
+)
+def test_selectors_are_followed_whoever_wrote_them(make):
+    """Ours has a transform of its own, for frames of every library."""
+    selector = make()
+    found = check_by_moving(selector, NUMBERS)
+    assert [len(columns) for columns in found.columns] == selector.get_support().astype(int).tolist()
+    assert 1 <= selector.get_support().sum() <= 2
+
+
 def test_a_transformer_of_the_user_is_taken_if_it_declares_itself_one_to_one():
     found = origins([Declared().fit(NUMBERS)], ["a"] * 4)
     assert found.names == ("x0", "x1", "x2", "x3")

@@ -135,7 +135,8 @@ def _through(step: Any, made: list[Origin], width: int | None) -> list[Origin]:
         return [made[k] for k in step.positions]
     rule = next((RULES[name] for name in class_names(step, *EXTENSIONS) if name in RULES), _anything)
     author = next((kind for kind in type(step).__mro__ if "transform" in vars(kind)), object)
-    if rule is not _same and author.__module__.split(".")[0] not in EXTENSIONS:  # a subclass with its own transform
+    declared = rule in (_same, _selected)  # what get_feature_names_out goes by, whoever wrote the transform
+    if not declared and author.__module__.split(".")[0] not in EXTENSIONS:  # a subclass with its own transform
         rule = _anything
     n_in = getattr(step, "n_features_in_", len(made))
     if n_in != len(made):
