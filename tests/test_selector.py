@@ -340,6 +340,15 @@ def test_estimators_of_other_libraries(fitted, estimator):
     assert quick(estimator).fit(X, y).get_feature_names_out().tolist() == ["a", "c"]
 
 
+def test_catboost_may_name_its_categories_when_it_is_made():
+    """scikit-learn cannot clone such an estimator."""
+    X, y = mixed()
+    X = X.astype({"town": object, "shape": object}).fillna({"town": "none"})
+    quiet = {"verbose": 0, "thread_count": 1, "allow_writing_files": False}
+    estimator = catboost.CatBoostRegressor(iterations=20, depth=2, cat_features=["town", "shape"], **quiet)
+    assert quick(estimator, test="marginal").fit(X, y).get_feature_names_out().tolist() == ["a", "c", "town"]
+
+
 def test_scores_of_a_pipeline_come_back_to_the_columns_of_x():
     """The encoder puts its columns first; a column that it drops has no score."""
     X, y = mixed()
@@ -446,6 +455,10 @@ def test_bad_parameters(settings, error, message):
         (lambda X, y: (X, None), "requires y to be passed"),
         (lambda X, y: (X, np.column_stack([y, y])), "y should be a 1d array"),
         (lambda X, y: (X["a"], y), "2-dimensional"),
+        (lambda X, y: (X.assign(t="x"), y), r"Column 't' holds text; make it categories: X\['t'\].astype"),
+        (lambda X, y: (X.assign(t=pd.Timestamp("2026-01-01")), y), "Column 't' holds Datetime"),
+        (lambda X, y: (X.assign(t=np.inf), y), "Column 't' holds infinity"),
+        (lambda X, y: (X.set_axis(list("aabcde"), axis=1), y), "X has duplicate column names: 'a'"),
     ],
 )  # fmt: skip
 def test_bad_rows(change, message):
@@ -530,6 +543,12 @@ def test_what_the_getter_returns_has_the_order_of_the_scores(given_scores):
     assert np.all(out > 0)
     np.testing.assert_array_equal(np.argsort(out, kind="stable"), np.argsort(scores, kind="stable"))
     np.testing.assert_array_equal(out[scores > 0], scores[scores > 0])
+
+
+def test_the_getter_says_that_it_was_given_training_rows(fitted):
+    _, X, y = fitted
+    with pytest.warns(ti.TreeInnerWarning, match="rows that the model was trained on"):
+        SelectFromModel(small(), importance_getter=ti.importance_getter(X, y)).fit(X, y).get_support()
 
 
 def test_the_getter_refuses_what_it_cannot_score(fitted):

@@ -9,13 +9,14 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
+import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
 from treeinner.errors import DataError, MissingDependencyError, counted, speak
 from treeinner.tables.columns import listing
 
-__all__ = ["LIBRARIES", "default_booster", "default_library", "is_class_target"]
+__all__ = ["LIBRARIES", "check_columns", "default_booster", "default_library", "is_class_target"]
 
 # Each library's names of: 100 rounds of depth 2 at rate 0.1, half of the rows per tree, 0.3 of the columns per node, an
 # l2 penalty of 1. One thread: folds run in parallel, and the same bits come out whatever n_jobs.
@@ -55,6 +56,19 @@ def default_booster(*, classes: bool, library: str | None = None) -> Any:
     kind = "Classifier" if classes else "Regressor"
     made = getattr(import_module(MODULES.get(library, library)), NAMES[library] + kind)
     return made(**SETTINGS[library])
+
+
+def check_columns(frame: nw.DataFrame[Any]) -> None:
+    """Raise if a column is neither numbers nor categories, or infinite: libraries say so in words of their own."""
+    for name, kind in frame.schema.items():
+        if isinstance(kind, (nw.String, nw.Object)):
+            raise DataError(
+                f"Column {name!r} holds text; make it categories: X[{name!r}].astype('category') in pandas."
+            )
+        if not (kind.is_numeric() or isinstance(kind, (nw.Boolean, nw.Categorical, nw.Enum))):
+            raise DataError(f"Column {name!r} holds {kind}; make it numbers or categories, or drop it.")
+        if kind.is_float() and np.isinf(frame[name].to_numpy()).any():
+            raise DataError(f"Column {name!r} holds infinity; make it missing, or a large number.")
 
 
 def is_class_target(y: NDArray[Any], folds: int) -> bool:

@@ -6,6 +6,7 @@ these, never the held-out ones.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -36,13 +37,13 @@ STOPPING = (
 
 def fit(estimator: Any, rows: Rows, split: Split) -> Any:
     """Return a clone of the estimator, fitted on the training rows of a fold."""
-    base, pipeline = sklearn_module("base"), sklearn_module("pipeline")
+    pipeline = sklearn_module("pipeline")
     if "eval_set" in rows.fit_params or any(name.endswith("__eval_set") for name in rows.fit_params):
         raise ValueError(
             "fit_params has an eval_set, whose rows may be held out in a fold; leave it out: for early stopping every "
             f"fold watches {WATCHED:.0%} of its own training rows."
         )
-    model = base.clone(estimator)
+    model = _cloned(estimator)
     _seed(model, split.seed)
     last = model.steps[-1][1] if isinstance(model, pipeline.Pipeline) else model
     stops = _stops_early(last, rows.fit_params)
@@ -70,6 +71,13 @@ def fit(estimator: Any, rows: Rows, split: Split) -> Any:
     inside = replace(inside, fit_params=own)
     last.fit(X, inside.y, **_fit_arguments(library, inside, ""), **_watching(last, library, watched, watched_X))
     return pipeline.Pipeline([*before.steps, model.steps[-1]])
+
+
+def _cloned(estimator: Any) -> Any:
+    try:
+        return sklearn_module("base").clone(estimator)
+    except RuntimeError:  # CatBoost copies the lists that it is given (cat_features), which clone takes for a fault
+        return copy.deepcopy(estimator)
 
 
 def _fit_arguments(library: str, rows: Rows, prefix: str) -> dict[str, Any]:

@@ -39,6 +39,11 @@ def importance_getter(X: Any, y: Any, **settings: Any) -> ImportanceGetter:
         SelectFromModel takes absolute values and RFE squares, after which a harmful feature would look useful. Scores
         of 0 and below are tiny positive numbers instead, in their order.
 
+    Warns
+    -----
+    TreeInnerWarning
+        If rows that the estimator was fitted on are among X, and whatever else `importance` says.
+
     Notes
     -----
     RFE fits on fewer and fewer columns, without names. Which ones they are is read from the running RFE; an estimator
@@ -57,7 +62,7 @@ class ImportanceGetter:
             self._X = np.asarray(X)
         if len(self._X.shape) != 2:
             raise not_two_dimensional(self._X.shape)
-        self._y, self._settings = y, {"std_errors": False, **settings}
+        self._y, self._settings = y, settings
 
     def __deepcopy__(self, memo: Any) -> ImportanceGetter:
         return self  # clone() copies parameters; this one never changes, and holds data
@@ -71,8 +76,9 @@ class ImportanceGetter:
         X = self._X
         if columns is not None:
             X = X.tocsc()[:, columns] if hasattr(X, "tocsc") else X[:, columns.tolist()]
-        if isinstance(X, nw.DataFrame):
-            X = X.to_native()
+        if isinstance(X, nw.DataFrame):  # RFE fits on arrays, and a step of a pipeline may mind names that it never saw
+            plain = not hasattr(estimator, "feature_names_in_") and all(t.is_numeric() for t in X.schema.values())
+            X = X.to_numpy() if plain else X.to_native()
         return _positive(importance(estimator, X, self._y, **self._settings).scores)
 
     def _columns(self, estimator: Any) -> NDArray[np.intp] | None:

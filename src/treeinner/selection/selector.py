@@ -19,7 +19,7 @@ from treeinner.selection.collinear import collinear_sets
 from treeinner.selection.conditional import conditional_test
 from treeinner.selection.cross import CrossFit, cross_fit
 from treeinner.selection.cuts import check_parameters, keep, ranking, threshold_value
-from treeinner.selection.default import default_booster, default_library, is_class_target
+from treeinner.selection.default import check_columns, default_booster, default_library, is_class_target
 from treeinner.selection.samplers import Columns
 from treeinner.tables.frames import as_frame, collected, make_frame
 
@@ -208,6 +208,8 @@ class TreeInnerSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):  # ty
             return rows, np.asarray(y.tolist() if y.dtype.kind == "O" else y)  # numbers as objects are numbers
         if y is None:
             raise DataError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
+        if self.estimator is None:
+            check_columns(collected(frame))
         rows = collected(frame).to_native()
         validate_data(self, rows, skip_check_array=True)
         y = column_or_1d(np.asarray(y), warn=True)
