@@ -177,7 +177,7 @@ build/threads/threads: $(CXX_FILES)
 
 # The core for every system that wheels are made for, by one compiler that has them all (zig, of the group `cross`): kernels, their
 # test, and the bindings as far as Python's headers for that system are here. What can run here runs: Linux as it is or in an
-# emulator, Windows in wine; macOS is compiled and linked. -j1 is enough: about three minutes.
+# emulator, Windows in wine; macOS is compiled and linked. Seven minutes of one core the first time, when zig builds its C++ libraries.
 CROSS := x86_64-linux-musl aarch64-linux-musl x86_64-windows-gnu x86_64-macos aarch64-macos
 ZIG = $(BIN)/python -m ziglang c++
 WINE ?= wine
