@@ -179,7 +179,7 @@ def _of_data(
         selector.fit(rows.X, y, **given)
     show_notes(selector.importance_.notes, said)
     for group in selector.groups_:
-        screen.note(f"Note: one of these, we cannot say which; they were tested as one: {', '.join(group)}.")
+        screen.note(f"Note: tested as one, too alike to say which it is: {', '.join(group)}.")
     times = "" if selector.repeats == 1 else f", each held out {selector.repeats} times"
     return Selection(
         selector.importance_,

@@ -165,7 +165,7 @@ function hideOthers() {
 function selectionLead() {
   const n = selection.kept.filter(Boolean).length;
   $("lead").textContent = `${count(n)} of ${plural(data.features.length, "feature")} ${n === 1 ? "is" : "are"} kept ${selection.rule}.`;
-  selection.groups.forEach((group) => $("stands-out").append(el("li", {}, "Tested as one, because we cannot say which of these it is: ",
+  selection.groups.forEach((group) => $("stands-out").append(el("li", {}, "Tested as one, too alike to say which it is: ",
     group.flatMap((name, i) => [i ? ", " : null, bdi(name)]))));
 }
 function header() {

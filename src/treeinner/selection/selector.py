@@ -85,13 +85,13 @@ class TreeInnerSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):  # ty
     ----------
     importance_ : Importance
         Cross-fitted scores with their errors; its `folds` have their spread and the stability of the ranks.
-    feature_importances_ : array of shape (n_features_in_,)
+    feature_importances_ : array, one entry per column of X
         Its scores; 0 for columns that no model could use.
-    pvalues_, qvalues_ : array of shape (n_features_in_,)
+    pvalues_, qvalues_ : array, one entry per column of X
         p value of the test, and Benjamini-Hochberg q value; NaN if q is None.
-    ranking_ : array of shape (n_features_in_,)
+    ranking_ : array, one entry per column of X
         1 for every feature that is kept, as in RFE; the others from 2 on, by p value and then by score.
-    support_ : array of shape (n_features_in_,)
+    support_ : array, one entry per column of X
         Which features are kept.
     groups_ : tuple of tuples
         Names of near-collinear columns that were tested as one: one of these, we cannot say which. They are kept or
@@ -274,7 +274,7 @@ class TreeInnerSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):  # ty
         Returns
         -------
         dict
-            Name of a column -> array of shape (n_features_in_,).
+            Name of a column -> array, one entry per column of X.
         """
         check_is_fitted(self)
         found, n = self.importance_, self.n_features_in_
