@@ -176,6 +176,21 @@ def test_standard_errors_of_shares_are_those_of_the_importance():
         np.testing.assert_allclose(own, fit.importance.std_errors, rtol=1e-9)
 
 
+def test_likeness_of_what_the_other_columns_tell():
+    """A column that the others determine is redrawn nearly as it is; one that is independent of them is not."""
+    told = X[:, 4] - 2 * X[:, 5]
+    colour = np.where(X[:, 4] > 0, "red", "blue")
+    frame = pd.DataFrame(X, columns=list("abcdef")).assign(told=told, colour=pd.Categorical(colour), one=1.0)
+    fit = cross_fit(xgb.XGBRegressor(enable_categorical=True, **SHALLOW), frame, Y, cv=2, random_state=0)
+    found = conditional_test(fit, frame, Y, random_state=0)
+    likeness = dict(zip(frame, found.likeness, strict=True))
+    assert likeness["told"] > 0.9  # an exact function of two others
+    assert abs(likeness["c"]) < 0.2  # independent of all others: the correlation of a permutation, sd 0.06
+    assert likeness["colour"] > 0.7  # a function of one other, by levels
+    assert likeness["one"] == 0.0
+    assert set(found.hidden(0.1)) <= set(np.flatnonzero(found.likeness >= 0.9))
+
+
 def test_columns_that_no_tree_uses():
     wide = np.column_stack([X, np.ones(N)])
     fit = cross_fit(xgb.XGBRegressor(**SHALLOW), wide, Y, cv=3, random_state=0)

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from joblib import parallel_config
 from sklearn.base import BaseEstimator, clone
 from sklearn.compose import ColumnTransformer
+from sklearn.datasets import load_diabetes
 from sklearn.decomposition import PCA
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.exceptions import NotFittedError
@@ -559,3 +560,20 @@ def test_the_getter_refuses_what_it_cannot_score(fitted):
     with pytest.raises(ti.DataError, match="expected a table of two dimensions"):
         ti.importance_getter(y, y)
     assert clone(RFE(small(), importance_getter=get)).importance_getter is get  # a clone copies no data
+
+
+def test_columns_that_the_others_tell_are_spoken_of_and_can_be_tested_as_one():
+    """In scikit-learn's diabetes data s5 is the logarithm of 5 (s1 - s2 - s3): the Friedewald equation."""
+    X, y = load_diabetes(return_X_y=True, as_frame=True)
+    raw = load_diabetes(as_frame=True, scaled=False).data
+    assert np.corrcoef(np.log(5 * (raw.s1 - raw.s2 - raw.s3)), raw.s5)[0, 1] > 0.9999
+    with pytest.warns(ti.TreeInnerWarning, match="'s1', 's2', 's3', .* nearly told by the other columns"):
+        alone = ti.TreeInnerSelector(repeats=1, random_state=0).fit(X, y)
+    assert "s5" not in alone.get_feature_names_out()
+    assert any("nearly told" in note for note in alone.importance_.notes)
+    lipids = ["s1", "s2", "s3", "s4", "s5"]
+    together = ti.TreeInnerSelector(repeats=1, collinear={"lipids": lipids}, random_state=0).fit(X, y)
+    assert together.groups_ == (tuple(lipids),)
+    assert set(lipids) <= set(together.get_feature_names_out())
+    with pytest.raises(ValueError, match="'s7', which is not a feature"):
+        ti.TreeInnerSelector(repeats=1, collinear={"lipids": ["s1", "s7"]}).fit(X, y)

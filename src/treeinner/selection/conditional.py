@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import rankdata
 
 from treeinner.compiled import Progress
 from treeinner.errors import DataError, UnsupportedModelError
@@ -28,13 +29,15 @@ from treeinner.scores.arguments import check_integer
 from treeinner.selection.cross import CrossFit, Fold, in_parallel
 from treeinner.selection.folds import Rows, n_rows_of
 from treeinner.selection.redraw import Draws, redrawn_scores
-from treeinner.selection.samplers import Donors, Sampler
+from treeinner.selection.samplers import Columns, Donors, Sampler
 
 __all__ = ["Conditional", "conditional_test"]
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.intp]
 MOST_BYTES = 1 << 28  # of donors that are held at a time
+MOST_COMPARED = 5  # draws that are compared with the column itself
+TOLD = 0.9  # likeness from which on a column is told by the others
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +50,11 @@ class Conditional:
     p_values: FloatArray  #: (columns,), one-sided
     q_values: FloatArray  #: (columns,): Benjamini-Hochberg over the sets
     sets: tuple[tuple[int, ...], ...]  #: columns that were drawn and tested together; most are alone
+    likeness: FloatArray  #: (columns,): of redrawn values with the column's own. Near 1: the other columns tell it
+
+    def hidden(self, q: float) -> NDArray[np.intp]:
+        """Columns that the others tell, so that beyond these they tell next to nothing, whatever they have to say."""
+        return np.flatnonzero((self.likeness >= TOLD) & (self.q_values > q))
 
 
 def conditional_test(
@@ -100,18 +108,21 @@ def conditional_test(
     rng = np.random.default_rng(random_state)
     held_out = np.concatenate([fold.rows for fold in fit.folds])
     often = len(held_out) / len(np.unique(held_out))  # how often a row was held out, on average
-    draw = _drawer(X, sampler, n_draws, rng)
-    sums = np.zeros((len(together), 1 + n_draws))
+    table = Columns.of(X)
+    draw = _drawer(X, table, sampler, n_draws, rng)
+    sums, likeness = np.zeros((len(together), 1 + n_draws)), np.zeros(n_columns)
     done = 0
     for some in _portions(together, n_draws * n * 4):
         draws = [draw(columns) for columns in some]
+        for drawn in draws:
+            likeness[drawn.columns] = _likeness(table, drawn)
         jobs = [(fold, rows, draws) for fold in fit.folds]
         for found in in_parallel(_score_fold, jobs, n_jobs, None):
             sums[done : done + len(some)] += found
         done += len(some)
         if progress is not None:
             progress(done, len(together))
-    return _concluded(fit, together, sums / often)
+    return _concluded(fit, together, sums / often, likeness)
 
 
 def _score_fold(fold: Fold, rows: Rows, draws: Sequence[Draws]) -> FloatArray:
@@ -140,10 +151,12 @@ def _portions(sets: Sequence[IntArray], bytes_each: int) -> Iterator[Sequence[In
         yield sets[start : start + step]
 
 
-def _drawer(X: Any, sampler: Sampler | None, n_draws: int, rng: np.random.Generator) -> Callable[[IntArray], Draws]:
+def _drawer(
+    X: Any, table: Columns, sampler: Sampler | None, n_draws: int, rng: np.random.Generator
+) -> Callable[[IntArray], Draws]:
     """Return the function that draws a set of columns."""
     if sampler is None:
-        ours = Donors(X)
+        ours = Donors(table)
 
         def donors(columns: IntArray) -> Draws:
             return Draws(columns, donors=ours.draw(columns.tolist(), n_draws, rng).astype(np.int32))
@@ -165,7 +178,35 @@ def _drawer(X: Any, sampler: Sampler | None, n_draws: int, rng: np.random.Genera
     return values
 
 
-def _concluded(fit: CrossFit, sets: Sequence[IntArray], sums: FloatArray) -> Conditional:
+def _likeness(table: Columns, drawn: Draws) -> FloatArray:
+    """How alike drawn columns and their own values are: rank correlation of numbers, agreement of levels beyond chance.
+
+    0 for a constant, and for values of a user's own that are no numbers.
+    """
+    out = np.zeros(len(drawn.columns))
+    for k, column in enumerate(drawn.columns.tolist()):
+        own = table.values[column]
+        if drawn.donors is None:
+            given = drawn.values
+            assert given is not None
+            if own.dtype.kind != "f" or given.dtype.kind not in "fiub":
+                continue
+            redrawn = given[:MOST_COMPARED].astype(np.float64)
+        else:
+            redrawn = own[drawn.donors[:MOST_COMPARED, k]]
+        if own.dtype.kind == "f":
+            ranks, drawn_ranks = rankdata(np.nan_to_num(own)), rankdata(np.nan_to_num(redrawn), axis=1)
+            spread = ranks.std() * drawn_ranks.std(axis=1)
+            products = ((drawn_ranks - drawn_ranks.mean(axis=1, keepdims=True)) * (ranks - ranks.mean())).mean(axis=1)
+            out[k] = np.divide(products, spread, out=np.zeros(len(redrawn)), where=spread > 0).mean()
+        else:
+            _, counts = np.unique(own, return_counts=True)
+            chance = ((counts / len(own)) ** 2).sum()
+            out[k] = 0.0 if chance == 1 else ((redrawn == own).mean() - chance) / (1 - chance)
+    return out
+
+
+def _concluded(fit: CrossFit, sets: Sequence[IntArray], sums: FloatArray, likeness: FloatArray) -> Conditional:
     """Compare the sums of the sets, (sets, 1 + draws), the first of them of the rows as they are."""
     total = fit.importance.sum_of_weights
     score, redrawn = sums[:, 0] / total, sums[:, 1:] / total
@@ -183,6 +224,7 @@ def _concluded(fit: CrossFit, sets: Sequence[IntArray], sums: FloatArray) -> Con
         p_values=p[place],
         q_values=benjamini_hochberg(p)[place],
         sets=tuple(tuple(columns.tolist()) for columns in sets),
+        likeness=likeness,
     )
 
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from treeinner.attribution import check_choice
+from treeinner.groups import resolve_groups
 from treeinner.scores.arguments import check_integer
+from treeinner.tables.columns import listing
 
-__all__ = ["TESTS", "check_cuts", "check_parameters", "keep", "ranking", "threshold_value"]
+__all__ = ["TESTS", "check_cuts", "check_parameters", "keep", "note_on_hidden", "ranking", "sets_of", "threshold_value"]
 
 FloatArray = NDArray[np.float64]
 TESTS = ("conditional", "marginal")
@@ -60,6 +62,26 @@ def threshold_value(threshold: Any, scores: FloatArray) -> float:
         raise ValueError(
             f"threshold={threshold!r}: expected a score, 'mean', 'median', a multiple such as '1.25*mean', or None."
         ) from None
+
+
+def sets_of(groups: Mapping[str, Any], names: Sequence[str]) -> list[list[int]]:
+    """Numbers of the columns that a user wants tested as one."""
+    of_column = resolve_groups(groups, names).of_feature
+    assert of_column is not None
+    sets = [np.flatnonzero(of_column == group).tolist() for group in range(int(of_column.max()) + 1)]
+    return [some for some in sets if len(some) > 1]
+
+
+def note_on_hidden(names: Sequence[str]) -> str | None:
+    """What to say about columns that the test drops because the other columns tell them; None if there are none."""
+    if not names:
+        return None
+    what = "is nearly told" if len(names) == 1 else "are nearly told"
+    return (
+        f"{listing(names)} {what} by the other columns. Beyond those a column tells next to nothing then, and the "
+        "conditional test drops it, though several such columns may carry signal together. To test them as one, pass "
+        "collinear={'a name': [columns]}, or a lower number; test='marginal' looks at each by itself."
+    )
 
 
 def keep(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numbers
 import warnings
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -11,14 +12,14 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from treeinner.errors import DataError, MissingDependencyError, UnsupportedModelError
+from treeinner.errors import DataError, MissingDependencyError, UnsupportedModelError, speak
 from treeinner.readers.origins import CONSTANT
 from treeinner.scores.arguments import check_integer
 from treeinner.scores.batch import NO_WEIGHT, checked_weights
 from treeinner.selection.collinear import collinear_sets
 from treeinner.selection.conditional import conditional_test
 from treeinner.selection.cross import CrossFit, cross_fit
-from treeinner.selection.cuts import check_parameters, keep, ranking, threshold_value
+from treeinner.selection.cuts import check_parameters, keep, note_on_hidden, ranking, sets_of, threshold_value
 from treeinner.selection.default import check_columns, default_booster, default_library, is_class_target
 from treeinner.selection.samplers import Columns
 from treeinner.tables.frames import as_frame, collected, make_frame
@@ -69,9 +70,10 @@ class TreeInnerSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):  # ty
     sampler : callable, optional
         sampler(X, column, n_draws, rng) -> (n_draws, rows): values to put into a column, drawn given the others. None:
         ours, which takes values of other rows.
-    collinear : float or None
+    collinear : float, mapping or None
         The conditional test takes columns as one whose rank correlation, without its sign, is at least this: given the
-        one, the other tells next to nothing. None: each by itself. A sampler of your own takes each by itself too.
+        one, the other tells next to nothing. Or the columns to take as one, {name: columns}, as `propose_groups` gives
+        them. None: each by itself. A sampler of your own takes each by itself too.
     max_features : int or callable, optional
         Keep at most so many of what passes, those with the best scores; a function gets X.
     threshold : float or str, optional
@@ -127,7 +129,7 @@ class TreeInnerSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):  # ty
         repeats: int = 3,
         n_draws: int = 20,
         sampler: Any = None,
-        collinear: float | None = 0.95,
+        collinear: Any = 0.95,
         max_features: Any = None,
         threshold: Any = None,
         random_state: Any = None,
@@ -247,6 +249,10 @@ class TreeInnerSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):  # ty
             )
             p_values, q_values = tested.p_values, tested.q_values
             self.groups_ = tuple(tuple(found.feature_names[k] for k in one) for one in tested.sets if len(one) > 1)
+            note = note_on_hidden([found.feature_names[k] for k in tested.hidden(self.q)])
+            if note is not None:
+                speak(note)
+                self.importance_ = replace(found, notes=(*found.notes, note))
         self.feature_importances_ = scores = found.scores[:n]
         self.pvalues_, self.qvalues_ = p_values[:n], q_values[:n]
         self.threshold_ = threshold_value(self.threshold, scores)
@@ -257,6 +263,8 @@ class TreeInnerSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):  # ty
         """Columns that are tested as one."""
         if self.collinear is None or self.sampler is not None:
             return None
+        if isinstance(self.collinear, Mapping):
+            return sets_of(self.collinear, self.importance_.feature_names[: self.n_features_in_])
         return collinear_sets(Columns.of(X), threshold=self.collinear)
 
     def _check_columns(self, features: tuple[str, ...]) -> None:
