@@ -148,13 +148,16 @@ def measured_commit():
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=np.inf, help="stop after so many minutes; a later run goes on")
-    parser.add_argument("--results", type=Path, default=RESULTS, help="file of the replications")
+    parser.add_argument(
+        "--results", type=Path, nargs="+", default=[RESULTS], help="files of replications; the run adds to the first"
+    )
     parser.add_argument("--write-only", action="store_true", help="write the page from the replications there are")
     parser.add_argument("--commit", default=None, help="what was measured, if not the commit of this folder")
     args = parser.parse_args()
     if not args.write_only:
-        run(args.results, args.minutes)
-    found = {"commit": args.commit or measured_commit(), "rates": RATES, "cells": added_up(load(args.results))}
+        run(args.results[0], args.minutes)
+    results = {key: record for path in args.results for key, record in load(path).items()}
+    found = {"commit": args.commit or measured_commit(), "rates": RATES, "cells": added_up(results)}
     promise_page.write(found, sorted(PAPER))
 
 

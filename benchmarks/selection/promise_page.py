@@ -24,7 +24,7 @@ def write(found, paper):
 
 def page(text, found, paper):
     """Text of the page with new tables between the marks."""
-    cells = sorted(found["cells"], key=lambda c: (c["design"] in paper, c["design"], c["rows"], c["columns"]))
+    cells = sorted(found["cells"], key=lambda c: (c["design"] in paper, c["design"].lower(), c["rows"], c["columns"]))
     blocks = {
         "made": made(found, cells),
         "conditional": table(cells, found["rates"], "conditional"),
@@ -46,8 +46,8 @@ def made(found, cells):
     replications = sum(c["replications"] for c in cells)
     hours = sum(c["replications"] * c["seconds"] for c in cells) / 3600
     return (
-        f"`{COMMAND}` made the tables: {replications:,} replications in {len(cells)} cells, {hours:.1f} hours on one "
-        f"core of a machine that did other work too; treeinner at commit {found['commit']}, {packages}."
+        f"`{COMMAND}` made the tables: {replications:,} replications in {len(cells)} cells, {hours:.1f} hours of "
+        f"one thread, on a machine that was busy with other work; treeinner at commit {found['commit']}, {packages}."
     )
 
 
@@ -108,7 +108,7 @@ def misses(cells, rates):
 def not_measured(cells, paper):
     """Cells of the grid that have too few replications to be shown."""
     there = {(c["design"], c["rows"], c["columns"]) for c in cells}
-    names = sorted({c["design"] for c in cells} - set(paper))
+    names = sorted({c["design"] for c in cells} - set(paper), key=str.lower)
     lines = []
     for n, p in SIZES:
         absent = [name for name in names if (name, n, p) not in there]
