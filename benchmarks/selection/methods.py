@@ -14,14 +14,10 @@ from importlib.util import find_spec
 
 import numpy as np
 
+from treeinner.selection.default import SETTINGS
+
 Q = 0.1  # the nominal false discovery rate, for the methods that have one
-BOOSTER = {
-    "n_estimators": 100,
-    "max_depth": 2,
-    "learning_rate": 0.1,
-    "subsample": 0.5,
-    "colsample_bynode": 0.3,
-}
+BOOSTER = {name: value for name, value in SETTINGS["xgboost"].items() if name != "n_jobs"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,7 +173,8 @@ def tree_inner(X, y, task, seed, test):
     from treeinner import TreeInnerSelector
 
     fitted = TreeInnerSelector(test=test, q=Q, random_state=seed).fit(X, y)
-    return Choice(-np.asarray(fitted.ranking_), fitted.get_support())
+    score = fitted.feature_importances_ if test == "marginal" else -fitted.pvalues_
+    return Choice(score, fitted.get_support())
 
 
 def with_options(choose, **options):
@@ -194,12 +191,12 @@ METHODS = {
         with_options(tree_inner, test="marginal"), f'`TreeInnerSelector(test="marginal")`, q {Q}', ("treeinner",)
     ),
     OURS[1]: Method(with_options(tree_inner, test="conditional"), f"`TreeInnerSelector()`, q {Q}", ("treeinner",)),
-    "total gain": Method(total_gain, "our default booster, all rows; no rule for choosing", ("xgboost",)),
+    "total gain": Method(total_gain, "our booster, all rows; no rule for choosing", ("xgboost",)),
     "total gain, XGBoost's defaults": Method(
         with_options(total_gain, options={}), "the same, XGBoost's defaults", ("xgboost",)
     ),
     "mean |SHAP|": Method(
-        mean_shap, "`TreeExplainer`, our default booster, all rows; no rule for choosing", ("shap", "xgboost")
+        mean_shap, "`TreeExplainer`, our booster, all rows; no rule for choosing", ("shap", "xgboost")
     ),
     "mean |SHAP|, XGBoost's defaults": Method(
         with_options(mean_shap, options={}), "the same, XGBoost's defaults", ("shap", "xgboost")
@@ -209,12 +206,8 @@ METHODS = {
         "`permutation_importance` on five held-out folds, our booster; kept where mean > 2 sd, as in scikit-learn",
         ("sklearn.inspection", "xgboost"),
     ),
-    "SelectFromModel": Method(
-        select_from_model, 'our default booster, threshold "mean" (its default)', (SKLEARN, "xgboost")
-    ),
-    "RFECV": Method(
-        rfecv, "our default booster, steps of one feature, five folds (its defaults)", (SKLEARN, "xgboost"), 10
-    ),
+    "SelectFromModel": Method(select_from_model, 'our booster, threshold "mean" (its default)', (SKLEARN, "xgboost")),
+    "RFECV": Method(rfecv, "our booster, steps of one feature, five folds (its defaults)", (SKLEARN, "xgboost"), 10),
     "lasso CV": Method(
         lasso,
         "`LassoCV`, or `LogisticRegressionCV` with an l1 penalty by log loss; standardised columns",
