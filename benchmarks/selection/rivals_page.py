@@ -12,6 +12,7 @@ from rivals import NAMES, REFERENCE
 PAGE = Path(__file__).parent.parent.parent / "docs" / "selection-rivals.md"
 COMMAND = "make selection-rivals"
 NONE = "-"
+ENOUGH = 3  # replications; with fewer, a mean is shown in parentheses and wins nothing
 LOSSES = {"all": "loss of all", "true": "loss of relevant"}
 
 
@@ -35,6 +36,15 @@ class Results:
     def kept(self, name, method):
         return {r: len(kept) for r, kept in self.of(name, method, "kept").items()}
 
+    def having(self, what):
+        """The methods that have a value of this kind."""
+        return [m for m in self.methods if any(self.of(name, m, what) for name in self.designs)]
+
+    def counted(self, name, method, what):
+        """Mean, its standard error, and the number of replications."""
+        values = list(self.of(name, method, what).values())
+        return *mean(values), len(values)
+
     def mean(self, name, method, what):
         return mean(list(self.of(name, method, what).values()))
 
@@ -56,14 +66,17 @@ def seconds(value):
     return NONE if np.isnan(value) else f"{value:.2g}" if value < 10 else f"{value:.0f}"
 
 
-def bold(cells, values, best):
-    """The cells, those of the best value in bold."""
-    known = [v for v in values if not np.isnan(v)]
-    top = best(known) if known else np.nan
-    return [
-        f"**{c}**" if not np.isnan(v) and np.isclose(v, top, atol=5e-3) else c
-        for c, v in zip(cells, values, strict=True)
-    ]
+def cells(means, best=None):
+    """Cells of [(mean, standard error, replications)]; the best in bold, those of few replications in parentheses."""
+    enough = [value for value, _, n in means if n >= ENOUGH and not np.isnan(value)]
+    top = best(enough) if best and enough else np.nan
+    out = []
+    for value, _, n in means:
+        text = number(value)
+        out.append(
+            text if text == NONE else f"({text})" if n < ENOUGH else f"**{text}**" if abs(value - top) < 0.005 else text
+        )
+    return out
 
 
 # -- tables --------------------------------------------------------------------------------------------------
@@ -83,29 +96,37 @@ def how(results):
 
 def grid(results, what, best):
     """One row per method, one column per design: means over replications; the best of a column in bold."""
-    methods = [m for m in results.methods if any(results.of(name, m, what) for name in results.designs)]
+    methods = results.having(what)
     names = [n for n in results.designs if not all(np.isnan(results.mean(n, m, what)[0]) for m in methods)]
-    columns = []
-    for name in names:
-        values = [results.mean(name, m, what)[0] for m in methods]
-        columns.append(bold([number(v) for v in values], values, best))
-    means = [np.nanmean([results.mean(name, m, what)[0] for name in names]) for m in methods]
-    columns.append(bold([number(v) for v in means], means, best))
-    return table(["method", *names, "mean"], [[m, *cells] for m, *cells in zip(methods, *columns, strict=True)])
+    columns = [cells([results.counted(name, m, what) for m in methods], best) for name in names]
+    return table(["method", *names], [[m, *row] for m, *row in zip(methods, *columns, strict=True)])
 
 
 def false_discoveries(results, kind):
     """FDR of the selectors by design; bold where it is above q by more than two standard errors."""
-    methods = [m for m in results.methods if any(results.of(name, m, "kept") for name in results.designs)]
+    what = f"fdr {kind}"
     lines = []
-    for method in methods:
-        cells = []
-        for name in results.designs:
-            value, error = results.mean(name, method, f"fdr {kind}")
-            over = value > Q + 2 * np.nan_to_num(error)
-            cells.append(f"**{number(value)}**" if over else number(value))
-        lines.append([method, *cells])
+    for method in results.having(what):
+        means = [results.counted(name, method, what) for name in results.designs]
+        over = [n >= ENOUGH and value > Q + 2 * error for value, error, n in means]
+        lines.append([method, *(f"**{c}**" if yes else c for c, yes in zip(cells(means), over, strict=True))])
     return table(["method", *results.designs], lines)
+
+
+def overall(results, ours, what, digits):
+    """Ours minus each rival on the draws that both saw, averaged over the designs, ± the standard error of that."""
+    lines = []
+    for rival in [m for m in results.having(what) if m not in OURS]:
+        line = [rival]
+        for mine in ours:
+            gaps = np.array([results.difference(name, mine, rival, what) for name in results.designs])
+            gaps = gaps[~np.isnan(gaps).any(axis=1)]
+            gap, error = (
+                (gaps[:, 0].mean(), np.sqrt((gaps[:, 1] ** 2).sum()) / len(gaps)) if len(gaps) else (np.nan,) * 2
+            )
+            line.append(NONE if np.isnan(gap) else f"{gap:+.{digits}f} ± {error:.{digits}f} ({len(gaps)})")
+        lines.append(line)
+    return table(["rival", *(f"{mine} minus rival" for mine in ours)], lines)
 
 
 def one_design(results, name):
@@ -114,14 +135,12 @@ def one_design(results, name):
         found = results.of(name, method, "seconds")
         if not found:
             continue
-        cells = [
-            number(*results.mean(name, method, what))
-            for what in ("auc conditional", "auc marginal", "fdr conditional", "fdr marginal", "power conditional")
-        ]
+        measures = ("auc conditional", "auc marginal", "fdr conditional", "fdr marginal", "power conditional")
+        shown = [number(*results.mean(name, method, what)) for what in measures]
         kept = number(mean(list(results.kept(name, method).values()))[0], digits=1)
         losses = [number(*results.mean(name, method, what), digits=3) for what in LOSSES]
         lines.append(
-            [method, str(len(found)), *cells, kept, *losses, seconds(results.mean(name, method, "seconds")[0])]
+            [method, str(len(found)), *shown, kept, *losses, seconds(results.mean(name, method, "seconds")[0])]
         )
     head = ["method", "n", "AUC", "AUC, proxies count", "FDR", "FDR, proxies count", "power", "kept"]
     return table([*head, "loss / all", "loss / relevant", "seconds"], lines)
@@ -132,33 +151,26 @@ def details(results):
 
 
 # -- sentences -----------------------------------------------------------------------------------------------
-def verdicts(results, what, best, label, digits=2):
+def verdicts(results, what, best, digits=2):
     """A line for each design: the best rival against the better of ours, with the paired difference."""
     lines = []
-    ours = [m for m in OURS if m in results.methods]
     sign = 1 if best is max else -1
-    for name in results.designs if ours else ():
-        value = {m: results.mean(name, m, what)[0] for m in results.methods}
-        value = {m: v for m, v in value.items() if not np.isnan(v)}
-        rivals = [m for m in value if m not in OURS]
-        mine = best((m for m in ours if m in value), key=value.get, default=None)
-        if not rivals or mine is None:
+    for name in results.designs:
+        means = {m: results.counted(name, m, what) for m in results.methods}
+        value = {m: v for m, (v, _, n) in means.items() if n >= ENOUGH and not np.isnan(v)}
+        mine = best((m for m in OURS if m in value), key=value.get, default=None)
+        rival = best((m for m in value if m not in OURS), key=value.get, default=None)
+        if mine is None or rival is None:
             continue
-        rival = best(rivals, key=value.get)
         gap, error = results.difference(name, mine, rival, what)
-        clear = abs(gap) > 2 * error
-        won = (
-            "a tie within two standard errors"
-            if not clear
-            else "ours is better"
-            if sign * gap > 0
-            else "**the rival wins**"
-        )
+        won = "ours is better" if sign * gap > 0 else "**the rival wins**"
+        if not abs(gap) > 2 * error:
+            won = "no difference beyond two standard errors"
         lines.append(
             f"- {name}: {rival} {number(value[rival], digits=digits)}, {mine} {number(value[mine], digits=digits)}; "
             f"paired difference {gap:+.{digits}f} ± {error:.{digits}f}: {won}."
         )
-    return f"{label}\n\n" + "\n".join(lines) if lines else "Not run yet."
+    return "\n".join(lines) or "Not run yet."
 
 
 def failures(results):
@@ -188,8 +200,10 @@ def blocks(records):
         "fdr marginal": false_discoveries(results, "marginal"),
         "power": grid(results, "power conditional", max),
         "loss": grid(results, "all", min),
-        "auc verdicts": verdicts(results, "auc conditional", max, "Ranking (AUC):"),
-        "loss verdicts": verdicts(results, "all", min, "Loss of the refitted model, relative to all features:", 3),
+        "auc verdicts": verdicts(results, "auc conditional", max),
+        "loss verdicts": verdicts(results, "all", min, 3),
+        "auc overall": overall(results, OURS, "auc conditional", 2),
+        "loss overall": overall(results, OURS, "all", 3),
         "failures": failures(results),
         "details": details(results),
     }
