@@ -229,7 +229,7 @@ def to_markdown(study: Study, claims: list[Claim]) -> str:
         for name, cells in difference_rows(study):
             lines.append(f"| {_cell(name)} | " + " | ".join(f"**{t}**" if sign else t for t, sign in cells) + " |")
         bold = "Bold: not 0, each by its own 95 % interval."
-        lines += ["", f"At the standard setting. {bold} All settings: [pairs.md](pairs.md).", ""]
+        lines += ["", f"At the standard setting. {bold} All settings: `pairs.md` beside this file.", ""]
     return "\n".join(lines).rstrip() + "\n"
 
 
