@@ -197,3 +197,19 @@ def test_nothing_is_kept(home, tmp_path):
 def test_slips(home, monkeypatch, arguments, code, said):
     monkeypatch.chdir(home[0])
     assert re.search(said, sentence(*arguments, code=code))
+
+
+def test_columns_to_test_as_one(home, tmp_path):
+    _, frame, _ = home
+    twin = frame.assign(twin=frame["body mass"] + 0.05 * frame["noise"])
+    twin.to_csv(tmp_path / "twin.csv", index=False)
+    drop = [*NOT_FEATURES, "--drop", "empty"]
+    result = succeed(tmp_path / "twin.csv", "-y", "price", *drop, *FEW, "--together", "body mass, noise", "-o", "-")
+    values = {row["feature"]: row["p_value"] for row in read(result.stdout)}
+    assert values["body mass"] == values["noise"] != values["twin"]
+    assert "tested as one, too alike to say which it is: body mass, noise" in result.stderr
+    assert "twin" in result.stderr  # noise and body mass tell it
+    assert "nearly told by the other columns" in result.stderr
+    assert "say --together with their names; --test marginal looks at each" in result.stderr
+    said = sentence(tmp_path / "twin.csv", "-y", "price", *drop, *FEW, "--together", "body mass,nose")
+    assert "'nose', which is not a feature; did you mean 'noise'?" in said

@@ -27,6 +27,7 @@ OPTION = re.compile(rf"ti\.\w+\([^)]*\)|\b({NAMES})=(\.\.\.|'[^']*'|\(\d+, \d+\)
 COLUMNS = {"sample_weight": "--weight", "clusters": "--clusters", "qid": "--qid"}
 COLUMN = re.compile(rf"^({'|'.join(COLUMNS)})(?= (?:was|is|has|holds|only) )")
 PYTHON_ONLY = {
+    "pass collinear={'a name': [columns]}, or a lower number": "say --together with their names",
     "pass a classifier as estimator": "pass --task classes",
     "such as 0.1, or None": "such as 0.1",
     "load it yourself and pass the object": "save it in Python with treeinner.read_model(model).save('model.ti')",

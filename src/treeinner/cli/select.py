@@ -33,6 +33,9 @@ TEST_HELP = (
     "Default conditional."
 )
 TASK_HELP = f"What the target holds: {' or '.join(TASKS)}; default: text and few integers are classes."
+TOGETHER_HELP = (
+    "Columns to test as one, such as s1,s2,s3, in place of those with a rank correlation of 0.95. Repeat it for others."
+)
 KEPT_HELP = "File for the list of kept columns: .json, else one per line; - is stdout, in place of the table."
 JOBS_HELP = "Fits at a time, or threads with a model file; default: all cores, and one for small files."
 MANY_CELLS = 1_000_000  # from which on processes of their own are worth their start, of several seconds
@@ -72,6 +75,14 @@ class Fitting:
         int | None,
         about_selection("--repeats", help="Times that all rows are held out; default 3.", metavar="N", min=1),
     ] = None
+    together: Annotated[list[str] | None, about_selection("--together", help=TOGETHER_HELP, metavar="COLUMNS")] = None
+
+    def settings(self) -> dict[str, Any]:
+        """What was typed, as the selector takes it."""
+        typed = {name: getattr(self, name) for name in ("test", "cv", "repeats")}
+        if self.together:
+            typed["collinear"] = {text: [name.strip() for name in text.split(",")] for text in self.together}
+        return {name: value for name, value in typed.items() if value is not None}
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,8 +183,7 @@ def _of_data(
         y = np.unique(y, return_inverse=True)[1] if fitting.task == "classes" else y
     if jobs is None:
         jobs = -1 if rows.X.size >= MANY_CELLS else 1
-    typed = {name: value for name, value in vars(fitting).items() if value is not None and name != "task"}
-    selector = TreeInnerSelector(booster, random_state=sample.seed or 0, n_jobs=jobs, **typed, **cuts)
+    selector = TreeInnerSelector(booster, random_state=sample.seed or 0, n_jobs=jobs, **fitting.settings(), **cuts)
     given = {"sample_weight": rows.extra.get("sample_weight"), "groups": rows.extra.get("clusters")}
     with screen.progress("Fitting and testing"), input_errors(), remembered_warnings() as said:
         selector.fit(rows.X, y, **given)
