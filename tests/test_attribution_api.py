@@ -343,9 +343,8 @@ def test_foreign_files_are_model_errors(tmp_path):
     with zipfile.ZipFile(tmp_path / "zip", "w") as archive:
         archive.writestr("meta.json", "{}")
     for name in ("text", "model.ubj", "zip"):
-        with pytest.raises(
-            ti.ModelError, match=r"was not saved by treeinner; to read a model file use treeinner\.read"
-        ):
+        hint = "" if name == "zip" else r"; to read a model file use treeinner\.read"
+        with pytest.raises(ti.ModelError, match=f"{name}.* was not saved by treeinner{hint}"):
             ti.load(tmp_path / name)
     with pytest.raises(FileNotFoundError):
         ti.load(tmp_path / "nothing")

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from treeinner import compiled, html
 from treeinner.compiled import Progress
 from treeinner.ensemble import Ensemble, storage
+from treeinner.ensemble.plain import check_array, check_types, naming
 from treeinner.errors import (
     MissingDependencyError,
     ModelError,
@@ -321,7 +322,25 @@ class Attribution:
         """Read what `save` wrote."""
         arrays, plain = storage.read(path, FORMAT, FORMAT_VERSION)
         stored = {"data": None, "unit": "margin", **arrays, **plain}
-        try:
-            return cls(**{name: as_tuples(stored[name]) for name in ("values", "base_values", "data", *PLAIN)})
-        except KeyError as error:
-            raise ModelError(f"{path} is not a complete saved Attribution: it lacks {error}.") from error
+        with naming(path):
+            check_types(cls, stored, ("values", "base_values", *PLAIN))
+            _check_shapes(arrays, stored)
+        return cls(**{name: as_tuples(stored[name]) for name in ("values", "base_values", "data", *PLAIN)})
+
+
+def _check_shapes(arrays: dict[str, NDArray[Any]], stored: dict[str, Any]) -> None:
+    """Raise ModelError unless the parts of a saved Attribution fit together."""
+    shape, n_features, names = arrays["values"].shape, len(stored["feature_names"]), stored["output_names"]
+    if len(shape) not in (2, 3) or shape[1] != n_features:
+        raise ModelError(f"values has shape {shape}, expected (rows, {n_features}) or (rows, {n_features}, outputs).")
+    if names is not None and len(names) != (shape[2] if len(shape) == 3 else 1):
+        raise ModelError(f"{len(names)} output_names do not fit values of shape {shape}.")
+    largest = np.finfo(np.float64).max
+    for name, expected in (("values", shape), ("base_values", (shape[0], *shape[2:]))):
+        check_array(arrays, name, expected, -largest, largest)
+        if np.isnan(arrays[name]).any():
+            raise ModelError(f"{name} holds NaN.")
+    if "data" in arrays and arrays["data"].shape != shape[:2]:
+        raise ModelError(f"data has shape {arrays['data'].shape}, expected {shape[:2]}.")
+    if stored["method"] not in METHODS:
+        raise ModelError(f"method is {stored['method']!r}, expected one of {', '.join(METHODS)}.")

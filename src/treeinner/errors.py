@@ -4,13 +4,14 @@ Each derives from TreeInnerError and from the built-in exception that callers of
 """
 
 import difflib
+import os
 import sys
 import warnings
 from collections.abc import Iterable
 
 __all__ = [
     "DataError", "MissingDependencyError", "ModelError", "TreeInnerError", "TreeInnerWarning", "UnknownParameterError",
-    "UnsupportedModelError", "closest", "counted", "did_you_mean", "own_name", "short", "speak",
+    "UnsupportedModelError", "closest", "counted", "did_you_mean", "limit", "own_name", "short", "speak",
 ]  # fmt: skip
 
 
@@ -48,6 +49,14 @@ def speak(message: str) -> None:
     while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] == "treeinner":
         frame, level = frame.f_back, level + 1
     warnings.warn(message, TreeInnerWarning, stacklevel=level)
+
+
+def limit(variable: str, default: int) -> int:
+    """A limit on what files may ask for; an environment variable of this name raises or lowers it."""
+    given = os.environ.get(variable, "").strip()
+    if given and not (given.isdecimal() and int(given) > 0):
+        raise ValueError(f"The environment variable {variable} is {given!r}; expected a whole number above 0.")
+    return int(given) if given else default
 
 
 # What other libraries call an option, for messages to their users.

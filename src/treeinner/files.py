@@ -7,7 +7,7 @@ from pathlib import Path
 from treeinner import attribution, ensemble
 from treeinner.errors import ModelError
 from treeinner.model import Model, read_model
-from treeinner.scores import result
+from treeinner.scores import result, saved
 
 __all__ = ["load"]
 
@@ -19,6 +19,6 @@ def load(path: str | Path) -> Model | attribution.Attribution | result.Importanc
         return read_model(path)
     if kind == attribution.FORMAT:
         return attribution.Attribution.load(path)
-    if kind == result.FORMAT:
+    if kind == saved.FORMAT:
         return result.Importance.load(path)
     raise ModelError(f"{path} was not saved by treeinner; to read a model file use treeinner.read_model(path).")

@@ -26,7 +26,8 @@ from numpy.typing import NDArray
 
 from treeinner import compiled
 from treeinner.ensemble import storage
-from treeinner.ensemble.node_values import LATE, UNSET, NodeValues, Params, WorkOut
+from treeinner.ensemble.node_values import LATE, UNSET, WORKED_OUT, NodeValues, Params, WorkOut
+from treeinner.ensemble.plain import check_types, naming
 from treeinner.ensemble.validation import frozen, validate, validate_node_values
 from treeinner.errors import DataError, ModelError, counted, own_name
 from treeinner.tables import Schema, Table, read_table
@@ -334,11 +335,29 @@ class Ensemble:
         """Read an ensemble written by `save`."""
         arrays, plain = storage.read(path, FORMAT, FORMAT_VERSION)
         plain = ADDED | plain
-        mismatch = (plain.keys() | arrays.keys()) ^ {f.name for f in fields(cls)}
+        mismatch = (arrays.keys() ^ ARRAYS.keys()) | (plain.keys() ^ {f.name for f in fields(cls)} - ARRAYS.keys())
         if mismatch:
             raise ModelError(f"{path} is not a complete saved Ensemble: fields {sorted(mismatch)} do not match.")
-        every: dict[str, Any] = {name: as_tuples(item) for name, item in {**arrays, **plain}.items()}
-        return cls(**every | {"schema": Schema.from_json(plain["schema"])})
+        with naming(path):
+            schema = plain.pop("schema")
+            _check_plain(plain, schema)
+            for name, dtype in ARRAYS.items():
+                if arrays[name].dtype != dtype:
+                    raise ModelError(f"{name} is an array of {arrays[name].dtype.name}, expected {dtype.__name__}.")
+            every: dict[str, Any] = {name: as_tuples(item) for name, item in {**arrays, **plain}.items()}
+            return cls(**every, schema=Schema.from_json(schema))
+
+
+def _check_plain(plain: Mapping[str, Any], schema: Any) -> None:
+    """Raise ModelError unless the fields of a saved Ensemble that are not arrays have their types."""
+    check_types(Ensemble, plain, plain)
+    if not isinstance(schema, dict) or not {"n_columns"} <= schema.keys() <= {f.name for f in fields(Schema)}:
+        raise ModelError("schema does not have the fields of a Schema.")
+    check_types(Schema, schema, schema)
+    if not all(isinstance(plain["params"].get(name), int | float | None) for name in WORKED_OUT):
+        raise ModelError(f"{', '.join(WORKED_OUT)} in params are not numbers.")
+    if not isinstance(plain["objective_params"].get("classes"), list | None):
+        raise ModelError("classes in objective_params is not a list.")
 
 
 # The array fields and the type each is held in; every other field is plain data that JSON can hold.

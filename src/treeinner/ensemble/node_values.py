@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["LATE", "UNSET", "NodeValues", "Params", "WorkOut"]
+__all__ = ["LATE", "UNSET", "WORKED_OUT", "NodeValues", "Params", "WorkOut"]
 
 FloatArray = NDArray[np.float64]
 

@@ -7,17 +7,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treeinner.errors import ModelError
+from treeinner.errors import ModelError, limit
 
 if TYPE_CHECKING:
     from treeinner.ensemble.ensemble import Ensemble
 
-__all__ = ["frozen", "validate", "validate_node_values"]
+__all__ = ["check_depth", "frozen", "max_depth", "validate", "validate_node_values"]
 
 FloatArray = NDArray[np.float64]
 
 MAX_CODE = 2**24  # XGBoost's own limit; larger codes are not exact in float32
 MAX_COVER = 1e100  # sums and products of covers stay finite
+MAX_VALUE = 1e100  # of leaves and base scores; likewise
+MAX_COLUMNS = 2**27  # a damaged number must not become a huge allocation
+MAX_DEPTH = 10_000  # TREEINNER_MAX_DEPTH. Real trees have tens of levels, and time grows with each
 # An inner node predicts about as much as its leaves. Far larger values leave no digits for the differences that count.
 MAX_NODE_VALUE = 1e8  # in units of the largest leaf
 
@@ -34,11 +37,26 @@ def frozen(array: Any, dtype: type, name: str) -> NDArray[Any]:
     return held
 
 
+def max_depth() -> int:
+    """How many levels of splits a tree may have."""
+    return limit("TREEINNER_MAX_DEPTH", MAX_DEPTH)
+
+
+def check_depth(depth: int, most: int) -> None:
+    """Raise ModelError if a tree has more levels of splits than it may have."""
+    if depth > most:
+        raise ModelError(
+            f"A tree has more than {most:,} levels, as a damaged or malicious file may; if the model is real, set the "
+            "environment variable TREEINNER_MAX_DEPTH to the number of levels to allow."
+        )
+
+
 def validate(e: Ensemble) -> None:
     """Raise ModelError unless the arrays describe proper trees."""
     _check_shapes(e)
     inner = e.feature >= 0
     _check_links(e, inner)
+    _check_depths(e)
     _check_splits(e, inner)
     _check_values(e, inner)
 
@@ -48,6 +66,8 @@ def validate_node_values(e: Ensemble, node_value: FloatArray, tree_rate: FloatAr
     _require(tree_rate.shape == (e.n_trees,), f"tree_rate does not have one entry per tree ({e.n_trees})")
     _require(gain.shape == (e.n_nodes,), f"gain does not have one entry per node ({e.n_nodes})")
     _require(node_value.shape == e.value.shape, "value and node_value differ in shape")
+    _require(not np.any((tree_rate < 0) | np.isinf(tree_rate)), "a learning rate is negative or infinite")
+    _require(not np.any(np.abs(gain) > MAX_COVER), "a gain is infinite, or absurdly large")
     same = (node_value == e.value) | (e.feature >= 0)[:, None]
     _require(np.all(same), "node_value differs from value at a leaf")
     largest = float(np.abs(e.value).max(initial=0.0))
@@ -62,7 +82,8 @@ def _require(condition: bool | np.bool_, message: str) -> None:
 
 def _cuts(start: NDArray[np.int64], n: int, *, smallest: int) -> bool:
     """Whether n items are cut into parts, of at least so many items, that begin at `start`."""
-    return len(start) > 0 and start[0] == 0 and start[-1] == n and bool(np.all(np.diff(start) >= smallest))
+    inside = len(start) > 0 and start[0] == 0 and start[-1] == n and np.all((start >= 0) & (start <= n))
+    return bool(inside and np.all(np.diff(start) >= smallest))  # of numbers in range, so that no difference wraps
 
 
 def _check_shapes(e: Ensemble) -> None:
@@ -75,8 +96,10 @@ def _check_shapes(e: Ensemble) -> None:
     cut = e.tree_start.shape == (n_trees + 1,) and _cuts(e.tree_start, n_nodes, smallest=1)
     _require(cut, "tree_start does not cut the nodes into non-empty trees")
     _require(len(e.base_score) >= 1, "there is no output")
-    _require(np.all(np.isfinite(e.base_score)), "the base score is not finite")
-    known = (e.tree_output >= 0) & (e.tree_output + e.value.shape[1] <= len(e.base_score))
+    sane = np.abs(e.base_score) <= MAX_VALUE  # NaN is not
+    _require(np.all(sane), "the base score is not finite, or absurdly large")
+    _require(np.all(np.isfinite(e.tree_weight)), "the weight of a tree is not finite")
+    known = (e.tree_output >= 0) & (e.tree_output <= len(e.base_score) - e.value.shape[1])
     _require(np.all(known), f"a tree adds to an output outside 0..{len(e.base_score) - 1}")
     one_at_a_time = n_trees == 0 or (e.tree_round[0] == 0 and np.all(np.diff(e.tree_round) >> 1 == 0))
     _require(one_at_a_time, "boosting rounds are not numbered consecutively from 0")
@@ -100,8 +123,23 @@ def _check_links(e: Ensemble, inner: NDArray[np.bool_]) -> None:
     _require(once and not reached[e.tree_start[:-1]].any(), "a node is reached twice, or not at all")
 
 
+def _check_depths(e: Ensemble) -> None:
+    """No tree is too deep; only those are walked that have nodes enough."""
+    most = max_depth()
+    nodes, depth = e.tree_start[:-1][np.diff(e.tree_start) > 2 * most], 0
+    while len(nodes):
+        check_depth(depth, most)
+        nodes = nodes[e.feature[nodes] >= 0]
+        nodes, depth = np.concatenate([e.left[nodes], e.right[nodes]]), depth + 1
+
+
 def _check_splits(e: Ensemble, inner: NDArray[np.bool_]) -> None:
     last = e.schema.n_columns - 1
+    _require(0 <= last + 1 <= MAX_COLUMNS, f"it has {last + 1} columns")
+    for name in ("names", "categorical", "levels", "known_codes"):
+        given = getattr(e.schema, name)
+        _require(given is None or len(given) == last + 1, f"{name} does not have one entry per column ({last + 1})")
+    _require(all(0 <= j <= last for j in e.zero_as_missing), "zero_as_missing names a column that there is not")
     _require(np.all(e.feature <= last), f"a split tests a column outside 0..{last}")
     _require(np.all(e.feature >= -1), "a column number is negative")
     categorical = e.category_set >= 0
@@ -128,7 +166,8 @@ def _check_splits(e: Ensemble, inner: NDArray[np.bool_]) -> None:
 def _check_values(e: Ensemble, inner: NDArray[np.bool_]) -> None:
     # Whole arrays are compared and the nodes that do not count let pass: faster than picking the others out.
     leaf, inner_row, leaf_row = ~inner, inner[:, None], ~inner[:, None]
-    _require(np.all(np.isfinite(e.value) | inner_row), "a leaf value is not finite")
+    sane = np.abs(e.value) <= MAX_VALUE  # NaN is not
+    _require(np.all(sane | inner_row), "a leaf value is not finite, or absurdly large")
     _require(np.all((e.value == 0) | leaf_row), "an inner node has a leaf value")
     _require(not np.any((e.cover < 0) | (e.cover > MAX_COVER)), "a cover is negative, infinite or absurdly large")
     numbered = np.where(leaf, e.leaf_id >= 0, e.leaf_id == -1)

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from treeinner.errors import DataError, UnknownParameterError, did_you_mean
+from treeinner.errors import DataError, ModelError, TreeInnerError, UnknownParameterError, did_you_mean
 from treeinner.objectives import catalogue
 from treeinner.objectives.base import Domain, FloatArray, Objective
 from treeinner.objectives.catalogue import Params
@@ -115,7 +115,12 @@ def for_ensemble(ensemble: Ensemble, spec: str | Objective | Gradient = "auto") 
     else:
         version = _version(ensemble.params.get("version"))
         params = Params(own_name, own, ensemble.n_outputs, version)
-        objective = catalogue.find(params, ensemble.library, elsewhere=False)
+        try:
+            objective = catalogue.find(params, ensemble.library, elsewhere=False)
+        except TreeInnerError:
+            raise
+        except (TypeError, ValueError, LookupError, ArithmeticError, AttributeError) as error:
+            raise ModelError(f"The model is malformed: the parameters of its loss {own_name} ({error}).") from error
     if objective is None:
         raise catalogue.refusal(ensemble.library, own_name)
     return objective

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from treeinner.ensemble import Ensemble
+from treeinner.ensemble.plain import naming
 from treeinner.errors import UnsupportedModelError
 from treeinner.options import ReadOptions
 from treeinner.readers._open import (
@@ -71,7 +72,8 @@ def read_object(model: Any, options: ReadOptions) -> Ensemble:
 def read_path(path: str | os.PathLike[str], options: ReadOptions) -> Ensemble | None:
     """Trees of a model file of one of the libraries; None: a saved Ensemble."""
     kind = kind_of_file(path)
-    return None if kind == "treeinner" else cast(Ensemble, reader(kind).read_path(Path(path), options))
+    with naming(path):
+        return None if kind == "treeinner" else cast(Ensemble, reader(kind).read_path(Path(path), options))
 
 
 def make_table(source: Any, X: Any, ensemble: Ensemble) -> Table | None:

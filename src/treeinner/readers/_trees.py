@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from treeinner.ensemble.validation import check_depth, max_depth
+
 __all__ = [
     "DART_ROUNDS",
     "BoolArray",
@@ -40,10 +42,11 @@ def handed_over(**arrays: NDArray[Any]) -> dict[str, Any]:
 
 def inner_by_depth(left: Links, right: Links, roots: Links) -> list[Links]:
     """Inner nodes of all trees, level by level from the roots."""
-    levels = []
+    levels, most = [], max_depth()
     nodes = roots[left[roots] >= 0]
     while len(nodes):
         levels.append(nodes)
+        check_depth(len(levels), most)
         children = np.concatenate([left[nodes], right[nodes]])
         nodes = children[left[children] >= 0]
     return levels

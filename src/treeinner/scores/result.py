@@ -5,25 +5,22 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from treeinner.ensemble import storage
 from treeinner.errors import ModelError, TreeInnerError, UnknownParameterError, did_you_mean
 from treeinner.inference import Inference
-from treeinner.scores import display
+from treeinner.scores import display, saved
 from treeinner.scores.parts import FoldSpread, Losses, ranks_of
 from treeinner.tables.frames import make_frame
 
 __all__ = ["Q_LIMIT", "VERDICTS", "FeatureScore", "Importance", "ranks_of"]
 
 FloatArray = NDArray[np.float64]
-FORMAT = "treeinner.importance"
-FORMAT_VERSION = 3
 
 Q_LIMIT = 0.05  # a q value below it is a verdict
 VERDICTS = ("signal", "not told apart from noise", "harmful")
@@ -51,18 +48,6 @@ METHOD_TITLES = {
     "saabas": "Saabas",
     "treeshap": "TreeSHAP",
     "callable": "own attribution",
-}
-PLAIN = (
-    "score_name", "method", "feature_names", "output_names", "n_rows", "sum_of_weights", "tested", "has_std_errors",
-    "notes",
-)  # fmt: skip
-
-
-PARTS: dict[str, type[Any]] = {  # of a saved file
-    "statistics": Inference,
-    "outputs": Inference,
-    "losses": Losses,
-    "folds": FoldSpread,
 }
 
 
@@ -325,33 +310,15 @@ class Importance:
 
     def save(self, path: str | Path) -> None:
         """Write to one file (docs/format.md); `ti.load` reads it."""
-        plain: dict[str, Any] = {name: getattr(self, name) for name in PLAIN}
-        arrays: dict[str, NDArray[Any]] = {}
-        for name in PARTS:
-            part = getattr(self, name)
-            for field, value in ({} if part is None else vars(part)).items():
-                (arrays if isinstance(value, np.ndarray) else plain)[f"{name}.{field}"] = value
-        source = self._settled_gains()
-        optional = {"rounds": self.rounds, "gains": source}
-        arrays |= {name: array for name, array in optional.items() if isinstance(array, np.ndarray)}
-        plain["no_gains"] = source if isinstance(source, str) else None
-        storage.write(path, FORMAT, FORMAT_VERSION, arrays, plain)
+        saved.save(self, path, self._settled_gains())
 
     @classmethod
     def load(cls, path: str | Path) -> Importance:
         """Read what `save` wrote."""
-        arrays, plain = storage.read(path, FORMAT, FORMAT_VERSION)
-        every = {**arrays, **plain}
-        try:
-            known: dict[str, Any] = {name: plain[name] for name in PLAIN}
-            known |= {name: tuple(value) for name, value in known.items() if isinstance(value, list)}
-            for part, cls_of_part in PARTS.items():
-                names = [f.name for f in fields(cls_of_part)]
-                if f"{part}.{names[0]}" in every:
-                    known[part] = cls_of_part(**{name: every[f"{part}.{name}"] for name in names})
-            return cls(**known, rounds=arrays.get("rounds"), gain_source=arrays.get("gains", plain["no_gains"]))
-        except (KeyError, TypeError) as error:
-            raise ModelError(f"{path} is not a complete saved Importance: {error}.") from error
+        known = saved.load(cls, path)
+        if known["score_name"] not in TITLES:
+            raise ModelError(f"{path} is damaged: score_name is {known['score_name']!r}, which is no score.")
+        return cls(**known)
 
     def _settled_gains(self) -> FloatArray | str | None:
         """Return the gains, or why there are none, as plain data."""

@@ -19,6 +19,7 @@ from treeinner.readers.catboost.cbm import read_cbm
 from treeinner.readers.catboost.document import read_json
 from treeinner.readers.catboost.settings import Settings
 from treeinner.readers.catboost.trees import Document, Features, Trees, node_values
+from treeinner.readers.catboost.trial import require_survivor
 from treeinner.tables import Schema, Table
 
 __all__ = ["custom_gradient", "make_table", "pool", "read", "read_path"]
@@ -92,9 +93,10 @@ def _load(path: Path) -> Any:
         raise MissingDependencyError(
             f"Reading {path} needs CatBoost: `pip install catboost`, or save the model with format='json'."
         ) from error
+    with path.open("rb") as file:
+        format = "cbm" if file.read(4) == b"CBM1" else "json"
+    require_survivor(path, format)
     try:
-        with path.open("rb") as file:
-            format = "cbm" if file.read(4) == b"CBM1" else "json"
         return catboost.CatBoost().load_model(str(path), format=format)
     except catboost.CatBoostError as error:
         raise ModelError(f"CatBoost cannot load {path}: {error}") from error

@@ -205,7 +205,7 @@ def _pandas_categorical(tail: str) -> list[list[Any]] | None:
         return None
     try:
         levels = json.loads(line.partition("\n")[0])
-    except ValueError:
+    except (ValueError, RecursionError):
         raise ModelError("The LightGBM model is cut off inside its pandas_categorical line; save it again.") from None
     if levels is not None and not (isinstance(levels, list) and all(isinstance(item, list) for item in levels)):
         raise ModelError("The LightGBM model is malformed: pandas_categorical is not a list of lists.")

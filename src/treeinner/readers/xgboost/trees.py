@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from treeinner.ensemble.validation import check_depth, max_depth
 from treeinner.errors import ModelError, UnsupportedModelError
 from treeinner.readers._trees import BoolArray, FloatArray, IntArray, LongArray
 
@@ -163,8 +164,9 @@ def _join(
 def _levels(left: IntArray, right: IntArray, roots: LongArray) -> IntArray:
     """Distance from the root; -1 at deleted nodes, which pruning leaves in the arrays."""
     level = np.full(len(left), -1, dtype=np.int32)
-    frontier, depth, reached = roots, 0, len(roots)
+    frontier, depth, reached, most = roots, 0, len(roots), max_depth()
     while len(frontier) and reached <= len(left) and not np.any(level[frontier] >= 0):
+        check_depth(depth, most)
         level[frontier] = depth
         inner = frontier[left[frontier] >= 0]
         frontier, depth = np.concatenate([left[inner], right[inner]]), depth + 1
