@@ -32,7 +32,7 @@ def asked(monkeypatch):
 
 def in_place_of_catboost(monkeypatch, code):
     """Let the process do this instead of loading a file."""
-    monkeypatch.setattr(trial, "CODE", code)
+    monkeypatch.setattr(trial, "LOAD", code)
 
 
 CRASHES = {
@@ -53,9 +53,11 @@ def test_a_crash_is_an_error_that_names_the_file(name, asked, monkeypatch, tmp_p
     assert len(asked) == 2
 
 
-def test_a_process_that_does_not_return_is_stopped(asked, monkeypatch, tmp_path):
+@pytest.mark.parametrize("code", ["import time; time.sleep(600)", "while True: pass"])
+def test_a_process_that_does_not_return_is_stopped(code, asked, monkeypatch, tmp_path):
     (tmp_path / "model.cbm").write_bytes(b"CBM1")
-    in_place_of_catboost(monkeypatch, "import time; time.sleep(600)")
+    in_place_of_catboost(monkeypatch, code)
+    monkeypatch.setattr(trial, "PATIENCE", 2)
     monkeypatch.setenv("TREEINNER_CATBOOST_SECONDS", "1")
     with pytest.raises(ti.ModelError, match=r"did not load .*model\.cbm within 1 seconds.*TREEINNER_CATBOOST_SECONDS"):
         trial.require_survivor(tmp_path / "model.cbm", "cbm")
@@ -66,7 +68,7 @@ def test_a_content_is_tried_once_whatever_its_name(asked, monkeypatch, tmp_path)
     for name, content in (("one", b"CBM1 a"), ("two", b"CBM1 a"), ("three", b"CBM1 b")):
         (tmp_path / name).write_bytes(content)
         trial.require_survivor(tmp_path / name, "cbm")
-    assert [Path(command[-2]).name for command in asked] == ["one", "three"]
+    assert [Path(command[-3]).name for command in asked] == ["one", "three"]
 
 
 def test_the_process_sees_the_packages_that_this_one_sees(asked, monkeypatch, tmp_path):

@@ -1,6 +1,7 @@
 """Trees that are too deep, documents that nest too deep, numbers that are absurd: read quickly, or refused by name."""
 
 import json
+import re
 import struct
 import time
 from functools import cache
@@ -255,5 +256,30 @@ def test_leaves_of_lightgbm_beyond_all_sums_are_refused(number, tmp_path):
     text = (GOLDEN / "lightgbm-4.6.0" / "regression.txt").read_text()
     before, key, after = text.partition("leaf_value=")
     (tmp_path / "model.txt").write_text(f"{before}{key}{number}{after[after.index(' ') :]}")
-    with pytest.raises(ti.ModelError, match=r"model\.txt: .*(leaf value|base score)"):
+    with pytest.raises(ti.ModelError, match=r"model\.txt: .*a leaf value is not finite"):
         ti.read_model(tmp_path / "model.txt")
+
+
+@pytest.mark.parametrize("number", ["nan", "inf", "-inf", "1e308", "x"])
+@pytest.mark.parametrize("name", ["max_cat_to_onehot", "learning_rate", "lambda_l2", "sigmoid", "num_leaves"])
+@pytest.mark.filterwarnings("ignore")  # what is assumed of such a model
+def test_parameters_of_lightgbm_that_are_absurd_give_no_raw_error(name, number, tmp_path):
+    text = (GOLDEN / "lightgbm-4.6.0" / "categorical.txt").read_text()
+    changed = re.sub(rf"\[{name}: [^\]]*\]", f"[{name}: {number}]", text)
+    assert changed != text
+    (tmp_path / "model.txt").write_text(changed)
+    for method in ("predecomp", "saabas"):
+        try:
+            found = ti.attribute(tmp_path / "model.txt", np.zeros((3, 7)), method=method)
+        except ti.TreeInnerError:
+            continue
+        margin = ti.read_model(tmp_path / "model.txt").predict(np.zeros((3, 7)))
+        np.testing.assert_allclose(found.values.sum(1) + found.base_values, margin, rtol=1e-9)
+
+
+def test_a_name_that_is_a_list_of_numbers_is_an_error_of_ours(tmp_path):
+    document = xgboost_document(3)
+    document["learner"]["objective"]["name"] = np.zeros(3, np.float32)
+    (tmp_path / "model.ubj").write_bytes(encode(document))
+    with pytest.raises(ti.ModelError, match=r"model\.ubj: .*name is damaged"):
+        ti.read_model(tmp_path / "model.ubj")

@@ -107,10 +107,11 @@ def test_files_from_before_the_checksum_are_read(kind, saved, tmp_path):
     use(load(tmp_path / "old", zipped(members)))
 
 
-def test_a_checksum_covers_numbers_types_and_metadata(saved, tmp_path):
+def test_a_checksum_covers_numbers_shapes_and_metadata(saved, tmp_path):
     whole = Saved.of(saved["attribution"])
     whole.packed()
-    other = {"values.npy": whole.arrays["values.npy"] + 1e-9, "data.npy": whole.arrays["data.npy"].astype(np.float32)}
+    values, given = whole.arrays["values.npy"], whole.arrays["data.npy"]
+    other = {"values.npy": values + 1e-9, "data.npy": given.reshape(given.shape[::-1])}
     for name, array in other.items():
         members = {n: replace_array(whole, n, array if n == name else whole.arrays[n]) for n in whole.arrays}
         meta = json.dumps(whole.meta).encode()

@@ -21,7 +21,7 @@ def check_types(cls: type, data: Mapping[str, Any], names: Iterable[str]) -> Non
     """Raise ModelError unless these entries of `data` fit the fields of their names."""
     for name in names:
         if name not in data:
-            raise ModelError(f"{name} is missing.")
+            raise ModelError(f"not a complete saved {cls.__name__}: {name} is missing.")
         hint = _hints(cls)[name]
         if not _fits(data[name], hint):
             kind = getattr(hint, "__name__", "") if isinstance(hint, type) else str(hint).replace("typing.", "")
@@ -33,7 +33,7 @@ def check_array(
 ) -> None:
     """Raise ModelError unless an array is one of floats of this shape, and those that are not NaN lie in the range."""
     if name not in arrays:
-        raise ModelError(f"{name} is missing.")
+        raise ModelError(f"not a complete file: {name} is missing.")
     array = arrays[name]
     if array.dtype != np.float64 or array.shape != shape:
         raise ModelError(f"{name} is {array.dtype.name} of shape {array.shape}, expected float64 of shape {shape}.")

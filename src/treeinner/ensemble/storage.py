@@ -18,12 +18,15 @@ import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from treeinner.errors import ModelError
+
+if TYPE_CHECKING:
+    import io
 
 __all__ = ["atomic", "format_of", "read", "read_from", "write", "write_to"]
 
@@ -217,7 +220,8 @@ def _meta(archive: zipfile.ZipFile) -> dict[str, Any]:
 
 def _array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> NDArray[Any]:
     """An array whose header says what the entry's size says; numpy's own reader allocates first, and asks later."""
-    with archive.open(entry) as member:
+    with archive.open(entry) as opened:
+        member = cast("io.BufferedIOBase", opened)
         start = member.read(len(MAGIC) + 2)
         text = member.read(int.from_bytes(start[-2:], "little"))
         header = HEADER.fullmatch(text)

@@ -12,7 +12,7 @@ from treeinner.errors import ModelError, limit
 if TYPE_CHECKING:
     from treeinner.ensemble.ensemble import Ensemble
 
-__all__ = ["check_depth", "frozen", "max_depth", "validate", "validate_node_values"]
+__all__ = ["MAX_VALUE", "check_depth", "frozen", "max_depth", "validate", "validate_node_values"]
 
 FloatArray = NDArray[np.float64]
 

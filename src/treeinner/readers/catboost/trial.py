@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -16,16 +17,20 @@ from treeinner.errors import ModelError, limit
 
 __all__ = ["require_survivor"]
 
-SECONDS = 60  # TREEINNER_CATBOOST_SECONDS; a model of 100 MB loads in less than a second
+SECONDS = 60  # of processor time: TREEINNER_CATBOOST_SECONDS; a model of 100 MB loads in less than a second
+PATIENCE = 10  # so many times as long by the clock: a busy machine is no damage
 
-# Its arguments are the path and the format. What CatBoost says of the file is on stdout, in UTF-8.
-CODE = """
+# Its arguments are the path, the format and the seconds. What CatBoost says of the file is on stdout, in UTF-8.
+LIMITS = """
 import sys
 try:
     import resource
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-except (ImportError, ValueError, OSError):
+    resource.setrlimit(resource.RLIMIT_CPU, (int(sys.argv[3]), int(sys.argv[3]) + 1))
+except (ImportError, ValueError, OSError):  # on Windows there is the clock alone
     pass
+"""
+LOAD = """
 import catboost
 model = catboost.CatBoost()
 try:
@@ -54,16 +59,24 @@ def require_survivor(path: Path, format: str) -> None:
         return
     seconds = limit("TREEINNER_CATBOOST_SECONDS", SECONDS)
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-P", "-c", CODE, os.fspath(path), format]
+    command = [sys.executable, "-P", "-c", LIMITS + LOAD, os.fspath(path), format, str(seconds)]
+    too_long = ModelError(
+        f"CatBoost did not load {path} within {seconds} seconds, in a process that was then stopped: the file is "
+        "damaged, or very large. Set the environment variable TREEINNER_CATBOOST_SECONDS to allow more."
+    )
     try:
         done = subprocess.run(
-            command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=seconds, check=False
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=PATIENCE * seconds,
+            check=False,
         )
     except subprocess.TimeoutExpired:
-        raise ModelError(
-            f"CatBoost did not load {path} within {seconds} seconds, in a process that was then stopped: the file is "
-            "damaged, or very large. Set the environment variable TREEINNER_CATBOOST_SECONDS to allow more."
-        ) from None
+        raise too_long from None
+    if done.returncode < 0 and -done.returncode == getattr(signal, "SIGXCPU", None):
+        raise too_long
     if done.returncode == REFUSED:
         raise ModelError(f"CatBoost cannot load {path}: {done.stdout.decode(errors='replace')}")
     if done.returncode:

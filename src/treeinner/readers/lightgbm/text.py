@@ -6,6 +6,7 @@ The same text comes from `Booster.model_to_string` and from a saved file; LightG
 from __future__ import annotations
 
 import json
+import math
 import warnings
 from contextlib import suppress
 from dataclasses import dataclass
@@ -57,9 +58,12 @@ class ModelText:
         """Parameter of the block as a number."""
         text = (self.params or {}).get(key, "")
         try:
-            return float(text) if text else default
+            found = float(text) if text else default
         except ValueError:
-            raise ModelError(f"The LightGBM parameter {key} is {text!r}; expected a number.") from None
+            found = math.inf
+        if text and not math.isfinite(found):
+            raise ModelError(f"The LightGBM parameter {key} is {text!r}; expected a number.")
+        return found
 
     @cached_property
     def n_leaves(self) -> LongArray:
