@@ -304,6 +304,8 @@ MALFORMED = {
     "starts": ({"tree_start": GOOD.tree_start[:-1]}, "tree_start does not cut"),
     "empty tree": (changed("tree_start", 1, 0), "non-empty trees"),
     "sets": ({"set_start": GOOD.set_start[:-1]}, "."),
+    "sets of two dimensions": ({"set_start": GOOD.set_start[:, None]}, "set_start does not have one dimension"),
+    "codes of two dimensions": ({"set_codes": GOOD.set_codes[:, None]}, "set_codes does not have one dimension"),
     "no outputs": ({"base_score": []}, "no output"),
     "fractional children": ({"left": GOOD.left + 0.5}, "left contains values that are not integers"),
     "huge children": ({"left": np.full(GOOD.n_nodes, 2**40)}, "left contains values .* out of range for int32"),

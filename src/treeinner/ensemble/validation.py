@@ -87,6 +87,8 @@ def _cuts(start: NDArray[np.int64], n: int, *, smallest: int) -> bool:
 
 
 def _check_shapes(e: Ensemble) -> None:
+    for name in ("tree_output", "feature", "set_start", "set_codes", "base_score"):
+        _require(getattr(e, name).ndim == 1, f"{name} does not have one dimension")
     n_trees, n_nodes = len(e.tree_output), len(e.feature)
     for name in ("tree_round", "tree_weight"):
         _require(getattr(e, name).shape == (n_trees,), f"{name} does not have one entry per tree ({n_trees})")
