@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 __all__ = [
     "DataError", "MissingDependencyError", "ModelError", "TreeInnerError", "TreeInnerWarning", "UnknownParameterError",
-    "UnsupportedModelError", "closest", "counted", "did_you_mean", "limit", "own_name", "short", "speak",
+    "UnsupportedModelError", "closest", "counted", "did_you_mean", "limit", "own_name", "readable", "short", "speak",
 ]  # fmt: skip
 
 
@@ -41,6 +41,11 @@ class MissingDependencyError(TreeInnerError, ImportError):
 
 class TreeInnerWarning(UserWarning):
     """Something was assumed, or does not hold, for the numbers that come back; the message says what to do about it."""
+
+
+def readable(name: object) -> str:
+    """Return a name as text that can be printed and written: a lone surrogate is shown as its escape."""
+    return str(name).encode("utf-8", "backslashreplace").decode()
 
 
 def speak(message: str) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treeinner.errors import did_you_mean
+from treeinner.errors import did_you_mean, readable
 
 __all__ = ["OWN_SEPARATOR", "PREFIX", "GroupSpec", "Groups", "by_prefix", "identity_of", "members_of", "resolve_groups"]
 
@@ -65,7 +65,7 @@ def resolve_groups(feature_groups: Any, feature_names: Sequence[str]) -> Groups:
                     f"Feature {feature_names[owned]!r} is in groups {owner[owned]!r} and {group!r}; "
                     "a feature may be in one group only."
                 )
-            owner[owned] = str(group)
+            owner[owned] = readable(group)
     # Groups stand where their first member stood.
     labels = [owner.get(i, f"\0{name}") for i, name in enumerate(feature_names)]
     order = list(dict.fromkeys(labels))
@@ -146,8 +146,8 @@ def members_of(members: Any) -> list[Any]:
 
 def _position(member: Any, position: Mapping[str, int], n: int, group: str) -> int:
     if isinstance(member, str):
-        if member in position:
-            return position[member]
+        if readable(member) in position:
+            return position[readable(member)]
         some = ", ".join(map(repr, list(position)[:10])) + ", ..." * (len(position) > 10)
         hint = did_you_mean(member, position, f"; features: {some}.")
         raise ValueError(f"Group {group!r} names {member!r}, which is not a feature{hint}")

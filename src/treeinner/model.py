@@ -21,7 +21,7 @@ from treeinner.objectives import Objective
 from treeinner.objectives.weights import class_weights
 from treeinner.options import ReadOptions
 from treeinner.readers import Unwrapped
-from treeinner.tables import ColumnTable, DenseTable, SparseTable, Table, read_table
+from treeinner.tables import ColumnTable, DenseTable, SparseTable, Table, as_read, read_table
 from treeinner.tables.frames import frame_library_of, names_of, places_of
 
 __all__ = ["Model", "open_model", "open_unwrapped", "out_of_bag_rows", "read_model"]
@@ -137,7 +137,7 @@ class Model:
 
     def transform(self, X: Any) -> Any:
         """X as the model itself sees it, behind the pipeline's transformers."""
-        return readers.transform(self.transformers, X) if self.transformers else X
+        return readers.transform(self.transformers, as_read(X)) if self.transformers else X
 
     def target(self, y: Any) -> Any:
         """Y as the model itself saw it: behind a TransformedTargetRegressor on another scale, say."""

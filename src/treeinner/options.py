@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treeinner.errors import counted, did_you_mean
+from treeinner.errors import counted, did_you_mean, readable
 from treeinner.objectives import Objective
 
 __all__ = ["ReadOptions"]
@@ -133,7 +133,7 @@ def _feature_names(name: str, value: Any) -> tuple[str, ...]:
     if len(set(names)) != len(names):
         twice = next(one for one in names if names.count(one) > 1)
         raise ValueError(f"{name}: {twice!r} occurs more than once; the names must differ.")
-    return tuple(map(str, names))
+    return tuple(map(readable, names))
 
 
 # Option -> the function of its name and value that returns it as it is kept; None is not asked.

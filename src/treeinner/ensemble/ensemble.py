@@ -31,6 +31,7 @@ from treeinner.ensemble.plain import check_types, naming
 from treeinner.ensemble.validation import frozen, validate, validate_node_values
 from treeinner.errors import DataError, ModelError, counted, own_name
 from treeinner.tables import Schema, Table, read_table
+from treeinner.tables.columns import unmasked
 from treeinner.tables.schema import as_tuples
 
 __all__ = ["ARRAYS", "FORMAT", "Ensemble", "check_rounds"]
@@ -271,6 +272,7 @@ class Ensemble:
         if base_margin is None:
             return base
         name = own_name("base_margin", self.library)
+        base_margin = unmasked(base_margin, name)
         try:
             given = np.asarray(base_margin, dtype=np.float64)
         except (TypeError, ValueError):

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from treeinner.errors import DataError
 from treeinner.objectives.base import FloatArray, Objective, one_hot
-from treeinner.tables.columns import is_missing, listing
+from treeinner.tables.columns import is_missing, listing, unmasked
 
 if TYPE_CHECKING:
     from treeinner.ensemble import Ensemble
@@ -72,7 +72,7 @@ def as_array(y: Any, n_rows: int | None) -> NDArray[Any]:
     """Return y as numbers or labels, (rows,) or (rows, columns); `n_rows`: rows of X, to be compared with."""
     if y is None:
         raise DataError("y is missing; this score needs the target of every row.")
-    values = np.asarray(y)
+    values = np.asarray(unmasked(y, "y"))
     if values.dtype.kind not in "biufOUST":
         raise DataError(f"y has the type {values.dtype}; pass numbers or class labels.")
     if values.ndim == 2 and values.shape[1] == 1:

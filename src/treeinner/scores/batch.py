@@ -12,7 +12,7 @@ from treeinner.errors import DataError
 from treeinner.model import Model
 from treeinner.objectives import Objective, encode_target
 from treeinner.tables import Table
-from treeinner.tables.columns import is_missing
+from treeinner.tables.columns import is_missing, unmasked
 from treeinner.tables.frames import names_of
 
 __all__ = ["NO_WEIGHT", "Batch", "read_batch", "read_labels"]
@@ -97,6 +97,7 @@ def _row_weights(model: Model, objective: Objective | None, y: Any, given: Any, 
 
 def checked_weights(weight: Any, n_rows: int) -> FloatArray:
     """Weights as an array, one per row; what is wrong with them is said."""
+    weight = unmasked(weight, "sample_weight")
     try:
         w = np.asarray(weight, np.float64).reshape(-1)
     except (TypeError, ValueError):
@@ -111,7 +112,7 @@ def checked_weights(weight: Any, n_rows: int) -> FloatArray:
 
 def read_labels(labels: Any, n_rows: int, name: str) -> NDArray[Any]:
     """One label per row, checked: (rows,)."""
-    array = np.asarray(labels).reshape(-1)
+    array = np.asarray(unmasked(labels, name)).reshape(-1)
     if len(array) != n_rows:
         raise DataError(f"{name} has {len(array)} labels, but X has {n_rows} rows; pass one label per row.")
     missing = [i for i, label in enumerate(array.tolist()) if is_missing(label)]

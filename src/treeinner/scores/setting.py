@@ -277,6 +277,8 @@ class Setting:
             factor = np.where(np.isnan(self.tree_factor), typical, self.tree_factor) if exact else typical
             scale = np.divide(1.0, factor, out=np.zeros(e.n_trees), where=factor != 0)[e.tree_of_node[leaves]]
             largest = float(np.abs(e.value[leaves] * scale[:, None]).max(initial=0.0))
+            if len(leaves) == e.n_trees:  # no splits: leaves may be rounding errors, far below the gradients
+                largest = max(largest, float(np.abs(e.base_score).max()))
             return int(np.frexp(largest)[1]) if largest > 0 else 0
 
         exact = self.method == "predecomp"

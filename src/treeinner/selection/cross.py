@@ -21,6 +21,7 @@ from treeinner.model import Model, open_model
 from treeinner.options import ReadOptions
 from treeinner.scores.accumulator import CONFIDENCE
 from treeinner.scores.arguments import check_integer
+from treeinner.scores.batch import checked_weights
 from treeinner.scores.conclude import overshoot_notes
 from treeinner.scores.importance import importance
 from treeinner.scores.parts import FoldSpread, Losses
@@ -28,7 +29,17 @@ from treeinner.scores.result import Importance
 from treeinner.scores.row_shares import RowShares, importance_of_shares, row_shares
 from treeinner.scores.training_rows import training_rows_note
 from treeinner.selection.fits import fit
-from treeinner.selection.folds import Rows, Split, fitted_models, held_out, n_rows_of, sklearn_module, splits
+from treeinner.selection.folds import (
+    Rows,
+    Split,
+    checked_table,
+    checked_target,
+    fitted_models,
+    held_out,
+    n_rows_of,
+    sklearn_module,
+    splits,
+)
 from treeinner.tables.frames import names_of
 from treeinner.wrapped import open_members
 
@@ -170,11 +181,14 @@ def cross_fit(
     if settings.get("score", "tree_inner") not in ("tree_inner", "loss"):
         raise ValueError(f"score={settings['score']!r}: cross-fitting takes 'tree_inner' and 'loss'.")
     groups = qid if groups is None else groups
+    X, y = checked_table(X), checked_target(y)
     rows = Rows(
         X=X, y=y, sample_weight=sample_weight, base_margin=base_margin, qid=qid, groups=groups,
         fit_params=dict(fit_params or {}),
     )  # fmt: skip
     _check_lengths(rows, clusters)
+    if sample_weight is not None:
+        rows = replace(rows, sample_weight=checked_weights(sample_weight, len(rows)))
     clusters = groups if clusters is None else clusters
     models = fitted_models(estimator)
     if models is None:

@@ -13,10 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeinner.errors import DataError, MissingDependencyError, counted
+from treeinner.tables import as_read, refuse_by_name
+from treeinner.tables.arrays import PASS_A_TABLE
+from treeinner.tables.columns import unmasked
+from treeinner.tables.frames import as_frame, names_of
 
 __all__ = [
-    "Rows", "Split", "column_of", "fitted_models", "held_out", "n_rows_of", "put_column", "sklearn_module", "splits",
-    "take_rows",
+    "Rows", "Split", "checked_table", "checked_target", "column_of", "fitted_models", "held_out", "n_rows_of",
+    "put_column", "sklearn_module", "splits", "take_rows",
 ]  # fmt: skip
 
 IntArray = NDArray[np.intp]
@@ -55,6 +59,31 @@ class Split:
     repeat: int
     seed: int
     in_time: bool = False  # whether later rows must not be seen
+
+
+def checked_table(X: Any) -> Any:
+    """X as every library reads it alike; what is no table is refused before an estimator meets it."""
+    if X is None:
+        raise DataError(f"X is None, expected a table; {PASS_A_TABLE}")
+    refuse_by_name(X)
+    names_of(X)  # refuses duplicates
+    collect = getattr(as_frame(X), "collect", None)  # of a lazy frame
+    X = as_read(X) if collect is None else collect().to_native()
+    if getattr(X, "shape", ())[1:] == (0,):
+        raise DataError("X has no columns; pass at least one.")
+    return X
+
+
+def checked_target(y: Any) -> Any:
+    """Y as every library reads it alike; a value that no estimator can be fitted to is refused."""
+    if y is None:
+        raise DataError("Fitting needs the target: pass y, one value per row of X.")
+    y = as_read(unmasked(y, "y"))
+    values = np.asarray(y)
+    if values.dtype.kind == "f" and not np.isfinite(values).all():
+        row = np.argwhere(~np.isfinite(values))[0][0]
+        raise DataError(f"y holds {values[row]} in row {row}, expected finite numbers; drop such rows of X and y.")
+    return y
 
 
 def n_rows_of(X: Any) -> int:

@@ -30,7 +30,7 @@ from treeinner.tables.arrays import as_array
 from treeinner.tables.columns import is_missing, numbers
 from treeinner.tables.frames import as_frame, collected, dictionary
 from treeinner.tables.schema import not_two_dimensional
-from treeinner.tables.sparse import is_sparse
+from treeinner.tables.sparse import checked_csr, is_sparse
 
 __all__ = ["Columns", "Donors", "Sampler"]
 
@@ -56,7 +56,9 @@ class Columns:
     def of(cls, X: Any) -> Columns:
         """Read an array, a list, a sparse matrix or a data frame of any library that narwhals knows."""
         if is_sparse(X):
-            by_column = X.tocsc()
+            if len(X.shape) != 2:
+                raise not_two_dimensional(X.shape)
+            by_column = checked_csr(X).tocsc()
             read = [by_column[:, [j]].toarray()[:, 0].astype(np.float64) for j in range(X.shape[1])]
         elif (frame := as_frame(X)) is not None:
             if isinstance(frame, nw.Series):

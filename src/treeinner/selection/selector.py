@@ -22,6 +22,7 @@ from treeinner.selection.cross import CrossFit, cross_fit
 from treeinner.selection.cuts import check_parameters, keep, note_on_hidden, ranking, sets_of, threshold_value
 from treeinner.selection.default import check_columns, default_booster, default_library, is_class_target
 from treeinner.selection.samplers import Columns
+from treeinner.tables import as_read, unmasked
 from treeinner.tables.frames import as_frame, collected, make_frame
 
 try:
@@ -203,11 +204,11 @@ class TreeInnerSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):  # ty
 
     def _read(self, X: Any, y: Any) -> tuple[Any, NDArray[Any]]:
         """X in the container it came in, y as an array, both checked; number and names of the columns are kept."""
+        X, y = as_read(X), as_read(unmasked(y, "y"))
         frame = as_frame(X)
         if not isinstance(frame, (nw.DataFrame, nw.LazyFrame)):
-            rules: dict[str, Any] = {"accept_sparse": ("csr", "csc"), "ensure_min_samples": 2}
-            rows, y = validate_data(self, X, y, ensure_all_finite="allow-nan", **rules)
-            return rows, np.asarray(y.tolist() if y.dtype.kind == "O" else y)  # numbers as objects are numbers
+            X, y = validate_data(self, X, y, accept_sparse="csr", ensure_min_samples=2, ensure_all_finite="allow-nan")
+            return X, np.asarray(y.tolist() if y.dtype.kind == "O" else y)  # numbers as objects are numbers
         if y is None:
             raise DataError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
         if self.estimator is None:

@@ -16,12 +16,16 @@ from typing import Any
 import numpy as np
 
 from treeinner.errors import DataError
-from treeinner.tables.arrays import ColumnTable, DenseTable, read_array
-from treeinner.tables.frames import as_frame, read_frame
+from treeinner.tables.arrays import ColumnTable, DenseTable, as_array, read_array
+from treeinner.tables.columns import unmasked
+from treeinner.tables.frames import as_frame, read_frame, with_native_columns
 from treeinner.tables.schema import Level, Schema, Table, block_rows_for
-from treeinner.tables.sparse import SparseTable, is_sparse, read_sparse
+from treeinner.tables.sparse import SparseTable, checked_csr, is_sparse, read_sparse
 
-__all__ = ["ColumnTable", "DenseTable", "Level", "Schema", "SparseTable", "Table", "read_table"]
+__all__ = [
+    "ColumnTable", "DenseTable", "Level", "Schema", "SparseTable", "Table", "as_read", "read_table", "refuse_by_name",
+    "unmasked",
+]  # fmt: skip
 
 FROM_ARRAY = "pass the array or data frame that it was made from"
 # Containers whose rows cannot be read here: (package, class) -> what to pass instead.
@@ -45,7 +49,7 @@ def read_table(X: Any, schema: Schema) -> DenseTable | ColumnTable | SparseTable
             "Rows cannot be routed from the table alone: this model has splits on encoded categories, which "
             "only the CatBoost model object itself can evaluate; use ti.attribute(model, X)."
         )
-    _refuse_by_name(X)
+    refuse_by_name(X)
     table: DenseTable | ColumnTable | SparseTable
     if is_sparse(X):
         table = read_sparse(X, schema)
@@ -53,12 +57,26 @@ def read_table(X: Any, schema: Schema) -> DenseTable | ColumnTable | SparseTable
         table = read_frame(frame, schema)
     else:
         table = read_array(X, schema)
-    if not schema.allow_infinite:
+    if not (schema.allow_infinite and schema.allow_missing):
         _check_finite(table, schema)
     return table
 
 
-def _refuse_by_name(X: Any) -> None:
+def as_read(X: Any) -> Any:
+    """X for other libraries, so that they see what `read_table` would: they ignore masks and trust indices.
+
+    XGBoost ignores the byte order too, and takes one of several entries in the same place of a sparse matrix.
+    """
+    if isinstance(X, np.ma.MaskedArray) and X.ndim == 2:
+        return as_read(as_array(X))
+    if isinstance(X, np.ndarray):
+        return X if X.dtype.isnative else X.astype(X.dtype.newbyteorder("="))
+    if is_sparse(X):
+        return checked_csr(X) if len(X.shape) == 2 else X
+    return with_native_columns(X)
+
+
+def refuse_by_name(X: Any) -> None:
     """Raise for containers whose rows cannot be read here, with what to pass instead."""
     for kind in type(X).__mro__:
         package, name = kind.__module__.split(".")[0].removesuffix("_expr"), kind.__name__  # dask_expr is dask
@@ -71,14 +89,20 @@ def _refuse_by_name(X: Any) -> None:
 
 
 def _check_finite(table: DenseTable | ColumnTable | SparseTable, schema: Schema) -> None:
-    """One pass in blocks; the first infinite value is an error that names its column."""
+    """One pass in blocks; the first value that the library refuses is an error that names its column."""
     step = table.block_rows or block_rows_for(schema.n_columns, 8)
     for start in range(0, table.n_rows, step):
         block = table.block(start, start + step)
-        columns = block.T if isinstance(block, np.ndarray) else block
-        infinite = next((j for j, column in enumerate(columns) if np.isinf(column).any()), None)
-        if infinite is not None:
+        for j, column in enumerate(block.T if isinstance(block, np.ndarray) else block):
+            with np.errstate(over="ignore", invalid="ignore"):
+                values = column.astype(np.float32, copy=False)  # as these trees take them
+            if not schema.allow_infinite and np.isinf(values).any():
+                what = "an infinite value" if np.isinf(column).any() else "a value beyond the range of float32"
+                advice = "replace it by a large number" + (" or by NaN." if schema.allow_missing else ".")
+            elif not schema.allow_missing and np.isnan(values).any():
+                what, advice = "a missing value", "impute it as it was done for training."
+            else:
+                continue
             raise DataError(
-                f"{schema.column_label(infinite)} of X holds an infinite value, which the model's "
-                "own library refuses; replace it by a large number or by NaN."
+                f"{schema.column_label(j)} of X holds {what}, which the model's own library refuses; {advice}"
             )

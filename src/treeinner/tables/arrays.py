@@ -74,7 +74,7 @@ def as_array(X: Any) -> NDArray[Any]:
     """Return X as a 2-D array of whatever it holds; masked entries are NaN."""
     try:
         if isinstance(X, np.ma.MaskedArray):
-            return np.ma.filled(X.astype(np.float64), np.nan)
+            X = np.ma.filled(X.astype(np.float64), np.nan) if X.dtype.kind in "fiub" else _unmasked_objects(X)
         values = np.asarray(X)
         if values.dtype.kind in "US" and not isinstance(X, np.ndarray):
             values = np.array(X, dtype=object)  # a list of lists: one string must not turn every number into one
@@ -87,6 +87,15 @@ def as_array(X: Any) -> NDArray[Any]:
         raise DataError(f"X is of type {type(X).__name__}, expected a table; {PASS_A_TABLE}")
     if values.ndim != 2:
         raise not_two_dimensional(values.shape)
+    return values
+
+
+def _unmasked_objects(X: Any) -> NDArray[Any]:
+    """Masked entries of other dtypes are None; complex numbers and dates are refused later, by name."""
+    values = np.ma.getdata(X)
+    if np.ma.getmaskarray(X).any():
+        values = values.astype(object)
+        values[np.ma.getmaskarray(X)] = None
     return values
 
 

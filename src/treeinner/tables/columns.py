@@ -77,6 +77,16 @@ def _not_a_number(item: Any, where: str) -> DataError:
     return DataError(f"{where} holds {kind}{shown}, but the model needs numbers there; {AS_IN_TRAINING}")
 
 
+def unmasked(values: Any, name: str) -> Any:
+    """`values`, which must hold a value in every row; numpy itself drops the mask of a masked array in silence."""
+    if not isinstance(values, np.ma.MaskedArray):
+        return values
+    hidden = np.argwhere(np.ma.getmaskarray(values))
+    if len(hidden):
+        raise DataError(f"{name} is masked in {len(hidden)} places, first in row {hidden[0][0]}; drop those rows.")
+    return np.ma.getdata(values)
+
+
 # -- missing values ------------------------------------------------------------------------------------------
 def mark_missing(values: NDArray[Any], missing: float) -> NDArray[Any]:
     """NaN where a value equals `missing`; the same array if none does."""

@@ -13,7 +13,7 @@ import numpy as np
 from narwhals.exceptions import DuplicateError
 from numpy.typing import NDArray
 
-from treeinner.errors import DataError, MissingDependencyError
+from treeinner.errors import DataError, MissingDependencyError, readable
 from treeinner.tables.arrays import ColumnTable
 from treeinner.tables.columns import (
     AS_IN_TRAINING,
@@ -50,7 +50,8 @@ def read_frame(frame: Frame | nw.Series[Any], schema: Schema) -> ColumnTable:
     """Table of the frame's columns in the model's order; the frame's own memory where possible."""
     if isinstance(frame, nw.Series):
         raise not_two_dimensional(frame.shape)
-    names = as_stored(_column_names(frame), schema)
+    _column_names(frame)  # each one once
+    names = as_stored(_raw_names(frame), schema)
     _check_names(names, schema)
     schema.check_shape(1, len(names))
     library = str(frame.implementation.value)
@@ -78,14 +79,18 @@ def names_of(X: Any) -> tuple[str, ...] | None:
 
 def _column_names(frame: Frame) -> tuple[str, ...]:
     """Names of the frame as strings, each one once."""
-    try:
-        names = frame.columns if isinstance(frame, nw.DataFrame) else frame.collect_schema().names()
-    except DuplicateError as error:
-        raise _duplicates(frame.to_native()) from error
-    names = [str(name) for name in names]
+    names = [readable(name) for name in _raw_names(frame)]
     if len(set(names)) < len(names):
         raise _duplicates(names)
     return tuple(names)
+
+
+def _raw_names(frame: Frame) -> Sequence[Any]:
+    """Names as the frame has them: pandas takes any object for one."""
+    try:
+        return frame.columns if isinstance(frame, nw.DataFrame) else frame.collect_schema().names()
+    except DuplicateError as error:
+        raise _duplicates(frame.to_native()) from error
 
 
 def _duplicates(X: Any) -> DataError:
@@ -106,9 +111,19 @@ def row_labels_of(X: Any) -> Any:
     return nw.maybe_get_index(frame) if isinstance(frame, nw.DataFrame) else None
 
 
-def as_stored(names: Sequence[str], schema: Schema) -> tuple[str, ...]:
+def as_stored(names: Sequence[Any], schema: Schema) -> tuple[str, ...]:
     """Names as the model's library keeps them."""
-    return tuple("_".join(name.split(" ")) for name in names) if schema.blank_is_underscore else tuple(names)
+    if schema.blank_is_underscore:
+        return tuple("_".join(readable(name).split(" ")) for name in names)
+    known = frozenset(schema.names or ())
+    return tuple(_as_known(name, j, known) for j, name in enumerate(names))
+
+
+def _as_known(name: Any, j: int, known: frozenset[str]) -> str:
+    """Name of column j; XGBoost joins the levels of a pandas MultiIndex, CatBoost numbers columns without a name."""
+    own = readable(name)
+    other = " ".join(map(readable, name)) if isinstance(name, tuple) else own or str(j)
+    return other if own not in known and other in known else own
 
 
 def _check_names(names: Sequence[str], schema: Schema) -> None:
@@ -146,6 +161,25 @@ def _to_numpy(series: nw.Series[Any]) -> NDArray[Any]:
     if isinstance(series.dtype, WIDE) or (isinstance(series.dtype, nw.Boolean) and series.null_count() > 0):
         series = series.cast(nw.Float64)
     return series.to_numpy()
+
+
+def with_native_columns(X: Any) -> Any:
+    """X; of a pandas frame, columns of the other byte order are converted."""
+    frame = as_frame(X)
+    if not isinstance(frame, nw.DataFrame) or not frame.implementation.is_pandas():
+        return X
+    native = frame.to_native()
+    other = {name: kind for name, kind in native.dtypes.items() if isinstance(kind, np.dtype) and not kind.isnative}
+    return native.astype({name: kind.newbyteorder("=") for name, kind in other.items()}) if other else X
+
+
+def without_polars_categories(X: Any) -> Any:
+    """X; of a polars frame, categories as strings: CatBoost 1.2 fails, or crashes, where polars 2 holds them."""
+    frame = as_frame(X)
+    if not isinstance(frame, nw.DataFrame) or not frame.implementation.is_polars():
+        return X
+    held = [name for name, kind in frame.schema.items() if isinstance(kind, (nw.Categorical, nw.Enum))]
+    return frame.with_columns(nw.col(*held).cast(nw.String)).to_native() if held else X
 
 
 # -- categories ----------------------------------------------------------------------------------------------

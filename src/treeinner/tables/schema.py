@@ -31,7 +31,8 @@ class Schema:
     known_codes: tuple[int | None, ...] | None = None  # a code outside 0..known-1 is missing; None: it is "other"
     absent: Literal["missing", "zero"] = "zero"  # what an absent entry of a sparse matrix is
     missing: float = float("nan")  # a number that means missing besides NaN (XGBoost's `missing=`)
-    allow_infinite: bool = True
+    allow_infinite: bool = True  # no: nor what is infinite in float32 (trees and forests of scikit-learn)
+    allow_missing: bool = True
     external: str = ""  # not empty: only the model object can make this table; the text says what to call instead
 
     @classmethod

@@ -59,16 +59,24 @@ def read_sparse(X: Any, schema: Schema) -> SparseTable:
         )
     if X.dtype.kind not in "fiub":
         raise DataError(f"X is a sparse matrix of {X.dtype}, but the model needs real numbers.")
-    matrix = X if X.format in ("csr", "csc", "bsr") else X.tocoo()
-    _check_structure(matrix)
-    matrix = matrix.tocsr()  # the same object if it is CSR
-    if not matrix.has_canonical_format:
-        matrix = matrix.copy()  # the user's matrix stays as it is
-        matrix.sum_duplicates()
+    matrix = checked_csr(X)
     small = X.dtype.kind != "f" and X.dtype.itemsize <= 2
     dtype = np.dtype(np.float32 if small or X.dtype == np.float32 else np.float64)
     fill = float("nan") if schema.absent == "missing" else 0.0
     return SparseTable(matrix, fill, dtype, schema.missing)
+
+
+def checked_csr(X: Any) -> Any:
+    """X in CSR, the same object if it is; duplicates are added up, and its numbers are in the machine's byte order."""
+    matrix = X if X.format in ("csr", "csc", "bsr") else X.tocoo()
+    _check_structure(matrix)
+    if not matrix.dtype.isnative:
+        matrix = matrix.astype(matrix.dtype.newbyteorder("="))
+    matrix = matrix.tocsr()
+    if not matrix.has_canonical_format:
+        matrix = matrix.copy()  # the user's matrix stays as it is
+        matrix.sum_duplicates()
+    return matrix
 
 
 def _check_structure(X: Any) -> None:

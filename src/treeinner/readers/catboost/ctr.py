@@ -24,7 +24,8 @@ from numpy.typing import NDArray
 from treeinner.ensemble import Ensemble
 from treeinner.errors import DataError
 from treeinner.readers._trees import IntArray
-from treeinner.tables import Table
+from treeinner.tables import Table, as_read
+from treeinner.tables.frames import without_polars_categories
 
 __all__ = ["Columns", "Source", "Splits", "leaf_table", "path_columns", "plain_columns", "symmetric_columns"]
 
@@ -238,9 +239,9 @@ def _leaves(model: Any, rows: Any, trees: Sequence[int]) -> tuple[int, NDArray[n
     try:
         # One thread: the blocks themselves are spread over threads.
         leaves = model.calc_leaf_indexes(rows, ntree_start=first, ntree_end=last + 1, thread_count=1)
-    except Exception as error:
-        if type(error).__name__ != "CatBoostError":
-            raise
+    except MemoryError:
+        raise
+    except Exception as error:  # its own, or what it meets in a frame that it does not know
         raise DataError(f"CatBoost cannot apply this model to X: {error}; pass X as its predict() takes it.") from error
     return first, np.ascontiguousarray(np.asarray(leaves, dtype=np.uint32).T)
 
@@ -252,6 +253,7 @@ def _rows(X: Any, names: Sequence[str] | None) -> tuple[int, Callable[[int, int]
         return n_rows, lambda start, stop: X if (start, stop) == (0, n_rows) else X.slice(np.arange(start, stop))
     if hasattr(X, "column_names") and hasattr(X, "to_pandas"):  # pyarrow.Table
         X = X.to_pandas()
+    X = without_polars_categories(as_read(X))
     if hasattr(X, "columns"):
         if names is not None:
             absent = [name for name in names if name not in X.columns]
@@ -263,8 +265,6 @@ def _rows(X: Any, names: Sequence[str] | None) -> tuple[int, Callable[[int, int]
             X = X[list(names)]
         if hasattr(X, "iloc"):
             return len(X), lambda start, stop: X.iloc[start:stop]
-    if hasattr(X, "tocsr"):
-        X = X.tocsr()
     if hasattr(X, "shape"):
         return int(X.shape[0]), lambda start, stop: X[start:stop]
     if isinstance(X, Sequence):

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeinner.ensemble import Ensemble, NodeValues
-from treeinner.errors import UnsupportedModelError
+from treeinner.errors import UnsupportedModelError, readable
 from treeinner.options import ReadOptions
 from treeinner.readers._trees import FloatArray, LongArray, add_up, inner_by_depth, mean_of_leaves
 from treeinner.tables import Schema
@@ -45,7 +45,13 @@ MOVED = "monotonic constraints moved node values away from the means of their ro
 def names_of(model: Any) -> tuple[str, ...] | None:
     """Training names of the columns, if the model was fitted on a data frame."""
     names = getattr(model, "feature_names_in_", None)
-    return None if names is None else tuple(map(str, names))
+    return None if names is None else tuple(map(readable, names))
+
+
+def takes_missing(model: Any) -> bool:
+    """Whether the estimator's own predict takes NaN."""
+    tags = getattr(model, "__sklearn_tags__", None)  # scikit-learn 1.6 and later
+    return True if tags is None else bool(tags().input_tags.allow_nan)
 
 
 def renewed(loss: str) -> str:
@@ -129,7 +135,12 @@ class _Nodes(Nodes):
         return {
             "threshold": np.where(self.leaf, np.nan, self.stored["threshold"]),
             "gain": self.gain(),
-            "schema": Schema(n_columns=int(model.n_features_in_), names=names_of(model), allow_infinite=False),
+            "schema": Schema(
+                n_columns=int(model.n_features_in_),
+                names=names_of(model),
+                allow_infinite=False,
+                allow_missing=takes_missing(model),
+            ),
             "float32_input": True,
         }
 
