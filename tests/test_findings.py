@@ -562,7 +562,7 @@ def test_13_accumulators_of_different_functions_do_not_add_up(argument):
         "method": (lambda tree, rows: np.zeros((len(rows), 5)), lambda tree, rows: np.ones((len(rows), 5))),
     }[argument]
     a, b = (ti.ImportanceAccumulator(model, **{argument: function}).update(X, y) for function in functions)
-    with pytest.raises(ModelError, match="different models or settings"):
+    with pytest.raises(ModelError, match="without a name of its own"):
         _ = a + b
 
 

@@ -133,10 +133,10 @@ def _shared(columns: list[list[str]], separator: str) -> int:
 
 
 def identity_of(feature_groups: Any) -> Any:
-    """What two equal `feature_groups` have in common, as plain data."""
+    """What two equal `feature_groups` have in common, as plain data: the order of groups and members is not part."""
     if isinstance(feature_groups, str):
         return feature_groups
-    return sorted((name, members_of(given)) for name, given in (feature_groups or {}).items())
+    return sorted((str(name), sorted(map(repr, members_of(given)))) for name, given in (feature_groups or {}).items())
 
 
 def members_of(members: Any) -> list[Any]:

@@ -2,10 +2,12 @@
 
     importance  permutation  gain  compare     what users call
     accumulator result  display                rows in any batches; what comes back, and how it is shown
+    travel  identity                           accumulators as bytes; what may be added to what
     arguments   setting batch                  the user's choices and the user's rows, checked once
     row_shares  members                        shares of single rows; those of several models together
     training_rows                              whether rows that were to be held out were
-    passes run  task  state  leaves  exact     map over rows, then add: exact sums, the same bits in any order
+    passes run  task                           map over rows,
+    totals state  leaves  exact                then add: exact sums without an end, the same bits in any order
     conclude                                   what follows from the sums
 
 Belongs here: everything between rows and an Importance. Does not: single predictions (attribution.py), what a sum says

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import copy
-import hashlib
-import io
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -12,34 +11,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeinner.compiled import Progress
-from treeinner.ensemble import storage
 from treeinner.errors import DataError, ModelError, UnsupportedModelError, speak
-from treeinner.groups import GroupSpec, identity_of
+from treeinner.groups import GroupSpec
 from treeinner.inference import check_confidence
 from treeinner.model import Model, out_of_bag_rows
 from treeinner.scores.arguments import check_arguments, open_for
 from treeinner.scores.batch import NO_WEIGHT, Batch, read_batch
 from treeinner.scores.conclude import conclude, doubts, node_means, overshoot_notes
+from treeinner.scores.identity import fingerprint_of
 from treeinner.scores.result import Importance
 from treeinner.scores.run import add_batch
 from treeinner.scores.setting import TreeAttribution, make_setting
 from treeinner.scores.state import State
-from treeinner.tables.columns import listing
+from treeinner.scores.totals import Totals
+from treeinner.scores.travel import Holdings, merge_bytes
 
 __all__ = ["ImportanceAccumulator"]
 
 FloatArray = NDArray[np.float64]
-Names = tuple[str, ...] | None
 CONFIDENCE = 0.95  # coverage of an interval, unless the user asks for another
-FORMAT = "treeinner.accumulator"
-FORMAT_VERSION = 3
-
-# What decides where a row goes and what it adds to the margin.
-ROUTING = (
-    "tree_start", "tree_output", "tree_round", "feature", "threshold", "left", "right", "missing_left",
-    "category_set", "set_start", "set_codes", "value", "base_score",
-)  # fmt: skip
-RULES = ("right_if", "float32_input", "category_rule", "zero_as_missing", "base_margin_rule", "column_features")
 
 
 class ImportanceAccumulator:
@@ -48,8 +38,8 @@ class ImportanceAccumulator:
     Batches, threads, processes and files may cut the rows in any way: the sums are exact, so the result is the same
     to the last bit. `a + b`, or `a.merge(b)`, adds two accumulators of the same model and settings, `sum` any number of
     them; they can be pickled, and `to_bytes` and `from_bytes` move the sums without the model. A method or objective of
-    your own must be a function that the pickler takes: pickle asks for one at the top level of a module, cloudpickle
-    (as in Dask and Ray) takes any.
+    your own travels under its name: define it at the top level of a module, or set its attribute `fingerprint` to a
+    text of your own, and let cloudpickle (as in Dask and Ray) carry it.
 
     Parameters are those of `importance`; `clustered=True` means that every batch comes with clusters. With clusters,
     memory grows with their number. Centred scores are exact after one pass over the rows, their standard errors
@@ -86,14 +76,10 @@ class ImportanceAccumulator:
         self._setting = make_setting(self._model, **choices)
         self._feature_groups, self._clustered = feature_groups, clustered
         self._confidence, self._n_jobs = confidence, n_jobs
-        self._names = self._model.names(None)
-        if self._names is not None:  # else groups by name wait for the names
+        self._held = Holdings(names=self._model.names(None))
+        if self._held.names is not None:  # else groups by name wait for the names
             self._resolve_groups()
-        self._target_names: Names = None
-        self._frame_library = ""
-        self._state: State | None = None
-        self._margins_given = True  # with every batch so far
-        self._first: State | None = None  # sums of the first pass; set: this is the second one
+        self._first: Totals | None = None  # sums of the first pass; set: this is the second one
 
     def __reduce__(self) -> Any:
         first = None if self._first is None else self._first_pass().to_bytes()
@@ -101,7 +87,7 @@ class ImportanceAccumulator:
 
     def __deepcopy__(self, memo: Any = None) -> ImportanceAccumulator:
         out = self._twin()
-        out._state = copy.deepcopy(self._state)
+        out._held = replace(self._held, totals=copy.deepcopy(self._held.totals))
         return out
 
     __copy__ = __deepcopy__
@@ -112,14 +98,23 @@ class ImportanceAccumulator:
         twin.__dict__.update(self.__dict__)
         return twin
 
-    def _holding(self, state: State | None, names: Names, target_names: Names, library: str) -> ImportanceAccumulator:
-        """Return an accumulator of the same model and settings with other sums; what it knows itself stays."""
+    def _holding(self, held: Holdings) -> ImportanceAccumulator:
+        """Return an accumulator of the same model and settings with other sums."""
         out = self._twin()
-        out._state, out._target_names = state, target_names
-        out._names, out._frame_library = _agreed("X", self._names, names), self._frame_library or library
-        if out._names is not None or state is not None:
+        out._held = held
+        if held.names is not None or held.totals is not None:
             out._resolve_groups()
         return out
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows so far."""
+        return 0 if self._held.totals is None else self._held.totals.n_rows
+
+    @property
+    def n_batches(self) -> int:
+        """Number of batches so far, but for those without rows."""
+        return 0 if self._held.totals is None else self._held.totals.n_batches
 
     # -- two passes ----------------------------------------------------------------------------------------------
     def second_pass(self) -> ImportanceAccumulator:
@@ -145,26 +140,27 @@ class ImportanceAccumulator:
         out._setting = replace(self._setting, std_errors=False)
         return out
 
-    def _with_first(self, first: State) -> ImportanceAccumulator:
-        out = self._twin()
-        assert first.leaves is not None
-        out._first, out._state = copy.deepcopy(first), None
-        out._setting = replace(self._setting, std_errors=True, means=node_means(self._setting, first.leaves))
+    def _with_first(self, first: Totals) -> ImportanceAccumulator:
+        out, leaves = self._twin(), first.combined().leaves
+        assert leaves is not None
+        out._first, out._held = copy.deepcopy(first), replace(self._held, totals=None)
+        out._setting = replace(self._setting, std_errors=True, means=node_means(self._setting, leaves))
         return out
 
     def _first_pass(self) -> ImportanceAccumulator:
         """Return the accumulator of the first pass, from one of the second."""
         out = self._twin()
-        out._first, out._state = None, self._first
+        out._first, out._held = None, replace(self._held, totals=self._first)
         out._setting = replace(self._setting, std_errors=self._arguments["std_errors"], means=None)
         return out
 
-    def _require_rows(self) -> State:
-        if self._state is None or self._state.n_rows == 0:
+    def _require_rows(self) -> Totals:
+        totals = self._held.totals
+        if totals is None or totals.n_rows == 0:
             raise DataError("There are no rows to score; pass at least one row of X and y.")
-        if self._state.n_units == 0:
+        if totals.n_units == 0:
             raise DataError(NO_WEIGHT)
-        return self._state
+        return totals
 
     # -- rows ----------------------------------------------------------------------------------------------------
     def update(
@@ -176,9 +172,14 @@ class ImportanceAccumulator:
         clusters: Any = None,
         base_margin: Any = None,
         qid: Any = None,
+        batch_id: str | int | None = None,
         progress: Progress | None = None,
     ) -> ImportanceAccumulator:
-        """Add a batch of rows and return self. A batch that is refused changes nothing."""
+        """Add a batch of rows and return self. A batch that is refused changes nothing.
+
+        batch_id, a text or an integer such as the name of a file, makes sure that a batch counts once: it is refused
+        where a batch of the same id was added before, here or in an accumulator that was merged.
+        """
         objective = self._setting.objective
         if objective is not None and objective.scope in ("round", "data"):
             raise UnsupportedModelError(
@@ -188,11 +189,21 @@ class ImportanceAccumulator:
         if objective is not None:
             self._model.check_batches()
         given = {"sample_weight": sample_weight, "clusters": clusters, "base_margin": base_margin, "qid": qid}
-        self._add(X, y, progress=progress, **given)
+        if isinstance(batch_id, bool) or not isinstance(batch_id, str | int | None):
+            raise DataError(f"batch_id={batch_id!r}: expected a text or an integer.")
+        self._add(X, y, progress=progress, batch_id=batch_id, **given)
         return self
 
     def _add(
-        self, X: Any, y: Any, *, oob: bool = False, keep: bool = False, progress: Progress | None = None, **given: Any
+        self,
+        X: Any,
+        y: Any,
+        *,
+        oob: bool = False,
+        keep: bool = False,
+        progress: Progress | None = None,
+        batch_id: str | int | None = None,
+        **given: Any,
     ) -> Batch | None:
         """Add a batch of rows and return it as it was read, shares included if they are kept; None if it has none."""
         if (given["clusters"] is not None) != self._clustered:
@@ -202,10 +213,8 @@ class ImportanceAccumulator:
             )
         if _is_empty(X):
             return None
-        added = self._twin()  # what the batch teaches is kept only if it is not refused
         batch = read_batch(self._model, self._setting.objective, X, y, **given)
-        added._learn_names(X, batch)
-        added._margins_given = self._margins_given and given["base_margin"] is not None
+        added = self._taught(X, batch, margins_given=given["base_margin"] is not None)
         if self._setting.objective is not None and not self._setting.objective.per_row:
             batch.require_weight()
         if oob:
@@ -213,30 +222,50 @@ class ImportanceAccumulator:
         if keep:
             shape = (batch.n_rows, len(added._setting.groups.names), self._model.n_outputs)
             batch = replace(batch, shares=np.zeros(shape))
-        self._sum(batch, added, progress)
+        self._sum(batch, added, progress, batch_id)
         return batch
 
-    def _sum(self, batch: Batch, added: ImportanceAccumulator, progress: Progress | None) -> None:
+    def _sum(
+        self, batch: Batch, added: ImportanceAccumulator, progress: Progress | None, batch_id: str | int | None = None
+    ) -> None:
         """Add the rows of a batch; added: this accumulator with what the batch taught it."""
-        part = added._empty()
-        part.queries = set() if batch.qid is None else set(np.unique(batch.qid).tolist())
-        add_batch(part, added._setting, batch, n_jobs=self._n_jobs, progress=progress)
-        if self._state is None:
-            added._state = part
-        else:
-            self._state += part
+        ids = frozenset(() if batch_id is None else (batch_id,))
+        queries = frozenset(() if batch.qid is None else np.unique(batch.qid).tolist())
+        part, held, done = Totals(n_batches=1, batch_ids=ids, queries=queries), self._held.totals, 0
+        if held is not None:
+            held.check(part)  # before the work
+        for scale, some, rows in batch.by_scale(added._setting.objective):
+            state = part.by_scale[scale] = added._empty()
+            heard = None if progress is None else _part_of(progress, done, batch.n_rows)
+            add_batch(state, added._setting, some, n_jobs=self._n_jobs, progress=heard)
+            done += some.n_rows
+            if batch.shares is not None and some.shares is not None and some is not batch:
+                batch.shares[rows] = np.ldexp(some.shares, some.weight_exponent)
+        if held is not None:
+            held += part
+        added._held = replace(added._held, totals=part if held is None else held)
         self.__dict__.update(added.__dict__)
 
-    def _learn_names(self, X: Any, batch: Batch) -> None:
-        """Take names from the first data frames, if the model itself knows none: all others must have the same."""
-        if self._model.feature_names is None:
-            self._names = _agreed("X", self._names, self._model.names(X))
-            self._resolve_groups()
-        self._target_names = _agreed("y", self._target_names, batch.target_names)
-        self._frame_library = getattr(batch.table, "frame_library", "") or self._frame_library
+    def _taught(self, X: Any, batch: Batch, *, margins_given: bool) -> ImportanceAccumulator:
+        """Return this accumulator with what a batch teaches, which is kept only if the batch is not refused.
+
+        Names are those of the first data frame, if the model itself knows none: all others must have the same.
+        """
+        named = self._model.feature_names is None
+        taught = Holdings(
+            names=self._model.names(X) if named else None,
+            target_names=batch.target_names,
+            margins_given=margins_given,
+            frame_library=getattr(batch.table, "frame_library", ""),
+        )
+        out = self._twin()
+        out._held = self._held.learn(taught)
+        if named:
+            out._resolve_groups()
+        return out
 
     def _resolve_groups(self) -> None:
-        names = self._names or self._model.labels(None)
+        names = self._held.names or self._model.labels(None)
         self._setting = replace(self._setting, groups=self._model.groups(self._feature_groups, names))
 
     def _empty(self) -> State:
@@ -259,60 +288,42 @@ class ImportanceAccumulator:
                 "The two accumulators belong to different models or settings, and their sums mean different things; "
                 "make both from the same model with the same arguments."
             )
-        targets = _agreed("y", self._target_names, other._target_names)
-        state = copy.deepcopy(self._state or other._state)
-        if state is not None and self._state is not None and other._state is not None:
-            state += other._state
-        out = self._holding(state, other._names, targets, other._frame_library)
-        out._margins_given = self._margins_given and other._margins_given
-        return out
+        return self._holding(self._held.plus(other._held))
 
     def fingerprint(self) -> str:
-        """Identity of what enters the sums, as text: an object and its own file agree."""
-        e, s = self._setting.ensemble, self._setting
-        digest = hashlib.sha256()
-        arrays = [*ROUTING, *({"predecomp": ["node_value", "cover"]}.get(str(s.method), ["cover"]))]
-        for name in arrays:
-            digest.update(np.ascontiguousarray(getattr(e, name)).tobytes())
-        objective = self._model.options.objective
-        loss = None if s.objective is None else (s.objective.name, objective if isinstance(objective, str) else "")
-        groups = identity_of(self._feature_groups)
-        functions = [_identity(given) for given in (s.method, objective) if callable(given)]
-        choices = (
-            s.score, s.method_name, functions, loss, s.over, s.against, s.std_errors, s.by_round, groups,
-            self._clustered,
-        )  # fmt: skip
-        params = {k: v for k, v in e.objective_params.items() if k != "classes"}  # labels, which a file may not store
-        model = [e.library, e.schema.n_columns, params, *(getattr(e, rule) for rule in RULES)]
-        digest.update(repr((choices, model, s.scale_bits)).encode())
-        if self._first is not None:
-            for array in self._first.to_arrays()[0].values():
-                digest.update(np.ascontiguousarray(array).tobytes())
-        return digest.hexdigest()
+        """Identity of what enters the sums, as text: an object and its own file agree.
+
+        A method or objective of your own is known by its name and code, or by its attribute `fingerprint`, a text. One
+        without either, such as a lambda, is refused.
+        """
+        return fingerprint_of(
+            self._model, self._setting, self._feature_groups, clustered=self._clustered, first=self._first
+        )
 
     def to_bytes(self) -> bytes:
         """Return the sums so far as bytes; the model itself is not inside."""
-        state = self._state or self._empty()
-        arrays, plain = state.to_arrays()
-        plain |= {"fingerprint": self.fingerprint(), "frame_library": self._frame_library}
-        plain |= {"names": self._names, "target_names": self._target_names, "margins_given": self._margins_given}
-        buffer = io.BytesIO()
-        storage.write_to(buffer, FORMAT, FORMAT_VERSION, arrays, plain)
-        return buffer.getvalue()
+        return self._held.to_bytes(self.fingerprint())
 
     def from_bytes(self, data: bytes) -> ImportanceAccumulator:
         """Return an accumulator of this one's model and settings that holds the sums in `data`."""
-        arrays, plain = storage.read_from(io.BytesIO(data), FORMAT, FORMAT_VERSION, "the bytes")
-        if plain["fingerprint"] != self.fingerprint():
+        held, fingerprint = Holdings.from_bytes(data)
+        if fingerprint != self.fingerprint():
             raise ModelError(
                 "The bytes belong to another model or other settings; make the accumulator from the same model with "
                 "the same arguments."
             )
-        state = State.from_arrays(arrays, plain) if plain["n_rows"] else None
-        names, targets = (tuple(plain[name] or ()) or None for name in ("names", "target_names"))
-        out = self._holding(state, names, _agreed("y", self._target_names, targets), plain["frame_library"])
-        out._margins_given = bool(plain["margins_given"])
+        out = self._holding(held.learn(replace(self._held, margins_given=True)))
+        for state in () if held.totals is None else held.totals.by_scale.values():
+            state.check_layout(out._empty())
         return out
+
+    @staticmethod
+    def merge_bytes(parts: Iterable[bytes]) -> bytes:
+        """Add up what `to_bytes` of several accumulators returned, without their model; the same bytes in any order.
+
+        The result is what `to_bytes` of their sum would be.
+        """
+        return merge_bytes(parts)
 
     # -- result --------------------------------------------------------------------------------------------------
     def result(self) -> Importance:
@@ -325,13 +336,13 @@ class ImportanceAccumulator:
 
     def _conclude(self, *, tested: bool = True) -> tuple[Importance, tuple[str, ...]]:
         """Scores of all rows so far, and what must be said about the model."""
-        state = self._require_rows()
+        state, first = self._require_rows().combined(), None if self._first is None else self._first.combined()
         statistics = conclude(
-            self._model, self._setting, state, self._first, target_names=self._target_names,
+            self._model, self._setting, state, first, target_names=self._held.target_names,
             confidence=self._confidence, tested=tested,
         )  # fmt: skip
-        found = replace(statistics, frame_library=self._frame_library)
-        said = doubts(self._model, self._setting, base_margin=self._margins_given)
+        found = replace(statistics, frame_library=self._held.frame_library)
+        said = doubts(self._model, self._setting, base_margin=self._held.margins_given)
         return replace(found, notes=(*self._model.notes, *said)), said
 
 
@@ -342,14 +353,9 @@ def check_errors_wanted(std_errors: bool, *, clustered: bool, confidence: float)
             raise ValueError(f"{what} standard errors; omit that with std_errors=False.")
 
 
-def _agreed(what: str, known: Names, names: Names) -> Names:
-    """Columns of X or y, which must be the same in every batch that names them: they are taken by position."""
-    if known is not None and names is not None and known != names:
-        raise DataError(
-            f"{what} has the columns {listing(names)}, but {listing(known)} in other batches; pass the same columns in "
-            "the same order in every batch."
-        )
-    return known or names
+def _part_of(progress: Progress, done: int, n_rows: int) -> Progress:
+    """Progress of some rows, after others that are done."""
+    return lambda more, _: progress(done + more, n_rows)
 
 
 def _unpickled(model: Model, arguments: dict[str, Any], first: bytes | None, state: bytes) -> ImportanceAccumulator:
@@ -367,15 +373,6 @@ def _out_of_bag_share(model: Model, batch: Batch) -> FloatArray:
     total = unseen @ counted
     unseen *= np.divide(counted.sum(), total, out=np.zeros_like(total), where=total > 0)[:, None]
     return unseen
-
-
-def _identity(function: Any) -> str:
-    """What a user's function does, as far as it can be told from its code: two lambdas are two functions."""
-    code = getattr(function, "__code__", None)
-    if code is None:
-        return getattr(function, "__qualname__", type(function).__qualname__)
-    held = [cell.cell_contents for cell in function.__closure__ or ()]
-    return repr((code.co_code, code.co_names, [repr(c) for c in code.co_consts if not hasattr(c, "co_code")], held))
 
 
 def _is_empty(X: Any) -> bool:

@@ -47,7 +47,6 @@ def conclude(
 
     tested=False leaves all but the scores out, for the rest takes longer where rows are few.
     """
-    _check_resolution(setting, state)
     summed, weight = state if first is None else first, float(state.weight.totals()[0])
     rounds = score = value = None
     if summed.leaves is not None and setting.penalty is None:
@@ -67,6 +66,7 @@ def conclude(
         _check_same_rows(first, state, whole)
     statistics = whole.scaled(1.0 / weight)
     gain_source = _gain_source(setting, summed, statistics.score, rounds, weight)
+    sum_of_weights = float(np.ldexp(weight, state.weight_exponent))
     if rounds is not None:  # the rounds add up to the scores, to the last bit
         statistics = replace(statistics, score=rounds.sum(axis=0))
     return Importance(
@@ -77,7 +77,7 @@ def conclude(
         outputs=None if outputs is None else outputs.scaled(1.0 / weight),
         output_names=_output_names(model, target_names),
         n_rows=state.n_rows,
-        sum_of_weights=weight,
+        sum_of_weights=sum_of_weights,
         tested=tested and setting.score != "abs",
         has_std_errors=tested and setting.std_errors,
         rounds=rounds,
@@ -134,13 +134,18 @@ def score_from_leaves(setting: Setting, leaves: Leaves, value: FloatArray, *, by
     """
     e, forest = setting.ensemble, setting.forest
     gains = np.empty((len(forest.split_nodes), e.width))
-    forest.core.split_scores(value, leaves.sums, 2.0 ** (setting.scale_bits - GRADIENT_BITS), gains)
+    forest.core.split_scores(value, leaves.sums, leaf_unit(setting, leaves), gains)
     shape = (e.n_rounds if by_round else 1, forest.n_players, e.n_outputs)
     place = setting.split_place if by_round else setting.split_place % (forest.n_players * e.n_outputs)
     by_player = np.zeros(math.prod(shape))
     for width in range(e.width):
         by_player += np.bincount(place + width, gains[:, width], minlength=len(by_player))
     return setting.groups.add_up(forest.features(by_player.reshape(shape).transpose(0, 2, 1)), axis=1)
+
+
+def leaf_unit(setting: Setting, leaves: Leaves) -> float:
+    """Unit of the gradient sums of the leaves."""
+    return float(2.0 ** (setting.scale_bits - GRADIENT_BITS + leaves.exponent))
 
 
 def losses_of(setting: Setting, state: State, value: FloatArray | None, scores: FloatArray) -> Losses | None:
@@ -154,7 +159,7 @@ def losses_of(setting: Setting, state: State, value: FloatArray | None, scores: 
         known["least"] = math.nan
     if value is not None and state.leaves is not None:
         e, forest = setting.ensemble, setting.forest
-        sums = state.leaves.sums * (2.0 ** (setting.scale_bits - GRADIENT_BITS) / weight)
+        sums = state.leaves.sums * (leaf_unit(setting, state.leaves) / weight)
         # bincount adds one after the other: the same bits on every processor.
         if setting.score == "tree_inner":
             fall = (e.value[forest.leaf_nodes] * sums).sum(axis=1)
@@ -176,9 +181,12 @@ def _gain_source(setting: Setting, state: State, score: FloatArray, rounds: Floa
     """How to work out the paper's sums over rows, each tree divided by its learning rate; None: not of this score."""
     if setting.score != "tree_inner":
         return None
-    leaves = copy.deepcopy(state.leaves)  # an accumulator goes on adding
+    leaves, exponent = copy.deepcopy(state.leaves), state.weight_exponent  # an accumulator goes on adding
 
     def gains() -> FloatArray:
+        return np.ldexp(in_units(), exponent)
+
+    def in_units() -> FloatArray:
         factor = setting.known_factor()
         scale = np.divide(1.0, factor, out=np.zeros(len(factor)), where=factor != 0)
         if setting.leaves_suffice:
@@ -212,9 +220,7 @@ def _output_names(model: Model, targets: Names) -> Names:
 # -- checks ------------------------------------------------------------------------------------------------
 def _check_same_rows(first: State, second: State, whole: Inference) -> None:
     """Raise unless the second pass saw the rows of the first."""
-    same = (first.n_rows, first.n_units, first.weight.limbs.tolist()) == (
-        second.n_rows, second.n_units, second.weight.limbs.tolist()
-    )  # fmt: skip
+    same = _weights_of(first) == _weights_of(second)
     # Shares add up to the score, but for the float32 of the core and the units of the leaf sums.
     total, size = second._shaped(second.shares.sums(), total=True), np.abs(whole.score)
     close = SAME_SCORE * (np.nan_to_num(whole.std_error, posinf=0.0) + size) + 1e-6 * size.max(initial=0.0)
@@ -226,13 +232,5 @@ def _check_same_rows(first: State, second: State, whole: Inference) -> None:
         )
 
 
-def _check_resolution(setting: Setting, state: State) -> None:
-    """Raise if weights are so small that the units of the sums, which follow the model's values, are too coarse."""
-    mean = float(state.weight.totals()[0]) / state.n_units
-    # Shares of rows are held to 2^-88, leaf sums to 2^-32, where the roundings of many rows average out.
-    too_small = mean * state.n_units**0.5 < 1e-4 if setting.needs_leaves else mean < 1e-8
-    if too_small:
-        raise DataError(
-            f"sample_weight is {mean:.2g} on average, too small to be summed exactly; divide it by its mean, which "
-            "does not change scores or p values."
-        )
+def _weights_of(state: State) -> tuple[Any, ...]:
+    return state.n_rows, state.n_units, state.weight_exponent, state.weight.limbs.tolist()

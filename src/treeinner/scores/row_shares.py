@@ -21,7 +21,7 @@ from treeinner.options import ReadOptions
 from treeinner.scores.accumulator import CONFIDENCE, ImportanceAccumulator
 from treeinner.scores.arguments import open_for
 from treeinner.scores.batch import read_labels
-from treeinner.scores.exact import Moments
+from treeinner.scores.exact import ExactSums, Moments
 from treeinner.scores.members import add_up, check_arguments_for_members
 from treeinner.scores.passes import take_passes
 from treeinner.scores.result import Importance
@@ -149,11 +149,13 @@ def importance_of_shares(
     if not np.isfinite(largest):
         raise DataError("The share of some row in a score is not finite; check y, sample_weight and base_margin.")
     exponent = -int(np.frexp(largest)[1]) if largest > 0 else 0
+    heaviest = 1.0 if weight is None else float(weight.max(initial=0.0))
     columns = n_features * (n_outputs + (n_outputs > 1))
     state = State(
         n_features=n_features,
         n_outputs=n_outputs,
         shares=Moments.zeros(columns, exponent, counted=clusters is None),
+        weight=ExactSums.zeros(1, -int(np.frexp(heaviest)[1])),
         clusters=None if clusters is None else {},
     )
     state.add_rows(shares, None, weight, clusters)

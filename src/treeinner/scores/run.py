@@ -39,12 +39,14 @@ def add_batch(
             if objective is not None:
                 _run_task(task)
             task.finish()
+            task.state.note_added(task.largest_sum())
 
         for _ in map_rows(batch.n_rows, step, work, n_jobs=n_jobs, progress=progress):
             pass
         for own in states.values():
             if own is not state:
                 state += own
+        state.settle()
         return
 
     # The loss of a row looks at other rows: all of them go through the rounds together.
@@ -54,6 +56,8 @@ def add_batch(
     _run_tasks(tasks, batch)
     for task in tasks:
         task.finish()
+    state.note_added(sum(task.largest_sum() for task in tasks))
+    state.settle()
 
 
 def _run_task(task: Task) -> None:
@@ -65,7 +69,7 @@ def _run_task(task: Task) -> None:
     if target is not None and task.boost(target):
         return
     y = task.y[task.repeated]
-    weight = None if task.weight is None else task.weight[task.repeated]
+    weight = task.given_weight()
     for number in range(setting.ensemble.n_rounds):
         if target is None or not task.take_in_core(target):  # numpy knows which row has no finite gradient
             task.take(objective.gradients(y, task.padded_margins(), weight=weight)[: task.n_rows])
@@ -76,13 +80,13 @@ def _run_task(task: Task) -> None:
             task.take(mean[: task.n_rows])
         hessian = None
         if setting.penalty is not None:
-            hessian = _hessian(setting, y, task.padded_margins(), weight, None)[: task.n_rows]
+            hessian = task.in_units(_hessian(setting, y, task.padded_margins(), weight, None)[: task.n_rows])
         task.score_round(number, hessian)
 
 
 def _run_tasks(tasks: Sequence[Task], batch: Batch) -> None:
     """Take tasks through all rounds together: the loss of a row looks at other rows too."""
-    setting, y, weight, qid = tasks[0].setting, batch.y, batch.weight, batch.qid
+    setting, y, weight, qid = tasks[0].setting, batch.y, batch.given_weight(), batch.qid
     assert setting.objective is not None
     assert y is not None
     edges = np.cumsum([0] + [task.n_rows for task in tasks])
@@ -92,7 +96,7 @@ def _run_tasks(tasks: Sequence[Task], batch: Batch) -> None:
         hessian = _hessian(setting, y, margin, weight, qid) if setting.penalty is not None else None
         for task, start, stop in zip(tasks, edges[:-1], edges[1:], strict=True):
             task.take(gradient[start:stop])
-            task.score_round(number, None if hessian is None else hessian[start:stop])
+            task.score_round(number, None if hessian is None else task.in_units(hessian[start:stop]))
 
 
 def _hessian(

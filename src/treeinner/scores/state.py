@@ -9,16 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeinner import inference, sign_flips
-from treeinner.errors import DataError
+from treeinner.errors import ModelError
 from treeinner.inference import Inference, without_errors
-from treeinner.scores.exact import ExactSums, Moments, carry
+from treeinner.scores.exact import ExactSums, Limbs, Moments, plus, widest
 from treeinner.scores.leaves import Leaves
 from treeinner.scores.setting import Setting
 
 __all__ = ["LOSSES", "State"]
 
 FloatArray = NDArray[np.float64]
-MOST_ROWS = 2**54  # whose sizes can be counted (sign_flips)
+LIMBED = ("rounds", "losses")
 PLAIN = ("n_features", "n_outputs", "n_rows", "n_units")
 # Sums over the rows: their losses before the first round, after the last, and if predicted perfectly; how many have no
 # such bound; the fall of the loss by the gradients at the start of each step; and what of the fall no feature gets. The
@@ -42,8 +42,8 @@ class State:
     losses: ExactSums | None = None  # of the rows: see LOSSES
     leaves: Leaves | None = None
     rounds: ExactSums | None = None  # (round, feature or base) pairs, for methods without leaf sums
-    clusters: dict[Any, NDArray[np.int64]] | None = None
-    queries: set[Any] = field(default_factory=set)  # labels, where a loss ranks rows: no batch may have part of one
+    clusters: dict[Any, Limbs] | None = None
+    weight_exponent: int = 0  # weights, and what is proportional to them, count units of 2^weight_exponent
 
     @classmethod
     def empty(cls, setting: Setting, *, clustered: bool) -> State:
@@ -80,15 +80,13 @@ class State:
             for label, rows in zip(labels.tolist(), parts, strict=True):
                 part = ExactSums.zeros(self.shares.limbs.shape[1], self.shares.exponent)
                 part.add(columns[rows], places=places)
-                self.clusters[label] = self.clusters.get(label, 0) + part.limbs
-                carry(self.clusters[label])
+                self._add_to_cluster(label, part.limbs)
 
     def add_round(self, number: int, scores: FloatArray, base: FloatArray) -> None:
         """Add the shares of some rows in one round, (rows, features, outputs), and what no feature gets, (rows,)."""
         assert self.rounds is not None
-        n = self.n_features + 1
-        here = ExactSums(self.rounds.limbs[number * n : (number + 1) * n], self.rounds.exponent)
-        here.add(np.column_stack([scores.sum(axis=2), base]))
+        places = np.arange(self.n_features + 1) + number * (self.n_features + 1)
+        self.rounds.add(np.column_stack([scores.sum(axis=2), base]), places=places)
 
     def add_losses(self, **known: FloatArray) -> None:
         """Add the losses of some rows, (rows,) each, by their names in LOSSES."""
@@ -101,6 +99,16 @@ class State:
         self.n_rows += n_rows
         self.n_units += n_rows if weight is None else int(np.count_nonzero(weight))
         self.weight.add(np.ones((n_rows, 1)) if weight is None else weight[:, None])
+
+    def note_added(self, largest_sum: int) -> None:
+        """After the rows of a task: what they added to a leaf at most."""
+        if self.leaves is not None:
+            self.leaves.raise_bound(largest_sum)
+
+    def settle(self) -> None:
+        """After the last task: the only form of the sums."""
+        if self.leaves is not None:
+            self.leaves.settle()
 
     def _columns(self, scores: FloatArray) -> FloatArray:
         if self.n_outputs == 1:
@@ -116,29 +124,20 @@ class State:
         return np.concatenate([pairs.reshape(-1), self.n_features * self.n_outputs + features])
 
     def __iadd__(self, other: State) -> State:
-        if self.n_rows + other.n_rows > MOST_ROWS:
-            raise DataError(f"No more than {MOST_ROWS:,} rows can be counted; were sums added to themselves?")
-        if self.queries & other.queries:
-            query = min(map(str, self.queries & other.queries))
-            raise DataError(f"Query {query} is in two batches, but its rows rank each other; pass whole queries.")
-        kinds = {type(label) for state in (self, other) for label in (state.clusters or ())}
-        if len(kinds) > 1 and str in kinds:
-            raise DataError("Clusters are labelled by text in some batches and by numbers in others; use one of them.")
-        if other.leaves is not None and self.leaves is not None:  # first: if it is refused, nothing is added
-            self.leaves += other.leaves
         self.shares += other.shares
         self.weight += other.weight
         self.n_rows += other.n_rows
         self.n_units += other.n_units
-        for name in ("rounds", "losses"):
+        for name in ("leaves", *LIMBED):
             if getattr(self, name) is not None:
                 getattr(self, name).__iadd__(getattr(other, name))
-        if self.clusters is not None and other.clusters is not None:
-            for label, limbs in other.clusters.items():
-                self.clusters[label] = self.clusters.get(label, 0) + limbs
-                carry(self.clusters[label])
-        self.queries |= other.queries
+        for label, limbs in (other.clusters or {}).items():
+            self._add_to_cluster(label, limbs)
         return self
+
+    def _add_to_cluster(self, label: Any, limbs: Limbs) -> None:
+        assert self.clusters is not None
+        self.clusters[label] = plus(self.clusters[label], limbs) if label in self.clusters else limbs
 
     # -- what follows from the sums ------------------------------------------------------------------------------
     def infer(self, score: FloatArray | None, confidence: float, *, flips: bool) -> tuple[Inference, Inference | None]:
@@ -151,7 +150,8 @@ class State:
             return without_errors(score.sum(axis=1)), without_errors(score) if self.n_outputs > 1 else None
         columns = None if score is None else self._columns(score[None])[0]
         if self.clusters is not None:
-            sums = (ExactSums(self.clusters[label], self.shares.exponent) for label in self._labels())
+            held = self.shares.exponent, self.shares.finer
+            sums = (ExactSums(self.clusters[label], *held) for label in self._labels())
             of_clusters = np.array([part.totals() for part in sums])
             tails = sign_flips.flip_p_values_of(of_clusters) if flips else ()
             known = {"sums": of_clusters}
@@ -180,48 +180,69 @@ class State:
             return columns[..., cut:]
         return columns[..., :cut].reshape(*columns.shape[:-1], self.n_features, self.n_outputs)
 
+    def check_layout(self, other: State) -> None:
+        """Raise unless the sums of both are of the same columns and leaves, so that they can be added."""
+        if self._layout() != other._layout():
+            raise ModelError(
+                "The sums are of other columns, leaves or rounds than those of this model and these settings; the "
+                "bytes are damaged, or groups were resolved with other names."
+            )
+
+    def _layout(self) -> tuple[Any, ...]:
+        arrays = (self.shares.limbs, self.weight.limbs, *(getattr(self, n) and getattr(self, n).limbs for n in LIMBED))
+        shapes = [None if array is None else array.shape[:-1] for array in arrays]
+        leaves = None if self.leaves is None else (self.leaves.sums.shape, self.leaves.weights is None)
+        counts = self.shares.counts.shape, self.shares.exponent, self.clusters is None
+        return self.n_features, self.n_outputs, shapes, leaves, counts
+
     # -- bytes ---------------------------------------------------------------------------------------------------
     def to_arrays(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         """Arrays and plain data that `from_arrays` takes."""
-        arrays = {
-            "sums": self.shares.limbs[0],
-            "squares": self.shares.limbs[1],
-            "sizes": np.flatnonzero(self.shares.counts),
-            "counts": self.shares.counts[self.shares.counts > 0],
-            "weight": self.weight.limbs,
-        }
+        shares, leaves = self.shares, self.leaves
+        arrays = {"sums": shares.limbs[0], "squares": shares.limbs[1], "weight": self.weight.limbs}
+        seen = shares.counts if shares.high is None else shares.counts | shares.high
+        arrays["sizes"] = np.flatnonzero(seen)
+        arrays["counts"] = shares.counts.reshape(-1)[arrays["sizes"]]
+        if shares.high is not None:
+            arrays["high_counts"] = shares.high.reshape(-1)[arrays["sizes"]]
         plain: dict[str, Any] = {name: getattr(self, name) for name in PLAIN}
-        plain |= {"exponent": self.shares.exponent, "n_sizes": self.shares.counts.shape[1]}
-        if self.leaves is not None:
-            arrays["leaf_sums"], plain["leaf_bound"] = self.leaves.sums, self.leaves.bound
-            if self.leaves.weights is not None:
-                arrays["leaf_weights"] = self.leaves.weights
-        for name in ("rounds", "losses"):
+        plain |= {"exponent": shares.exponent, "n_sizes": shares.counts.shape[1]}
+        if leaves is not None:
+            plain["leaf_bound"] = leaves.bound
+            given = {"leaf_sums": leaves.sums, "leaf_weights": leaves.weights}
+            if leaves.carried is not None:
+                given = dict(zip(given, leaves.carried, strict=False))
+            arrays |= {name: array for name, array in given.items() if array is not None}
+        for name in LIMBED:
             if getattr(self, name) is not None:
                 arrays[name] = getattr(self, name).limbs
         if self.clusters is not None:
             labels = plain["clusters"] = self._labels()
-            shape = (len(labels), *self.shares.limbs.shape[1:])
-            arrays["clusters"] = np.array([self.clusters[label] for label in labels], np.int64).reshape(shape)
-        plain["queries"] = sorted(self.queries, key=lambda label: (type(label).__name__, label))
+            shape = (len(labels), *shares.limbs.shape[1:])
+            held = widest([self.clusters[label] for label in labels])
+            arrays["clusters"] = held if len(labels) else np.zeros(shape, np.int64)
         return arrays, plain
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, NDArray[Any]], plain: dict[str, Any]) -> State:
         """Inverse of `to_arrays`."""
-        exponent = plain["exponent"]
-        counts = np.zeros((len(arrays["sums"]), plain["n_sizes"]), np.int64)
-        counts.reshape(-1)[arrays["sizes"]] = arrays["counts"]
-        leaves = None
-        if "leaf_sums" in arrays:
-            leaves = Leaves(arrays["leaf_sums"], arrays.get("leaf_weights"), plain["leaf_bound"])
+        exponent, n = plain["exponent"], plain["n_rows"]
+        limbs = widest([arrays["sums"], arrays["squares"]])
+        counts = np.zeros((2, limbs.shape[1], plain["n_sizes"]), np.int64)
+        for part, name in zip(counts, ("counts", "high_counts"), strict=True):
+            if name in arrays:
+                part.reshape(-1)[arrays["sizes"]] = arrays[name]
+        labels, clusters = plain.get("clusters"), None
+        if labels is not None:  # each in its own form, whatever the others needed
+            clusters = {
+                label: plus(part, np.zeros_like(part)) for label, part in zip(labels, arrays["clusters"], strict=True)
+            }
         return cls(
             **{name: plain[name] for name in PLAIN},
-            shares=Moments(np.stack([arrays["sums"], arrays["squares"]]), counts, exponent),
+            shares=Moments(limbs, counts[0], exponent, n, counts[1] if "high_counts" in arrays else None),
             weight=ExactSums(arrays["weight"], 0),
-            leaves=leaves,
+            leaves=Leaves.from_arrays(arrays, plain.get("leaf_bound", 0)),
             rounds=ExactSums(arrays["rounds"], exponent) if "rounds" in arrays else None,
             losses=ExactSums(arrays["losses"], exponent) if "losses" in arrays else None,
-            clusters=dict(zip(plain["clusters"], arrays["clusters"], strict=True)) if "clusters" in plain else None,
-            queries=set(plain["queries"]),
+            clusters=clusters,
         )

@@ -17,14 +17,13 @@ from treeinner.errors import DataError
 from treeinner.objectives import Objective
 from treeinner.objectives.base import one_hot
 from treeinner.scores.batch import Batch
-from treeinner.scores.leaves import Leaves
+from treeinner.scores.leaves import Leaves, check_size, integer_sum
 from treeinner.scores.setting import GRADIENT_BITS, WEIGHT_BITS, Setting
 from treeinner.scores.state import State
 
-__all__ = ["CoreTarget", "Task", "check_size"]
+__all__ = ["CoreTarget", "Task"]
 
 FloatArray = NDArray[np.float64]
-MAX_FIXED_POINT = 2.0**62
 
 
 @dataclass(frozen=True)
@@ -44,6 +43,7 @@ class Task:
         forest, here, n = setting.forest, slice(start, stop), stop - start
         self.setting, self.rows, self.n_rows = setting, batch.table.block(start, stop), n
         self.state = state  # shared with other tasks: what the rows add is added there
+        self.weight_exponent = batch.weight_exponent
         self.y = None if batch.y is None else batch.y[here]
         self.weight = None if batch.weight is None else batch.weight[here]
         self.clusters = None if batch.clusters is None else batch.clusters[here]
@@ -83,9 +83,17 @@ class Task:
         self.margin[:, self.n_rows :] = self.margin[:, self.n_rows - 1 : self.n_rows]
         return self.margin.T
 
+    def given_weight(self) -> FloatArray | None:
+        """Weights as they were given, with the last row repeated up to full blocks: (padded rows,)."""
+        return None if self.weight is None else np.ldexp(self.weight[self.repeated], self.weight_exponent)
+
+    def in_units(self, values: FloatArray) -> FloatArray:
+        """What was worked out with the weights as given, in the units in which weights are summed."""
+        return values if not self.weight_exponent else np.ldexp(values, -self.weight_exponent)
+
     def take(self, gradient: FloatArray) -> None:
-        """Take the gradients of a round: (rows, outputs)."""
-        np.negative(gradient.T, out=self.residual[:, : self.n_rows])
+        """Take the gradients of a round, with weights as given: (rows, outputs)."""
+        np.negative(self.in_units(gradient).T, out=self.residual[:, : self.n_rows])
 
     def padded_step(self, number: int) -> FloatArray:
         """Take the step of a round in the margin, and return it as `padded_margins`: (padded rows, outputs)."""
@@ -203,7 +211,7 @@ class Task:
             self.setting.forest.core.leaf_sums(self.codes, start, count, fixed.astype(np.int64), leaves.sums)
 
     def _finish_leaves(self) -> None:
-        """After the last round: add the weights of the rows to the leaves, and note how much the rows added at most."""
+        """After the last round: add the weights of the rows to the leaves."""
         leaves, forest = self.state.leaves, self.setting.forest
         if leaves is None:
             return
@@ -214,7 +222,10 @@ class Task:
                 n, share = (forest.n_trees, 1.0) if shares is None else (1, shares[tree])
                 fixed[:, : self.n_rows] = self.fixed_point_weight(share)
                 forest.core.leaf_sums(self.codes, tree, n, fixed, leaves.weights)
-        leaves.raise_bound(_integer_sum(self.largest))
+
+    def largest_sum(self) -> int:
+        """Sum of the largest numbers that the rows added to a leaf: no leaf got more."""
+        return 0 if self.state.leaves is None else integer_sum(self.largest)
 
     def fixed_point_weight(self, share: FloatArray | float = 1.0) -> NDArray[np.int64]:
         """Weights of the rows, or of their shares in a tree, as fixed-point integers: (rows,)."""
@@ -314,18 +325,21 @@ class Task:
         s, y = self.setting, self.y
         assert s.objective is not None
         assert y is not None
-        known = {"first_order": self.fall if self.step is None else self.first_order}
+        known: dict[str, FloatArray] = {"first_order": self.fall if self.step is None else self.first_order}
         if not s.needs_leaves and scores is not None:
             known["base"] = self.fall - scores
         if s.knows_loss:
             rows, n = self.repeated, self.n_rows  # full blocks, for the same reason as gradients
-            weight = None if self.weight is None else self.weight[rows]
+            weight = self.given_weight()
             margins = {"before": self.start[rows], "after": self.padded_margins()}
-            known |= {name: s.objective.losses(y[rows], m, weight=weight)[:n] for name, m in margins.items()}
+            for name, margin in margins.items():
+                known[name] = self.in_units(s.objective.losses(y[rows], margin, weight=weight)[:n])
             least = s.objective.least_losses(y[rows], weight=weight)
             if least is not None:
-                bounded = np.isfinite(least[:n])
-                known |= {"least": np.where(bounded, least[:n], 0.0), "unbounded": ~bounded * 1.0}
+                least = self.in_units(least[:n])
+                bounded = np.isfinite(least)
+                counts = True if self.weight is None else self.weight > 0
+                known |= {"least": np.where(bounded, least, 0.0), "unbounded": (~bounded & counts).astype(np.float64)}
         self.state.add_losses(**known)
 
     # -- scores of the whole forest ------------------------------------------------------------------------------
@@ -378,18 +392,3 @@ class Task:
         self.sums = Sums(self.setting.forest, self.n_rows, self.setting.paths)
         self._attribute(tree, 1)
         return self.row_scores()
-
-
-def _integer_sum(values: FloatArray) -> int:
-    """Sum of integers below 2^62, which may exceed 64 bits: by halves of 31 bits."""
-    integers = values.astype(np.int64)
-    return (int((integers >> 31).sum()) << 31) + int((integers & (2**31 - 1)).sum())
-
-
-def check_size(largest: float) -> None:
-    """Raise if the largest fixed-point number of a row is too large to be summed."""
-    if not largest < MAX_FIXED_POINT:
-        raise DataError(
-            "A gradient is far out of proportion to the model's own values; check y, sample_weight and base_margin for "
-            "wrong units or outliers."
-        )

@@ -20,9 +20,10 @@ from treeinner.errors import UnsupportedModelError
 from treeinner.model import Model
 from treeinner.scores.accumulator import ImportanceAccumulator
 from treeinner.scores.batch import Batch, read_batch
+from treeinner.scores.leaves import check_size
 from treeinner.scores.setting import GRADIENT_BITS, Setting, make_setting
 from treeinner.scores.state import State
-from treeinner.scores.task import CoreTarget, Task, check_size
+from treeinner.scores.task import CoreTarget, Task
 from treeinner.selection.folds import Rows, column_of, put_column, take_rows
 from treeinner.selection.splits import Splits
 
@@ -118,7 +119,7 @@ class _HeldOut:
         part = rows.take(held_out)
         given = {"sample_weight": part.sample_weight, "base_margin": part.base_margin, "qid": part.qid}
         self.setting, self.model, self.rows, self.held_out = setting, model, rows, held_out
-        self.batch = read_batch(model, setting.objective, part.X, part.y, **given)
+        self.batch = read_batch(model, setting.objective, part.X, part.y, **given).in_one_unit()
         self.codes = _codes(model, setting.forest, rows.X)  # of all rows, for any may be a donor
         self._piece: _Piece | None = None
 
@@ -132,7 +133,7 @@ class _HeldOut:
         codes = self._drawn_codes(drawn, own, splits.planes)
         for piece in self._pieces(drawn.n_draws):
             piece.add(splits, codes[:, piece.start : piece.start + piece.n_rows], sums, weights)
-        return splits.scores(self.setting, sums, weights)
+        return np.ldexp(splits.scores(self.setting, sums, weights), self.batch.weight_exponent)
 
     def _drawn_codes(self, drawn: Draws, own: Sequence[IntArray], planes: IntArray) -> NDArray[Any]:
         """Codes of the held-out rows in some planes, as drawn: (draws, rows, planes)."""

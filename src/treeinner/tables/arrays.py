@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,10 @@ class DenseTable:
         """View of some rows, or their conversion."""
         return mark_missing(numbers(self.values[start:stop], "X"), self.missing)
 
+    def take(self, rows: NDArray[np.intp]) -> DenseTable:
+        """Table of some rows."""
+        return replace(self, values=self.values[rows])
+
 
 @dataclass(frozen=True, eq=False)
 class ColumnTable:
@@ -52,6 +56,10 @@ class ColumnTable:
     def block(self, start: int, stop: int) -> list[NDArray[Any]]:
         """Rows start..stop of each column, as views."""
         return [mark_missing(column[start:stop], self.missing) for column in self.columns]
+
+    def take(self, rows: NDArray[np.intp]) -> ColumnTable:
+        """Table of some rows."""
+        return replace(self, columns=[column[rows] for column in self.columns])
 
 
 def read_array(X: Any, schema: Schema) -> DenseTable | ColumnTable:

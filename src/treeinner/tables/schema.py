@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
 
+import numpy as np
 from numpy.typing import NDArray
 
 from treeinner.errors import DataError
@@ -94,6 +95,10 @@ class Table(Protocol):
 
     def block(self, start: int, stop: int) -> NDArray[Any] | Sequence[NDArray[Any]]:
         """Rows start..stop as a 2-D array or as 1-D columns: any stride, any dtype of KERNEL_DTYPES."""
+        ...
+
+    def take(self, rows: NDArray[np.intp]) -> Table:
+        """Table of some rows."""
         ...
 
 

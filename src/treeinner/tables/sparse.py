@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -46,6 +46,10 @@ class SparseTable:
         out: NDArray[Any] = np.full((len(first) - 1, X.shape[1]), self.fill, self.dtype)
         out[np.repeat(np.arange(len(out)), np.diff(first)), X.indices[entries]] = X.data[entries]
         return mark_missing(out, self.missing)
+
+    def take(self, rows: NDArray[np.intp]) -> SparseTable:
+        """Table of some rows."""
+        return replace(self, matrix=self.matrix[rows])
 
 
 def read_sparse(X: Any, schema: Schema) -> SparseTable:

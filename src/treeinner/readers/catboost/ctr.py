@@ -25,6 +25,7 @@ from treeinner.ensemble import Ensemble
 from treeinner.errors import DataError
 from treeinner.readers._trees import IntArray
 from treeinner.tables import Table, as_read
+from treeinner.tables.arrays import ColumnTable, DenseTable
 from treeinner.tables.frames import without_polars_categories
 
 __all__ = ["Columns", "Source", "Splits", "leaf_table", "path_columns", "plain_columns", "symmetric_columns"]
@@ -215,6 +216,10 @@ class LeafTable(_CatBoostTable):
                 codes[column] += answer.astype(codes.dtype) * codes.dtype.type(weight)
         return codes.T
 
+    def take(self, rows: NDArray[np.intp]) -> DenseTable:
+        """Table of some rows."""
+        return DenseTable(self.block(0, self.n_rows)[rows])
+
 
 @dataclass(frozen=True, eq=False)
 class PathTable(_CatBoostTable):
@@ -231,6 +236,10 @@ class PathTable(_CatBoostTable):
         first, leaves = _leaves(self.model, self.rows(start, stop), list(self.ranks))
         position = {tree: rank[leaves[tree - first]] for tree, rank in self.ranks.items()}
         return [position[self.columns[c]] if c in self.columns else unused for c in range(self.n_columns)]
+
+    def take(self, rows: NDArray[np.intp]) -> ColumnTable:
+        """Table of some rows."""
+        return ColumnTable([column[rows] for column in self.block(0, self.n_rows)])
 
 
 def _leaves(model: Any, rows: Any, trees: Sequence[int]) -> tuple[int, NDArray[np.uint32]]:
