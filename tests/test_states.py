@@ -342,9 +342,9 @@ def golden():
 def test_files_of_this_version_are_read():
     rows, fresh = golden()
     stored = rows.accumulator().from_bytes(GOLDEN.read_bytes())
-    same_bits(stored, fresh)
     assert (stored.n_rows, stored.n_batches) == (N, 2)
-    same_bits(stored + fresh, fresh + fresh)
+    for found in (stored, stored + fresh):  # numpy's exp and log may differ in their last bits between processors
+        np.testing.assert_allclose(found.result().scores, fresh.result().scores, rtol=1e-9)
 
 
 def test_a_file_that_is_well_formed_but_not_ours_is_refused():
