@@ -61,6 +61,16 @@ def test_an_accumulator_for_each_thread_adds_up_to_the_bits_of_one():
     np.testing.assert_array_equal(found.std_errors, alone.std_errors)
 
 
+def test_one_accumulator_that_threads_share_loses_no_row():
+    parts = np.array_split(np.arange(N), 10 * THREADS)
+    make = partial(ti.ImportanceAccumulator, make_ensemble(RECIPE, 1), objective="squared_error", n_jobs=1)
+    alone, shared = make().update(X, Y).result(), make()
+    together(THREADS, lambda i: [shared.update(X[rows], Y[rows]) for rows in parts[i::THREADS]])
+    assert (shared.n_rows, shared.n_batches) == (N, len(parts))
+    np.testing.assert_array_equal(shared.result().scores, alone.scores)
+    np.testing.assert_array_equal(shared.result().std_errors, alone.std_errors)
+
+
 # -- processes -----------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")  # of a process that has threads

@@ -112,7 +112,7 @@ class Forest:
 
     def blocks(self, codes: _core.Codes) -> NDArray[Any]:
         """View codes as (blocks, planes, 64)."""
-        return codes.bytes().view(self.code_dtype).reshape(-1, self.n_planes, BLOCK)
+        return codes.bytes().view(self.code_dtype).reshape(-(-codes.n_rows // BLOCK), self.n_planes, BLOCK)
 
     @cached_property
     def leaf_ranges(self) -> NDArray[np.int64]:

@@ -20,7 +20,7 @@ MAX_CODE = 2**24  # XGBoost's own limit; larger codes are not exact in float32
 MAX_COVER = 1e100  # sums and products of covers stay finite
 MAX_VALUE = 1e100  # of leaves and base scores; likewise
 MAX_COLUMNS = 2**27  # a damaged number must not become a huge allocation
-MAX_DEPTH = 10_000  # TREEINNER_MAX_DEPTH. Real trees have tens of levels, and time grows with each
+MAX_DEPTH = 100_000  # TREEINNER_MAX_DEPTH. Real trees have tens of levels, and time grows with each
 # An inner node predicts about as much as its leaves. Far larger values leave no digits for the differences that count.
 MAX_NODE_VALUE = 1e8  # in units of the largest leaf
 

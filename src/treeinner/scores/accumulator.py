@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import threading
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
@@ -80,14 +81,16 @@ class ImportanceAccumulator:
         if self._held.names is not None:  # else groups by name wait for the names
             self._resolve_groups()
         self._first: Totals | None = None  # sums of the first pass; set: this is the second one
+        self._lock = threading.RLock()  # threads may share an accumulator; its copies share the lock, which harms none
 
     def __reduce__(self) -> Any:
         first = None if self._first is None else self._first_pass().to_bytes()
         return _unpickled, (self._model, self._arguments, first, self.to_bytes())
 
     def __deepcopy__(self, memo: Any = None) -> ImportanceAccumulator:
-        out = self._twin()
-        out._held = replace(self._held, totals=copy.deepcopy(self._held.totals))
+        with self._lock:
+            out = self._twin()
+            out._held = replace(self._held, totals=copy.deepcopy(self._held.totals))
         return out
 
     __copy__ = __deepcopy__
@@ -191,7 +194,8 @@ class ImportanceAccumulator:
         given = {"sample_weight": sample_weight, "clusters": clusters, "base_margin": base_margin, "qid": qid}
         if isinstance(batch_id, bool) or not isinstance(batch_id, str | int | None):
             raise DataError(f"batch_id={batch_id!r}: expected a text or an integer.")
-        self._add(X, y, progress=progress, batch_id=batch_id, **given)
+        with self._lock:
+            self._add(X, y, progress=progress, batch_id=batch_id, **given)
         return self
 
     def _add(
@@ -288,7 +292,9 @@ class ImportanceAccumulator:
                 "The two accumulators belong to different models or settings, and their sums mean different things; "
                 "make both from the same model with the same arguments."
             )
-        return self._holding(self._held.plus(other._held))
+        first, second = sorted((self, other), key=id)  # one order, so that two threads do not wait for each other
+        with first._lock, second._lock:
+            return self._holding(self._held.plus(other._held))
 
     def fingerprint(self) -> str:
         """Identity of what enters the sums, as text: an object and its own file agree.
@@ -302,7 +308,8 @@ class ImportanceAccumulator:
 
     def to_bytes(self) -> bytes:
         """Return the sums so far as bytes; the model itself is not inside."""
-        return self._held.to_bytes(self.fingerprint())
+        with self._lock:
+            return self._held.to_bytes(self.fingerprint())
 
     def from_bytes(self, data: bytes) -> ImportanceAccumulator:
         """Return an accumulator of this one's model and settings that holds the sums in `data`."""
@@ -328,7 +335,8 @@ class ImportanceAccumulator:
     # -- result --------------------------------------------------------------------------------------------------
     def result(self) -> Importance:
         """Scores of all rows so far."""
-        found, said = self._conclude()
+        with self._lock:
+            found, said = self._conclude()
         said += overshoot_notes(found)
         for note in said:
             speak(note)
