@@ -130,7 +130,7 @@ def array_of_another_shape(data: bytes, rng: Rng) -> bytes:
     saved = Saved.of(data)
     array = saved.arrays[name := chosen(rng, list(saved.arrays))]
     shaped = [array[:-1], array[:0], np.concatenate([array, array]), array[None], array[..., None], array.reshape(-1)]
-    saved.arrays[name] = chosen(rng, [*shaped, array.reshape(-1)[:1].reshape(())])
+    saved.arrays[name] = chosen(rng, [*shaped, np.zeros((), array.dtype)])
     return saved.packed()
 
 

@@ -191,7 +191,10 @@ class State:
     def _layout(self) -> tuple[Any, ...]:
         arrays = (self.shares.limbs, self.weight.limbs, *(getattr(self, n) and getattr(self, n).limbs for n in LIMBED))
         shapes = [None if array is None else array.shape[:-1] for array in arrays]
-        leaves = None if self.leaves is None else (self.leaves.sums.shape, self.leaves.weights is None)
+        leaves = None
+        if self.leaves is not None:
+            weights = self.leaves.weights
+            leaves = self.leaves.sums.shape, None if weights is None else weights.shape
         counts = self.shares.counts.shape, self.shares.exponent, self.clusters is None
         return self.n_features, self.n_outputs, shapes, leaves, counts
 
@@ -226,6 +229,12 @@ class State:
     @classmethod
     def from_arrays(cls, arrays: dict[str, NDArray[Any]], plain: dict[str, Any]) -> State:
         """Inverse of `to_arrays`."""
+        for name in (*PLAIN, "exponent", "n_sizes"):
+            if type(plain[name]) is not int:
+                raise TypeError(f"{name} is {plain[name]!r}")
+        for name, array in arrays.items():
+            if array.dtype != np.int64:
+                raise TypeError(f"{name} holds {array.dtype}")
         exponent, n = plain["exponent"], plain["n_rows"]
         limbs = widest([arrays["sums"], arrays["squares"]])
         counts = np.zeros((2, limbs.shape[1], plain["n_sizes"]), np.int64)
