@@ -109,6 +109,15 @@ def test_pieces_of_rows_give_the_same_bits(monkeypatch):
     np.testing.assert_array_equal(redrawn_scores(model, rows, np.arange(N), draws), whole)
 
 
+def test_sums_that_could_wrap_are_refused():
+    """No single row is too large, all of them together are."""
+    donors = RNG.integers(0, N, (5, 1, N)).astype(np.int32)
+    model, draws = ti.read_model(MODELS["squared"][0]), [Draws(np.array([0]), donors=donors)]
+    redrawn_scores(model, Rows(X=X, y=Y + 1e6), HELD, draws)
+    with pytest.raises(ti.DataError, match="out of proportion"):
+        redrawn_scores(model, Rows(X=X, y=Y + 2.0e8), HELD, draws)
+
+
 def test_values_of_a_sampler_are_put_in_place():
     model, values = MODELS["squared"][0], RNG.normal(size=(5, N))
     found = redrawn_scores(ti.read_model(model), Rows(X=X, y=Y), HELD, [Draws(np.array([2]), values=values)])[0]

@@ -5,6 +5,8 @@ import platform
 from importlib.metadata import version
 from pathlib import Path
 
+from pages import filled
+
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "selection-promise.md"
 FOUND = ROOT / "docs" / "selection" / "promise.json"
@@ -33,12 +35,7 @@ def page(text, found, paper):
         "misses": misses(cells, found["rates"]),
         "not measured": not_measured(cells, paper),
     }
-    for name, block in blocks.items():
-        before, start, rest = text.partition(f"<!-- {name} -->\n")
-        _, stop, after = rest.partition(f"<!-- end {name} -->")
-        assert stop, f"{PAGE.name} has no place for {name!r}"
-        text = f"{before}{start}{block}\n{stop}{after}"
-    return text
+    return filled(text, blocks)
 
 
 def made(found, cells):

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from treeinner.compiled import Progress
 from treeinner.errors import DataError, UnsupportedModelError, counted, speak
-from treeinner.inference import check_confidence
+from treeinner.inference import check_confidence, from_clusters
 from treeinner.model import Model, open_model
 from treeinner.options import ReadOptions
 from treeinner.scores.accumulator import CONFIDENCE
@@ -54,7 +54,6 @@ class Fold:
 
     model: Any  #: a Model; or a wrapper of several models, such as a VotingRegressor, as it was fitted
     rows: NDArray[np.intp]
-    repeat: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,9 +76,7 @@ class CrossFit:
             sums = np.zeros((int(of_row.max()) + 1, shares.shape[1]))
             np.add.at(sums, of_row, units)
             units = sums
-        n = len(units)
-        spread = ((units - units.mean(axis=0)) ** 2).sum(axis=0)
-        return np.asarray(np.sqrt(spread * (n / max(n - 1, 1))) / weight.sum())
+        return np.asarray(from_clusters(units).std_error / weight.sum())
 
 
 def cross_importance(
@@ -201,7 +198,7 @@ def cross_fit(
         folds = held_out(cv, rows, len(models))
         jobs = [(model, rows, split, settings) for model, split in zip(models, folds, strict=True)]
         done = in_parallel(_score_fitted, jobs, n_jobs, progress)
-    fitted = tuple(Fold(model, split.test, split.repeat) for split, (model, _, _) in zip(folds, done, strict=True))
+    fitted = tuple(Fold(model, split.test) for split, (model, _, _) in zip(folds, done, strict=True))
     found = [shares for _, shares, _ in done]
     _check_alike(found)
     shares, weight, counts = _averaged(len(rows), fitted, found)
@@ -239,8 +236,7 @@ def _score_fitted(
     if not isinstance(model, Model):
         return model, shares, None
     part = rows.take(split.test)
-    given = {"sample_weight": part.sample_weight, "base_margin": part.base_margin, "qid": part.qid}
-    return model, shares, training_rows_note(model, part.X, part.y, n_jobs=1, **given)
+    return model, shares, training_rows_note(model, part.X, part.y, n_jobs=1, **part.given)
 
 
 def _score(fitted: Any, rows: Rows, split: Split, settings: Mapping[str, Any]) -> tuple[Any, RowShares]:
@@ -248,11 +244,10 @@ def _score(fitted: Any, rows: Rows, split: Split, settings: Mapping[str, Any]) -
     choices = {name: settings[name] for name in names if name in settings}
     reading = {name: value for name, value in settings.items() if name not in names}
     part, options = rows.take(split.test), ReadOptions.of(reading, caller=importance)
-    given = {"sample_weight": part.sample_weight, "base_margin": part.base_margin, "qid": part.qid}
     if open_members(fitted, options, names_of(part.X)) is not None:
-        return fitted, row_shares(fitted, part.X, part.y, n_jobs=1, **given, **choices, **reading)
+        return fitted, row_shares(fitted, part.X, part.y, n_jobs=1, **part.given, **choices, **reading)
     model = open_model(fitted, options)
-    return model, row_shares(model, part.X, part.y, n_jobs=1, **given, **choices)
+    return model, row_shares(model, part.X, part.y, n_jobs=1, **part.given, **choices)
 
 
 def in_parallel(function: Any, jobs: Sequence[Any], n_jobs: int | None, progress: Progress | None) -> list[Any]:

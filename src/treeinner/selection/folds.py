@@ -41,6 +41,11 @@ class Rows:
     def __len__(self) -> int:
         return n_rows_of(self.X)
 
+    @property
+    def given(self) -> dict[str, Any]:
+        """What a score takes besides X and y."""
+        return {"sample_weight": self.sample_weight, "base_margin": self.base_margin, "qid": self.qid}
+
     def take(self, rows: IntArray) -> Rows:
         """Return some of the rows."""
         n = len(self)
@@ -56,7 +61,6 @@ class Split:
 
     train: IntArray
     test: IntArray
-    repeat: int
     seed: int
     in_time: bool = False  # whether later rows must not be seen
 
@@ -142,14 +146,14 @@ def _per_row(value: Any, n: int) -> bool:
 def splits(estimator: Any, rows: Rows, cv: Any, repeats: int, rng: np.random.Generator) -> list[Split]:
     """Folds of every repeat; integers are shuffled folds: by class for classifiers, by group where there are groups."""
     out = []
-    for repeat in range(repeats):
+    for _ in range(repeats):
         seeds = rng.integers(0, 2**31 - 1, size=2)
         splitter = _splitter(estimator, rows, cv, int(seeds[0]))
         in_time = type(splitter).__name__ == "TimeSeriesSplit"
         parts = list(_split(splitter, rows))
         fold_seeds = np.random.default_rng(seeds[1]).integers(0, 2**31 - 1, size=len(parts))
         for (train, test), seed in zip(parts, fold_seeds.tolist(), strict=True):
-            out.append(Split(train, test, repeat, seed, in_time))
+            out.append(Split(train, test, seed, in_time))
     for number, split in enumerate(out):
         _check_split(split, number, len(rows))
     return out
@@ -268,7 +272,7 @@ def held_out(cv: Any, rows: Rows, n_models: int) -> list[Split]:
         )
     if len(pairs) != n_models:
         raise ValueError(f"There are {n_models} models but {len(pairs)} folds; pass one fold per model.")
-    out = [Split(train, test, 0, 0) for train, test in pairs]
+    out = [Split(train, test, 0) for train, test in pairs]
     for number, split in enumerate(out):
         if len(split.test) == 0 or split.test.min() < 0 or split.test.max() >= len(rows):
             raise DataError(f"Fold {number} has no held-out rows, or rows that X does not have ({len(rows)} rows).")

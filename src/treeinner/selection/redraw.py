@@ -91,10 +91,9 @@ def redrawn_scores(model: Model, rows: Rows, held_out: IntArray, draws: Sequence
 def _one_by_one(model: Model, rows: Rows, held_out: IntArray, drawn: Draws, own: Sequence[IntArray]) -> FloatArray:
     """Score every draw from the start, for losses and tables that only numpy or the library itself knows."""
     part, out, columns = rows.take(held_out), np.zeros(drawn.n_draws), np.concatenate(own)
-    given = {"sample_weight": part.sample_weight, "base_margin": part.base_margin, "qid": part.qid}
     for draw in range(drawn.n_draws if len(columns) else 0):
         acc = ImportanceAccumulator(model, std_errors=False, n_jobs=1)
-        acc._add(drawn.table(rows.X, held_out, draw), part.y, clusters=None, **given)
+        acc._add(drawn.table(rows.X, held_out, draw), part.y, clusters=None, **part.given)
         found, _ = acc._conclude()
         out[draw] = found.scores[columns].sum() * found.sum_of_weights
     return out
@@ -117,9 +116,8 @@ class _HeldOut:
 
     def __init__(self, setting: Setting, model: Model, rows: Rows, held_out: IntArray) -> None:
         part = rows.take(held_out)
-        given = {"sample_weight": part.sample_weight, "base_margin": part.base_margin, "qid": part.qid}
         self.setting, self.model, self.rows, self.held_out = setting, model, rows, held_out
-        self.batch = read_batch(model, setting.objective, part.X, part.y, **given).in_one_unit()
+        self.batch = read_batch(model, setting.objective, part.X, part.y, **part.given).in_one_unit()
         self.codes = _codes(model, setting.forest, rows.X)  # of all rows, for any may be a donor
         self._piece: _Piece | None = None
 
@@ -131,8 +129,10 @@ class _HeldOut:
         shape = (drawn.n_draws, len(self.setting.forest.leaf_nodes), self.setting.ensemble.width)
         sums, weights = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
         codes = self._drawn_codes(drawn, own, splits.planes)
+        bound = 0.0
         for piece in self._pieces(drawn.n_draws):
-            piece.add(splits, codes[:, piece.start : piece.start + piece.n_rows], sums, weights)
+            bound += piece.add(splits, codes[:, piece.start : piece.start + piece.n_rows], sums, weights)
+        check_size(bound)
         return np.ldexp(splits.scores(self.setting, sums, weights), self.batch.weight_exponent)
 
     def _drawn_codes(self, drawn: Draws, own: Sequence[IntArray], planes: IntArray) -> NDArray[Any]:
@@ -211,8 +211,8 @@ class _Piece:
                     moved[number + 1, e.tree_output[tree] : e.tree_output[tree] + e.width] -= self._value[tree]
         return moved
 
-    def add(self, splits: Splits, codes: NDArray[Any], sums: NDArray[np.int64], weights: NDArray[np.int64]) -> None:
-        """Add the gradients and weights of all draws to the leaves, (draws, leaves, width) each.
+    def add(self, splits: Splits, codes: NDArray[Any], sums: NDArray[np.int64], weights: NDArray[np.int64]) -> float:
+        """Add the gradients and weights of all draws to the leaves, (draws, leaves, width); at most so much to a leaf.
 
         codes: those of the splits' planes, (draws, rows, planes).
         """
@@ -226,5 +226,5 @@ class _Piece:
             self._codes, target.loss, target.scale, splits.first_tree, splits.trees, target.y, target.weight,
             self._moved(splits), 2.0 ** (GRADIENT_BITS - setting.scale_bits), sums, largest, self._weight, weights,
         )  # fmt: skip
-        check_size(float(largest.max()))
         self._blocks[:, :, splits.planes] = self._own[:, splits.planes]
+        return float(np.maximum(largest[:n], self._weight).sum())
