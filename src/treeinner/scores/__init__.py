@@ -6,6 +6,7 @@
     arguments   setting batch                  the user's choices and the user's rows, checked once
     row_shares  members                        shares of single rows; those of several models together
     training_rows                              whether rows that were to be held out were
+    partitions                                 rows on a cluster: what treeinner.dask and treeinner.spark share
     passes run  task                           map over rows,
     totals state  leaves  exact                then add: exact sums without an end, the same bits in any order
     conclude                                   what follows from the sums

@@ -1,0 +1,229 @@
+"""Rows in the partitions of a cluster: what treeinner.dask and treeinner.spark have in common.
+
+A partition is added up where it lies, into bytes; bytes are added up in any tree; the driver checks that every
+partition is in them once, with all its rows. Centred scores with standard errors take two such rounds (passes.py).
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from treeinner.errors import DataError, ModelError, TreeInnerError, counted
+from treeinner.model import Model
+from treeinner.scores.accumulator import CONFIDENCE, ImportanceAccumulator, check_errors_wanted
+from treeinner.scores.arguments import open_for
+from treeinner.scores.result import Importance
+from treeinner.scores.travel import merge_bytes
+from treeinner.tables.frames import names_of
+from treeinner.tables.named import Roles
+
+__all__ = ["Part", "Plan", "add_partition", "make_plan", "merge_parts", "run_rounds"]
+
+# Settings of a score; all others are about the model.
+SCORING = (
+    "score", "method", "feature_groups", "over", "against", "by_round", "std_errors", "confidence", "n_jobs",
+)  # fmt: skip
+TORN = (
+    " Bring each query into one partition: X.shuffle(on=its column) of a Dask frame, df.repartition(its column) of a "
+    "Spark one."
+)
+OTHER_ROWS = (
+    "the rows are needed twice, and were computed anew in between. Persist or cache the frame, or fix the seeds of its "
+    "random steps."
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """What a partition starts from, and whether the rows are needed twice."""
+
+    start: ImportanceAccumulator  # without rows
+    two_rounds: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Sums over some partitions."""
+
+    sums: bytes
+    rows: Mapping[int, int]  # partition -> its number of rows
+
+    @property
+    def label(self) -> str:
+        """The partitions in words."""
+        first, last = min(self.rows), max(self.rows)
+        return f"Partition {first}" if first == last else f"Partitions {first} to {last}"
+
+
+def make_plan(model: Any, *, caller: Callable[..., Any], clustered: bool = False, **settings: Any) -> Plan:
+    """Open the model and check the settings; what cannot be added up over partitions is refused here.
+
+    Parameters
+    ----------
+    model
+        As for `importance`.
+    caller
+        The public function that the settings were given to.
+    clustered
+        Whether rows come with clusters.
+    **settings
+        Of `importance`, `oob` and `progress` excepted; one thread per partition unless `n_jobs` says otherwise.
+    """
+    if settings.pop("oob", False):
+        raise DataError(
+            "oob=True needs the training rows in the order of training, which partitions do not keep; use "
+            "ti.importance(model, X, y, oob=True) on rows in memory, or held-out rows here."
+        )
+    scoring = {"n_jobs": 1} | {name: settings.pop(name) for name in SCORING if name in settings}
+    wanted = bool(scoring.get("std_errors", True))
+    check_errors_wanted(wanted, clustered=clustered, confidence=scoring.get("confidence", CONFIDENCE))
+    opened = open_for(scoring.get("score", "tree_inner"), model, settings, caller=caller)
+    start = ImportanceAccumulator(opened, clustered=clustered, **scoring)
+    two_rounds = wanted and start._setting.centred
+    if two_rounds:  # the first one is for the scores alone, which is cheaper
+        start = ImportanceAccumulator(opened, clustered=clustered, **scoring | {"std_errors": False})
+    # No rows, but all that is refused whatever the rows are: losses over all rows together, balanced class weights.
+    start.update(np.empty((0, opened.n_features)), clusters=[] if clustered else None)
+    start.fingerprint()  # a function without a name of its own is refused
+    return Plan(start, two_rounds)
+
+
+def add_partition(accumulator: ImportanceAccumulator, number: int, batches: Iterable[Mapping[str, Any]]) -> Part:
+    """Sums over one partition; its number is in every error.
+
+    Parameters
+    ----------
+    accumulator
+        Of the round, without rows; it is not changed.
+    number
+        Of the partition, from 0.
+    batches
+        Rows of the partition, one batch or several: arguments of `ImportanceAccumulator.update`.
+    """
+    sums, n_rows = copy.copy(accumulator), 0
+    with_number = _Named(f"Partition {number}")
+    for batch in _guarded(batches, with_number):
+        with with_number:
+            n_batch = int(np.shape(batch["X"])[0])
+            if n_batch == 0:
+                _check_columns(sums._model, **batch)
+            # One id for the partition: if it counted twice, its first rows would.
+            sums.update(**batch, batch_id=number if n_rows == 0 and n_batch else None)
+            n_rows += n_batch
+    return Part(sums.to_bytes(), {number: n_rows})
+
+
+class _Named:
+    """Errors inside get the name of their partition."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if isinstance(error, TreeInnerError):
+            raise type(error)(f"{self.name}: {error}") from None
+        if isinstance(error, KeyError | TypeError | ValueError):  # of a pipeline's transformer, for one
+            raise DataError(f"{self.name}: {type(error).__name__}: {error}") from error
+
+
+def _guarded(batches: Iterable[Mapping[str, Any]], named: _Named) -> Iterable[Mapping[str, Any]]:
+    """The same batches; errors in making them are named too."""
+    rest = iter(batches)
+    while True:
+        with named:
+            batch = next(rest, None)
+        if batch is None:
+            return
+        yield batch
+
+
+def _check_columns(model: Model, X: Any, **given: Any) -> None:
+    """Raise if a partition without rows has other columns than the model: they are a mistake all the same."""
+    names, schema = names_of(X), model.ensemble.schema
+    if names is not None:
+        model.columns_among(names, Roles.of(given, names))
+    elif not model.transformers and not schema.external and np.shape(X)[1] != schema.n_columns:
+        raise DataError(
+            f"X has {counted(np.shape(X)[1], 'column')}, but the model was trained on {schema.n_columns}; pass the "
+            "training columns in training order."
+        )
+
+
+def merge_parts(parts: Iterable[Part]) -> Part:
+    """Add up the sums of several partitions; none is changed."""
+    parts = list(parts)
+    try:
+        sums = merge_bytes(part.sums for part in parts)
+    except DataError as error:
+        raise _blamed(parts, error) from None
+    rows: dict[int, int] = {}
+    for part in parts:
+        rows |= part.rows
+    return Part(sums, rows)
+
+
+def _blamed(parts: list[Part], error: DataError) -> DataError:
+    """The error of two parts that do not go together, which are named."""
+    for one, other in combinations(parts, 2):
+        try:
+            merge_bytes([one.sums, other.sums])
+        except DataError as found:
+            text = str(found).removeprefix("Part 1: ")
+            return DataError(f"{one.label} and {other.label}: {text}{TORN if text.startswith('Query') else ''}")
+    return error
+
+
+def run_rounds(plan: Plan, run: Callable[[ImportanceAccumulator], Part], n_partitions: int | None = None) -> Importance:
+    """Take the rows through one round or two, and return the result.
+
+    Parameters
+    ----------
+    plan
+        From `make_plan`.
+    run
+        Adds up all partitions, each from the accumulator that it is given, and returns their sum.
+    n_partitions
+        How many there are; None: it is not known.
+    """
+    part = run(plan.start)
+    done = _complete(plan.start, part, n_partitions)
+    if not plan.two_rounds:
+        return done.result()
+    second = done.second_pass()
+    again = run(second)
+    for number in sorted({*part.rows, *again.rows}):
+        before, after = part.rows.get(number, 0), again.rows.get(number, 0)
+        if before != after:
+            raise DataError(
+                f"Partition {number} had {counted(before, 'row')} and then {counted(after, 'row')}: {OTHER_ROWS}"
+            )
+    done = _complete(second, again, n_partitions)
+    try:
+        return done.result()
+    except DataError as error:
+        if "saw other rows" not in str(error):
+            raise
+        raise DataError(f"{error} In a cluster {OTHER_ROWS}") from None
+
+
+def _complete(accumulator: ImportanceAccumulator, part: Part, n_partitions: int | None) -> ImportanceAccumulator:
+    """The accumulator with these sums, in which every partition must be once, with all its rows."""
+    done = accumulator.from_bytes(part.sums)
+    lost = set(range(n_partitions or 0)) - part.rows.keys()
+    n_rows = sum(part.rows.values())
+    if lost or done.n_rows != n_rows:
+        which = f"partition {min(lost)} is not in the sums" if lost else f"the sums have {done.n_rows:,} rows"
+        raise ModelError(
+            f"Rows were lost on the way: the partitions have {n_rows:,} rows, and {which}. Run it again, and if it "
+            "happens again, report it with the versions of Dask or Spark."
+        )
+    return done
