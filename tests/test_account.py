@@ -3,12 +3,13 @@
 import math
 from dataclasses import replace
 
+import lightgbm as lgb
 import numpy as np
 import pytest
 import xgboost as xgb
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
-from sklearn.metrics import mean_squared_error
+from sklearn.metrics import log_loss, mean_squared_error
 
 import treeinner as ti
 from treeinner.errors import UnsupportedModelError
@@ -140,6 +141,26 @@ def test_a_forest_takes_one_step_from_the_values_of_its_roots(method):
         values = ti.attribute(model, A, method=method).values
         np.testing.assert_allclose(imp.scores, (values * residual[:, None]).mean(axis=0), rtol=1e-7, atol=1e-7 * before)
         assert abs(imp.base) < 1e-9 * before  # the roots are where it began
+
+
+@pytest.mark.parametrize("method", ["centred", "predecomp", "treeshap"])
+@pytest.mark.parametrize("objective", ["regression", "binary"])
+def test_a_forest_of_lightgbm_is_judged_by_its_own_loss(objective, method):
+    X, y, A, b = halves(load_diabetes if objective == "regression" else load_breast_cancer)
+    params = {"objective": objective, "boosting": "rf", "bagging_freq": 1, "bagging_fraction": 0.6, "verbose": -1}
+    model = lgb.train(params | {"num_threads": 1, "num_leaves": 6}, lgb.Dataset(X, y), 8)
+    found = model.predict(A)
+    after = mean_squared_error(b, found) / 2 if objective == "regression" else log_loss(b, found)
+    imp = ti.importance(model, A, b, score="loss", method=method)
+    assert imp.losses.after == pytest.approx(after, rel=1e-12)
+    assert imp.scores.sum() + imp.base == pytest.approx(imp.losses.before - after, rel=1e-9)
+
+
+def test_a_forest_is_judged_by_the_loss_that_it_is_told():
+    X, y, A, b = halves(load_diabetes)
+    model = RandomForestRegressor(8, max_depth=4, random_state=0).fit(X, y)
+    own, told = (ti.importance(model, A, b, score="loss", **more) for more in ({}, {"objective": "squared_error"}))
+    np.testing.assert_allclose(told.scores, own.scores, rtol=1e-9)
 
 
 def test_a_forest_of_classes_is_judged_by_the_brier_score():

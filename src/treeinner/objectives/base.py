@@ -119,6 +119,7 @@ class Objective:
     steepest: float | None = None  #: largest `|gradient|` of a row, whatever the margin; None if there is none
     compiled: Compiled | None = None  #: the same gradient in the core
     unit: str = "margin"  #: what the margin is measured in, in words: "log-odds", "units of the target", ...
+    of_single_trees: bool = False  #: what each tree of a forest fits by itself; the gradient is -y
 
     @property
     def per_row(self) -> bool:

@@ -304,17 +304,23 @@ def forest(n_classes: int = 0) -> Objective:
     the mean decrease of impurity (squared error, Gini).
     """
     plain = Objective("", lambda y, m: -y * m, lambda y, m: -y * np.ones_like(m), lambda y, m: np.ones_like(m))
-    fields: dict[str, Any] = {"unit": TARGET_UNITS, "target": "class" if n_classes else "real"}
+    fields: dict[str, Any] = {"unit": TARGET_UNITS, "target": "class" if n_classes else "real", "of_single_trees": True}
     return plain.of_target(lambda y: one_hot(y, n_classes) if n_classes else y, **fields)
 
 
-def forest_error(tree: Objective) -> Objective:
-    """Squared error of an averaged forest, from what its trees fit: half of (prediction - label)^2."""
+def forest_error(loss: Objective) -> Objective:
+    """Loss of the mean of an averaged forest; where its trees fit y, half of (prediction - label)^2.
+
+    The core does not know it: the step of a forest begins at its roots.
+    """
+    if not loss.of_single_trees:  # LightGBM's forests, or a loss that the user told
+        return replace(loss, compiled=None)
 
     def residual(y: FloatArray, m: FloatArray) -> FloatArray:
-        return m + tree.gradient(y, m)
+        return m + loss.gradient(y, m)
 
     def value(y: FloatArray, m: FloatArray) -> FloatArray:
         return 0.5 * residual(y, m) ** 2
 
-    return replace(tree, value=value, gradient=residual, hessian=ones, compiled=None, least=lambda y: np.zeros(y.shape))
+    error = replace(loss, value=value, gradient=residual, hessian=ones, least=lambda y: np.zeros(y.shape))
+    return replace(error, compiled=None, of_single_trees=False)

@@ -322,7 +322,7 @@ def _objective(model: Model, score: str) -> Objective:
     """The loss that a score follows."""
     if score != "loss":
         return model.objective
-    # The trees of a forest fit y itself, each on its own; what their mean does is measured by the squared error.
+    # The trees of a forest of scikit-learn fit y itself; what their mean does is measured by the squared error.
     objective = forest_error(model.objective) if model.ensemble.averaged else model.objective
     objective.check_account()
     if model.ensemble.averaged and np.isnan(model.ensemble.cover).any():
