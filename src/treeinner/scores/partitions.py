@@ -7,7 +7,8 @@ partition is in them once, with all its rows. Centred scores with standard error
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -23,7 +24,7 @@ from treeinner.scores.travel import merge_bytes
 from treeinner.tables.frames import names_of
 from treeinner.tables.named import Roles
 
-__all__ = ["Part", "Plan", "add_partition", "make_plan", "merge_parts", "run_rounds"]
+__all__ = ["Part", "Plan", "add_partition", "make_plan", "merge_parts", "naming", "run_rounds"]
 
 # Settings of a score; all others are about the model.
 SCORING = (
@@ -107,9 +108,8 @@ def add_partition(accumulator: ImportanceAccumulator, number: int, batches: Iter
         Rows of the partition, one batch or several: arguments of `ImportanceAccumulator.update`.
     """
     sums, n_rows = copy.copy(accumulator), 0
-    with_number = _Named(f"Partition {number}")
-    for batch in _guarded(batches, with_number):
-        with with_number:
+    with naming(f"Partition {number}"):
+        for batch in batches:
             n_batch = int(np.shape(batch["X"])[0])
             if n_batch == 0:
                 _check_columns(sums._model, **batch)
@@ -119,31 +119,15 @@ def add_partition(accumulator: ImportanceAccumulator, number: int, batches: Iter
     return Part(sums.to_bytes(), {number: n_rows})
 
 
-class _Named:
-    """Errors inside get the name of their partition."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if isinstance(error, TreeInnerError):
-            raise type(error)(f"{self.name}: {error}") from None
-        if isinstance(error, KeyError | TypeError | ValueError):  # of a pipeline's transformer, for one
-            raise DataError(f"{self.name}: {type(error).__name__}: {error}") from error
-
-
-def _guarded(batches: Iterable[Mapping[str, Any]], named: _Named) -> Iterable[Mapping[str, Any]]:
-    """The same batches; errors in making them are named too."""
-    rest = iter(batches)
-    while True:
-        with named:
-            batch = next(rest, None)
-        if batch is None:
-            return
-        yield batch
+@contextmanager
+def naming(what: str) -> Iterator[None]:
+    """Errors inside get the name of what they are about, such as a partition."""
+    try:
+        yield
+    except TreeInnerError as error:
+        raise type(error)(f"{what}: {error}") from None
+    except (KeyError, TypeError, ValueError) as error:  # of a pipeline's transformer, for one
+        raise DataError(f"{what}: {type(error).__name__}: {error}") from error
 
 
 def _check_columns(model: Model, X: Any, **given: Any) -> None:
