@@ -9,6 +9,7 @@ import json
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -34,10 +35,8 @@ class Saved:
 
     @classmethod
     def of(cls, data: bytes) -> "Saved":
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            meta = json.loads(archive.read(storage.META))
-            names = [name for name in archive.namelist() if name != storage.META]
-            return cls({name: np.load(io.BytesIO(archive.read(name))) for name in names}, meta)
+        arrays, meta = _contents(data)
+        return cls(dict(arrays), json.loads(meta))
 
     def packed(self) -> bytes:
         digests = {name.removesuffix(".npy"): storage._digest(array) for name, array in self.arrays.items()}
@@ -55,6 +54,14 @@ class Saved:
             return whole
         text = self.headers[name]
         return whole[:8] + len(text).to_bytes(2, "little") + text + whole[10 + int.from_bytes(whole[8:10], "little") :]
+
+
+@lru_cache(64)
+def _contents(data: bytes) -> tuple[dict[str, np.ndarray], bytes]:
+    """Arrays and META of a good file, of which many mutants are made."""
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        names = [name for name in archive.namelist() if name != storage.META]
+        return {name: np.load(io.BytesIO(archive.read(name))) for name in names}, archive.read(storage.META)
 
 
 def zipped(members: dict[str, bytes]) -> bytes:

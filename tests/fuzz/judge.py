@@ -1,0 +1,173 @@
+"""What is done with a mutant, and what must hold: it is refused by an error of ours, or its numbers are right."""
+
+import warnings
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import treeinner as ti
+from tests import oracle
+from tests.fuzz.library import Library
+from tests.fuzz.seeds import Seed, accumulator, frame, words
+
+__all__ = ["Judge", "Verdict", "WrongError"]
+
+METHODS = ("saabas", "treeshap", "predecomp")
+MOST_COLUMNS = 64  # a mutant that claims more gets rows of the seed, which do not fit
+
+
+class WrongError(AssertionError):
+    """A number that is not right, or an error that does not say which file it is about."""
+
+
+@dataclass
+class Verdict:
+    """How a mutant ended."""
+
+    end: str  # "right", "refused", or "unused": read, but only CatBoost could use it
+    asked: str = ""  # of the library: "agrees", "refused", "crashed"; "": it was not asked
+    methods_refused: int = 0
+
+
+class Judge:
+    """Reads, predicts, attributes and scores mutants of one format, in this process."""
+
+    def __init__(self, format: str, library: str, path: Path) -> None:
+        self.format, self.path = format, path
+        self.library = Library(library) if library else None
+        warnings.simplefilter("ignore")  # what is assumed of a model
+        warnings.filterwarnings("error", category=RuntimeWarning, module="treeinner")  # numbers out of range
+        self.empty: dict[str, Any] = {}  # accumulators
+
+    def __call__(self, seed: Seed, data: bytes) -> Verdict:
+        try:
+            if self.format == "accumulator":
+                return self.accumulated(seed, data)
+            self.path.write_bytes(data)
+            thing = ti.load(self.path) if seed.name.endswith(".zip") else ti.read_model(self.path)
+        except ti.TreeInnerError as error:
+            if self.format != "accumulator" and str(self.path) not in str(error):
+                raise WrongError(f"the error does not name the file: {error}") from error
+            return Verdict("refused")
+        if isinstance(thing, ti.Model):
+            return self.used(thing, seed, data)
+        try:
+            look_at(thing)
+        except ti.TreeInnerError:
+            return Verdict("refused")
+        return Verdict("right")
+
+    # -- models ----------------------------------------------------------------------------------------------
+    def used(self, model: Any, seed: Seed, data: bytes) -> Verdict:
+        if model.ensemble.schema.external and self.format != "catboost-categories":
+            return Verdict("unused")
+        X, y = rows_for(model, seed, self.format)
+        try:
+            margin = model.predict(X, n_jobs=1)
+        except ti.TreeInnerError:
+            return Verdict("refused")
+        expect(np.all(np.isfinite(margin)), "a margin is not finite")
+        refused = sum(not adds_up(model, X, margin, method) for method in METHODS)
+        try:
+            # Errors take longer than all the rest, so not every mutant has them.
+            found = ti.importance(model, X, y, n_jobs=1, std_errors=len(data) % 8 == 0)
+            expect(np.all(np.isfinite(found.scores)), "a score is not finite")
+        except ti.TreeInnerError:
+            refused += 1
+        if self.library is None:
+            if not model.ensemble.schema.external:
+                self.like_the_oracle(model, X, margin)
+            return Verdict("right", methods_refused=refused)
+        return Verdict("right", self.compared(model, X, margin, data), refused)
+
+    def like_the_oracle(self, model: Any, X: np.ndarray, margin: np.ndarray) -> None:
+        if isinstance(X, np.ndarray) and model.n_trees <= 100:
+            close(margin.reshape(len(X), -1), oracle.predict(model.ensemble, X), model, X, 1e-12, "the oracle")
+
+    def compared(self, model: Any, X: Any, margin: np.ndarray, data: bytes) -> str:
+        """Ask the library: what it accepts too, it must predict alike."""
+        assert self.library is not None
+        said, found = self.library.ask(data, X)
+        if said != "margins":
+            return said
+        theirs, n_rounds = found
+        ours = margin.reshape(len(margin), -1)
+        if model.ensemble.averaged:  # LightGBM's own raw score of a random forest is the sum
+            ours = ours * n_rounds
+        expect(theirs.shape == ours.shape, f"{self.library.name} predicts {theirs.shape}, we {ours.shape}")
+        # XGBoost adds up leaves in float32; the others in float64, from the same decimal or binary numbers.
+        close(ours, theirs, model, X, 3e-6 if self.library.name == "xgboost" else 1e-11, self.library.name)
+        return "agrees"
+
+    # -- accumulators ----------------------------------------------------------------------------------------
+    def accumulated(self, seed: Seed, data: bytes) -> Verdict:
+        merged = ti.ImportanceAccumulator.merge_bytes([data])
+        for part in (data, merged):
+            found = accumulator(seed.name).from_bytes(part).result()
+            expect(np.all(np.isfinite(found.scores)), "a score is not finite")
+        return Verdict("right")
+
+
+def expect(condition: Any, otherwise: str) -> None:
+    if not condition:
+        raise WrongError(otherwise)
+
+
+def rows_for(model: Any, seed: Seed, format: str) -> tuple[Any, np.ndarray]:
+    """Rows of the seed, cut or filled up to the columns that the mutant claims to have."""
+    X, n = seed.X, model.ensemble.schema.n_columns
+    if format == "catboost-categories":
+        return words(X), seed.y
+    if n != X.shape[1] and n <= MOST_COLUMNS and not seed.in_frame:
+        X = np.column_stack([X, np.zeros((len(X), max(0, n - X.shape[1])))])[:, :n]
+    return frame(X) if seed.in_frame else X, seed.y
+
+
+def adds_up(model: Any, X: Any, margin: np.ndarray, method: str) -> bool:
+    """Whether a method answers; its attributions must add up to the margin."""
+    try:
+        found = ti.attribute(model, X, method=method, n_jobs=1)
+    except ti.TreeInnerError:
+        return False
+    e = model.ensemble
+    held = e.node_value if method == "predecomp" else e.value
+    largest = max(np.abs(held).max(initial=0.0), np.abs(e.base_score).max(), 1.0)
+    # Sums of a few dozen float64 numbers of the size of the largest.
+    off = np.abs(found.values.sum(axis=1) + found.base_values - margin).max(initial=0.0)
+    expect(off <= 1e-12 * largest, f"{method}: off by {off:.3g}, where the largest value is {largest:.3g}")
+    return True
+
+
+def close(ours: np.ndarray, theirs: np.ndarray, model: Any, X: Any, tolerance: float, whose: str) -> None:
+    """Equal up to the rounding of sums: relative to the sum of the absolute values of the leaves that a row reaches."""
+    if np.all(np.abs(ours - theirs) <= tolerance * (1 + np.abs(ours))):
+        return
+    e = model.ensemble
+    size = replace(e, value=np.abs(e.value), base_score=np.abs(e.base_score), node_value=np.abs(e.value)).predict(
+        X, n_jobs=1
+    )
+    off = np.abs(ours - theirs) / (size.reshape(ours.shape) + 1)
+    if not np.all(off <= tolerance):
+        row, output = np.unravel_index(np.nanargmax(np.where(np.isnan(off), np.inf, off)), off.shape)
+        raise WrongError(
+            f"not as {whose} predicts: row {row}, ours {ours[row, output]!r}, {whose} {theirs[row, output]!r}"
+        )
+
+
+def look_at(thing: Any) -> None:
+    """Everything that is done with a loaded Attribution or Importance."""
+    if isinstance(thing, ti.Attribution):
+        expect(np.all(np.isfinite(thing.values)), "a value is not finite")
+        _ = thing[0] if len(thing.values) else None, thing.base_definition, thing.output_labels
+    else:
+        _ = (
+            thing.verdicts,
+            thing.top(2),
+            thing.title,
+            thing.unit,
+            thing[0] if len(thing.scores) else None,
+            thing.by_round(),
+        )
+    expect(repr(thing) and thing._repr_html_(), "nothing to show")

@@ -1,0 +1,118 @@
+"""What the library that wrote a format says of a mutant: its margins, from a process that may crash."""
+
+import os
+import pickle
+import struct
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from tests.fuzz.limits import limited
+
+__all__ = ["Library"]
+
+
+def margins(library: str, data: bytes, X: Any) -> tuple[np.ndarray, int]:
+    """Margins by the library itself, (rows, outputs), and how many rounds they are of."""
+    if library == "xgboost":
+        import xgboost as xgb
+
+        booster = xgb.Booster({"nthread": 1})
+        booster.load_model(bytearray(data))
+        table = xgb.DMatrix(X, enable_categorical=True, nthread=1) if hasattr(X, "columns") else None
+        if table is None:
+            found = booster.inplace_predict(X, predict_type="margin", validate_features=False)
+        else:
+            found = booster.predict(table, output_margin=True, validate_features=False)
+        return np.asarray(found, np.float64).reshape(len(X), -1), 1
+    if library == "lightgbm":
+        import lightgbm as lgb
+
+        forest = lgb.Booster(model_str=data.decode(errors="surrogateescape"))
+        found = forest.predict(X, raw_score=True, num_threads=1)
+        return np.asarray(found, np.float64).reshape(len(X), -1), forest.current_iteration()
+    import catboost
+
+    model = catboost.CatBoost()
+    model.load_model(blob=data, format="cbm" if data[:4] == b"CBM1" else "json")
+    return np.asarray(model.predict(X, thread_count=1), np.float64).reshape(len(X), -1), 1
+
+
+class Library:
+    """A process that answers; a new one after each crash."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.pid = name, 0
+        import_module(name)  # not once more in every process
+
+    def ask(self, data: bytes, X: Any) -> tuple[str, Any]:
+        """("margins", (margins, rounds)), ("refused", why) or ("crashed", how)."""
+        if not self.pid:
+            self.start()
+        try:
+            send(self.to, (data, X))
+            return receive(self.back)
+        except (EOFError, BrokenPipeError):
+            return "crashed", self.end()
+
+    def start(self) -> None:
+        (child_in, self.to), (self.back, child_out) = os.pipe(), os.pipe()
+        self.pid = os.fork()
+        if self.pid:
+            os.close(child_in)
+            os.close(child_out)
+            return
+        os.close(self.to)
+        os.close(self.back)
+        try:
+            serve(self.name, child_in, child_out)
+        finally:
+            os._exit(0)
+
+    def end(self) -> int:
+        os.close(self.to)
+        os.close(self.back)
+        status = os.waitpid(self.pid, 0)[1]
+        self.pid = 0
+        return os.waitstatus_to_exitcode(status)
+
+
+def serve(library: str, incoming: int, outgoing: int) -> None:
+    """Answer until nobody asks any more."""
+    silence = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(silence, 1)
+    os.dup2(silence, 2)
+    while True:
+        try:
+            data, X = receive(incoming)
+        except EOFError:
+            return
+        try:
+            with limited():
+                answer = "margins", margins(library, data, X)
+        except Exception as error:
+            answer = "refused", f"{type(error).__name__}: {error}"[:300]
+        send(outgoing, answer)
+
+
+def send(pipe: int, item: Any) -> None:
+    raw = pickle.dumps(item)
+    raw = struct.pack("<q", len(raw)) + raw
+    while raw:
+        raw = raw[os.write(pipe, raw) :]
+
+
+def receive(pipe: int) -> Any:
+    return pickle.loads(exactly(pipe, struct.unpack("<q", exactly(pipe, 8))[0]))
+
+
+def exactly(pipe: int, n: int) -> bytes:
+    parts = []
+    while n:
+        part = os.read(pipe, n)
+        if not part:
+            raise EOFError
+        parts.append(part)
+        n -= len(part)
+    return b"".join(parts)
