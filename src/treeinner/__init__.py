@@ -59,6 +59,7 @@ __all__ = [
     "UnknownParameterError",
     "UnsupportedModelError",
     "attribute",
+    "attribute_to_parquet",
     "compare",
     "cross_importance",
     "importance",
@@ -78,6 +79,7 @@ __all__ = [
 
 
 _LAZY = {
+    "attribute_to_parquet": "attribution_file",
     "TreeInnerSelector": "selection.selector",
     "cross_importance": "selection",
     "importance_getter": "selection.getter",

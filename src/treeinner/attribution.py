@@ -27,6 +27,7 @@ from treeinner.errors import (
 from treeinner.groups import GroupSpec
 from treeinner.model import Model, open_model
 from treeinner.options import ReadOptions
+from treeinner.stream import Stream, source_of
 from treeinner.tables.frames import frame_library_of, make_frame, row_labels_of, to_array
 from treeinner.tables.schema import as_tuples
 
@@ -64,7 +65,8 @@ def attribute(
     model : fitted model, path or Model
         A model of XGBoost, LightGBM, CatBoost or scikit-learn, a Pipeline or search around one, or its file.
     X : table
-        numpy array, data frame, Arrow table or scipy sparse matrix with the model's columns.
+        numpy array, data frame, Arrow table or scipy sparse matrix with the model's columns; or a source of rows, as
+        for `importance`, which are read into memory: `attribute_to_parquet` needs less.
     method : {"predecomp", "saabas", "treeshap"}
         By path with the regularised node values (the paper's p-hat), by path with the mean of the leaves below a node
         (p-tilde; XGBoost's `approx_contribs`), or path-dependent TreeSHAP.
@@ -89,6 +91,10 @@ def attribute(
     opened = open_model(model, ReadOptions.of(reading, caller=attribute))
     e = opened.ensemble
     paths, root = _prepared(e, method)  # asks for what is unknown before X is touched
+    given = {"base_margin": base_margin}
+    source = source_of(X, given)
+    X, given = opened.by_name(X, **given) if source is None else Stream(opened, source, given).collected()
+    base_margin = given["base_margin"]
     transformed = opened.transform(X)
     table = opened.table(X, transformed)
     values = compiled.attribute(e.forest, table, e.n_features, paths, n_jobs=n_jobs, progress=progress)

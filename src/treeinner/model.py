@@ -22,7 +22,8 @@ from treeinner.objectives.weights import class_weights
 from treeinner.options import ReadOptions
 from treeinner.readers import Unwrapped
 from treeinner.tables import ColumnTable, DenseTable, SparseTable, Table, as_read, read_table
-from treeinner.tables.frames import frame_library_of, names_of, places_of
+from treeinner.tables.frames import as_stored, frame_library_of, names_of, places_of
+from treeinner.tables.named import Roles, feature_columns_among, split_frame
 
 __all__ = ["Model", "open_model", "open_unwrapped", "out_of_bag_rows", "read_model"]
 
@@ -154,6 +155,20 @@ class Model:
         if transformed is X or not isinstance(table, (DenseTable, ColumnTable, SparseTable)):
             return table
         return replace(table, frame_library=frame_library_of(X))
+
+    def columns_among(self, names: Sequence[str], roles: Roles) -> list[str]:
+        """Which of these columns the model reads, in its order; roles: those that are something else."""
+        e = self.ensemble
+        if self.transformers:
+            wanted, n_columns = readers.columns_in(self.transformers)
+            return feature_columns_among(names, roles, wanted, n_columns, names)
+        # Behind CatBoost's encoded categories the schema speaks of leaves; rows still have the features.
+        known = (e.feature_names, e.n_features) if e.schema.external else (e.schema.names, e.schema.n_columns)
+        return feature_columns_among(names, roles, *known, as_stored(names, e.schema))
+
+    def by_name(self, X: Any, **given: Any) -> tuple[Any, dict[str, Any]]:
+        """X and what comes with it; where arguments name columns of X, X without them and their values."""
+        return split_frame(X, given, self.columns_among)
 
     def names(self, X: Any) -> tuple[str, ...] | None:
         """Feature names for a report on X: the model's, else the data frame's; None if neither has any."""

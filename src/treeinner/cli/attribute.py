@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import numpy as np
+import typer
 
 from treeinner.attribution import METHODS, Attribution, attribute
+from treeinner.attribution_file import columns_of, write_attributions
 from treeinner.cli import data, options, output, screen
 from treeinner.cli.errors import input_errors
 
@@ -20,6 +22,12 @@ NOT_FEATURE_HELP = "Column that is not a feature, for models without names."
 NotFeatures = Annotated[list[str] | None, options.about_rows("--target", "-y", help=NOT_FEATURE_HELP)]
 
 
+KEEP_HELP = "Column to write along with the attributions, such as a key; repeat it for more. For Parquet files."
+Keep = Annotated[list[str] | None, options.about_output("--keep", help=KEEP_HELP, metavar="COLUMN")]
+Float32 = Annotated[bool, typer.Option("--float32", help="Write numbers of 4 bytes. For Parquet files.",
+                                       rich_help_panel=options.ABOUT_OUTPUT, show_default=False)]  # fmt: skip
+
+
 @options.command
 def attribute_command(
     model: options.ModelPath,
@@ -31,6 +39,8 @@ def attribute_command(
     method: options.SomeMethod = METHODS[0],
     feature_groups: options.FeatureGroups = None,
     top: Shown = SHOWN_FEATURES,
+    keep: Keep = None,
+    float32: Float32 = False,
     jobs: options.Jobs = -1,
 ) -> None:
     """Split the prediction of every row over its features.
@@ -43,23 +53,29 @@ def attribute_command(
     columns = options.Columns(target=target)
     sample.check(columns)
     opened = data.open_model_file(model, reading)
-    rows = data.read_rows(options.single(data_paths), opened, columns, sample)
+    if to is not None and to.path is not None and to.format is output.Format.parquet and sample.rows is None:
+        stream = data.open_rows(data_paths, opened, columns, keep or ())
+        with screen.progress("Attributing") as progress, input_errors():
+            how: dict[str, Any] = {"method": method, "feature_groups": groups, "n_jobs": jobs}
+            dtype = "float32" if float32 else "float64"
+            write_attributions(stream, to.path, row_numbers=True, dtype=dtype, progress=progress, **how)
+        return
+    if keep or float32:
+        raise typer.BadParameter(
+            "is for Parquet files without --rows: -o FILE.parquet.", param_hint="--keep, --float32"
+        )
+    rows = data.read_rows(data_paths, opened, columns, sample)
     with screen.progress("Attributing") as progress, input_errors():
         found = attribute(opened, rows.X, method=method, feature_groups=groups, n_jobs=jobs, progress=progress)
     if to is None:
-        _show(found, rows, top, f"{model.name}, {rows.path.name}")
+        _show(found, rows, top, f"{model.name}, {rows.name}")
     else:
         output.write(_columns(found, rows), to)
 
 
 def _columns(found: Attribution, rows: data.Rows) -> dict[str, Any]:
     """Wide: number of the row in the file, base value, and a column per feature (and output)."""
-    values = output.as_columns(found.to_frame())
-    taken = set(values)
-    columns: dict[str, Any] = {_free("row", taken): rows.numbers}
-    for name, base in zip(found.output_labels, found.by_output[1].T, strict=True):
-        columns[_free("base_value" if found.values.ndim == 2 else f"{name}: base_value", taken)] = base
-    return {**columns, **values}
+    return columns_of(found, np.float64, {"row": rows.numbers})
 
 
 def _show(found: Attribution, rows: data.Rows, top: int, what: str) -> None:
@@ -98,9 +114,3 @@ def _short(X: Any, row: int, column: int) -> str:
     """Cell of the data; "" if features are not its columns (groups)."""
     value = None if X is None else X.column(column)[row].as_py()
     return "" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
-def _free(name: str, taken: set[str]) -> str:
-    while name in taken:
-        name += "_"
-    return name

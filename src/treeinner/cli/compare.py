@@ -44,7 +44,7 @@ def compare_command(
     columns.require_target()
     sample.check(columns)
     opened = data.open_model_file(model, reading)
-    a, b = (data.read_rows(path, opened, columns, sample, check_target=True) for path in (train, valid))
+    a, b = (data.read_rows([path], opened, columns, sample, check_target=True) for path in (train, valid))
     with screen.progress("Comparing"), input_errors(), remembered_warnings() as said:
         extra: dict[str, Any] = {f"{name}_train": array for name, array in a.extra.items()}
         extra |= {f"{name}_valid": array for name, array in b.extra.items()}
@@ -54,7 +54,7 @@ def compare_command(
     for name, why in found.skipped.items():
         screen.note(f"Note: {name} skipped: {why}")
     rows = "" if found.training_rows is None else f" ({found.training_rows.rows})"
-    _deliver(found, to, top, f"{model.name}: {a.path.name} against {b.path.name}{rows}")
+    _deliver(found, to, top, f"{model.name}: {a.name} against {b.name}{rows}")
 
 
 def _deliver(found: Comparison, to: output.Destination | None, top: int | None, what: str) -> None:

@@ -18,13 +18,18 @@ from treeinner.errors import DataError, TreeInnerError
 
 P = ParamSpec("P")
 
+OUT_OF_MEMORY = (
+    "out of memory. importance and attribute -o FILE.parquet read files piece by piece; everything else, and --rows, "
+    "holds the rows in memory: use fewer of them, or fewer threads (--jobs 1)."
+)
 STOPPED = 130  # 128 + SIGINT, as a shell reports it
 
 # Errors of the library speak Python; here the same options have dashes. Whole calls stay Python.
 NAMES = "learning_rate|reg_lambda|reg_alpha|iteration_range|feature_groups|qid|method|score|objective"
-NAMES += "|cv|repeats|max_features|test|q"
+NAMES += "|cv|repeats|max_features|test|q|y|sample_weight|clusters|keep_cols"
 OPTION = re.compile(rf"ti\.\w+\([^)]*\)|\b({NAMES})=(\.\.\.|'[^']*'|\(\d+, \d+\)|-?\w(?:[\w.+-]*\w)?)")
 COLUMNS = {"sample_weight": "--weight", "clusters": "--clusters", "qid": "--qid"}
+OPTIONS = {**COLUMNS, "y": "--target", "keep_cols": "--keep"}  # that are not called like the argument
 COLUMN = re.compile(rf"^({'|'.join(COLUMNS)})(?= (?:was|is|has|holds|only) )")
 PYTHON_ONLY = {
     "pass collinear={'a name': [columns]}, or a lower number": "say --together with their names",
@@ -53,7 +58,7 @@ def guarded(command: Callable[P, None]) -> Callable[P, None]:
             screen.note("Stopped.")
             raise typer.Exit(STOPPED) from None
         except MemoryError:
-            screen.error("out of memory; pass a file with fewer rows.")
+            screen.error(OUT_OF_MEMORY)
             raise typer.Exit(1) from None
         except (TreeInnerError, OSError) as error:
             screen.error(_sentence(error))
@@ -122,7 +127,8 @@ def _as_option(match: re.Match[str]) -> str:
     if match[1] is None:
         return match[0]
     value = "VALUE" if match[2] == "..." else match[2].strip("'()").replace(", ", ":")
-    return f"--{match[1].replace('_', '-')} {value}"
+    option = OPTIONS.get(match[1], f"--{match[1].replace('_', '-')}")
+    return f"{option} {value}"
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from treeinner.scores.training_rows import find_training_rows
 
 ALL_SCORES = (*SCORES, "total_gain", "permutation")
 SHOWN = 30  # rows of a table on a terminal
+HEAD = 64 * 2**20  # bytes of the first rows, which are checked before all of them are read
 
 MEANING = {
     "tree_inner": "by the splits on the feature; below 0 they made predictions worse",
@@ -74,21 +75,31 @@ def importance_command(
         show_notes(scores.notes, [])
         _deliver(scores, to, top, model.name)
         return
-    rows = data.read_rows(options.single(data_paths), opened, columns, sample, check_target=score != "abs")
+    stream = data.open_rows(data_paths, opened, columns)
+    together = score == "permutation" or sample.rows is not None or (score == "abs" and bool(columns.target))
+    rows = data.rows_of(
+        data_paths, stream, sample, check_target=score != "abs", most_bytes=np.inf if together else HEAD
+    )
+    # All rows in memory, or the names of files and columns, whose rows are read piece by piece.
+    X, y, extra = rows.X, rows.y, rows.extra
+    if not together:
+        X = [str(path) for path in data_paths]
+        y, extra = (given := columns.arguments()).pop("y"), given
     with screen.progress("Scoring") as progress, input_errors(), remembered_warnings() as said:
-        more: dict[str, Any] = {"feature_groups": groups, "n_jobs": jobs, "progress": progress, **rows.extra}
+        more: dict[str, Any] = {"feature_groups": groups, "n_jobs": jobs, "progress": progress, **extra}
         if score == "permutation":
-            scores = permutation_importance(opened, rows.X, rows.y, random_state=sample.seed or 0, **more)
+            scores = permutation_importance(opened, X, y, random_state=sample.seed or 0, **more)
         else:
-            y = None if score == "abs" else rows.y
-            scores = importance(opened, rows.X, y, score=score, method=method, **more)
-    what = f"{model.name} on {counted(scores.n_rows, 'row')} of {rows.path.name}"
+            scores = importance(opened, X, None if score == "abs" else y, score=score, method=method, **more)
+    what = f"{model.name} on {counted(scores.n_rows, 'row')} of {rows.name}"
     if score != "abs":
         search = find_training_rows(opened, {"X": rows.X, "y": rows.y, **rows.extra}, n_jobs=jobs)
         if search.found is not None:
-            what = f"{model.name} on {rows.path.name}: {search.found.rows}"
-            if search.found.note not in said:
-                screen.note(f"Warning: {rows.path.name}: {search.found.note}")
+            what = f"{model.name} on {rows.name}: {search.found.rows}"
+            if len(rows.numbers) < scores.n_rows:
+                what = f"{model.name} on {counted(scores.n_rows, 'row')} of {rows.name}, training rows among them"
+            if not any(search.found.note in line for line in said):
+                screen.note(f"Warning: {rows.name}: {search.found.note}")
     show_notes(scores.notes, said)
     _say_losses(scores)
     _deliver(scores, to, top, what)

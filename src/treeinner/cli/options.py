@@ -24,7 +24,10 @@ ABOUT_MODEL = "About the model"
 ABOUT_OUTPUT = "Output"
 
 MODEL_HELP = "Model file: XGBoost .json or .ubj, LightGBM .txt, CatBoost .cbm or .json, or a file saved by treeinner."
-DATA_HELP = "Rows that the model has not seen: Parquet, CSV or Feather, with the columns it was trained on."
+DATA_HELP = (
+    "Rows that the model has not seen: Parquet, CSV or Feather files, folders of them or patterns such as "
+    "'data/*.parquet', with the columns it was trained on."
+)
 TARGET_HELP = "Column with the true value of every row. Repeat it for models with several targets."
 CLUSTERS_HELP = "Column that tells which rows belong together (a patient, a day); only clusters count as independent."
 GROUPS_HELP = (
@@ -93,6 +96,12 @@ class Columns:
         """(option, column) pairs."""
         one = (("--weight", self.weight), ("--clusters", self.clusters), ("--qid", self.qid))
         return [("--target", name) for name in self.target or ()] + [(o, name) for o, name in one if name is not None]
+
+    def arguments(self) -> dict[str, Any]:
+        """What `importance` takes: names of columns."""
+        target = self.target or None
+        y = target[0] if target and len(target) == 1 else target
+        return {"y": y, "sample_weight": self.weight, "clusters": self.clusters, "qid": self.qid}
 
     def require_target(self) -> None:
         """Refuse a command without --target."""
@@ -170,17 +179,6 @@ def given(*bundles: Any) -> set[str]:
     return {
         f"--{f.name.replace('_', '-')}" for b in bundles for f in fields(b) if getattr(b, f.name) not in (None, [], ())
     }
-
-
-def single(paths: Sequence[Path]) -> Path:
-    """The one data file; a shell that expands *.parquet hands over several."""
-    if len(paths) > 1:
-        raise typer.BadParameter(
-            f"expected one file or one folder, got {len(paths)} files ({paths[0]}, {paths[1]}, ...); put Parquet files "
-            "in one folder and name the folder.",
-            param_hint="DATA",
-        )
-    return paths[0]
 
 
 def parse_groups(texts: Sequence[str] | None) -> GroupSpec | None:

@@ -46,10 +46,10 @@ def report_command(
     groups = options.parse_groups(feature_groups)
     columns.require_target()
     opened = data.open_model_file(model, reading)
-    rows = data.read_rows(options.single(data_paths), opened, columns, check_target=True)
+    rows = data.read_rows(data_paths, opened, columns, check_target=True)
     extra: dict[str, Any] = dict(rows.extra)
     if train is not None:
-        other = data.read_rows(train, opened, columns, check_target=True)
+        other = data.read_rows([train], opened, columns, check_target=True)
         extra |= {"X_train": other.X, "y_train": other.y}
         extra |= {f"{name}_train": value for name, value in other.extra.items() if name != "clusters"}
     from treeinner.page import report

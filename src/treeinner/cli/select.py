@@ -15,13 +15,13 @@ import typer
 
 from treeinner.cli import data, options, output, screen
 from treeinner.cli.errors import input_errors, remembered_warnings, show_notes
-from treeinner.cli.files import looks_like_data
 from treeinner.cli.importance import SHOWN
 from treeinner.ensemble.storage import atomic
 from treeinner.errors import TreeInnerError, counted
 from treeinner.readers._open import kind_of_file
 from treeinner.scores import Importance, importance
 from treeinner.selection.cuts import TESTS, check_cuts, keep
+from treeinner.tables.files import looks_like_data
 
 TASKS = ("classes", "numbers")
 PATHS_HELP = (
@@ -126,16 +126,16 @@ def select_command(
     columns.require_target()
     with input_errors():
         check_cuts(q, None, max_features)
-    *models, path = paths if len(paths) <= 2 else [options.single(paths[1:])]
+    models, files = _model_and_data(paths)
     if models:
         _refuse(options.given(fitting) | ({"--drop"} if dropped else set()), "with a model file")
         sample.check(columns)
-        selection = _of_model(models[0], path, columns, sample, reading, q, max_features, jobs)
+        selection = _of_model(models[0], files, columns, sample, reading, q, max_features, jobs)
     else:
-        _refuse_model_alone(path)
+        _refuse_model_alone(files[0])
         _refuse(options.given(reading) | ({"--qid"} if columns.qid else set()), "without a model file")
         cuts = {"q": q, "max_features": max_features}
-        selection = _of_data(path, columns, sample, fitting, dropped or (), cuts, jobs)
+        selection = _of_data(files, columns, sample, fitting, dropped or (), cuts, jobs)
     if page is not None:
         screen.note(f"Wrote {selection.page(page)}; open it in a browser.")
     names = selection.table["feature"][selection.table["kept"]].tolist()
@@ -152,6 +152,12 @@ def _refuse(typed: set[str], where: str) -> None:
         raise typer.BadParameter(f"has no meaning {where}; leave it out.", param_hint=name)
 
 
+def _model_and_data(paths: Sequence[Path]) -> tuple[list[Path], list[Path]]:
+    """The model, if the first path is one, and the data."""
+    model = len(paths) > 1 and paths[0].is_file() and not looks_like_data(paths[0])
+    return list(paths[:1] if model else []), list(paths[1:] if model else paths)
+
+
 def _refuse_model_alone(path: Path) -> None:
     if path.is_file() and not looks_like_data(path):
         with suppress(TreeInnerError):
@@ -163,7 +169,7 @@ def _refuse_model_alone(path: Path) -> None:
 
 
 def _of_data(
-    path: Path,
+    paths: Sequence[Path],
     columns: options.Columns,
     sample: options.Sample,
     fitting: Fitting,
@@ -172,7 +178,7 @@ def _of_data(
     jobs: int | None,
 ) -> Selection:
     """Fit models on folds of the rows."""
-    rows = data.read_training_rows(path, columns, sample, dropped)
+    rows = data.read_training_rows(paths, columns, sample, dropped)
     from treeinner.page import report_selection
     from treeinner.selection.default import default_booster
     from treeinner.selection.selector import TreeInnerSelector
@@ -195,7 +201,7 @@ def _of_data(
         selector.importance_,
         selector.table(),
         selector.rule,
-        f"{counted(len(y), 'row')} of {path.name}{times}",
+        f"{counted(len(y), 'row')} of {rows.name}{times}",
         MEANINGS[selector.test],
         lambda page: report_selection(selector, path=page),
     )
@@ -203,7 +209,7 @@ def _of_data(
 
 def _of_model(
     model: Path,
-    path: Path,
+    paths: Sequence[Path],
     columns: options.Columns,
     sample: options.Sample,
     reading: options.Reading,
@@ -213,7 +219,7 @@ def _of_model(
 ) -> Selection:
     """Take the scores of one model on held-out rows."""
     opened = data.open_model_file(model, reading)
-    rows = data.read_rows(path, opened, columns, sample, check_target=True)
+    rows = data.read_rows(paths, opened, columns, sample, check_target=True)
     with screen.progress("Scoring") as progress, input_errors(), remembered_warnings() as said:
         more: dict[str, Any] = {"n_jobs": -1 if jobs is None else jobs, "progress": progress, **rows.extra}
         found = importance(opened, rows.X, rows.y, **more)
@@ -231,7 +237,7 @@ def _of_model(
     call += f"kept = [name for name, q in zip(imp.feature_names, imp.q_values) if q <= {q:g}]\n"
     shown: dict[str, Any] = {"rule": rule, "test": "marginal", "call": call, "table_call": "imp.to_frame()"}
     return Selection(
-        found, table, rule, f"{model.name} on {counted(found.n_rows, 'row')} of {path.name}", MODEL_ALONE,
+        found, table, rule, f"{model.name} on {counted(found.n_rows, 'row')} of {rows.name}", MODEL_ALONE,
         lambda page: write_selection(page, found, table, title=None, facts=[["Model", model.name]], **shown),
     )  # fmt: skip
 

@@ -26,6 +26,7 @@ from treeinner.options import ReadOptions
 from treeinner.readers._open import (
     Unwrapped,
     carried_names,
+    columns_in,
     kind_of_file,
     package_of,
     peel,
@@ -39,9 +40,9 @@ from treeinner.readers.targets import Codes
 from treeinner.tables import Table
 
 __all__ = [
-    "Codes", "Origins", "Support", "Unwrapped", "carried_names", "class_weight", "custom_gradient", "make_table",
-    "notes", "notes_on_training", "origins", "package_of", "peel", "read_object", "read_path", "reader", "transform",
-    "unwrap",
+    "Codes", "Origins", "Support", "Unwrapped", "carried_names", "class_weight", "columns_in", "custom_gradient",
+    "make_table", "notes", "notes_on_training", "origins", "package_of", "peel", "read_object", "read_path", "reader",
+    "transform", "unwrap",
 ]  # fmt: skip
 
 SUPPORTED = (

@@ -260,3 +260,12 @@ def carried_names(transformers: tuple[Any, ...], names: Any = None) -> tuple[str
         except (AttributeError, TypeError, ValueError):  # a transformer that knows no names, or knows other ones
             return None
     return None if names is None else tuple(str(name) for name in names)
+
+
+def columns_in(transformers: tuple[Any, ...]) -> tuple[tuple[str, ...] | None, int | None]:
+    """Names and number of the columns that a pipeline's first step was fitted on, as far as it stores them."""
+    for step in transformers:
+        names, number = getattr(step, "feature_names_in_", None), getattr(step, "n_features_in_", None)
+        if names is not None or number is not None:
+            return None if names is None else tuple(map(str, names)), number
+    return None, None

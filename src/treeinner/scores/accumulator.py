@@ -180,6 +180,7 @@ class ImportanceAccumulator:
     ) -> ImportanceAccumulator:
         """Add a batch of rows and return self. A batch that is refused changes nothing.
 
+        y, sample_weight, clusters, base_margin and qid may be names of columns of X; X may then have other columns too.
         batch_id, a text or an integer such as the name of a file, makes sure that a batch counts once: it is refused
         where a batch of the same id was added before, here or in an accumulator that was merged.
         """
@@ -215,6 +216,8 @@ class ImportanceAccumulator:
                 "clusters were given for some batches only, or not announced; make the accumulator with "
                 "clustered=True and give clusters with every batch."
             )
+        X, given = self._model.by_name(X, y=y, **given)
+        y = given.pop("y")
         if _is_empty(X):
             return None
         batch = read_batch(self._model, self._setting.objective, X, y, **given)

@@ -28,8 +28,8 @@ OVERSHOOT = 0.3  # above it, TreeInner's p values are too small (docs/calibratio
 SOME_ROWS = 30  # on fewer, overshoot says little
 SAME_SCORE = 0.01  # of score and standard error: how far the shares' sum may be from the score
 ONE_PASS = (
-    "Standard errors and p values are those of a single pass over the rows, and conservative; acc.second_pass() takes "
-    "the same rows again and gives their own."
+    "Standard errors and p values are those of a single pass over the rows, and conservative. Their own need the rows "
+    "twice: acc.second_pass() of an accumulator, or an X that can be read again (not an iterator)."
 )
 
 
@@ -221,6 +221,8 @@ def _output_names(model: Model, targets: Names) -> Names:
 def _check_same_rows(first: State, second: State, whole: Inference) -> None:
     """Raise unless the second pass saw the rows of the first."""
     same = _weights_of(first) == _weights_of(second)
+    if first.moved is not None and second.moved is not None:  # the same leaves were reached
+        same = same and first.moved.limbs.tolist() == second.moved.limbs.tolist()
     # Shares add up to the score, but for the float32 of the core and the units of the leaf sums.
     total, size = second._shaped(second.shares.sums(), total=True), np.abs(whole.score)
     close = SAME_SCORE * (np.nan_to_num(whole.std_error, posinf=0.0) + size) + 1e-6 * size.max(initial=0.0)

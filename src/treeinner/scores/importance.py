@@ -8,6 +8,7 @@ from typing import Any
 from treeinner.compiled import Progress
 from treeinner.errors import speak
 from treeinner.groups import GroupSpec
+from treeinner.model import Model
 from treeinner.options import ReadOptions
 from treeinner.scores.accumulator import CONFIDENCE, ImportanceAccumulator, check_errors_wanted
 from treeinner.scores.arguments import check_arguments, open_for
@@ -17,8 +18,11 @@ from treeinner.scores.passes import take_passes
 from treeinner.scores.result import Importance
 from treeinner.scores.row_shares import shares_of_members
 from treeinner.scores.setting import TreeAttribution
+from treeinner.scores.streams import importance_of_stream, needs_all_rows
 from treeinner.scores.training_rows import training_rows_note
+from treeinner.stream import Stream, source_of
 from treeinner.tables.frames import names_of
+from treeinner.tables.sources import Source
 from treeinner.wrapped import Members, open_members
 
 __all__ = ["importance"]
@@ -60,7 +64,11 @@ def importance(
     model : fitted model, path or Model
         As for `attribute`; also a wrapper of several models, whose members are added up with its weights (`members`).
     X, y : table and target
-        Held-out rows: not used for training, early stopping or tuning. score="abs" takes no target.
+        Held-out rows: not used for training, early stopping or tuning. score="abs" takes no target. y, sample_weight,
+        clusters, base_margin and qid may be names of columns of X. X may also be a source of rows that need not fit
+        into memory: a path, a folder or a pattern of Parquet, Feather or CSV files, several paths, a pyarrow Dataset or
+        RecordBatchReader, a polars LazyFrame, a DuckDB relation, whatever exports an Arrow stream, an iterator of
+        (X, y) batches, a function that returns one, or an xgboost.DataIter (docs/scale.md).
     score : {"tree_inner", "loss", "forest_inner", "abs"}
         TreeInner ("is there signal?"): tree by tree, attribution times the negative gradient before the round. loss
         ("did it pay?"): times the negative gradient averaged over the round's step, so that scores and `base` add up to
@@ -125,8 +133,12 @@ def importance(
     (docs/theory.md).
     """
     check_arguments(score, oob=oob)
-    check_errors_wanted(std_errors, clustered=clusters is not None, confidence=confidence)
-    wrapper = open_members(model, ReadOptions.of(reading, caller=importance), names_of(X))
+    given = {"sample_weight": sample_weight, "clusters": clusters, "base_margin": base_margin, "qid": qid}
+    source = source_of(X, {"y": y, **given})
+    clustered = clusters is not None or (source is not None and "clusters" in source.gives)
+    check_errors_wanted(std_errors, clustered=clustered, confidence=confidence)
+    names = names_of(X) if source is None else source.names
+    wrapper = open_members(model, ReadOptions.of(reading, caller=importance), names)
     if wrapper is not None:
         check_arguments_for_members(
             wrapper.kind,
@@ -138,28 +150,39 @@ def importance(
             base_margin=base_margin,
             qid=qid,
         )
+        itself = replace(wrapper.members[0].model, transformers=(model,))  # the wrapper stores which columns it takes
+        X, given = _in_memory(itself, X, source, y=y, **given)
         found = _of_members(
-            wrapper, X, y, score=score, method=method, sample_weight=sample_weight, clusters=clusters,
-            feature_groups=feature_groups, confidence=confidence, n_jobs=n_jobs, progress=progress,
+            wrapper, X, given["y"], score=score, method=method, sample_weight=given["sample_weight"],
+            clusters=given["clusters"], feature_groups=feature_groups, confidence=confidence, n_jobs=n_jobs,
+            progress=progress,
         )  # fmt: skip
         return replace(found, has_std_errors=std_errors)
     accumulator = ImportanceAccumulator(
         open_for(score, model, reading, caller=importance),
         score=score, method=method, feature_groups=feature_groups, over=over, against=against, by_round=by_round,
-        std_errors=std_errors, clustered=clusters is not None, confidence=confidence, n_jobs=n_jobs,
+        std_errors=std_errors, clustered=clustered, confidence=confidence, n_jobs=n_jobs,
     )  # fmt: skip
-    given = {"sample_weight": sample_weight, "clusters": clusters, "base_margin": base_margin, "qid": qid}
+    if source is not None and not oob and not needs_all_rows(accumulator):
+        stream = Stream(accumulator._model, source, {"y": y, **given})
+        return importance_of_stream(accumulator, stream, n_jobs=n_jobs, progress=progress)
+    X, given = _in_memory(accumulator._model, X, source, y=y, **given)
+    y = given.pop("y")
     second, _ = take_passes(accumulator, X, y, oob=oob, progress=progress, **given)
     found = second.result()
     if second._first is None:
         return found
-    note = None if oob else training_rows_note(
-        second._model, X, y, sample_weight=sample_weight, base_margin=base_margin, qid=qid, n_jobs=n_jobs
-    )  # fmt: skip
+    del given["clusters"]
+    note = None if oob else training_rows_note(second._model, X, y, n_jobs=n_jobs, **given)
     if note is not None:
         speak(note)
     more = OUT_OF_BAG if oob else note
     return found if more is None else replace(found, notes=(*found.notes, more))
+
+
+def _in_memory(model: Model, X: Any, source: Source | None, **given: Any) -> tuple[Any, dict[str, Any]]:
+    """X and what comes with it as values, for what needs all rows at once."""
+    return model.by_name(X, **given) if source is None else Stream(model, source, given).collected()
 
 
 def _of_members(wrapper: Members, X: Any, y: Any, **given: Any) -> Importance:

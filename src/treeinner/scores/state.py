@@ -43,6 +43,7 @@ class State:
     leaves: Leaves | None = None
     rounds: ExactSums | None = None  # (round, feature or base) pairs, for methods without leaf sums
     clusters: dict[Any, Limbs] | None = None
+    moved: ExactSums | None = None  # of what the trees add to the margins, (outputs,): tells rows from other rows
     weight_exponent: int = 0  # weights, and what is proportional to them, count units of 2^weight_exponent
 
     @classmethod
@@ -58,6 +59,7 @@ class State:
             leaves=Leaves.empty(setting),
             rounds=ExactSums.zeros((n + 1) * e.n_rounds, setting.exponent) if setting.rounds_by_rows else None,
             clusters={} if clustered else None,
+            moved=ExactSums.zeros(e.n_outputs, setting.exponent) if setting.centred else None,
         )
 
     def add_rows(
@@ -133,6 +135,10 @@ class State:
                 getattr(self, name).__iadd__(getattr(other, name))
         for label, limbs in (other.clusters or {}).items():
             self._add_to_cluster(label, limbs)
+        if self.moved is not None and other.moved is not None:
+            self.moved += other.moved
+        else:
+            self.moved = None
         return self
 
     def _add_to_cluster(self, label: Any, limbs: Limbs) -> None:
@@ -216,7 +222,7 @@ class State:
             if leaves.carried is not None:
                 given = dict(zip(given, leaves.carried, strict=False))
             arrays |= {name: array for name, array in given.items() if array is not None}
-        for name in LIMBED:
+        for name in (*LIMBED, "moved"):
             if getattr(self, name) is not None:
                 arrays[name] = getattr(self, name).limbs
         if self.clusters is not None:
@@ -253,5 +259,6 @@ class State:
             leaves=Leaves.from_arrays(arrays, plain.get("leaf_bound", 0)),
             rounds=ExactSums(arrays["rounds"], exponent) if "rounds" in arrays else None,
             losses=ExactSums(arrays["losses"], exponent) if "losses" in arrays else None,
+            moved=ExactSums(arrays["moved"], exponent) if "moved" in arrays else None,
             clusters=clusters,
         )

@@ -318,6 +318,8 @@ class Task:
         if self.state.losses is not None:
             self._add_losses(None if scores is None else scores.sum(axis=(1, 2)))
         self.state.count_rows(self.n_rows, self.weight)
+        if self.state.moved is not None:  # in units of the leaf values: the exponent is that of values times gradients
+            self.state.moved.add(np.ldexp(self.margins() - self.start, s.scale_bits))
         self._finish_leaves()
 
     def _add_losses(self, scores: FloatArray | None) -> None:

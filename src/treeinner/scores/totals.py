@@ -95,6 +95,9 @@ class Totals:
             if (held := getattr(out, name)) is not None:
                 limbs = shifted_sum((getattr(state, name).limbs, bits[k]) for k, state in states.items())
                 setattr(out, name, ExactSums(limbs, held.exponent, finer))
+        if all(state.moved is not None for state in states.values()) and out.moved is not None:
+            held = [(state.moved.limbs, 0) for state in states.values() if state.moved is not None]
+            out.moved = ExactSums(shifted_sum(held), out.moved.exponent)
         out.shares = _combined_shares({bits[k]: state.shares for k, state in states.items()})
         if out.clusters is not None:
             parts: dict[Any, list[tuple[Limbs, int]]] = {}
