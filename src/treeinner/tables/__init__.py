@@ -37,8 +37,8 @@ REFUSED = {
 }
 # The same for every class of a package.
 DISTRIBUTED = {
-    "dask": "pass X.compute(), or pass the partitions one by one to ti.ImportanceAccumulator",
-    "pyspark": "pass X.toPandas(), or a sample of it, or pass its partitions one by one to ti.ImportanceAccumulator",
+    "dask": "use treeinner.dask.importance(client, model, X, y) or treeinner.dask.attribute, or pass X.compute()",
+    "pyspark": "use treeinner.spark.importance(model, X, label_col=...), or pass X.toPandas() or a sample of it",
 }
 
 
