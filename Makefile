@@ -149,21 +149,28 @@ set -e; $(foreach set,$(3),$(foreach part,src/core/kernels/table tests/core/prim
 $(2) $(CORE_FLAGS) tests/core/$(1).cpp $(foreach set,$(3),$(@D)/table_$(set).o $(@D)/primitives_$(set).o) -o $@
 endef
 
-.PHONY: test-neon test-core-sanitized test-core-threads need-neon
+.PHONY: sanitize sanitize-ci test-core-sanitized test-core-threads test-valgrind test-neon test-python-sanitized need-neon need-valgrind
 
-# NEON on any Linux machine: cross-compiled, run in an emulator.
-test-neon: need-neon build/neon/check
-	$(QEMU) -L $(NEON_ROOT) build/neon/check
+# The core under every checker there is: memory and undefined behaviour, threads, valgrind, NEON, and the Python tests of the kernels.
+# Ten minutes of one core; `make -j2 -Otarget sanitize` takes six. An instruction set that the processor lacks is skipped, with a line.
+sanitize: test-core-sanitized test-core-threads test-valgrind test-neon test-python-sanitized
 
-need-neon:
-	@for tool in $(NEON_CXX) $(QEMU); do command -v $$tool >/dev/null || { echo "make test-neon needs $$tool, which is not here. On Debian or Ubuntu: apt-get install g++-aarch64-linux-gnu qemu-user"; exit 1; }; done
+# What CI runs of it, on few cases: three minutes on two cores. Tools that are not here are skipped, with a line.
+CI_SANITIZE = test-core-sanitized test-core-threads $(if $(shell command -v valgrind),test-valgrind) \
+	$(if $(and $(shell command -v $(NEON_CXX)),$(shell command -v $(QEMU))),test-neon)
 
-build/neon/check: $(CXX_FILES) | need-neon
-	$(call core_program,check,$(NEON_CXX) -O3,baseline neon)
+sanitize-ci:
+	$(MAKE) -j2 -Otarget $(CI_SANITIZE) CASES=few
+	$(if $(filter test-valgrind,$(CI_SANITIZE)),,@echo "sanitize-ci: valgrind skipped: it is not here")
+	$(if $(filter test-neon,$(CI_SANITIZE)),,@echo "sanitize-ci: NEON skipped: no $(NEON_CXX) or no $(QEMU) here")
+	@echo "sanitize-ci: skipped: all but few cases, and the Python tests of the kernels; make sanitize runs them"
+
+# CASES=few: each kernel on few and small cases.
+CASES ?=
 
 # This machine's instruction sets under the address and undefined-behaviour sanitizers.
 test-core-sanitized: build/sanitized/check
-	build/sanitized/check
+	build/sanitized/check $(CASES)
 
 build/sanitized/check: $(CXX_FILES)
 	$(call core_program,check,$(CXX) $(SANITIZE),$(NATIVE))
@@ -173,7 +180,48 @@ test-core-threads: build/threads/threads
 	build/threads/threads
 
 build/threads/threads: $(CXX_FILES)
-	$(call core_program,threads,$(CXX) $(SANITIZE_THREADS),baseline)
+	$(call core_program,threads,$(CXX) $(SANITIZE_THREADS),$(NATIVE))
+
+# The same checks in valgrind, which also sees what is read before it was written; it knows no AVX-512. CASES=few takes four seconds.
+test-valgrind: need-valgrind build/valgrind/check
+	valgrind --quiet --error-exitcode=1 --leak-check=full --errors-for-leak-kinds=definite build/valgrind/check $(CASES)
+
+need-valgrind:
+	@command -v valgrind >/dev/null || { echo "make test-valgrind needs valgrind. On Debian or Ubuntu: apt-get install valgrind"; exit 1; }
+
+build/valgrind/check: $(CXX_FILES)
+	$(call core_program,check,$(CXX) -O1 -g,$(NATIVE))
+
+# NEON on any Linux machine: cross-compiled, run in an emulator; with the sanitizers too, unless the cases are few.
+test-neon: need-neon build/neon/check $(if $(CASES),,build/neon-sanitized/check)
+	$(QEMU) -L $(NEON_ROOT) build/neon/check $(CASES)
+	$(if $(CASES),,ASAN_OPTIONS=detect_leaks=0 $(QEMU) -L $(NEON_ROOT) build/neon-sanitized/check few)
+
+need-neon:
+	@for tool in $(NEON_CXX) $(QEMU); do command -v $$tool >/dev/null || { echo "make test-neon needs $$tool, which is not here. On Debian or Ubuntu: apt-get install g++-aarch64-linux-gnu qemu-user"; exit 1; }; done
+
+build/neon/check: $(CXX_FILES) | need-neon
+	$(call core_program,check,$(NEON_CXX) -O3,baseline neon)
+
+build/neon-sanitized/check: $(CXX_FILES) | need-neon
+	$(call core_program,check,$(NEON_CXX) $(SANITIZE),baseline neon)
+
+# The Python tests of the kernels with an extension that was built with the sanitizers, in an environment of its own: it sees the
+# libraries of $(VENV), but not the treeinner there. Python itself is not sanitized and leaks at its end, so leaks are not looked for.
+SANITIZED_VENV := build/sanitized/venv
+KERNEL_TESTS ?= tests/test_kernels.py tests/test_shuffle.py tests/test_bits.py tests/test_core_losses.py tests/test_threads.py \
+	tests/test_accuracy.py
+PRELOAD = $(shell $(CXX) -print-file-name=libasan.so):$(shell $(CXX) -print-file-name=libstdc++.so)
+
+$(SANITIZED_VENV)/.made: $(VENV)/.test $(SOURCES) $(shell find src/treeinner -name '*.py')
+	$(PYTHON) -m venv --clear --without-pip $(SANITIZED_VENV)
+	$(BIN)/python -c "import sysconfig; print(sysconfig.get_path('purelib'))" > $$($(SANITIZED_VENV)/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/libraries.pth
+	CXXFLAGS="$(SANITIZE)" LDFLAGS="$(SANITIZE)" $(BIN)/python -m pip --python $(SANITIZED_VENV)/bin/python install -q --no-deps --force-reinstall \
+		-C build-dir=build/sanitized/extension -C cmake.build-type=Debug -C install.strip=false .
+	touch $@
+
+test-python-sanitized: $(SANITIZED_VENV)/.made
+	cd tests && PYTHONPATH= ASAN_OPTIONS=detect_leaks=0 LD_PRELOAD=$(PRELOAD) ../$(SANITIZED_VENV)/bin/python -m pytest -q -p no:cacheprovider --disable-warnings $(KERNEL_TESTS:tests/%=%)
 
 # The core for every system that wheels are made for, by one compiler that has them all (zig, of the group `cross`): kernels, their
 # test, and the bindings as far as Python's headers for that system are here. What can run here runs: Linux as it is or in an

@@ -116,11 +116,11 @@ inline void check_fixed_point(Random& random, const Primitives& p) {
   check(same_bits(out, expected), p.name, "fixed_point");
 }
 
-inline void check_primitives(const Primitives& p) {
+inline void check_primitives(const Primitives& p, int n) {
   Random random(1);
   check_positions<uint8_t>(p);
   check_positions<uint16_t>(p);
-  for (int i = 0; i < 2000; ++i) {
+  for (int i = 0; i < n; ++i) {
     check_compare<uint8_t>(random, p);
     if (i % 20 == 0) check_compare<uint16_t>(random, p);  // its set is 8 KiB of random bits
     check_put(random, p);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "rounds.h"
+#include "shuffled.h"
 
 namespace treeinner {
 
@@ -128,6 +129,8 @@ struct Results {
   std::vector<Boosted> boosted;     // by loss; then squared error with lookups
   std::vector<Boosted> some_trees;  // squared error, every second tree alone: one
   Array<double> split_scores, centred;
+  Array<double> permuted;                             // as in shuffled.h
+  std::vector<Array<double>> residuals;               // by loss, at the margins
   std::vector<Array<double>> shares;                  // by path, of each case
   std::vector<Boosted> first_pass, records, lookups;  // of each case: leaf sums alone; shares alone, in both forms
   std::vector<Array<double>> centred_values, centred_scores;
@@ -233,6 +236,14 @@ inline Array<double> boosted_sums(const Case& c, const Kernels& k, const void* c
   return sums;
 }
 
+inline Array<double> residuals_at(const Case& c, const Kernels& k, const Job& job, Loss::Kind kind,
+                                  Array<double>& margin) {
+  Array<double> out(margin.size());
+  const LossInput input{{kind, 1.0}, c.y.data(), c.padded, c.row_weight.data(), margin.data(), c.padded};
+  call(k.residuals, job, ResidualsArgs{input, out.data()});
+  return out;
+}
+
 inline Results results(const Case& c, const Kernels& k, const ShapArrays* shap = nullptr) {
   const Model& m = *c.model;
   const Forest& f = m.forest;
@@ -256,6 +267,8 @@ inline Results results(const Case& c, const Kernels& k, const ShapArrays* shap =
   const ShapTree* trees = (shap ? shap : m.shap.get())->trees().data();
   call(k.shap, job, ShapArgs{trees, nullptr, out.shap.data()});
   call(k.shap, job, ShapArgs{trees, c.weight.data(), out.weighted_shap.data()});
+  out.permuted = permuted(f, k, out.codes, c.n_rows);
+  for (const Loss::Kind loss : kLosses) out.residuals.push_back(residuals_at(c, k, job, loss, out.margins));
   for (const Loss::Kind loss : kLosses) out.boosted.push_back(boosted(c, k, job, loss, paths));
   out.boosted.push_back(boosted(c, k, job, Loss::kSquared, m.paths_by_lookup->view));
   out.some_trees.push_back(some_trees_boosted(c, k, job));

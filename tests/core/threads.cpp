@@ -4,6 +4,7 @@
 #include <mutex>
 #include <thread>
 
+#include "instruction_sets.h"
 #include "random_case.h"
 
 namespace treeinner {
@@ -25,20 +26,21 @@ class LazyShap {
   std::unique_ptr<ShapArrays> made_;
 };
 
-bool same_from_all_threads(uint64_t seed) {
+bool same_from_all_threads(uint64_t seed, const Kernels& kernels) {
   const Shape shape{1, 9, 2, 1, 6, 60, 9, true, true, true};
   const Case c = random_case(seed, shape, 300);
-  const Results alone = results(c, baseline::kernels);
+  const Results alone = results(c, kernels);
   LazyShap lazy(*c.model);
   std::vector<Results> found(4);
   std::vector<std::thread> threads;
-  for (Results& mine : found) threads.emplace_back([&] { mine = results(c, baseline::kernels, lazy.get()); });
+  for (Results& mine : found) threads.emplace_back([&] { mine = results(c, kernels, lazy.get()); });
   for (std::thread& thread : threads) thread.join();
   bool same = true;
   for (const Results& other : found)
     same = same && same_bits(other.shap, alone.shap) && same_bits(other.path, alone.path) &&
            same_bits(other.boosted[0].sums, alone.boosted[0].sums) && same_bits(other.shares[0], alone.shares[0]) &&
-           same_bits(other.records[0].sums, alone.records[0].sums);
+           same_bits(other.records[0].sums, alone.records[0].sums) && same_bits(other.permuted, alone.permuted) &&
+           same_bits(other.residuals[3], alone.residuals[3]);
   return same;
 }
 
@@ -46,8 +48,13 @@ bool same_from_all_threads(uint64_t seed) {
 }  // namespace treeinner
 
 int main() {
+  using namespace treeinner;
   int n_failed = 0;
-  for (uint64_t seed = 0; seed < 10; ++seed) n_failed += !treeinner::same_from_all_threads(seed);
-  std::printf("threads: %d of 10 models differ\n", n_failed);
+  for (const InstructionSet& set : instruction_sets()) {
+    int n_differ = 0;
+    for (uint64_t seed = 0; seed < 10; ++seed) n_differ += !same_from_all_threads(seed, *set.kernels);
+    std::printf("threads: %s: %d of 10 models differ\n", set.kernels->name, n_differ);
+    n_failed += n_differ;
+  }
   return n_failed != 0;
 }
