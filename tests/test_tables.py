@@ -193,7 +193,10 @@ def test_data_containers_of_the_libraries_are_refused_by_name():
             "X is a dask DataFrame, whose rows are not in memory; use treeinner.dask.importance",
         ),
         ("dask.array.core", r"dask DataFrame.*treeinner\.dask\.attribute, or pass X\.compute"),
-        ("pyspark.sql.connect.dataframe", r"X is a pyspark DataFrame.*use treeinner\.spark\.importance.*pass X\.toPandas\(\)"),
+        (
+            "pyspark.sql.connect.dataframe",
+            r"X is a pyspark DataFrame.*use treeinner\.spark\.importance.*pass X\.toPandas\(\)",
+        ),
     ],
 )
 def test_distributed_frames_are_refused_with_what_to_pass(module, message):
