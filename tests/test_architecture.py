@@ -48,7 +48,9 @@ OPTIONAL = {
     "pandas": {"dask/__init__.py"},
     "polars": set(),
     "pyarrow": {"attribution_file.py", "cli/data.py", "cli/output.py", "tables/files.py", "tables/sources.py"},
-    "typer": {f"cli/{m}.py" for m in ("app", "compare", "errors", "importance", "options", "output", "select")},
+    "typer": {
+        f"cli/{m}.py" for m in ("app", "attribute", "compare", "errors", "importance", "options", "output", "select")
+    },
     "rich": {"cli/screen.py"},
     "matplotlib": {"plots/_style.py", "cli/demo.py"},
 }

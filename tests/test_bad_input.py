@@ -57,7 +57,7 @@ BAD_TABLES = {
     "three dimensions": (X[None], r"X has shape \(1, 80, 3\)"),
     "a series": (FRAME["a"], "two dimensions"),
     "nothing": (None, "X is of type NoneType, expected a table"),
-    "a path": ("X.csv", "X is a str, expected a table"),
+    "a path": ("X.csv", "There is no data file X.csv"),
     "a dict": ({"a": [1.0]}, "X is a dict, expected a table"),
     "ragged": ([[1.0, 2.0, 3.0], [1.0]], "does not make a table of numbers"),
     "a DMatrix": (xgb.DMatrix(X), r"X is of type xgboost\.DMatrix; pass the array or data frame"),

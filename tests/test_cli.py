@@ -541,13 +541,12 @@ def test_files_that_are_not_there_or_not_whole(home, tmp_path):
     sentence("importance", tmp_path / "half.json", home / "valid.csv", "-y", "price")
 
 
-def test_several_files_get_one_clear_message(home):
+def test_several_files_must_have_the_same_columns_and_come_once(home):
     ask = ("importance", home / "xgb.json")
-    for said in (
-        sentence(*ask, home / "*.parquet", "-y", "price"),
-        sentence(*ask, home / "valid.parquet", home / "train.parquet", "-y", "price", code=2),
-    ):
-        assert "put Parquet files in one folder and name the folder" in said
+    said = sentence(*ask, home / "valid.parquet", home / "train.parquet", "-y", "price")
+    assert "train.parquet lacks 'note', unlike" in said
+    assert "was given twice" in sentence(*ask, home / "valid.parquet", home / "valid.parquet", "-y", "price")
+    assert "There are no data files" in sentence(*ask, home / "none-*.parquet", "-y", "price")
 
 
 @pytest.mark.parametrize("kind", [MemoryError, pa.lib.ArrowMemoryError])
@@ -555,9 +554,9 @@ def test_out_of_memory(home, monkeypatch, kind):
     def full(*_, **__):
         raise kind("malloc of size 123 failed")
 
-    monkeypatch.setattr(pa.parquet, "read_table", full)
+    monkeypatch.setattr(pa.parquet.ParquetFile, "iter_batches", full)
     said = sentence("importance", home / "xgb.json", home / "valid.parquet", "-y", "price")
-    assert said == "Error: out of memory; pass a file with fewer rows."
+    assert said.startswith("Error: out of memory. importance and attribute -o FILE.parquet read files piece by piece;")
 
 
 def test_empty_data(home, rows, tmp_path):

@@ -156,15 +156,15 @@ class Model:
             return table
         return replace(table, frame_library=frame_library_of(X))
 
-    def columns_among(self, names: Sequence[str], roles: Roles) -> list[str]:
+    def columns_among(self, names: Sequence[str], roles: Roles, where: str = "X") -> list[str]:
         """Which of these columns the model reads, in its order; roles: those that are something else."""
         e = self.ensemble
         if self.transformers:
             wanted, n_columns = readers.columns_in(self.transformers)
-            return feature_columns_among(names, roles, wanted, n_columns, names)
+            return feature_columns_among(names, roles, wanted, n_columns, names, where)
         # Behind CatBoost's encoded categories the schema speaks of leaves; rows still have the features.
         known = (e.feature_names, e.n_features) if e.schema.external else (e.schema.names, e.schema.n_columns)
-        return feature_columns_among(names, roles, *known, as_stored(names, e.schema))
+        return feature_columns_among(names, roles, *known, as_stored(names, e.schema), where)
 
     def by_name(self, X: Any, **given: Any) -> tuple[Any, dict[str, Any]]:
         """X and what comes with it; where arguments name columns of X, X without them and their values."""

@@ -65,7 +65,7 @@ class Stream:
             return Wanted()
         self.roles.check(names, self.source.what)
         Roles({"keep_cols": self.keep}).check(names, self.source.what)
-        features = self.model.columns_among(names, self.roles)
+        features = self.model.columns_among(names, self.roles, self.source.what)
         levels = text_columns(features, self.model.ensemble.schema)
         labels = [self.roles.columns.get(role, ()) for role in ("clusters", "qid")]
         return Wanted(

@@ -105,7 +105,7 @@ def rows_of(
         X, given = stream.model.by_name(table, **stream.given)
         if not stream.roles:
             X = table.select(stream.model.columns_among(table.column_names, stream.roles))
-    rows = Rows(name_of(paths), numbers, X, given.pop("y"), {k: v for k, v in given.items() if v is not None})
+    rows = Rows(name_of(paths), numbers, X, given.pop("y"), _extra(given, stream.roles))
     if check_target:
         try:
             encode_target(stream.model.ensemble, rows.y, objective=stream.model.objective)
@@ -139,7 +139,16 @@ def read_training_rows(paths: Paths, special: Columns, sample: Sample, dropped: 
         frame = _for_training(X, name).to_pandas()
     except ImportError:
         raise MissingDependencyError("treeinner select needs pandas; install it: pip install pandas") from None
-    return Rows(name, numbers, frame, y, {k: v for k, v in given.items() if v is not None})
+    return Rows(name, numbers, frame, y, _extra(given, roles))
+
+
+def _extra(given: dict[str, Any], roles: Roles) -> dict[str, Any]:
+    """What comes with the rows besides their target; weights must be numbers."""
+    weight = given["sample_weight"]
+    if weight is not None and weight.dtype.kind == "O":
+        name, wrong = roles.columns["sample_weight"][0], weight[0]
+        raise DataError(f"--weight {name}: expected numbers that are 0 or positive, got {wrong!r}.")
+    return {name: values for name, values in given.items() if values is not None}
 
 
 def _for_training(table: Any, name: str) -> Any:

@@ -30,11 +30,13 @@ NAMES += "|cv|repeats|max_features|test|q|y|sample_weight|clusters|keep_cols"
 OPTION = re.compile(rf"ti\.\w+\([^)]*\)|\b({NAMES})=(\.\.\.|'[^']*'|\(\d+, \d+\)|-?\w(?:[\w.+-]*\w)?)")
 COLUMNS = {"sample_weight": "--weight", "clusters": "--clusters", "qid": "--qid"}
 OPTIONS = {**COLUMNS, "y": "--target", "keep_cols": "--keep"}  # that are not called like the argument
-COLUMN = re.compile(rf"^({'|'.join(COLUMNS)})(?= (?:was|is|has|holds|only) )")
+COLUMN = re.compile(rf"(?:^|(?<=: ))({'|'.join(COLUMNS)})(?= (?:was|is|has|holds|only) )")
 PYTHON_ONLY = {
     "pass collinear={'a name': [columns]}, or a lower number": "say --together with their names",
     "pass a classifier as estimator": "pass --task classes",
     "such as 0.1, or None": "such as 0.1",
+    "name those that are not features.": "name those that are not features: --target COLUMN.",
+    "pass the training columns in training order, and no others": "write the training columns in training order",
     "load it yourself and pass the object": "save it in Python with treeinner.read_model(model).save('model.ti')",
     "pass objective=callable(y, margin) -> gradient, or use": "use",
     "pass objective=callable(y, margin) -> gradient, or": "pass",

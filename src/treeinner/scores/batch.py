@@ -17,7 +17,7 @@ from treeinner.tables import Table
 from treeinner.tables.columns import is_missing, unmasked
 from treeinner.tables.frames import names_of
 
-__all__ = ["NO_WEIGHT", "SCALE_BITS", "Batch", "label_kind", "read_batch", "read_labels"]
+__all__ = ["NO_WEIGHT", "SCALE_BITS", "Batch", "check_given", "label_kind", "read_batch", "read_labels"]
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -120,14 +120,7 @@ def read_batch(
     """Check and convert what the user gave; without an objective there is no target."""
     table = model.table(X)
     n = table.n_rows
-    if objective is None:
-        for name, given in (("y", y), ("base_margin", base_margin), ("qid", qid)):
-            if given is not None:
-                raise DataError(f"score='abs' uses only the attributions; omit {name}.")
-    elif y is None:
-        raise DataError("The score needs the target: pass y, one value per row of X.")
-    elif qid is not None and objective.scope != "query":
-        raise DataError(f"qid was given, but the loss {objective.name!r} does not rank within queries; leave it out.")
+    check_given(objective, y=y, base_margin=base_margin, qid=qid)
     names = names_of(y)
     if model.targets and y is not None:
         y = model.target(y)
@@ -141,6 +134,18 @@ def read_batch(
         base=np.asarray(model.ensemble.base_values(n, base_margin)),
         target_names=names if names is not None and len(names) > 1 else None,
     )
+
+
+def check_given(objective: Objective | None, *, y: Any, base_margin: Any, qid: Any) -> None:
+    """Raise if a score lacks what it needs, or gets what has no meaning for it."""
+    if objective is None:
+        for name, given in (("y", y), ("base_margin", base_margin), ("qid", qid)):
+            if given is not None:
+                raise DataError(f"score='abs' uses only the attributions; omit {name}.")
+    elif y is None:
+        raise DataError("The score needs the target: pass y, one value per row of X.")
+    elif qid is not None and objective.scope != "query":
+        raise DataError(f"qid was given, but the loss {objective.name!r} does not rank within queries; leave it out.")
 
 
 def _row_weights(model: Model, objective: Objective | None, y: Any, given: Any, n_rows: int) -> FloatArray | None:

@@ -8,7 +8,7 @@ from typing import Any
 from treeinner.compiled import Progress
 from treeinner.errors import DataError, TreeInnerError, counted, speak
 from treeinner.scores.accumulator import ImportanceAccumulator
-from treeinner.scores.batch import read_batch
+from treeinner.scores.batch import check_given, read_batch
 from treeinner.scores.result import Importance
 from treeinner.scores.training_rows import training_rows_note
 from treeinner.stream import Stream
@@ -36,6 +36,8 @@ def importance_of_stream(
 ) -> Importance:
     """Scores of all rows, in two passes if the rows can be read twice and the score has errors of its own then."""
     setting, again = accumulator._setting, stream.source.again
+    if stream.source.names is not None:  # nothing else comes with the rows
+        check_given(setting.objective, **{name: stream.given[name] for name in ("y", "base_margin", "qid")})
     two = setting.centred and setting.std_errors and again
     first = accumulator._without_errors() if two else accumulator
     head = _add_all(first, stream, _Meter(progress, stream.source.n_rows, 0.5 if two else 1.0), look=setting.centred)

@@ -111,7 +111,12 @@ def values_of(series: nw.Series[Any]) -> NDArray[Any]:
 
 
 def feature_columns_among(
-    names: Sequence[str], roles: Roles, wanted: Sequence[str] | None, n_columns: int | None, stored: Sequence[str]
+    names: Sequence[str],
+    roles: Roles,
+    wanted: Sequence[str] | None,
+    n_columns: int | None,
+    stored: Sequence[str],
+    where: str = "X",
 ) -> list[str]:
     """Names of the columns that a model reads, in its order; by position if it stores none.
 
@@ -123,17 +128,19 @@ def feature_columns_among(
         What the model was trained on, as far as it is known.
     stored
         `names` as the model's library keeps them.
+    where
+        What messages call the table.
     """
     if wanted is None:
-        return _by_position(names, roles, n_columns)
+        return _by_position(names, roles, n_columns, where)
     place = dict(zip(stored, names, strict=True))
     missing = [name for name in wanted if name not in place]
     if missing:
         close = closest(missing[0], names, cutoff=0.8)
         hint = f" (is {close!r} meant to be {missing[0]!r}?)" if close else ""
         raise DataError(
-            f"X lacks {len(missing)} of the {len(wanted)} columns that the model was trained on: {listing(missing)}"
-            f"{hint}; prepare it as for training, with the same column names."
+            f"{where} lacks {len(missing)} of the {len(wanted)} columns that the model was trained on: "
+            f"{listing(missing)}{hint}; prepare it as for training, with the same column names."
         )
     features = [place[name] for name in wanted]
     for name in roles.columns.get("y", ()):
@@ -142,15 +149,18 @@ def feature_columns_among(
     return features
 
 
-def _by_position(names: Sequence[str], roles: Roles, n_columns: int | None) -> list[str]:
+def _by_position(names: Sequence[str], roles: Roles, n_columns: int | None, where: str) -> list[str]:
     features = [name for name in names if name not in roles.names]
     if n_columns is not None and len(features) > n_columns:
         features = [name for name in features if name not in INDEX]
     if n_columns is not None and len(features) != n_columns:
         besides = f" besides {listing(roles.names)}" if roles else ""
+        advice = "pass the training columns in training order, and no others."
+        if len(features) > n_columns and not roles:
+            advice = "name those that are not features."
         raise DataError(
-            f"X has {len(features)} columns{besides}, but the model was trained on {n_columns} and does not store "
-            "their names; pass the training columns in training order, and no others."
+            f"{where} has {len(features)} columns{besides}, but the model was trained on {n_columns} and does not "
+            f"store their names; {advice}"
         )
     return features
 

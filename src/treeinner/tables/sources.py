@@ -71,8 +71,10 @@ def _files(paths: Sequence[str | os.PathLike[str]]) -> Source:
 
     def read(wanted: Wanted) -> Iterator[Piece]:
         for file in files:
+            start = 0
             for batch in file.batches(wanted):
-                yield Piece(batch, str(file.path), {})
+                yield Piece(batch, f"{file.path}{f', rows from {start:,} on' if start else ''}", {})
+                start += batch.num_rows
 
     n_rows = sum(n for n in counts if n is not None)
     what = str(files[0].path) if len(files) == 1 else f"{files[0].path} and {counted(len(files) - 1, 'other file')}"
