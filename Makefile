@@ -8,7 +8,7 @@ SOURCES := $(shell find src/core -type f) CMakeLists.txt
 CXX_FILES := $(wildcard src/core/*/*.h src/core/*/*.cpp tests/core/*.h tests/core/*.cpp)
 PYTEST_FLAGS ?= -n 2 --dist worksteal -q
 
-.PHONY: demo test test-new test-browser test-study study check format docs clean bench bench-old calibration selection-promise selection-rivals instructions
+.PHONY: demo test test-new test-browser test-spark test-study study check format docs clean bench bench-old calibration selection-promise selection-rivals instructions
 
 $(VENV)/.made:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "treeinner needs Python >= 3.11; say PYTHON=/path/to/python3.11")'
@@ -48,6 +48,15 @@ test-new:
 # The page in a real browser. Needs Chromium (Debian: apt-get install chromium); skipped without it.
 test-browser: $(VENV)/.test
 	$(BIN)/python -m pytest tests/browser -q
+
+# treeinner.spark on a real Spark, classic and Connect. Needs Java 17 (Debian: apt-get install openjdk-17-jre-headless);
+# `make test` skips these tests where pyspark is not installed.
+$(VENV)/.spark: $(VENV)/.test
+	$(BIN)/python -m pip install -q --group spark
+	touch $@
+
+test-spark: $(VENV)/.spark
+	$(BIN)/python -m pytest tests/test_spark.py -q
 
 # The tests of study/ alone; they are part of `make test`.
 test-study: $(VENV)/.test

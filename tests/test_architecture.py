@@ -29,7 +29,7 @@ LAYERS = [
     {"attribution_file"},
     {"scores"},
     {"selection"},
-    {"plots", "explainer", "page", "dask"},
+    {"plots", "explainer", "page", "dask", "spark"},
     {"cli"},
     {"files"},
     {"__init__"},
@@ -46,8 +46,16 @@ OPTIONAL = {
     "dask": {"dask/__init__.py", "dask/rows.py"},
     "distributed": {"dask/__init__.py"},
     "pandas": {"dask/__init__.py"},
+    "pyspark": {"spark/__init__.py", "spark/columns.py", "spark/workers.py"},
     "polars": set(),
-    "pyarrow": {"attribution_file.py", "cli/data.py", "cli/output.py", "tables/files.py", "tables/sources.py"},
+    "pyarrow": {
+        "attribution_file.py",
+        "cli/data.py",
+        "cli/output.py",
+        "spark/workers.py",
+        "tables/files.py",
+        "tables/sources.py",
+    },
     "typer": {
         f"cli/{m}.py" for m in ("app", "attribute", "compare", "errors", "importance", "options", "output", "select")
     },
