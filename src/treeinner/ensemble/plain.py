@@ -58,6 +58,8 @@ _hints = cache(get_type_hints)
 def _fits(value: Any, hint: Any) -> bool:
     """Whether a value that comes from JSON is one of this type, tuples being lists there."""
     origin, arguments = get_origin(hint), get_args(hint)
+    if hasattr(origin, "__value__"):  # numpy 2.5: NDArray is an alias by the statement `type`, not a class
+        origin = get_origin(origin.__value__)
     if origin in (Union, UnionType):
         return any(_fits(value, one) for one in arguments)
     if origin is Literal:
@@ -69,5 +71,8 @@ def _fits(value: Any, hint: Any) -> bool:
     if hint is Any:
         return True
     if hint in (int, float):
-        return isinstance(value, (int, float) if hint is float else int) and not isinstance(value, bool)
+        kind = (int, float) if hint is float else int
+        return (
+            isinstance(value, kind) and not isinstance(value, bool) and (isinstance(value, float) or abs(value) < 2**63)
+        )
     return isinstance(value, NoneType if hint is None else origin or hint)
