@@ -45,6 +45,16 @@ test-new:
 	@test -n "$(NEW_PYTHON)" || { echo "make test-new needs Python 3.12 or 3.13; say NEW_PYTHON=/path/to/python3.13"; exit 1; }
 	$(MAKE) test VENV=.venv-new PYTHON=$(NEW_PYTHON)
 
+# Live models of the oldest, some middle and the newest versions of every library, an environment per cell of
+# tests/matrix/cells.toml: writes docs/versions.md. MATRIX_FLAGS='oldest "newest*"' runs some cells; "--help" tells the others.
+MATRIX_FLAGS ?=
+
+.PHONY: matrix
+
+matrix: $(VENV)/.made
+	$(BIN)/python -m pip install -q --group matrix
+	$(BIN)/python tests/matrix/run.py $(MATRIX_FLAGS)
+
 # The page in a real browser. Needs Chromium (Debian: apt-get install chromium); skipped without it.
 test-browser: $(VENV)/.test
 	$(BIN)/python -m pytest tests/browser -q
