@@ -61,7 +61,10 @@ def _contents(data: bytes) -> tuple[dict[str, np.ndarray], bytes]:
     """Arrays and META of a good file, of which many mutants are made."""
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         names = [name for name in archive.namelist() if name != storage.META]
-        return {name: np.load(io.BytesIO(archive.read(name))) for name in names}, archive.read(storage.META)
+        arrays = {name: np.load(io.BytesIO(archive.read(name))) for name in names}
+        if any(max(array.shape, default=0) > 2**31 for array in arrays.values()):
+            raise ValueError("a shape that numpy would take for ever to write, though it has no items")
+        return arrays, archive.read(storage.META)
 
 
 def zipped(members: dict[str, bytes]) -> bytes:

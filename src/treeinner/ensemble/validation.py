@@ -100,7 +100,9 @@ def _check_shapes(e: Ensemble) -> None:
     _require(len(e.base_score) >= 1, "there is no output")
     sane = np.abs(e.base_score) <= MAX_VALUE  # NaN is not
     _require(np.all(sane), "the base score is not finite, or absurdly large")
-    _require(np.all(np.isfinite(e.tree_weight)), "the weight of a tree is not finite")
+    weight = np.abs(e.tree_weight)
+    sane = (weight == 0) | ((weight >= 1 / MAX_VALUE) & (weight <= MAX_VALUE))
+    _require(np.all(sane), "the weight of a tree is not finite, or absurdly large or small")
     known = (e.tree_output >= 0) & (e.tree_output <= len(e.base_score) - e.value.shape[1])
     _require(np.all(known), f"a tree adds to an output outside 0..{len(e.base_score) - 1}")
     one_at_a_time = n_trees == 0 or (e.tree_round[0] == 0 and np.all(np.diff(e.tree_round) >> 1 == 0))

@@ -106,13 +106,17 @@ def _trees(trees: Table, n_splits: int) -> Trees:
     asked = split if symmetric else split[steps.any(axis=1)]
     if np.any((asked < 0) | (asked >= n_splits)):
         raise ModelError("The CatBoost model is damaged: a split has no border.")
-    value, weight = trees.vector(8, "<f8"), trees.vector(9, "<f8")
+    value, weight, width = trees.vector(8, "<f8"), trees.vector(9, "<f8"), trees.scalar(0, "<i", 1)
+    if len(weight) and len(value) != width * len(weight):
+        raise ModelError("The CatBoost model is damaged: the leaf values do not match the outputs.")
     if symmetric:
         return symmetric_trees(split, size.tolist(), value, weight)
     tree = np.repeat(np.arange(len(size)), size)
     # Leaves are those nodes for which the file says where their values begin, in that order.
     leaves = np.flatnonzero(leaf_at != NO_LEAF)
     leaves = leaves[np.lexsort((leaf_at[leaves], tree[leaves]))]
+    if not np.array_equal(leaf_at[leaves], width * np.arange(len(leaves))):
+        raise ModelError("The CatBoost model is damaged: the values of the leaves do not follow each other.")
     n_leaves = np.bincount(tree[leaves], minlength=len(size))
     leaf_id = np.full(len(split), -1)
     leaf_id[leaves] = np.arange(len(leaves)) - (np.cumsum(n_leaves) - n_leaves)[tree[leaves]]

@@ -119,7 +119,10 @@ def _build(model: ModelText, classes: list[Any] | None, options: ReadOptions) ->
         )
     if model.n_trees == 0:
         raise ModelError("The LightGBM model has no trees; train it first.")
-    per_round = _count(model, "num_tree_per_iteration", _count(model, "num_class", 1))
+    n_outputs = _count(model, "num_class", 1)
+    per_round = _count(model, "num_tree_per_iteration", n_outputs)
+    if per_round != n_outputs:
+        raise ModelError(f"The LightGBM model is malformed: {per_round} trees per round, but {n_outputs} outputs.")
     if per_round < 1 or model.n_trees % per_round:
         raise ModelError(f"The LightGBM model is cut off: {model.n_trees} trees, but {per_round} per round.")
     if not np.all(np.abs(model.leaf_value) <= MAX_VALUE):  # NaN is not
@@ -246,7 +249,10 @@ def _objective_params(model: ModelText, training: Training, start: Start, classe
     found: dict[str, Any] = {}
     for word in model.header.get("objective", "").split()[1:]:
         key, _, text = word.partition(":")
-        found[key] = (int if key == "num_class" else float)(text) if text else True
+        try:
+            found[key] = (int if key == "num_class" else float)(text) if text else True
+        except ValueError:
+            raise ModelError(f"The LightGBM model is malformed: its objective says {word!r}.") from None
     given = model.params or {}
     for key in LOSS_PARAMS.get(training.objective, ()):
         if key == "label_gain":

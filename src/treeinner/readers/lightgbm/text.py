@@ -23,17 +23,18 @@ from treeinner.readers._trees import BoolArray, LongArray
 __all__ = ["DEFAULT_LEFT", "ModelText", "parse"]
 
 
+LARGEST = 1e50  # of weights, values and gains: products of a few of them stay finite
 CATEGORICAL, DEFAULT_LEFT = 1, 2  # bits of decision_type; the next two hold the kind of missing value
 
 
 def _column(key: str, kind: type = np.float64, *, of_leaves: bool = False) -> Any:
     """A column of ModelText: (leaves,) or (inner,), parsed at its first use."""
-    return cached_property(lambda model: model.column(key, kind, of_leaves))
+    return cached_property(lambda model: _sane(model.column(key, kind, of_leaves), key))
 
 
 def _scalars(key: str, kind: type) -> Any:
     """A number of each tree: (trees,), parsed at its first use."""
-    return cached_property(lambda model: model.scalars(key, kind))
+    return cached_property(lambda model: _sane(model.scalars(key, kind), key))
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,6 +166,13 @@ def parse(text: str) -> ModelText:
     return ModelText(header, _parameters(tail), _pandas_categorical(tail), [_fields(block) for block in blocks])
 
 
+def _sane(found: NDArray[Any], key: str) -> NDArray[Any]:
+    """The numbers of a field, none of them absurd; thresholds may be infinite, and leaves have a limit of their own."""
+    if key not in ("threshold", "leaf_value") and not np.all(np.abs(found) <= LARGEST):  # NaN is not
+        raise ModelError(f"The LightGBM model is malformed: {key} is not finite, or absurdly large.")
+    return found
+
+
 def _texts(trees: list[dict[str, str]], key: str) -> list[str]:
     """One field of each tree."""
     try:
@@ -177,14 +185,20 @@ def _texts(trees: list[dict[str, str]], key: str) -> list[str]:
 
 
 def _fields(block: str) -> dict[str, str]:
-    """Lines key=value; a line without '=' is a flag."""
-    return dict([line.partition("=")[::2] for line in block.split("\n")])
+    """Lines key=value; a line without '=' is a flag. A key that is there twice is of two trees, run together."""
+    parts = [line.partition("=") for line in block.split("\n")]
+    names = [key for key, equals, _ in parts if equals]
+    if len(set(names)) < len(names):
+        raise ModelError("The LightGBM model is malformed: a tree, or the header, has a field twice; save it again.")
+    return {key: value for key, _, value in parts}
 
 
 def _numbers(words: list[str], kind: type, key: str) -> NDArray[Any]:
     """Parse each different word once: thresholds are bounds of bins, the same ones in every tree."""
     try:
         number = {word: kind(word) for word in set(words)}
+        if not all(word.isascii() and "_" not in word for word in number):  # numbers to Python alone
+            raise ValueError("digits that only Python reads")
         return np.array([number[word] for word in words], dtype=kind)
     except (ValueError, OverflowError) as error:
         raise ModelError(

@@ -1,0 +1,169 @@
+"""What the fuzzers (tests/fuzz) found, each as the smallest file that shows it: now refused by name, or right."""
+
+import re
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import treeinner as ti
+from tests.hostile.mutants import Saved
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+
+
+def lightgbm(tmp_path, pattern, new, name="regression"):
+    """A file of LightGBM in which the first text of a pattern is another one."""
+    text = (GOLDEN / "lightgbm-4.6.0" / f"{name}.txt").read_text()
+    changed = re.sub(pattern, new, text, count=1)
+    assert changed != text
+    sizes = " ".join(
+        str(len(part) + 1) for part in re.findall(r"Tree=.*?(?=\nTree=|\nend of trees)", changed, re.DOTALL)
+    )
+    (tmp_path / "model.txt").write_text(re.sub(r"tree_sizes=.*", f"tree_sizes={sizes}", changed))
+    return tmp_path / "model.txt"
+
+
+# -- LightGBM ------------------------------------------------------------------------------------------------
+def test_a_tree_that_lost_its_first_line_is_not_read_as_part_of_another(tmp_path):
+    with pytest.raises(ti.ModelError, match=r"model\.txt: .*a field twice"):
+        ti.read_model(lightgbm(tmp_path, "Tree=1\n", ""))
+
+
+@pytest.mark.parametrize("word", ["1_0", "\u0661"])
+def test_digits_that_only_python_reads_are_refused(word, tmp_path):
+    with pytest.raises(ti.ModelError, match=r"model\.txt: .*leaf_value holds something other than numbers"):
+        ti.read_model(lightgbm(tmp_path, r"leaf_value=\S+", f"leaf_value={word}"))
+
+
+def test_outputs_that_are_not_the_trees_of_a_round_are_refused(tmp_path):
+    with pytest.raises(ti.ModelError, match=r"model\.txt: .*3 trees per round, but 0 outputs"):
+        ti.read_model(lightgbm(tmp_path, "num_class=3", "num_class=0", "multiclass"))
+
+
+def test_an_objective_whose_number_is_none_is_refused(tmp_path):
+    with pytest.raises(ti.ModelError, match=r"model\.txt: .*its objective says 'num_class:x'"):
+        ti.read_model(lightgbm(tmp_path, "num_class:3", "num_class:x", "multiclass"))
+
+
+@pytest.mark.parametrize("number", ["inf", "-inf", "nan", "1e+308"])
+@pytest.mark.parametrize("field", ["leaf_weight", "internal_value", "internal_weight", "split_gain", "shrinkage"])
+def test_absurd_numbers_of_lightgbm_stop_the_method_that_needs_them(field, number, tmp_path):
+    path = lightgbm(tmp_path, rf"{field}=\S+", f"{field}={number}")
+    with pytest.raises(ti.ModelError, match=f"{field} is not finite, or absurdly large"):
+        ti.attribute(path, np.zeros((3, 7)), method="predecomp")
+
+
+# -- CatBoost ------------------------------------------------------------------------------------------------
+def table_of_trees(data):
+    """Core of a .cbm, and where the table of its trees begins."""
+    core = bytearray(data[8 : 8 + int.from_bytes(data[4:8], "little")])
+    at = place(core, int.from_bytes(core[:4], "little"), 1)
+    return core, at + int.from_bytes(core[at : at + 4], "little")
+
+
+def place(core, table, member):
+    members = table - struct.unpack_from("<i", core, table)[0]
+    return table + struct.unpack_from("<H", core, members + 4 + 2 * member)[0]
+
+
+def vector(core, table, member):
+    """Where the numbers of a vector begin."""
+    at = place(core, table, member)
+    return at + int.from_bytes(core[at : at + 4], "little") + 4
+
+
+def catboost(tmp_path, name, damage):
+    core, trees = table_of_trees((GOLDEN / "catboost-1.2.10" / name).read_bytes())
+    damage(core, trees)
+    (tmp_path / name).write_bytes(b"CBM1" + struct.pack("<I", len(core)) + core)
+    return tmp_path / name
+
+
+def test_borders_that_do_not_ascend_are_refused(tmp_path):
+    """CatBoost compares the number of borders that a value exceeds, so that it would predict otherwise."""
+
+    def damage(core, trees):
+        feature = vector(core, trees, 5)
+        feature += int.from_bytes(core[feature : feature + 4], "little")
+        struct.pack_into("<f", core, vector(core, feature, 3), 1e30)
+
+    with pytest.raises(ti.ModelError, match=r"regression\.cbm: .*borders of a feature do not ascend"):
+        ti.read_model(catboost(tmp_path, "regression.cbm", damage))
+
+
+def test_values_of_leaves_that_do_not_follow_each_other_are_refused(tmp_path):
+    def damage(core, trees):
+        at = vector(core, trees, 11)
+        leaves = np.frombuffer(core, "<u4", 8, at)
+        struct.pack_into("<I", core, at + 4 * int(np.flatnonzero(leaves == 0)[0]), 1)
+
+    with pytest.raises(ti.ModelError, match=r"depthwise\.cbm: .*values of the leaves do not follow"):
+        ti.read_model(catboost(tmp_path, "depthwise.cbm", damage))
+
+
+def test_leaf_values_of_another_number_of_outputs_are_refused(tmp_path):
+    def damage(core, trees):
+        struct.pack_into("<i", core, place(core, trees, 0), 1)
+
+    with pytest.raises(ti.ModelError, match=r"multiclass\.cbm: .*do not match the outputs"):
+        ti.read_model(catboost(tmp_path, "multiclass.cbm", damage))
+
+
+# -- our own files -------------------------------------------------------------------------------------------
+def saved_model(tmp_path):
+    path = tmp_path / "saved"
+    ti.read_model(GOLDEN / "xgboost-3.2.0" / "regression.json").save(path)
+    return Saved.of(path.read_bytes())
+
+
+def test_an_integer_beyond_all_numbers_is_refused(tmp_path):
+    saved = saved_model(tmp_path)
+    saved.meta["data"]["schema"]["missing"] = 10**30
+    (tmp_path / "saved").write_bytes(saved.packed())
+    with pytest.raises(ti.ModelError, match="saved: missing is 1000"):
+        ti.load(tmp_path / "saved")
+
+
+@pytest.mark.parametrize("weight", [1e-320, 1e300])
+def test_absurd_weights_of_trees_are_refused(weight, tmp_path):
+    saved = saved_model(tmp_path)
+    saved.arrays["tree_weight.npy"] = np.full_like(saved.arrays["tree_weight.npy"], weight)
+    (tmp_path / "saved").write_bytes(saved.packed())
+    with pytest.raises(ti.ModelError, match=r"saved: .*the weight of a tree is not finite, or absurdly large or small"):
+        ti.load(tmp_path / "saved")
+
+
+def accumulator(**settings):
+    return ti.ImportanceAccumulator(GOLDEN / "xgboost-3.2.0" / "regression.json", n_jobs=1, **settings)
+
+
+SUMS = {
+    "negative sum of squares": ("0.squares.npy", (0, 0), -1),
+    "limb of 64 bits": ("0.sums.npy", (0, 3), -(2**63)),
+    "negative count": ("0.counts.npy", (0,), -5),
+    "negative weight of a leaf": ("0.leaf_weights.npy", (0, 0), -1),
+    "no weight": ("0.weight.npy", (0, slice(None)), 0),
+}
+
+
+@pytest.mark.parametrize("name", SUMS)
+@pytest.mark.filterwarnings("ignore")  # what is assumed of the model
+def test_sums_that_no_rows_have_are_refused(name):
+    X = np.random.default_rng(0).normal(size=(30, 7))
+    saved = Saved.of(accumulator(method="centred").update(X, X[:, 0]).to_bytes())
+    member, at, number = SUMS[name]
+    saved.arrays[member] = saved.arrays[member].copy()
+    saved.arrays[member][at] = number
+    with pytest.raises(ti.ModelError, match="The bytes are damaged"):
+        accumulator(method="centred").from_bytes(saved.packed())
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_histogram_of_two_billion_sizes_is_not_allocated():
+    X = np.random.default_rng(0).normal(size=(30, 7))
+    saved = Saved.of(accumulator().update(X, X[:, 0]).to_bytes())
+    saved.meta["data"]["scales"]["0"]["n_sizes"] = 2**31 - 1
+    with pytest.raises(ti.ModelError, match="n_sizes is out of range"):
+        accumulator().from_bytes(saved.packed())
