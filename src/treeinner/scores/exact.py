@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from treeinner import compiled, sign_flips
 from treeinner.errors import DataError
 
-__all__ = ["LIMBS", "ExactSums", "Limbs", "Moments", "plus", "shifted_sum", "whole_numbers", "widest"]
+__all__ = ["LIMBS", "ExactSums", "Limbs", "Moments", "have_room", "plus", "shifted_sum", "whole_numbers", "widest"]
 
 LIMBS = 5  # that the core adds to; there are more where a sum outgrows them
 LOWEST_UNIT = 88  # the last limb counts units of 2^-88
@@ -145,6 +145,11 @@ def whole_numbers(limbs: Limbs) -> NDArray[np.object_]:
     for i in range(limbs.shape[-1]):
         total = total * (1 << 32) + limbs[..., i].astype(object)
     return total
+
+
+def have_room(limbs: Limbs) -> bool:
+    """Whether numbers can be added to others without overflow, as those that `plus` returns: (..., limbs)."""
+    return bool(limbs.shape[-1] >= LIMBS and np.all((limbs > -ROOM) & (limbs < ROOM)))
 
 
 def widest(numbers: Sequence[Limbs]) -> Limbs:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from treeinner import inference, sign_flips
 from treeinner.errors import ModelError
 from treeinner.inference import Inference, without_errors
-from treeinner.scores.exact import ExactSums, Limbs, Moments, plus, widest
+from treeinner.scores.exact import ExactSums, Limbs, Moments, have_room, plus, whole_numbers, widest
 from treeinner.scores.leaves import Leaves
 from treeinner.scores.setting import Setting
 
@@ -20,6 +20,7 @@ __all__ = ["LOSSES", "State"]
 FloatArray = NDArray[np.float64]
 LIMBED = ("rounds", "losses")
 PLAIN = ("n_features", "n_outputs", "n_rows", "n_units")
+MAX_EXPONENT = 1100  # beyond those of float64
 # Sums over the rows: their losses before the first round, after the last, and if predicted perfectly; how many have no
 # such bound; the fall of the loss by the gradients at the start of each step; and what of the fall no feature gets. The
 # last two are known from the leaves where gradients are summed there.
@@ -241,6 +242,7 @@ class State:
         for name, array in arrays.items():
             if array.dtype != np.int64:
                 raise TypeError(f"{name} holds {array.dtype}")
+        _check_sums(arrays, plain)
         exponent, n = plain["exponent"], plain["n_rows"]
         limbs = widest([arrays["sums"], arrays["squares"]])
         counts = np.zeros((2, limbs.shape[1], plain["n_sizes"]), np.int64)
@@ -262,3 +264,19 @@ class State:
             moved=ExactSums(arrays["moved"], exponent) if "moved" in arrays else None,
             clusters=clusters,
         )
+
+
+def _check_sums(arrays: dict[str, NDArray[Any]], plain: dict[str, Any]) -> None:
+    """Raise ValueError where the sums of a file cannot be sums over rows."""
+    for name in ("sums", "squares", "weight", "clusters", "moved", *LIMBED):
+        if name in arrays and not (arrays[name].ndim == (3 if name == "clusters" else 2) and have_room(arrays[name])):
+            raise ValueError(f"{name} does not hold numbers in limbs")
+    if not (0 <= plain["n_units"] <= plain["n_rows"] and plain["n_sizes"] in (0, sign_flips.WIDTH)):
+        raise ValueError("n_units or n_sizes is out of range")
+    if abs(plain["exponent"]) > MAX_EXPONENT:
+        raise ValueError(f"exponent is {plain['exponent']}")
+    weighted = np.all(whole_numbers(arrays["weight"]) > 0) or plain["n_units"] == 0
+    counted = [arrays[name] for name in ("counts", "high_counts") if name in arrays]
+    counted += [own for own in [arrays.get("leaf_weights")] if own is not None and own.ndim == 2]  # else in limbs
+    if not weighted or np.any(whole_numbers(arrays["squares"]) < 0) or any(np.any(own < 0) for own in counted):
+        raise ValueError("a weight, a count or a sum of squares is negative")
