@@ -80,16 +80,16 @@ class Judge:
             if not model.ensemble.schema.external:
                 self.like_the_oracle(model, X, margin)
             return Verdict("right", methods_refused=refused)
-        return Verdict("right", self.compared(model, X, margin, data), refused)
+        return Verdict("right", self.compared(model, X, margin), refused)
 
     def like_the_oracle(self, model: Any, X: np.ndarray, margin: np.ndarray) -> None:
         if isinstance(X, np.ndarray) and model.n_trees <= 100:
             close(margin.reshape(len(X), -1), oracle.predict(model.ensemble, X), model, X, 1e-12, "the oracle")
 
-    def compared(self, model: Any, X: Any, margin: np.ndarray, data: bytes) -> str:
+    def compared(self, model: Any, X: Any, margin: np.ndarray) -> str:
         """Ask the library: what it accepts too, it must predict alike."""
         assert self.library is not None
-        said, found = self.library.ask(data, X)
+        said, found = self.library.ask(self.path, X)
         if said != "margins":
             return said
         theirs, n_rounds = found

@@ -4,6 +4,7 @@ import os
 import pickle
 import struct
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,13 +14,13 @@ from tests.fuzz.limits import limited
 __all__ = ["Library"]
 
 
-def margins(library: str, data: bytes, X: Any) -> tuple[np.ndarray, int]:
+def margins(library: str, path: str, X: Any) -> tuple[np.ndarray, int]:
     """Margins by the library itself, (rows, outputs), and how many rounds they are of."""
     if library == "xgboost":
         import xgboost as xgb
 
         booster = xgb.Booster({"nthread": 1})
-        booster.load_model(bytearray(data))
+        booster.load_model(bytearray(Path(path).read_bytes()))
         table = xgb.DMatrix(X, enable_categorical=True, nthread=1) if hasattr(X, "columns") else None
         if table is None:
             found = booster.inplace_predict(X, predict_type="margin", validate_features=False)
@@ -29,13 +30,13 @@ def margins(library: str, data: bytes, X: Any) -> tuple[np.ndarray, int]:
     if library == "lightgbm":
         import lightgbm as lgb
 
-        forest = lgb.Booster(model_str=data.decode(errors="surrogateescape"))
+        forest = lgb.Booster(model_file=path)
         found = forest.predict(X, raw_score=True, num_threads=1)
         return np.asarray(found, np.float64).reshape(len(X), -1), forest.current_iteration()
     import catboost
 
     model = catboost.CatBoost()
-    model.load_model(blob=data, format="cbm" if data[:4] == b"CBM1" else "json")
+    model.load_model(path, format="cbm" if Path(path).read_bytes()[:4] == b"CBM1" else "json")
     return np.asarray(model.predict(X, thread_count=1), np.float64).reshape(len(X), -1), 1
 
 
@@ -46,12 +47,12 @@ class Library:
         self.name, self.pid = name, 0
         import_module(name)  # not once more in every process
 
-    def ask(self, data: bytes, X: Any) -> tuple[str, Any]:
+    def ask(self, path: Path, X: Any) -> tuple[str, Any]:
         """("margins", (margins, rounds)), ("refused", why) or ("crashed", how)."""
         if not self.pid:
             self.start()
         try:
-            send(self.to, (data, X))
+            send(self.to, (str(path), X))
             return receive(self.back)
         except (EOFError, BrokenPipeError):
             return "crashed", self.end()
@@ -85,12 +86,12 @@ def serve(library: str, incoming: int, outgoing: int) -> None:
     os.dup2(silence, 2)
     while True:
         try:
-            data, X = receive(incoming)
+            path, X = receive(incoming)
         except EOFError:
             return
         try:
             with limited():
-                answer = "margins", margins(library, data, X)
+                answer = "margins", margins(library, path, X)
         except Exception as error:
             answer = "refused", f"{type(error).__name__}: {error}"[:300]
         send(outgoing, answer)

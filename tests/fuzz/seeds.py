@@ -173,6 +173,7 @@ CATBOOST: dict[str, dict[str, Any]] = {
     "multiclass": {"loss_function": "MultiClass", "y": "class"},
     "multi": {"loss_function": "MultiRMSE", "two": True},
     "depthwise": {"grow_policy": "Depthwise"},
+    "depthwise_classes": {"loss_function": "MultiClass", "y": "class", "grow_policy": "Depthwise"},
     "lossguide": {"grow_policy": "Lossguide", "max_leaves": 5},
     "nan_max": {"nan_mode": "Max"},
     "weighted": {"l2_leaf_reg": 7.0, "weight": True},
