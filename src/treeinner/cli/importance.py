@@ -19,7 +19,7 @@ from treeinner.scores.training_rows import find_training_rows
 
 ALL_SCORES = (*SCORES, "total_gain", "permutation")
 SHOWN = 30  # rows of a table on a terminal
-HEAD = 64 * 2**20  # bytes of the first rows, which are checked before all of them are read
+HEAD = 16 * 2**20  # bytes of the first rows, which are checked before all of them are read
 
 MEANING = {
     "tree_inner": "by the splits on the feature; below 0 they made predictions worse",

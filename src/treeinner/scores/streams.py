@@ -16,7 +16,7 @@ from treeinner.tables.batches import Piece
 
 __all__ = ["importance_of_stream", "needs_all_rows"]
 
-LOOKED_AT = 64 * 2**20  # bytes of the first rows that are looked at for training rows
+LOOKED_AT = 16 * 2**20  # bytes of the first rows that are looked at for training rows
 
 
 def needs_all_rows(accumulator: ImportanceAccumulator) -> bool:
