@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import re
 import struct
 from importlib import import_module
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from tests.fuzz.limits import limited
+from tests.fuzz.seeds import Seed
 
 __all__ = ["Library"]
 
@@ -46,6 +48,11 @@ class Library:
     def __init__(self, name: str) -> None:
         self.name, self.pid = name, 0
         import_module(name)  # not once more in every process
+
+    def is_older_than(self, seed: Seed) -> bool:
+        """Whether a newer version wrote the seed: an older one may read it wrongly, and not say so."""
+        written = re.search(r"golden-\w+-([\d.]+)-", seed.name)
+        return written is not None and parts(written[1]) > parts(import_module(self.name).__version__)
 
     def ask(self, path: Path, X: Any) -> tuple[str, Any]:
         """("margins", (margins, rounds)), ("refused", why) or ("crashed", how)."""
@@ -95,6 +102,10 @@ def serve(library: str, incoming: int, outgoing: int) -> None:
         except Exception as error:
             answer = "refused", f"{type(error).__name__}: {error}"[:300]
         send(outgoing, answer)
+
+
+def parts(version: str) -> list[int]:
+    return [int(part) for part in version.split(".")[:3] if part.isdigit()]
 
 
 def send(pipe: int, item: Any) -> None:

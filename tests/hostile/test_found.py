@@ -111,6 +111,38 @@ def test_leaf_values_of_another_number_of_outputs_are_refused(tmp_path):
         ti.read_model(catboost(tmp_path, "multiclass.cbm", damage))
 
 
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [("l2_leaf_reg", "{}"), ("l2_leaf_reg", "-1"), ("learning_rate", "0"), ("learning_rate", "1e39")],
+)
+def test_settings_of_catboost_that_are_no_numbers_are_refused(name, number, tmp_path):
+    text = (GOLDEN / "catboost-1.2.10" / "regression.json").read_text()
+    changed = re.sub(rf'("{name}"\s*:\s*)[^,}}]*', rf"\g<1>{number}", text)
+    assert changed != text
+    (tmp_path / "model.json").write_text(changed)
+    with pytest.raises(ti.ModelError, match=rf"model\.json: .*its {name} is "):
+        ti.read_model(tmp_path / "model.json")
+
+
+@pytest.mark.parametrize("number", ["-Infinity", "NaN", "1e308"])
+def test_scales_of_catboost_that_are_absurd_are_refused_without_a_warning(number, tmp_path):
+    text = (GOLDEN / "catboost-1.2.10" / "regression.json").read_text()
+    changed = re.sub(r'("scale_and_bias"\s*:\s*\[)\s*1', rf"\g<1>{number}", text)
+    assert changed != text
+    (tmp_path / "model.json").write_text(changed)
+    with pytest.raises(ti.ModelError, match=r"model\.json: .*(absurdly large|not finite)"):
+        ti.read_model(tmp_path / "model.json")
+
+
+# -- XGBoost -------------------------------------------------------------------------------------------------
+def test_a_signalling_nan_is_refused_without_a_warning(tmp_path):
+    data = (GOLDEN / "xgboost-3.2.0" / "regression.ubj").read_bytes()
+    at = data.index(b"split_conditions") + len("split_conditions[$d#L") + 8
+    (tmp_path / "model.ubj").write_bytes(data[:at] + b"\x7f\xa0\0\0" + data[at + 4 :])
+    with pytest.raises(ti.ModelError, match=r"model\.ubj: .*(NaN|not finite)"):
+        ti.read_model(tmp_path / "model.ubj")
+
+
 # -- our own files -------------------------------------------------------------------------------------------
 def saved_model(tmp_path):
     path = tmp_path / "saved"

@@ -106,7 +106,8 @@ def _load(path: Path) -> Any:
 @contextmanager
 def _damage_is_a_model_error() -> Iterator[None]:
     try:
-        yield
+        with np.errstate(all="ignore"):  # numbers out of range become infinite, and the Ensemble refuses those
+            yield
     except TreeInnerError:
         raise
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
@@ -141,6 +142,7 @@ def _build(document: Document, options: ReadOptions) -> Ensemble:
     rates = np.full(n_trees, settings.learning_rate) if told is None else told
     has_ctr = bool(np.any(splits.look_up(lambda source: source.kind, -1, trees.split) == 2))
 
+    @_damage_is_a_model_error()
     def work_out() -> NodeValues:
         lam, doubt = options.reg_lambda, ""
         if lam is None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from treeinner.errors import ModelError
 from treeinner.readers._trees import FloatArray
 from treeinner.readers.catboost.penalty import lam_of_squares, rows_are_counted
 from treeinner.readers.catboost.trees import Document
@@ -27,6 +28,7 @@ START: dict[str, Callable[[Any], Any]] = {
     "Poisson": np.exp,
 }
 NO_L2 = 1e-12  # CatBoost stores 1e-20 for l2_leaf_reg=0; no mean weight makes that matter
+LARGEST = 1e30  # a float32 holds it, and its inverse
 SAME = 1e-6  # what lam of unweighted rows may differ from l2_leaf_reg by
 
 
@@ -46,7 +48,7 @@ class Settings:
         """Find the parameters in a model's description of itself."""
         params = info.get("params") or {}
         loss = params.get("loss_function") or info.get("loss_function") or {}
-        return cls(
+        found = cls(
             loss=loss if isinstance(loss, dict) else {"type": str(loss)},
             boosting=params.get("boosting_options") or {},
             leaves=params.get("tree_learner_options") or {},
@@ -54,6 +56,11 @@ class Settings:
             classes=list((info.get("class_params") or {}).get("class_names") or []),
             task=str(params.get("task_type", "CPU")),
         )
+        rate, l2 = found.boosting.get("learning_rate", 1.0), found.leaves.get("l2_leaf_reg", 1.0)
+        for name, number, least in (("learning_rate", rate, 1 / LARGEST), ("l2_leaf_reg", l2, 0.0)):
+            if not (isinstance(number, (int, float)) and least <= number <= LARGEST):
+                raise ModelError(f"The model is malformed: its {name} is {number!r}; expected a positive number.")
+        return found
 
     @property
     def learning_rate(self) -> float:

@@ -74,6 +74,7 @@ def array(raw: Any, dtype: type, name: str) -> NDArray[Any]:
     return held
 
 
+@np.errstate(invalid="ignore")  # converting a signalling NaN; it is refused like any other
 def read_trees(trees: list[Any], n_features: int) -> Trees:
     """Concatenate the trees of `gradient_booster.model.trees`."""
     require(all(isinstance(tree, dict) for tree in trees), "a tree is not an object")
