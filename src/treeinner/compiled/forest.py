@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from treeinner import _core
 from treeinner.compiled.binning import plan
+from treeinner.compiled.quadrature import quadrature
 
 if TYPE_CHECKING:
     from treeinner.ensemble import Ensemble
@@ -89,7 +90,7 @@ class Forest:
         """What TreeSHAP needs besides the trees, made at the first call and never changed."""
         with self._lock:
             if self._shap_table is None:
-                self._shap_table = self.core.shap_table(self._cover[self.numbered], _quadrature)
+                self._shap_table = self.core.shap_table(self._cover[self.numbered], quadrature)
             return self._shap_table
 
     def path_table(self, node_value: NDArray[np.float64], *, with_scores: bool = False) -> _core.PathTable:
@@ -169,12 +170,6 @@ class Forest:
         out = np.zeros((len(sums), self.n_features, self.n_outputs))
         self.by_feature(sums, out)
         return out
-
-
-def _quadrature(n: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Points and weights of the Gauss-Legendre rule on [0, 1]."""
-    points, weights = np.polynomial.legendre.leggauss(n)
-    return (points + 1) / 2, weights / 2
 
 
 def _players(e: Ensemble) -> tuple[list[tuple[int, ...]], NDArray[np.int32]]:
