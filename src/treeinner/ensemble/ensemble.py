@@ -43,6 +43,7 @@ BoolArray = NDArray[np.bool_]
 
 FORMAT = "treeinner.ensemble"
 FORMAT_VERSION = 2
+RARE = 2.0**-10  # share of the cover below which it is worked out by itself, not as 1 less that of the sibling
 ADDED: dict[str, Any] = {"doubts": {}, "value_doubts": ()}  # fields that version 1 did not have
 
 DTYPES = {"IntArray": np.int32, "LongArray": np.int64, "FloatArray": np.float64, "BoolArray": np.bool_}
@@ -228,7 +229,9 @@ class Ensemble:
             total = self.cover[left] + self.cover[right]
             with np.errstate(invalid="ignore"):
                 share = np.where(total > 0, self.cover[left] / total, 0.5)[:, None]  # no rows at all: halves
-            mean[node] = share * mean[left] + (1 - share) * mean[right]
+                # Near 1, 1 - share has few digits, and a rare leaf of huge value needs them all.
+                rest = np.where(share > 1 - RARE, (self.cover[right] / total)[:, None], 1 - share)
+            mean[node] = share * mean[left] + rest * mean[right]
         return mean
 
     @cached_property
