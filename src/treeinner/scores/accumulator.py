@@ -18,7 +18,7 @@ from treeinner.inference import check_confidence
 from treeinner.model import Model, out_of_bag_rows
 from treeinner.scores.arguments import check_arguments, open_for
 from treeinner.scores.batch import NO_WEIGHT, Batch, read_batch
-from treeinner.scores.conclude import conclude, doubts, node_means, overshoot_notes
+from treeinner.scores.conclude import conclude, doubts, node_means, overshoot_notes, rounding_notes
 from treeinner.scores.identity import fingerprint_of
 from treeinner.scores.result import Importance
 from treeinner.scores.run import add_batch
@@ -354,6 +354,7 @@ class ImportanceAccumulator:
         )  # fmt: skip
         found = replace(statistics, frame_library=self._held.frame_library)
         said = doubts(self._model, self._setting, base_margin=self._held.margins_given)
+        said += rounding_notes(self._setting, state if first is None else first, found)
         return replace(found, notes=(*self._model.notes, *said)), said
 
 

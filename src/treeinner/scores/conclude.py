@@ -26,6 +26,7 @@ FloatArray = NDArray[np.float64]
 Names = tuple[str, ...] | None
 OVERSHOOT = 0.3  # above it, TreeInner's p values are too small (docs/calibration.md)
 SOME_ROWS = 30  # on fewer, overshoot says little
+LOST = 1e-3  # of the largest score: scores that may be off by more have a note
 SAME_SCORE = 0.01  # of score and standard error: how far the shares' sum may be from the score
 ONE_PASS = (
     "Standard errors and p values are those of a single pass over the rows, and conservative. Their own need the rows "
@@ -63,7 +64,7 @@ def conclude(
         whole = without_errors(score.sum(axis=1))
         outputs = without_errors(score) if state.n_outputs > 1 else None
     if first is not None:
-        _check_same_rows(first, state, whole)
+        _check_same_rows(first, state, whole, rounding(setting, first))
     statistics = whole.scaled(1.0 / weight)
     gain_source = _gain_source(setting, summed, statistics.score, rounds, weight)
     sum_of_weights = float(np.ldexp(weight, state.weight_exponent))
@@ -102,6 +103,18 @@ def overshoot_notes(found: Importance) -> tuple[str, ...]:
         f"The steps of this model overshoot: on these rows the loss fell by {1 - found.overshoot:.0%} of what "
         "its slope promised, and first-order scores may take harm of the second order for signal. p values may be "
         "too small; use score='loss', which accounts for the loss itself.",
+    )
+
+
+def rounding_notes(setting: Setting, summed: State, found: Importance) -> tuple[str, ...]:
+    """Say if gradients are so far below the largest leaf value that scores have lost their digits."""
+    off, largest = rounding(setting, summed) / float(summed.weight.totals()[0]), float(np.abs(found.scores).max())
+    if not off > LOST * largest or not setting.has_outliers:
+        return ()
+    return (
+        f"A leaf value of this model, {float(np.abs(setting.leaf_value).max()):.3g}, is far out of proportion to the "
+        f"others. Gradients are summed in units of its size, and the scores may be off by {off:.1g}, where the largest "
+        f"is {largest:.1g}. Check the training targets for outliers, or remove the trees with such leaves.",
     )
 
 
@@ -146,6 +159,23 @@ def score_from_leaves(setting: Setting, leaves: Leaves, value: FloatArray, *, by
 def leaf_unit(setting: Setting, leaves: Leaves) -> float:
     """Unit of the gradient sums of the leaves."""
     return float(2.0 ** (setting.scale_bits - GRADIENT_BITS + leaves.exponent))
+
+
+def rounding(setting: Setting, state: State) -> float:
+    """How far a sum of shares may be off because gradients are rounded to units: eight standard deviations.
+
+    Every row is off by a random part of a unit in every tree, times steps of up to twice the largest leaf that rows
+    reach there.
+    """
+    if state.leaves is None:
+        return 0.0
+    leaves, forest = state.leaves, setting.forest
+    reached = leaves.sums != 0 if leaves.weights is None else leaves.weights > 0
+    is_leaf = setting.ensemble.feature[forest.numbered] < 0
+    size = np.where(reached, np.abs(setting.leaf_value[is_leaf]), 0.0).max(axis=1)
+    by_tree = np.maximum.reduceat(size, forest.first_leaf[:-1])
+    steps = 2.0 * float(np.sqrt(np.square(by_tree).sum()))
+    return 8.0 * leaf_unit(setting, leaves) / math.sqrt(12.0) * steps * math.sqrt(state.n_rows)
 
 
 def losses_of(setting: Setting, state: State, value: FloatArray | None, scores: FloatArray) -> Losses | None:
@@ -218,14 +248,14 @@ def _output_names(model: Model, targets: Names) -> Names:
 
 
 # -- checks ------------------------------------------------------------------------------------------------
-def _check_same_rows(first: State, second: State, whole: Inference) -> None:
-    """Raise unless the second pass saw the rows of the first."""
+def _check_same_rows(first: State, second: State, whole: Inference, rounded: float) -> None:
+    """Raise unless the second pass saw the rows of the first; rounded: how far scores may be off."""
     same = _weights_of(first) == _weights_of(second)
     if first.moved is not None and second.moved is not None:  # the same leaves were reached
         same = same and first.moved.limbs.tolist() == second.moved.limbs.tolist()
     # Shares add up to the score, but for the float32 of the core and the units of the leaf sums.
     total, size = second._shaped(second.shares.sums(), total=True), np.abs(whole.score)
-    close = SAME_SCORE * (np.nan_to_num(whole.std_error, posinf=0.0) + size) + 1e-6 * size.max(initial=0.0)
+    close = SAME_SCORE * (np.nan_to_num(whole.std_error, posinf=0.0) + size) + 1e-6 * size.max(initial=0.0) + rounded
     off = np.abs(total - whole.score) > close
     if not same or off.any():
         raise DataError(

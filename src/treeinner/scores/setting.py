@@ -29,6 +29,8 @@ GRADIENT_BITS = 32  # a typical gradient is held as a multiple of 2^-32 of the m
 SPARE_BITS = 4  # by which a unit may exceed that of the steepest gradient
 WEIGHT_BITS = 32  # the weight of a row, as a multiple of 2^-32
 TYPICAL_RATE = 1 / 16  # stands in for a learning rate that the method does not need
+OUTLIER_BITS = 16  # the largest leaf may be 2^16 times the median one before the unit of the gradients becomes finer,
+MOST_FINER = 12  # by at most so many bits: 4,096 rows of 64 times the model's scale still fit 64-bit integers
 
 T = TypeVar("T")
 FloatArray = NDArray[np.float64]
@@ -262,7 +264,27 @@ class Setting:
         the bound.
         """
         steepest = None if self.objective is None else self.objective.steepest
-        return self.value_bits if not steepest else min(self.value_bits, int(np.frexp(steepest)[1]) + SPARE_BITS)
+        own = self.value_bits - self._finer_bits
+        return own if not steepest else min(own, int(np.frexp(steepest)[1]) + SPARE_BITS)
+
+    @property
+    def has_outliers(self) -> bool:
+        """Whether few leaves are so far above the others that the unit of the gradients is finer."""
+        return self._finer_bits > 0
+
+    @cached_property
+    def _finer_bits(self) -> int:
+        """Bits by which the unit of the gradients is finer, because few leaves are far larger than the others."""
+
+        def bits() -> int:
+            sizes = self._leaf_sizes(exact)
+            if not sizes.any():
+                return 0
+            above = np.frexp(sizes.max())[1] - np.frexp(np.median(sizes[sizes > 0]))[1]
+            return int(np.clip(above - OUTLIER_BITS, 0, MOST_FINER))
+
+        exact = self.method == "predecomp"
+        return self._cached(f"finer_bits {exact}", bits)
 
     @cached_property
     def value_bits(self) -> int:
@@ -272,17 +294,23 @@ class Setting:
         """
 
         def bits() -> int:
-            e, leaves = self.ensemble, self.forest.leaf_nodes
-            typical = e.tree_weight * (1.0 if e.averaged else TYPICAL_RATE)
-            factor = np.where(np.isnan(self.tree_factor), typical, self.tree_factor) if exact else typical
-            scale = np.divide(1.0, factor, out=np.zeros(e.n_trees), where=factor != 0)[e.tree_of_node[leaves]]
-            largest = float(np.abs(e.value[leaves] * scale[:, None]).max(initial=0.0))
-            if len(leaves) == e.n_trees:  # no splits: leaves may be rounding errors, far below the gradients
+            e, largest = self.ensemble, float(self._leaf_sizes(exact).max(initial=0.0))
+            if (
+                len(self.forest.leaf_nodes) == e.n_trees
+            ):  # no splits: leaves may be rounding errors, below the gradients
                 largest = max(largest, float(np.abs(e.base_score).max()))
             return int(np.frexp(largest)[1]) if largest > 0 else 0
 
         exact = self.method == "predecomp"
         return self._cached(f"value_bits {exact}", bits)
+
+    def _leaf_sizes(self, exact: bool) -> FloatArray:
+        """Leaf values over their learning rates, by their sizes: (leaves, width)."""
+        e, leaves = self.ensemble, self.forest.leaf_nodes
+        typical = e.tree_weight * (1.0 if e.averaged else TYPICAL_RATE)
+        factor = np.where(np.isnan(self.tree_factor), typical, self.tree_factor) if exact else typical
+        scale = np.divide(1.0, factor, out=np.zeros(e.n_trees), where=factor != 0)[e.tree_of_node[leaves]]
+        return np.asarray(np.abs(e.value[leaves] * scale[:, None]))
 
     @property
     def exponent(self) -> int:
