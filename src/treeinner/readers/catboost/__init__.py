@@ -16,10 +16,11 @@ from treeinner.readers._open import class_names, parse_json
 from treeinner.readers._trees import add_up, handed_over, inner_by_depth
 from treeinner.readers.catboost import ctr
 from treeinner.readers.catboost.cbm import read_cbm
-from treeinner.readers.catboost.document import read_json
+from treeinner.readers.catboost.document import read_json, version_of
 from treeinner.readers.catboost.settings import Settings
 from treeinner.readers.catboost.trees import Document, Features, Trees, node_values
 from treeinner.readers.catboost.trial import require_survivor
+from treeinner.readers.newer import explained
 from treeinner.tables import Schema, Table
 
 __all__ = ["custom_gradient", "make_table", "pool", "read", "read_path"]
@@ -35,16 +36,18 @@ def read(model: Any, options: ReadOptions) -> Ensemble:
     """
     if "CatBoost" not in class_names(model, "catboost"):
         raise UnsupportedModelError(f"A {type(model).__name__} is not a CatBoost model; pass a fitted CatBoost object.")
-    return _read(lambda: read_cbm(model._serialize_model()), options)
+    data = model._serialize_model()
+    return _read(lambda: read_cbm(data), options, version_of(data))
 
 
 def read_path(path: Path, options: ReadOptions) -> Ensemble:
     """Read a file written by `save_model`, format="cbm" or "json"; CatBoost need not be installed."""
     data = path.read_bytes()
+    version = version_of(data)
     if data.startswith(b"CBM1"):
-        return _read(lambda: read_cbm(data), options)
+        return _read(lambda: read_cbm(data), options, version)
     document = parse_json(data, path)
-    return _read(lambda: read_json(document), options)
+    return _read(lambda: read_json(document, version), options, version)
 
 
 def pool(model: Any, X: Any, y: Any, weight: Any, baseline: Any, group_id: Any) -> Any:
@@ -116,15 +119,15 @@ def _damage_is_a_model_error() -> Iterator[None]:
         ) from error
 
 
-def _read(document: Callable[[], Document], options: ReadOptions) -> Ensemble:
+def _read(document: Callable[[], Document], options: ReadOptions, version: tuple[int, ...] = ()) -> Ensemble:
     if options.reg_alpha:
         raise ValueError(
             f"reg_alpha={options.reg_alpha} was given, but CatBoost has no l1 term, only l2_leaf_reg; leave it out."
         )
-    with _damage_is_a_model_error():
+    with explained("CatBoost", version), _damage_is_a_model_error():
         found = document()
     options.rates(len(found.trees.start) - 1)  # a wrong number of them is the user's error
-    with _damage_is_a_model_error():
+    with explained("CatBoost", version), _damage_is_a_model_error():
         ensemble = _build(found, options)
     return ensemble if options.iteration_range is None else ensemble.slice_rounds(*options.iteration_range)
 

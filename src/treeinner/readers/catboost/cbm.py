@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treeinner.errors import ModelError
+from treeinner.errors import ModelError, UnsupportedModelError
 from treeinner.readers._trees import LongArray, add_up, inner_by_depth
 from treeinner.readers.catboost.trees import Document, Trees, join_trees, read_features, symmetric_trees
 
@@ -20,6 +20,7 @@ __all__ = ["read_cbm"]
 
 
 NO_LEAF = 2**32 - 1
+FORMAT = "FlabuffersModel_v1"
 
 # Members are given by their position in the table, as in catboost/libs/model/flatbuffers.
 
@@ -85,6 +86,11 @@ def read_cbm(data: bytes) -> Document:
     if data[:4] != b"CBM1" or not 4 <= size <= len(data) - 8:
         raise ModelError("This is not a complete CatBoost model; save it again with save_model('model.cbm').")
     core = Table(data[8 : 8 + size], int.from_bytes(data[8:12], "little"))
+    if core.text(0) != FORMAT:
+        raise UnsupportedModelError(
+            f"The CatBoost model has the format {core.text(0)[:40]!r}, and this treeinner knows {FORMAT}: upgrade "
+            "treeinner, or train and save the model with CatBoost 1.2."
+        )
     trees = core.table(1)
     if trees is None:
         raise ModelError("The CatBoost model is damaged: it has no trees.")

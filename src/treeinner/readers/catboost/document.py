@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import chain
 from typing import Any
 
@@ -11,18 +12,27 @@ from numpy.typing import NDArray
 from treeinner.errors import ModelError, UnsupportedModelError
 from treeinner.readers.catboost.ctr import Splits
 from treeinner.readers.catboost.trees import Document, Trees, join_trees, read_features, symmetric_trees
+from treeinner.readers.newer import check_fields
 
-__all__ = ["read_json"]
+__all__ = ["read_json", "version_of"]
 
+FIELDS = {"oblivious_trees", "trees", "features_info", "model_info", "scale_and_bias", "ctr_data"}
 KINDS = ("FloatFeature", "OneHotFeature", "OnlineCtr")
 
 
-def read_json(document: Any) -> Document:
+def version_of(data: bytes) -> tuple[int, ...]:
+    """Version of the CatBoost that wrote a file of either format; () where it does not say, as before 1.2.3."""
+    found = re.search(rb"Branch: tags/v(\d{1,9})\.(\d{1,9})", data)
+    return tuple(map(int, found.groups())) if found else ()
+
+
+def read_json(document: Any, version: tuple[int, ...] = ()) -> Document:
     """What a document holds.
 
     Leaves of non-symmetric trees are numbered as in the trained object; CatBoost itself renumbers them when it loads
     JSON.
     """
+    check_fields("CatBoost", version, "The CatBoost model", document, FIELDS)
     features = read_features(document["features_info"])
     symmetric = "oblivious_trees" in document
     read = _symmetric if symmetric else _other

@@ -28,8 +28,9 @@ from treeinner.readers._open import class_names
 from treeinner.readers._trees import DART_ROUNDS, handed_over
 from treeinner.readers.lightgbm.schema import read_schema
 from treeinner.readers.lightgbm.start import NO_AVERAGE, Start, find_start
-from treeinner.readers.lightgbm.text import DEFAULT_LEFT, ModelText, parse
+from treeinner.readers.lightgbm.text import DEFAULT_LEFT, ModelText, parse, version_of
 from treeinner.readers.lightgbm.values import Training, Trees, inner_values
+from treeinner.readers.newer import explained, is_newer
 
 __all__ = ["class_weight", "custom_gradient", "read", "read_path"]
 
@@ -62,7 +63,7 @@ def read(model: Any, options: ReadOptions) -> Ensemble:
     if options.iteration_range is None and getattr(booster, "best_iteration", -1) > 0:
         best = min(int(booster.best_iteration), int(booster.current_iteration()))
         options = replace(options, iteration_range=(0, best))
-    return _build(parse(booster.model_to_string(num_iteration=-1)), classes, options)
+    return _read_text(booster.model_to_string(num_iteration=-1), classes, options)
 
 
 def read_path(path: Path, options: ReadOptions) -> Ensemble:
@@ -71,7 +72,16 @@ def read_path(path: Path, options: ReadOptions) -> Ensemble:
         text = path.read_bytes().decode()  # `parse` sees to the ends of lines
     except UnicodeDecodeError:
         raise ModelError(f"{path} is not a text file; pass a file written by Booster.save_model.") from None
-    return _build(parse(text), None, options)
+    return _read_text(text, None, options)
+
+
+def _read_text(text: str, classes: list[Any] | None, options: ReadOptions) -> Ensemble:
+    version = version_of(text)
+    with explained("LightGBM", version):
+        ensemble = _build(parse(text), classes, options)
+        if is_newer("LightGBM", version):
+            _ = ensemble.node_value  # what is worked out late must make sense too
+    return ensemble
 
 
 def class_weight(model: Any) -> Any:

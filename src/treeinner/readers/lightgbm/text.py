@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import warnings
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,11 +20,22 @@ from numpy.typing import NDArray
 
 from treeinner.errors import ModelError
 from treeinner.readers._trees import BoolArray, LongArray
+from treeinner.readers.newer import check_fields, is_newer
 
-__all__ = ["DEFAULT_LEFT", "ModelText", "parse"]
+__all__ = ["DEFAULT_LEFT", "ModelText", "parse", "version_of"]
 
 
 LARGEST = 1e50  # of weights, values and gains: products of a few of them stay finite
+# Fields of v3 and v4; "" is an empty line.
+HEADER = {
+    "tree", "version", "num_class", "num_tree_per_iteration", "label_index", "max_feature_idx", "objective",
+    "average_output", "feature_names", "monotone_constraints", "feature_infos", "tree_sizes", "",
+}  # fmt: skip
+TREE = {
+    "num_leaves", "num_cat", "split_feature", "split_gain", "threshold", "decision_type", "left_child", "right_child",
+    "leaf_value", "leaf_weight", "leaf_count", "internal_value", "internal_weight", "internal_count", "cat_boundaries",
+    "cat_threshold", "is_linear", "leaf_const", "num_features", "leaf_features", "leaf_coeff", "shrinkage", "",
+}  # fmt: skip
 CATEGORICAL, DEFAULT_LEFT = 1, 2  # bits of decision_type; the next two hold the kind of missing value
 
 
@@ -163,7 +175,18 @@ def parse(text: str) -> ModelText:
     declared = len(header["tree_sizes"].split()) if "tree_sizes" in header else len(blocks)
     if declared != len(blocks):
         raise ModelError(f"The LightGBM model declares {declared} trees but contains {len(blocks)}; save it again.")
-    return ModelText(header, _parameters(tail), _pandas_categorical(tail), [_fields(block) for block in blocks])
+    trees, version = [_fields(block) for block in blocks], version_of(text)
+    if is_newer("LightGBM", version):
+        check_fields("LightGBM", version, "The header of the LightGBM model", header, HEADER)
+        names = {name for tree in trees for name in tree if not name.isdigit()}  # a tree begins with its number
+        check_fields("LightGBM", version, "A tree of the LightGBM model", names, TREE)
+    return ModelText(header, _parameters(tail), _pandas_categorical(tail), trees)
+
+
+def version_of(text: str) -> tuple[int, ...]:
+    """Version of the format, (4,) for "version=v4"; () if it has none."""
+    found = re.search(r"^version=v(\d{1,9})$", text[:1000], re.MULTILINE)
+    return (int(found[1]),) if found else ()
 
 
 def _sane(found: NDArray[Any], key: str) -> NDArray[Any]:

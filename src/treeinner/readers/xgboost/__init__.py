@@ -20,8 +20,9 @@ from treeinner.errors import UnsupportedModelError
 from treeinner.options import ReadOptions
 from treeinner.readers._open import class_names, parse_json
 from treeinner.readers._trees import DART_ROUNDS, handed_over
+from treeinner.readers.newer import explained
 from treeinner.readers.xgboost import ubjson
-from treeinner.readers.xgboost.document import Parts, best_iteration, member, read_parts
+from treeinner.readers.xgboost.document import Parts, best_iteration, member, read_parts, version_of
 from treeinner.readers.xgboost.loss import Loss, find_loss, proved_loss
 from treeinner.readers.xgboost.schema import read_schema
 from treeinner.readers.xgboost.values import Given, find_node_values
@@ -54,15 +55,16 @@ def read(model: Any, options: ReadOptions) -> Ensemble:
         options = replace(options, iteration_range=(0, min(best + 1, int(booster.num_boosted_rounds()))))
     missing, labels = getattr(model, "missing", None), getattr(model, "classes_", None)
     classes = None if labels is None else list(np.asarray(labels).tolist())
-    parts, given = read_parts(document), Given(options, _tree_params(config))
-    if wrapped and callable(model.objective):
-        loss = Loss("")
-    elif wrapped and _fitted_here(model, parts.version):
-        loss = proved_loss(parts, given)
-    else:
-        loss = find_loss(parts, given)
     missing = math.nan if missing is None else float(missing)
-    return _build(parts, given, loss, missing=missing, classes=classes)
+    with explained("XGBoost", version_of(document)):
+        parts, given = read_parts(document), Given(options, _tree_params(config))
+        if wrapped and callable(model.objective):
+            loss = Loss("")
+        elif wrapped and _fitted_here(model, parts.version):
+            loss = proved_loss(parts, given)
+        else:
+            loss = find_loss(parts, given)
+        return _build(parts, given, loss, missing=missing, classes=classes)
 
 
 def _fitted_here(model: Any, version: tuple[int, ...]) -> bool:
@@ -76,8 +78,9 @@ def read_document(document: Mapping[str, Any], options: ReadOptions) -> Ensemble
     if "Model" in document and "Config" in document:  # what pickles hold
         config = _tree_params(member(document, "Config", dict))
         document = member(document, "Model", dict)
-    parts, given = read_parts(document), Given(options, config)
-    return _build(parts, given, find_loss(parts, given))
+    with explained("XGBoost", version_of(document)):
+        parts, given = read_parts(document), Given(options, config)
+        return _build(parts, given, find_loss(parts, given))
 
 
 def read_path(path: Path, options: ReadOptions) -> Ensemble:

@@ -10,14 +10,28 @@ import numpy as np
 
 from treeinner.errors import ModelError, UnsupportedModelError
 from treeinner.readers._trees import FloatArray, LongArray
+from treeinner.readers.newer import check_fields, is_newer
 from treeinner.readers.xgboost.trees import Trees, array, read_trees, require
 
-__all__ = ["Parts", "best_iteration", "member", "read_parts"]
+__all__ = ["Parts", "best_iteration", "member", "read_parts", "version_of"]
 
 LOGIT = ("binary:logistic", "reg:logistic")
 LOG = ("count:poisson", "reg:gamma", "reg:tweedie", "survival:cox", "survival:aft")
 MAX_FEATURES = 2**27  # a damaged number must not become a huge allocation
 MAX_OUTPUTS = 2**20
+
+# Fields of 1.7 to 3.4.
+FIELDS = {
+    "gradient_booster": {"name", "model", "gbtree", "weight_drop"},
+    "learner_model_param": {"base_score", "boost_from_average", "num_class", "num_feature", "num_target"},
+    "model": {"cats", "gbtree_model_param", "iteration_indptr", "tree_info", "trees", "weight_drop"},
+    "gbtree_model_param": {"num_parallel_tree", "num_trees", "size_leaf_vector"},
+    "a tree": {
+        "base_weights", "categories", "categories_nodes", "categories_segments", "categories_sizes", "default_left",
+        "id", "leaf_weights", "left_children", "loss_changes", "parents", "right_children", "split_conditions",
+        "split_indices", "split_type", "sum_hessian", "tree_param",
+    },
+}  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,9 +55,10 @@ class Parts:
 
 def read_parts(document: Mapping[str, Any]) -> Parts:
     """Find the parts where the document's version keeps them."""
-    learner = member(document, "learner", dict)
+    learner, version = member(document, "learner", dict), version_of(document)
     model, drop = _booster_model(learner)
     sizes = member(learner, "learner_model_param", dict)
+    _check_fields(version, learner, model)
     objective = str(member(member(learner, "objective", dict), "name", str))
     n_outputs = max(1, _integer(sizes, "num_class", 0), _integer(sizes, "num_target", 1))
     n_features = _integer(sizes, "num_feature")
@@ -70,10 +85,31 @@ def read_parts(document: Mapping[str, Any]) -> Parts:
         stored_base=stored_base,
         objective=objective,
         objective_params=_objective_params(learner["objective"]),
-        version=tuple(int(v) for v in array(document.get("version", [0]), np.int64, "version")),
+        version=version,
         learner=learner,
         model=model,
     )
+
+
+def version_of(document: Mapping[str, Any]) -> tuple[int, ...]:
+    """Version of the XGBoost that wrote the document."""
+    return tuple(int(number) for number in array(document.get("version", [0]), np.int64, "version"))
+
+
+def _check_fields(version: tuple[int, ...], learner: Mapping[str, Any], model: Mapping[str, Any]) -> None:
+    """Raise if a newer XGBoost has put what is not known to where predictions come from."""
+    if not is_newer("XGBoost", version):
+        return
+    trees: list[Any] = member(model, "trees", list)
+    found: dict[str, Any] = {
+        "gradient_booster": learner["gradient_booster"],
+        "learner_model_param": learner["learner_model_param"],
+        "model": model,
+        "gbtree_model_param": member(model, "gbtree_model_param", dict),
+        "a tree": set().union(*(tree for tree in trees if isinstance(tree, dict))),
+    }
+    for owner, names in found.items():
+        check_fields("XGBoost", version, f"The XGBoost model's {owner}", names, FIELDS[owner])
 
 
 def best_iteration(learner: Mapping[str, Any]) -> int | None:
@@ -110,7 +146,7 @@ def _booster_model(learner: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
     if "generic_param" in learner or "learner_train_param" in learner:
         raise ModelError("This is an XGBoost configuration (save_config), not a model; pass what save_model wrote.")
     if kind not in ("gbtree", "dart"):
-        raise UnsupportedModelError(f"XGBoost booster={kind!r}; gbtree and dart can be read.")
+        raise ModelError(f"XGBoost booster={kind!r}; gbtree and dart can be read.")
     model = member(booster if kind == "gbtree" else member(booster, "gbtree", dict), "model", dict)
     return model, model.get("weight_drop") if kind == "gbtree" else member(booster, "weight_drop", (list, np.ndarray))
 
