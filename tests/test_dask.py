@@ -124,7 +124,7 @@ def test_every_case_has_the_bits_of_one_process(client, case, objective):
     )
 
 
-@pytest.mark.parametrize("sizes", [[1500], [1, 1499], [0, 700, 0, 0, 800, 0], [60] * 25])
+@pytest.mark.parametrize("sizes", [[1500], [1, 1499], [0, 700, 0, 0, 800, 0], [125] * 12])
 def test_every_partitioning_has_the_bits_of_one_process(client, sizes):
     cuts = np.cumsum(sizes)[:-1]
     parts = [held_out().iloc[some] for some in np.split(np.random.default_rng(1).permutation(1500), cuts)]
@@ -173,6 +173,19 @@ def test_a_frame_is_read_without_the_columns_that_nobody_needs(tmp_path):
     assert list(_narrowed(read, [*FEATURES, "y"]).columns) == [*FEATURES, "y"]
     made = read.map_partitions(slowly)
     assert list(_narrowed(made, [*FEATURES, "y"]).columns) == list(made.columns)
+
+
+def test_training_rows_are_noticed_on_the_cluster_too(client):
+    train = rows()[:500]
+    with pytest.warns(ti.TreeInnerWarning, match="These are the rows that the model was trained on"):
+        expected = ti.importance(model(), train[FEATURES], train.y)
+    with pytest.warns(ti.TreeInnerWarning, match="These are the rows that the model was trained on") as said:
+        same(tid.importance(client, model(), dd.from_pandas(train, npartitions=1), "y"), expected)
+    assert any(warning.filename == __file__ for warning in said)
+    mixed = dd.from_pandas(rows(), npartitions=4)
+    with pytest.warns(ti.TreeInnerWarning, match="Of the 500 rows of partition 0: These are the rows that the model"):
+        found = tid.importance(client, model(), mixed, "y")
+    assert found.notes[-1].startswith("Of the 500 rows of partition 0: ")
 
 
 # -- models ------------------------------------------------------------------------------------------------------
@@ -269,7 +282,7 @@ def wait_until(condition):
 
 def test_every_worker_killed_in_turn_in_both_rounds_changes_no_bit(client, tmp_path, monkeypatch):
     gate, found = tmp_path / "gate", []
-    whole = dd.from_pandas(held_out(), npartitions=12)
+    whole = dd.from_pandas(held_out(), npartitions=6)
     frame = whole.map_partitions(gated, str(gate), meta=whole._meta)
     second_pass = ti.ImportanceAccumulator.second_pass
     monkeypatch.setattr(ti.ImportanceAccumulator, "second_pass", lambda acc: (gate.touch(), second_pass(acc))[1])

@@ -24,7 +24,15 @@ from treeinner.model import Model, open_model
 from treeinner.options import ReadOptions
 from treeinner.scores import Importance, ImportanceAccumulator
 from treeinner.scores.arguments import check_integer
-from treeinner.scores.partitions import Part, add_partition, make_plan, merge_parts, naming, run_rounds
+from treeinner.scores.partitions import (
+    Part,
+    add_partition,
+    make_plan,
+    merge_parts,
+    naming,
+    run_rounds,
+    training_rows_in,
+)
 
 try:
     import dask.array as da
@@ -78,7 +86,7 @@ def importance(
     Returns
     -------
     Importance
-        As from `ti.importance`. Whether training rows are among the rows is not looked for.
+        As from `ti.importance`; training rows are looked for in one partition only.
     """
     client = _checked_client(client)
     check_integer("split_every", split_every, 2, "an integer, 2 or more")
@@ -93,9 +101,15 @@ def importance(
         while len(parts) > 1:
             groups = [parts[i : i + split_every] for i in range(0, len(parts), split_every)]
             parts = [delayed(merge_parts)(group) for group in groups]
-        return _computed(client, parts[0])
+        total: Part = _computed(client, parts[0])
+        return total
 
-    return run_rounds(plan, run, len(rows.blocks))
+    def look(number: int) -> str | None:
+        job = delayed(_Job(plan.start, rows.layout), traverse=False)
+        note: str | None = _computed(client, delayed(_note)(job, *rows.blocks[number]))
+        return note
+
+    return run_rounds(plan, run, len(rows.blocks), look)
 
 
 def attribute(
@@ -180,17 +194,16 @@ def _local(model: Any) -> Any:
     return model.to_local() if of_lightgbm else model
 
 
-def _computed(client: Client, total: Delayed) -> Part:
+def _computed(client: Client, task: Delayed) -> Any:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sending large graph")  # the model, once
-        future = client.compute(total)
+        future = client.compute(task)
     try:
-        found: Part = future.result()
+        return future.result()
     except TreeInnerError as error:  # without the frames of the worker
         raise type(error)(str(error)) from None
     finally:
         future.release()
-    return found
 
 
 def _meta(model: Model, X: Any, layout: Layout, feature_groups: GroupSpec | None, dtype: Any) -> Any:
@@ -230,6 +243,11 @@ class _Attribution:
 def _sums(job: _Job, number: int, *blocks: Any) -> Part:
     """Sums over one partition."""
     return add_partition(job.accumulator, number, (job.layout.batch(blocks) for _ in range(1)))
+
+
+def _note(job: _Job, *blocks: Any) -> str | None:
+    """What is to be said about training rows in one partition."""
+    return training_rows_in(job.accumulator._model, job.layout.batch(blocks))
 
 
 def _attributed(job: _Attribution, number: int, first_row: int, *blocks: Any) -> Any:

@@ -9,22 +9,23 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 
-from treeinner.errors import DataError, ModelError, TreeInnerError, counted
+from treeinner.errors import DataError, ModelError, TreeInnerError, counted, speak
 from treeinner.model import Model
 from treeinner.scores.accumulator import CONFIDENCE, ImportanceAccumulator, check_errors_wanted
 from treeinner.scores.arguments import open_for
 from treeinner.scores.result import Importance
+from treeinner.scores.training_rows import training_rows_note
 from treeinner.scores.travel import merge_bytes
 from treeinner.tables.frames import names_of
 from treeinner.tables.named import Roles
 
-__all__ = ["Part", "Plan", "add_partition", "make_plan", "merge_parts", "naming", "run_rounds"]
+__all__ = ["Part", "Plan", "add_partition", "make_plan", "merge_parts", "naming", "run_rounds", "training_rows_in"]
 
 # Settings of a score; all others are about the model.
 SCORING = (
@@ -166,7 +167,12 @@ def _blamed(parts: list[Part], error: DataError) -> DataError:
     return error
 
 
-def run_rounds(plan: Plan, run: Callable[[ImportanceAccumulator], Part], n_partitions: int | None = None) -> Importance:
+def run_rounds(
+    plan: Plan,
+    run: Callable[[ImportanceAccumulator], Part],
+    n_partitions: int | None = None,
+    look: Callable[[int], str | None] | None = None,
+) -> Importance:
     """Take the rows through one round or two, and return the result.
 
     Parameters
@@ -177,6 +183,8 @@ def run_rounds(plan: Plan, run: Callable[[ImportanceAccumulator], Part], n_parti
         Adds up all partitions, each from the accumulator that it is given, and returns their sum.
     n_partitions
         How many there are; None: it is not known.
+    look
+        Says of a partition, by its number, whether training rows are in it (`training_rows_in`); None: do not look.
     """
     part = run(plan.start)
     done = _complete(plan.start, part, n_partitions)
@@ -192,11 +200,32 @@ def run_rounds(plan: Plan, run: Callable[[ImportanceAccumulator], Part], n_parti
             )
     done = _complete(second, again, n_partitions)
     try:
-        return done.result()
+        found = done.result()
     except DataError as error:
         if "saw other rows" not in str(error):
             raise
         raise DataError(f"{error} In a cluster {OTHER_ROWS}") from None
+    note = None if look is None else _look(look, again.rows)
+    if note is None:
+        return found
+    speak(note)
+    return replace(found, notes=(*found.notes, note))
+
+
+def _look(look: Callable[[int], str | None], rows: Mapping[int, int]) -> str | None:
+    """What is to be said about training rows in the first partition that has rows: one is enough for a warning."""
+    number = min(number for number, n_rows in rows.items() if n_rows)
+    note = look(number)
+    if note is None or rows[number] == sum(rows.values()):
+        return note
+    return f"Of the {counted(rows[number], 'row')} of partition {number}: {note}"
+
+
+def training_rows_in(model: Model, batch: Mapping[str, Any]) -> str | None:
+    """Say that training rows are among these rows, as far as the model tells; batch: arguments of `update`."""
+    given = {name: value for name, value in batch.items() if name not in ("X", "clusters")}
+    X, given = model.by_name(batch["X"], **given)
+    return training_rows_note(model, X, given.pop("y"), n_jobs=1, **given)
 
 
 def _complete(accumulator: ImportanceAccumulator, part: Part, n_partitions: int | None) -> ImportanceAccumulator:
