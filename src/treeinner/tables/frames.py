@@ -173,13 +173,17 @@ def with_native_columns(X: Any) -> Any:
     return native.astype({name: kind.newbyteorder("=") for name, kind in other.items()}) if other else X
 
 
-def without_polars_categories(X: Any) -> Any:
-    """X; of a polars frame, categories as strings: CatBoost 1.2 fails, or crashes, where polars 2 holds them."""
+def polars_as_pandas(X: Any) -> Any:
+    """X; a polars frame as one of pandas: CatBoost before 1.2.9 knows no polars, and 1.2.10 fails with its categories."""
     frame = as_frame(X)
     if not isinstance(frame, nw.DataFrame) or not frame.implementation.is_polars():
         return X
-    held = [name for name, kind in frame.schema.items() if isinstance(kind, (nw.Categorical, nw.Enum))]
-    return frame.with_columns(nw.col(*held).cast(nw.String)).to_native() if held else X
+    words = (nw.Categorical, nw.Enum, nw.String)
+    columns = {
+        series.name: series.to_list() if isinstance(series.dtype, words) else _to_numpy(series)
+        for series in frame.iter_columns()
+    }
+    return make_frame(columns, library="pandas")
 
 
 # -- categories ----------------------------------------------------------------------------------------------

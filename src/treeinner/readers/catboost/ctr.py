@@ -26,7 +26,7 @@ from treeinner.errors import DataError
 from treeinner.readers._trees import IntArray
 from treeinner.tables import Table, as_read
 from treeinner.tables.arrays import ColumnTable, DenseTable
-from treeinner.tables.frames import without_polars_categories
+from treeinner.tables.frames import polars_as_pandas
 
 __all__ = ["Columns", "Source", "Splits", "leaf_table", "path_columns", "plain_columns", "symmetric_columns"]
 
@@ -262,7 +262,7 @@ def _rows(X: Any, names: Sequence[str] | None) -> tuple[int, Callable[[int, int]
         return n_rows, lambda start, stop: X if (start, stop) == (0, n_rows) else X.slice(np.arange(start, stop))
     if hasattr(X, "column_names") and hasattr(X, "to_pandas"):  # pyarrow.Table
         X = X.to_pandas()
-    X = without_polars_categories(as_read(X))
+    X = polars_as_pandas(as_read(X))
     if hasattr(X, "columns"):
         if names is not None:
             absent = [name for name in names if name not in X.columns]
