@@ -62,7 +62,7 @@ def main() -> None:
         stored[cell["name"]] = result
         ordered = {one["name"]: stored[one["name"]] for one in cells if one["name"] in stored}
         RESULTS.write_text(json.dumps(ordered, indent=1) + "\n", encoding="utf-8")
-    PAGE.write_text(_page(cells, stored), encoding="utf-8")
+    PAGE.write_text(page(cells, stored), encoding="utf-8")
     if failed:
         sys.exit(f"failed: {', '.join(failed)}")
 
@@ -175,7 +175,7 @@ def _outcome(result: dict) -> str:
     return f"{result['passed']} passed, {len(result['failures'])} failed, {skipped} skipped"
 
 
-def _page(cells: list[dict], stored: dict) -> str:
+def page(cells: list[dict], stored: dict) -> str:
     measured = {cell["name"]: stored[cell["name"]] for cell in cells if cell["name"] in stored}
     dates = sorted({result["date"] for result in measured.values()})
     lines = [INTRODUCTION]
@@ -207,7 +207,30 @@ def _reason(message: str) -> str:
     return message.removeprefix("could not import ").split(":")[0].replace("'", "`")
 
 
-NOTES = ""
+NOTES = """
+## What is not supported
+
+treeinner says so by name, and the tests above check that it does:
+
+- ranking losses of XGBoost before 3.0: they pair rows in another way. Attributions and `score="abs"` work.
+- TreeSHAP of vector leaves of XGBoost before 3.2, whose model stores no covers. PreDecomp and TreeInner work.
+
+What other packages ask of each other, so that no row has it: XGBoost 3.3 needs Python 3.12; pyarrow 26 needs numpy 2;
+CatBoost needs pandas.
+
+## Newer versions
+
+A model of a newer library is read if all its fields are known ones, and refused otherwise: the error says which version
+wrote it, which versions are known, and what to do. Fields are those of XGBoost's document, of LightGBM's text and of
+CatBoost's JSON; `.cbm` has a version of its format. Not checked: whether a known field has another meaning. If your
+library is newer than the table, compare once: `ti.read_model(model).predict(X)` is the library's raw margin.
+
+## How it was measured
+
+`make matrix`; `make matrix MATRIX_FLAGS='oldest "newest*"'` for some rows, `MATRIX_FLAGS="--python 3.14=PATH"` for a
+Python that is not found. The rows are `tests/matrix/cells.toml`, the results `docs/versions.json`. Plots and the command
+line are not part of it; they are tested with the newest libraries only (`make test`, `make test-new`).
+"""
 
 
 if __name__ == "__main__":
