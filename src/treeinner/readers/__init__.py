@@ -5,6 +5,7 @@
     members     wrappers of several models: which columns and target each member sees, and with what weight
     targets     the target as a model inside a wrapper saw it
     _trees      walks over arrays of trees that several readers need
+    newer       models of a newer library than the readers know
     xgboost/ lightgbm/ catboost/ sklearn/     one library each: `read`, and its parser, rules and node values
 
 Belongs here: everything that depends on which library trained the model. Does not: losses, scores, and anything that
