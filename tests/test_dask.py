@@ -459,7 +459,7 @@ def test_attributions_are_lazy_and_have_the_bits_of_one_process(client, objectiv
     parts = [tid.delayed(part) for part in (frame[:700], frame[:0], frame[700:])]
     table = dd.from_delayed(parts, meta=frame[:0], verify_meta=False)
     given = {"base_margin": "margin"} if objective == "reg:squarederror" else {}
-    lazy = tid.attribute(client, model(objective), table, keep=["key", "query"], **given)
+    lazy = tid.attribute(client, model(objective), table, keep_cols=["key", "query"], **given)
     assert isinstance(lazy, dd.DataFrame)
     found = lazy.compute()
     margins = frame.margin.to_numpy() if given else None
@@ -485,5 +485,5 @@ def test_attributions_of_an_array_in_float32(client):
     lazy = tid.attribute(client, model(), da.concatenate(blocks))
     with pytest.raises(DataError, match=r"Partition 1: .*column"):
         lazy.compute()
-    with pytest.raises(DataError, match="keep='a': the attributions have a column of this name"):
-        tid.attribute(client, model(), dd.from_pandas(held_out(), npartitions=2), keep="a")
+    with pytest.raises(DataError, match="keep_cols='a': the attributions have a column of this name"):
+        tid.attribute(client, model(), dd.from_pandas(held_out(), npartitions=2), keep_cols="a")

@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+from functools import cache
 
 import lightgbm
 import numpy as np
@@ -25,14 +26,22 @@ X = pd.DataFrame(np.round(RNG.normal(size=(2 * N, 4)) * 64) / 64, columns=list("
 X.loc[::17, "b"] = np.nan
 X["kind"] = pd.Categorical(RNG.choice(["NA", "u", "v"], 2 * N), categories=["NA", "u", "v"])
 TARGET = np.round((X["a"] + (X["kind"] == "u") + RNG.normal(size=2 * N)) * 64) / 64
-MODEL = xgb.XGBRegressor(n_estimators=12, max_depth=3, enable_categorical=True).fit(X[:N], TARGET[:N])
 ROWS = X[N:].reset_index(drop=True)
 Y = TARGET[N:].to_numpy()
 WEIGHT = RNG.integers(1, 9, N) / 4
 FRAME = ROWS.assign(price=Y, w=WEIGHT, note="n", day=np.repeat(np.arange(N // 10), 10))
 NAMED = {"y": "price", "sample_weight": "w"}
-WHOLE = ti.importance(MODEL, ROWS, Y, sample_weight=WEIGHT)
 FIELDS = ("scores", "std_errors", "ci_low", "ci_high", "p_values", "q_values", "rounds")
+
+
+@cache
+def model():
+    return xgb.XGBRegressor(n_estimators=12, max_depth=3, enable_categorical=True).fit(X[:N], TARGET[:N])
+
+
+@cache
+def whole_importance():
+    return ti.importance(model(), ROWS, Y, sample_weight=WEIGHT)
 
 
 @pytest.fixture(scope="module")
@@ -147,7 +156,8 @@ ONCE = {
 }
 
 
-def check_same(found, whole=WHOLE, fields=FIELDS):
+def check_same(found, whole=None, fields=FIELDS):
+    whole = whole or whole_importance()
     assert found.n_rows == whole.n_rows
     for name in fields:
         np.testing.assert_array_equal(getattr(found, name), getattr(whole, name), err_msg=name)
@@ -155,23 +165,23 @@ def check_same(found, whole=WHOLE, fields=FIELDS):
 
 @pytest.mark.parametrize("kind", SOURCES)
 def test_the_same_bits_from_every_source(kind, folder):
-    check_same(ti.importance(MODEL, SOURCES[kind](folder), **NAMED))
+    check_same(ti.importance(model(), SOURCES[kind](folder), **NAMED))
 
 
 @pytest.mark.parametrize("kind", IN_BATCHES)
 def test_the_same_bits_from_batches_that_come_twice(kind):
     given = NAMED if "frames" in kind else {}
-    check_same(ti.importance(MODEL, IN_BATCHES[kind](), **given))
+    check_same(ti.importance(model(), IN_BATCHES[kind](), **given))
 
 
 @pytest.mark.parametrize("kind", ONCE)
 def test_rows_that_come_once_have_the_score_and_a_note(kind):
     given = {} if "dicts" in kind or "triples" in kind else NAMED
     with pytest.warns(ti.TreeInnerWarning, match="a single pass over the rows, and conservative"):
-        found = ti.importance(MODEL, ONCE[kind](), **given)
+        found = ti.importance(model(), ONCE[kind](), **given)
     check_same(found, fields=("scores", "rounds"))
     assert any("an X that can be read again" in note for note in found.notes)
-    quiet = ti.importance(MODEL, ONCE[kind](), **given, std_errors=False)
+    quiet = ti.importance(model(), ONCE[kind](), **given, std_errors=False)
     check_same(quiet, fields=("scores",))
     assert not quiet.notes
 
@@ -194,41 +204,41 @@ def test_every_score_of_a_folder(folder, options):
     for role in ("clusters", "base_margin"):
         if memory.get(role):
             memory[role] = FRAME[memory[role]].to_numpy()
-    whole = ti.importance(MODEL, ROWS, **{"y": Y, **memory})
-    found = ti.importance(MODEL, folder, **{**NAMED, **options})
+    whole = ti.importance(model(), ROWS, **{"y": Y, **memory})
+    found = ti.importance(model(), folder, **{**NAMED, **options})
     check_same(found, whole, fields=("scores", "std_errors", "p_values"))
 
 
 def test_several_targets_and_names_of_pandas(tmp_path):
     y = np.column_stack([Y, -2 * Y])
-    model = xgb.XGBRegressor(n_estimators=5, max_depth=2, multi_strategy="multi_output_tree").fit(ROWS[["a", "b"]], y)
+    own = xgb.XGBRegressor(n_estimators=5, max_depth=2, multi_strategy="multi_output_tree").fit(ROWS[["a", "b"]], y)
     frame = ROWS[["b", "a"]].assign(up=y[:, 0], down=y[:, 1])
     frame.to_parquet(tmp_path / "x.parquet")
-    whole = ti.importance(model, ROWS[["a", "b"]], pd.DataFrame(y, columns=["up", "down"]))
+    whole = ti.importance(own, ROWS[["a", "b"]], pd.DataFrame(y, columns=["up", "down"]))
     for X in (tmp_path / "x.parquet", frame):
-        found = ti.importance(model, X, ["up", "down"])
+        found = ti.importance(own, X, ["up", "down"])
         check_same(found, whole, fields=("scores", "std_errors"))
         assert found.output_names == ("up", "down")
 
 
 def test_class_labels_by_name(tmp_path):
     labels = np.array(["no", "yes"])[(Y > 0).astype(int)]
-    model = lightgbm.LGBMClassifier(n_estimators=5, verbose=-1).fit(ROWS[["a", "b"]], labels)
-    whole = ti.importance(model, ROWS[["a", "b"]], labels)
+    own = lightgbm.LGBMClassifier(n_estimators=5, verbose=-1).fit(ROWS[["a", "b"]], labels)
+    whole = ti.importance(own, ROWS[["a", "b"]], labels)
     frame = ROWS[["a", "b"]].assign(label=labels)
     frame.to_csv(tmp_path / "x.csv", index=False)
     frame.assign(label=pd.Categorical(labels)).to_parquet(tmp_path / "x.parquet")
     for X in (tmp_path / "x.csv", tmp_path / "x.parquet", frame, pl.from_pandas(frame)):
-        check_same(ti.importance(model, X, "label"), whole, fields=("scores", "p_values"))
+        check_same(ti.importance(own, X, "label"), whole, fields=("scores", "p_values"))
 
 
 def test_whole_queries_whatever_the_pieces(folder):
     relevance = (Y > 0).astype(int)
-    model = xgb.XGBRanker(n_estimators=5, max_depth=2, objective="rank:pairwise", enable_categorical=True)
-    model.fit(ROWS, relevance, qid=FRAME["day"])
-    whole = ti.importance(model, ROWS, relevance, qid=FRAME["day"].to_numpy())
+    own = xgb.XGBRanker(n_estimators=5, max_depth=2, objective="rank:pairwise", enable_categorical=True)
+    own.fit(ROWS, relevance, qid=FRAME["day"])
+    whole = ti.importance(own, ROWS, relevance, qid=FRAME["day"].to_numpy())
     frame = FRAME.assign(price=relevance)
-    found = ti.importance(model, (frame[i : i + 7] for i in range(0, N, 7)), "price", qid="day", std_errors=False)
+    found = ti.importance(own, (frame[i : i + 7] for i in range(0, N, 7)), "price", qid="day", std_errors=False)
     check_same(found, whole, fields=("scores",))
 
     def pieces():
@@ -236,7 +246,7 @@ def test_whole_queries_whatever_the_pieces(folder):
             rows = slice(start, start + 7)
             yield {"X": ROWS[rows], "y": relevance[rows], "qid": FRAME["day"][rows]}
 
-    check_same(ti.importance(model, pieces), whole, fields=("scores", "std_errors", "p_values"))
+    check_same(ti.importance(own, pieces), whole, fields=("scores", "std_errors", "p_values"))
 
 
 def test_queries_are_cut_at_their_ends():
@@ -252,12 +262,17 @@ def test_losses_over_all_rows_and_wrappers_are_read_into_memory(folder):
     from sklearn.ensemble import VotingRegressor
 
     few = ROWS[["a", "b", "c"]].fillna(0.0)
-    model = VotingRegressor([("one", MODEL_FEW), ("two", lightgbm.LGBMRegressor(n_estimators=3, verbose=-1))])
-    model.fit(few, Y)
-    whole = ti.importance(model, few, Y)
+    own = VotingRegressor(
+        [
+            ("one", xgb.XGBRegressor(n_estimators=3, max_depth=2)),
+            ("two", lightgbm.LGBMRegressor(n_estimators=3, verbose=-1)),
+        ]
+    )
+    own.fit(few, Y)
+    whole = ti.importance(own, few, Y)
     path = folder.parent / "few.parquet"
     few.assign(price=Y, other=1.0).to_parquet(path)
-    check_same(ti.importance(model, path, "price"), whole, fields=("scores", "std_errors"))
+    check_same(ti.importance(own, path, "price"), whole, fields=("scores", "std_errors"))
     survival = xgb.XGBRegressor(n_estimators=3, max_depth=2, objective="survival:cox").fit(few, np.abs(Y) + 1)
     few.assign(price=np.abs(Y) + 1).to_parquet(path)
     check_same(
@@ -267,30 +282,27 @@ def test_losses_over_all_rows_and_wrappers_are_read_into_memory(folder):
     )
 
 
-MODEL_FEW = xgb.XGBRegressor(n_estimators=3, max_depth=2)
-
-
 def test_columns_by_name_in_an_accumulator():
-    whole = ti.ImportanceAccumulator(MODEL).update(ROWS, Y, sample_weight=WEIGHT)
-    named = ti.ImportanceAccumulator(MODEL).update(FRAME[:500], **NAMED).update(pl.from_pandas(FRAME[500:]), **NAMED)
+    whole = ti.ImportanceAccumulator(model()).update(ROWS, Y, sample_weight=WEIGHT)
+    named = ti.ImportanceAccumulator(model()).update(FRAME[:500], **NAMED).update(pl.from_pandas(FRAME[500:]), **NAMED)
     np.testing.assert_array_equal(whole.result().scores, named.result().scores)
     with pytest.raises(ti.DataError, match="y='prize': X has no such column; did you mean 'price'"):
-        ti.ImportanceAccumulator(MODEL).update(FRAME, "prize")
+        ti.ImportanceAccumulator(model()).update(FRAME, "prize")
     with pytest.raises(ti.DataError, match="y='price' names a column, but X is a ndarray without column names"):
-        ti.ImportanceAccumulator(MODEL).update(FRAME.to_numpy(), "price")
+        ti.ImportanceAccumulator(model()).update(FRAME.to_numpy(), "price")
 
 
 def test_a_list_of_labels_is_no_list_of_columns():
     labels = ["no", "yes"] * 50
-    model = lightgbm.LGBMClassifier(n_estimators=2, verbose=-1).fit(ROWS[["a", "b"]][:100], labels)
-    found = ti.importance(model, ROWS[["a", "b"]][:100], labels)
-    np.testing.assert_array_equal(found.scores, ti.importance(model, ROWS[["a", "b"]][:100], np.array(labels)).scores)
+    own = lightgbm.LGBMClassifier(n_estimators=2, verbose=-1).fit(ROWS[["a", "b"]][:100], labels)
+    found = ti.importance(own, ROWS[["a", "b"]][:100], labels)
+    np.testing.assert_array_equal(found.scores, ti.importance(own, ROWS[["a", "b"]][:100], np.array(labels)).scores)
 
 
 # -- progress, training rows ---------------------------------------------------------------------------------
 def test_progress_by_rows(folder):
     told = []
-    ti.importance(MODEL, folder, **NAMED, progress=lambda done, rows: told.append((done, rows)))
+    ti.importance(model(), folder, **NAMED, progress=lambda done, rows: told.append((done, rows)))
     assert told[-1] == (N, N)
     assert [done for done, _ in told] == sorted(done for done, _ in told)
 
@@ -298,9 +310,9 @@ def test_progress_by_rows(folder):
 def test_training_rows_in_files_are_recognised(tmp_path):
     X[:N].assign(price=TARGET[:N]).to_parquet(tmp_path / "train.parquet")
     with pytest.warns(ti.TreeInnerWarning, match="raining rows"):
-        found = ti.importance(MODEL, tmp_path / "train.parquet", "price")
+        found = ti.importance(model(), tmp_path / "train.parquet", "price")
     with pytest.warns(ti.TreeInnerWarning):
-        assert found.notes == ti.importance(MODEL, X[:N], TARGET[:N]).notes
+        assert found.notes == ti.importance(model(), X[:N], TARGET[:N]).notes
 
 
 # -- what is wrong with it ------------------------------------------------------------------------------------
@@ -332,20 +344,20 @@ BAD = {
 def test_the_file_at_fault_is_named(name, folder):
     changes, message = BAD[name]
     with pytest.raises(ti.DataError, match=message):
-        ti.importance(MODEL, parts(folder, name, **changes), **NAMED)
+        ti.importance(model(), parts(folder, name, **changes), **NAMED)
 
 
 def test_the_batch_at_fault_is_named():
     rows = list(batches())
     rows[5] = (rows[5][0].assign(a=np.inf).astype({"a": object}).assign(a="x"), *rows[5][1:])
     with pytest.raises(ti.DataError, match="batch 5: Column 'a' holds the string"):
-        ti.importance(MODEL, rows)
+        ti.importance(model(), rows)
     rows[5] = (ROWS[:4].assign(b=1), rows[5][1][:4] * np.nan, rows[5][2][:4])  # other types: not gathered
     with pytest.raises(ti.DataError, match="batch 5: y is missing"):
-        ti.importance(MODEL, rows)
+        ti.importance(model(), rows)
     rows[5] = (rows[4][0], Y[:3], WEIGHT[:3])
     with pytest.raises(ti.DataError, match="batch 5: y has 3 rows, but X has 37"):
-        ti.importance(MODEL, rows)
+        ti.importance(model(), rows)
 
 
 def changing(folder, change):
@@ -359,7 +371,7 @@ def changing(folder, change):
             change()
 
     assert source is not None
-    return lambda: ti.importance(MODEL, folder, **NAMED, progress=progress)
+    return lambda: ti.importance(model(), folder, **NAMED, progress=progress)
 
 
 def test_a_file_that_vanishes_or_changes_between_the_passes(folder):
@@ -390,10 +402,10 @@ def test_other_values_under_the_same_size_and_time_are_noticed(folder):
 
 
 def test_another_leaf_in_the_second_pass_is_noticed_whatever_the_scores():
-    first = ti.ImportanceAccumulator(MODEL, std_errors=False).update(ROWS, Y)
+    first = ti.ImportanceAccumulator(model(), std_errors=False).update(ROWS, Y)
     swapped = ROWS.copy()
     swapped.loc[5, "a"] += 0.75
-    leaves = ti.read_model(MODEL).apply(ROWS) != ti.read_model(MODEL).apply(swapped)
+    leaves = ti.read_model(model()).apply(ROWS) != ti.read_model(model()).apply(swapped)
     assert leaves.any()
     with pytest.raises(ti.DataError, match=r"saw other rows than the first"):
         first.second_pass().update(swapped, Y).result()
@@ -408,55 +420,56 @@ def test_arguments_that_cannot_be(folder):
         ({"y": "price", "qid": "day"}, "qid was given, but the loss"),
     ):
         with pytest.raises(ti.DataError, match=message):
-            ti.importance(MODEL, folder, **given)
+            ti.importance(model(), folder, **given)
     with pytest.raises(ti.DataError, match="There is no data file"):
-        ti.importance(MODEL, "nowhere.parquet", "price")
+        ti.importance(model(), "nowhere.parquet", "price")
     with pytest.raises(ti.DataError, match=r"There are no data files .*nowhere-"):
-        ti.importance(MODEL, "nowhere-*.parquet", "price")
+        ti.importance(model(), "nowhere-*.parquet", "price")
     with pytest.raises(ti.DataError, match="There are no rows"):
-        ti.importance(MODEL, iter(()), "price")
+        ti.importance(model(), iter(()), "price")
     with pytest.raises(ti.DataError, match=r"batch 0 is a tuple of 4; expected \(X, y\)"):
-        ti.importance(MODEL, iter([(1, 2, 3, 4)]))
+        ti.importance(model(), iter([(1, 2, 3, 4)]))
     with pytest.raises(ti.DataError, match=r"is a dict of 'X', 'target'; expected X, y, sample_weight"):
-        ti.importance(MODEL, iter([{"X": ROWS, "target": Y}]))
+        ti.importance(model(), iter([{"X": ROWS, "target": Y}]))
 
 
 def test_a_lazy_frame_with_an_array_is_collected(folder):
     lazy = pl.scan_parquet(f"{folder}/*.parquet").select(list(ROWS.columns))
-    check_same(ti.importance(MODEL, lazy, Y, sample_weight=WEIGHT))
+    check_same(ti.importance(model(), lazy, Y, sample_weight=WEIGHT))
 
 
 # -- attributions --------------------------------------------------------------------------------------------
 def test_attributions_to_parquet(folder, tmp_path):
-    whole = ti.attribute(MODEL, ROWS, base_margin=WEIGHT)
+    whole = ti.attribute(model(), ROWS, base_margin=WEIGHT)
     out = tmp_path / "shares.parquet"
-    n = ti.attribute_to_parquet(MODEL, folder, out, base_margin="w", keep_cols=["day", "note", "a"], row_numbers=True)
+    n = ti.attribute_to_parquet(model(), folder, out, base_margin="w", keep_cols=["day", "note"], row_numbers=True)
     assert n == N
     found = pd.read_parquet(out)
     np.testing.assert_array_equal(found[list(ROWS.columns)].to_numpy(), whole.values)
     np.testing.assert_array_equal(found["base_value"], whole.base_values)
     np.testing.assert_array_equal(found["day"], FRAME["day"])
-    np.testing.assert_array_equal(found["a_"], FRAME["a"])  # a feature and a key
     assert found["row"].tolist() == list(range(N))
-    ti.attribute_to_parquet(MODEL, ROWS, out, dtype="float32", method="treeshap")
+    ti.attribute_to_parquet(model(), ROWS, out, dtype="float32", method="treeshap")
     assert pq.read_schema(out).field("a").type == pa.float32()
     np.testing.assert_allclose(
-        pd.read_parquet(out)["a"], ti.attribute(MODEL, ROWS, method="treeshap")[:, "a"], rtol=1e-6
+        pd.read_parquet(out)["a"], ti.attribute(model(), ROWS, method="treeshap")[:, "a"], rtol=1e-6
     )
 
 
 def test_attributions_of_a_path_in_memory(folder):
-    np.testing.assert_array_equal(ti.attribute(MODEL, folder).values, ti.attribute(MODEL, ROWS).values)
+    np.testing.assert_array_equal(ti.attribute(model(), folder).values, ti.attribute(model(), ROWS).values)
 
 
 def test_attributions_that_cannot_be(folder, tmp_path):
     out = tmp_path / "shares.parquet"
     with pytest.raises(ti.DataError, match=r"keep_cols='key': .* has no such column"):
-        ti.attribute_to_parquet(MODEL, folder, out, keep_cols="key")
+        ti.attribute_to_parquet(model(), folder, out, keep_cols="key")
+    with pytest.raises(ti.DataError, match="keep_cols='a': the attributions have a column of this name"):
+        ti.attribute_to_parquet(model(), folder, out, keep_cols="a")
     with pytest.raises(ValueError, match="dtype='float16' is not recognised"):
-        ti.attribute_to_parquet(MODEL, folder, out, dtype="float16")
+        ti.attribute_to_parquet(model(), folder, out, dtype="float16")
     with pytest.raises(ti.DataError, match=r"part-2\.parquet: Column 'a' holds the string"):
-        ti.attribute_to_parquet(MODEL, parts(folder, "text again", a="red"), out)
+        ti.attribute_to_parquet(model(), parts(folder, "text again", a="red"), out)
     assert not out.exists()
     assert not list(tmp_path.iterdir())
 
@@ -465,4 +478,4 @@ def test_pyarrow_alone_is_asked_for(monkeypatch):
     assert importlib.util.find_spec("pyarrow")
     monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
     with pytest.raises(ti.MissingDependencyError, match="pip install pyarrow"):
-        ti.importance(MODEL, "x.parquet", "price")
+        ti.importance(model(), "x.parquet", "price")

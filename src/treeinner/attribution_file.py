@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from treeinner.attribution import Attribution, attribute, check_choice
 from treeinner.compiled import Progress
@@ -95,10 +96,8 @@ def write_attributions(
     done, writer = 0, None
     with atomic(path) as file:
         for piece, found in attributed(stream, **how):
-            columns = columns_of(found, np.dtype(dtype), _kept(piece, stream.keep))
-            if row_numbers:
-                columns = {_free("row", columns): np.arange(done, done + len(found)), **columns}
-            table = pyarrow.table(columns)
+            numbers = np.arange(done, done + len(found)) if row_numbers else None
+            table = pyarrow.table(columns_of(found, np.dtype(dtype), _kept(piece, stream.keep), numbers))
             writer = writer or ParquetWriter(file, table.schema)
             try:
                 writer.write_table(table.cast(writer.schema))
@@ -132,8 +131,10 @@ def attributed(stream: Stream, **how: Any) -> Iterator[tuple[Piece, Attribution]
         yield piece, found
 
 
-def columns_of(found: Attribution, dtype: Any, keep: Mapping[str, Any]) -> dict[str, Any]:
-    """Key columns, base values, and a column per feature (and output)."""
+def columns_of(
+    found: Attribution, dtype: Any, keep: Mapping[str, Any], row_numbers: NDArray[Any] | None = None
+) -> dict[str, Any]:
+    """Numbers of the rows, key columns, base values, and a column per feature (and output)."""
     values, base = found.by_output
     several = found.values.ndim == 3
     own: dict[str, Any] = {}
@@ -143,7 +144,11 @@ def columns_of(found: Attribution, dtype: Any, keep: Mapping[str, Any]) -> dict[
     head: dict[str, Any] = {}
     for k, output in enumerate(found.output_labels):
         head[_free(f"{output}: base_value" if several else "base_value", {**own, **keep})] = base[:, k].astype(dtype)
-    return {**{_free(name, own): column for name, column in keep.items()}, **head, **own}
+    twice = [name for name in keep if name in own]
+    if twice:
+        raise DataError(f"keep_cols={twice[0]!r}: the attributions have a column of this name; rename it in X.")
+    rows = {} if row_numbers is None else {_free("row", {**own, **head, **keep}): row_numbers}
+    return {**rows, **keep, **head, **own}
 
 
 def _kept(piece: Piece, keep: Sequence[str]) -> dict[str, Any]:

@@ -75,7 +75,7 @@ def attribute_command(
 
 def _columns(found: Attribution, rows: data.Rows) -> dict[str, Any]:
     """Wide: number of the row in the file, base value, and a column per feature (and output)."""
-    return columns_of(found, np.float64, {"row": rows.numbers})
+    return columns_of(found, np.float64, {}, rows.numbers)
 
 
 def _show(found: Attribution, rows: data.Rows, top: int, what: str) -> None:

@@ -119,7 +119,7 @@ def attribute(
     *,
     method: str = "predecomp",
     base_margin: Any = None,
-    keep: str | Sequence[str] = (),
+    keep_cols: str | Sequence[str] = (),
     feature_groups: GroupSpec | None = None,
     dtype: Any = np.float64,
     **reading: Any,
@@ -134,10 +134,10 @@ def attribute(
         As for `importance`.
     method, feature_groups, **reading
         As for `ti.attribute`.
-    keep : str or sequence of str
+    keep_cols : str or sequence of str
         Columns of X to keep, such as keys; X may then have other columns too.
-    dtype : numpy dtype
-        Of the attributions: float64 or float32.
+    dtype : {"float64", "float32"} or numpy dtype
+        Of the attributions.
 
     Returns
     -------
@@ -152,8 +152,8 @@ def attribute(
         raise ValueError(f"dtype={dtype!r}: expected float64 or float32.")
     opened = open_model(_local(model), ReadOptions.of(reading, caller=attribute))
     node_values(opened.ensemble, method)  # asks for what is unknown before X is touched
-    kept = (keep,) if isinstance(keep, str) else tuple(keep)
-    rows = partitions(opened, X, {"base_margin": base_margin}, {"keep": kept} if kept else {})
+    kept = (keep_cols,) if isinstance(keep_cols, str) else tuple(keep_cols)
+    rows = partitions(opened, X, {"base_margin": base_margin}, {"keep_cols": kept} if kept else {})
     layout, meta = rows.layout, _meta(opened, X, rows.layout, feature_groups, np.dtype(dtype))
     options = {"method": method, "feature_groups": feature_groups, "n_jobs": 1}
     job = delayed(_Attribution(opened, layout, options, meta), traverse=False)
@@ -214,10 +214,10 @@ def _meta(model: Model, X: Any, layout: Layout, feature_groups: GroupSpec | None
     outputs = [""] if model.n_outputs == 1 else [f"{k}: " for k in model.output_names or range(model.n_outputs)]
     columns = [f"{output}{name}" for output in outputs for name in labels]
     columns += [f"{output}base_value" for output in outputs]
-    kept = layout.roles.columns.get("keep", ())
+    kept = layout.roles.columns.get("keep_cols", ())
     twice = [name for name in kept if name in columns]
     if twice:
-        raise DataError(f"keep={twice[0]!r}: the attributions have a column of this name; rename it in X.")
+        raise DataError(f"keep_cols={twice[0]!r}: the attributions have a column of this name; rename it in X.")
     return pd.concat([take(rows, kept), pd.DataFrame(0.0, rows.index, columns, dtype)], axis=1)
 
 
@@ -263,6 +263,6 @@ def _attributed(job: _Attribution, number: int, first_row: int, *blocks: Any) ->
         found = attribute_rows(job.model, job.layout.features(job.model, rows), base_margin=margin, **job.options)
         values, base = found.by_output
         table = np.concatenate([values.swapaxes(1, 2).reshape(len(values), -1), base], axis=1)
-        kept = roles.columns.get("keep", ())
+        kept = roles.columns.get("keep_cols", ())
         out = pd.DataFrame(table.astype(job.meta.dtypes.iloc[-1]), index, job.meta.columns[len(kept) :])
         return pd.concat([take(rows, kept), out], axis=1) if kept else out
