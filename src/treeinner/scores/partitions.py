@@ -182,7 +182,7 @@ def run_rounds(
     run
         Adds up all partitions, each from the accumulator that it is given, and returns their sum.
     n_partitions
-        How many there are; None: it is not known.
+        How many there are; None: it is not known, but they are numbered from 0.
     look
         Says of a partition, by its number, whether training rows are in it (`training_rows_in`); None: do not look.
     """
@@ -231,7 +231,9 @@ def training_rows_in(model: Model, batch: Mapping[str, Any]) -> str | None:
 def _complete(accumulator: ImportanceAccumulator, part: Part, n_partitions: int | None) -> ImportanceAccumulator:
     """The accumulator with these sums, in which every partition must be once, with all its rows."""
     done = accumulator.from_bytes(part.sums)
-    lost = set(range(n_partitions or 0)) - part.rows.keys()
+    if n_partitions is None:
+        n_partitions = max(part.rows, default=-1) + 1
+    lost = set(range(n_partitions)) - part.rows.keys()
     n_rows = sum(part.rows.values())
     if lost or done.n_rows != n_rows:
         which = f"partition {min(lost)} is not in the sums" if lost else f"the sums have {done.n_rows:,} rows"

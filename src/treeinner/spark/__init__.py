@@ -24,7 +24,7 @@ from treeinner.options import ReadOptions
 from treeinner.scores.partitions import make_plan, run_rounds
 from treeinner.scores.result import Importance
 from treeinner.spark.columns import Columns, Source, checked_frame, find_columns, source_of
-from treeinner.spark.workers import attributed, check_workers, sums_of
+from treeinner.spark.workers import Rounds, attributed, check_workers
 
 __all__ = ["attribute", "importance"]
 
@@ -71,7 +71,7 @@ def importance(
     Returns
     -------
     Importance
-        As from `ti.importance`. Whether training rows are among the rows is not looked for.
+        As from `ti.importance`; training rows are looked for in one partition only.
     """
     df = checked_frame(df)
     source = source_of(model, df, features_col)
@@ -85,8 +85,8 @@ def importance(
     plan = make_plan(source.model, caller=importance, clustered=clusters_col is not None, **settings)
     columns = find_columns(plan.start._model, df, source, given)
     check_workers(df)
-    selected = columns.select(df)
-    found = run_rounds(plan, lambda accumulator: sums_of(selected, columns, accumulator))
+    rounds = Rounds(columns.select(df), columns)
+    found = run_rounds(plan, rounds.run, look=lambda _: rounds.note)
     return replace(found, frame_library="")  # what is installed here, not Arrow, which Spark sent the rows in
 
 

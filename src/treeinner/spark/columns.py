@@ -22,7 +22,6 @@ __all__ = ["Columns", "Source", "checked_frame", "find_columns", "source_of"]
 CHUNK_ROWS = 2**16  # in memory at a time: Spark sends 10,000, and a call costs milliseconds
 CHUNK_CELLS = 2**24  # numbers in memory at a time, where rows are wide
 NUMBERS = ("double", "float", "int", "bigint", "smallint", "tinyint")
-ORDER = "__treeinner_order__"  # column that keeps the order of the rows while queries are brought together
 # Argument here -> argument of ImportanceAccumulator.update; those that may name several columns.
 ARGUMENTS = {
     "label_col": "y", "weight_col": "sample_weight", "base_margin_col": "base_margin", "clusters_col": "clusters",
@@ -52,24 +51,32 @@ class Columns:
     as_array: bool = False  # whether those are vectors of pyspark.ml, which Arrow does not know
     width: int = 1  # numbers per row
 
+    @property
+    def names(self) -> list[str]:
+        """All these columns, each once, features first."""
+        return list(dict.fromkeys([*self.features, *Roles.of(self.roles).names, *self.keep]))
+
     def select(self, df: Any) -> Any:
-        """The frame with these columns alone, queries brought together."""
+        """The frame with these columns alone, numbered c0, c1, ...; queries brought together.
+
+        By their own names `mapInArrow` would not find those with a dot.
+        """
         functions, vector_to_array = _functions(df)
-        names = dict.fromkeys([*self.features, *Roles.of(self.roles).names, *self.keep])
-        columns = [functions.col(_quoted(name)) for name in names]
+        columns = [functions.col(_quoted(name)) for name in self.names]
         if self.as_array:
-            columns[0] = vector_to_array(columns[0]).alias(self.features[0])
+            columns[0] = vector_to_array(columns[0])
+        numbered = [column.alias(f"c{j}") for j, column in enumerate(columns)]
         if "qid" not in self.roles:
-            return df.select(*columns)
+            return df.select(*numbered)
         # A loss of queries may break ties by the order of the rows, which is that of the frame.
-        query, order = functions.col(_quoted(self.roles["qid"])), functions.col(ORDER)
-        ordered = df.select(*columns, functions.monotonically_increasing_id().alias(ORDER))
-        return ordered.repartition(query).sortWithinPartitions(query, order).drop(ORDER)
+        ordered = df.select(*numbered, functions.monotonically_increasing_id().alias("order"))
+        query = f"c{self.names.index(self.roles['qid'])}"
+        return ordered.repartition(query).sortWithinPartitions(query, "order").drop("order")
 
     def tables(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Arrow tables of many rows, and of whole queries, from Spark's record batches."""
         query = self.roles.get("qid")
-        pieces = (Piece(batch, "", {}) for batch in batches if batch.num_rows)
+        pieces = (Piece(batch.rename_columns(self.names), "", {}) for batch in batches if batch.num_rows)
         rows = max(1, min(CHUNK_ROWS, CHUNK_CELLS // self.width))
         for piece in gathered(pieces, rows=rows, qid=None if query is None else partial(_queries, query)):
             yield piece.X

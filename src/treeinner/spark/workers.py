@@ -10,6 +10,7 @@ from __future__ import annotations
 import pickle
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from importlib import metadata
 from typing import Any
@@ -20,12 +21,12 @@ from treeinner.attribution import attribute as attribute_rows
 from treeinner.errors import DataError, MissingDependencyError, TreeInnerError
 from treeinner.model import Model
 from treeinner.scores.accumulator import ImportanceAccumulator
-from treeinner.scores.partitions import Part, add_partition, merge_parts, naming
+from treeinner.scores.partitions import Part, add_partition, merge_parts, naming, training_rows_in
 from treeinner.spark.columns import Columns
 
-__all__ = ["attributed", "check_workers", "sums_of"]
+__all__ = ["Rounds", "attributed", "check_workers"]
 
-ANSWER = "partition long, kind string, answer binary"  # kind: "part", "error" or "problem"
+ANSWER = "partition long, kind string, answer binary"  # kind: "part", "note", "error" or "problem"
 MERGERS = 32  # tasks at most that add up what the partitions answered; the driver adds up their answers
 CURE = (
     "install treeinner {version} and the library of the model in the Python that the workers use "
@@ -35,19 +36,41 @@ CURE = (
 Batches = Iterable[Any]  # of pyarrow.RecordBatch
 
 
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """What the tasks answered."""
+
+    parts: list[Part]
+    note: str | None  # on training rows
+
+
 # -- on the driver -----------------------------------------------------------------------------------------------
 def check_workers(df: Any) -> None:
     """Raise if the worker that is asked cannot run treeinner; cheap beside the rows."""
     one_row = df.sparkSession.range(0, 1, 1, 1)
-    _answers(one_row.mapInArrow(_shipped(_nothing), ANSWER))
+    _collect(one_row.mapInArrow(_shipped(_nothing), ANSWER))
 
 
-def sums_of(selected: Any, columns: Columns, accumulator: ImportanceAccumulator) -> Part:
-    """Sums over all partitions: each by a task, these by some tasks more, and the rest here."""
-    answers = selected.mapInArrow(_shipped(partial(_add, accumulator, columns)), ANSWER)
-    # Without a number Spark makes as many tasks of it as the bytes need.
-    answers = answers.repartition("partition").coalesce(MERGERS)
-    return merge_parts(_answers(answers.mapInArrow(_shipped(_merge), ANSWER)))
+@dataclass(eq=False)
+class Rounds:
+    """Rounds over all partitions of a frame."""
+
+    selected: Any
+    columns: Columns
+    first: int | None = None  # the first partition with rows, once that is known
+    note: str | None = None  # on training rows among its first rows
+
+    def run(self, accumulator: ImportanceAccumulator) -> Part:
+        """Sums over all partitions: each by a task, these by some tasks more, and the rest here."""
+        answers = self.selected.mapInArrow(_shipped(partial(_add, accumulator, self.columns, self.first)), ANSWER)
+        # Without a number Spark makes as many tasks of it as the bytes need.
+        answers = answers.repartition("partition").coalesce(MERGERS)
+        found = _collect(answers.mapInArrow(_shipped(_merge), ANSWER))
+        # A frame may have no partitions.
+        part = merge_parts(found.parts) if found.parts else Part(accumulator.to_bytes(), {})
+        self.note = found.note
+        self.first = min((number for number, n_rows in part.rows.items() if n_rows), default=None)
+        return part
 
 
 def attributed(selected: Any, columns: Columns, model: Model, schema: Any, dtype: str, **options: Any) -> Any:
@@ -55,36 +78,39 @@ def attributed(selected: Any, columns: Columns, model: Model, schema: Any, dtype
     return selected.mapInArrow(partial(_attribute, model, columns, dtype, options, schema.names), schema)
 
 
-def _answers(frame: Any) -> list[Part]:
+def _collect(frame: Any) -> Answers:
     try:
         rows = frame.collect()
     except Exception as error:
         if type(error).__module__.split(".")[0] not in ("pyspark", "py4j"):
             raise
         raise _explained(str(error)) from None
-    for row in sorted(rows, key=lambda row: (row["kind"] != "problem", row["partition"])):
-        if row["kind"] == "problem":
-            raise _missing(bytes(row["answer"]).decode())
-        if row["kind"] == "error":
-            raise pickle.loads(bytes(row["answer"]))
-    return [pickle.loads(bytes(row["answer"])) for row in rows]
+    found: dict[str, list[bytes]] = {kind: [] for kind in ("problem", "error", "note", "part")}
+    for row in sorted(rows, key=lambda row: int(row["partition"])):
+        found[row["kind"]].append(bytes(row["answer"]))
+    for problem in found["problem"]:
+        raise _missing(problem.decode())
+    for refusal in found["error"]:
+        raise pickle.loads(refusal)
+    return Answers([pickle.loads(part) for part in found["part"]], next(map(bytes.decode, found["note"]), None))
 
 
 def _explained(text: str) -> TreeInnerError:
     """What Spark says in pages, in a sentence."""
-    versions = re.search(r"different version:?\s*\(?'?([\d.]+)\D+?([\d.]*\d)", text)
+    versions = re.search(r"different version:? \D*([\d.]*\d)\D+([\d.]*\d)", text)
     if "PYTHON_VERSION_MISMATCH" in text or versions is not None:
         found = f" {versions[1]}, and the driver {versions[2]}" if versions else " of another version than the driver"
         return MissingDependencyError(
             f"The Spark workers have Python{found}; Spark needs the same minor version on both. Set "
             "spark.pyspark.python (PYSPARK_PYTHON) to the same Python as the driver's."
         )
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    raised = [line for line in lines if re.match(r"[A-Za-z_][\w.]*(Error|Exception|Interrupt): ", line)]
-    raised = [line for line in raised if not line.startswith(("org.", "java.", "Caused"))]
+    # The end of Python's traceback, the condition of a Java exception, or else how it begins.
+    _, python, traceback = text.partition("Traceback (most recent call last)")
+    raised = re.findall(r"^(?!org\.|java\.)[A-Za-z_][\w.]*: .+", traceback, re.MULTILINE) if python else []
     if raised and raised[-1].startswith(("ModuleNotFoundError", "ImportError")):
         return _missing(raised[-1])
-    reason = (raised or lines or ["it gave no reason"])[-1 if raised else 0]
+    conditions = re.findall(r"\[[A-Z][A-Z0-9_.]+\] .+", text)
+    reason = [*raised[-1:], *conditions, *text.strip().splitlines(), "it gave no reason"][0]
     return DataError(f"Spark could not compute the rows of df: {reason[:500]}")
 
 
@@ -142,28 +168,42 @@ def _answer(number: int, kind: str, answer: Any) -> Any:
 
 def _nothing(batches: Batches) -> Iterator[Any]:
     """Answer nothing: what counts is that the worker could be asked."""
+    for _ in batches:  # a worker that did not read its rows would not be used again
+        pass
     yield from ()
 
 
-def _add(accumulator: ImportanceAccumulator, columns: Columns, batches: Batches) -> Iterator[Any]:
+def _add(accumulator: ImportanceAccumulator, columns: Columns, look: int | None, batches: Batches) -> Iterator[Any]:
+    """Sums over one partition, or what is wrong with it; and what is to be said of its first rows."""
     number = _number()
+    first: list[dict[str, Any]] = []
+
+    def arguments() -> Iterator[dict[str, Any]]:
+        for table in columns.tables(batches):
+            batch = columns.arguments(table)
+            if number == look and not first:
+                first.append(batch)
+            yield batch
+
     try:
-        part = add_partition(accumulator, number, map(columns.arguments, columns.tables(batches)))
-        yield _answer(number, "part", part)
+        yield _answer(number, "part", add_partition(accumulator, number, arguments()))
+        note = training_rows_in(accumulator._model, first[0]) if first else None
+        if note is not None:
+            yield _answer(number, "note", note.encode())
     except TreeInnerError as error:
         yield _answer(number, "error", error)
 
 
 def _merge(batches: Batches) -> Iterator[Any]:
-    """One answer for those of several partitions: their sum, or the first one that is no sum."""
-    rows = sorted((row for batch in batches for row in batch.to_pylist()), key=lambda row: row["partition"])
+    """One answer for those of several partitions, their sum; what is not a sum is handed on."""
+    rows = sorted((row for batch in batches for row in batch.to_pylist()), key=lambda row: int(row["partition"]))
     for row in rows:
         if row["kind"] != "part":
             yield _answer(row["partition"], row["kind"], row["answer"])
-            return
+    parts = [pickle.loads(row["answer"]) for row in rows if row["kind"] == "part"]
     try:
-        if rows:
-            yield _answer(rows[0]["partition"], "part", merge_parts(pickle.loads(row["answer"]) for row in rows))
+        if parts:
+            yield _answer(rows[0]["partition"], "part", merge_parts(parts))
     except TreeInnerError as error:
         yield _answer(rows[0]["partition"], "error", error)
 
