@@ -8,7 +8,7 @@ SOURCES := $(shell find src/core -type f) CMakeLists.txt
 CXX_FILES := $(wildcard src/core/*/*.h src/core/*/*.cpp tests/core/*.h tests/core/*.cpp)
 PYTEST_FLAGS ?= -n 2 --dist worksteal -q
 
-.PHONY: demo test test-new test-browser test-spark test-study study check format docs clean bench bench-old calibration selection-promise selection-rivals instructions
+.PHONY: demo test test-new test-browser test-spark test-study study check format docs clean bench bench-old calibration accuracy selection-promise selection-rivals instructions
 
 $(VENV)/.made:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "treeinner needs Python >= 3.11; say PYTHON=/path/to/python3.11")'
@@ -304,6 +304,10 @@ CALIBRATION_FLAGS ?=
 
 calibration: $(VENV)/.test
 	$(BIN)/python benchmarks/calibration.py $(CALIBRATION_FLAGS)
+
+# Errors of the kernels against exact numbers: writes docs/accuracy.md (a few minutes of one core).
+accuracy: $(VENV)/.test
+	$(BIN)/python benchmarks/accuracy.py
 
 # Feature selection against the packages that users would pick instead, in an environment of their own: writes
 # docs/selection-rivals.md. All replications take some ten hours of one core; an interrupted run continues.

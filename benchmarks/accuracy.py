@@ -1,0 +1,225 @@
+"""Errors of the kernels against exact numbers: writes docs/accuracy.md.
+
+python benchmarks/accuracy.py          all of it, some minutes of one core
+python benchmarks/accuracy.py --few    the smaller half, printed
+
+Models, errors and their scales are in tests/accuracy.py; tests/test_accuracy.py holds a part of this to its bounds.
+"""
+
+import argparse
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT))
+
+from tests import accuracy  # noqa: E402
+from tests.accuracy import U, bushes, chain, chain_rows, rows, target  # noqa: E402
+from tests.test_accuracy import rare_leaves, with_huge_leaf  # noqa: E402
+
+from treeinner import compiled  # noqa: E402
+
+HEAD = """# How accurate the numbers are
+
+Every kernel against exact numbers: sums in exact fractions, TreeSHAP, means by cover and losses in decimals of 60 digits
+(`tests/exact_oracle.py`, which calls no kernel). Written by
+
+    python benchmarks/accuracy.py
+
+which took {seconds:.0f} seconds of one core, with the instruction set {instructions}; all instruction sets give the same bits. An **error** is
+the largest difference from the exact number over the rows and features of a line, relative to a scale that is named with it.
+**U** is 2^-53 = 1.1e-16, the error of one rounding in float64. `tests/test_accuracy.py` holds smaller cases of these to the bounds.
+
+## Bounds
+
+| what | bound | scale |
+|---|---|---|
+| predictions (margins) | 4 U | base score and the leaves that the row reaches, by their sizes |
+| attribution by path: PreDecomp, Saabas | 4 U | the node values on the row's paths, by their sizes |
+| base value of Saabas and TreeSHAP | 4 U; where a leaf has 2^-10 of the cover or more, and a value that makes up for it, 1,000 U | base score and every tree's cover-weighted mean of \\|leaf\\| |
+| TreeSHAP, any depth, any covers | 4 U | the largest \\|leaf\\| of every tree, added up |
+| centred score | 4e-9, and U times base score and number of trees | mean over the rows of the sum over the trees of \\|leaf - its mean\\| \\|residual\\| |
+| row shares, trees of at most 64 leaves | 2e-7, and the same | a row's sum over the trees of the largest step from the root times the residuals, counted from the root |
+| row shares, larger trees | 2e-8, and the same | the same |
+| exact sums | 2^-89 of a unit per number; the unit is a power of two near the largest share | |
+| residuals in the core: logistic, softmax | 4 U | 1 |
+| residuals in the core: Poisson | 4 U, of margins between -708 and 708 | target and prediction |
+
+These are the bounds of the tests, with room above what is seen below; they are measured, not proven. That sums of thousands of
+numbers are off by a few U has a reason: roundings are random, and the scale grows with the number of terms faster than they add up.
+
+What the bounds do not say:
+
+- **Small numbers beside large ones.** An error is relative to the scale, not to the number itself. Two trees that give a feature 1e9 and
+  -1e9 leave an attribution of 1 with an error of 1e-7. A probability near 1 with label 1 has a residual of 1 - p, good to 1e-16, not to 16
+  digits; the libraries compute it in the same way, most of them in float32.
+- **Residuals far from 0.** A residual is the target less a margin. With a base score of 1e9, each of them is off by 1e-7 from the start, and
+  by up to as much again in every round. Attributions do not see the base score: theirs is the bound above.
+- **Standard errors, p values.** They come from row shares, whose 2e-7 is far below their own uncertainty. The scores themselves do not
+  come from row shares.
+- **A leaf far out of proportion** costs scores their digits, because gradients are summed as integers in units of 2^-32 of the largest leaf
+  value over its learning rate (2^-44 where the largest leaf is 2^28 times the median). The last table below; from 1e12 times the others
+  on, `importance` warns that the scores may be off, and by how much.
+
+Found by these measurements and mended: the quadrature of TreeSHAP, whose weights came from numpy and lost digits with more than 20
+features on a path (12 U at 100 features); the part of a rare leaf of huge value in the base value and in Saabas (all of it at 1e-17
+of the cover); the unit of the gradients, which followed a single huge leaf without a limit and without a word.
+"""  # noqa: E501
+
+
+def table(title, text, columns, lines):
+    """A table in Markdown."""
+    head = [f"\n## {title}\n", text, "", "| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
+    return "\n".join([*head, *("| " + " | ".join(line) + " |" for line in lines), ""])
+
+
+def units(error):
+    """An error in U."""
+    return f"{error / U:.2g} U" if error < 1e4 * U else f"{error:.1g}"
+
+
+def by_trees(few):
+    """Errors against the number of trees."""
+    lines = []
+    for n in (1, 10, 100, 1000) if few else (1, 10, 100, 1000, 10_000):
+        e, X = bushes(n), rows(10 if n <= 1000 else 3)
+        shap = units(accuracy.shap_error(e, X[:3] if n <= 1000 else X[:1]))
+        path = [units(accuracy.path_error(e, X, method)) for method in ("predecomp", "saabas")]
+        lines.append([f"{n:,}", units(accuracy.margin_error(e, X)), *path, units(accuracy.base_error(e)), shap])
+    columns = ["trees", "prediction", "PreDecomp", "Saabas", "base value", "TreeSHAP"]
+    return table("Number of trees", "Random trees of depth 4, six features, leaves near 1.", columns, lines)
+
+
+def by_depth(few):
+    """Errors against the depth, with one feature per split and with few features."""
+    lines = []
+    for depth in (1, 5, 10, 20, 30, 40, 64) if few else (1, 5, 10, 20, 30, 40, 64, 100):
+        found = []
+        for share in (None, 0.999, 0.001):
+            e, X = chain(depth, depth, share=share), chain_rows(depth, depth)
+            found.append(units(accuracy.shap_error(e, X if depth <= 64 else X[:1])))
+        lines.append([f"{depth}", f"{depth}", *found, units(accuracy.path_error(e, X))])
+    for depth in (30, 100, 300, 1000):
+        found = [
+            units(accuracy.shap_error(chain(depth, 3, share=s), chain_rows(depth, 3))) for s in (None, 0.999, 0.001)
+        ]
+        lines.append([f"{depth:,}", "3", *found, units(accuracy.path_error(chain(depth, 3), chain_rows(depth, 3)))])
+    text = (
+        "One tree that is a single path, with a leaf at every split; rows that leave it at the end, in the middle and "
+        "near the start (with 100 features: at the end, where every feature counts). The share is the part of a "
+        "split's cover that is in its leaf."
+    )
+    columns = ["depth", "features", "TreeSHAP, shares 0.05 to 0.95", "share 0.999", "share 0.001", "PreDecomp"]
+    return table("Depth", text, columns, lines)
+
+
+def by_cancellation():
+    """Errors of leaves that cancel, and of a large base score."""
+    lines = []
+    for size in (1.0, 1e3, 1e6, 1e9, 1e12, 1e15):
+        e, X = accuracy.cancelling(50, size), rows(5)
+        errors = [accuracy.margin_error(e, X), accuracy.path_error(e, X), accuracy.shap_error(e, X[:3])]
+        lines.append(["leaves of alternating sign", f"{size:.0e}", *map(units, errors), ""])
+    for base in (1e3, 1e6, 1e9, 1e12):
+        e, X = replace(bushes(100), base_score=np.array([base])), rows(5)
+        errors = [accuracy.margin_error(e, X), accuracy.path_error(e, X), accuracy.shap_error(e, X[:3])]
+        together = accuracy.local_accuracy_error(e, X, "treeshap")
+        lines.append(["base score", f"{base:.0e}", *map(units, errors), units(together)])
+    text = (
+        "Trees in pairs, each of which takes the huge leaf of the other back but for a number near 1; then 100 trees "
+        "with leaves near 1 on a large base score. Adding up: base value and TreeSHAP against the prediction, relative "
+        "to the base score and the largest leaves."
+    )
+    return table("Cancellation", text, ["", "size", "prediction", "PreDecomp", "TreeSHAP", "adding up"], lines)
+
+
+def by_cover():
+    """Errors with absurd covers."""
+    lines = []
+    for ratio in (1.0, 1e3, 1e10, 1e20, 1e30):
+        for empty in (0.0, 0.2):
+            e, X = accuracy.with_covers(bushes(20, depth=6), ratio, empty=empty), rows(5)
+            deep = accuracy.with_covers(chain(40, 40), ratio, empty=empty)
+            errors = [accuracy.shap_error(e, X), accuracy.shap_error(deep, chain_rows(40, 40)[:2])]
+            errors += [accuracy.path_error(e, X, "saabas"), accuracy.base_error(e)]
+            lines.append([f"1 / {ratio:.0e} to {ratio:.0e}", f"{empty:.0%}", *map(units, errors)])
+    for share in (1e-2, 1e-3, 1e-4, 1e-8, 1e-14, 1e-20):
+        worst = [0.0, 0.0, 0.0]
+        for seed in range(3):
+            e, X = rare_leaves(share, seed), rows(3)
+            found = accuracy.shap_error(e, X), accuracy.path_error(e, X, "saabas"), accuracy.base_error(e)
+            worst = np.maximum(worst, found).tolist()
+        lines.append([f"rare leaves of {share:.0e}", "0%", units(worst[0]), "", units(worst[1]), units(worst[2])])
+    text = (
+        "Ratios of the covers of siblings, drawn log-uniformly; a part of the children has none. Then leaves that have "
+        "a small share of their sibling's cover, and values of 1 / share."
+    )
+    columns = ["covers", "without any", "TreeSHAP, depth 6", "TreeSHAP, 40 features on a path", "Saabas", "base value"]
+    return table("Covers", text, columns, lines)
+
+
+def by_rows(few):
+    """Errors of scores against rows, trees and the base score."""
+    lines = []
+
+    def add(what, e, X, n=10):
+        y = target(e, X)
+        lines.append(
+            [
+                what,
+                f"{len(X):,}",
+                *(f"{x:.1g}" for x in (accuracy.score_error(e, X, y), accuracy.share_error(e, X, y, n))),
+            ]
+        )
+
+    for n in (10, 100, 1000) if few else (10, 100, 1000, 5000):
+        add("20 trees", bushes(20), rows(n))
+    for n in (1, 100) if few else (1, 100, 500):
+        add(f"{n} tree{'s' * (n > 1)}", bushes(n), rows(100))
+    add("3 trees of 256 leaves", bushes(3, depth=8, grow=1.0), rows(200))
+    for base in (1e6, 1e9, 1e12):
+        add(f"100 trees, base score {base:.0e}", replace(bushes(100), base_score=np.array([base])), rows(100))
+    for size in (1e3, 1e6, 1e9, 1e12, 1e15):
+        X = rows(200)
+        add(f"20 trees, a leaf of {size:.0e} that no row reaches", with_huge_leaf(size, X), X)
+    text = "Squared error, noise of size 1. With a leaf of 1e12 and more `importance` warns."
+    return table("Scores and row shares", text, ["model", "rows", "centred score", "row shares"], lines)
+
+
+def of_residuals(few):
+    """Errors of the losses in the core, and of exact sums."""
+    n = 300 if few else 3000
+    margins = np.concatenate([np.linspace(-708, 708, n), np.linspace(-40, 40, n), np.linspace(-1, 1, n)])
+    lines = [
+        [f"residuals, {name}", f"{3 * n:,} margins", units(error)]
+        for name, error in accuracy.residual_errors(margins).items()
+    ]
+    rng = np.random.default_rng(0)
+    for spread in (0, 20, 60):
+        values = rng.normal(size=10_000) * 2.0 ** -rng.uniform(0, spread, 10_000)
+        error = accuracy.exact_sum_error(values)
+        lines.append([f"exact sums of 10,000 numbers, sizes 1 to 2^-{spread}", "", f"{error:.2g} x 2^-89 per number"])
+    return table("Residuals and exact sums", "Scales as above.", ["what", "of", "error"], lines)
+
+
+def main():
+    """Measure, and write the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--few", action="store_true", help="the smaller half, printed")
+    few = parser.parse_args().few
+    start = time.process_time()
+    parts = [by_trees(few), by_depth(few), by_cancellation(), by_cover(), by_rows(few), of_residuals(few)]
+    head = HEAD.format(seconds=time.process_time() - start, instructions=compiled.instruction_set())
+    page = head + "".join(parts)
+    if few:
+        print(page)
+    else:
+        (ROOT / "docs" / "accuracy.md").write_text(page)
+
+
+if __name__ == "__main__":
+    main()
