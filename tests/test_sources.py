@@ -479,3 +479,21 @@ def test_pyarrow_alone_is_asked_for(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
     with pytest.raises(ti.MissingDependencyError, match="pip install pyarrow"):
         ti.importance(model(), "x.parquet", "price")
+
+
+def test_a_pipeline_on_arrow_and_on_files(folder):
+    from sklearn.compose import make_column_transformer
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import OneHotEncoder
+
+    encode = make_column_transformer((OneHotEncoder(), ["kind"]), ("passthrough", ["a", "b"]))
+    own = make_pipeline(encode, xgb.XGBRegressor(n_estimators=5, max_depth=2)).fit(X[:N], TARGET[:N])
+    whole = ti.importance(own, ROWS, Y, feature_groups="original")
+    arrow = pa.Table.from_pandas(ROWS)
+    for found in (
+        ti.importance(own, arrow, Y, feature_groups="original"),
+        ti.importance(own, folder, "price", feature_groups="original"),
+        ti.importance(own, FRAME, "price", feature_groups="original"),
+    ):
+        check_same(found, whole, fields=("scores", "std_errors", "p_values"))
+        assert found.feature_names == whole.feature_names

@@ -22,7 +22,7 @@ from treeinner.objectives.weights import class_weights
 from treeinner.options import ReadOptions
 from treeinner.readers import Unwrapped
 from treeinner.tables import ColumnTable, DenseTable, SparseTable, Table, as_read, read_table
-from treeinner.tables.frames import as_stored, frame_library_of, names_of, places_of
+from treeinner.tables.frames import as_stored, for_transformers, frame_library_of, names_of, places_of
 from treeinner.tables.named import Roles, feature_columns_among, split_frame
 
 __all__ = ["Model", "open_model", "open_unwrapped", "out_of_bag_rows", "read_model"]
@@ -138,7 +138,7 @@ class Model:
 
     def transform(self, X: Any) -> Any:
         """X as the model itself sees it, behind the pipeline's transformers."""
-        return readers.transform(self.transformers, as_read(X)) if self.transformers else X
+        return readers.transform(self.transformers, for_transformers(as_read(X))) if self.transformers else X
 
     def target(self, y: Any) -> Any:
         """Y as the model itself saw it: behind a TransformedTargetRegressor on another scale, say."""

@@ -149,6 +149,8 @@ def _column(series: nw.Series[Any], j: int, where: str, schema: Schema) -> NDArr
         return _codes(series, j, where, schema)
     if isinstance(series.dtype, (nw.Categorical, nw.Enum)):
         raise DataError(f"{where} holds categories, but the model was trained on numbers there; {AS_IN_TRAINING}")
+    if isinstance(series.dtype, nw.Unknown) and series.null_count() == len(series):  # Arrow's null type
+        return np.full(len(series), np.nan)
     if isinstance(series.dtype, nw.String):
         words = series.drop_nulls().head(1).to_list()
         # A column of nulls is missing values: parts of a file are often typed as strings.
@@ -161,6 +163,19 @@ def _to_numpy(series: nw.Series[Any]) -> NDArray[Any]:
     if isinstance(series.dtype, WIDE) or (isinstance(series.dtype, nw.Boolean) and series.null_count() > 0):
         series = series.cast(nw.Float64)
     return series.to_numpy()
+
+
+def for_transformers(X: Any) -> Any:
+    """X; an Arrow table as a frame of pandas, or else polars, which scikit-learn's transformers take."""
+    frame = as_frame(X)
+    if not isinstance(frame, nw.DataFrame) or not frame.implementation.is_pyarrow():
+        return X
+    for convert in (frame.to_pandas, frame.to_polars):
+        try:
+            return convert()
+        except ImportError:
+            continue
+    raise MissingDependencyError("A pipeline on an Arrow table needs pandas or polars; install one: pip install pandas")
 
 
 def with_native_columns(X: Any) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 
 import narwhals as nw
 
-from treeinner.errors import DataError, counted
+from treeinner.errors import DataError
 from treeinner.tables.batches import Piece, as_values
 from treeinner.tables.columns import listing
 from treeinner.tables.files import ROWS, DataFile, Wanted, files_of, naming_file, open_data
@@ -77,7 +77,7 @@ def _files(paths: Sequence[str | os.PathLike[str]]) -> Source:
                 start += batch.num_rows
 
     n_rows = sum(n for n in counts if n is not None)
-    what = str(files[0].path) if len(files) == 1 else f"{files[0].path} and {counted(len(files) - 1, 'other file')}"
+    what = str(files[0].path) if len(files) == 1 else f"{files[0].path}, the first of {len(files)} files,"
     return Source(what, read, files[0].names, n_rows=None if None in counts else n_rows)
 
 
