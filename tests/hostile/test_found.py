@@ -1,5 +1,6 @@
 """What the fuzzers (tests/fuzz) found, each as the smallest file that shows it: now refused by name, or right."""
 
+import json
 import re
 import struct
 from pathlib import Path
@@ -134,6 +135,40 @@ def test_scales_of_catboost_that_are_absurd_are_refused_without_a_warning(number
         ti.read_model(tmp_path / "model.json")
 
 
+def catboost_json(tmp_path, name, damage):
+    document = json.loads((GOLDEN / "catboost-1.2.10" / f"{name}.json").read_text())
+    damage(document)
+    (tmp_path / "model.json").write_text(json.dumps(document))
+    return tmp_path / "model.json"
+
+
+@pytest.mark.parametrize("number", ["1", True, 2**63 - 1])
+@pytest.mark.parametrize("where", ["leaf_values", "leaf_weights", "scale", "bias"])
+def test_what_catboost_takes_for_0_is_refused(where, number, tmp_path):
+    def damage(document):
+        if where in ("scale", "bias"):
+            document["scale_and_bias"] = [number, [0.5]] if where == "scale" else [1, [number]]
+        else:
+            document["oblivious_trees"][0][where][0] = number
+
+    with pytest.raises(ti.ModelError, match=r"model\.json: .*is not a plain number"):
+        ti.read_model(catboost_json(tmp_path, "regression", damage))
+
+
+def test_a_bias_of_catboost_that_is_an_integer_is_refused(tmp_path):
+    with pytest.raises(ti.ModelError, match=r"model\.json: .*its bias is 1"):
+        ti.read_model(catboost_json(tmp_path, "regression", lambda document: document.update(scale_and_bias=[1, 1])))
+
+
+@pytest.mark.parametrize("labels", [[0, 2, 1], [0, 0, 2], [0, 1, 1000], [0, 1], [-1, 0, 1]])
+def test_outputs_of_catboost_in_another_order_than_its_classes_are_refused(labels, tmp_path):
+    def damage(document):
+        document["model_info"]["class_params"]["class_to_label"] = labels
+
+    with pytest.raises(ti.ModelError, match=r"model\.json: .*its classes are those of the labels"):
+        ti.read_model(catboost_json(tmp_path, "multiclass", damage))
+
+
 # -- XGBoost -------------------------------------------------------------------------------------------------
 def test_a_signalling_nan_is_refused_without_a_warning(tmp_path):
     data = (GOLDEN / "xgboost-3.2.0" / "regression.ubj").read_bytes()
@@ -141,6 +176,28 @@ def test_a_signalling_nan_is_refused_without_a_warning(tmp_path):
     (tmp_path / "model.ubj").write_bytes(data[:at] + b"\x7f\xa0\0\0" + data[at + 4 :])
     with pytest.raises(ti.ModelError, match=r"model\.ubj: .*(NaN|not finite)"):
         ti.read_model(tmp_path / "model.ubj")
+
+
+def xgboost(tmp_path, damage):
+    document = json.loads((GOLDEN / "xgboost-3.2.0" / "regression.json").read_text())
+    damage(document["learner"]["gradient_booster"]["model"]["trees"])
+    (tmp_path / "model.json").write_text(json.dumps(document))
+    return tmp_path / "model.json"
+
+
+def test_trees_in_another_order_than_their_ids_are_refused(tmp_path):
+    """XGBoost puts each tree where its id says."""
+    with pytest.raises(ti.ModelError, match=r"model\.json: .*the id of a tree is not its position"):
+        ti.read_model(xgboost(tmp_path, lambda trees: trees.reverse()))
+
+
+@pytest.mark.parametrize("field", ["default_left", "split_type"])
+def test_answers_that_are_neither_yes_nor_no_are_refused(field, tmp_path):
+    def damage(trees):
+        trees[0][field][0] = 2
+
+    with pytest.raises(ti.ModelError, match=r"model\.json: .*neither 0 nor 1"):
+        ti.read_model(xgboost(tmp_path, damage))
 
 
 # -- our own files -------------------------------------------------------------------------------------------

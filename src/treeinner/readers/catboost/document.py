@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeinner.errors import ModelError, UnsupportedModelError
+from treeinner.readers._trees import FloatArray
 from treeinner.readers.catboost.ctr import Splits
 from treeinner.readers.catboost.trees import Document, Trees, join_trees, read_features, symmetric_trees
 from treeinner.readers.newer import check_fields
@@ -38,7 +39,10 @@ def read_json(document: Any, version: tuple[int, ...] = ()) -> Document:
     read = _symmetric if symmetric else _other
     trees = read(document["oblivious_trees" if symmetric else "trees"], features.splits)
     scale, bias = document["scale_and_bias"]
-    return Document(features, trees, float(scale), np.atleast_1d(bias), document.get("model_info") or {})
+    if not isinstance(bias, (list, float)):
+        raise ModelError(f"The model is malformed: its bias is {bias!r}; expected a list of numbers.")
+    bias = _floats(bias if isinstance(bias, list) else [bias])
+    return Document(features, trees, float(_floats([scale])[0]), bias, document.get("model_info") or {})
 
 
 def _symmetric(trees: list[Any], splits: Splits) -> Trees:
@@ -52,7 +56,7 @@ def _symmetric(trees: list[Any], splits: Splits) -> Trees:
                 f"and {len(weight)} weights."
             )
     number = _numbers(list(chain.from_iterable(own)), splits)
-    return symmetric_trees(number, [*map(len, own)], *(np.array([*chain(*a)], np.float64) for a in (values, weights)))
+    return symmetric_trees(number, [*map(len, own)], *(_floats([*chain(*a)]) for a in (values, weights)))
 
 
 def _other(trees: list[Any], splits: Splits) -> Trees:
@@ -92,10 +96,21 @@ def _other(trees: list[Any], splits: Splits) -> Trees:
         n_leaves.append(len(leaves) - first_leaf)
     split = np.full(len(links), -1)
     split[at] = _numbers(asked, splits)
-    value = np.array([leaf["value"] for leaf in leaves], np.float64).ravel()
-    weight = np.array([leaf.get("weight") for leaf in leaves], np.float64)
+    held = [leaf["value"] if isinstance(leaf["value"], list) else [leaf["value"]] for leaf in leaves]
+    if len({*map(len, held)}) > 1:
+        raise ModelError("The model is malformed: its leaves differ in the number of values.")
+    value, weight = _floats([*chain(*held)]), _floats([leaf.get("weight") for leaf in leaves])
     nodes = (split, *np.array(links).reshape(-1, 3).T)
     return join_trees(np.array(start), nodes, np.array(n_leaves), value, weight, symmetric=False)
+
+
+def _floats(numbers: list[Any]) -> FloatArray:
+    """Numbers as CatBoost reads them; it takes text, truth values and integers of 64 bits for 0 in silence."""
+    found = np.array(numbers, np.float64)
+    large = np.flatnonzero(np.abs(found) >= 2**53)
+    if not {*map(type, numbers)} <= {int, float} or any(type(numbers[i]) is int for i in large):
+        raise ModelError("The model is malformed: a leaf value, a weight, the scale or the bias is not a plain number.")
+    return found
 
 
 def _numbers(stored: list[Any], splits: Splits) -> NDArray[np.int64]:

@@ -41,6 +41,7 @@ class Settings:
     leaves: Mapping[str, Any]  # tree_learner_options
     data: Mapping[str, Any]
     classes: list[Any]
+    labels: list[float]  # position among the classes of each output of a model of several classes
     task: str
 
     @classmethod
@@ -54,6 +55,7 @@ class Settings:
             leaves=params.get("tree_learner_options") or {},
             data=params.get("data_processing_options") or {},
             classes=list((info.get("class_params") or {}).get("class_names") or []),
+            labels=[float(label) for label in (info.get("class_params") or {}).get("class_to_label") or []],
             task=str(params.get("task_type", "CPU")),
         )
         rate, l2 = found.boosting.get("learning_rate", 1.0), found.leaves.get("l2_leaf_reg", 1.0)
@@ -75,6 +77,10 @@ class Settings:
 
     def output_names(self, n_outputs: int) -> tuple[str, ...] | None:
         """Return the classes, if each has an output."""
+        # CatBoost puts output i at the place labels[i] among the classes; training numbers them in ascending order.
+        places = [-1, *self.labels, len(self.classes) or n_outputs + max(self.labels, default=0)]
+        if n_outputs > 1 and self.labels and (len(self.labels) != n_outputs or min(np.diff(places)) < 1):
+            raise ModelError(f"The model is malformed: its classes are those of the labels {self.labels}.")
         named = self.objective.startswith("MultiClass") and len(self.classes) == n_outputs
         return tuple(map(str, self.classes)) if named else None
 

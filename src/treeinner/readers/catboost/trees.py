@@ -63,6 +63,8 @@ def read_features(info: Mapping[str, Any]) -> Features:
         }
         sources.append(Source(2, number, tuple(sorted(members))))
         levels.append(f["borders"])
+    if any(isinstance(own, list) and not {*map(type, own)} <= {int, float} for own in levels):
+        raise ModelError("The model is malformed: a border of a feature is not a plain number.")
     held = [
         np.asarray(() if own is None else own, np.float64 if source.kind == 1 else np.float32)
         for source, own in zip(sources, levels, strict=True)

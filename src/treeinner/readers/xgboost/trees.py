@@ -78,6 +78,8 @@ def array(raw: Any, dtype: type, name: str) -> NDArray[Any]:
 def read_trees(trees: list[Any], n_features: int) -> Trees:
     """Concatenate the trees of `gradient_booster.model.trees`."""
     require(all(isinstance(tree, dict) for tree in trees), "a tree is not an object")
+    # XGBoost puts each tree where its id says.
+    require(all(tree.get("id", i) == i for i, tree in enumerate(trees)), "the id of a tree is not its position")
     local_left = _join(trees, "left_children", np.int32)
     sizes = _lengths(trees, "left_children")
     require(bool(np.all(sizes > 0)), "a tree has no node")
@@ -97,7 +99,10 @@ def read_trees(trees: list[Any], n_features: int) -> Trees:
     feature = np.where(leaf, np.int32(-1), _join(trees, "split_indices", np.int32, sizes))
     outside = ((feature < -1) | (feature >= n_features)) & live
     require(not np.any(outside), f"a split tests a column outside 0..{n_features - 1}")
-    categorical = (_join(trees, "split_type", np.uint8, sizes, fill=0) == 1) & ~leaf
+    split_type = _join(trees, "split_type", np.uint8, sizes, fill=0)
+    default_left = _join(trees, "default_left", np.uint8, sizes)
+    require(np.all((split_type <= 1) & (default_left <= 1)), "split_type or default_left is neither 0 nor 1")
+    categorical = (split_type == 1) & ~leaf
     require(not np.any(categorical & (category_set < 0) & live), "a categorical split has no categories")
     # left out for vector leaves before 3.2
     gain, hessian = (_join(trees, name, np.float32, sizes, fill=np.nan) for name in ("loss_changes", "sum_hessian"))
@@ -109,7 +114,7 @@ def read_trees(trees: list[Any], n_features: int) -> Trees:
             right=right,
             feature=feature,
             threshold=np.where(leaf | categorical, np.nan, stored_value),
-            missing_left=_join(trees, "default_left", np.uint8, sizes) != 0,
+            missing_left=default_left != 0,
             category_set=np.where(categorical, category_set, np.int32(-1)),
             value=value,
             weight=weight,
