@@ -35,6 +35,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--fresh", action="store_true", help="begin again at mutant 0")
     parser.add_argument("--folder", type=Path, default=driver.FOLDER, help="where counts are kept")
     parser.add_argument("--show", type=int, metavar="NUMBER", help="try one mutant in this process and write it out")
+    parser.add_argument("--retry", action="store_true", help="run what failed so far once more, and nothing else")
     parser.add_argument("--report", action="store_true", help="print what was counted, and run nothing")
     return parser.parse_args()
 
@@ -52,7 +53,9 @@ def show(format: str, number: int, seed: int) -> None:
 def one(args: argparse.Namespace, format: str, minutes: float) -> int:
     """Run one format in this process; how many failures there are."""
     state = driver.State.load(format, args.seed, args.folder, fresh=args.fresh)
-    if not args.report:
+    if args.retry:
+        driver.retry(state, args.folder)
+    elif not args.report:
         driver.run(state, args.mutants or FORMATS[format].n_mutants, 60 * minutes, args.folder)
     print(driver.summary(state), flush=True)
     return state.n_failures

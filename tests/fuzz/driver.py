@@ -7,6 +7,7 @@ import signal
 import time
 import traceback
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -20,7 +21,7 @@ from tests.fuzz.seeds import ROOT, digest, seeds
 FOLDER = ROOT / "build" / "fuzz"
 PER_CHILD = 20_000  # then a new one, so that what leaks is not taken for what a mutant needs
 PATIENCE = 120  # seconds by the clock without a word, after which a child is stopped
-KEPT = 20  # numbers of mutants that are kept of each kind of failure
+KEPT = 1000  # numbers of mutants that are kept of each kind of failure
 
 
 @dataclass
@@ -95,11 +96,22 @@ def run(state: State, stop: int, seconds: float, folder: Path = FOLDER) -> None:
         state.save(folder)
 
 
-def answers(format: str, numbers: range, seed: int, folder: Path = FOLDER) -> Any:
+def retry(state: State, folder: Path = FOLDER) -> None:
+    """Run the mutants that failed once more; what fails no longer is counted as what it is now."""
+    went_on, numbers = state.next, sorted(n for one in state.failures.values() for n in one["numbers"])
+    state.failures = {}
+    for answer in answers(state.format, numbers, state.seed, folder):
+        state.take(answer)
+    state.next = went_on
+    state.save(folder)
+
+
+def answers(format: str, numbers: Iterable[int], seed: int, folder: Path = FOLDER) -> Any:
     """What children say of these mutants; where one dies, that it did."""
     seeds(format)
-    for name in filter(None, ["tests.fuzz.judge", FORMATS[format].library]):
-        import_module(name)  # here, and not once more in every child
+    readers = [f"treeinner.readers.{name}" for name in ("xgboost", "lightgbm", "catboost")]
+    for name in filter(None, ["tests.fuzz.judge", FORMATS[format].library, *readers]):
+        import_module(name)  # here, and not once more in every child, which may find that somebody edited it
     todo = list(numbers)
     while todo:
         pid, pipe = child(format, todo, seed, folder)
@@ -151,8 +163,10 @@ def work(format: str, numbers: list[int], seed: int, folder: Path, there: int) -
     memory = Path("/dev/shm")  # a file system without a disk
     path = (memory if memory.is_dir() else folder) / f"treeinner-mutant-{os.getpid()}"
     judge = Judge(format, FORMATS[format].library, path)
-    limit_memory()
     try:
+        for source in seeds(format):  # which also loads what is loaded at its first use, before memory is limited
+            assert judge(source, source.data).end != "refused", f"{source.name} is refused without any damage"
+        limit_memory()
         for number in numbers:
             start = time.process_time()
             send(

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.fuzz.limits import limited
+from tests.fuzz.limits import limit_memory, limited
 from tests.fuzz.seeds import Seed
 
 __all__ = ["Library"]
@@ -91,6 +91,7 @@ def serve(library: str, incoming: int, outgoing: int) -> None:
     silence = os.open(os.devnull, os.O_WRONLY)
     os.dup2(silence, 1)
     os.dup2(silence, 2)
+    limit_memory()
     while True:
         try:
             path, X = receive(incoming)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 SECONDS = 10  # of processor time for one mutant: a busy machine is no failure
-MEMORY = 2**30  # more than the process has when it begins
+MEMORY = 3 * 2**30  # more than the process has when it begins
 
 
 @contextmanager
@@ -23,5 +23,5 @@ def limit_memory() -> None:
     """Let the process have MEMORY more than it has now."""
     with open("/proc/self/statm") as file:
         held = int(file.read().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (held + MEMORY, held + MEMORY))
+    resource.setrlimit(resource.RLIMIT_AS, (held + MEMORY, resource.RLIM_INFINITY))  # a child may set its own
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
