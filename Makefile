@@ -242,6 +242,19 @@ $(SANITIZED_VENV)/.made: $(VENV)/.test $(SOURCES) $(shell find src/treeinner -na
 test-python-sanitized: $(SANITIZED_VENV)/.made
 	cd tests && PYTHONPATH= ASAN_OPTIONS=detect_leaks=0 LD_PRELOAD=$(PRELOAD) ../$(SANITIZED_VENV)/bin/python -m pytest -q -p no:cacheprovider --disable-warnings $(KERNEL_TESTS:tests/%=%)
 
+# Mutants of every format that is read, each in a process with limits: 200,000 of each, many hours of one core; an interrupted run
+# continues. FUZZ_FLAGS="--format lightgbm --minutes 30" is a part of it; "--help" tells the others.
+FUZZ_FLAGS ?=
+
+.PHONY: fuzz fuzz-ci
+
+fuzz: $(VENV)/.test
+	$(BIN)/python -m tests.fuzz $(FUZZ_FLAGS)
+
+# The first of them, for two minutes; any failure fails.
+fuzz-ci: $(VENV)/.test
+	$(BIN)/python -m tests.fuzz --fresh --folder build/fuzz/ci --minutes 2 --jobs 2
+
 # The core for every system that wheels are made for, by one compiler that has them all (zig, of the group `cross`): kernels, their
 # test, and the bindings as far as Python's headers for that system are here. What can run here runs: Linux as it is or in an
 # emulator, Windows in wine; macOS is compiled and linked. Seven minutes of one core the first time, when zig builds its C++ libraries.
