@@ -188,6 +188,21 @@ def test_deep_nesting_is_an_error_of_ours(name, tmp_path):
         ti.read_model(tmp_path / name)
 
 
+def test_a_chain_of_a_million_nodes_in_catboosts_json_is_refused_in_seconds(tmp_path):
+    """Its nodes are nested, so that Python's parser stops first; CatBoost itself grows 16 levels at most."""
+    text = (GOLDEN / "catboost-1.2.10" / "depthwise.json").read_text()
+    document = json.loads(text)
+    leaf, split = '{"value":1.0,"weight":1}', json.dumps(document["trees"][0]["split"])
+    one = f'{{"split":{split},"left":{leaf},"right":'
+    document["trees"] = ["CHAIN"]
+    chained = json.dumps(document).replace('"CHAIN"', one * (MILLION // 2) + leaf + "}" * (MILLION // 2))
+    (tmp_path / "model.json").write_text(chained)
+    start = time.process_time()
+    with pytest.raises(ti.ModelError, match=r"model\.json.*recursion"):
+        ti.read_model(tmp_path / "model.json")
+    assert time.process_time() - start < SECONDS
+
+
 def test_levels_of_lightgbm_nested_too_deep_are_an_error_of_ours(tmp_path):
     text = (GOLDEN / "lightgbm-4.6.0" / "regression.txt").read_text()
     deep = text.replace("pandas_categorical:null", "pandas_categorical:" + "[" * 200_000)
