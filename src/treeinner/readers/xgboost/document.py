@@ -136,7 +136,10 @@ def _integer(parent: Mapping[str, Any], name: str, default: int | None = None) -
 
 
 def _booster_model(learner: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
-    """Find the `model` object, and the DART weights or None; 3.4 moved both."""
+    """Find the `model` object, and the DART weights or None.
+
+    Up to 3.2 a DART has the object of another booster inside; 3.3 has the weights beside `model`, 3.4 in it.
+    """
     booster = member(learner, "gradient_booster", dict)
     kind = booster.get("name")
     if kind == "gblinear":
@@ -148,7 +151,9 @@ def _booster_model(learner: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
     if kind not in ("gbtree", "dart"):
         raise ModelError(f"XGBoost booster={kind!r}; gbtree and dart can be read.")
     model = member(booster if kind == "gbtree" else member(booster, "gbtree", dict), "model", dict)
-    return model, model.get("weight_drop") if kind == "gbtree" else member(booster, "weight_drop", (list, np.ndarray))
+    if kind == "dart":
+        return model, member(booster, "weight_drop", (list, np.ndarray))
+    return model, model.get("weight_drop", booster.get("weight_drop"))
 
 
 def _rounds(model: Mapping[str, Any], n_trees: int, trees_per_round: int) -> LongArray:
