@@ -11,7 +11,7 @@ import pickle
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from importlib import metadata
 from typing import Any
 
@@ -24,7 +24,7 @@ from treeinner.scores.accumulator import ImportanceAccumulator
 from treeinner.scores.partitions import Part, add_partition, merge_parts, naming, training_rows_in
 from treeinner.spark.columns import Columns
 
-__all__ = ["Rounds", "attributed", "check_workers"]
+__all__ = ["Rounds", "attributed", "check_workers", "unpacked"]
 
 ANSWER = "partition long, kind string, answer binary"  # kind: "part", "note", "error" or "problem"
 MERGERS = 32  # tasks at most that add up what the partitions answered; the driver adds up their answers
@@ -130,7 +130,6 @@ def _shipped(work: Callable[[Batches], Iterator[Any]]) -> Callable[[Batches], It
     data, version = cloudpickle.dumps(work), metadata.version("treeinner")
 
     def on_worker(batches: Any) -> Any:
-        import pickle
         import sys
         from importlib import metadata
 
@@ -140,7 +139,9 @@ def _shipped(work: Callable[[Batches], Iterator[Any]]) -> Callable[[Batches], It
         try:
             if metadata.version("treeinner") != version:
                 raise ImportError(f"they have treeinner {metadata.version('treeinner')}, the driver has {version}")
-            work = pickle.loads(data)
+            from treeinner.spark.workers import unpacked
+
+            work = unpacked(data)
         except ImportError as error:
             number = TaskContext.get().partitionId()
             problem = f"{type(error).__name__}: {error}, in {sys.executable}".encode()
@@ -153,6 +154,12 @@ def _shipped(work: Callable[[Batches], Iterator[Any]]) -> Callable[[Batches], It
 
 
 # -- on the workers ----------------------------------------------------------------------------------------------
+@lru_cache(maxsize=2)
+def unpacked(data: bytes) -> Any:
+    """The work of a round, which no task changes: a worker opens the model once, not in every task."""
+    return pickle.loads(data)
+
+
 def _number() -> int:
     from pyspark import TaskContext
 
