@@ -15,7 +15,11 @@ def goes_left(e, node, x):
         with np.errstate(over="ignore"):
             x = float(np.float32(x))
     column = int(e.feature[node])
-    if np.isnan(x) or x == e.schema.missing or (column in e.zero_as_missing and abs(x) <= 1e-35):
+    with np.errstate(over="ignore"):
+        marked = np.float32(x) == np.float32(
+            e.schema.missing
+        )  # XGBoost alone has such a number, and compares in float32
+    if np.isnan(x) or marked or (column in e.zero_as_missing and abs(x) <= 1e-35):
         return bool(e.missing_left[node])
     s = int(e.category_set[node])
     if s >= 0:
