@@ -70,6 +70,9 @@ class Judge:
         except ti.TreeInnerError:
             return Verdict("refused")
         expect(np.all(np.isfinite(margin)), "a margin is not finite")
+        asked = self.library is not None and not self.library.is_older_than(seed)
+        if asked:  # it works while we do
+            self.library.ask(self.path, X)
         refused = sum(not adds_up(model, X, margin, method) for method in METHODS)
         try:
             # Errors take longer than all the rest, so not every mutant has them.
@@ -77,21 +80,17 @@ class Judge:
             expect(np.all(np.isfinite(found.scores)), "a score is not finite")
         except ti.TreeInnerError:
             refused += 1
-        if self.library is None:
-            if not model.ensemble.schema.external:
-                self.like_the_oracle(model, X, margin)
-            return Verdict("right", methods_refused=refused)
-        asked = "" if self.library.is_older_than(seed) else self.compared(model, X, margin)
-        return Verdict("right", asked, refused)
+        if self.library is None and not model.ensemble.schema.external:
+            self.like_the_oracle(model, X, margin)
+        return Verdict("right", self.compared(model, X, margin) if asked else "", refused)
 
     def like_the_oracle(self, model: Any, X: np.ndarray, margin: np.ndarray) -> None:
         if isinstance(X, np.ndarray) and model.n_trees <= 100:
             close(margin.reshape(len(X), -1), oracle.predict(model.ensemble, X), model, X, 1e-12, "the oracle")
 
     def compared(self, model: Any, X: Any, margin: np.ndarray) -> str:
-        """Ask the library: what it accepts too, it must predict alike."""
-        assert self.library is not None
-        said, found = self.library.ask(self.path, X)
+        """What the library answered: what it accepts too, it must predict alike."""
+        said, found = self.library.answer()
         if said != "margins":
             return said
         theirs, n_rounds = found

@@ -4,6 +4,7 @@ import os
 import pickle
 import re
 import struct
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from tests.fuzz.limits import limit_memory, limited
 from tests.fuzz.seeds import Seed
 
 __all__ = ["Library"]
+
+PATIENCE = 1  # seconds of processor time for the library to load and predict a mutant
 
 
 def margins(library: str, path: str, X: Any) -> tuple[np.ndarray, int]:
@@ -46,7 +49,7 @@ class Library:
     """A process that answers; a new one after each crash."""
 
     def __init__(self, name: str) -> None:
-        self.name, self.pid = name, 0
+        self.name, self.pid, self.asked = name, 0, False
         import_module(name)  # not once more in every process
 
     def is_older_than(self, seed: Seed) -> bool:
@@ -54,14 +57,22 @@ class Library:
         written = re.search(r"golden-\w+-([\d.]+)-", seed.name)
         return written is not None and parts(written[1]) > parts(import_module(self.name).__version__)
 
-    def ask(self, path: Path, X: Any) -> tuple[str, Any]:
-        """("margins", (margins, rounds)), ("refused", why) or ("crashed", how)."""
+    def ask(self, path: Path, X: Any) -> None:
+        """Ask about a file, which must stay as it is until the answer."""
+        if self.asked:  # what came in between failed
+            self.answer()
         if not self.pid:
             self.start()
-        try:
+        with suppress(BrokenPipeError):  # the answer tells
             send(self.to, (str(path), X))
+        self.asked = True
+
+    def answer(self) -> tuple[str, Any]:
+        """("margins", (margins, rounds)), ("refused", why) or ("crashed", how)."""
+        self.asked = False
+        try:
             return receive(self.back)
-        except (EOFError, BrokenPipeError):
+        except EOFError:
             return "crashed", self.end()
 
     def start(self) -> None:
@@ -98,7 +109,7 @@ def serve(library: str, incoming: int, outgoing: int) -> None:
         except EOFError:
             return
         try:
-            with limited():
+            with limited(PATIENCE):
                 answer = "margins", margins(library, path, X)
         except Exception as error:
             answer = "refused", f"{type(error).__name__}: {error}"[:300]

@@ -10,9 +10,9 @@ MEMORY = 3 * 2**30  # more than the process has when it begins
 
 
 @contextmanager
-def limited() -> Iterator[None]:
+def limited(seconds: float | None = None) -> Iterator[None]:
     """End the process by SIGPROF, also inside C, if this takes longer than SECONDS."""
-    signal.setitimer(signal.ITIMER_PROF, SECONDS)
+    signal.setitimer(signal.ITIMER_PROF, seconds or SECONDS)
     try:
         yield
     finally:
