@@ -48,6 +48,12 @@ def test_an_objective_whose_number_is_none_is_refused(tmp_path):
         ti.read_model(lightgbm(tmp_path, "num_class:3", "num_class:x", "multiclass"))
 
 
+@pytest.mark.parametrize("number", [2**53, -2, 16])
+def test_a_decision_type_of_more_than_four_bits_is_refused(number, tmp_path):
+    with pytest.raises(ti.ModelError, match=r"model\.txt: .*unknown decision_type"):
+        ti.read_model(lightgbm(tmp_path, r"decision_type=\S+", f"decision_type={number}"))
+
+
 @pytest.mark.parametrize("number", ["inf", "-inf", "nan", "1e+308"])
 @pytest.mark.parametrize("field", ["leaf_weight", "internal_value", "internal_weight", "split_gain", "shrinkage"])
 def test_absurd_numbers_of_lightgbm_stop_the_method_that_needs_them(field, number, tmp_path):

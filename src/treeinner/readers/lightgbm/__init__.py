@@ -242,7 +242,7 @@ def _splits(trees: Trees) -> dict[str, Any]:
 def _zero_as_missing(model: ModelText) -> tuple[int, ...]:
     """Columns in which 0 means missing."""
     kind, column = model.missing[~model.categorical], model.split_feature[~model.categorical]
-    if np.any(kind == 3):
+    if np.any(kind == 3) or np.any((model.decision_type < 0) | (model.decision_type > 15)):
         raise ModelError("The LightGBM model is malformed: unknown decision_type.")
     zero = np.unique(column[kind == MISSING_ZERO])
     mixed = np.intersect1d(zero, column[kind != MISSING_ZERO])
