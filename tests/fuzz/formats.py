@@ -35,7 +35,7 @@ FORMATS = {
     "importance": Format(mutants.DAMAGES),
     "accumulator": Format(mutants.DAMAGES),
     # Files that only CatBoost can use: it starts a process for each.
-    "catboost-categories": Format(flat.DAMAGES, n_mutants=2_000),
+    "catboost-categories": Format(flat.DAMAGES, n_mutants=500),
 }
 
 
