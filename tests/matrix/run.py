@@ -204,7 +204,8 @@ def page(cells: list[dict], stored: dict) -> str:
 
 def _reason(message: str) -> str:
     """A reason for skipping without the words of pytest around it."""
-    return message.removeprefix("could not import ").split(":")[0].replace("'", "`")
+    absent = message.removeprefix("could not import ")
+    return message if absent == message else f"{absent.split(':')[0].strip(chr(39))} is not installed"
 
 
 NOTES = """
@@ -215,8 +216,8 @@ treeinner says so by name, and the tests above check that it does:
 - ranking losses of XGBoost before 3.0: they pair rows in another way. Attributions and `score="abs"` work.
 - TreeSHAP of vector leaves of XGBoost before 3.2, whose model stores no covers. PreDecomp and TreeInner work.
 
-What other packages ask of each other, so that no row has it: XGBoost 3.3 needs Python 3.12; pyarrow 26 needs numpy 2;
-CatBoost needs pandas.
+What other packages ask of each other, so that no row has it: XGBoost 3.3 needs Python 3.12; XGBoost before 3.2 does not
+take categories of pandas 3; pyarrow 26 needs numpy 2; CatBoost needs pandas.
 
 ## Newer versions
 
@@ -228,8 +229,8 @@ library is newer than the table, compare once: `ti.read_model(model).predict(X)`
 ## How it was measured
 
 `make matrix`; `make matrix MATRIX_FLAGS='oldest "newest*"'` for some rows, `MATRIX_FLAGS="--python 3.14=PATH"` for a
-Python that is not found. The rows are `tests/matrix/cells.toml`, the results `docs/versions.json`. Plots and the command
-line are not part of it; they are tested with the newest libraries only (`make test`, `make test-new`).
+Python that is not found. The rows are `tests/matrix/cells.toml`, the results `docs/versions.json`. Plots and the
+command line are not part of it; they are tested with the newest libraries only (`make test`, `make test-new`).
 """
 
 
