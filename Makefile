@@ -171,10 +171,10 @@ endef
 .PHONY: sanitize sanitize-ci test-core-sanitized test-core-threads test-valgrind test-neon test-python-sanitized need-neon need-valgrind
 
 # The core under every checker there is: memory and undefined behaviour, threads, valgrind, NEON, and the Python tests of the kernels.
-# Ten minutes of one core; `make -j2 -Otarget sanitize` takes six. An instruction set that the processor lacks is skipped, with a line.
+# Nine minutes of one core, builds included; `make -j2 -Otarget sanitize` on two. An instruction set that the processor lacks is skipped, with a line.
 sanitize: test-core-sanitized test-core-threads test-valgrind test-neon test-python-sanitized
 
-# What CI runs of it, on few cases: three minutes on two cores. Tools that are not here are skipped, with a line.
+# What CI runs of it, on few cases: five minutes of one core, builds included, on two of them. Tools that are not here are skipped, with a line.
 CI_SANITIZE = test-core-sanitized test-core-threads $(if $(shell command -v valgrind),test-valgrind) \
 	$(if $(and $(shell command -v $(NEON_CXX)),$(shell command -v $(QEMU))),test-neon)
 
