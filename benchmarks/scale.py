@@ -121,8 +121,8 @@ def _data_iter(batches):
     return Rows()
 
 
-def bits():
-    """Scores, errors, p values and rounds of every source, against all rows in memory."""
+def in_memory():
+    """The model, and what all rows in memory give."""
     import pyarrow.parquet as pq
 
     import treeinner as ti
@@ -131,20 +131,57 @@ def bits():
     rows = pq.read_table(FOLDER / "data1").drop_columns(["note"]).to_pandas()
     start = time.perf_counter()
     whole = ti.importance(model, rows.drop(columns=["y", "w"]), rows["y"], sample_weight=rows["w"])
-    print(f"{'in memory':12} {whole.n_rows:,} rows, {time.perf_counter() - start:.1f} s")
-    del rows
+    print(f"{'in memory':12} {whole.n_rows:,} rows, {time.perf_counter() - start:.1f} s", flush=True)
+    return model, whole
+
+
+def compare(whole, kind, run, *, once=False):
+    """Scores, errors, p values and rounds of one run, against all rows in memory."""
+    start = time.perf_counter()
+    found = run()
+    names = ("scores", "rounds") if once else ("scores", "rounds", "std_errors", "ci_low", "p_values", "q_values")
+    other = [name for name in names if not np.array_equal(getattr(whole, name), getattr(found, name))]
+    told = f"DIFFERENT: {other}" if other else "the same bits"
+    passes = "one pass: scores and rounds" if once else "two passes: all of it"
+    print(f"{kind:12} {found.n_rows:,} rows, {time.perf_counter() - start:.1f} s; {passes}: {told}", flush=True)
+
+
+def bits():
+    """Every source."""
+    import treeinner as ti
+
+    model, whole = in_memory()
     for kind in SOURCES:
-        start = time.perf_counter()
-        found = ti.importance(model, **source(kind, FOLDER / "data1"))
-        once = kind in ("reader", "generator")
-        same = {"scores": np.array_equal(whole.scores, found.scores)}
-        same |= {"rounds": np.array_equal(whole.rounds, found.rounds)}
-        if not once:
-            for name in ("std_errors", "ci_low", "p_values", "q_values"):
-                same[name] = np.array_equal(getattr(whole, name), getattr(found, name))
-        told = "the same bits" if all(same.values()) else f"DIFFERENT: {[k for k, ok in same.items() if not ok]}"
-        passes = "one pass: scores and rounds" if once else "two passes: all of it"
-        print(f"{kind:12} {found.n_rows:,} rows, {time.perf_counter() - start:.1f} s; {passes}: {told}", flush=True)
+        run = lambda kind=kind: ti.importance(model, **source(kind, FOLDER / "data1"))  # noqa: E731
+        compare(whole, kind, run, once=kind in ("reader", "generator"))
+
+
+def engines():
+    """Dask and Spark on this machine; everything on loopback."""
+    import dask.dataframe as dd
+    from distributed import Client, LocalCluster
+    from pyspark.sql import SparkSession
+
+    import treeinner.dask
+    import treeinner.spark
+
+    os.environ |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    model, whole = in_memory()
+    folder = FOLDER / "data1"
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster) as client:
+        for size in ("64MiB", "8MiB"):
+            rows = dd.read_parquet(folder, blocksize=size)
+            run = lambda rows=rows: treeinner.dask.importance(client, model, rows, "y", sample_weight="w")  # noqa: E731
+            compare(whole, f"dask, {rows.npartitions}", run)
+    settings = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1", "spark.ui.enabled": "false"}
+    session = SparkSession.builder.master("local[2]").config(map=settings | {"spark.driver.memory": "4g"}).getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    for n in (20, 7):
+        rows = session.read.parquet(str(folder))
+        rows = rows if n == 20 else rows.repartition(n)
+        run = lambda rows=rows: treeinner.spark.importance(model, rows, label_col="y", weight_col="w")  # noqa: E731
+        compare(whole, f"spark, {n}", run)
+    session.stop()
 
 
 def one(kind, scale):
@@ -230,7 +267,7 @@ def speed(repeats=3):
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["make", "bits", "memory", "speed", "one"])
+    parser.add_argument("what", choices=["make", "bits", "engines", "memory", "speed", "one"])
     parser.add_argument("more", nargs="*")
     parser.add_argument("--rows", type=int, default=5_000_000)
     parser.add_argument("--tenfold", action="store_true", help="make: ten times as many rows too")
@@ -240,4 +277,6 @@ if __name__ == "__main__":
     elif given.what == "one":
         one(given.more[0], int(given.more[1]))
     else:
-        {"bits": bits, "memory": memory, "speed": speed}[given.what](*([given.more] if given.more else []))
+        {"bits": bits, "engines": engines, "memory": memory, "speed": speed}[given.what](
+            *([given.more] if given.more else [])
+        )
