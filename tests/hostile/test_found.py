@@ -62,6 +62,23 @@ def test_absurd_numbers_of_lightgbm_stop_the_method_that_needs_them(field, numbe
         ti.attribute(path, np.zeros((3, 7)), method="predecomp")
 
 
+def test_a_line_in_a_tree_at_which_lightgbm_stops_is_refused(tmp_path):
+    with pytest.raises(ti.ModelError, match=r"model\.txt: .*a line that is not key=value"):
+        ti.read_model(lightgbm(tmp_path, "\nleaf_count=", "\nx\nleaf_count="))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "new", "reason"),
+    [
+        (r"\[learning_rate: \S+\]", "[learning_rate: -0]", "learning_rate is -0"),
+        (r"num_cat=0", f"num_cat={2**63 - 1}", "category sets of tree 0"),
+    ],
+)
+def test_numbers_of_lightgbm_that_no_model_has_are_refused(pattern, new, reason, tmp_path):
+    with pytest.raises(ti.ModelError, match=rf"model\.txt: .*{reason}"):
+        ti.read_model(lightgbm(tmp_path, pattern, new))
+
+
 # -- CatBoost ------------------------------------------------------------------------------------------------
 def table_of_trees(data):
     """Core of a .cbm, and where the table of its trees begins."""
@@ -137,7 +154,7 @@ def test_scales_of_catboost_that_are_absurd_are_refused_without_a_warning(number
     changed = re.sub(r'("scale_and_bias"\s*:\s*\[)\s*1', rf"\g<1>{number}", text)
     assert changed != text
     (tmp_path / "model.json").write_text(changed)
-    with pytest.raises(ti.ModelError, match=r"model\.json: .*(absurdly large|not finite)"):
+    with pytest.raises(ti.ModelError, match=r"model\.json.*(absurdly large|not finite|it holds)"):
         ti.read_model(tmp_path / "model.json")
 
 
@@ -161,9 +178,19 @@ def test_what_catboost_takes_for_0_is_refused(where, number, tmp_path):
         ti.read_model(catboost_json(tmp_path, "regression", damage))
 
 
-def test_a_bias_of_catboost_that_is_an_integer_is_refused(tmp_path):
-    with pytest.raises(ti.ModelError, match=r"model\.json: .*its bias is 1"):
-        ti.read_model(catboost_json(tmp_path, "regression", lambda document: document.update(scale_and_bias=[1, 1])))
+@pytest.mark.parametrize("bias", [1, 0.5])
+def test_a_bias_of_catboost_that_is_no_list_is_refused(bias, tmp_path):
+    with pytest.raises(ti.ModelError, match=rf"model\.json: .*its bias is {bias}"):
+        ti.read_model(catboost_json(tmp_path, "regression", lambda document: document.update(scale_and_bias=[1, bias])))
+
+
+@pytest.mark.parametrize(("number", "reason"), [(1.5, "integer"), (float("nan"), "it holds NaN")])
+def test_numbers_of_splits_that_catboost_does_not_read_are_refused(number, reason, tmp_path):
+    def damage(document):
+        document["oblivious_trees"][0]["splits"][0]["split_index"] = number
+
+    with pytest.raises(ti.ModelError, match=rf"model\.json.*{reason}"):
+        ti.read_model(catboost_json(tmp_path, "regression", damage))
 
 
 @pytest.mark.parametrize("labels", [[0, 2, 1], [0, 0, 2], [0, 1, 1000], [0, 1], [-1, 0, 1]])
@@ -204,6 +231,38 @@ def test_answers_that_are_neither_yes_nor_no_are_refused(field, tmp_path):
 
     with pytest.raises(ti.ModelError, match=r"model\.json: .*neither 0 nor 1"):
         ti.read_model(xgboost(tmp_path, damage))
+
+
+@pytest.mark.parametrize(
+    ("entry", "text", "reason"),
+    [
+        ("base_score", "[1000000000000000000000000000000]", "base_score is not finite, or absurdly large"),
+        ("size_leaf_vector", "123456789012345678901234567890", "a leaf has 123456789012345678901234567890 values"),
+    ],
+)
+def test_numbers_of_xgboost_beyond_64_bits_are_refused(entry, text, reason, tmp_path):
+    whole = (GOLDEN / "xgboost-3.2.0" / "regression.json").read_text()
+    changed = re.sub(rf'"{entry}":"[^"]*"', f'"{entry}":"{text}"', whole)
+    assert changed != whole
+    (tmp_path / "model.json").write_text(changed)
+    with pytest.raises(ti.ModelError, match=rf"model\.json: .*{reason}"):
+        ti.read_model(tmp_path / "model.json")
+
+
+def test_a_model_without_columns_is_refused(tmp_path):
+    saved = saved_model(tmp_path)
+    for name in ("feature", "left", "right", "category_set"):  # every tree is one leaf
+        saved.arrays[f"{name}.npy"] = np.full(len(saved.arrays["tree_output.npy"]), -1, np.int32)
+    n = len(saved.arrays["tree_output.npy"])
+    saved.arrays |= {f"{name}.npy": np.zeros((n, 1)) for name in ("value", "node_value")}
+    saved.arrays |= {f"{name}.npy": np.zeros(n) for name in ("threshold", "cover", "gain")}
+    saved.arrays |= {"missing_left.npy": np.zeros(n, bool), "leaf_id.npy": np.zeros(n, np.int32)}
+    saved.arrays["tree_start.npy"] = np.arange(n + 1)
+    saved.meta["data"]["schema"] |= {"n_columns": 0, "names": None, "categorical": None}
+    saved.meta["data"]["feature_names"] = None
+    (tmp_path / "saved").write_bytes(saved.packed())
+    with pytest.raises(ti.ModelError, match=r"saved: .*it has 0 columns"):
+        ti.load(tmp_path / "saved")
 
 
 # -- our own files -------------------------------------------------------------------------------------------

@@ -139,7 +139,7 @@ def _check_depths(e: Ensemble) -> None:
 
 def _check_splits(e: Ensemble, inner: NDArray[np.bool_]) -> None:
     last = e.schema.n_columns - 1
-    _require(0 <= last + 1 <= MAX_COLUMNS, f"it has {last + 1} columns")
+    _require(1 <= last + 1 <= MAX_COLUMNS, f"it has {last + 1} columns")
     for name in ("names", "categorical", "levels", "known_codes"):
         given = getattr(e.schema, name)
         _require(given is None or len(given) == last + 1, f"{name} does not have one entry per column ({last + 1})")

@@ -6,7 +6,7 @@ import json
 import os
 import re
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, NoReturn
 
 from treeinner.ensemble import storage
 from treeinner.errors import ModelError, UnsupportedModelError
@@ -95,12 +95,16 @@ def _kind_of_json(file: Path, head: bytes) -> Kind:
     raise ModelError(f"{file} is a JSON file, but not an XGBoost or CatBoost model; {SAVE_AS}.")
 
 
-def parse_json(data: bytes, path: Path) -> Any:
-    """Content of a JSON file."""
+def parse_json(data: bytes, path: Path, *, constants: bool = True) -> Any:
+    """Content of a JSON file; constants: whether it may hold NaN and Infinity, which are not JSON."""
     try:
-        return json.loads(data)
+        return json.loads(data, parse_constant=None if constants else _no_constant)
     except (ValueError, RecursionError) as error:
         raise ModelError(f"{path} is not a complete JSON file: {error}. Save the model again.") from error
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"it holds {name}")
 
 
 # -- wrappers ------------------------------------------------------------------------------------------------

@@ -46,7 +46,7 @@ def read_path(path: Path, options: ReadOptions) -> Ensemble:
     version = version_of(data)
     if data.startswith(b"CBM1"):
         return _read(lambda: read_cbm(data), options, version)
-    document = parse_json(data, path)
+    document = parse_json(data, path, constants=False)
     return _read(lambda: read_json(document, version), options, version)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from itertools import chain
 from typing import Any
@@ -39,10 +40,9 @@ def read_json(document: Any, version: tuple[int, ...] = ()) -> Document:
     read = _symmetric if symmetric else _other
     trees = read(document["oblivious_trees" if symmetric else "trees"], features.splits)
     scale, bias = document["scale_and_bias"]
-    if not isinstance(bias, (list, float)):
+    if not isinstance(bias, list):  # CatBoost takes another one for 0
         raise ModelError(f"The model is malformed: its bias is {bias!r}; expected a list of numbers.")
-    bias = _floats(bias if isinstance(bias, list) else [bias])
-    return Document(features, trees, float(_floats([scale])[0]), bias, document.get("model_info") or {})
+    return Document(features, trees, float(_floats([scale])[0]), _floats(bias), document.get("model_info") or {})
 
 
 def _symmetric(trees: list[Any], splits: Splits) -> Trees:
@@ -119,7 +119,7 @@ def _numbers(stored: list[Any], splits: Splits) -> NDArray[np.int64]:
     unknown = set(kinds).difference(KINDS)
     if unknown:
         raise UnsupportedModelError(f"CatBoost splits of type {min(unknown)} are not supported; train without them.")
-    number = np.array([split["split_index"] for split in stored], np.int64)
+    number = np.array([operator.index(split["split_index"]) for split in stored], np.int64)
     inside = np.all((number >= 0) & (number < len(splits.level) - 1))
     kind = splits.look_up(lambda source: source.kind, -1, number if inside else np.full_like(number, -1))
     level = np.array([split["value"] if "value" in split else split["border"] for split in stored], np.float64)

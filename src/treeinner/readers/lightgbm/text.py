@@ -119,7 +119,7 @@ class ModelText:
             tree = self.trees[i]
             bound = _numbers(tree.get("cat_boundaries", "").split(), np.int64, "cat_boundaries")
             word = _numbers(tree.get("cat_threshold", "").split(), np.int64, "cat_threshold")
-            good = len(bound) == self.n_sets[i] + 1 and bound[0] == 0 and bound[-1] == len(word)
+            good = len(bound) - 1 == self.n_sets[i] and bound[0] == 0 and bound[-1] == len(word)
             if not good or np.any(np.diff(bound) < 0) or np.any((word < 0) | (word >= 2**32)):
                 raise ModelError(f"The LightGBM model is malformed: the category sets of tree {i} are inconsistent.")
             sizes.append(np.diff(bound))  # words of each set
@@ -175,7 +175,7 @@ def parse(text: str) -> ModelText:
     declared = len(header["tree_sizes"].split()) if "tree_sizes" in header else len(blocks)
     if declared != len(blocks):
         raise ModelError(f"The LightGBM model declares {declared} trees but contains {len(blocks)}; save it again.")
-    trees, version = [_fields(block) for block in blocks], version_of(text)
+    trees, version = [_tree(block) for block in blocks], version_of(text)
     if is_newer("LightGBM", version):
         check_fields("LightGBM", version, "The header of the LightGBM model", header, HEADER)
         names = {name for tree in trees for name in tree if not name.isdigit()}  # a tree begins with its number
@@ -214,6 +214,13 @@ def _fields(block: str) -> dict[str, str]:
     if len(set(names)) < len(names):
         raise ModelError("The LightGBM model is malformed: a tree, or the header, has a field twice; save it again.")
     return {key: value for key, _, value in parts}
+
+
+def _tree(block: str) -> dict[str, str]:
+    """Fields of a tree, behind its number; where LightGBM meets a line of another kind, it reads no further."""
+    if any(line and "=" not in line for line in block.split("\n")[1:]):
+        raise ModelError("The LightGBM model is malformed: a tree has a line that is not key=value; save it again.")
+    return _fields(block)
 
 
 def _numbers(words: list[str], kind: type, key: str) -> NDArray[Any]:

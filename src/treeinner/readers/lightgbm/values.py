@@ -48,6 +48,8 @@ class Training:
         self.known = model.params is not None or options.reg_lambda is not None  # there is a parameters block
         self.boosting = "gbdt" if boosting in ("goss", "gbrt") else boosting
         self.learning_rate = number("learning_rate", np.nan) if rates is None else float(rates[0])  # NaN if unknown
+        if self.learning_rate <= 0:
+            raise ModelError(f"The LightGBM model's learning_rate is {self.learning_rate:g}; expected a positive one.")
         self.reg_lambda = number("lambda_l2", 0) if options.reg_lambda is None else options.reg_lambda
         self.reg_alpha = number("lambda_l1", 0) if options.reg_alpha is None else options.reg_alpha
         self.cat_l2 = number("cat_l2", 10)

@@ -180,6 +180,8 @@ def _stored_base(sizes: Mapping[str, Any], n_outputs: int) -> FloatArray:
     stored = _numbers(member(sizes, "base_score", str))
     score = array(stored if isinstance(stored, list) else [stored], np.float64, "base_score")
     require(len(score) in (1, n_outputs), f"{len(score)} base scores for {n_outputs} outputs")
+    # From there on XGBoost's integers wrap.
+    require(np.all(np.abs(score) < 2**63), "base_score is not finite, or absurdly large")
     return score
 
 

@@ -186,6 +186,7 @@ def _width(trees: Stored) -> int:
         widths = {max(1, int(tree["tree_param"]["size_leaf_vector"])) for tree in trees} or {1}
     except (KeyError, TypeError, ValueError):
         raise ModelError("The XGBoost model is damaged: size_leaf_vector is missing or not a number.") from None
+    require(max(widths) < 2**31, f"a leaf has {max(widths)} values")
     if len(widths) > 1:
         raise UnsupportedModelError(
             "The XGBoost model mixes trees with scalar and with vector leaves; slice the booster "
