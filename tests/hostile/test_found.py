@@ -105,15 +105,18 @@ def catboost(tmp_path, name, damage):
     return tmp_path / name
 
 
-def test_borders_that_do_not_ascend_are_refused(tmp_path):
+@pytest.mark.parametrize("border", [1e30, float("inf")])
+def test_borders_that_do_not_ascend_are_refused(border, tmp_path):
     """CatBoost compares the number of borders that a value exceeds, so that it would predict otherwise."""
 
     def damage(core, trees):
         feature = vector(core, trees, 5)
         feature += int.from_bytes(core[feature : feature + 4], "little")
-        struct.pack_into("<f", core, vector(core, feature, 3), 1e30)
+        struct.pack_into("<f", core, vector(core, feature, 3), border)
 
-    with pytest.raises(ti.ModelError, match=r"regression\.cbm: .*borders of a feature do not ascend"):
+    with pytest.raises(
+        ti.ModelError, match=r"regression\.cbm: .*borders of a feature are not finite, or do not ascend"
+    ):
         ti.read_model(catboost(tmp_path, "regression.cbm", damage))
 
 
@@ -125,6 +128,14 @@ def test_values_of_leaves_that_do_not_follow_each_other_are_refused(tmp_path):
 
     with pytest.raises(ti.ModelError, match=r"depthwise\.cbm: .*values of the leaves do not follow"):
         ti.read_model(catboost(tmp_path, "depthwise.cbm", damage))
+
+
+def test_trees_that_do_not_follow_each_other_are_refused(tmp_path):
+    def damage(core, trees):
+        struct.pack_into("<i", core, vector(core, trees, 3) + 4, 1)
+
+    with pytest.raises(ti.ModelError, match=r"regression\.cbm: .*the trees do not follow each other"):
+        ti.read_model(catboost(tmp_path, "regression.cbm", damage))
 
 
 def test_leaf_values_of_another_number_of_outputs_are_refused(tmp_path):
@@ -182,6 +193,14 @@ def test_what_catboost_takes_for_0_is_refused(where, number, tmp_path):
 def test_a_bias_of_catboost_that_is_no_list_is_refused(bias, tmp_path):
     with pytest.raises(ti.ModelError, match=rf"model\.json: .*its bias is {bias}"):
         ti.read_model(catboost_json(tmp_path, "regression", lambda document: document.update(scale_and_bias=[1, bias])))
+
+
+def test_a_number_too_large_for_catboosts_parser_is_refused_wherever_it_is(tmp_path):
+    """It stops there, and keeps what it has read."""
+    text = (GOLDEN / "catboost-1.2.10" / "regression.json").read_text()
+    (tmp_path / "model.json").write_text(re.sub(r'("float_feature_index"\s*:\s*)\d+', r"\g<1>1e999", text))
+    with pytest.raises(ti.ModelError, match=r"model\.json.*it holds 1e999"):
+        ti.read_model(tmp_path / "model.json")
 
 
 @pytest.mark.parametrize(("number", "reason"), [(1.5, "integer"), (float("nan"), "it holds NaN")])
@@ -247,6 +266,25 @@ def test_numbers_of_xgboost_beyond_64_bits_are_refused(entry, text, reason, tmp_
     (tmp_path / "model.json").write_text(changed)
     with pytest.raises(ti.ModelError, match=rf"model\.json: .*{reason}"):
         ti.read_model(tmp_path / "model.json")
+
+
+@pytest.mark.parametrize("text", ["1E-9", "9.9999994E-1", "0E0"])
+def test_base_scores_so_near_to_0_or_1_that_versions_differ_are_refused(text, tmp_path):
+    """XGBoost 3.2 starts at a margin of -13.8 where 1E-9 is -20.7."""
+    document = json.loads((GOLDEN / "xgboost-3.2.0" / "regression.json").read_text())
+    document["learner"]["objective"] = {"name": "binary:logistic", "reg_loss_param": {"scale_pos_weight": "1"}}
+    document["learner"]["learner_model_param"]["base_score"] = f"[{text}]"
+    (tmp_path / "model.json").write_text(json.dumps(document))
+    with pytest.raises(ti.ModelError, match=r"model\.json: .*so near to 0 or 1"):
+        ti.read_model(tmp_path / "model.json")
+
+
+def test_absurdly_small_covers_are_refused(tmp_path):
+    saved = saved_model(tmp_path)
+    saved.arrays["cover.npy"] = np.full_like(saved.arrays["cover.npy"], 1e-320)
+    (tmp_path / "saved").write_bytes(saved.packed())
+    with pytest.raises(ti.ModelError, match=r"saved: .*a cover is negative, infinite, or absurdly large or small"):
+        ti.load(tmp_path / "saved")
 
 
 def test_a_model_without_columns_is_refused(tmp_path):

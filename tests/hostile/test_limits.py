@@ -119,7 +119,8 @@ def write_cbm(path, n):
     leaf_at = np.where(inner, 2**32 - 1, np.cumsum(~inner) - 1)
     leaves = np.ones(int((~inner).sum()))
     vectors = {
-        1: np.zeros(n, "<i4"), 2: np.array([n], "<i4"), 8: leaves, 9: leaves, 10: steps.astype("<u2"),
+        1: np.zeros(n, "<i4"), 2: np.array([n], "<i4"), 3: np.zeros(1, "<i4"), 8: leaves, 9: leaves,
+        10: steps.astype("<u2"),
         11: leaf_at.astype("<u4"),
     }  # fmt: skip
     for member, vector in vectors.items():

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, NoReturn
+from typing import Any, Literal, NamedTuple
 
 from treeinner.ensemble import storage
 from treeinner.errors import ModelError, UnsupportedModelError
@@ -96,15 +97,21 @@ def _kind_of_json(file: Path, head: bytes) -> Kind:
 
 
 def parse_json(data: bytes, path: Path, *, constants: bool = True) -> Any:
-    """Content of a JSON file; constants: whether it may hold NaN and Infinity, which are not JSON."""
+    """Content of a JSON file; constants: whether it may hold NaN and Infinity, or what is as large."""
     try:
-        return json.loads(data, parse_constant=None if constants else _no_constant)
+        if constants:
+            return json.loads(data)
+        # A function for every number takes time, and only numbers of many digits need it.
+        checked = _finite if re.search(rb"[eE]\+?\d{3}|\d{300}", data) else None
+        return json.loads(data, parse_constant=_finite, parse_float=checked)
     except (ValueError, RecursionError) as error:
         raise ModelError(f"{path} is not a complete JSON file: {error}. Save the model again.") from error
 
 
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"it holds {name}")
+def _finite(text: str) -> float:
+    if not math.isfinite(float(text)):
+        raise ValueError(f"it holds {text[:20]}")
+    return float(text)
 
 
 # -- wrappers ------------------------------------------------------------------------------------------------

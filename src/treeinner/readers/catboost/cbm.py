@@ -106,6 +106,9 @@ def _trees(trees: Table, n_splits: int) -> Trees:
     steps, leaf_at = trees.vector(10, "(2,)<u2"), trees.vector(11, "<u4")  # a step: left, right
     if size.sum() != len(split) or np.any(size < 0):
         raise ModelError("The CatBoost model is damaged: the splits do not match the trees.")
+    first = trees.vector(3, "<i4")
+    if len(first) and not np.array_equal(first, np.cumsum(size) - size):
+        raise ModelError("The CatBoost model is damaged: the trees do not follow each other.")
     symmetric = not len(steps)
     if not symmetric and not len(steps) == len(leaf_at) == len(split):
         raise ModelError("The CatBoost model is damaged: the leaves do not match the trees.")

@@ -70,8 +70,9 @@ def read_features(info: Mapping[str, Any]) -> Features:
         for source, own in zip(sources, levels, strict=True)
     ]
     # CatBoost counts the borders that a value exceeds, so that a split means what its border says in this order alone.
-    if not all(source.kind == 1 or np.all(np.diff(own) > 0) for source, own in zip(sources, held, strict=True)):
-        raise ModelError("The model is malformed: the borders of a feature do not ascend.")
+    borders = [own for source, own in zip(sources, held, strict=True) if source.kind != 1]
+    if not all(np.all(np.isfinite(own)) and np.all(np.diff(own) > 0) for own in borders):
+        raise ModelError("The model is malformed: the borders of a feature are not finite, or do not ascend.")
     source = np.repeat(np.array([*range(len(sources)), -1], np.int32), [*map(len, held), 1])
     return Features(n_features, ordered, bool(categories), Splits(sources, source, np.concatenate([*held, [np.nan]])))
 

@@ -19,6 +19,7 @@ LOGIT = ("binary:logistic", "reg:logistic")
 LOG = ("count:poisson", "reg:gamma", "reg:tweedie", "survival:cox", "survival:aft")
 MAX_FEATURES = 2**27  # a damaged number must not become a huge allocation
 MAX_OUTPUTS = 2**20
+NEAR = 0.999e-6  # 3.2 takes a base score that is nearer to 0 or 1 for 1e-6 or 1 - 1e-6; early ones did not
 
 # Fields of 1.7 to 3.4.
 FIELDS = {
@@ -190,6 +191,8 @@ def _base_margin(score: FloatArray, objective: str, n_outputs: int) -> FloatArra
     # The score is stored as a prediction; attributions live on the margin.
     with np.errstate(all="ignore"):
         if objective in LOGIT:
+            near = np.any((score < NEAR) | (score > 1 - NEAR))
+            require(not near, f"base_score is {score.min():g}; XGBoost's versions differ on what is so near to 0 or 1")
             score = np.log(score) - np.log1p(-score)
         elif objective in LOG:
             score = np.log(score)
