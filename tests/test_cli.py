@@ -836,8 +836,9 @@ def test_a_reader_who_has_had_enough(home):
 
 
 SLOW = """
-import sys, time
+import signal, sys, time
 from treeinner.cli import main, output
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's job in the background would ignore it
 real = output._rows
 def slow(columns):
     for row in real(columns):
