@@ -62,6 +62,11 @@ def test_absurd_numbers_of_lightgbm_stop_the_method_that_needs_them(field, numbe
         ti.attribute(path, np.zeros((3, 7)), method="predecomp")
 
 
+def test_a_tree_of_dart_with_no_shrinkage_is_no_division_by_0(tmp_path):
+    path = lightgbm(tmp_path, r"shrinkage=\S+", "shrinkage=0", "dart")
+    assert np.isfinite(ti.read_model(path).predict(np.zeros((3, 7)))).all()
+
+
 def test_a_line_in_a_tree_at_which_lightgbm_stops_is_refused(tmp_path):
     with pytest.raises(ti.ModelError, match=r"model\.txt: .*a line that is not key=value"):
         ti.read_model(lightgbm(tmp_path, "\nleaf_count=", "\nx\nleaf_count="))
@@ -71,6 +76,7 @@ def test_a_line_in_a_tree_at_which_lightgbm_stops_is_refused(tmp_path):
     ("pattern", "new", "reason"),
     [
         (r"\[learning_rate: \S+\]", "[learning_rate: -0]", "learning_rate is -0"),
+        (r"\[lambda_l2: \S+\]", "[lambda_l2: -1e308]", "lambda_l2 is '-1e308'"),
         (r"num_cat=0", f"num_cat={2**63 - 1}", "category sets of tree 0"),
     ],
 )
@@ -195,6 +201,41 @@ def test_a_bias_of_catboost_that_is_no_list_is_refused(bias, tmp_path):
         ti.read_model(catboost_json(tmp_path, "regression", lambda document: document.update(scale_and_bias=[1, bias])))
 
 
+@pytest.mark.parametrize("number", [1.5, True, "1"])
+def test_numbers_of_features_that_are_no_integers_are_refused(number, tmp_path):
+    def damage(document):
+        document["features_info"]["float_features"][0]["flat_feature_index"] = number
+
+    with pytest.raises(ti.ModelError, match=r"model\.json: .*number of a feature is not an integer"):
+        ti.read_model(catboost_json(tmp_path, "regression", damage))
+
+
+def test_missing_values_of_a_column_that_had_none_go_left_as_in_catboost(tmp_path):
+    """nan_mode="Max" sends NaN to the right where training saw some, and only there."""
+    whole = json.loads((GOLDEN / "catboost-1.2.10" / "nan_max.json").read_text())
+    features = whole["features_info"]["float_features"]
+    columns = [f["flat_feature_index"] for f in features if f["has_nans"] and f.get("borders")]
+
+    def damage(document):
+        for feature in document["features_info"]["float_features"]:
+            feature["has_nans"] = False
+
+    e = ti.read_model(catboost_json(tmp_path, "nan_max", damage)).ensemble
+    asked = np.isin(e.feature, columns)
+    assert asked.any()
+    assert e.missing_left[asked].all()
+    whole = ti.read_model(GOLDEN / "catboost-1.2.10" / "nan_max.json").ensemble
+    assert not whole.missing_left[asked].any()
+
+
+def test_half_a_letter_at_which_catboosts_parser_stops_is_refused(tmp_path):
+    def damage(document):
+        document["oblivious_trees"][0]["splits"][0]["float_feature_index"] = "\ud800"
+
+    with pytest.raises(ti.ModelError, match=r"model\.json.*surrogates"):
+        ti.read_model(catboost_json(tmp_path, "regression", damage))
+
+
 def test_a_number_too_large_for_catboosts_parser_is_refused_wherever_it_is(tmp_path):
     """It stops there, and keeps what it has read."""
     text = (GOLDEN / "catboost-1.2.10" / "regression.json").read_text()
@@ -203,7 +244,7 @@ def test_a_number_too_large_for_catboosts_parser_is_refused_wherever_it_is(tmp_p
         ti.read_model(tmp_path / "model.json")
 
 
-@pytest.mark.parametrize(("number", "reason"), [(1.5, "integer"), (float("nan"), "it holds NaN")])
+@pytest.mark.parametrize(("number", "reason"), [(1.5, "integer"), (True, "integer"), (float("nan"), "it holds NaN")])
 def test_numbers_of_splits_that_catboost_does_not_read_are_refused(number, reason, tmp_path):
     def damage(document):
         document["oblivious_trees"][0]["splits"][0]["split_index"] = number

@@ -97,13 +97,16 @@ def _kind_of_json(file: Path, head: bytes) -> Kind:
 
 
 def parse_json(data: bytes, path: Path, *, constants: bool = True) -> Any:
-    """Content of a JSON file; constants: whether it may hold NaN and Infinity, or what is as large."""
+    """Content of a JSON file; constants: whether it may hold NaN, Infinity, what is as large, and halves of letters."""
     try:
         if constants:
             return json.loads(data)
         # A function for every number takes time, and only numbers of many digits need it.
         checked = _finite if re.search(rb"[eE]\+?\d{3}|\d{300}", data) else None
-        return json.loads(data, parse_constant=_finite, parse_float=checked)
+        found = json.loads(data, parse_constant=_finite, parse_float=checked)
+        if re.search(rb"\\u[dD][89a-fA-F]", data):  # half a letter is an error now
+            json.dumps(found, ensure_ascii=False).encode()
+        return found
     except (ValueError, RecursionError) as error:
         raise ModelError(f"{path} is not a complete JSON file: {error}. Save the model again.") from error
 

@@ -172,7 +172,8 @@ def _features_info(trees: Table) -> dict[str, Any]:
     values = {f.scalar(0, "<i", -1): f.vector(1, "<i4") for f in trees.tables(6)}  # of one-hot features
     floats = [
         _feature(f, 1, 2, 4)
-        | {"nan_value_treatment": treatment[f.scalar(5, "<B", 0) % 3], "borders": f.vector(3, "<f4")}
+        | {"nan_value_treatment": treatment[f.scalar(5, "<B", 0) % 3], "has_nans": f.scalar(0, "<B", 0) != 0}
+        | {"borders": f.vector(3, "<f4")}
         for f in trees.tables(5)
     ]
     categories = [_feature(f, 0, 1, 2) for f in trees.tables(4)]

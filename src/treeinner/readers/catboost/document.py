@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import re
 from itertools import chain
 from typing import Any
@@ -119,7 +118,10 @@ def _numbers(stored: list[Any], splits: Splits) -> NDArray[np.int64]:
     unknown = set(kinds).difference(KINDS)
     if unknown:
         raise UnsupportedModelError(f"CatBoost splits of type {min(unknown)} are not supported; train without them.")
-    number = np.array([operator.index(split["split_index"]) for split in stored], np.int64)
+    numbers = [split["split_index"] for split in stored]
+    if not {*map(type, numbers)} <= {int}:
+        raise ModelError("The model is malformed: the number of a split is not an integer.")
+    number = np.array(numbers, np.int64)
     inside = np.all((number >= 0) & (number < len(splits.level) - 1))
     kind = splits.look_up(lambda source: source.kind, -1, number if inside else np.full_like(number, -1))
     level = np.array([split["value"] if "value" in split else split["border"] for split in stored], np.float64)

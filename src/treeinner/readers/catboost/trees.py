@@ -39,6 +39,9 @@ def read_features(info: Mapping[str, Any]) -> Features:
                 "turn them into numeric columns before training."
             )
     floats, categories = info.get("float_features") or [], info.get("categorical_features") or []
+    places = [f[name] for f in [*floats, *categories] for name in ("feature_index", "flat_feature_index")]
+    if not {*map(type, places)} <= {int}:
+        raise ModelError("The model is malformed: the number of a feature is not an integer.")
     names: dict[int, str] = {f["flat_feature_index"]: f.get("feature_id", "") for f in [*floats, *categories]}
     n_features = 1 + max(names, default=-1)
     if len(names) != n_features or min(names, default=0) < 0:
@@ -49,8 +52,8 @@ def read_features(info: Mapping[str, Any]) -> Features:
     float_of, category_of = ({f["feature_index"]: f["flat_feature_index"] for f in own} for own in (floats, categories))
     sources, levels = [], []
     for f in floats:
-        # NaN > border is false, so missing goes left unless CatBoost says "AsTrue" (nan_mode="Max").
-        missing_left = f["nan_value_treatment"] != "AsTrue"
+        # NaN > border is false, so missing goes left unless CatBoost says "AsTrue" (nan_mode="Max") and saw some.
+        missing_left = f["nan_value_treatment"] != "AsTrue" or f.get("has_nans") is not True
         sources.append(Source(0, f["feature_index"], (f["flat_feature_index"],), missing_left))
         levels.append(f.get("borders"))
     for f in categories:

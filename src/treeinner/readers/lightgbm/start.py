@@ -123,7 +123,7 @@ class _Group:
             step = self._step_from_gain(self.balanced)
             if np.isnan(step) or training.learning_rate == 1:
                 return allowed and written != training.learning_rate
-            return abs(step / written - 1) > SAME_RATE
+            return written <= 0 or abs(step / written - 1) > SAME_RATE
         return written == 1 and (allowed or (len(self.known_rates) > 0 and 1 not in self.known_rates))
 
     def suspicious(self) -> bool:

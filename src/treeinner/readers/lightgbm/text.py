@@ -74,7 +74,7 @@ class ModelText:
             found = float(text) if text else default
         except ValueError:
             found = math.inf
-        if text and not math.isfinite(found):
+        if text and not abs(found) <= LARGEST:  # NaN is not
             raise ModelError(f"The LightGBM parameter {key} is {text!r}; expected a number.")
         return found
 
