@@ -237,7 +237,6 @@ def test_half_a_letter_at_which_catboosts_parser_stops_is_refused(tmp_path):
 
 
 def test_a_number_too_large_for_catboosts_parser_is_refused_wherever_it_is(tmp_path):
-    """It stops there, and keeps what it has read."""
     text = (GOLDEN / "catboost-1.2.10" / "regression.json").read_text()
     (tmp_path / "model.json").write_text(re.sub(r'("float_feature_index"\s*:\s*)\d+', r"\g<1>1e999", text))
     with pytest.raises(ti.ModelError, match=r"model\.json.*it holds 1e999"):
@@ -279,7 +278,6 @@ def xgboost(tmp_path, damage):
 
 
 def test_trees_in_another_order_than_their_ids_are_refused(tmp_path):
-    """XGBoost puts each tree where its id says."""
     with pytest.raises(ti.ModelError, match=r"model\.json: .*the id of a tree is not its position"):
         ti.read_model(xgboost(tmp_path, lambda trees: trees.reverse()))
 
@@ -311,7 +309,6 @@ def test_numbers_of_xgboost_beyond_64_bits_are_refused(entry, text, reason, tmp_
 
 @pytest.mark.parametrize("text", ["1E-9", "9.9999994E-1", "0E0"])
 def test_base_scores_so_near_to_0_or_1_that_versions_differ_are_refused(text, tmp_path):
-    """XGBoost 3.2 starts at a margin of -13.8 where 1E-9 is -20.7."""
     document = json.loads((GOLDEN / "xgboost-3.2.0" / "regression.json").read_text())
     document["learner"]["objective"] = {"name": "binary:logistic", "reg_loss_param": {"scale_pos_weight": "1"}}
     document["learner"]["learner_model_param"]["base_score"] = f"[{text}]"
