@@ -205,7 +205,8 @@ class Task:
     def _add_leaf_sums(self, first: int, n: int, leaves: Leaves) -> None:
         """Add the gradients to the leaves."""
         for start, count, residual, _ in self._residuals(first, n):
-            fixed = np.rint(np.ldexp(residual, GRADIENT_BITS - self.setting.scale_bits))
+            with np.errstate(over="ignore"):  # infinite is refused below
+                fixed = np.rint(np.ldexp(residual, GRADIENT_BITS - self.setting.scale_bits))
             np.maximum(self.largest, np.abs(fixed).max(axis=0), out=self.largest)
             check_size(float(self.largest.max()))
             self.setting.forest.core.leaf_sums(self.codes, start, count, fixed.astype(np.int64), leaves.sums)

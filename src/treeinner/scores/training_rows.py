@@ -318,7 +318,8 @@ def _columns(e: Ensemble, table: Table, which: Sequence[int]) -> list[NDArray[An
     out = [np.empty(table.n_rows, dtype) for _ in which]
     for rows, columns in _blocks(table, most=table.n_rows):
         for column, j in zip(out, which, strict=True):
-            column[rows] = columns[j]
+            with np.errstate(over="ignore"):  # beyond float32: infinite to the library too
+                column[rows] = columns[j]
     return out
 
 
@@ -330,7 +331,8 @@ def _match_column(j: int, thresholds: FloatArray, column: NDArray[Any]) -> _Matc
     if len(gaps) < 2:
         return _Matches((j,), 0, 0, 0.0)
     below = np.clip(np.searchsorted(values, thresholds, side="right") - 1, 0, len(gaps) - 1)
-    place = (thresholds - values[below]) / gaps[below]  # 0: at the value below, 1: at the one above
+    with np.errstate(over="ignore"):
+        place = (thresholds - values[below]) / gaps[below]  # 0: at the value below, 1: at the one above
     found = np.abs(place[:, None] - [0.0, 0.5, 1.0]).min(axis=1) <= AT_A_VALUE
     near = np.clip(below[:, None] + np.arange(-NEIGHBOURS, NEIGHBOURS), 0, len(gaps) - 1)
     chance = (counts[near] > 1).mean(axis=1) + _on_a_grid(gaps[near]) + 4 * AT_A_VALUE

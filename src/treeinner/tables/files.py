@@ -67,7 +67,7 @@ class DataFile:
     def _parquet(self, columns: list[str], _: Wanted) -> Iterator[Any]:
         from pyarrow.parquet import ParquetFile
 
-        with ParquetFile(self.path) as file:
+        with ParquetFile(self.path, pre_buffer=False) as file:  # else Arrow holds what it has read of a large file
             yield from file.iter_batches(batch_size=ROWS, columns=columns)
 
     def _feather(self, columns: list[str], _: Wanted) -> Iterator[Any]:

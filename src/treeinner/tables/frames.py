@@ -189,7 +189,7 @@ def with_native_columns(X: Any) -> Any:
 
 
 def polars_as_pandas(X: Any) -> Any:
-    """X; a polars frame as one of pandas: CatBoost before 1.2.9 knows no polars, and 1.2.10 fails with its categories."""
+    """X; a polars frame as one of pandas: CatBoost knows polars since 1.2.9, and 1.2.10 fails with its categories."""
     frame = as_frame(X)
     if not isinstance(frame, nw.DataFrame) or not frame.implementation.is_polars():
         return X
