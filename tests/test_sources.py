@@ -497,3 +497,18 @@ def test_a_pipeline_on_arrow_and_on_files(folder):
     ):
         check_same(found, whole, fields=("scores", "std_errors", "p_values"))
         assert found.feature_names == whole.feature_names
+
+
+def test_what_needs_all_rows_takes_names_and_files_too(folder, tmp_path):
+    train = X[:N].assign(price=TARGET[:N], w=1.0)
+    named = ti.permutation_importance(model(), FRAME, "price", sample_weight="w", random_state=0)
+    files = ti.permutation_importance(model(), folder, "price", sample_weight="w", random_state=0)
+    whole = ti.permutation_importance(model(), ROWS, Y, sample_weight=WEIGHT, random_state=0)
+    for found in (named, files):
+        check_same(found, whole, fields=("scores", "std_errors"))
+    both = ti.compare(model(), train, "price", folder, "price", sample_weight_valid="w")
+    check_same(both.valid["tree_inner"])
+    page = ti.report(
+        model(), folder, "price", sample_weight="w", X_train=train, y_train="price", path=tmp_path / "p.html"
+    )
+    assert page.stat().st_size > 10_000

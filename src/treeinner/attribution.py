@@ -27,7 +27,7 @@ from treeinner.errors import (
 from treeinner.groups import GroupSpec
 from treeinner.model import Model, open_model
 from treeinner.options import ReadOptions
-from treeinner.stream import Stream, source_of
+from treeinner.stream import in_memory
 from treeinner.tables.frames import frame_library_of, make_frame, row_labels_of, to_array
 from treeinner.tables.schema import as_tuples
 
@@ -91,9 +91,7 @@ def attribute(
     opened = open_model(model, ReadOptions.of(reading, caller=attribute))
     e = opened.ensemble
     paths, root = _prepared(e, method)  # asks for what is unknown before X is touched
-    given = {"base_margin": base_margin}
-    source = source_of(X, given)
-    X, given = opened.by_name(X, **given) if source is None else Stream(opened, source, given).collected()
+    X, given = in_memory(opened, X, base_margin=base_margin)
     base_margin = given["base_margin"]
     transformed = opened.transform(X)
     table = opened.table(X, transformed)

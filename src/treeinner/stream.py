@@ -17,7 +17,7 @@ from treeinner.tables.frames import as_frame, names_of
 from treeinner.tables.named import Roles, text_columns, values_of
 from treeinner.tables.sources import Source, as_source
 
-__all__ = ["Stream", "source_of"]
+__all__ = ["Stream", "in_memory", "source_of"]
 
 EVERYTHING = 2**62  # rows of a batch that is to have all of them
 
@@ -41,6 +41,12 @@ def source_of(X: Any, given: Mapping[str, Any]) -> Source | None:
         f"{values[0]} is a {type(given[values[0]]).__name__}, but X is {source.what}, whose rows are read piece by "
         f"piece; pass the name of the column that holds {values[0]}."
     )
+
+
+def in_memory(model: Model, X: Any, **given: Any) -> tuple[Any, dict[str, Any]]:
+    """X as a table, and what comes with it as values, for what needs all rows at once."""
+    source = source_of(X, given)
+    return model.by_name(X, **given) if source is None else Stream(model, source, given).collected()
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,6 +18,7 @@ from treeinner.page.render import call_text, render
 from treeinner.scores import importance
 from treeinner.scores.arguments import check_integer
 from treeinner.scores.training_rows import find_training_rows
+from treeinner.stream import in_memory
 
 TITLES = {"tree_inner": "Which features carry signal", "loss": "Which features lowered the loss"}
 
@@ -97,6 +98,11 @@ def report(
     opened = open_model(model, ReadOptions.of(reading, caller=report))
     held_out = {"sample_weight": sample_weight, "clusters": clusters, "base_margin": base_margin, "qid": qid}
     training = {"sample_weight": sample_weight_train, "base_margin": base_margin_train, "qid": qid_train}
+    X, held_out = in_memory(opened, X, y=y, **held_out)
+    y = held_out.pop("y")
+    if X_train is not None:
+        X_train, training = in_memory(opened, X_train, y=y_train, **training)
+        y_train = training.pop("y")
     shared: dict[str, Any] = {
         "score": score, "method": method, "feature_groups": feature_groups, "by_round": True, "n_jobs": n_jobs,
     }  # fmt: skip

@@ -21,6 +21,7 @@ from treeinner.scores.importance import importance
 from treeinner.scores.permutation import permutation_importance
 from treeinner.scores.result import Importance, ranks_of
 from treeinner.scores.training_rows import TrainingRows, find_training_rows
+from treeinner.stream import in_memory
 from treeinner.tables.frames import make_frame
 
 __all__ = ["Comparison", "compare"]
@@ -125,6 +126,10 @@ def compare(
         {"X": X_valid, "y": y_valid, "sample_weight": sample_weight_valid, "clusters": clusters_valid,
          "base_margin": base_margin_valid, "qid": qid_valid},
     )  # fmt: skip
+    for side in sides:
+        X = side.pop("X")
+        table, values = in_memory(opened, X, **side)
+        side.update(values, X=table)
     scorers: dict[str, Callable[..., Importance]] = {
         "tree_inner": partial(importance, method=method),
         "loss": partial(importance, score="loss", method=method),
@@ -154,7 +159,7 @@ def compare(
         gain: FloatArray | None = total_gain(opened, feature_groups=feature_groups).scores
     except TreeInnerError:
         gain = None
-    search = find_training_rows(opened, sides[1], (X_train, y_train), n_jobs=n_jobs)
+    search = find_training_rows(opened, sides[1], (sides[0]["X"], sides[0]["y"]), n_jobs=n_jobs)
     for note in search.aloud(b.notes):
         if note not in opened.notes:
             speak(note)

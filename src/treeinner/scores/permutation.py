@@ -21,6 +21,7 @@ from treeinner.objectives import Objective
 from treeinner.scores.arguments import check_integer, open_for
 from treeinner.scores.batch import Batch, read_batch
 from treeinner.scores.result import Importance
+from treeinner.stream import in_memory
 
 __all__ = ["permutation_importance"]
 
@@ -63,7 +64,8 @@ def permutation_importance(
     opened = open_for("permutation", model, reading, caller=permutation_importance)
     objective = opened.objective
     _refuse(opened, objective)
-    batch = read_batch(opened, objective, X, y, sample_weight=sample_weight, clusters=clusters, base_margin=base_margin)
+    X, given = in_memory(opened, X, y=y, sample_weight=sample_weight, clusters=clusters, base_margin=base_margin)
+    batch = read_batch(opened, objective, X, given.pop("y"), **given)
     batch.require_weight()
     groups = opened.groups(feature_groups, opened.labels(X))
     of_column = np.arange(opened.n_features) if groups.of_feature is None else groups.of_feature
