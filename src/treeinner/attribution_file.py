@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -94,11 +95,11 @@ def write_attributions(
     except ImportError:
         raise MissingDependencyError("Parquet is written with pyarrow; install it: pip install pyarrow") from None
     done, writer = 0, None
-    with atomic(path) as file:
+    with atomic(path) as file, ExitStack() as closing:  # the writer before the file, also after an error
         for piece, found in attributed(stream, **how):
             numbers = np.arange(done, done + len(found)) if row_numbers else None
             table = pyarrow.table(columns_of(found, np.dtype(dtype), _kept(piece, stream.keep), numbers))
-            writer = writer or ParquetWriter(file, table.schema)
+            writer = writer or closing.enter_context(ParquetWriter(file, table.schema))
             try:
                 writer.write_table(table.cast(writer.schema))
             except (pyarrow.ArrowException, ValueError) as error:
@@ -108,7 +109,6 @@ def write_attributions(
                 progress(done, max(done, stream.source.n_rows or 0))
         if writer is None:
             raise DataError("There are no rows to attribute; pass at least one row of X.")
-        writer.close()
     return done
 
 
