@@ -173,7 +173,8 @@ def _check_values(e: Ensemble, inner: NDArray[np.bool_]) -> None:
     sane = np.abs(e.value) <= MAX_VALUE  # NaN is not
     _require(np.all(sane | inner_row), "a leaf value is not finite, or absurdly large")
     _require(np.all((e.value == 0) | leaf_row), "an inner node has a leaf value")
-    absurd = (e.cover < 0) | (e.cover > MAX_COVER) | ((e.cover > 0) & (e.cover < 1 / MAX_COVER))
-    _require(not np.any(absurd), "a cover is negative, infinite, or absurdly large or small")
+    _require(not np.any((e.cover < 0) | (e.cover > MAX_COVER)), "a cover is negative, infinite or absurdly large")
+    root = e.cover[e.tree_start[:-1]]  # deep nodes may have a tiny part of it
+    _require(not np.any((root > 0) & (root < 1 / MAX_COVER)), "the cover of a tree is absurdly small")
     numbered = np.where(leaf, e.leaf_id >= 0, e.leaf_id == -1)
     _require(np.all(numbered), "leaf_id does not number the leaves")
