@@ -253,7 +253,7 @@ fuzz: $(VENV)/.test
 
 # The first of them, for two minutes; any failure fails.
 fuzz-ci: $(VENV)/.test
-	$(BIN)/python -m tests.fuzz --fresh --folder build/fuzz/ci --minutes 2 --jobs 2
+	$(BIN)/python -m tests.fuzz --fresh --folder build/fuzz/ci --minutes 2 --mutants 5000 --jobs 2
 
 # The core for every system that wheels are made for, by one compiler that has them all (zig, of the group `cross`): kernels, their
 # test, and the bindings as far as Python's headers for that system are here. What can run here runs: Linux as it is or in an
