@@ -17,7 +17,6 @@ import xgboost as xgb
 
 import treeinner as ti
 from treeinner.tables.batches import Piece, gathered
-from treeinner.tables.sources import as_source
 
 N, FILES = 1200, 4
 RNG = np.random.default_rng(3)
@@ -362,7 +361,6 @@ def test_the_batch_at_fault_is_named():
 
 def changing(folder, change):
     """Read the files as they are, then change one between the passes."""
-    source = as_source(folder)
     told = []
 
     def progress(done, rows):
@@ -370,7 +368,6 @@ def changing(folder, change):
             told.append(done)
             change()
 
-    assert source is not None
     return lambda: ti.importance(model(), folder, **NAMED, progress=progress)
 
 

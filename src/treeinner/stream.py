@@ -43,9 +43,9 @@ def source_of(X: Any, given: Mapping[str, Any]) -> Source | None:
     )
 
 
-def in_memory(model: Model, X: Any, **given: Any) -> tuple[Any, dict[str, Any]]:
-    """X as a table, and what comes with it as values, for what needs all rows at once."""
-    source = source_of(X, given)
+def in_memory(model: Model, X: Any, source: Source | None = None, **given: Any) -> tuple[Any, dict[str, Any]]:
+    """X as a table, and what comes with it as values, for what needs all rows at once; source: of X, if it is known."""
+    source = source or source_of(X, given)
     return model.by_name(X, **given) if source is None else Stream(model, source, given).collected()
 
 

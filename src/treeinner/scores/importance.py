@@ -8,7 +8,6 @@ from typing import Any
 from treeinner.compiled import Progress
 from treeinner.errors import speak
 from treeinner.groups import GroupSpec
-from treeinner.model import Model
 from treeinner.options import ReadOptions
 from treeinner.scores.accumulator import CONFIDENCE, ImportanceAccumulator, check_errors_wanted
 from treeinner.scores.arguments import check_arguments, open_for
@@ -20,9 +19,8 @@ from treeinner.scores.row_shares import shares_of_members
 from treeinner.scores.setting import TreeAttribution
 from treeinner.scores.streams import importance_of_stream, needs_all_rows
 from treeinner.scores.training_rows import training_rows_note
-from treeinner.stream import Stream, source_of
+from treeinner.stream import Stream, in_memory, source_of
 from treeinner.tables.frames import names_of
-from treeinner.tables.sources import Source
 from treeinner.wrapped import Members, open_members
 
 __all__ = ["importance"]
@@ -151,7 +149,7 @@ def importance(
             qid=qid,
         )
         itself = replace(wrapper.members[0].model, transformers=(model,))  # the wrapper stores which columns it takes
-        X, given = _in_memory(itself, X, source, y=y, **given)
+        X, given = in_memory(itself, X, source, y=y, **given)
         found = _of_members(
             wrapper, X, given["y"], score=score, method=method, sample_weight=given["sample_weight"],
             clusters=given["clusters"], feature_groups=feature_groups, confidence=confidence, n_jobs=n_jobs,
@@ -166,7 +164,7 @@ def importance(
     if source is not None and not oob and not needs_all_rows(accumulator):
         stream = Stream(accumulator._model, source, {"y": y, **given})
         return importance_of_stream(accumulator, stream, n_jobs=n_jobs, progress=progress)
-    X, given = _in_memory(accumulator._model, X, source, y=y, **given)
+    X, given = in_memory(accumulator._model, X, source, y=y, **given)
     y = given.pop("y")
     second, _ = take_passes(accumulator, X, y, oob=oob, progress=progress, **given)
     found = second.result()
@@ -178,11 +176,6 @@ def importance(
         speak(note)
     more = OUT_OF_BAG if oob else note
     return found if more is None else replace(found, notes=(*found.notes, more))
-
-
-def _in_memory(model: Model, X: Any, source: Source | None, **given: Any) -> tuple[Any, dict[str, Any]]:
-    """X and what comes with it as values, for what needs all rows at once."""
-    return model.by_name(X, **given) if source is None else Stream(model, source, given).collected()
 
 
 def _of_members(wrapper: Members, X: Any, y: Any, **given: Any) -> Importance:
