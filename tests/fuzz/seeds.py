@@ -1,8 +1,7 @@
 """Small models of many kinds, and rows for them, in build/fuzz/seeds: made once by the installed libraries.
 
-Each is a file and a .npz with X and y of a dozen rows: NaN, ties,
-infinities and categories that training did not see are
-among them. Models of other versions come from tests/golden.
+Each is a file and a .npz with X and y of a dozen rows: NaN, ties, infinities and categories that training did not see
+are among them. Models of other versions come from tests/golden.
 """
 
 import hashlib
@@ -54,13 +53,16 @@ def asked() -> tuple[np.ndarray, np.ndarray]:
     return X, y
 
 
-def targets(y: np.ndarray) -> dict[str, np.ndarray]:
+def target(y: np.ndarray, kind: str = "real") -> np.ndarray:
+    """A target of this kind, made of a real one, so that mutants can be scored."""
     return {
         "real": y,
         "binary": (y > 3.5) * 1.0,
         "class": np.digitize(y, [2.5, 4.0]) * 1.0,
         "count": np.floor(np.abs(y)),
-    }
+        "time": np.floor(np.abs(y)) + 1.0,
+        "two": np.column_stack([y, -2 * y]),
+    }[kind]
 
 
 # -- XGBoost -------------------------------------------------------------------------------------------------
@@ -73,14 +75,14 @@ XGBOOST: dict[str, dict[str, Any]] = {
     "dart": {"booster": "dart", "rate_drop": 0.5, "y": "real"},
     "categorical": {"cat": True, "max_cat_to_onehot": 1},
     "onehot": {"cat": True, "max_cat_to_onehot": 9},
-    "vector": {"multi_strategy": "multi_output_tree", "two": True},
-    "two": {"two": True},
+    "vector": {"multi_strategy": "multi_output_tree", "y": "two"},
+    "two": {"y": "two"},
     "absolute": {"objective": "reg:absoluteerror"},
     "alpha": {"reg_alpha": 0.4, "reg_lambda": 0.0},
     "parallel": {"num_parallel_tree": 2, "subsample": 0.7},
     "pruned": {"gamma": 1.0, "tree_method": "exact", "max_depth": 4},
     "quantile": {"objective": "reg:quantileerror", "quantile_alpha": [0.2, 0.8]},
-    "aft": {"objective": "survival:cox", "y": "count"},
+    "cox": {"objective": "survival:cox", "y": "time"},
     "stump": {"rounds": 1, "min_child_weight": 1e6},
     "frame": {"cat": True, "frame": True},
 }
@@ -92,12 +94,11 @@ def xgboost_models() -> Iterator[tuple[str, Any]]:
     X, y = rows(80)
     for name, settings in XGBOOST.items():
         given = {"max_depth": 2, "nthread": 1, "seed": 0, "tree_method": "hist"} | settings
-        target = targets(y)[given.pop("y", "real")] + (1.0 if name == "aft" else 0.0)
-        target = np.column_stack([target, -2 * target]) if given.pop("two", False) else target
+        label = target(y, given.pop("y", "real"))
         table: Any = frame(X) if given.pop("frame", False) else X
         types = ["q", "q", "q", "c"] if given.pop("cat", False) else None
         data = xgb.DMatrix(
-            table, target, feature_types=None if name == "frame" else types, enable_categorical=bool(types)
+            table, label, feature_types=None if name == "frame" else types, enable_categorical=bool(types)
         )
         yield name, xgb.train(given, data, given.pop("rounds", 3))
 
@@ -114,7 +115,7 @@ def frame(X: np.ndarray) -> Any:
 def write_xgboost(folder: Path, ending: str) -> None:
     X, y = asked()
     for name, booster in xgboost_models():
-        save_rows(folder / f"{name}.{ending}", X, y)
+        save_rows(folder / f"{name}.{ending}", X, target(y, XGBOOST[name].get("y", "real")))
         booster.save_model(folder / f"{name}.{ending}")
     old = ["xgboost-1.7.6/regression.json", "xgboost-3.4.1/regression.json", "xgboost-2.1.4/regression.json"]
     golden = ("categorical", "dart", "vector", "multiclass", "pruned")
@@ -146,6 +147,7 @@ def write_lightgbm(folder: Path) -> None:
     import lightgbm as lgb
 
     X, y = rows(80)
+    X_asked, y_asked = asked()
     for name, settings in LIGHTGBM.items():
         given = {
             "num_leaves": 4,
@@ -156,12 +158,12 @@ def write_lightgbm(folder: Path) -> None:
             "deterministic": True,
         }
         given |= settings
-        target, group = targets(y)[given.pop("y", "real")], [20] * 4 if given.pop("group", False) else None
+        kind, group = given.pop("y", "real"), [20] * 4 if given.pop("group", False) else None
         table: Any = frame(X) if given.pop("frame", False) else X
         cat: Any = [CATEGORY] if given.pop("cat", False) else "auto"
-        booster = lgb.train(given, lgb.Dataset(table, target, group=group, categorical_feature=cat), 3)
+        booster = lgb.train(given, lgb.Dataset(table, target(y, kind), group=group, categorical_feature=cat), 3)
         booster.save_model(folder / f"{name}.txt")
-        save_rows(folder / f"{name}.txt", *asked())
+        save_rows(folder / f"{name}.txt", X_asked, target(y_asked, kind))
     kinds = ("categorical", "multiclass", "zero_as_missing")
     copy_golden(folder, [f"lightgbm-{v}/{kind}.txt" for v in ("3.3.5",) for kind in kinds])
 
@@ -171,7 +173,7 @@ CATBOOST: dict[str, dict[str, Any]] = {
     "regression": {},
     "binary": {"loss_function": "Logloss", "y": "binary"},
     "multiclass": {"loss_function": "MultiClass", "y": "class"},
-    "multi": {"loss_function": "MultiRMSE", "two": True},
+    "multi": {"loss_function": "MultiRMSE", "y": "two"},
     "depthwise": {"grow_policy": "Depthwise"},
     "depthwise_classes": {"loss_function": "MultiClass", "y": "class", "grow_policy": "Depthwise"},
     "lossguide": {"grow_policy": "Lossguide", "max_leaves": 5},
@@ -193,14 +195,13 @@ def write_catboost(folder: Path, ending: str, kinds: dict[str, dict[str, Any]]) 
     X_asked, y_asked = asked()
     for name, settings in kinds.items():
         given = {"iterations": 3, "depth": 2, "border_count": 8, "random_seed": 0, "thread_count": 1} | settings
-        target = targets(y)[given.pop("y", "real")]
-        target = np.column_stack([target, -2 * target]) if given.pop("two", False) else target
+        kind = given.pop("y", "real")
         weight = np.linspace(0.5, 2, len(X)) if given.pop("weight", False) else None
         cat = [CATEGORY] if given.pop("cat", False) else None
-        pool = catboost.Pool(words(X) if cat else X, target, weight=weight, cat_features=cat)
+        pool = catboost.Pool(words(X) if cat else X, target(y, kind), weight=weight, cat_features=cat)
         model = catboost.CatBoost({"logging_level": "Silent", "allow_writing_files": False} | given).fit(pool)
         model.save_model(str(folder / f"{name}.{ending}"), format=ending, pool=pool)
-        save_rows(folder / f"{name}.{ending}", X_asked, y_asked)
+        save_rows(folder / f"{name}.{ending}", X_asked, target(y_asked, kind))
 
 
 def words(X: np.ndarray) -> np.ndarray:
@@ -231,14 +232,13 @@ def write_models(folder: Path) -> None:
     for name, given in recipes.items():
         made = make_ensemble(Recipe(n_trees=4, depth=2, n_columns=4, **given), 3)
         made.save(folder / f"{name}.zip")
-        save_rows(folder / f"{name}.zip", make_rows(made, N_ROWS, 1), asked()[1])
+        kind = "two" if "n_outputs" in given else "real"
+        save_rows(folder / f"{name}.zip", make_rows(made, N_ROWS, 1), target(asked()[1], kind))
     for name, source in FROM_LIBRARIES.items():
         format, file = source.split("/")
-        X = next(seed.X for seed in seeds(format) if seed.name == file)
-        model = ti.read_model(FOLDER / source)
-        model.save(folder / f"{name}.zip")
-        y = targets(np.linspace(0, 6, len(X)))["class" if name == "classes" else "binary"]
-        save_rows(folder / f"{name}.zip", X, np.column_stack([y, 1 - y]) if name == "multi" else y)
+        seed = next(seed for seed in seeds(format) if seed.name == file)
+        ti.read_model(FOLDER / source).save(folder / f"{name}.zip")
+        save_rows(folder / f"{name}.zip", seed.X, seed.y)
 
 
 def write_results(folder: Path, kind: str) -> None:
@@ -314,7 +314,8 @@ def copy_golden(folder: Path, files: list[str]) -> None:
     for file in files:
         path = folder / f"golden-{file.replace('/', '-')}"
         path.write_bytes((GOLDEN / file).read_bytes())
-        save_rows(path, X, asked()[1])
+        kind = {"multiclass": "class", "vector": "two"}.get(Path(file).stem, "real")
+        save_rows(path, X, target(asked()[1], kind))
 
 
 @cache

@@ -55,6 +55,13 @@ def test_a_wrong_number_a_raw_error_and_a_nameless_error_are_failures(one_seed, 
         changed.setattr(ti.Model, "predict", lambda self, X, **_: self.ensemble.predict(X) + 1e-6)
         with pytest.raises(judge.WrongError, match="saabas: off by 1e-06"):
             examine(one_seed, one_seed.data)
+    with monkeypatch.context() as changed:
+        scores = ti.Importance.scores
+        changed.setattr(ti.Importance, "scores", property(lambda self: scores.__get__(self) * (1 + 1e-6)))
+        model, rows = ti.load(tmp_path / "seed.zip"), (one_seed.X, one_seed.y)
+        assert judge.scores_right(model, *rows, std_errors=True, defined=False)
+        with pytest.raises(judge.WrongError, match="not the oracle's score"):
+            judge.scores_right(model, *rows, std_errors=True, defined=True)
     for error, expected in ((KeyError("x"), KeyError), (ti.ModelError("no name"), judge.WrongError)):
         with monkeypatch.context() as changed:
             changed.setattr(ti, "load", lambda path, error=error: (_ for _ in ()).throw(error))
