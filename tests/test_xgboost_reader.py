@@ -155,6 +155,18 @@ def test_base_score_is_on_the_margin_scale(data, objective):
     assert isinstance(e.objective_params, dict)
 
 
+@pytest.mark.parametrize("objective", ["binary:logistic", "reg:logistic", "count:poisson", "reg:gamma", "reg:tweedie"])
+@pytest.mark.parametrize("base_score", [1e-4, 0.2, 0.7, 0.9, 0.99, 0.9999])
+def test_base_margins_are_the_floats_of_xgboost(data, objective, base_score):
+    """At .9999 a logit in float32 is 6e-5 off the exact one; its predictions start there."""
+    X, y = data
+    params = {"objective": objective, "base_score": base_score, "min_child_weight": 1e9}
+    booster, D = train(X, (y > np.median(y)) + (0.5 if objective == "reg:gamma" else 0.0), params, rounds=1)
+    theirs, ours = booster.predict(D, output_margin=True)[0], read_model(booster).predict(X[:1])[0]
+    assert abs(ours - theirs) <= np.spacing(abs(theirs))  # XGBoost's own logarithm may be rounded to a neighbour
+    assert np.float32(ours) == ours
+
+
 def test_quantiles_have_outputs_of_their_own(data):
     X, y = data
     booster, D = train(X, y, {"objective": "reg:quantileerror", "quantile_alpha": [0.1, 0.5, 0.9]})

@@ -190,6 +190,8 @@ def size_of_leaves(e: Any, X: Any) -> np.ndarray:
         nodes = first + np.argmax(e.leaf_id[first:stop] == reached[:, tree : tree + 1], axis=1)
         output = e.tree_output[tree]
         size[:, output : output + e.width] += np.abs(e.value[nodes])
+    # XGBoost weights what a tree of DART and the base score predict, less the base score, in float32.
+    size += np.abs(e.base_score) * np.abs(e.tree_weight[e.tree_weight != 1.0]).sum()
     return size
 
 

@@ -188,14 +188,16 @@ def _stored_base(sizes: Mapping[str, Any], n_outputs: int) -> FloatArray:
 
 def _base_margin(score: FloatArray, objective: str, n_outputs: int) -> FloatArray:
     """Put the base score on the margin scale: (n_outputs,)."""
-    # The score is stored as a prediction; attributions live on the margin.
+    # The score is stored as a prediction; attributions live on the margin. XGBoost computes it in float32, which near 1
+    # is far from the exact logit: the logarithm here is rounded once, so that its bits are those of every machine.
     with np.errstate(all="ignore"):
         if objective in LOGIT:
             near = np.any((score < NEAR) | (score > 1 - NEAR))
             require(not near, f"base_score is {score.min():g}; XGBoost's versions differ on what is so near to 0 or 1")
-            score = np.log(score) - np.log1p(-score)
+            odds = np.float32(1) / score.astype(np.float32) - np.float32(1)
+            score = (0.0 - np.log(odds.astype(np.float64))).astype(np.float32).astype(np.float64)
         elif objective in LOG:
-            score = np.log(score)
+            score = np.log(score.astype(np.float32).astype(np.float64)).astype(np.float32).astype(np.float64)
         elif objective == "reg:expectileerror" and len(score) > 1:
             # Several expectiles: the first margin, then softplus increments, so that they never cross.
             score = np.concatenate([score[:1], np.log(np.expm1(np.diff(score)))])
