@@ -317,6 +317,16 @@ def test_base_scores_so_near_to_0_or_1_that_versions_differ_are_refused(text, tm
         ti.read_model(tmp_path / "model.json")
 
 
+def test_a_base_score_that_is_0_in_float32_is_refused(tmp_path):
+    """XGBoost predicts minus infinity."""
+    document = json.loads((GOLDEN / "xgboost-3.2.0" / "regression.json").read_text())
+    document["learner"]["objective"] = {"name": "reg:gamma"}
+    document["learner"]["learner_model_param"]["base_score"] = "1e-320"
+    (tmp_path / "model.json").write_text(json.dumps(document))
+    with pytest.raises(ti.ModelError, match=r"model\.json: .*the base score is not finite"):
+        ti.read_model(tmp_path / "model.json")
+
+
 def test_absurdly_small_covers_are_refused(tmp_path):
     saved = saved_model(tmp_path)
     saved.arrays["cover.npy"] = np.full_like(saved.arrays["cover.npy"], 1e-320)
