@@ -317,6 +317,34 @@ def test_base_scores_so_near_to_0_or_1_that_versions_differ_are_refused(text, tm
         ti.read_model(tmp_path / "model.json")
 
 
+@pytest.mark.parametrize(
+    "objective",
+    [
+        {"name": "reg:squarederror", "reg_loss_param": {"scale_pos_weight": []}},
+        {"name": "reg:quantileerror", "quantile_loss_param": {"quantile_alpha": [0.5] * 300}},
+    ],
+)
+def test_parameters_of_xgboosts_losses_are_texts(objective, tmp_path):
+    document = json.loads((GOLDEN / "xgboost-3.2.0" / "regression.json").read_text())
+    document["learner"]["objective"] = objective
+    (tmp_path / "model.json").write_text(json.dumps(document))
+    with pytest.raises(ti.ModelError, match=r"model\.json: .*a parameter of the loss is not a text"):
+        ti.read_model(tmp_path / "model.json")
+
+
+def test_levels_of_quantiles_that_are_not_those_of_the_outputs_are_refused(tmp_path):
+    document = json.loads((GOLDEN / "xgboost-3.2.0" / "regression.json").read_text())
+    document["learner"]["objective"] = {
+        "name": "reg:quantileerror",
+        "quantile_loss_param": {"quantile_alpha": "[0.1,0.5,0.9]"},
+    }
+    (tmp_path / "model.json").write_text(json.dumps(document))
+    X = np.zeros((9, 7))
+    for options in ({}, {"objective": "quantile:alpha=[0.1,0.9]"}):
+        with pytest.raises(ti.TreeInnerError, match=r"alpha has [23] values, expected one, or one for each"):
+            ti.importance(tmp_path / "model.json", X, X[:, 0], **options)
+
+
 def test_a_base_score_that_is_0_in_float32_is_refused(tmp_path):
     """XGBoost predicts minus infinity."""
     document = json.loads((GOLDEN / "xgboost-3.2.0" / "regression.json").read_text())

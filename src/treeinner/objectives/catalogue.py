@@ -58,6 +58,16 @@ class Params:
         except (TypeError, ValueError):
             raise UnknownParameterError(f"{self.name}: {names[0]}={value!r} is not a number.") from None
 
+    def levels(self, *names: str) -> list[float]:
+        """Return levels of quantiles or expectiles: one, or one per output."""
+        alpha = self.numbers(*names)
+        if len(alpha) not in (1, self.n_outputs):
+            raise UnknownParameterError(
+                f"{self.name}: {names[0]} has {len(alpha)} values, expected one, or one for each of the model's outputs "
+                f"({self.n_outputs})."
+            )
+        return alpha
+
     def flag(self, *names: str, default: bool = False) -> bool:
         """Return a yes or no."""
         return str(self.raw(*names, default=default)).lower() in ("true", "1", "1.0", "yes")
@@ -85,12 +95,12 @@ def _smooth_since_3_4(p: Params) -> bool:
 
 
 def _xgboost_quantile(p: Params) -> Objective:
-    alpha = p.numbers("quantile_alpha", "alpha")
+    alpha = p.levels("quantile_alpha", "alpha")
     return losses.smooth_quantile(alpha) if _smooth_since_3_4(p) else losses.quantile(alpha)
 
 
 def _xgboost_expectile(p: Params) -> Objective:
-    alpha = p.numbers("expectile_alpha", "alpha")
+    alpha = p.levels("expectile_alpha", "alpha")
     return losses.expectile(alpha[0]) if len(alpha) == 1 else losses.stacked_expectiles(alpha)
 
 
@@ -216,7 +226,7 @@ CATBOOST: dict[str, Factory] = {
     # CatBoost trains MAE as the 0.5-quantile: half of |r|.
     "MAE": lambda p: losses.quantile(0.5, dead_zone=1e-6),
     "Quantile": lambda p: losses.quantile(p.number("alpha", default=0.5), dead_zone=p.number("delta", default=1e-6)),
-    "MultiQuantile": lambda p: losses.quantile(p.numbers("alpha"), dead_zone=p.number("delta", default=1e-6)),
+    "MultiQuantile": lambda p: losses.quantile(p.levels("alpha"), dead_zone=p.number("delta", default=1e-6)),
     "LogLinQuantile": lambda p: losses.log_linear_quantile(p.number("alpha", default=0.5)),
     "Expectile": lambda p: losses.expectile(p.number("alpha", default=0.5), 2.0),
     "Poisson": lambda p: losses.poisson(),
@@ -254,7 +264,7 @@ NEUTRAL: dict[str, Factory] = {
     **_without_parameters(losses.squared_error, losses.absolute_error, losses.squared_log_error, losses.mape),
     **_without_parameters(losses.log_cosh, losses.poisson, losses.gamma, losses.smooth_absolute_error),
     **_without_parameters(classes.hinge, classes.exponential),
-    "quantile": lambda p: losses.quantile(p.numbers("alpha")),
+    "quantile": lambda p: losses.quantile(p.levels("alpha")),
     "expectile": lambda p: losses.expectile(p.number("alpha")),
     "huber": lambda p: losses.huber(p.number("delta", "alpha")),
     "fair": lambda p: losses.fair(p.number("c", "fair_c")),
@@ -264,7 +274,7 @@ NEUTRAL: dict[str, Factory] = {
     "softmax": lambda p: classes.softmax(p.n_outputs),
     "one_vs_all": lambda p: classes.one_vs_all(p.n_outputs),
     "tweedie": lambda p: losses.tweedie(p.number("rho", "variance_power", "tweedie_variance_power")),
-    "smooth_quantile": lambda p: losses.smooth_quantile(p.numbers("alpha")),
+    "smooth_quantile": lambda p: losses.smooth_quantile(p.levels("alpha")),
 }
 
 _TABLES = {"xgboost": XGBOOST, "lightgbm": LIGHTGBM, "catboost": CATBOOST, "sklearn": SKLEARN}
