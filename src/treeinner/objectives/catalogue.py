@@ -63,8 +63,8 @@ class Params:
         alpha = self.numbers(*names)
         if len(alpha) not in (1, self.n_outputs):
             raise UnknownParameterError(
-                f"{self.name}: {names[0]} has {len(alpha)} values, expected one, or one for each of the model's outputs "
-                f"({self.n_outputs})."
+                f"{self.name}: {names[0]} has {len(alpha)} values, expected one, or one for each output "
+                f"of the model ({self.n_outputs})."
             )
         return alpha
 
