@@ -13,6 +13,7 @@ import pyarrow.dataset
 import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
+import scipy.sparse
 import xgboost as xgb
 
 import treeinner as ti
@@ -171,6 +172,53 @@ def test_the_same_bits_from_every_source(kind, folder):
 def test_the_same_bits_from_batches_that_come_twice(kind):
     given = NAMED if "frames" in kind else {}
     check_same(ti.importance(model(), IN_BATCHES[kind](), **given))
+
+
+class Reused(xgb.DataIter):
+    """Hands over the same memory for every batch, and overwrites it at the next one."""
+
+    def __init__(self):
+        super().__init__()
+        self.left = iter(())
+
+    def reset(self):
+        self.left = reused()
+
+    def next(self, take):
+        found = next(self.left, None)
+        if found is not None:
+            take(data=found["X"], label=found["y"], weight=found["sample_weight"])
+        return found is not None
+
+
+def reused(form=np.asarray):
+    numbers, (y, w) = np.empty((50, 3)), np.empty((2, 50))
+    for start in range(0, 1000, 50):
+        rows = slice(start, start + 50)
+        numbers[:], y[:], w[:] = NUMBERS[N:][rows], Y[rows], WEIGHT[rows]
+        yield {"X": form(numbers), "y": y, "sample_weight": w}
+
+
+NUMBERS = X[["a", "b", "c"]].to_numpy()
+SPARSE = lambda: lambda: reused(scipy.sparse.csr_array)  # noqa: E731
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        lambda: reused,
+        reused,
+        Reused,
+        lambda: lambda: reused(lambda b: pd.DataFrame(b, columns=["a", "b", "c"], copy=False)),
+        SPARSE,
+    ],
+    ids=["a function", "a generator", "a DataIter", "frames", "sparse"],
+)
+def test_batches_may_be_written_into_the_same_memory(source):
+    plain = xgb.XGBRegressor(n_estimators=8, max_depth=3).fit(NUMBERS[:N], TARGET[:N])
+    rows = NUMBERS[N : N + 1000] if source is not SPARSE else scipy.sparse.csr_array(NUMBERS[N : N + 1000])
+    whole = ti.importance(plain, rows, Y[:1000], sample_weight=WEIGHT[:1000], std_errors=False)
+    check_same(ti.importance(plain, source(), std_errors=False), whole, fields=("scores",))
 
 
 @pytest.mark.parametrize("kind", ONCE)

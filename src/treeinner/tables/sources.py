@@ -231,11 +231,16 @@ def _piece(item: Any, label: str) -> Piece:
             raise DataError(f"{label} is a tuple of {len(item)}; expected (X, y) or (X, y, sample_weight).")
         item = dict(zip(("X", "y", "sample_weight"), item, strict=False))
     if not isinstance(item, dict):
-        return Piece(item, label, {})
+        return Piece(_own(item), label, {})
     unknown = item.keys() - {"X", *ROLES}
     if unknown or "X" not in item:
         raise DataError(f"{label} is a dict of {listing(sorted(map(str, item)))}; expected X, {', '.join(ROLES)}.")
-    return Piece(item["X"], label, {role: as_values(item[role]) for role in ROLES if role in item})
+    return Piece(_own(item["X"]), label, {role: _own(as_values(item[role])) for role in ROLES if role in item})
+
+
+def _own(value: Any) -> Any:
+    """A copy, since callers write the next batch into the same memory; what Arrow and polars hold does not change."""
+    return value.copy() if hasattr(value, "copy") else value
 
 
 def _data_iter(iterator: Any) -> Source:
@@ -261,8 +266,8 @@ def _piece_of_data_iter(data: Any, given: Mapping[str, Any], label: str) -> Piec
     unknown = [name for name, value in given.items() if value is not None and name not in known]
     if unknown:
         raise DataError(f"{label} of the DataIter has {listing(unknown)}, which scores do not take.")
-    kept = {role: as_values(given[name]) for name, role in roles.items() if given.get(name) is not None}
-    return Piece(data, label, kept)
+    kept = {role: _own(as_values(given[name])) for name, role in roles.items() if given.get(name) is not None}
+    return Piece(_own(data), label, kept)
 
 
 KNOWN: dict[tuple[str, str], Callable[[Any], Source]] = {
