@@ -174,6 +174,16 @@ def test_every_kind_of_data_gives_the_same_bits(home, rows, data):
     assert numbers(r["std_error"] for r in written).tolist() == expected.std_errors[expected.order].tolist()
 
 
+def test_a_csv_file_may_have_any_ends_of_lines(home, tmp_path):
+    text = (home / "valid.csv").read_bytes().replace(b"\r\n", b"\n")
+    found = []
+    for end in (b"\n", b"\r\n", b"\r"):
+        (tmp_path / "x.csv").write_bytes(text.replace(b"\n", end))
+        found.append(ti.importance(home / "xgb.json", tmp_path / "x.csv", "price").scores)
+    np.testing.assert_array_equal(found[0], found[1])
+    np.testing.assert_array_equal(found[0], found[2])
+
+
 def test_folder_of_parquet_parts(home, rows, tmp_path):
     parts = tmp_path / "parts"
     parts.mkdir()
@@ -534,6 +544,10 @@ def test_files_that_are_not_there_or_not_whole(home, tmp_path):
     assert "save it as UTF-8" in sentence(*ask, tmp_path / "latin.csv", "-y", "price")
     (tmp_path / "ragged.csv").write_text("age,body_mass,height,noise,day,price\n1,2,3,4,5,6\n1,2,3\n")
     assert "cannot be read as CSV" in sentence(*ask, tmp_path / "ragged.csv", "-y", "price")
+    (tmp_path / "not.csv.gz").write_text("age,price\n1,2\n")
+    assert "not.csv.gz cannot be read as CSV" in sentence(*ask, tmp_path / "not.csv.gz", "-y", "price")
+    (tmp_path / "blank.csv").write_text("\n\n")
+    assert "column names first" in sentence(*ask, tmp_path / "blank.csv", "-y", "price")
     (tmp_path / "headless.csv").write_text("5.1,3.5\n4.9,3.0\n")
     assert "column names first" in sentence(*ask, tmp_path / "headless.csv", "-y", "price")
     half = (home / "xgb.json").read_bytes()
@@ -575,6 +589,29 @@ def test_two_columns_of_one_name(home, tmp_path):
 def test_text_in_a_column_of_numbers(home, rows, tmp_path):
     rows.astype({"age": object}).assign(age="?").to_csv(tmp_path / "x.csv", index=False)
     assert "'age' holds the string '?'" in sentence("attribute", home / "xgb.json", tmp_path / "x.csv")
+    mixed = rows.astype({"age": object})
+    mixed.iloc[7, mixed.columns.get_loc("age")] = "oops"  # which makes strings of the numbers before it
+    mixed.to_csv(tmp_path / "x.csv", index=False)
+    assert "'age' holds the string 'oops'" in sentence("attribute", home / "xgb.json", tmp_path / "x.csv")
+
+
+def test_what_is_read_is_not_overwritten(home, tmp_path):
+    for name in ("xgb.json", "valid.csv"):
+        (tmp_path / name).write_bytes((home / name).read_bytes())
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    model, data = tmp_path / "xgb.json", tmp_path / "valid.csv"
+    for out in (model, data):
+        assert "would be overwritten" in sentence("importance", model, data, "-y", "price", "-o", out, code=2)
+        assert "would be overwritten" in sentence(
+            "attribute", model, tmp_path / "v*.csv", "-y", "price", "-o", out, code=2
+        )
+        assert "would be overwritten" in sentence(
+            "compare", model, data, home / "valid.csv", "-y", "price", "-o", out, code=2
+        )
+    assert "would be overwritten" in sentence("select", data, "-y", "price", "--kept", data, code=2)
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+    with pytest.raises(ti.DataError, match=r"valid\.csv is read here, and would be overwritten"):
+        ti.attribute_to_parquet(model, data, data)
 
 
 def test_an_unknown_learning_rate_is_asked_for_by_its_option(home, rows, tmp_path):

@@ -19,6 +19,7 @@ from treeinner.model import Model, open_model
 from treeinner.options import ReadOptions
 from treeinner.stream import Stream, source_of
 from treeinner.tables.batches import Piece
+from treeinner.tables.files import check_output
 from treeinner.tables.frames import as_frame, names_of
 from treeinner.tables.sources import Source
 
@@ -70,6 +71,7 @@ def attribute_to_parquet(
     opened = open_model(model, ReadOptions.of(reading, caller=attribute_to_parquet))
     keep = (keep_cols,) if isinstance(keep_cols, str) else tuple(keep_cols)
     given = {"base_margin": base_margin}
+    check_output(path, X if isinstance(X, list | tuple) else [X])
     source = source_of(X, given) or Source("X", lambda _: [Piece(X, "X", {})], names_of(X))
     return write_attributions(
         Stream(opened, source, given, keep), path,

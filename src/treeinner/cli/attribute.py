@@ -48,7 +48,7 @@ def attribute_command(
     Without -o the first rows are shown; with it, a file gets a row for each row of DATA and a column for each feature.
     Base value and contributions add up to the raw prediction.
     """
-    to = output.destination(out.file, out.format)
+    to = output.destination(out.file, out.format, [model, *data_paths])
     groups = options.parse_groups(feature_groups)
     columns = options.Columns(target=target)
     sample.check(columns)

@@ -39,7 +39,7 @@ def compare_command(
 
     What a feature gains on training rows and not on held-out rows is overfitting: the gap.
     """
-    to = output.destination(out.file, out.format)
+    to = output.destination(out.file, out.format, [model, train, valid])
     groups = options.parse_groups(feature_groups)
     columns.require_target()
     sample.check(columns)

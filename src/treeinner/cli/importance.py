@@ -63,7 +63,7 @@ def importance_command(
     DATA must be rows that played no part in training, early stopping or tuning: on training rows noise looks like
     signal.
     """
-    to = output.destination(out.file, out.format)
+    to = output.destination(out.file, out.format, [model, *(data_paths or ())])
     groups = options.parse_groups(feature_groups)
     typed = options.given(columns, sample, reading)
     typed |= {name for name, value in (("DATA", data_paths), ("--method", method)) if value}

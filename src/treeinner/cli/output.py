@@ -7,7 +7,7 @@ import io
 import json
 import math
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -18,6 +18,8 @@ import numpy as np
 import typer
 
 from treeinner.ensemble.storage import atomic
+from treeinner.errors import DataError
+from treeinner.tables.files import check_output
 
 CHUNK = 10_000  # rows turned into Python objects at a time
 
@@ -45,7 +47,7 @@ class Destination:
     format: Format
 
 
-def destination(output: str | None, format: Format | None) -> Destination | None:
+def destination(output: str | None, format: Format | None, inputs: Iterable[Path]) -> Destination | None:
     """Check -o and --format before any work is done; None: a table on the screen."""
     if output is None:
         return None if format is None else Destination(None, format)
@@ -58,23 +60,27 @@ def destination(output: str | None, format: Format | None) -> Destination | None
             f"{output} has no recognised extension; use {', '.join(ENDINGS)}, or add --format.",
             param_hint="-o",
         )
-    check_folder(path)
+    check_path(path, inputs)
     return Destination(path, found)
 
 
-def check_folder(path: Path, option: str = "-o") -> None:
-    """Refuse a path that cannot be written to before any work is done."""
+def check_path(path: Path, inputs: Iterable[Path], option: str = "-o") -> None:
+    """Refuse a path that cannot be written to, or that is read, before any work is done."""
     if path.is_dir():
         raise typer.BadParameter(f"{path} is a folder; name a file in it.", param_hint=option)
     if not path.parent.is_dir():
         raise typer.BadParameter(f"the folder {path.parent} does not exist; make it first.", param_hint=option)
+    try:
+        check_output(path, inputs)
+    except DataError as error:
+        raise typer.BadParameter(str(error), param_hint=option) from None
 
 
-def check_page(path: Path, option: str) -> None:
+def check_page(path: Path, inputs: Iterable[Path], option: str) -> None:
     """Refuse a page that cannot be written to, or that no browser would open."""
     if path.suffix.lower() not in (".html", ".htm"):
         raise typer.BadParameter(f"{path}: the name of the page must end in .html.", param_hint=option)
-    check_folder(path, option)
+    check_path(path, inputs, option)
 
 
 def as_columns(frame: Any, top: int | None = None) -> dict[str, Any]:

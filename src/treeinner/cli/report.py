@@ -42,7 +42,7 @@ def report_command(
 
     It has the ranking, training against held-out rows, curves by round and a row explorer, in one file without network.
     """
-    output.check_page(page, "-o")
+    output.check_page(page, [model, *data_paths, *([] if train is None else [train])], "-o")
     groups = options.parse_groups(feature_groups)
     columns.require_target()
     opened = data.open_model_file(model, reading)

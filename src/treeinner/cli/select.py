@@ -118,11 +118,11 @@ def select_command(
     Of a data file: shallow trees are fitted on folds of its rows, and every row is scored by models that have not seen
     it. With a model file: its own columns, on rows that it has not seen.
     """
-    to = output.destination(out.file, out.format)
+    to = output.destination(out.file, out.format, paths)
     if page is not None:
-        output.check_page(page, "--page")
+        output.check_page(page, paths, "--page")
     if kept not in (None, "-"):
-        output.check_folder(Path(kept), "--kept")
+        output.check_path(Path(kept), paths, "--kept")
     columns.require_target()
     with input_errors():
         check_cuts(q, None, max_features)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from decimal import Decimal
 from fractions import Fraction
@@ -54,7 +55,7 @@ def numbers(values: NDArray[Any], where: str) -> NDArray[Any]:
     if values.dtype.kind in "OT":
         return _numbers_from_objects(values, where)
     if values.dtype.kind in "US":
-        raise _not_a_number(values[0], where)
+        raise _not_numbers(values.tolist(), where)
     kind, advice = UNREADABLE.get(values.dtype.kind, ("values", "pass a 2-D array of numbers or a data frame"))
     raise DataError(f"{where} holds {kind} ({values.dtype}), but the model needs numbers; {advice}.")
 
@@ -64,13 +65,22 @@ def _numbers_from_objects(values: NDArray[Any], where: str) -> FloatArray:
     kinds = set(map(type, items))
     bad = tuple(kind for kind in kinds if kind.__name__ not in MISSING_TYPES and not issubclass(kind, NUMBER_TYPES))
     if bad:
-        raise _not_a_number(next(item for item in items if type(item) in bad), where)
+        raise _not_numbers([item for item in items if type(item) in bad], where)
     if any(kind.__name__ in MISSING_TYPES for kind in kinds):
         items = [np.nan if type(item).__name__ in MISSING_TYPES else item for item in items]
     return np.asarray(items, dtype=np.float64)
 
 
-def _not_a_number(item: Any, where: str) -> DataError:
+def _reads_as_number(item: Any) -> bool:
+    try:
+        return isinstance(item, str) and not math.isnan(float(item))
+    except ValueError:
+        return False
+
+
+def _not_numbers(items: Sequence[Any], where: str) -> DataError:
+    # In a column of text, what could be a number is not what made it one.
+    item = next((item for item in items if not _reads_as_number(item)), items[0])
     item = item.item() if isinstance(item, np.generic) else item
     kind = "the string " if isinstance(item, (str, bytes)) else f"a {type(item).__name__}, "
     shown = repr(item) if len(repr(item)) <= 60 else repr(item)[:60] + "..."

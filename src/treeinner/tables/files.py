@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import csv
 import glob
 import os
+import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from csv import reader as header_reader
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 from treeinner.errors import DataError, MissingDependencyError
 from treeinner.tables.columns import listing
 
-__all__ = ["ROWS", "DataFile", "Wanted", "files_of", "looks_like_data", "naming_file", "open_data"]
+__all__ = ["ROWS", "DataFile", "Wanted", "check_output", "files_of", "looks_like_data", "naming_file", "open_data"]
 
 ROWS = 65_536  # of a batch: enough for a call to be worth it, few enough to hold
 MAGIC = {b"PAR1": "Parquet", b"ARROW1": "Feather", b"FEA1": "Feather"}
@@ -104,16 +105,16 @@ class DataFile:
 
     def _csv_reader(self, columns: list[str], wanted: Wanted, kinds: dict[str, Any]) -> Any:
         import pyarrow
-        from pyarrow import csv
+        from pyarrow import csv as arrow_csv
 
-        return csv.open_csv(
+        return arrow_csv.open_csv(
             pyarrow.input_stream(str(self.path), compression="detect"),
-            read_options=csv.ReadOptions(block_size=CSV_BLOCK),
-            parse_options=csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
-            convert_options=csv.ConvertOptions(
+            read_options=arrow_csv.ReadOptions(block_size=CSV_BLOCK),
+            parse_options=arrow_csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
+            convert_options=arrow_csv.ConvertOptions(
                 include_columns=columns,
                 column_types=kinds or {name: pyarrow.string() for name in wanted.text if name in columns},
-                null_values=[word for word in csv.ConvertOptions().null_values if word not in wanted.words],
+                null_values=[word for word in arrow_csv.ConvertOptions().null_values if word not in wanted.words],
                 strings_can_be_null=True,
             ),
         )
@@ -173,6 +174,14 @@ def open_data(path: Path) -> DataFile:
     return opened
 
 
+def check_output(path: str | os.PathLike[str], inputs: Iterable[Any]) -> None:
+    """Raise if a file that is to be written is one of those that are read."""
+    sources = [source for source in inputs if isinstance(source, str | os.PathLike)] if os.path.exists(path) else []
+    read = (file for source in sources for file in files_of(source) if file.exists())
+    if any(os.path.samefile(file, path) for file in read):
+        raise DataError(f"{path} is read here, and would be overwritten; write to another file.")
+
+
 def _require_pyarrow() -> None:
     try:
         import pyarrow  # noqa: F401
@@ -184,9 +193,11 @@ def _open_csv(path: Path, stamp: tuple[int, int]) -> DataFile:
     import pyarrow
 
     with pyarrow.input_stream(str(path), compression="detect") as stream:
-        first = bytes(stream.read(1 << 16)).split(b"\n", 1)[0].decode("utf-8-sig")
+        first = re.split(rb"[\r\n]", bytes(stream.read(1 << 16)), maxsplit=1)[0].decode("utf-8-sig")
+    if not first.strip():
+        raise DataError(f"{path} begins with an empty line; put a line of column names first.")
     delimiter = max(DELIMITERS, key=first.count)
-    names = tuple(next(header_reader([first.rstrip("\r")], delimiter=delimiter)))
+    names = tuple(next(csv.reader([first], delimiter=delimiter)))
     if any(_is_fraction(name) for name in names):
         raise DataError(
             f"The first line of {path} has numbers ({first.strip()[:40]}); put a line of column names first."
@@ -249,7 +260,9 @@ def naming_file(path: Any, kind: str) -> Iterator[None]:
         yield
     except MemoryError:  # Arrow's is also an ArrowException, but the file is not at fault
         raise
-    except (pyarrow.ArrowException, UnicodeDecodeError) as error:
+    except (pyarrow.ArrowException, UnicodeDecodeError, csv.Error, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:  # which names the file itself
+            raise
         why = str(error).splitlines()[0].rstrip(". ")
         advice = "save it as UTF-8" if "UTF8" in why or "utf-8" in why else "write it again"
         raise DataError(f"{path} cannot be read as {kind} ({why}); {advice}.") from error

@@ -152,7 +152,7 @@ def _column(series: nw.Series[Any], j: int, where: str, schema: Schema) -> NDArr
     if isinstance(series.dtype, nw.Unknown) and series.null_count() == len(series):  # Arrow's null type
         return np.full(len(series), np.nan)
     if isinstance(series.dtype, nw.String):
-        words = series.drop_nulls().head(1).to_list()
+        words = series.drop_nulls().to_list()
         # A column of nulls is missing values: parts of a file are often typed as strings.
         return numbers(np.array(words, dtype=object), where) if words else np.full(len(series), np.nan)
     return numbers(_to_numpy(series), where)
