@@ -13,9 +13,8 @@ Columns that are nearly functions of each other cannot be told apart so: they ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +26,7 @@ from treeinner.inference import benjamini_hochberg, t_tail
 from treeinner.model import Model
 from treeinner.scores.arguments import check_integer
 from treeinner.selection.cross import CrossFit, in_parallel
+from treeinner.selection.folds import Rows
 from treeinner.selection.redraw import Draws, redrawn_scores
 from treeinner.selection.samplers import Columns, Donors, Sampler
 
@@ -100,11 +100,11 @@ def conditional_test(
     rng = np.random.default_rng(random_state)
     held_out = np.concatenate([fold.rows for fold in fit.folds])
     often = len(held_out) / len(np.unique(held_out))  # how often a row was held out, on average
-    draw = _drawer(fit.rows.X, table, sampler, n_draws, rng)
+    by = Donors(table) if sampler is None else sampler
     sums, likeness = np.zeros((len(together), 1 + n_draws)), np.zeros(n_columns)
     step = max(1, MOST_BYTES // (n_draws * table.n_rows * 4))
     for first in range(0, len(together), step):
-        draws = [draw(columns) for columns in together[first : first + step]]
+        draws = [_drawn(by, fit.rows, columns, n_draws, rng) for columns in together[first : first + step]]
         for drawn in draws:
             likeness[drawn.columns] = _likeness(table, drawn)
         jobs = [(fold.model, fit.rows, fold.rows, draws) for fold in fit.folds]
@@ -125,31 +125,20 @@ def _all_sets(given: Sequence[Sequence[int]] | None, n_columns: int) -> list[Int
     return sorted([*sets, *(np.array([k]) for k in alone)], key=lambda some: int(some.min()))
 
 
-def _drawer(
-    X: Any, table: Columns, sampler: Sampler | None, n_draws: int, rng: np.random.Generator
-) -> Callable[[IntArray], Draws]:
-    """Return the function that draws a set of columns."""
-    if sampler is None:
-        ours = Donors(table)
-
-        def donors(columns: IntArray) -> Draws:
-            return Draws(columns, donors=ours.draw(columns.tolist(), n_draws, rng).astype(np.int32))
-
-        return donors
-
-    def values(columns: IntArray) -> Draws:
-        if len(columns) > 1:
-            raise ValueError("A sampler of your own draws single columns; pass no sets with it.")
-        drawn = np.asarray(sampler(X, int(columns[0]), n_draws, rng))
-        shape = (n_draws, table.n_rows)
-        if drawn.shape != shape:
-            raise ValueError(
-                f"sampler returned an array of shape {drawn.shape} for column {columns[0]}; expected {shape}: the "
-                "values of the column in every row, for every draw."
-            )
-        return Draws(columns, values=drawn)
-
-    return values
+def _drawn(by: Donors | Sampler, rows: Rows, columns: IntArray, n_draws: int, rng: np.random.Generator) -> Draws:
+    """Draw a set of columns anew, or a single one by a function of the user's."""
+    if isinstance(by, Donors):
+        return Draws(columns, donors=by.draw(columns.tolist(), n_draws, rng).astype(np.int32))
+    if len(columns) > 1:
+        raise ValueError("A sampler of your own draws single columns; pass no sets with it.")
+    values = np.asarray(by(rows.X, int(columns[0]), n_draws, rng))
+    shape = (n_draws, len(rows))
+    if values.shape != shape:
+        raise ValueError(
+            f"sampler returned an array of shape {values.shape} for column {columns[0]}; expected {shape}: the "
+            "values of the column in every row, for every draw."
+        )
+    return Draws(columns, values=values)
 
 
 def _likeness(table: Columns, drawn: Draws) -> FloatArray:
