@@ -227,13 +227,18 @@ def _row_numbers(given: Any) -> IntArray:
 
 
 def _check_split(split: Split, number: int, n: int) -> None:
-    for name, rows in (("train", split.train), ("test", split.test)):
-        if len(rows) == 0:
-            raise DataError(f"Fold {number} has no {name} rows; pass fewer folds or more rows.")
-        if rows.min() < 0 or rows.max() >= n:
-            raise DataError(f"Fold {number} names row {rows.max()}, but rows are numbered 0 to {n - 1}.")
+    _check_rows(split.train, "train", number, n)
+    _check_rows(split.test, "test", number, n)
     if np.isin(split.test, split.train).any():
         raise DataError(f"Fold {number} fits on rows that it holds out; train and test rows must differ.")
+
+
+def _check_rows(rows: IntArray, name: str, number: int, n: int) -> None:
+    if len(rows) == 0:
+        raise DataError(f"Fold {number} has no {name} rows; pass fewer folds or more rows.")
+    outside = rows[(rows < 0) | (rows >= n)]
+    if len(outside):
+        raise DataError(f"Fold {number} names row {outside[0]}, but rows are numbered 0 to {n - 1}.")
 
 
 def _rarest_class(y: Any) -> tuple[int, Any]:
@@ -290,6 +295,5 @@ def held_out(cv: Any, rows: Rows, n_models: int) -> list[Split]:
         raise ValueError(f"There are {n_models} models but {len(pairs)} folds; pass one fold per model.")
     out = [Split(train, test, 0) for train, test in pairs]
     for number, split in enumerate(out):
-        if len(split.test) == 0 or split.test.min() < 0 or split.test.max() >= len(rows):
-            raise DataError(f"Fold {number} has no held-out rows, or rows that X does not have ({len(rows)} rows).")
+        _check_rows(split.test, "held-out", number, len(rows))
     return out
