@@ -231,6 +231,12 @@ def test_fit_params_are_cut_with_the_rows():
     np.testing.assert_array_equal(model.predict(X), again.predict(X))
 
 
+def test_fit_params_of_a_pipeline_that_stops_early():
+    pipe = Pipeline([("scale", StandardScaler()), ("boost", booster(random_state=0, early_stopping_rounds=3))])
+    found = [ti.cross_importance(pipe, X, Y, cv=KFold(3), fit_params=p) for p in ({}, {"boost__verbose": False})]
+    np.testing.assert_array_equal(found[0].scores, found[1].scores)
+
+
 def test_base_margin_reaches_fit_and_score():
     margin = 3.0 * X[:, 0]
     offset = Y + margin

@@ -20,7 +20,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
-from treeinner.compiled import Progress
 from treeinner.errors import DataError, UnsupportedModelError
 from treeinner.inference import benjamini_hochberg, t_tail
 from treeinner.model import Model
@@ -64,7 +63,6 @@ def conditional_test(
     sampler: Sampler | None = None,
     random_state: int | np.random.Generator | None = None,
     n_jobs: int | None = 1,
-    progress: Progress | None = None,
 ) -> Conditional:
     """Test every column of X given the others, by the models of a cross-validation.
 
@@ -80,8 +78,8 @@ def conditional_test(
     sampler
         Function (X, column, n_draws, rng) -> (n_draws, rows): values of a column drawn from its law given the others.
         None: ours.
-    random_state, n_jobs, progress
-        As for `cross_fit`; progress counts columns.
+    random_state, n_jobs
+        As for `cross_fit`.
     """
     check_integer("n_draws", n_draws, 5, "a number of draws, 5 or more")
     table = Columns.of(fit.rows.X)
@@ -108,10 +106,8 @@ def conditional_test(
         for drawn in draws:
             likeness[drawn.columns] = _likeness(table, drawn)
         jobs = [(fold.model, fit.rows, fold.rows, draws) for fold in fit.folds]
-        for found in in_parallel(redrawn_scores, jobs, n_jobs, None):
+        for found in in_parallel(redrawn_scores, jobs, n_jobs):
             sums[first : first + len(draws)] += found
-        if progress is not None:
-            progress(first + len(draws), len(together))
     return _concluded(fit, together, sums / often, likeness)
 
 

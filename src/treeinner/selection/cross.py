@@ -172,8 +172,8 @@ def cross_fit(
         folds = held_out(cv, rows, len(models))
         jobs = [(model, rows, split, settings) for model, split in zip(models, folds, strict=True)]
         done = in_parallel(_score_fitted, jobs, n_jobs, progress)
-    fitted = tuple(Fold(model, split.test) for split, (model, _, _) in zip(folds, done, strict=True))
-    found = [shares for _, shares, _ in done]
+    fitted = tuple(Fold(model, split.test) for split, (model, _) in zip(folds, done, strict=True))
+    found = [shares for _, shares in done]
     _check_alike(found)
     shares, weight, counts = _averaged(len(rows), fitted, found)
     seen = np.flatnonzero(counts)
@@ -184,8 +184,7 @@ def cross_fit(
         losses=_losses([part.importance for part in found]),
     )  # fmt: skip
     notes = _notes(found, counts)
-    aloud = dict.fromkeys(note for part in found for note in part.said)
-    aloud |= dict.fromkeys([*(note for _, _, note in done if note is not None), *overshoot_notes(result)])
+    aloud = dict.fromkeys([*(note for part in found for note in part.said), *overshoot_notes(result)])
     for note in aloud:
         speak(note)
     result = replace(result, notes=tuple(dict.fromkeys([*notes, *aloud])))
@@ -195,22 +194,18 @@ def cross_fit(
 
 
 # -- one fold ------------------------------------------------------------------------------------------------
-def _fit_and_score(
-    estimator: Any, rows: Rows, split: Split, settings: Mapping[str, Any]
-) -> tuple[Any, RowShares, str | None]:
-    fitted = fit(estimator, rows, split)
-    return (*_score(fitted, rows, split, settings), None)
+def _fit_and_score(estimator: Any, rows: Rows, split: Split, settings: Mapping[str, Any]) -> tuple[Any, RowShares]:
+    return _score(fit(estimator, rows, split), rows, split, settings)
 
 
-def _score_fitted(
-    fitted: Any, rows: Rows, split: Split, settings: Mapping[str, Any]
-) -> tuple[Any, RowShares, str | None]:
+def _score_fitted(fitted: Any, rows: Rows, split: Split, settings: Mapping[str, Any]) -> tuple[Any, RowShares]:
     """Score rows by a model that was fitted before, and look whether they were among its training rows."""
     model, shares = _score(fitted, rows, split, settings)
-    if not isinstance(model, Model):
-        return model, shares, None
-    part = rows.take(split.test)
-    return model, shares, training_rows_note(model, part.X, part.y, n_jobs=1, **part.given)
+    if isinstance(model, Model):
+        part = rows.take(split.test)
+        note = training_rows_note(model, part.X, part.y, n_jobs=1, **part.given)
+        shares = shares if note is None else replace(shares, said=(*shares.said, note))
+    return model, shares
 
 
 def _score(fitted: Any, rows: Rows, split: Split, settings: Mapping[str, Any]) -> tuple[Any, RowShares]:
@@ -224,7 +219,7 @@ def _score(fitted: Any, rows: Rows, split: Split, settings: Mapping[str, Any]) -
     return model, row_shares(model, part.X, part.y, n_jobs=1, **part.given, **choices)
 
 
-def in_parallel(function: Any, jobs: Sequence[Any], n_jobs: int | None, progress: Progress | None) -> list[Any]:
+def in_parallel(function: Any, jobs: Sequence[Any], n_jobs: int | None, progress: Progress | None = None) -> list[Any]:
     """Results of all jobs, in their order."""
     joblib = sklearn_module("utils.parallel")
     parallel = joblib.Parallel(n_jobs=n_jobs, return_as="generator")

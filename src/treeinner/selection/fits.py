@@ -63,17 +63,16 @@ def fit(estimator: Any, rows: Rows, split: Split) -> Any:
         model.fit(train.X, train.y, **_fit_arguments(library, train, prefix))
         return model
     inside, watched = _watched(train, split)
-    if last is model:
-        arguments = _fit_arguments(library, inside, "") | _watching(last, library, watched, watched.X)
-        return last.fit(inside.X, inside.y, **arguments)
-    before = model[:-1]
-    own = {name.removeprefix(prefix): v for name, v in inside.fit_params.items() if name.startswith(prefix)}
-    others = {name: value for name, value in inside.fit_params.items() if not name.startswith(prefix)}
-    X = before.fit_transform(inside.X, inside.y, **others) if len(before) else inside.X
-    watched_X = transform(tuple(step for _, step in before.steps if hasattr(step, "fit")), watched.X)
-    inside = replace(inside, fit_params=own)
-    last.fit(X, inside.y, **_fit_arguments(library, inside, ""), **_watching(last, library, watched, watched_X))
-    return pipeline.Pipeline([*before.steps, model.steps[-1]])
+    if last is not model:
+        before = model[:-1]
+        own = {name.removeprefix(prefix): v for name, v in inside.fit_params.items() if name.startswith(prefix)}
+        others = {name: value for name, value in inside.fit_params.items() if not name.startswith(prefix)}
+        X = before.fit_transform(inside.X, inside.y, **others) if len(before) else inside.X
+        watched_X = transform(tuple(step for _, step in before.steps if hasattr(step, "fit")), watched.X)
+        inside, watched = replace(inside, X=X, fit_params=own), replace(watched, X=watched_X)
+        model = pipeline.Pipeline([*before.steps, model.steps[-1]])
+    last.fit(inside.X, inside.y, **(_watching(last, library, watched) | _fit_arguments(library, inside, "")))
+    return model
 
 
 def _cloned(estimator: Any) -> Any:
@@ -110,14 +109,12 @@ def _query_sizes(qid: Any) -> IntArray:
     return np.asarray(np.diff(np.r_[starts, len(labels)]), np.intp)
 
 
-def _watching(estimator: Any, library: str, rows: Rows, X: Any) -> dict[str, Any]:
+def _watching(estimator: Any, library: str, rows: Rows) -> dict[str, Any]:
     """Arguments that give early stopping its rows."""
     if library == "catboost":
-        pool = reader("catboost").pool(estimator, X, rows.y, rows.sample_weight, rows.base_margin, rows.qid)
+        pool = reader("catboost").pool(estimator, rows.X, rows.y, rows.sample_weight, rows.base_margin, rows.qid)
         return {"eval_set": pool}
-    out: dict[str, Any] = {"eval_set": [(X, rows.y)]}
-    if library == "xgboost" and "verbose" not in rows.fit_params:
-        out["verbose"] = False
+    out: dict[str, Any] = {"eval_set": [(rows.X, rows.y)]} | ({"verbose": False} if library == "xgboost" else {})
     return out | {WATCHED_NAMES[library][name]: [value] for name, value in _given(library, rows).items()}
 
 

@@ -71,12 +71,11 @@ class Split:
 def checked_rows(X: Any, y: Any, *, fit_params: Mapping[str, Any] | None = None, **given: Any) -> Rows:
     """Rows with an entry for each in everything that was given; queries are groups, and groups are clusters."""
     rows = Rows(X=_checked_table(X), y=_checked_target(y), fit_params=dict(fit_params or {}), **given)
-    n, weight = len(rows), rows.sample_weight
-    if weight is not None:
-        weight = checked_weights(weight, n)
-        if not weight.any():
+    n = len(rows)
+    if rows.sample_weight is not None:
+        rows = replace(rows, sample_weight=checked_weights(rows.sample_weight, n))
+        if not rows.sample_weight.any():
             raise DataError(NO_WEIGHT)
-    rows = replace(rows, sample_weight=weight)
     for name in BESIDE_X:
         value = getattr(rows, name)
         if value is not None and n_rows_of(value) != n:
@@ -185,12 +184,12 @@ def _splitter(estimator: Any, rows: Rows, cv: Any, seed: int) -> Any:
         if rows.groups is not None:
             return selection.GroupKFold(int(cv), shuffle=True, random_state=seed)
         if base.is_classifier(estimator) and np.ndim(rows.y) == 1:
-            least, rare = _rarest_class(rows.y)
-            if least >= cv:
+            classes, counts = np.unique(np.asarray(rows.y), return_counts=True)
+            if counts.min() >= cv:
                 return selection.StratifiedKFold(int(cv), shuffle=True, random_state=seed)
             raise DataError(
-                f"Class {rare!r} has {counted(least, 'row')}, fewer than the {cv} folds, so that some folds would not "
-                "have it; pass fewer folds, or leave the class out."
+                f"Class {classes[counts.argmin()].item()!r} has {counted(int(counts.min()), 'row')}, fewer than the "
+                f"{cv} folds, so that some folds would not have it; pass fewer folds, or leave the class out."
             )
         return selection.KFold(int(cv), shuffle=True, random_state=seed)
     if hasattr(cv, "split") and not isinstance(cv, str):
@@ -239,11 +238,6 @@ def _check_rows(rows: IntArray, name: str, number: int, n: int) -> None:
     outside = rows[(rows < 0) | (rows >= n)]
     if len(outside):
         raise DataError(f"Fold {number} names row {outside[0]}, but rows are numbered 0 to {n - 1}.")
-
-
-def _rarest_class(y: Any) -> tuple[int, Any]:
-    classes, counts = np.unique(np.asarray(y), return_counts=True)
-    return int(counts.min()), classes[counts.argmin()].item()
 
 
 def sklearn_module(module: str) -> Any:
