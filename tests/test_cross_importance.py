@@ -233,7 +233,8 @@ def test_fit_params_are_cut_with_the_rows():
 
 def test_fit_params_of_a_pipeline_that_stops_early():
     pipe = Pipeline([("scale", StandardScaler()), ("boost", booster(random_state=0, early_stopping_rounds=3))])
-    found = [ti.cross_importance(pipe, X, Y, cv=KFold(3), fit_params=p) for p in ({}, {"boost__verbose": False})]
+    given = {"cv": KFold(3), "random_state": 0}
+    found = [ti.cross_importance(pipe, X, Y, fit_params=p, **given) for p in ({}, {"boost__verbose": False})]
     np.testing.assert_array_equal(found[0].scores, found[1].scores)
 
 
