@@ -96,7 +96,7 @@ def attributed(e, X, method):
     """Values by the kernels, (rows, columns), and the base value."""
     value = e.node_value if method == "predecomp" else e.mean_value
     paths = None if method == "treeshap" else e.forest.path_table(value)
-    found = compiled.attribute(e.forest, read_table(X, e.schema), e.n_features, paths)
+    found = compiled.attribute(e.forest, read_table(X, e.schema), paths)
     return found[:, :, 0], float((e.base_score + root_values(e, value))[0])
 
 

@@ -17,7 +17,7 @@ from sklearn.preprocessing import OneHotEncoder, PolynomialFeatures, StandardSca
 import treeinner as ti
 from treeinner.compiled.forest import INSTRUCTION_SETS, use_instruction_set
 from treeinner.selection import conditional_test, cross_fit, redraw
-from treeinner.selection.folds import Rows, put_column, take_rows
+from treeinner.selection.folds import Rows, checked_rows, put_column, take_rows
 from treeinner.selection.redraw import Draws, redrawn_scores
 
 RNG = np.random.default_rng(17)
@@ -149,8 +149,8 @@ def test_a_column_is_put_into_any_table(make):
 
 # -- the test itself -------------------------------------------------------------------------------------------
 def test_the_formula():
-    fit = cross_fit(xgb.XGBRegressor(**SHALLOW), X, Y, cv=3, repeats=2, random_state=0)
-    found = conditional_test(fit, X, Y, n_draws=12, random_state=1)
+    fit = cross_fit(xgb.XGBRegressor(**SHALLOW), checked_rows(X, Y), cv=3, repeats=2, random_state=0)
+    found = conditional_test(fit, n_draws=12, random_state=1)
     np.testing.assert_allclose(found.scores, fit.importance.scores, rtol=1e-5, atol=1e-7)  # shares in float32
     sd = np.maximum(found.redrawn.std(axis=0, ddof=1), fit.importance.std_errors)
     np.testing.assert_allclose(found.std_errors, sd, rtol=1e-12)
@@ -160,8 +160,8 @@ def test_the_formula():
 
 
 def test_it_tells_a_signal_from_its_proxy():
-    fit = cross_fit(xgb.XGBRegressor(colsample_bynode=0.3, **SHALLOW), X, Y, repeats=2, random_state=0)
-    found = conditional_test(fit, X, Y, random_state=0)
+    fit = cross_fit(xgb.XGBRegressor(colsample_bynode=0.3, **SHALLOW), checked_rows(X, Y), repeats=2, random_state=0)
+    found = conditional_test(fit, random_state=0)
     assert fit.importance.q_values[1] < 0.01  # alone, the proxy has signal
     assert found.q_values[1] > 0.2  # beyond the true one it has none
     assert found.q_values[0] < 0.01
@@ -169,10 +169,10 @@ def test_it_tells_a_signal_from_its_proxy():
 
 def test_members_of_a_set_share_their_numbers():
     twin = np.column_stack([X, X[:, 0] + 1e-3 * RNG.normal(size=N)])
-    fit = cross_fit(xgb.XGBRegressor(colsample_bynode=0.5, **SHALLOW), twin, Y, random_state=0)
-    alone = conditional_test(fit, twin, Y, random_state=0)
+    fit = cross_fit(xgb.XGBRegressor(colsample_bynode=0.5, **SHALLOW), checked_rows(twin, Y), random_state=0)
+    alone = conditional_test(fit, random_state=0)
     assert min(alone.q_values[0], alone.q_values[P]) > 0.1  # given its twin neither tells more
-    found = conditional_test(fit, twin, Y, sets=[(0, P)], random_state=0)
+    found = conditional_test(fit, sets=[(0, P)], random_state=0)
     assert (0, P) in found.sets
     assert found.q_values[0] == found.q_values[P] < 0.01
     assert found.scores[0] == pytest.approx(fit.importance.scores[[0, P]].sum(), rel=1e-5)
@@ -180,7 +180,7 @@ def test_members_of_a_set_share_their_numbers():
 
 def test_standard_errors_of_shares_are_those_of_the_importance():
     for given in ({}, {"sample_weight": WEIGHT}, {"groups": np.arange(N) // 4}):
-        fit = cross_fit(xgb.XGBRegressor(**SHALLOW), X, Y, cv=3, random_state=0, **given)
+        fit = cross_fit(xgb.XGBRegressor(**SHALLOW), checked_rows(X, Y, **given), cv=3, random_state=0)
         own = fit.std_errors_of(fit.shares[:, :, 0])
         np.testing.assert_allclose(own, fit.importance.std_errors, rtol=1e-9)
 
@@ -190,8 +190,8 @@ def test_likeness_of_what_the_other_columns_tell():
     told = X[:, 4] - 2 * X[:, 5]
     colour = np.where(X[:, 4] > 0, "red", "blue")
     frame = pd.DataFrame(X, columns=list("abcdef")).assign(told=told, colour=pd.Categorical(colour), one=1.0)
-    fit = cross_fit(xgb.XGBRegressor(enable_categorical=True, **SHALLOW), frame, Y, cv=2, random_state=0)
-    found = conditional_test(fit, frame, Y, random_state=0)
+    fit = cross_fit(xgb.XGBRegressor(enable_categorical=True, **SHALLOW), checked_rows(frame, Y), cv=2, random_state=0)
+    found = conditional_test(fit, random_state=0)
     likeness = dict(zip(frame, found.likeness, strict=True))
     assert likeness["told"] > 0.9  # an exact function of two others
     assert abs(likeness["c"]) < 0.2  # independent of all others: the correlation of a permutation, sd 0.06
@@ -202,16 +202,16 @@ def test_likeness_of_what_the_other_columns_tell():
 
 def test_columns_that_no_tree_uses():
     wide = np.column_stack([X, np.ones(N)])
-    fit = cross_fit(xgb.XGBRegressor(**SHALLOW), wide, Y, cv=3, random_state=0)
-    found = conditional_test(fit, wide, Y, random_state=0)
+    fit = cross_fit(xgb.XGBRegressor(**SHALLOW), checked_rows(wide, Y), cv=3, random_state=0)
+    found = conditional_test(fit, random_state=0)
     assert (found.scores[P], found.std_errors[P], found.p_values[P]) == (0.0, 0.0, 1.0)
 
 
 def test_reproducible_whatever_n_jobs():
-    fit = cross_fit(xgb.XGBRegressor(**SHALLOW), X, Y, cv=3, random_state=0)
-    one, two = (conditional_test(fit, X, Y, random_state=4, n_jobs=j) for j in (1, 2))
+    fit = cross_fit(xgb.XGBRegressor(**SHALLOW), checked_rows(X, Y), cv=3, random_state=0)
+    one, two = (conditional_test(fit, random_state=4, n_jobs=j) for j in (1, 2))
     np.testing.assert_array_equal(one.redrawn, two.redrawn)
-    assert not np.array_equal(one.redrawn, conditional_test(fit, X, Y, random_state=5).redrawn)
+    assert not np.array_equal(one.redrawn, conditional_test(fit, random_state=5).redrawn)
 
 
 def test_a_pipeline_in_the_columns_of_X():
@@ -219,49 +219,46 @@ def test_a_pipeline_in_the_columns_of_X():
     y = Y + 2.0 * (colour == "red")
     frame = pd.DataFrame(X, columns=list("abcdef")).assign(colour=colour)
     encode = make_column_transformer((OneHotEncoder(), ["colour"]), remainder=StandardScaler())
-    fit = cross_fit(
-        make_pipeline(encode, xgb.XGBRegressor(**SHALLOW)), frame, y, feature_groups="original", random_state=0
-    )
-    found = conditional_test(fit, frame, y, random_state=0)
+    pipe, rows = make_pipeline(encode, xgb.XGBRegressor(**SHALLOW)), checked_rows(frame, y)
+    fit = cross_fit(pipe, rows, feature_groups="original", random_state=0)
+    found = conditional_test(fit, random_state=0)
     assert set(np.flatnonzero(found.q_values < 0.05)) >= {0, 6}
     assert found.q_values[1] > 0.1
 
 
 def test_interactions_made_before_the_model_are_refused():
     pipe = make_pipeline(PolynomialFeatures(2, include_bias=False), xgb.XGBRegressor(**SHALLOW))
-    fit = cross_fit(pipe, X, Y, cv=2, random_state=0)
-    with pytest.raises(ti.TreeInnerError):
-        conditional_test(fit, X, Y)
+    fit = cross_fit(pipe, checked_rows(X, Y), cv=2, random_state=0)
+    with pytest.raises(ti.DataError, match="X has 6 columns, but the cross-validation scored 27 features"):
+        conditional_test(fit)
 
 
 def test_rows_held_out_more_than_once():
-    fit = cross_fit(xgb.XGBRegressor(**SHALLOW), X, Y, cv=ShuffleSplit(8, test_size=0.5, random_state=0))
-    found = conditional_test(fit, X, Y, random_state=0)
+    fit = cross_fit(xgb.XGBRegressor(**SHALLOW), checked_rows(X, Y), cv=ShuffleSplit(8, test_size=0.5, random_state=0))
+    found = conditional_test(fit, random_state=0)
     assert found.scores[0] == pytest.approx(fit.importance.scores[0], rel=0.1)  # rows count in proportion
     assert found.q_values[0] < 0.05
 
 
 def test_a_sampler_of_ones_own():
-    fit = cross_fit(xgb.XGBRegressor(**SHALLOW), X, Y, cv=KFold(3))
+    fit = cross_fit(xgb.XGBRegressor(**SHALLOW), checked_rows(X, Y), cv=KFold(3))
 
     def permuted(table, column, n_draws, rng):
         return rng.permuted(np.broadcast_to(table[:, column], (n_draws, N)), axis=1)
 
-    found = conditional_test(fit, X, Y, sampler=permuted, random_state=0)
+    found = conditional_test(fit, sampler=permuted, random_state=0)
     assert found.q_values[0] < 0.01
     with pytest.raises(ValueError, match=r"shape \(2,\) for column 0; expected \(20, 300\)"):
-        conditional_test(fit, X, Y, sampler=lambda *_: np.zeros(2))
+        conditional_test(fit, sampler=lambda *_: np.zeros(2))
     with pytest.raises(ValueError, match="draws single columns"):
-        conditional_test(fit, X, Y, sampler=permuted, sets=[(0, 1)])
+        conditional_test(fit, sampler=permuted, sets=[(0, 1)])
 
 
 def test_bad_arguments():
-    fit = cross_fit(xgb.XGBRegressor(**SHALLOW), X, Y, cv=KFold(2))
+    fit = cross_fit(xgb.XGBRegressor(**SHALLOW), checked_rows(X, Y), cv=KFold(2))
     with pytest.raises(ValueError, match="5 or more"):
-        conditional_test(fit, X, Y, n_draws=1)
-    with pytest.raises(ti.DataError, match="pass the same X"):
-        conditional_test(fit, X[:, :3], Y)
+        conditional_test(fit, n_draws=1)
     with pytest.raises(ValueError, match="each in one set"):
-        conditional_test(fit, X, Y, sets=[(0, 1), (1, 2)])
+        conditional_test(fit, sets=[(0, 1), (1, 2)])
     with pytest.raises(ValueError, match="from 0 to 5"):
-        conditional_test(fit, X, Y, sets=[(0, 9)])
+        conditional_test(fit, sets=[(0, 9)])

@@ -17,6 +17,7 @@ from sklearn.preprocessing import StandardScaler, TargetEncoder
 import treeinner as ti
 from treeinner.scores.row_shares import row_shares
 from treeinner.selection import conditional_test, cross_fit
+from treeinner.selection.folds import checked_rows
 
 RNG = np.random.default_rng(11)
 N = 240
@@ -57,7 +58,7 @@ class SpyStep(TransformerMixin, BaseEstimator):
 # -- laws ----------------------------------------------------------------------------------------------------
 def test_the_shares_are_those_of_the_folds():
     folds = list(KFold(4).split(X))
-    found = cross_fit(booster(random_state=0), X, Y, cv=folds)
+    found = cross_fit(booster(random_state=0), checked_rows(X, Y), cv=folds)
     by_hand = np.zeros((N, 5))
     for train, test in folds:
         model = booster(random_state=0).fit(X[train], Y[train])
@@ -69,9 +70,10 @@ def test_the_shares_are_those_of_the_folds():
 
 
 def test_repeats_are_averaged_row_by_row():
-    once = [cross_fit(booster(random_state=0), X, Y, cv=KFold(3, shuffle=True, random_state=s)) for s in (1, 2)]
+    rows = checked_rows(X, Y)
+    once = [cross_fit(booster(random_state=0), rows, cv=KFold(3, shuffle=True, random_state=s)) for s in (1, 2)]
     pairs = [pair for s in (1, 2) for pair in KFold(3, shuffle=True, random_state=s).split(X)]
-    both = cross_fit(booster(random_state=0), X, Y, cv=pairs)
+    both = cross_fit(booster(random_state=0), rows, cv=pairs)
     np.testing.assert_allclose(both.shares, (once[0].shares + once[1].shares) / 2, atol=1e-15)
 
 
@@ -185,7 +187,7 @@ def test_early_stopping_watches_the_latest_rows_in_time():
 # -- splitters and rows -----------------------------------------------------------------------------------------
 def test_whole_groups_are_held_out_and_are_the_clusters():
     groups = np.arange(N) // 6
-    found = cross_fit(booster(random_state=0), X, Y, cv=4, groups=groups, random_state=0)
+    found = cross_fit(booster(random_state=0), checked_rows(X, Y, groups=groups), cv=4, random_state=0)
     for fold in found.folds:
         outside = np.setdiff1d(np.arange(N), fold.rows)
         assert not set(groups[fold.rows]) & set(groups[outside])
@@ -204,7 +206,7 @@ def test_rows_that_no_fold_holds_out_are_left_out_and_said():
 
 def test_rows_held_out_twice_count_once():
     split = ShuffleSplit(6, test_size=0.5, random_state=0)
-    found = cross_fit(booster(random_state=0), X, Y, cv=split)
+    found = cross_fit(booster(random_state=0), checked_rows(X, Y), cv=split)
     often = np.zeros(N)
     for _, test in split.split(X):
         often[test] += 1
@@ -212,7 +214,7 @@ def test_rows_held_out_twice_count_once():
 
 
 def test_sample_weights_are_used_in_fit_and_score():
-    found = cross_fit(booster(random_state=0), X, Y, cv=KFold(3), sample_weight=WEIGHT)
+    found = cross_fit(booster(random_state=0), checked_rows(X, Y, sample_weight=WEIGHT), cv=KFold(3))
     train, test = next(iter(KFold(3).split(X)))
     model = booster(random_state=0).fit(X[train], Y[train], sample_weight=WEIGHT[train])
     by_hand = row_shares(model, X[test], Y[test], sample_weight=WEIGHT[test])
@@ -221,11 +223,19 @@ def test_sample_weights_are_used_in_fit_and_score():
 
 
 def test_fit_params_are_cut_with_the_rows():
-    a = cross_fit(booster(random_state=0), X, Y, cv=KFold(3), fit_params={"sample_weight": WEIGHT})
+    rows = checked_rows(X, Y, fit_params={"sample_weight": WEIGHT})
+    a = cross_fit(booster(random_state=0), rows, cv=KFold(3))
     model = a.folds[0].model.source
     train = next(iter(KFold(3).split(X)))[0]
     again = booster(random_state=0).fit(X[train], Y[train], sample_weight=WEIGHT[train])
     np.testing.assert_array_equal(model.predict(X), again.predict(X))
+
+
+def test_fit_params_of_a_pipeline_that_stops_early():
+    pipe = Pipeline([("scale", StandardScaler()), ("boost", booster(random_state=0, early_stopping_rounds=3))])
+    given = {"cv": KFold(3), "random_state": 0}
+    found = [ti.cross_importance(pipe, X, Y, fit_params=p, **given) for p in ({}, {"boost__verbose": False})]
+    np.testing.assert_array_equal(found[0].scores, found[1].scores)
 
 
 def test_base_margin_reaches_fit_and_score():
@@ -240,7 +250,7 @@ def test_queries_are_held_out_as_a_whole():
     qid = np.arange(N) // 8
     relevance = np.clip(np.rint(Y + 1), 0, 3).astype(int)
     ranker = xgb.XGBRanker(n_estimators=10, max_depth=2, objective="rank:ndcg", n_jobs=1)
-    found = cross_fit(ranker, X, relevance, cv=3, qid=qid, random_state=0)
+    found = cross_fit(ranker, checked_rows(X, relevance, qid=qid), cv=3, random_state=0)
     for fold in found.folds:
         assert not set(qid[fold.rows]) & set(qid[np.setdiff1d(np.arange(N), fold.rows)])
     assert found.importance.order[0] == 0
@@ -273,12 +283,12 @@ def test_estimators_of_all_libraries(name):
 
 def test_a_wrapper_of_several_models():
     vote = VotingRegressor([("a", booster(random_state=0)), ("b", HistGradientBoostingRegressor(max_iter=10))])
-    found = cross_fit(vote, X, Y, cv=KFold(3))
+    found = cross_fit(vote, checked_rows(X, Y), cv=KFold(3))
     train, test = next(iter(KFold(3).split(X)))
     own = ti.importance(clone(vote).fit(X[train], Y[train]), X[test], Y[test])
     np.testing.assert_allclose(found.importance.folds.scores[0], own.scores, rtol=1e-12)
     with pytest.raises(ti.UnsupportedModelError, match="VotingRegressor holds several models"):
-        conditional_test(found, X, Y)
+        conditional_test(found)
 
 
 def test_models_of_lightgbm_cv():
@@ -357,7 +367,7 @@ def test_an_estimator_that_is_not_of_trees():
         ({"cv": GroupKFold(3)}, ti.DataError, "GroupKFold cannot split"),
         ({"repeats": 0}, ValueError, "1 or more"),
         ({"score": "abs"}, ValueError, "cross-fitting takes"),
-        ({"sample_weight": WEIGHT[:5]}, ti.DataError, "sample_weight has 5 entries"),
+        ({"sample_weight": WEIGHT[:5]}, ti.DataError, "sample_weight has 5 values"),
         ({"clusters": WEIGHT[:5]}, ti.DataError, "clusters has 5 labels"),
         ({"confidence": 2}, ti.DataError, "confidence"),
         ({"learning_rat": 1}, TypeError, "learning_rat"),

@@ -35,7 +35,7 @@ def attribute(e, X, method, **options):
 
     value = e.node_value if method == "predecomp" else e.mean_value
     paths = None if method == "treeshap" else e.forest.path_table(value)
-    return compiled.attribute(e.forest, read_table(X, e.schema), e.n_features, paths, **options)
+    return compiled.attribute(e.forest, read_table(X, e.schema), paths, **options)
 
 
 recipes = st.builds(

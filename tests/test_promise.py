@@ -66,7 +66,7 @@ def test_a_cell_with_few_replications_is_not_shown(promise):
 def test_a_run_goes_on_after_a_line_that_was_cut_off(promise, tmp_path):
     path = tmp_path / "lines"
     path.write_text('{"key": ["XOR", 300, 20, 1000], "seconds": 1.5}\n{"key": ["XOR", 300')
-    assert promise.load(path) == {("XOR", 300, 20, 1000): {"seconds": 1.5}}
+    assert promise.records.load(path) == {("XOR", 300, 20, 1000): {"seconds": 1.5}}
 
 
 def test_designs_have_their_shape_and_depend_on_the_seed_alone(promise):

@@ -339,6 +339,14 @@ def test_columns_by_name_in_an_accumulator():
         ti.ImportanceAccumulator(model()).update(FRAME.to_numpy(), "price")
 
 
+def test_a_column_may_be_called_num_rows():
+    """As Arrow calls the number of rows, which a frame of pandas then has as an attribute."""
+    frame = ROWS[["a", "b"]].set_axis(["num_rows", "shape"], axis=1)
+    own = xgb.XGBRegressor(n_estimators=3, max_depth=2).fit(frame, Y)
+    pieces = [(frame[i : i + 100], Y[i : i + 100]) for i in range(0, N, 100)]
+    check_same(ti.importance(own, pieces), ti.importance(own, frame, Y), fields=("scores",))
+
+
 def test_a_list_of_labels_is_no_list_of_columns():
     labels = ["no", "yes"] * 50
     own = lightgbm.LGBMClassifier(n_estimators=2, verbose=-1).fit(ROWS[["a", "b"]][:100], labels)

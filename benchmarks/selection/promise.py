@@ -9,7 +9,6 @@ chosen on lower ones.
 """
 
 import argparse
-import json
 import subprocess
 import time
 import warnings
@@ -17,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import promise_page
+import records
 
 from designs import COLUMNS, DESIGNS, MAX_ROWS, PAPER, chip_folder
 
@@ -44,18 +44,6 @@ def jobs():
     """(design, rows, columns, seed): all cells ENOUGH times, then the cheap ones MANY times."""
     first = [(*cell, FIRST_SEED + r) for cell in cells() for r in range(ENOUGH)]
     return first + [(*cell, FIRST_SEED + r) for cell in cells() if cell[1] <= CHEAP for r in range(ENOUGH, MANY)]
-
-
-def load(path):
-    """{(design, rows, columns, seed): record}; a line that was cut off is left out."""
-    out = {}
-    for line in path.read_text().splitlines() if path.exists() else ():
-        try:
-            record = json.loads(line)
-        except json.JSONDecodeError:
-            continue
-        out[tuple(record.pop("key"))] = record
-    return out
 
 
 # -- one replication -------------------------------------------------------------------------------------------
@@ -94,20 +82,6 @@ def outcome(q_values, relevant, groups=()):
         found = {k for unit in finds for k in unit if relevant[k]}
         out.append([int(false), len(finds), len(found), int(relevant.sum())])
     return out
-
-
-def run(path, minutes):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    done, until = load(path), time.monotonic() + 60 * minutes
-    with path.open("a") as file:
-        file.write("\n")  # after a line that was cut off
-        for key in jobs():
-            if key in done:
-                continue
-            if time.monotonic() > until:
-                return
-            file.write(json.dumps({"key": key, **replication(*key)}) + "\n")
-            file.flush()
 
 
 # -- all replications of a cell ----------------------------------------------------------------------------------
@@ -155,8 +129,8 @@ def main():
     parser.add_argument("--commit", default=None, help="what was measured, if not the commit of this folder")
     args = parser.parse_args()
     if not args.write_only:
-        run(args.results[0], args.minutes)
-    results = {key: record for path in args.results for key, record in load(path).items()}
+        records.add(args.results[0], jobs(), records.load(args.results[0]), replication, args.minutes)
+    results = {key: record for path in args.results for key, record in records.load(path).items()}
     found = {"commit": args.commit or measured_commit(), "rates": RATES, "cells": added_up(results)}
     promise_page.write(found, sorted(PAPER))
 

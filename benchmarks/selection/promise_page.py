@@ -6,6 +6,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from pages import filled
+from pages import table as markdown
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "selection-promise.md"
@@ -56,10 +57,6 @@ def broken(value, rate):
 
 def bold(text, yes):
     return f"**{text}**" if yes else text
-
-
-def markdown(head, lines):
-    return "\n".join("| " + " | ".join(row) + " |" for row in [head, ["---"] * len(head), *lines])
 
 
 def table(cells, rates, test):

@@ -10,7 +10,6 @@ import argparse
 import contextlib
 import functools
 import io
-import json
 import os
 import signal
 import time
@@ -21,6 +20,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
+import records
 from measures import auc, false_share, power, refit_loss
 from methods import METHODS
 
@@ -125,33 +125,20 @@ def jobs(names, methods, replications=None):
 
 def load(path=RESULTS):
     """{(design, method, replication): record}, of the data that the designs give now; failures included."""
-    out, names = {}, available(designs.DESIGNS)
-    for line in path.read_text().splitlines() if path.exists() else ():
-        try:
-            record = json.loads(line)
-        except json.JSONDecodeError:  # cut off
-            continue
-        name, method, r = record.pop("key")
-        if name in names and record["data"] == fingerprint(name, r):
-            out[name, method, r] = record
-    return out
+    names = available(designs.DESIGNS)
+    found = records.load(path).items()
+    return {key: record for key, record in found if key[0] in names and record["data"] == fingerprint(key[0], key[2])}
+
+
+def recorded(name, method, r):
+    """What goes into the line of a job."""
+    call = (reference, name, r) if method == REFERENCE else (measured, name, method, r)
+    return {"data": fingerprint(name, r), **quietly(*call)}
 
 
 def run(wanted, path=RESULTS, minutes=np.inf):
-    path.parent.mkdir(parents=True, exist_ok=True)
     done = {key for key, record in load(path).items() if "error" not in record}
-    stop = time.monotonic() + 60 * minutes
-    with path.open("a") as file:
-        file.write("\n")  # after a line that was cut off
-        for name, method, r in wanted:
-            if time.monotonic() > stop:
-                break
-            if (name, method, r) in done:
-                continue
-            call = (reference, name, r) if method == REFERENCE else (measured, name, method, r)
-            record = {"key": (name, method, r), "data": fingerprint(name, r), **quietly(*call)}
-            file.write(json.dumps(record) + "\n")
-            file.flush()
+    records.add(path, wanted, done, recorded, minutes)
 
 
 def one_core():

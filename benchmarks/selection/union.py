@@ -24,6 +24,7 @@ from pages import filled, mean, table
 
 import treeinner as ti
 from treeinner.selection import cross_fit
+from treeinner.selection.folds import checked_rows
 from treeinner_study.chip import find_chip, load_chip
 from treeinner_study.grid import STANDARD
 from treeinner_study.measure import BASE_SCORE, area_under_curve
@@ -62,7 +63,7 @@ def replication(problem, number, chip):
     seconds["single"] = time.process_time() - began
     X, y = np.concatenate([data.X_train, data.X_valid]), np.concatenate([data.y_train, data.y_valid])
     began = time.process_time()
-    fit = cross_fit(estimator(problem), X, y, cv=FOLDS, repeats=REPEATS, random_state=number, n_jobs=1)
+    fit = cross_fit(estimator(problem), checked_rows(X, y), cv=FOLDS, repeats=REPEATS, random_state=number, n_jobs=1)
     seconds["cross"] = time.process_time() - began
     # The folds of the first repeat are those of repeats=1; a row's share in them is all there is of it.
     rows = np.array([len(fold.rows) for fold in fit.folds])

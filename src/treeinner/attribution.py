@@ -95,7 +95,7 @@ def attribute(
     base_margin = given["base_margin"]
     transformed = opened.transform(X)
     table = opened.table(X, transformed)
-    values = compiled.attribute(e.forest, table, e.n_features, paths, n_jobs=n_jobs, progress=progress)
+    values = compiled.attribute(e.forest, table, paths, n_jobs=n_jobs, progress=progress)
     groups = opened.groups(feature_groups, opened.labels(X))
     values = groups.add_up(values, axis=1)
     original = isinstance(feature_groups, str) and feature_groups == "original"

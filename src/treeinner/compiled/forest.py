@@ -55,8 +55,8 @@ class Forest:
 
     def __init__(self, e: Ensemble) -> None:
         self.player_features, node_player = _players(e)
-        self.n_trees, self.n_outputs, self.width = e.n_trees, e.n_outputs, e.width
-        self.n_players, self.n_features = len(self.player_features), e.n_features
+        self.n_trees, self.n_outputs, self.n_features = e.n_trees, e.n_outputs, e.n_features
+        self.n_players = len(self.player_features)
         one_each = all(len(features) == 1 for features in self.player_features)
         # Feature of each player, in ascending order, if every player is one feature.
         self.player_feature = np.array(self.player_features, np.intp).reshape(-1) if one_each else None

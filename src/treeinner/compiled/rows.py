@@ -166,23 +166,21 @@ def apply(forest: Forest, table: Table, *, n_jobs: int | None = -1) -> NDArray[n
 def attribute(
     forest: Forest,
     table: Table,
-    n_features: int,
     table_of_paths: Any,
     *,
     n_jobs: int | None = -1,
     progress: Progress | None = None,
 ) -> NDArray[np.float64]:
     """Attribution of every row, by path with a `Forest.path_table`, else by TreeSHAP: (rows, features, outputs)."""
-    out = np.zeros((table.n_rows, n_features, forest.n_outputs))
+    out = np.zeros((table.n_rows, forest.n_features, forest.n_outputs))
     # One output: rows of features are rows of players, and the core can add to them where they are.
     in_place = table_of_paths is not None and forest.n_outputs == 1 and forest.features_are_players
 
     def work(start: int, stop: int) -> None:
         codes = forest.bin(table.block(start, stop))
         if in_place:
-            forest.core.path(
-                codes, 0, forest.n_trees, table_of_paths, None, out[start:stop].reshape(-1, 1, n_features), None
-            )
+            rows = out[start:stop].reshape(-1, 1, forest.n_features)
+            forest.core.path(codes, 0, forest.n_trees, table_of_paths, None, rows, None)
             return
         sums = Sums(forest, stop - start, table_of_paths)
         sums.add(codes, 0, forest.n_trees)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -138,7 +137,8 @@ class Objective:
     def of_target(self, encode: Callable[[Any], FloatArray], **changes: Any) -> Objective:
         """Return the loss of `encode(y)`, with other fields changed too."""
         value, gradient, hessian = through(lambda y, m: (encode(y), m), self.value, self.gradient, self.hessian)
-        least = None if self.least is None else partial(_of_encoded, self.least, encode)
+        of_encoded = self.least
+        least = None if of_encoded is None else lambda y: of_encoded(encode(y))
         functions = {"value": value, "gradient": gradient, "hessian": hessian, "least": least}
         return replace(self, **{**functions, "compiled": None, **changes})
 
@@ -308,7 +308,7 @@ class Objective:
         """Weight of each row, the loss's own included: (rows,); None: 1."""
         if self.row_weight is None:
             return weight
-        own = np.asarray(self.row_weight(self._arrays(y, np.zeros(len(np.asarray(y))))[0]), np.float64).reshape(-1)
+        own = np.asarray(self.row_weight(self._target(y)), np.float64).reshape(-1)
         return own if weight is None else own * weight
 
     # -- inside ----------------------------------------------------------------------------------------------
@@ -354,8 +354,7 @@ class Objective:
         target = self._target(y)
         if len(target) != len(m):
             raise DataError(f"y has {len(target)} rows, but the margin has {len(m)}.")
-        if self.target not in ("any", "class"):
-            self.check_columns(target, m.shape[1])
+        self.check_columns(target, m.shape[1])
         return target, m
 
     def _target(self, y: ArrayLike) -> Any:
@@ -364,10 +363,6 @@ class Objective:
         if self.target == "class":
             return target.reshape(-1).astype(np.int64)
         return target[:, None] if target.ndim == 1 and self.target != "any" else target
-
-
-def _of_encoded(function: Callable[[Any], FloatArray], encode: Callable[[Any], Any], y: Any) -> FloatArray:
-    return function(encode(y))
 
 
 def _flat(weight: ArrayLike | None) -> FloatArray | None:

@@ -46,9 +46,9 @@ def propose_groups(X: Any, *, threshold: float = 0.9) -> dict[str, list[str | in
         Name of a group -> its columns, by name, or by number if X has no names; for `feature_groups`. Columns that are
         like no other are in none, so it may be empty.
     """
-    names = names_of(X)
-    sets = collinear_sets(Columns.of(X), threshold=threshold)
-    labels = [f"f{j}" for j in range(1 + max((j for one in sets for j in one), default=-1))] if names is None else names
+    names, columns = names_of(X), Columns.of(X)
+    labels = [f"f{j}" for j in range(len(columns.values))] if names is None else names
+    sets = collinear_sets(columns, threshold=threshold)
     return {_name([labels[j] for j in one]): [j if names is None else names[j] for j in one] for one in sets}
 
 

@@ -13,21 +13,19 @@ Columns that are nearly functions of each other cannot be told apart so: they ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
-from treeinner.compiled import Progress
 from treeinner.errors import DataError, UnsupportedModelError
 from treeinner.inference import benjamini_hochberg, t_tail
 from treeinner.model import Model
 from treeinner.scores.arguments import check_integer
-from treeinner.selection.cross import CrossFit, Fold, in_parallel
-from treeinner.selection.folds import Rows, n_rows_of
+from treeinner.selection.cross import CrossFit, in_parallel
+from treeinner.selection.folds import Rows
 from treeinner.selection.redraw import Draws, redrawn_scores
 from treeinner.selection.samplers import Columns, Donors, Sampler
 
@@ -59,28 +57,20 @@ class Conditional:
 
 def conditional_test(
     fit: CrossFit,
-    X: Any,
-    y: Any,
     *,
     sets: Sequence[Sequence[int]] | None = None,
     n_draws: int = 20,
     sampler: Sampler | None = None,
-    sample_weight: Any = None,
-    base_margin: Any = None,
-    qid: Any = None,
     random_state: int | np.random.Generator | None = None,
     n_jobs: int | None = 1,
-    progress: Progress | None = None,
 ) -> Conditional:
     """Test every column of X given the others, by the models of a cross-validation.
 
     Parameters
     ----------
     fit
-        What `cross_fit` returned for the same rows. Its features must be the columns of X: for a Pipeline that encodes
-        them, fit with feature_groups="original".
-    X, y, sample_weight, base_margin, qid
-        As for `cross_fit`.
+        What `cross_fit` returned. Its features must be the columns of X: for a Pipeline that encodes them, fit with
+        feature_groups="original".
     sets
         Columns to be drawn and tested together, by their positions; all others stand alone.
     n_draws
@@ -88,16 +78,16 @@ def conditional_test(
     sampler
         Function (X, column, n_draws, rng) -> (n_draws, rows): values of a column drawn from its law given the others.
         None: ours.
-    random_state, n_jobs, progress
-        As for `cross_fit`; progress counts columns.
+    random_state, n_jobs
+        As for `cross_fit`.
     """
     check_integer("n_draws", n_draws, 5, "a number of draws, 5 or more")
-    rows = Rows(X=X, y=y, sample_weight=sample_weight, base_margin=base_margin, qid=qid)
-    n, n_columns = len(rows), _n_columns(X)
-    if len(fit.importance) != n_columns or len(fit.shares) != n:
+    table = Columns.of(fit.rows.X)
+    n_columns = len(table.values)
+    if len(fit.importance) != n_columns:
         raise DataError(
-            f"X has {n} rows and {n_columns} columns, but the cross-validation scored {len(fit.shares)} rows and "
-            f"{len(fit.importance)} features; pass the same X, and feature_groups='original' for a pipeline's."
+            f"X has {n_columns} columns, but the cross-validation scored {len(fit.importance)} features; fit with "
+            "feature_groups='original', which scores the columns of X where a pipeline makes others of them."
         )
     if not all(isinstance(fold.model, Model) for fold in fit.folds):
         raise UnsupportedModelError(
@@ -108,30 +98,17 @@ def conditional_test(
     rng = np.random.default_rng(random_state)
     held_out = np.concatenate([fold.rows for fold in fit.folds])
     often = len(held_out) / len(np.unique(held_out))  # how often a row was held out, on average
-    table = Columns.of(X)
-    draw = _drawer(X, table, sampler, n_draws, rng)
+    by = Donors(table) if sampler is None else sampler
     sums, likeness = np.zeros((len(together), 1 + n_draws)), np.zeros(n_columns)
-    done = 0
-    for some in _portions(together, n_draws * n * 4):
-        draws = [draw(columns) for columns in some]
+    step = max(1, MOST_BYTES // (n_draws * table.n_rows * 4))
+    for first in range(0, len(together), step):
+        draws = [_drawn(by, fit.rows, columns, n_draws, rng) for columns in together[first : first + step]]
         for drawn in draws:
             likeness[drawn.columns] = _likeness(table, drawn)
-        jobs = [(fold, rows, draws) for fold in fit.folds]
-        for found in in_parallel(_score_fold, jobs, n_jobs, None):
-            sums[done : done + len(some)] += found
-        done += len(some)
-        if progress is not None:
-            progress(done, len(together))
+        jobs = [(fold.model, fit.rows, fold.rows, draws) for fold in fit.folds]
+        for found in in_parallel(redrawn_scores, jobs, n_jobs):
+            sums[first : first + len(draws)] += found
     return _concluded(fit, together, sums / often, likeness)
-
-
-def _score_fold(fold: Fold, rows: Rows, draws: Sequence[Draws]) -> FloatArray:
-    return np.array(redrawn_scores(fold.model, rows, fold.rows, draws))
-
-
-def _n_columns(X: Any) -> int:
-    shape = getattr(X, "shape", None)
-    return int(shape[1]) if shape is not None and len(shape) == 2 else np.asarray(X).shape[1]
 
 
 def _all_sets(given: Sequence[Sequence[int]] | None, n_columns: int) -> list[IntArray]:
@@ -144,38 +121,20 @@ def _all_sets(given: Sequence[Sequence[int]] | None, n_columns: int) -> list[Int
     return sorted([*sets, *(np.array([k]) for k in alone)], key=lambda some: int(some.min()))
 
 
-def _portions(sets: Sequence[IntArray], bytes_each: int) -> Iterator[Sequence[IntArray]]:
-    """Sets whose donors fit into memory together."""
-    step = max(1, MOST_BYTES // bytes_each)
-    for start in range(0, len(sets), step):
-        yield sets[start : start + step]
-
-
-def _drawer(
-    X: Any, table: Columns, sampler: Sampler | None, n_draws: int, rng: np.random.Generator
-) -> Callable[[IntArray], Draws]:
-    """Return the function that draws a set of columns."""
-    if sampler is None:
-        ours = Donors(table)
-
-        def donors(columns: IntArray) -> Draws:
-            return Draws(columns, donors=ours.draw(columns.tolist(), n_draws, rng).astype(np.int32))
-
-        return donors
-
-    def values(columns: IntArray) -> Draws:
-        if len(columns) > 1:
-            raise ValueError("A sampler of your own draws single columns; pass no sets with it.")
-        drawn = np.asarray(sampler(X, int(columns[0]), n_draws, rng))
-        shape = (n_draws, n_rows_of(X))
-        if drawn.shape != shape:
-            raise ValueError(
-                f"sampler returned an array of shape {drawn.shape} for column {columns[0]}; expected {shape}: the "
-                "values of the column in every row, for every draw."
-            )
-        return Draws(columns, values=drawn)
-
-    return values
+def _drawn(by: Donors | Sampler, rows: Rows, columns: IntArray, n_draws: int, rng: np.random.Generator) -> Draws:
+    """Draw a set of columns anew, or a single one by a function of the user's."""
+    if isinstance(by, Donors):
+        return Draws(columns, donors=by.draw(columns.tolist(), n_draws, rng).astype(np.int32))
+    if len(columns) > 1:
+        raise ValueError("A sampler of your own draws single columns; pass no sets with it.")
+    values = np.asarray(by(rows.X, int(columns[0]), n_draws, rng))
+    shape = (n_draws, len(rows))
+    if values.shape != shape:
+        raise ValueError(
+            f"sampler returned an array of shape {values.shape} for column {columns[0]}; expected {shape}: the "
+            "values of the column in every row, for every draw."
+        )
+    return Draws(columns, values=values)
 
 
 def _likeness(table: Columns, drawn: Draws) -> FloatArray:

@@ -21,7 +21,6 @@ from treeinner.model import Model, open_model
 from treeinner.options import ReadOptions
 from treeinner.scores.accumulator import CONFIDENCE
 from treeinner.scores.arguments import check_integer
-from treeinner.scores.batch import checked_weights
 from treeinner.scores.conclude import overshoot_notes
 from treeinner.scores.importance import importance
 from treeinner.scores.parts import FoldSpread, Losses
@@ -29,17 +28,7 @@ from treeinner.scores.result import Importance
 from treeinner.scores.row_shares import RowShares, importance_of_shares, row_shares
 from treeinner.scores.training_rows import training_rows_note
 from treeinner.selection.fits import fit
-from treeinner.selection.folds import (
-    Rows,
-    Split,
-    checked_table,
-    checked_target,
-    fitted_models,
-    held_out,
-    n_rows_of,
-    sklearn_module,
-    splits,
-)
+from treeinner.selection.folds import Rows, Split, checked_rows, fitted_models, held_out, sklearn_module, splits
 from treeinner.tables.frames import names_of
 from treeinner.wrapped import open_members
 
@@ -60,19 +49,19 @@ class Fold:
 class CrossFit:
     """The models of all folds, and what they found."""
 
+    rows: Rows
     folds: tuple[Fold, ...]
     importance: Importance
     shares: FloatArray  #: (rows, features, outputs), averaged over the folds that held a row out; 0 if none did
     weight: FloatArray | None  #: (rows,); 0 for rows that no fold held out; None: every row counts as 1
-    clusters: NDArray[Any] | None = None  #: (rows,); only clusters are independent
 
     def std_errors_of(self, shares: FloatArray) -> FloatArray:
         """Standard errors per row of the sums of shares of the same rows, (rows, columns): (columns,)."""
         weight = np.ones(len(shares)) if self.weight is None else self.weight
         seen = weight > 0
         units = shares[seen]
-        if self.clusters is not None:
-            _, of_row = np.unique(self.clusters[seen], return_inverse=True)
+        if self.rows.clusters is not None:
+            _, of_row = np.unique(self.rows.clusters[seen], return_inverse=True)
             sums = np.zeros((int(of_row.max()) + 1, shares.shape[1]))
             np.add.at(sums, of_row, units)
             units = sums
@@ -145,27 +134,22 @@ def cross_importance(
     Standard errors are those of other rows, scored by these models. An estimator that stops early watches a tenth of
     each fold's training rows, never the held-out ones.
     """
+    rows = checked_rows(
+        X, y, groups=groups, sample_weight=sample_weight, fit_params=fit_params, base_margin=base_margin, qid=qid,
+        clusters=clusters,
+    )  # fmt: skip
     return cross_fit(
-        estimator, X, y, cv=cv, repeats=repeats, groups=groups, sample_weight=sample_weight, fit_params=fit_params,
-        base_margin=base_margin, qid=qid, clusters=clusters, score=score, method=method,
-        feature_groups=feature_groups, confidence=confidence, random_state=random_state, n_jobs=n_jobs,
-        progress=progress, **reading,
+        estimator, rows, cv=cv, repeats=repeats, score=score, method=method, feature_groups=feature_groups,
+        confidence=confidence, random_state=random_state, n_jobs=n_jobs, progress=progress, **reading,
     ).importance  # fmt: skip
 
 
 def cross_fit(
     estimator: Any,
-    X: Any,
-    y: Any,
+    rows: Rows,
     *,
     cv: Any = 5,
     repeats: int = 1,
-    groups: Any = None,
-    sample_weight: Any = None,
-    fit_params: Mapping[str, Any] | None = None,
-    base_margin: Any = None,
-    qid: Any = None,
-    clusters: Any = None,
     confidence: float = CONFIDENCE,
     random_state: int | np.random.Generator | None = None,
     n_jobs: int | None = 1,
@@ -177,16 +161,6 @@ def cross_fit(
     check_confidence(confidence)
     if settings.get("score", "tree_inner") not in ("tree_inner", "loss"):
         raise ValueError(f"score={settings['score']!r}: cross-fitting takes 'tree_inner' and 'loss'.")
-    groups = qid if groups is None else groups
-    X, y = checked_table(X), checked_target(y)
-    rows = Rows(
-        X=X, y=y, sample_weight=sample_weight, base_margin=base_margin, qid=qid, groups=groups,
-        fit_params=dict(fit_params or {}),
-    )  # fmt: skip
-    _check_lengths(rows, clusters)
-    if sample_weight is not None:
-        rows = replace(rows, sample_weight=checked_weights(sample_weight, len(rows)))
-    clusters = groups if clusters is None else clusters
     models = fitted_models(estimator)
     if models is None:
         folds = splits(estimator, rows, cv, repeats, np.random.default_rng(random_state))
@@ -198,45 +172,40 @@ def cross_fit(
         folds = held_out(cv, rows, len(models))
         jobs = [(model, rows, split, settings) for model, split in zip(models, folds, strict=True)]
         done = in_parallel(_score_fitted, jobs, n_jobs, progress)
-    fitted = tuple(Fold(model, split.test) for split, (model, _, _) in zip(folds, done, strict=True))
-    found = [shares for _, shares, _ in done]
+    fitted = tuple(Fold(model, split.test) for split, (model, _) in zip(folds, done, strict=True))
+    found = [shares for _, shares in done]
     _check_alike(found)
     shares, weight, counts = _averaged(len(rows), fitted, found)
     seen = np.flatnonzero(counts)
     result = importance_of_shares(
         shares[seen], None if weight is None else weight[seen], like=found[0].importance,
-        clusters=None if clusters is None else np.asarray(clusters)[seen], confidence=confidence,
+        clusters=None if rows.clusters is None else rows.clusters[seen], confidence=confidence,
         folds=FoldSpread(scores=np.array([part.importance.scores for part in found])),
         losses=_losses([part.importance for part in found]),
     )  # fmt: skip
     notes = _notes(found, counts)
-    aloud = dict.fromkeys(note for part in found for note in part.said)
-    aloud |= dict.fromkeys([*(note for _, _, note in done if note is not None), *overshoot_notes(result)])
+    aloud = dict.fromkeys([*(note for part in found for note in part.said), *overshoot_notes(result)])
     for note in aloud:
         speak(note)
     result = replace(result, notes=tuple(dict.fromkeys([*notes, *aloud])))
     if weight is None and len(seen) < len(rows):
         weight = (counts > 0).astype(np.float64)
-    return CrossFit(fitted, result, shares, weight, None if clusters is None else np.asarray(clusters))
+    return CrossFit(rows, fitted, result, shares, weight)
 
 
 # -- one fold ------------------------------------------------------------------------------------------------
-def _fit_and_score(
-    estimator: Any, rows: Rows, split: Split, settings: Mapping[str, Any]
-) -> tuple[Any, RowShares, str | None]:
-    fitted = fit(estimator, rows, split)
-    return (*_score(fitted, rows, split, settings), None)
+def _fit_and_score(estimator: Any, rows: Rows, split: Split, settings: Mapping[str, Any]) -> tuple[Any, RowShares]:
+    return _score(fit(estimator, rows, split), rows, split, settings)
 
 
-def _score_fitted(
-    fitted: Any, rows: Rows, split: Split, settings: Mapping[str, Any]
-) -> tuple[Any, RowShares, str | None]:
+def _score_fitted(fitted: Any, rows: Rows, split: Split, settings: Mapping[str, Any]) -> tuple[Any, RowShares]:
     """Score rows by a model that was fitted before, and look whether they were among its training rows."""
     model, shares = _score(fitted, rows, split, settings)
-    if not isinstance(model, Model):
-        return model, shares, None
-    part = rows.take(split.test)
-    return model, shares, training_rows_note(model, part.X, part.y, n_jobs=1, **part.given)
+    if isinstance(model, Model):
+        part = rows.take(split.test)
+        note = training_rows_note(model, part.X, part.y, n_jobs=1, **part.given)
+        shares = shares if note is None else replace(shares, said=(*shares.said, note))
+    return model, shares
 
 
 def _score(fitted: Any, rows: Rows, split: Split, settings: Mapping[str, Any]) -> tuple[Any, RowShares]:
@@ -250,7 +219,7 @@ def _score(fitted: Any, rows: Rows, split: Split, settings: Mapping[str, Any]) -
     return model, row_shares(model, part.X, part.y, n_jobs=1, **part.given, **choices)
 
 
-def in_parallel(function: Any, jobs: Sequence[Any], n_jobs: int | None, progress: Progress | None) -> list[Any]:
+def in_parallel(function: Any, jobs: Sequence[Any], n_jobs: int | None, progress: Progress | None = None) -> list[Any]:
     """Results of all jobs, in their order."""
     joblib = sklearn_module("utils.parallel")
     parallel = joblib.Parallel(n_jobs=n_jobs, return_as="generator")
@@ -263,16 +232,6 @@ def in_parallel(function: Any, jobs: Sequence[Any], n_jobs: int | None, progress
 
 
 # -- all folds -------------------------------------------------------------------------------------------------
-def _check_lengths(rows: Rows, clusters: Any) -> None:
-    n = len(rows)
-    for name in ("y", "sample_weight", "base_margin", "qid", "groups"):
-        value = getattr(rows, name)
-        if value is not None and n_rows_of(value) != n:
-            raise DataError(f"{name} has {n_rows_of(value)} entries, but X has {counted(n, 'row')}; pass one per row.")
-    if clusters is not None and n_rows_of(clusters) != n:
-        raise DataError(f"clusters has {n_rows_of(clusters)} labels, but X has {counted(n, 'row')}; pass one per row.")
-
-
 def _check_alike(found: Sequence[RowShares]) -> None:
     """Raise unless the models of all folds have the same features and outputs."""
     first = found[0]

@@ -23,13 +23,16 @@ __all__ = ["fit"]
 IntArray = NDArray[np.intp]
 WATCHED = 0.1  # share of a fold's training rows that early stopping watches
 
-# Names of what comes with the rows, in each library's fit.
-FIT_NAMES = {
-    "xgboost": {"base_margin": "base_margin", "qid": "qid"},
+# Names that the libraries' fit has for what comes with the rows, where they are not ours, and with the watched rows.
+FIT_NAMES: dict[str, dict[str, str]] = {
+    "xgboost": {},
     "lightgbm": {"base_margin": "init_score", "qid": "group"},
     "catboost": {"base_margin": "baseline", "qid": "group_id"},
 }
-WATCHED_WEIGHT = {"xgboost": "sample_weight_eval_set", "lightgbm": "eval_sample_weight"}
+WATCHED_NAMES = {
+    "xgboost": {"sample_weight": "sample_weight_eval_set", "base_margin": "base_margin_eval_set", "qid": "eval_qid"},
+    "lightgbm": {"sample_weight": "eval_sample_weight", "base_margin": "eval_init_score", "qid": "eval_group"},
+}
 STOPPING = (
     "early_stopping_rounds", "early_stopping_round", "early_stopping", "n_iter_no_change", "od_wait", "od_type",
 )  # fmt: skip
@@ -50,27 +53,26 @@ def fit(estimator: Any, rows: Rows, split: Split) -> Any:
     library = package_of(last)
     train = rows.take(split.train)
     _check_classes(last, rows, train)
+    prefix = "" if last is model else f"{model.steps[-1][0]}__"
     if not stops:
         if any(_stops_early(part, {}) for part in _nested(last)):
             raise UnsupportedModelError(
                 f"An estimator inside {type(last).__name__} stops early, and the rows that it may watch cannot be "
                 "passed to it; switch early stopping off, or pass the estimator itself."
             )
-        prefix = f"{model.steps[-1][0]}__" if last is not model else ""
         model.fit(train.X, train.y, **_fit_arguments(library, train, prefix))
         return model
     inside, watched = _watched(train, split)
-    if last is model:
-        arguments = _fit_arguments(library, inside, "") | _watching(last, library, watched, watched.X)
-        return last.fit(inside.X, inside.y, **arguments)
-    prefix, before = f"{model.steps[-1][0]}__", model[:-1]
-    own = {name.removeprefix(prefix): v for name, v in inside.fit_params.items() if name.startswith(prefix)}
-    others = {name: value for name, value in inside.fit_params.items() if not name.startswith(prefix)}
-    X = before.fit_transform(inside.X, inside.y, **others) if len(before) else inside.X
-    watched_X = transform(tuple(step for _, step in before.steps if hasattr(step, "fit")), watched.X)
-    inside = replace(inside, fit_params=own)
-    last.fit(X, inside.y, **_fit_arguments(library, inside, ""), **_watching(last, library, watched, watched_X))
-    return pipeline.Pipeline([*before.steps, model.steps[-1]])
+    if last is not model:
+        before = model[:-1]
+        own = {name.removeprefix(prefix): v for name, v in inside.fit_params.items() if name.startswith(prefix)}
+        others = {name: value for name, value in inside.fit_params.items() if not name.startswith(prefix)}
+        X = before.fit_transform(inside.X, inside.y, **others) if len(before) else inside.X
+        watched_X = transform(tuple(step for _, step in before.steps if hasattr(step, "fit")), watched.X)
+        inside, watched = replace(inside, X=X, fit_params=own), replace(watched, X=watched_X)
+        model = pipeline.Pipeline([*before.steps, model.steps[-1]])
+    last.fit(inside.X, inside.y, **(_watching(last, library, watched) | _fit_arguments(library, inside, "")))
+    return model
 
 
 def _cloned(estimator: Any) -> Any:
@@ -83,18 +85,19 @@ def _cloned(estimator: Any) -> Any:
 def _fit_arguments(library: str, rows: Rows, prefix: str) -> dict[str, Any]:
     """What goes to fit besides X and y; prefix: of the last step's arguments in a pipeline."""
     out = dict(rows.fit_params)
-    if rows.sample_weight is not None:
-        out[f"{prefix}sample_weight"] = rows.sample_weight
-    for name in ("base_margin", "qid"):
-        value = getattr(rows, name)
-        if value is None:
-            continue
-        if library not in FIT_NAMES:
+    for name, value in _given(library, rows).items():
+        if name != "sample_weight" and library not in FIT_NAMES:
             raise ValueError(f"{name} has no meaning for an estimator of {library or 'an unknown library'}.")
-        if name == "qid" and library == "lightgbm":
-            value = _query_sizes(value)
-        out[prefix + FIT_NAMES[library][name]] = value
+        out[prefix + FIT_NAMES.get(library, {}).get(name, name)] = value
     return out
+
+
+def _given(library: str, rows: Rows) -> dict[str, Any]:
+    """What came with the rows, by our names; in place of the queries LightGBM takes their sizes."""
+    given = {name: value for name, value in rows.given.items() if value is not None}
+    if library == "lightgbm" and "qid" in given:
+        given["qid"] = _query_sizes(given["qid"])
+    return given
 
 
 def _query_sizes(qid: Any) -> IntArray:
@@ -106,24 +109,13 @@ def _query_sizes(qid: Any) -> IntArray:
     return np.asarray(np.diff(np.r_[starts, len(labels)]), np.intp)
 
 
-def _watching(estimator: Any, library: str, rows: Rows, X: Any) -> dict[str, Any]:
+def _watching(estimator: Any, library: str, rows: Rows) -> dict[str, Any]:
     """Arguments that give early stopping its rows."""
     if library == "catboost":
-        return {
-            "eval_set": reader("catboost").pool(estimator, X, rows.y, rows.sample_weight, rows.base_margin, rows.qid)
-        }
-    out: dict[str, Any] = {"eval_set": [(X, rows.y)]}
-    if library == "xgboost" and "verbose" not in rows.fit_params:
-        out["verbose"] = False
-    if rows.sample_weight is not None:
-        out[WATCHED_WEIGHT[library]] = [rows.sample_weight]
-    if rows.base_margin is not None:
-        out["base_margin_eval_set" if library == "xgboost" else "eval_init_score"] = [rows.base_margin]
-    if rows.qid is not None:
-        out["eval_qid" if library == "xgboost" else "eval_group"] = [
-            rows.qid if library == "xgboost" else _query_sizes(rows.qid)
-        ]
-    return out
+        pool = reader("catboost").pool(estimator, rows.X, rows.y, rows.sample_weight, rows.base_margin, rows.qid)
+        return {"eval_set": pool}
+    out: dict[str, Any] = {"eval_set": [(rows.X, rows.y)]} | ({"verbose": False} if library == "xgboost" else {})
+    return out | {WATCHED_NAMES[library][name]: [value] for name, value in _given(library, rows).items()}
 
 
 def _watched(train: Rows, split: Split) -> tuple[Rows, Rows]:

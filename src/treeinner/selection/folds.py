@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import Any
 
@@ -13,17 +13,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeinner.errors import DataError, MissingDependencyError, counted
+from treeinner.scores.batch import NO_WEIGHT, checked_weights
 from treeinner.tables import as_read, refuse_by_name
 from treeinner.tables.arrays import PASS_A_TABLE
+from treeinner.tables.batches import n_rows_of
 from treeinner.tables.columns import unmasked
 from treeinner.tables.frames import as_frame, names_of
 
 __all__ = [
-    "Rows", "Split", "checked_table", "checked_target", "column_of", "fitted_models", "held_out", "n_rows_of",
-    "put_column", "sklearn_module", "splits", "take_rows",
+    "Rows", "Split", "checked_rows", "column_of", "fitted_models", "held_out", "put_column", "sklearn_module", "splits",
+    "take_rows",
 ]  # fmt: skip
 
 IntArray = NDArray[np.intp]
+BESIDE_X = ("y", "sample_weight", "base_margin", "qid", "groups", "clusters")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -35,7 +38,8 @@ class Rows:
     sample_weight: Any = None
     base_margin: Any = None
     qid: Any = None
-    groups: Any = None
+    groups: Any = None  # rows of one are held out together
+    clusters: Any = None  # only these are independent
     fit_params: Mapping[str, Any] = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -49,8 +53,7 @@ class Rows:
     def take(self, rows: IntArray) -> Rows:
         """Return some of the rows."""
         n = len(self)
-        names = ("X", "y", "sample_weight", "base_margin", "qid", "groups")
-        taken = {name: take_rows(getattr(self, name), rows) for name in names}
+        taken = {name: take_rows(getattr(self, name), rows) for name in ("X", *BESIDE_X)}
         fit_params = {name: take_rows(v, rows) if _per_row(v, n) else v for name, v in self.fit_params.items()}
         return Rows(**taken, fit_params=fit_params)
 
@@ -65,7 +68,25 @@ class Split:
     in_time: bool = False  # whether later rows must not be seen
 
 
-def checked_table(X: Any) -> Any:
+def checked_rows(X: Any, y: Any, *, fit_params: Mapping[str, Any] | None = None, **given: Any) -> Rows:
+    """Rows with an entry for each in everything that was given; queries are groups, and groups are clusters."""
+    rows = Rows(X=_checked_table(X), y=_checked_target(y), fit_params=dict(fit_params or {}), **given)
+    n = len(rows)
+    if rows.sample_weight is not None:
+        rows = replace(rows, sample_weight=checked_weights(rows.sample_weight, n))
+        if not rows.sample_weight.any():
+            raise DataError(NO_WEIGHT)
+    for name in BESIDE_X:
+        value = getattr(rows, name)
+        if value is not None and n_rows_of(value) != n:
+            what = "labels" if name in ("qid", "groups", "clusters") else "entries"
+            raise DataError(f"{name} has {n_rows_of(value)} {what}, but X has {counted(n, 'row')}; pass one per row.")
+    groups = rows.qid if rows.groups is None else rows.groups
+    clusters = groups if rows.clusters is None else rows.clusters
+    return replace(rows, groups=groups, clusters=None if clusters is None else np.asarray(clusters))
+
+
+def _checked_table(X: Any) -> Any:
     """X as every library reads it alike; what is no table is refused before an estimator meets it."""
     if X is None:
         raise DataError(f"X is None, expected a table; {PASS_A_TABLE}")
@@ -78,7 +99,7 @@ def checked_table(X: Any) -> Any:
     return X
 
 
-def checked_target(y: Any) -> Any:
+def _checked_target(y: Any) -> Any:
     """Y as every library reads it alike; a value that no estimator can be fitted to is refused."""
     if y is None:
         raise DataError("Fitting needs the target: pass y, one value per row of X.")
@@ -88,12 +109,6 @@ def checked_target(y: Any) -> Any:
         row = np.argwhere(~np.isfinite(values))[0][0]
         raise DataError(f"y holds {values[row]} in row {row}, expected finite numbers; drop such rows of X and y.")
     return y
-
-
-def n_rows_of(X: Any) -> int:
-    """Return the number of rows of a table."""
-    shape = getattr(X, "shape", None)
-    return int(shape[0]) if shape is not None and len(shape) else len(X)
 
 
 def take_rows(values: Any, rows: IntArray) -> Any:
@@ -169,12 +184,12 @@ def _splitter(estimator: Any, rows: Rows, cv: Any, seed: int) -> Any:
         if rows.groups is not None:
             return selection.GroupKFold(int(cv), shuffle=True, random_state=seed)
         if base.is_classifier(estimator) and np.ndim(rows.y) == 1:
-            least, rare = _rarest_class(rows.y)
-            if least >= cv:
+            classes, counts = np.unique(np.asarray(rows.y), return_counts=True)
+            if counts.min() >= cv:
                 return selection.StratifiedKFold(int(cv), shuffle=True, random_state=seed)
             raise DataError(
-                f"Class {rare!r} has {counted(least, 'row')}, fewer than the {cv} folds, so that some folds would not "
-                "have it; pass fewer folds, or leave the class out."
+                f"Class {classes[counts.argmin()].item()!r} has {counted(int(counts.min()), 'row')}, fewer than the "
+                f"{cv} folds, so that some folds would not have it; pass fewer folds, or leave the class out."
             )
         return selection.KFold(int(cv), shuffle=True, random_state=seed)
     if hasattr(cv, "split") and not isinstance(cv, str):
@@ -211,18 +226,18 @@ def _row_numbers(given: Any) -> IntArray:
 
 
 def _check_split(split: Split, number: int, n: int) -> None:
-    for name, rows in (("train", split.train), ("test", split.test)):
-        if len(rows) == 0:
-            raise DataError(f"Fold {number} has no {name} rows; pass fewer folds or more rows.")
-        if rows.min() < 0 or rows.max() >= n:
-            raise DataError(f"Fold {number} names row {rows.max()}, but rows are numbered 0 to {n - 1}.")
+    _check_rows(split.train, "train", number, n)
+    _check_rows(split.test, "test", number, n)
     if np.isin(split.test, split.train).any():
         raise DataError(f"Fold {number} fits on rows that it holds out; train and test rows must differ.")
 
 
-def _rarest_class(y: Any) -> tuple[int, Any]:
-    classes, counts = np.unique(np.asarray(y), return_counts=True)
-    return int(counts.min()), classes[counts.argmin()].item()
+def _check_rows(rows: IntArray, name: str, number: int, n: int) -> None:
+    if len(rows) == 0:
+        raise DataError(f"Fold {number} has no {name} rows; pass fewer folds or more rows.")
+    outside = rows[(rows < 0) | (rows >= n)]
+    if len(outside):
+        raise DataError(f"Fold {number} names row {outside[0]}, but rows are numbered 0 to {n - 1}.")
 
 
 def sklearn_module(module: str) -> Any:
@@ -274,6 +289,5 @@ def held_out(cv: Any, rows: Rows, n_models: int) -> list[Split]:
         raise ValueError(f"There are {n_models} models but {len(pairs)} folds; pass one fold per model.")
     out = [Split(train, test, 0) for train, test in pairs]
     for number, split in enumerate(out):
-        if len(split.test) == 0 or split.test.min() < 0 or split.test.max() >= len(rows):
-            raise DataError(f"Fold {number} has no held-out rows, or rows that X does not have ({len(rows)} rows).")
+        _check_rows(split.test, "held-out", number, len(rows))
     return out

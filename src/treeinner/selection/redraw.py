@@ -25,7 +25,6 @@ from treeinner.scores.setting import GRADIENT_BITS, Setting, make_setting
 from treeinner.scores.state import State
 from treeinner.scores.task import CoreTarget, Task
 from treeinner.selection.folds import Rows, column_of, put_column, take_rows
-from treeinner.selection.splits import Splits
 
 __all__ = ["Draws", "redrawn_scores"]
 
@@ -58,7 +57,7 @@ class Draws:
             return put_column(out, int(self.columns[0]), self.values[draw - 1, held_out])
         assert self.donors is not None
         for column, donors in zip(self.columns.tolist(), self.donors[draw - 1], strict=True):
-            out = put_column(out, column, column_of(take_rows(X, donors[held_out].astype(np.intp)), column))
+            out = put_column(out, column, take_rows(column_of(X, column), donors[held_out].astype(np.intp)))
         return out
 
 
@@ -111,6 +110,42 @@ def _codes(model: Model, forest: Forest, X: Any) -> NDArray[Any]:
     return out
 
 
+class _Splits:
+    """The splits of a model on some of its columns, and the trees that they are in."""
+
+    def __init__(self, setting: Setting, columns: IntArray) -> None:
+        e, forest = setting.ensemble, setting.forest
+        wanted = np.zeros(e.schema.n_columns, np.bool_)
+        wanted[columns] = True
+        self.planes = np.flatnonzero(wanted[forest.plane_column])
+        here = np.flatnonzero(wanted[e.feature[forest.split_nodes]])
+        self.trees = np.unique(e.tree_of_node[forest.split_nodes[here]]).astype(np.int32)
+        self.rounds, first = np.unique(e.tree_round[self.trees], return_index=True)
+        self.first_tree = np.append(first, len(self.trees)).astype(np.int32)
+        # Leaves of these trees, one after the other; and of every split the first, the first on its right, and the end.
+        start, stop = forest.first_leaf[self.trees], forest.first_leaf[self.trees + 1]
+        self.leaves = np.concatenate([np.arange(*ends) for ends in zip(start, stop, strict=True)] or [start])
+        self.ranges = np.searchsorted(self.leaves, forest.leaf_ranges[here])
+
+    def scores(self, setting: Setting, sums: NDArray[np.int64], weights: NDArray[np.int64]) -> FloatArray:
+        """Sum over the splits of (c_l - c_r)(g_l - g_r) W_l W_r / W for every draw: (draws,).
+
+        c and g are means over the rows on either side: of leaf values, and of minus the gradients. sums, weights:
+        (draws, leaves, width), fixed-point sums in all leaves of the model.
+        """
+        leaf = setting.ensemble.value[setting.forest.leaf_nodes[self.leaves]]
+        weight, residual = (array[:, self.leaves].astype(np.float64) for array in (weights, sums))
+        total = np.zeros((3, len(sums), len(self.leaves) + 1, sums.shape[2]))
+        np.cumsum([weight, residual, weight * leaf], axis=2, out=total[:, :, 1:])
+        first, middle, stop = (total[:, :, self.ranges[:, i]] for i in range(3))
+        (w_l, g_l, v_l), (w_r, g_r, v_r) = middle - first, stop - middle
+        # A split that all rows pass on one side gives nothing.
+        both = (w_l > 0) & (w_r > 0)
+        w_l, w_r = np.where(both, w_l, 1.0), np.where(both, w_r, 1.0)
+        parts = np.where(both, (v_l / w_l - v_r / w_r) * (g_l * w_r - g_r * w_l) / (w_l + w_r), 0.0)
+        return np.asarray(parts.sum(axis=(1, 2)) * 2.0 ** (setting.scale_bits - GRADIENT_BITS))
+
+
 class _HeldOut:
     """Held-out rows of a model, on their way through its trees as they are."""
 
@@ -123,7 +158,7 @@ class _HeldOut:
 
     def scores(self, drawn: Draws, own: Sequence[IntArray]) -> FloatArray:
         """Sum of the scores of the drawn columns for every draw; own: the model's columns of each."""
-        splits = Splits(self.setting, np.concatenate(own))
+        splits = _Splits(self.setting, np.concatenate(own))
         if len(splits.trees) == 0:
             return np.zeros(drawn.n_draws)
         shape = (drawn.n_draws, len(self.setting.forest.leaf_nodes), self.setting.ensemble.width)
@@ -199,7 +234,7 @@ class _Piece:
             at += step
         return margin, value
 
-    def _moved(self, splits: Splits) -> FloatArray:
+    def _moved(self, splits: _Splits) -> FloatArray:
         """What trees without these splits add to the margins before each round: (rounds in use, outputs, rows)."""
         e = self.setting.ensemble
         moved = aligned((len(splits.rounds), *self._margin.shape[1:]))
@@ -211,7 +246,7 @@ class _Piece:
                     moved[number + 1, e.tree_output[tree] : e.tree_output[tree] + e.width] -= self._value[tree]
         return moved
 
-    def add(self, splits: Splits, codes: NDArray[Any], sums: NDArray[np.int64], weights: NDArray[np.int64]) -> float:
+    def add(self, splits: _Splits, codes: NDArray[Any], sums: NDArray[np.int64], weights: NDArray[np.int64]) -> float:
         """Add the gradients and weights of all draws to the leaves, (draws, leaves, width); at most so much to a leaf.
 
         codes: those of the splits' planes, (draws, rows, planes).

@@ -98,13 +98,6 @@ def _read_array(values: NDArray[Any], where: str) -> FloatArray | IntArray:
 
 
 # -- one column as a pattern and a number ----------------------------------------------------------------------
-def _levels(values: FloatArray | IntArray) -> IntArray | None:
-    """Number of each row's level; None for a numeric column."""
-    if values.dtype.kind == "f" and len(np.unique(values)) > FEW_VALUES:
-        return None
-    return _by_frequency(values)
-
-
 def _by_frequency(values: FloatArray | IntArray) -> IntArray:
     """Number of each row's value, 0 for the commonest one; the rare ones share a number. NaN is a value."""
     _, level, count = np.unique(values, return_inverse=True, return_counts=True)
@@ -202,60 +195,40 @@ class _Ridge:
 
 
 class Donors:
-    """Donor rows for every column of a table. What all columns share is worked out once.
+    """Donor rows for every column of a table. What all columns share is worked out once."""
 
-    Parameters
-    ----------
-    X
-        The rows to redraw, in any container that `Columns.of` reads, or a `Columns`.
-    """
-
-    def __init__(self, X: Any) -> None:
-        columns = X if isinstance(X, Columns) else Columns.of(X)
+    def __init__(self, columns: Columns) -> None:
         self.n_rows = columns.n_rows
         self._level: list[IntArray] = []  # of each column; a numeric one: whether it is missing
-        self._score: list[FloatArray | None] = []  # normal scores of numeric columns
+        self._score: dict[int, FloatArray] = {}  # normal scores of numeric columns
         basis: list[FloatArray] = []
         owner: list[int] = []
         for j, values in enumerate(columns.values):
-            level = _levels(values)
-            score = _normal_scores(values) if level is None else None
-            self._level.append(np.isnan(values).astype(np.int64) if level is None else level)
-            self._score.append(score)
-            own = _basis(self._level[j], score)
+            if values.dtype.kind == "f" and len(np.unique(values)) > FEW_VALUES:
+                self._level.append(np.isnan(values).astype(np.int64))
+                self._score[j] = _normal_scores(values)
+            else:
+                self._level.append(_by_frequency(values))
+            own = _basis(self._level[j], self._score.get(j))
             basis += own
             owner += [j] * len(own)
         table = np.stack(basis, axis=1) if basis else np.empty((self.n_rows, 0))
         self._ridge = _Ridge(table, np.array(owner, np.int64))
 
-    def draw(self, column: int | Sequence[int], n_draws: int, rng: np.random.Generator) -> IntArray:
-        """Draw donors: row i takes the value of row `out[..., i]`.
+    def draw(self, together: Sequence[int], n_draws: int, rng: np.random.Generator) -> IntArray:
+        """Draw donors of columns, together given all other ones: (n_draws, columns, rows).
 
-        Parameters
-        ----------
-        column
-            Position of a column; or several, which are redrawn together given all other ones.
-
-        Returns
-        -------
-        (n_draws, rows); of several columns (n_draws, columns, rows)
+        Row i takes the value of row `out[draw, column, i]`.
         """
-        together = (column,) if isinstance(column, (int, np.integer)) else tuple(column)
-        predicted = {j: self._predicted(j, together) for j in together if self._score[j] is not None}
+        predicted = {j: self._predicted(j, together) for j in together if j in self._score}
         row = self._rows(together, self._likeness(together, predicted), n_draws, rng)
-        out = np.stack([self._nearest(j, predicted[j], row) if j in predicted else row for j in together], axis=1)
-        return out[:, 0] if isinstance(column, (int, np.integer)) else out
+        return np.stack([self._nearest(j, predicted[j], row) if j in predicted else row for j in together], axis=1)
 
-    def _predicted(self, j: int, together: tuple[int, ...]) -> FloatArray:
+    def _predicted(self, j: int, together: Sequence[int]) -> FloatArray:
         """Normal score of a numeric column given those outside of the set."""
-        return self._ridge.predict(together, np.nan_to_num(self._numeric(j))[:, None])[:, 0]  # NaN has a pattern
+        return self._ridge.predict(together, np.nan_to_num(self._score[j])[:, None])[:, 0]  # NaN has a pattern
 
-    def _numeric(self, j: int) -> FloatArray:
-        score = self._score[j]
-        assert score is not None
-        return score
-
-    def _likeness(self, together: tuple[int, ...], predicted: dict[int, FloatArray]) -> FloatArray | None:
+    def _likeness(self, together: Sequence[int], predicted: dict[int, FloatArray]) -> FloatArray | None:
         """Number by which rows have residuals alike; None if any row's residual is as good as any other's.
 
         It is the prediction, or where the others do not tell the mean, what they tell about the size of the residual:
@@ -264,13 +237,13 @@ class Donors:
         for j, mean in predicted.items():
             if np.ptp(mean) > 0:
                 return mean
-            size = np.abs(self._numeric(j) - mean)
+            size = np.abs(self._score[j] - mean)
             size = self._ridge.predict(together, np.where(np.isnan(size), np.nanmean(size), size)[:, None])[:, 0]
             return size if np.ptp(size) > 0 else None
         return None
 
     def _rows(
-        self, together: tuple[int, ...], likeness: FloatArray | None, n_draws: int, rng: np.random.Generator
+        self, together: Sequence[int], likeness: FloatArray | None, n_draws: int, rng: np.random.Generator
     ) -> IntArray:
         """For each row another one: its levels and missing values are plausible, its residual is: (n_draws, rows)."""
         n = self.n_rows
@@ -297,7 +270,7 @@ class Donors:
             out[wanted] = members[(first + (chance * width).astype(np.int64))[wanted]]
         return out
 
-    def _probabilities(self, together: tuple[int, ...], indicators: FloatArray) -> FloatArray:
+    def _probabilities(self, together: Sequence[int], indicators: FloatArray) -> FloatArray:
         """Probability of each pattern given the other columns: its share among the rows that are predicted alike."""
         predicted = self._ridge.predict(together, indicators)
         n = len(predicted)
@@ -318,7 +291,7 @@ class Donors:
 
     def _nearest(self, j: int, predicted: FloatArray, row: IntArray) -> IntArray:
         """Donor in a numeric column: the nearest to prediction plus the residual of `row`; itself where it misses."""
-        score = self._numeric(j)
+        score = self._score[j]
         known = ~np.isnan(score)
         order = np.argsort(score, kind="stable")[: known.sum()]
         # A normal score is the quantile of a rank: the nearest rank needs no search.

@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 from treeinner.errors import DataError, MissingDependencyError, UnsupportedModelError, speak
 from treeinner.readers.origins import CONSTANT
 from treeinner.scores.arguments import check_integer
-from treeinner.scores.batch import NO_WEIGHT, checked_weights
 from treeinner.selection.collinear import collinear_sets
 from treeinner.selection.conditional import conditional_test
 from treeinner.selection.cross import CrossFit, cross_fit
 from treeinner.selection.cuts import check_parameters, keep, note_on_hidden, ranking, sets_of, threshold_value
 from treeinner.selection.default import check_columns, default_booster, default_library, is_class_target
+from treeinner.selection.folds import Rows, checked_rows
 from treeinner.selection.samplers import Columns
 from treeinner.tables import as_read, unmasked
 from treeinner.tables.frames import as_frame, collected, make_frame
@@ -180,10 +180,6 @@ class TreeInnerSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):  # ty
         """
         check_parameters(self)
         X, y = self._read(X, y)
-        if sample_weight is not None:
-            sample_weight = checked_weights(sample_weight, len(y))
-            if not sample_weight.any():
-                raise DataError(NO_WEIGHT)
         fit_params = self._routed(sample_weight, groups, fit_params)
         self.max_features_ = self.max_features
         if callable(self.max_features):
@@ -196,10 +192,8 @@ class TreeInnerSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):  # ty
             if of_classes:  # XGBoost wants 0, 1, 2, ...
                 classes, y = np.unique(y, return_inverse=True)
         seeds = check_random_state(self.random_state).randint(2**31 - 1, size=2).tolist()
-        crossed = self._cross_fit(
-            X, y, groups=groups, sample_weight=sample_weight, fit_params=fit_params, random_state=seeds[0]
-        )
-        self._conclude(crossed, classes, X, y, sample_weight, seeds[1])
+        rows = checked_rows(X, y, groups=groups, sample_weight=sample_weight, fit_params=fit_params)
+        self._conclude(self._cross_fit(rows, seeds[0]), classes, seeds[1])
         return self
 
     def _read(self, X: Any, y: Any) -> tuple[Any, NDArray[Any]]:
@@ -208,23 +202,24 @@ class TreeInnerSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):  # ty
         frame = as_frame(X)
         if not isinstance(frame, (nw.DataFrame, nw.LazyFrame)):
             X, y = validate_data(self, X, y, accept_sparse="csr", ensure_min_samples=2, ensure_all_finite="allow-nan")
-            return X, np.asarray(y.tolist() if y.dtype.kind == "O" else y)  # numbers as objects are numbers
-        if y is None:
+        elif y is None:
             raise DataError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
-        if self.estimator is None:
-            check_columns(collected(frame))
-        rows = collected(frame).to_native()
-        validate_data(self, rows, skip_check_array=True)
-        y = column_or_1d(np.asarray(y), warn=True)
-        check_consistent_length(rows, y)
-        assert_all_finite(y, input_name="y")
-        return rows, np.asarray(y.tolist() if y.dtype.kind == "O" else y)
+        else:
+            rows = collected(frame)
+            if self.estimator is None:
+                check_columns(rows)
+            X = rows.to_native()
+            validate_data(self, X, skip_check_array=True)
+            y = column_or_1d(np.asarray(y), warn=True)
+            check_consistent_length(X, y)
+            assert_all_finite(y, input_name="y")
+        return X, np.asarray(y.tolist() if y.dtype.kind == "O" else y)  # numbers as objects are numbers
 
-    def _cross_fit(self, X: Any, y: Any, **given: Any) -> CrossFit:
+    def _cross_fit(self, rows: Rows, seed: int) -> CrossFit:
         """Scores of the columns of X, also where a Pipeline makes others of them."""
-        settings = {"cv": self.cv, "repeats": self.repeats, "feature_groups": "original", "n_jobs": self.n_jobs}
+        settings = {"cv": self.cv, "repeats": self.repeats, "n_jobs": self.n_jobs, "random_state": seed}
         try:
-            return cross_fit(self.estimator_, X, y, **settings, **given)
+            return cross_fit(self.estimator_, rows, feature_groups="original", **settings)
         except UnsupportedModelError as error:
             if "feature_groups='original'" not in str(error):
                 raise
@@ -232,7 +227,7 @@ class TreeInnerSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):  # ty
             raise UnsupportedModelError(f"A score must belong to one column of X, but {why}; {BEHIND}") from error
 
     # -- what follows from the fits ------------------------------------------------------------------------------
-    def _conclude(self, crossed: CrossFit, classes: Any, X: Any, y: Any, sample_weight: Any, seed: int) -> None:
+    def _conclude(self, crossed: CrossFit, classes: Any, seed: int) -> None:
         found = crossed.importance
         if classes is not None and found.outputs is not None:
             found = replace(found, output_names=tuple(map(str, classes.tolist())))
@@ -244,10 +239,10 @@ class TreeInnerSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):  # ty
         if self.q is None:
             p_values, q_values = np.full_like(p_values, np.nan), np.full_like(q_values, np.nan)
         elif self.test == "conditional":
-            settings = {"sets": self._sets(X), "n_draws": self.n_draws, "sampler": self.sampler, "n_jobs": self.n_jobs}
             self.conditional_ = tested = conditional_test(
-                crossed, X, y, sample_weight=sample_weight, random_state=seed, **settings
-            )
+                crossed, sets=self._sets(crossed.rows.X), n_draws=self.n_draws, sampler=self.sampler,
+                random_state=seed, n_jobs=self.n_jobs,
+            )  # fmt: skip
             p_values, q_values = tested.p_values, tested.q_values
             self.groups_ = tuple(tuple(found.feature_names[k] for k in one) for one in tested.sets if len(one) > 1)
             note = note_on_hidden([found.feature_names[k] for k in tested.hidden(self.q)])

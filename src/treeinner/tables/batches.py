@@ -64,7 +64,7 @@ def gathered(pieces: Iterable[Piece], *, rows: int = ROWS, qid: Any = None) -> I
 def n_rows_of(X: Any) -> int:
     """Number of rows of a table of any kind."""
     shape = getattr(X, "shape", None)
-    return int(X.num_rows if hasattr(X, "num_rows") else shape[0] if shape else len(X))
+    return int(shape[0] if shape else len(X))
 
 
 def _cut(piece: Piece, queries: Any) -> tuple[Piece | None, Piece | None]:
