@@ -18,7 +18,8 @@ import numpy as np
 
 from treeinner.attribution import METHODS, check_choice, node_values
 from treeinner.attribution import attribute as attribute_rows
-from treeinner.errors import DataError, MissingDependencyError, TreeInnerError
+from treeinner.attribution_file import column_names, column_values
+from treeinner.errors import MissingDependencyError, TreeInnerError
 from treeinner.groups import GroupSpec
 from treeinner.model import Model, open_model
 from treeinner.options import ReadOptions
@@ -142,8 +143,8 @@ def attribute(
     Returns
     -------
     dask DataFrame
-        With the partitions and the index of X: the columns kept, one per feature, and base_value, which add up to the
-        margin. With several outputs they are called "output: feature" and "output: base_value".
+        With the partitions and the index of X: the columns kept, base_value, and one per feature, which with it add up
+        to the margin. With several outputs they are called "output: base_value" and "output: feature".
     """
     if client is not None:
         _checked_client(client)
@@ -210,14 +211,9 @@ def _meta(model: Model, X: Any, layout: Layout, feature_groups: GroupSpec | None
     """Attributions of no rows."""
     rows = pd.DataFrame(index=pd.RangeIndex(0)) if layout.columns is None else X._meta
     names = model.labels(None if layout.columns is None else layout.features(model, rows))
-    labels = model.groups(feature_groups, names).names
-    outputs = [""] if model.n_outputs == 1 else [f"{k}: " for k in model.output_names or range(model.n_outputs)]
-    columns = [f"{output}{name}" for output in outputs for name in labels]
-    columns += [f"{output}base_value" for output in outputs]
     kept = layout.roles.columns.get("keep_cols", ())
-    twice = [name for name in kept if name in columns]
-    if twice:
-        raise DataError(f"keep_cols={twice[0]!r}: the attributions have a column of this name; rename it in X.")
+    outputs = model.output_names or range(model.n_outputs)
+    columns = column_names(model.groups(feature_groups, names).names, outputs, kept)
     return pd.concat([take(rows, kept), pd.DataFrame(0.0, rows.index, columns, dtype)], axis=1)
 
 
@@ -261,8 +257,6 @@ def _attributed(job: _Attribution, number: int, first_row: int, *blocks: Any) ->
         if "base_margin" in roles.columns:
             margin = take(rows, roles.columns["base_margin"])
         found = attribute_rows(job.model, job.layout.features(job.model, rows), base_margin=margin, **job.options)
-        values, base = found.by_output
-        table = np.concatenate([values.swapaxes(1, 2).reshape(len(values), -1), base], axis=1)
         kept = roles.columns.get("keep_cols", ())
-        out = pd.DataFrame(table.astype(job.meta.dtypes.iloc[-1]), index, job.meta.columns[len(kept) :])
+        out = pd.DataFrame(column_values(found, job.meta.dtypes.iloc[-1]).T, index, job.meta.columns[len(kept) :])
         return pd.concat([take(rows, kept), out], axis=1) if kept else out

@@ -15,9 +15,8 @@ from functools import lru_cache, partial
 from importlib import metadata
 from typing import Any
 
-import numpy as np
-
 from treeinner.attribution import attribute as attribute_rows
+from treeinner.attribution_file import column_values
 from treeinner.errors import DataError, MissingDependencyError, TreeInnerError
 from treeinner.model import Model
 from treeinner.scores.accumulator import ImportanceAccumulator
@@ -223,8 +222,5 @@ def _attribute(
     with naming(f"Partition {_number()}"):
         for table in columns.tables(batches):
             found = attribute_rows(model, **columns.arguments(table), **options)
-            values, base = found.by_output
-            numbers = np.concatenate([values.swapaxes(1, 2).reshape(len(values), -1), base], axis=1).astype(dtype)
-            arrays = [table.column(name) for name in columns.keep]
-            arrays += [pyarrow.array(np.ascontiguousarray(column)) for column in numbers.T]
+            arrays = [*(table.column(name) for name in columns.keep), *map(pyarrow.array, column_values(found, dtype))]
             yield from pyarrow.table(arrays, names=list(names)).to_batches()
