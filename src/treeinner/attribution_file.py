@@ -15,7 +15,7 @@ from treeinner.compiled import Progress
 from treeinner.ensemble.storage import atomic
 from treeinner.errors import DataError, MissingDependencyError, TreeInnerError
 from treeinner.groups import GroupSpec
-from treeinner.model import Model, open_model
+from treeinner.model import open_model
 from treeinner.options import ReadOptions
 from treeinner.stream import Stream, source_of
 from treeinner.tables.batches import Piece
@@ -114,12 +114,10 @@ def write_attributions(
 
 def attributed(stream: Stream, **how: Any) -> Iterator[tuple[Piece, Attribution]]:
     """Rows of a stream with their attributions, batch by batch."""
-    model: Model = stream.model
 
     def attribution(piece: Piece) -> Attribution:
-        X, given = model.by_name(piece.X, **stream.arguments(piece))
-        X = X if X is not piece.X else stream.features(X)
-        return attribute(model, X, base_margin=given.get("base_margin"), **how)
+        X, given = stream.split(piece)
+        return attribute(stream.model, X, base_margin=given.get("base_margin"), **how)
 
     for piece in stream.batches():
         if not piece.n_rows:

@@ -93,12 +93,12 @@ def importance(
     check_integer("split_every", split_every, 2, "an integer, 2 or more")
     given = {"y": y, "sample_weight": sample_weight, "base_margin": base_margin, "clusters": clusters, "qid": qid}
     plan = make_plan(_local(model), caller=importance, clustered=clusters is not None, **settings)
-    rows = partitions(plan.start._model, X, given)
+    layout, blocks = partitions(plan.start._model, X, given)
 
     def run(accumulator: ImportanceAccumulator) -> Part:
         # Part of the graph, not scattered: what is scattered dies with its workers.
-        job = delayed(_Job(accumulator, rows.layout), traverse=False)
-        parts = [delayed(_sums)(job, number, *blocks) for number, blocks in enumerate(rows.blocks)]
+        job = delayed(_Job(accumulator, layout), traverse=False)
+        parts = [delayed(_sums)(job, number, *own) for number, own in enumerate(blocks)]
         while len(parts) > 1:
             groups = [parts[i : i + split_every] for i in range(0, len(parts), split_every)]
             parts = [delayed(merge_parts)(group) for group in groups]
@@ -106,11 +106,11 @@ def importance(
         return total
 
     def look(number: int) -> str | None:
-        job = delayed(_Job(plan.start, rows.layout), traverse=False)
-        note: str | None = _computed(client, delayed(_note)(job, *rows.blocks[number]))
+        job = delayed(_Job(plan.start, layout), traverse=False)
+        note: str | None = _computed(client, delayed(_note)(job, *blocks[number]))
         return note
 
-    return run_rounds(plan, run, len(rows.blocks), look)
+    return run_rounds(plan, run, len(blocks), look)
 
 
 def attribute(
@@ -154,15 +154,13 @@ def attribute(
     opened = open_model(_local(model), ReadOptions.of(reading, caller=attribute))
     node_values(opened.ensemble, method)  # asks for what is unknown before X is touched
     kept = (keep_cols,) if isinstance(keep_cols, str) else tuple(keep_cols)
-    rows = partitions(opened, X, {"base_margin": base_margin}, {"keep_cols": kept} if kept else {})
-    layout, meta = rows.layout, _meta(opened, X, rows.layout, feature_groups, np.dtype(dtype))
+    layout, blocks = partitions(opened, X, {"base_margin": base_margin}, {"keep_cols": kept} if kept else {})
+    meta = _meta(opened, X, layout, feature_groups, np.dtype(dtype))
     options = {"method": method, "feature_groups": feature_groups, "n_jobs": 1}
     job = delayed(_Attribution(opened, layout, options, meta), traverse=False)
-    first_rows = np.cumsum([0, *X.chunks[0]]) if isinstance(X, da.Array) else np.zeros(len(rows.blocks))
+    first_rows = np.cumsum([0, *X.chunks[0]]) if isinstance(X, da.Array) else np.zeros(len(blocks))
     first_rows = np.nan_to_num(first_rows).astype(int).tolist()  # 0 where Dask does not know the sizes of chunks
-    parts = [
-        delayed(_attributed)(job, number, first_rows[number], *blocks) for number, blocks in enumerate(rows.blocks)
-    ]
+    parts = [delayed(_attributed)(job, number, first_rows[number], *own) for number, own in enumerate(blocks)]
     divisions = getattr(X, "divisions", None)
     return dd.from_delayed(parts, meta=meta, divisions=divisions, verify_meta=False, prefix="treeinner-attribute")
 

@@ -20,6 +20,7 @@ from treeinner.tables.columns import (
     codes_by_dictionary,
     codes_by_number,
     codes_by_object,
+    difference,
     listing,
     numbers,
 )
@@ -130,15 +131,10 @@ def _check_names(names: Sequence[str], schema: Schema) -> None:
     """Names that do not fit the model's are an error that lists them."""
     if schema.names is None:
         return
-    given, wanted = set(names), set(schema.names)
-    missing = [name for name in schema.names if name not in given]
-    extra = [name for name in names if name not in wanted]
-    if missing or extra:
-        parts = [f"lacks {listing(missing)}"] if missing else []
-        parts += [f"has {listing(extra)} besides"] if extra else []
+    if differs := difference(names, schema.names):
         raise DataError(
-            f"The columns of X are not the {len(schema.names)} that the model was trained on: it "
-            f"{' and '.join(parts)}. Select the training columns by name; their order does not matter."
+            f"The columns of X are not the {len(schema.names)} that the model was trained on: it {differs}. Select the "
+            "training columns by name; their order does not matter."
         )
 
 
@@ -284,13 +280,8 @@ def to_array(data: Any, feature_names: Sequence[str]) -> NDArray[Any]:
     frame = as_frame(data)
     if isinstance(frame, (nw.DataFrame, nw.LazyFrame)):
         frame = collected(frame)
-        data = frame[:, feature_columns(frame, feature_names)].to_numpy()
+        data = frame[:, places_of(frame.columns, feature_names)].to_numpy()
     return np.asarray(data)
-
-
-def feature_columns(frame: nw.DataFrame[Any], feature_names: Sequence[str]) -> list[int]:
-    """Positions of the features in the user's frame: by name if all are there, else as its columns stand."""
-    return places_of(frame.columns, feature_names)
 
 
 def places_of(columns: Sequence[str], feature_names: Sequence[str]) -> list[int]:
