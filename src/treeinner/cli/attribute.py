@@ -70,12 +70,7 @@ def attribute_command(
     if to is None:
         _show(found, rows, top, f"{model.name}, {rows.name}")
     else:
-        output.write(_columns(found, rows), to)
-
-
-def _columns(found: Attribution, rows: data.Rows) -> dict[str, Any]:
-    """Wide: number of the row in the file, base value, and a column per feature (and output)."""
-    return columns_of(found, np.float64, {}, rows.numbers)
+        output.write(columns_of(found, np.float64, {}, rows.numbers), to)
 
 
 def _show(found: Attribution, rows: data.Rows, top: int, what: str) -> None:
