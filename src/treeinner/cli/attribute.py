@@ -100,6 +100,7 @@ def _show(found: Attribution, rows: data.Rows, top: int, what: str) -> None:
         title=f"{found.method} of {what}",
         caption=f"Contributions, in {found.unit}, add up to the raw prediction. Rows are counted from 0.",
         faint=[name.startswith("(") for name in feature],
+        top=top,
     )
     if len(values) > SHOWN_ROWS:
         screen.note(f"Note: the first {SHOWN_ROWS} of {len(values):,} rows; -o attributions.csv writes all of them.")

@@ -15,7 +15,6 @@ import typer
 
 from treeinner.cli import data, options, output, screen
 from treeinner.cli.errors import input_errors, remembered_warnings, show_notes
-from treeinner.cli.importance import SHOWN
 from treeinner.ensemble.storage import atomic
 from treeinner.errors import TreeInnerError, counted
 from treeinner.readers._open import kind_of_file
@@ -278,5 +277,5 @@ def _deliver(selection: Selection, to: output.Destination | None, top: int | Non
         title=f"{n_kept} of {counted(n, 'column')} kept {selection.rule}; {found.title} of {selection.what}",
         caption=f"score: {found.unit}. {selection.meaning} Grey: not kept.",
         faint=[not yes for yes in kept],
-        top=SHOWN if top is None else None,
+        top=top,
     )
