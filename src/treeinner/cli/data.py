@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -171,7 +171,7 @@ def _table(
     """Rows as one pyarrow.Table, and their numbers."""
     import pyarrow
 
-    chosen = None if sample is None or sample.rows is None else _sampled(source, wanted, sample)
+    chosen = _sampled(source, wanted, sample)
     parts, done, size = [], 0, 0
     for piece in source.read(wanted):
         batch = piece.X
@@ -193,9 +193,10 @@ def _table(
     return table, np.arange(done) if chosen is None else chosen
 
 
-def _sampled(source: Source, wanted: Wanted, sample: Sample) -> NDArray[np.intp] | None:
+def _sampled(source: Source, wanted: Wanted, sample: Sample | None) -> NDArray[np.intp] | None:
     """Numbers of a random sample of the rows; None: all of them."""
-    assert sample.rows is not None
+    if sample is None or sample.rows is None:
+        return None
     n_rows = source.n_rows
     if n_rows is None:
         one = replace(wanted, columns=(wanted.columns or source.names or ())[:1])
@@ -212,17 +213,9 @@ def _check_categories(table: Any, stream: Stream) -> None:
     """
     features = stream.model.columns_among(stream.source.names or (), stream.roles)
     for name, levels in text_columns(features, stream.model.ensemble.schema).items():
-        found = [value for value in _distinct(table[name]) if value is not None]
+        found = [value for value in table[name].unify_dictionaries().unique().to_pylist() if value is not None]
         if found and not set(found) & set(levels):
             raise DataError(
                 f"Column {name!r} of {stream.source.what} contains {listing(found, 3)}, none of which is a category "
                 f"that the model knows ({listing(levels, 3)}); write the categories as they were in training."
             )
-
-
-def _distinct(column: Any) -> Iterator[Any]:
-    import pyarrow
-
-    if pyarrow.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    yield from column.unique().to_pylist()

@@ -60,10 +60,9 @@ def read_frame(frame: Frame | nw.Series[Any], schema: Schema) -> ColumnTable:
         raise DataError(f"X is a lazy {library} frame; collect it into memory, or pass it in parts.")
     rows = collected(frame)
     schema.check_shape(rows.shape[0], len(names))
-    place = {name: j for j, name in enumerate(names if schema.names is None else schema.names)}
-    columns: list[NDArray[Any]] = [np.empty(0)] * len(names)
-    for name, series in zip(names, rows.iter_columns(), strict=True):
-        columns[place[name]] = _column(series, place[name], f"Column {name!r}", schema)
+    given = dict(zip(names, rows.iter_columns(), strict=True))
+    order = names if schema.names is None else schema.names
+    columns = [_column(given[name], j, f"Column {name!r}", schema) for j, name in enumerate(order)]
     return ColumnTable(columns, missing=schema.missing, frame_library=library)
 
 
