@@ -605,9 +605,8 @@ def test_what_is_read_is_not_overwritten(home, tmp_path):
         assert "would be overwritten" in sentence(
             "attribute", model, tmp_path / "v*.csv", "-y", "price", "-o", out, code=2
         )
-        assert "would be overwritten" in sentence(
-            "compare", model, data, home / "valid.csv", "-y", "price", "-o", out, code=2
-        )
+        both = ("--train", data, "--valid", home / "valid.csv")
+        assert "would be overwritten" in sentence("compare", model, *both, "-y", "price", "-o", out, code=2)
     assert "would be overwritten" in sentence("select", data, "-y", "price", "--kept", data, code=2)
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
     with pytest.raises(ti.DataError, match=r"valid\.csv is read here, and would be overwritten"):

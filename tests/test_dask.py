@@ -454,7 +454,7 @@ def test_without_a_client_it_says_what_to_make(monkeypatch):
 
 # -- attributions ------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("objective", ["reg:squarederror", "multi:softprob"])
-def test_attributions_are_lazy_and_have_the_bits_of_one_process(client, objective):
+def test_attributions_are_lazy_and_have_the_bits_of_one_process(client, tmp_path, objective):
     frame = held_out().assign(margin=0.0) if objective != "reg:squarederror" else held_out()
     parts = [tid.delayed(part) for part in (frame[:700], frame[:0], frame[700:])]
     table = dd.from_delayed(parts, meta=frame[:0], verify_meta=False)
@@ -466,6 +466,8 @@ def test_attributions_are_lazy_and_have_the_bits_of_one_process(client, objectiv
     expected = ti.attribute(model(objective), frame[FEATURES], base_margin=margins)
     features = expected.to_frame()
     assert list(found.columns) == list(lazy.columns)
+    ti.attribute_to_parquet(model(objective), frame, tmp_path / "a.parquet", keep_cols=["key", "query"], **given)
+    assert found.equals(pd.read_parquet(tmp_path / "a.parquet").set_index(found.index))
     assert found[features.columns].equals(features)
     base = [name for name in found.columns if name.endswith("base_value")]
     assert np.array_equal(found[base].to_numpy(), expected.by_output[1])

@@ -393,8 +393,20 @@ def test_groups(fitted, tmp_path):
     assert data["explorer"]["value"] is None
 
 
+def record_batch(X):
+    return pl.DataFrame(X).to_arrow().combine_chunks().to_batches()[0]
+
+
 @pytest.mark.parametrize(
-    "wrap", [np.asarray, pl.DataFrame, lambda X: pl.DataFrame(X).to_arrow(), scipy.sparse.csr_matrix, np.ndarray.tolist]
+    "wrap",
+    [
+        np.asarray,
+        pl.DataFrame,
+        lambda X: pl.DataFrame(X).to_arrow(),
+        record_batch,
+        scipy.sparse.csr_matrix,
+        np.ndarray.tolist,
+    ],
 )
 def test_containers(wrap, tmp_path):
     X, y = make_rows()
@@ -404,6 +416,15 @@ def test_containers(wrap, tmp_path):
     assert x["label"] is None
     values = np.take_along_axis(X[150:][x["number"]], np.array(x["feature"]), axis=1)
     close(x["value"], values)
+
+
+def test_rows_of_a_masked_array_keep_their_mask(tmp_path):
+    X, y = make_rows()
+    model = xgb.XGBRegressor(n_estimators=10, n_jobs=1).fit(X[:150], y[:150])
+    masked = np.ma.array(X[150:], mask=np.broadcast_to(np.arange(6) < 2, (150, 6)))
+    x = data_of(report(model, masked, y[150:], path=tmp_path / "p.html", explorer_rows=30))["explorer"]
+    margin = model.predict(np.where(np.arange(6) < 2, np.nan, X[150:][x["number"]]), output_margin=True)
+    close(np.squeeze(x["margin"]), margin, relative=1e-5)  # of XGBoost, which adds up in float32
 
 
 def test_pipeline_shows_what_the_model_sees(tmp_path):

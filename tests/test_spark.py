@@ -357,7 +357,7 @@ def test_attributions_are_those_of_one_process(spark):
     reference = ti.attribute(model(), v[FEATURES], base_margin=v.margin)
     df = in_partitions(spark, 5).withColumnRenamed("key", "my.key")
     found = tis.attribute(model(), df, keep_cols="my.key", base_margin_col="margin")
-    assert found.columns == ["my.key", *FEATURES, "base_value"]
+    assert found.columns == ["my.key", "base_value", *FEATURES]
     table = found.toPandas().sort_values("my.key")
     assert np.array_equal(table[FEATURES].to_numpy(), reference.values)
     assert np.array_equal(table.base_value.to_numpy(), reference.base_values)
@@ -372,6 +372,25 @@ def test_attributions_of_classes_and_groups(classic):
     reference = ti.attribute(three, v[FEATURES], method="saabas", feature_groups=groups)
     df = in_partitions(classic, 1)
     found = tis.attribute(three, df, method="saabas", feature_groups=groups, keep_cols=["key"], dtype="float32")
-    assert found.columns[1:] == [*reference.to_frame().columns, *(f"{k}: base_value" for k in range(3))]
+    assert found.columns[1:] == [*(f"{k}: base_value" for k in range(3)), *reference.to_frame().columns]
     table = found.toPandas().sort_values("key")
-    assert np.array_equal(table.iloc[:, 1:-3].to_numpy(), reference.to_frame().to_numpy().astype(np.float32))
+    assert np.array_equal(table.iloc[:, 4:].to_numpy(), reference.to_frame().to_numpy().astype(np.float32))
+
+
+@pytest.mark.parametrize("classes", [False, True])
+def test_parquet_dask_and_spark_have_the_same_columns(classic, tmp_path, classes):
+    dd, tid = pytest.importorskip("dask.dataframe"), pytest.importorskip("treeinner.dask")
+    v = held_out().rename(columns={"b": "base_value"})  # a feature has the name that base values have
+    features = ["a", "base_value", *FEATURES[2:]]
+    kind, y = (xgb.XGBClassifier, v.grade.clip(0, 2)) if classes else (xgb.XGBRegressor, v.label)
+    fitted = kind(n_estimators=3, max_depth=2).fit(v[features], y)
+    rows = v[["key", *features]]
+    ti.attribute_to_parquet(fitted, rows, tmp_path / "a.parquet", keep_cols=["key"])
+    written = pd.read_parquet(tmp_path / "a.parquet")
+    assert written.columns[0] == "key"
+    assert written.shape[1] == (1 + 3 * 6 if classes else 1 + 6)
+    assert all("base_value" in name for name in written.columns[1 : 4 if classes else 2])
+    in_dask = tid.attribute(None, fitted, dd.from_pandas(rows, npartitions=2), keep_cols="key")
+    assert in_dask.compute(scheduler="sync").equals(written)
+    in_spark = tis.attribute(fitted, classic.createDataFrame(rows), keep_cols="key").toPandas()
+    assert in_spark.sort_values("key", ignore_index=True).equals(written)

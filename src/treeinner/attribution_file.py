@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from treeinner.compiled import Progress
 from treeinner.ensemble.storage import atomic
 from treeinner.errors import DataError, MissingDependencyError, TreeInnerError
 from treeinner.groups import GroupSpec
-from treeinner.model import Model, open_model
+from treeinner.model import open_model
 from treeinner.options import ReadOptions
 from treeinner.stream import Stream, source_of
 from treeinner.tables.batches import Piece
@@ -23,7 +23,7 @@ from treeinner.tables.files import check_output
 from treeinner.tables.frames import as_frame, names_of
 from treeinner.tables.sources import Source
 
-__all__ = ["attribute_to_parquet", "columns_of", "write_attributions"]
+__all__ = ["attribute_to_parquet", "column_names", "column_values", "columns_of", "write_attributions"]
 
 DTYPES = ("float64", "float32")
 
@@ -116,12 +116,10 @@ def write_attributions(
 
 def attributed(stream: Stream, **how: Any) -> Iterator[tuple[Piece, Attribution]]:
     """Rows of a stream with their attributions, batch by batch."""
-    model: Model = stream.model
 
     def attribution(piece: Piece) -> Attribution:
-        X, given = model.by_name(piece.X, **stream.arguments(piece))
-        X = X if X is not piece.X else stream.features(X)
-        return attribute(model, X, base_margin=given.get("base_margin"), **how)
+        X, given = stream.split(piece)
+        return attribute(stream.model, X, base_margin=given.get("base_margin"), **how)
 
     for piece in stream.batches():
         if not piece.n_rows:
@@ -133,24 +131,32 @@ def attributed(stream: Stream, **how: Any) -> Iterator[tuple[Piece, Attribution]
         yield piece, found
 
 
+def column_names(features: Sequence[str], outputs: Sequence[Any], keep: Sequence[str] = ()) -> list[str]:
+    """Columns of attributions, in a file or a frame of a cluster: after those that are kept, base values, features.
+
+    With several outputs all base values come first, and a column is called "output: feature".
+    """
+    prefixes = [f"{output}: " for output in outputs] if len(outputs) > 1 else [""]
+    values = [f"{prefix}{name}" for prefix in prefixes for name in features]
+    for name in keep:
+        if name in values:
+            raise DataError(f"keep_cols={name!r}: the attributions have a column of this name; rename the one to keep.")
+    return [_free(f"{prefix}base_value", {*values, *keep}) for prefix in prefixes] + values
+
+
+def column_values(found: Attribution, dtype: Any) -> NDArray[Any]:
+    """Numbers of the columns that `column_names` names, without those that are kept: (columns, rows)."""
+    values, base = found.by_output
+    return np.concatenate([base.T, values.transpose(2, 1, 0).reshape(-1, len(found))]).astype(dtype, copy=False)
+
+
 def columns_of(
     found: Attribution, dtype: Any, keep: Mapping[str, Any], row_numbers: NDArray[Any] | None = None
 ) -> dict[str, Any]:
     """Numbers of the rows, key columns, base values, and a column per feature (and output)."""
-    values, base = found.by_output
-    several = found.values.ndim == 3
-    own: dict[str, Any] = {}
-    for k, output in enumerate(found.output_labels):
-        for j, name in enumerate(found.feature_names):
-            own[f"{output}: {name}" if several else name] = values[:, j, k].astype(dtype)
-    head: dict[str, Any] = {}
-    for k, output in enumerate(found.output_labels):
-        head[_free(f"{output}: base_value" if several else "base_value", {**own, **keep})] = base[:, k].astype(dtype)
-    twice = [name for name in keep if name in own]
-    if twice:
-        raise DataError(f"keep_cols={twice[0]!r}: the attributions have a column of this name; rename it in X.")
-    rows = {} if row_numbers is None else {_free("row", {**own, **head, **keep}): row_numbers}
-    return {**rows, **keep, **head, **own}
+    names = column_names(found.feature_names, found.output_labels, tuple(keep))
+    rows = {} if row_numbers is None else {_free("row", {*names, *keep}): row_numbers}
+    return {**rows, **keep, **dict(zip(names, column_values(found, dtype), strict=True))}
 
 
 def _kept(piece: Piece, keep: Sequence[str]) -> dict[str, Any]:
@@ -158,7 +164,7 @@ def _kept(piece: Piece, keep: Sequence[str]) -> dict[str, Any]:
     return {name: frame[name].to_arrow() for name in keep}
 
 
-def _free(name: str, taken: dict[str, Any]) -> str:
+def _free(name: str, taken: Collection[str]) -> str:
     while name in taken:
         name += "_"
     return name

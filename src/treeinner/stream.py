@@ -7,14 +7,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-
 from treeinner.errors import DataError, TreeInnerError
 from treeinner.model import Model
 from treeinner.tables.batches import Piece, gathered
-from treeinner.tables.files import Wanted
+from treeinner.tables.files import ROWS, Wanted
 from treeinner.tables.frames import as_frame, names_of
-from treeinner.tables.named import Roles, text_columns, values_of
+from treeinner.tables.named import Roles, text_columns, values_named
 from treeinner.tables.sources import Source, as_source
 
 __all__ = ["Stream", "in_memory", "source_of"]
@@ -82,17 +80,13 @@ class Stream:
             words=frozenset(str(level) for known in levels.values() for level in known),
         )
 
-    def batches(self, rows: int | None = None) -> Iterator[Piece]:
+    def batches(self, rows: int = ROWS) -> Iterator[Piece]:
         """All rows, gathered; `arguments` tells what comes with them."""
         by_query = "qid" in self.roles.columns or "qid" in self.source.gives
-        size = {} if rows is None else {"rows": rows}
-        return gathered(self.source.pieces(self.wanted), qid=self._queries if by_query else None, **size)
+        return gathered(self.source.read(self.wanted), rows=rows, qid=self._queries if by_query else None)
 
     def _queries(self, piece: Piece) -> Any:
-        if "qid" in piece.given:
-            return np.asarray(piece.given["qid"])
-        frame: Any = as_frame(piece.X)
-        return values_of(frame[self.roles.columns["qid"][0]])
+        return piece.given["qid"] if "qid" in piece.given else values_named(piece.X, self.roles.columns["qid"][0])
 
     def arguments(self, piece: Piece) -> dict[str, Any]:
         """What came with these rows, as values or as the names of their columns."""
@@ -117,16 +111,17 @@ class Stream:
             )
         if not pieces:
             raise DataError("There are no rows; pass at least one.")
-        X, given = self.model.by_name(pieces[0].X, **self.arguments(pieces[0]))
-        return X if X is not pieces[0].X else self.features(X), given
+        return self.split(pieces[0])
 
-    def features(self, X: Any) -> Any:
-        """X with the columns that the model reads alone."""
-        names = names_of(X)
+    def split(self, piece: Piece) -> tuple[Any, dict[str, Any]]:
+        """X with the columns that the model reads alone, and what comes with it as values."""
+        X, given = self.model.by_name(piece.X, **self.arguments(piece))
+        names = names_of(X) if X is piece.X else None
         if names is None:
-            return X
+            return X, given
         frame: Any = as_frame(X)
-        return frame[:, [names.index(name) for name in self.model.columns_among(names, self.roles)]].to_native()
+        features = self.model.columns_among(names, self.roles)
+        return frame[:, [names.index(name) for name in features]].to_native(), given
 
 
 def _with_name(label: str, error: Exception) -> str:

@@ -1,7 +1,7 @@
 """The command line `treeinner`: read files, call the public functions, write files.
 
     app         the commands; importance, attribute, compare, report, select, demo have a file each
-    options     what commands share; files, data, models: what they read; output, screen: what they write; errors
+    options     what commands share; data: what they read; output, screen: what they write; errors
 
 Belongs here: file names, columns, terminals. Does not: anything that a user of the library would want too.
 """

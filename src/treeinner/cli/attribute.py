@@ -70,12 +70,7 @@ def attribute_command(
     if to is None:
         _show(found, rows, top, f"{model.name}, {rows.name}")
     else:
-        output.write(_columns(found, rows), to)
-
-
-def _columns(found: Attribution, rows: data.Rows) -> dict[str, Any]:
-    """Wide: number of the row in the file, base value, and a column per feature (and output)."""
-    return columns_of(found, np.float64, {}, rows.numbers)
+        output.write(columns_of(found, np.float64, {}, rows.numbers), to)
 
 
 def _show(found: Attribution, rows: data.Rows, top: int, what: str) -> None:
@@ -105,6 +100,7 @@ def _show(found: Attribution, rows: data.Rows, top: int, what: str) -> None:
         title=f"{found.method} of {what}",
         caption=f"Contributions, in {found.unit}, add up to the raw prediction. Rows are counted from 0.",
         faint=[name.startswith("(") for name in feature],
+        top=top,
     )
     if len(values) > SHOWN_ROWS:
         screen.note(f"Note: the first {SHOWN_ROWS} of {len(values):,} rows; -o attributions.csv writes all of them.")

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from treeinner.cli import data, options, output, screen
 from treeinner.cli.errors import input_errors, remembered_warnings, show_notes
-from treeinner.cli.importance import GREY, SHOWN
+from treeinner.cli.importance import GREY
 from treeinner.scores import Comparison, compare
 from treeinner.scores.result import VERDICTS
 from treeinner.scores.setting import SCORE_METHODS
@@ -82,5 +82,5 @@ def _deliver(found: Comparison, to: output.Destination | None, top: int | None, 
         title=f"{valid.title} of {what}",
         caption=CAPTION.format(unit=valid.unit, rows=rows),
         faint=[verdict == VERDICTS[1] for verdict in verdicts],
-        top=SHOWN if top is None else None,
+        top=top,
     )

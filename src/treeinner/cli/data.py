@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from treeinner.errors import DataError, MissingDependencyError, counted, did_you
 from treeinner.model import Model, read_model
 from treeinner.objectives import encode_target
 from treeinner.stream import Stream, source_of
+from treeinner.tables.batches import Piece
 from treeinner.tables.columns import is_missing, listing
 from treeinner.tables.files import Wanted, looks_like_data
 from treeinner.tables.named import INDEX, Roles, split_frame, text_columns
@@ -83,28 +84,19 @@ def read_rows(
     sample: Sample | None = None,
     *,
     check_target: bool = False,
-    most_bytes: float = np.inf,
 ) -> Rows:
-    """Read the model's columns and the special ones of all rows, of a sample of them, or of the first so many bytes."""
-    stream = open_rows(paths, model, special)
-    return rows_of(paths, stream, sample, check_target=check_target, most_bytes=most_bytes)
+    """Read the model's columns and the special ones of all rows, or of a sample of them."""
+    return rows_of(paths, open_rows(paths, model, special), sample, check_target=check_target)
 
 
 def rows_of(
-    paths: Paths,
-    stream: Stream,
-    sample: Sample | None = None,
-    *,
-    check_target: bool = False,
-    most_bytes: float = np.inf,
+    paths: Paths, stream: Stream, sample: Sample | None, *, check_target: bool, most_bytes: float = np.inf
 ) -> Rows:
-    """The same of a stream that was opened."""
+    """The same of a stream that was opened; of its first so many bytes alone, if that is asked for."""
     table, numbers = _table(paths, stream.source, stream.wanted, sample, most_bytes)
     _check_categories(table, stream)
     with input_errors():
-        X, given = stream.model.by_name(table, **stream.given)
-        if not stream.roles:
-            X = table.select(stream.model.columns_among(table.column_names, stream.roles))
+        X, given = stream.split(Piece(table, "", {}))
     rows = Rows(name_of(paths), numbers, X, given.pop("y"), _extra(given, stream.roles))
     if check_target:
         try:
@@ -179,9 +171,9 @@ def _table(
     """Rows as one pyarrow.Table, and their numbers."""
     import pyarrow
 
-    chosen = None if sample is None or sample.rows is None else _sampled(source, wanted, sample)
+    chosen = _sampled(source, wanted, sample)
     parts, done, size = [], 0, 0
-    for piece in source.pieces(wanted):
+    for piece in source.read(wanted):
         batch = piece.X
         if chosen is not None:
             start, stop = np.searchsorted(chosen, (done, done + batch.num_rows))
@@ -201,13 +193,14 @@ def _table(
     return table, np.arange(done) if chosen is None else chosen
 
 
-def _sampled(source: Source, wanted: Wanted, sample: Sample) -> NDArray[np.intp] | None:
+def _sampled(source: Source, wanted: Wanted, sample: Sample | None) -> NDArray[np.intp] | None:
     """Numbers of a random sample of the rows; None: all of them."""
-    assert sample.rows is not None
+    if sample is None or sample.rows is None:
+        return None
     n_rows = source.n_rows
     if n_rows is None:
         one = replace(wanted, columns=(wanted.columns or source.names or ())[:1])
-        n_rows = sum(piece.n_rows for piece in source.pieces(one))
+        n_rows = sum(piece.n_rows for piece in source.read(one))
     if sample.rows >= n_rows:
         return None
     return np.sort(np.random.default_rng(sample.seed or 0).choice(n_rows, sample.rows, replace=False))
@@ -220,17 +213,9 @@ def _check_categories(table: Any, stream: Stream) -> None:
     """
     features = stream.model.columns_among(stream.source.names or (), stream.roles)
     for name, levels in text_columns(features, stream.model.ensemble.schema).items():
-        found = [value for value in _distinct(table[name]) if value is not None]
+        found = [value for value in table[name].unify_dictionaries().unique().to_pylist() if value is not None]
         if found and not set(found) & set(levels):
             raise DataError(
                 f"Column {name!r} of {stream.source.what} contains {listing(found, 3)}, none of which is a category "
                 f"that the model knows ({listing(levels, 3)}); write the categories as they were in training."
             )
-
-
-def _distinct(column: Any) -> Iterator[Any]:
-    import pyarrow
-
-    if pyarrow.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    yield from column.unique().to_pylist()

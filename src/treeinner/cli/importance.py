@@ -18,7 +18,6 @@ from treeinner.scores.setting import SCORES
 from treeinner.scores.training_rows import find_training_rows
 
 ALL_SCORES = (*SCORES, "total_gain", "permutation")
-SHOWN = 30  # rows of a table on a terminal
 HEAD = 16 * 2**20  # bytes of the first rows, which are checked before all of them are read
 
 MEANING = {
@@ -164,6 +163,6 @@ def _deliver(scores: Importance, to: output.Destination | None, top: int | None,
         title=f"{scores.title} of {what}",
         caption=f"{caption} {GREY}" if any(columns["verdict"]) else caption,
         faint=[verdict == VERDICTS[1] for verdict in columns["verdict"]] + [False] * len(below),
-        top=SHOWN if top is None else None,
+        top=top,
         sums=len(below),
     )

@@ -92,11 +92,6 @@ class Columns:
     clusters: Annotated[str | None, about_rows("--clusters", help=CLUSTERS_HELP)] = None
     qid: Annotated[str | None, about_rows("--qid", help=QID_HELP)] = None
 
-    def named(self) -> list[tuple[str, str]]:
-        """(option, column) pairs."""
-        one = (("--weight", self.weight), ("--clusters", self.clusters), ("--qid", self.qid))
-        return [("--target", name) for name in self.target or ()] + [(o, name) for o, name in one if name is not None]
-
     def arguments(self) -> dict[str, Any]:
         """What `importance` takes: names of columns."""
         target = self.target or None

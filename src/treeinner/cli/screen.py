@@ -15,6 +15,7 @@ from treeinner.compiled import Progress
 if TYPE_CHECKING:
     from rich.console import Console
 
+SHOWN = 30  # rows of a table, unless the user says how many
 NAME_WIDTH = 20  # names are folded below this width only if there is no other way
 GAP = 2  # cells between columns
 
@@ -68,12 +69,12 @@ def show_table(
     title: str,
     caption: str,
     faint: Sequence[bool],
-    top: int | None = None,
+    top: int | None,
     sums: int = 0,
 ) -> None:
-    """Print a table on stdout; `faint` rows are grey. Title, caption and the cut at `top` rows: on a terminal alone.
+    """Print a table on stdout; `faint` rows are grey. Title, caption and a cut of many rows: on a terminal alone.
 
-    The last `sums` rows are not cut off.
+    top: what the user typed, who has these rows already; the last `sums` rows are not cut off.
     """
     if not is_terminal(sys.stdout):
         _print_plain(columns)
@@ -88,7 +89,7 @@ def show_table(
         _print_plain(columns)
         return
     rows = len(fitting[0].cells) - sums
-    shown = rows if top is None else min(top, rows)
+    shown = min(SHOWN, rows) if top is None else rows
     table = Table(
         box=box.SIMPLE_HEAD,
         title=Text(_printable(title), style="bold"),

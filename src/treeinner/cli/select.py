@@ -15,7 +15,6 @@ import typer
 
 from treeinner.cli import data, options, output, screen
 from treeinner.cli.errors import input_errors, remembered_warnings, show_notes
-from treeinner.cli.importance import SHOWN
 from treeinner.ensemble.storage import atomic
 from treeinner.errors import TreeInnerError, counted
 from treeinner.readers._open import kind_of_file
@@ -48,7 +47,6 @@ MEANINGS = {
     "marginal": "p and q value: whether the score is above 0 on new rows; a proxy of a signal passes too.",
 }
 
-about_selection = options.about_model
 Paths = Annotated[list[Path], typer.Argument(metavar="[MODEL] DATA", help=PATHS_HELP, show_default=False)]
 Dropped = Annotated[
     list[str] | None, options.about_rows("--drop", help="Column to leave out, such as an id. Repeat it.")
@@ -56,8 +54,8 @@ Dropped = Annotated[
 Kept = Annotated[str | None, options.about_output("--kept", help=KEPT_HELP, metavar="FILE")]
 Page = Annotated[Path | None, options.about_output("--page", help="Page to write: page.html.", metavar="FILE")]
 Jobs = Annotated[int | None, options.about_output("--jobs", "-j", help=JOBS_HELP)]
-Q = Annotated[float, about_selection("--q", help=Q_HELP)]
-Most = Annotated[int | None, about_selection("--max-features", help="Keep at most N columns.", metavar="N", min=0)]
+Q = Annotated[float, options.about_model("--q", help=Q_HELP)]
+Most = Annotated[int | None, options.about_model("--max-features", help="Keep at most N columns.", metavar="N", min=0)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,17 +63,19 @@ class Fitting:
     """How models are fitted and tested, where there is no model file."""
 
     test: Annotated[
-        str | None, about_selection("--test", help=TEST_HELP, metavar="NAME", callback=options.one_of(TESTS))
+        str | None, options.about_model("--test", help=TEST_HELP, metavar="NAME", callback=options.one_of(TESTS))
     ] = None
     task: Annotated[
-        str | None, about_selection("--task", help=TASK_HELP, metavar="NAME", callback=options.one_of(TASKS))
+        str | None, options.about_model("--task", help=TASK_HELP, metavar="NAME", callback=options.one_of(TASKS))
     ] = None
-    cv: Annotated[int | None, about_selection("--cv", help="Folds; default 5.", metavar="N", min=2)] = None
+    cv: Annotated[int | None, options.about_model("--cv", help="Folds; default 5.", metavar="N", min=2)] = None
     repeats: Annotated[
         int | None,
-        about_selection("--repeats", help="Times that all rows are held out; default 3.", metavar="N", min=1),
+        options.about_model("--repeats", help="Times that all rows are held out; default 3.", metavar="N", min=1),
     ] = None
-    together: Annotated[list[str] | None, about_selection("--together", help=TOGETHER_HELP, metavar="COLUMNS")] = None
+    together: Annotated[list[str] | None, options.about_model("--together", help=TOGETHER_HELP, metavar="COLUMNS")] = (
+        None
+    )
 
     def settings(self) -> dict[str, Any]:
         """What was typed, as the selector takes it."""
@@ -277,5 +277,5 @@ def _deliver(selection: Selection, to: output.Destination | None, top: int | Non
         title=f"{n_kept} of {counted(n, 'column')} kept {selection.rule}; {found.title} of {selection.what}",
         caption=f"score: {found.unit}. {selection.meaning} Grey: not kept.",
         faint=[not yes for yes in kept],
-        top=SHOWN if top is None else None,
+        top=top,
     )

@@ -18,7 +18,8 @@ import numpy as np
 
 from treeinner.attribution import METHODS, check_choice, node_values
 from treeinner.attribution import attribute as attribute_rows
-from treeinner.errors import DataError, MissingDependencyError, TreeInnerError
+from treeinner.attribution_file import column_names, column_values
+from treeinner.errors import MissingDependencyError, TreeInnerError
 from treeinner.groups import GroupSpec
 from treeinner.model import Model, open_model
 from treeinner.options import ReadOptions
@@ -92,12 +93,12 @@ def importance(
     check_integer("split_every", split_every, 2, "an integer, 2 or more")
     given = {"y": y, "sample_weight": sample_weight, "base_margin": base_margin, "clusters": clusters, "qid": qid}
     plan = make_plan(_local(model), caller=importance, clustered=clusters is not None, **settings)
-    rows = partitions(plan.start._model, X, given)
+    layout, blocks = partitions(plan.start._model, X, given)
 
     def run(accumulator: ImportanceAccumulator) -> Part:
         # Part of the graph, not scattered: what is scattered dies with its workers.
-        job = delayed(_Job(accumulator, rows.layout), traverse=False)
-        parts = [delayed(_sums)(job, number, *blocks) for number, blocks in enumerate(rows.blocks)]
+        job = delayed(_Job(accumulator, layout), traverse=False)
+        parts = [delayed(_sums)(job, number, *own) for number, own in enumerate(blocks)]
         while len(parts) > 1:
             groups = [parts[i : i + split_every] for i in range(0, len(parts), split_every)]
             parts = [delayed(merge_parts)(group) for group in groups]
@@ -105,11 +106,11 @@ def importance(
         return total
 
     def look(number: int) -> str | None:
-        job = delayed(_Job(plan.start, rows.layout), traverse=False)
-        note: str | None = _computed(client, delayed(_note)(job, *rows.blocks[number]))
+        job = delayed(_Job(plan.start, layout), traverse=False)
+        note: str | None = _computed(client, delayed(_note)(job, *blocks[number]))
         return note
 
-    return run_rounds(plan, run, len(rows.blocks), look)
+    return run_rounds(plan, run, len(blocks), look)
 
 
 def attribute(
@@ -142,8 +143,8 @@ def attribute(
     Returns
     -------
     dask DataFrame
-        With the partitions and the index of X: the columns kept, one per feature, and base_value, which add up to the
-        margin. With several outputs they are called "output: feature" and "output: base_value".
+        With the partitions and the index of X: the columns kept, base_value, and one per feature, which with it add up
+        to the margin. With several outputs they are called "output: base_value" and "output: feature".
     """
     if client is not None:
         _checked_client(client)
@@ -153,15 +154,13 @@ def attribute(
     opened = open_model(_local(model), ReadOptions.of(reading, caller=attribute))
     node_values(opened.ensemble, method)  # asks for what is unknown before X is touched
     kept = (keep_cols,) if isinstance(keep_cols, str) else tuple(keep_cols)
-    rows = partitions(opened, X, {"base_margin": base_margin}, {"keep_cols": kept} if kept else {})
-    layout, meta = rows.layout, _meta(opened, X, rows.layout, feature_groups, np.dtype(dtype))
+    layout, blocks = partitions(opened, X, {"base_margin": base_margin}, {"keep_cols": kept} if kept else {})
+    meta = _meta(opened, X, layout, feature_groups, np.dtype(dtype))
     options = {"method": method, "feature_groups": feature_groups, "n_jobs": 1}
     job = delayed(_Attribution(opened, layout, options, meta), traverse=False)
-    first_rows = np.cumsum([0, *X.chunks[0]]) if isinstance(X, da.Array) else np.zeros(len(rows.blocks))
+    first_rows = np.cumsum([0, *X.chunks[0]]) if isinstance(X, da.Array) else np.zeros(len(blocks))
     first_rows = np.nan_to_num(first_rows).astype(int).tolist()  # 0 where Dask does not know the sizes of chunks
-    parts = [
-        delayed(_attributed)(job, number, first_rows[number], *blocks) for number, blocks in enumerate(rows.blocks)
-    ]
+    parts = [delayed(_attributed)(job, number, first_rows[number], *own) for number, own in enumerate(blocks)]
     divisions = getattr(X, "divisions", None)
     return dd.from_delayed(parts, meta=meta, divisions=divisions, verify_meta=False, prefix="treeinner-attribute")
 
@@ -210,14 +209,9 @@ def _meta(model: Model, X: Any, layout: Layout, feature_groups: GroupSpec | None
     """Attributions of no rows."""
     rows = pd.DataFrame(index=pd.RangeIndex(0)) if layout.columns is None else X._meta
     names = model.labels(None if layout.columns is None else layout.features(model, rows))
-    labels = model.groups(feature_groups, names).names
-    outputs = [""] if model.n_outputs == 1 else [f"{k}: " for k in model.output_names or range(model.n_outputs)]
-    columns = [f"{output}{name}" for output in outputs for name in labels]
-    columns += [f"{output}base_value" for output in outputs]
     kept = layout.roles.columns.get("keep_cols", ())
-    twice = [name for name in kept if name in columns]
-    if twice:
-        raise DataError(f"keep_cols={twice[0]!r}: the attributions have a column of this name; rename it in X.")
+    outputs = model.output_names or range(model.n_outputs)
+    columns = column_names(model.groups(feature_groups, names).names, outputs, kept)
     return pd.concat([take(rows, kept), pd.DataFrame(0.0, rows.index, columns, dtype)], axis=1)
 
 
@@ -261,8 +255,6 @@ def _attributed(job: _Attribution, number: int, first_row: int, *blocks: Any) ->
         if "base_margin" in roles.columns:
             margin = take(rows, roles.columns["base_margin"])
         found = attribute_rows(job.model, job.layout.features(job.model, rows), base_margin=margin, **job.options)
-        values, base = found.by_output
-        table = np.concatenate([values.swapaxes(1, 2).reshape(len(values), -1), base], axis=1)
         kept = roles.columns.get("keep_cols", ())
-        out = pd.DataFrame(table.astype(job.meta.dtypes.iloc[-1]), index, job.meta.columns[len(kept) :])
+        out = pd.DataFrame(column_values(found, job.meta.dtypes.iloc[-1]).T, index, job.meta.columns[len(kept) :])
         return pd.concat([take(rows, kept), out], axis=1) if kept else out

@@ -18,7 +18,7 @@ from treeinner.model import Model
 from treeinner.tables.columns import listing
 from treeinner.tables.named import Roles
 
-__all__ = ["Layout", "Rows", "names_of_frame", "partitions", "take"]
+__all__ = ["Layout", "names_of_frame", "partitions", "take"]
 
 
 def names_of_frame(frame: Any) -> tuple[str, ...]:
@@ -60,7 +60,7 @@ class Layout:
                     f"{name} has another index than X; pass it as a column of X, by name, or as a dask Array "
                     f"({name}.to_dask_array()) if its rows stand in the order of X."
                 )
-        return out | {role: list(names) if len(names) > 1 else names[0] for role, names in self.roles.columns.items()}
+        return out | self.roles.arguments()
 
     def features(self, model: Model, X: Any) -> Any:
         """Columns of a partition, or of Dask's description of it, that the model reads."""
@@ -86,18 +86,13 @@ class Layout:
                 )
 
 
-@dataclass(frozen=True, eq=False)
-class Rows:
-    """Rows by partition."""
-
-    layout: Layout
-    blocks: list[list[Delayed]]  # of each partition
+Rows = tuple[Layout, list[list[Delayed]]]
 
 
 def partitions(
     model: Model, X: Any, given: Mapping[str, Any], more: Mapping[str, tuple[str, ...]] | None = None
 ) -> Rows:
-    """X and what comes with it, partition by partition; more: other columns by name."""
+    """X and what comes with it: the layout, and the blocks of each partition; more: other columns by name."""
     if not isinstance(X, dd.DataFrame | da.Array):
         raise DataError(
             f"X is a {type(X).__module__.split('.')[0]} {type(X).__name__}, expected a dask DataFrame or Array; for "
@@ -146,7 +141,7 @@ def _frame_blocks(model: Model, X: Any, others: Mapping[str, Any], roles: Roles)
             arguments.append(name)
             for own, block in zip(blocks, _row_blocks(value), strict=True):
                 own.append(block)
-    return Rows(Layout(tuple(arguments), roles, names, _categories(model, X, roles)), blocks)
+    return Layout(tuple(arguments), roles, names, _categories(model, X, roles)), blocks
 
 
 def _array_blocks(X: Any, others: Mapping[str, Any], roles: Roles) -> Rows:
@@ -168,7 +163,7 @@ def _array_blocks(X: Any, others: Mapping[str, Any], roles: Roles) -> Rows:
         _check_same_partitions(name, array.numblocks[0], X.numblocks[0])
         arrays[name] = array
     blocks = zip(*map(_row_blocks, arrays.values()), strict=True)
-    return Rows(Layout(tuple(arrays), roles), [list(block) for block in blocks])
+    return Layout(tuple(arrays), roles), [list(block) for block in blocks]
 
 
 def _check_same_partitions(name: str, n: int, n_X: int) -> None:

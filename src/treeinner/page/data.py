@@ -64,14 +64,8 @@ def collect(
     found = subject.search.found
     notes = [note for note in subject.search.notes(valid.notes) if found is None or note != found.note]
     return {
+        **common(valid, notes, _version_of(subject)),
         "facts": _facts(subject, valid, train),
-        **stamped(_version_of(subject)),
-        "q_limit": Q_LIMIT,
-        "confidence": valid.confidence,
-        "score": valid.score_name,
-        "score_title": valid.title,
-        "unit": valid.unit,
-        "notes": notes,
         "training_rows": None if found is None else {"note": found.note, "rows": found.rows},
         "account": _account(valid),
         "features": list(valid.feature_names),
@@ -220,10 +214,19 @@ def _settings(subject: Subject) -> str:
     return ", ".join(parts)
 
 
-def stamped(of_model: Sequence[list[str]] = ()) -> dict[str, Any]:
-    """When a page was written, and by what."""
+def common(found: Importance, notes: Sequence[str], of_model: Sequence[list[str]] = ()) -> dict[str, Any]:
+    """What every page has: when and by what it was written, and what its scores are."""
     own = [["treeinner", version("treeinner")], ["Python", platform.python_version()], ["numpy", np.__version__]]
-    return {"written": _now().strftime("%Y-%m-%d %H:%M UTC"), "versions": [*own, *of_model]}
+    return {
+        "written": _now().strftime("%Y-%m-%d %H:%M UTC"),
+        "versions": [*own, *of_model],
+        "q_limit": Q_LIMIT,
+        "confidence": found.confidence,
+        "score": found.score_name,
+        "score_title": found.title,
+        "unit": found.unit,
+        "notes": list(notes),
+    }
 
 
 def _version_of(subject: Subject) -> list[list[str]]:

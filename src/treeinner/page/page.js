@@ -7,13 +7,18 @@ const SVG = "http://www.w3.org/2000/svg";
 
 // -- elements ---------------------------------------------------------------------------------------------
 function fill(node, attributes, children) {
-  for (const [key, value] of Object.entries(attributes || {})) {
+  for (const [key, value] of Object.entries(attributes)) {
     if (value !== null && value !== undefined && value !== false) node.setAttribute(key, value === true ? "" : value);
   }
   node.append(...children.flat().filter((child) => child !== null && child !== undefined));
   return node;
 }
-const el = (tag, attributes, ...children) => fill(document.createElement(tag), attributes, children);
+// A narrow screen lays tables out as blocks, and browsers then forget what they are: so their roles are spelled out.
+const ROLES = { table: "table", thead: "rowgroup", tbody: "rowgroup", tfoot: "rowgroup", tr: "row", td: "cell" };
+function el(tag, attributes = {}, ...children) {
+  const role = tag !== "th" ? ROLES[tag] : attributes.scope === "col" ? "columnheader" : "rowheader";
+  return fill(document.createElement(tag), { role, ...attributes }, children);
+}
 const svg = (tag, attributes, ...children) => fill(document.createElementNS(SVG, tag), attributes, children);
 const bdi = (text, kind = "name") => el("bdi", { class: kind, dir: "auto" }, text);
 const feature = (k) => data.features[k];
@@ -29,6 +34,7 @@ function drawing(title, description, attributes, ...children) {
 // -- numbers ----------------------------------------------------------------------------------------------
 const known = (x) => x !== null && x !== undefined;
 const count = (n) => n.toLocaleString("en");
+const are = (n) => (n === 1 ? "is" : "are");
 const plural = (n, word) => `${count(n)} ${word}${n === 1 ? "" : "s"}`;
 const minus = (text) => text.replace("-", "−");
 const largest = (xs) => xs.reduce((most, x) => (known(x) ? Math.max(most, Math.abs(x)) : most), 0);
@@ -60,9 +66,11 @@ const percent = (x) => `${x.toFixed(2)}%`;
 // -- a table that sorts and folds --------------------------------------------------------------------------
 // columns: {label, cell(k) -> text or node, value(k) to sort by, up: smallest first, kind: "number" | "drawn" | "rank" | "head"}
 const FOLD = 25;
+// A column of numbers, one for each feature.
+const numeric = (label, values, format, more) => ({ label, kind: "number", cell: (k) => format(values[k]), value: (k) => values[k], ...more });
 function table({ mount, caption, columns, rows, sort, descending = true, rowClass, search, status, noun = "feature", foot = [] }) {
   const state = { sort, descending, all: false, query: "" };
-  const body = el("tbody", { role: "rowgroup" });
+  const body = el("tbody");
   const more = el("button", { type: "button", class: "more" });
   const made = new Map();
   const headers = columns.map((column, c) => {
@@ -73,16 +81,15 @@ function table({ mount, caption, columns, rows, sort, descending = true, rowClas
       state.sort = c;
       draw();
     });
-    return el("th", { scope: "col", role: "columnheader", class: column.kind, "data-title": column.label, "data-sorts": column.value ? "yes" : "no" },
+    return el("th", { scope: "col", class: column.kind, "data-title": column.label, "data-sorts": column.value ? "yes" : "no" },
       button, column.axis || null);
   });
   function makeRow(k) {
     const cells = columns.map((column) => el(column.kind === "head" ? "th" : "td", {
-      class: column.kind, role: column.kind === "head" ? "rowheader" : "cell",
-      scope: column.kind === "head" ? "row" : null,
+      class: column.kind, scope: column.kind === "head" ? "row" : null,
       "data-label": column.kind === "number" ? column.short || column.label : null,
     }, column.cell(k)));
-    return el("tr", { role: "row" }, cells);
+    return el("tr", {}, cells);
   }
   function compare(a, b) {
     const value = columns[state.sort].value;
@@ -112,9 +119,8 @@ function table({ mount, caption, columns, rows, sort, descending = true, rowClas
   if (search) search.oninput = () => { state.query = search.value.trim(); draw(); };
   state.query = search ? search.value.trim() : "";
   draw();
-  mount.replaceChildren(el("table", { role: "table" }, el("caption", {}, caption),
-    el("thead", { role: "rowgroup" }, el("tr", { role: "row" }, headers)), body,
-    foot.length ? el("tfoot", { role: "rowgroup" }, foot) : null), more);
+  mount.replaceChildren(el("table", {}, el("caption", {}, caption), el("thead", {}, el("tr", {}, headers)), body,
+    foot.length ? el("tfoot", {}, foot) : null), more);
 }
 
 function axis(low, high, place) {
@@ -164,7 +170,7 @@ function hideOthers() {
 }
 function selectionLead() {
   const n = selection.kept.filter(Boolean).length;
-  $("lead").textContent = `${count(n)} of ${plural(data.features.length, "feature")} ${n === 1 ? "is" : "are"} kept ${selection.rule}.`;
+  $("lead").textContent = `${count(n)} of ${plural(data.features.length, "feature")} ${are(n)} kept ${selection.rule}.`;
   selection.groups.forEach((group) => $("stands-out").append(el("li", {}, "Tested as one, too alike to say which it is: ",
     group.flatMap((name, i) => [i ? ", " : null, bdi(name)]))));
 }
@@ -172,7 +178,6 @@ function header() {
   hideOthers();
   const tally = { signal: 0, noise: 0, harmful: 0, unused: 0, dropped: 0 };
   everyFeature.forEach((k) => { tally[verdict(k)] += 1; });
-  const are = (n) => (n === 1 ? "is" : "are");
   const rest = [
     tally.noise && `${count(tally.noise)} ${are(tally.noise)} not told apart from noise`,
     tally.harmful && `${count(tally.harmful)} ${data.score === "loss" ? "raised it" : "made the predictions worse"}`,
@@ -215,7 +220,6 @@ function showRanking(ranking) {
   const [low, high] = [Math.min(...lows), Math.max(...highs)];
   const place = scale(low, high);
   const score = formatter(ranking.score.concat(ranking.std_error), 5);
-  const error = score;
   const gain = data.gain && formatter(data.gain);
   const rank = ranks(ranking.score);
   const bar = (k) => {
@@ -233,16 +237,11 @@ function showRanking(ranking) {
     { label: "#", kind: "rank", up: true, cell: (k) => String(rank[k]), value: (k) => rank[k] },
     { label: "Feature", kind: "head", up: true, cell: (k) => named(k, ranking), value: feature },
     { label: "Score with interval", kind: "drawn", cell: bar, axis: axis(low, high, place) },
-    { label: "Score per row", short: "Score", kind: "number", cell: (k) => score(ranking.score[k]), value: (k) => ranking.score[k] },
-    { label: "Std. error", short: "±", kind: "number", cell: (k) => error(ranking.std_error[k]), value: (k) => ranking.std_error[k] },
-    { label: "q value", short: "q", kind: "number", up: true, cell: (k) => q(ranking.q[k]), value: (k) => ranking.q[k] },
+    numeric("Score per row", ranking.score, score, { short: "Score" }),
+    numeric("Std. error", ranking.std_error, score, { short: "±" }),
+    ...(selection ? selectionColumns(score) : [numeric("q value", ranking.q, q, { short: "q", up: true })]),
+    ...(gain ? [numeric("Total gain", data.gain, gain), numeric("Gain rank", gainRank, String, { up: true })] : []),
   ];
-  if (selection) columns.splice(5, 1, ...selectionColumns(score));
-  if (gain) {
-    columns.push(
-      { label: "Total gain", kind: "number", cell: (k) => gain(data.gain[k]), value: (k) => data.gain[k] },
-      { label: "Gain rank", kind: "number", up: true, cell: (k) => String(gainRank[k]), value: (k) => gainRank[k] });
-  }
   table({
     mount: $("ranking-table"), caption: `Score of each feature on the ${KIND} rows. Click a heading to sort.`, columns, rows: everyFeature,
     sort: 3, rowClass: (k) => (["noise", "unused", "dropped"].includes(verdict(k, ranking)) ? "noise" : ""),
@@ -252,19 +251,18 @@ function showRanking(ranking) {
 function selectionColumns(number) {
   const { beyond, p } = selection;
   return [
-    beyond && { label: "Beyond the others", short: "Beyond", kind: "number", cell: (k) => number(beyond[k]), value: (k) => beyond[k] },
-    { label: "p value", short: "p", kind: "number", up: true, cell: (k) => q(p[k]), value: (k) => p[k] },
-    { label: "q value", short: "q", kind: "number", up: true, cell: (k) => q(selection.q[k]), value: (k) => selection.q[k] },
-    { label: "Kept", kind: "number", cell: (k) => (selection.kept[k] ? "yes" : "no"), value: (k) => Number(selection.kept[k]) },
-  ].filter(Boolean);
+    ...(beyond ? [numeric("Beyond the others", beyond, number, { short: "Beyond" })] : []),
+    numeric("p value", p, q, { short: "p", up: true }),
+    numeric("q value", selection.q, q, { short: "q", up: true }),
+    numeric("Kept", selection.kept.map(Number), (kept) => (kept ? "yes" : "no")),
+  ];
 }
 // The lines below the features: with them the scores add up to the fall of the loss.
 function accountRows(number, width) {
   const a = data.account;
   if (!a) return [];
-  const line = (words, amount) => el("tr", { role: "row" }, el("td", { class: "rank", role: "cell" }),
-    el("th", { scope: "row", role: "rowheader", colspan: 2 }, words),
-    el("td", { class: "number", role: "cell", "data-label": "Score" }, number(amount)), el("td", { colspan: width - 4, role: "cell" }));
+  const line = (words, amount) => el("tr", {}, el("td", { class: "rank" }), el("th", { scope: "row", colspan: 2 }, words),
+    el("td", { class: "number", "data-label": "Score" }, number(amount)), el("td", { colspan: width - 4 }));
   return [line("Base: the root values of the trees", a.base),
     line(`Together: the loss per row, ${single(a.before)} before the first tree, ${single(a.after)} after the last`, a.total)];
 }
@@ -302,10 +300,8 @@ function optimismSection() {
     columns: [
       { label: "Feature", kind: "head", up: true, cell: (k) => named(k), value: feature },
       { label: `Training ○ and ${KIND} ●`, kind: "drawn", cell: dumbbell, axis: axis(low, high, place) },
-      { label: "Training", kind: "number", cell: (k) => number(train[k]), value: (k) => train[k] },
-      { label: data.training_rows ? "Scored" : "Held-out", kind: "number", cell: (k) => number(valid[k]), value: (k) => valid[k] },
-      { label: "Gap", kind: "number", cell: (k) => number(gap[k]), value: (k) => gap[k] },
-      { label: "Std. error of the gap", short: "±", kind: "number", cell: (k) => number(error[k]), value: (k) => error[k] },
+      numeric("Training", train, number), numeric(data.training_rows ? "Scored" : "Held-out", valid, number),
+      numeric("Gap", gap, number), numeric("Std. error of the gap", error, number, { short: "±" }),
     ],
     rowClass: (k) => (verdict(k) === "noise" || verdict(k) === "unused" ? "noise" : ""),
     search: $("optimism-search"), status: $("optimism-count"),
@@ -327,8 +323,9 @@ function roundsSection() {
   const train = r.train ? unpack(r.train, r.train_unit, r.at.length) : null;
   const number = formatter(r.best.concat(r.fall, r.features.map((k) => data.ranking.score[k])));
   const row = new Map(r.features.map((k, i) => [k, i])); // feature -> its curve
+  const [peak, best, fall] = [r.peak, r.best, r.fall].map((values) => everyFeature.map((k) => values[row.get(k)]));
   // A fall within the standard error of the score is left unmarked: the highest point of noise is somewhere, too.
-  const falls = (k) => r.fall[row.get(k)] > (data.ranking.std_error[k] ?? Infinity);
+  const falls = (k) => fall[k] > (data.ranking.std_error[k] ?? Infinity);
   let many = 12;
   function panel(k) {
     const i = row.get(k);
@@ -338,13 +335,13 @@ function roundsSection() {
     const x = (at) => (100 * at) / r.n;
     const path = (line) => line.map((v, p) => `${p ? "L" : "M"}${x(r.at[p]).toFixed(2)} ${y(v).toFixed(2)}`).join("");
     const story = data.used[k] === 0 ? "not used" : falls(k)
-      ? `peak in round ${count(r.peak[i])}, then down by ${number(r.fall[i])}` : `ends at ${number(data.ranking.score[k])}`;
+      ? `peak in round ${count(peak[k])}, then down by ${number(fall[k])}` : `ends at ${number(data.ranking.score[k])}`;
     return el("figure", { class: "panel" },
       el("figcaption", {}, bdi(feature(k)), el("br"), el("span", { class: "note" }, story)),
       drawing(`${feature(k)} by round`, story, { viewBox: "0 0 100 100", preserveAspectRatio: "none" },
         svg("line", { class: "zero", x1: 0, x2: 100, y1: y(0), y2: y(0) }),
         train && svg("path", { class: "curve train", d: path(train[i]) }),
-        falls(k) && svg("line", { class: "peak", x1: x(r.peak[i]), x2: x(r.peak[i]), y1: 0, y2: 100 }) || null,
+        falls(k) ? svg("line", { class: "peak", x1: x(peak[k]), x2: x(peak[k]), y1: 0, y2: 100 }) : null,
         svg("path", { class: `curve ${verdict(k) === "signal" ? "" : "dull"}`, d: path(valid[i]) })),
       el("div", { class: "ends", "aria-hidden": "true" }, el("span", {}, `0 to ${count(r.n)} rounds`),
         el("span", {}, `${number(low)} to ${number(high)}`)));
@@ -353,7 +350,7 @@ function roundsSection() {
     const words = $("rounds-search").value.trim().toLowerCase();
     const order = {
       score: (a, b) => data.ranking.score[b] - data.ranking.score[a],
-      fall: (a, b) => r.fall[row.get(b)] - r.fall[row.get(a)],
+      fall: (a, b) => fall[b] - fall[a],
       name: (a, b) => feature(a).localeCompare(feature(b)),
     }[$("rounds-order").value];
     const found = r.features.filter((k) => feature(k).toLowerCase().includes(words)).sort(order);
@@ -374,10 +371,8 @@ function roundsSection() {
     mount: $("rounds-table"), caption: "Where each curve is highest and how far it falls until the last round.", rows: r.features, sort: 3,
     columns: [
       { label: "Feature", kind: "head", up: true, cell: (k) => [bdi(feature(k))], value: feature },
-      { label: "Peak in round", kind: "number", cell: (k) => count(r.peak[row.get(k)]), value: (k) => r.peak[row.get(k)] },
-      { label: "Score at the peak", kind: "number", cell: (k) => number(r.best[row.get(k)]), value: (k) => r.best[row.get(k)] },
-      { label: "Final score", kind: "number", cell: (k) => number(data.ranking.score[k]), value: (k) => data.ranking.score[k] },
-      { label: "Fall", kind: "number", cell: (k) => number(r.fall[row.get(k)]), value: (k) => r.fall[row.get(k)] },
+      numeric("Peak in round", peak, count), numeric("Score at the peak", best, number),
+      numeric("Final score", data.ranking.score, number), numeric("Fall", fall, number),
     ],
   });
 }
@@ -449,8 +444,8 @@ function rowsSection() {
     const place = scale(Math.min(...ends), Math.max(...ends));
     const number = formatter(ends.concat(largest(visible.map((s) => s.by))));
     const tick = (v) => svg("line", { class: "whisker", x1: percent(place(v)), x2: percent(place(v)), y1: "0%", y2: "100%" });
-    const line = (kind, name, drawn, amount) => el("tr", { role: "row", class: kind }, el("th", { scope: "row", role: "rowheader" }, name),
-      el("td", { class: "drawn", role: "cell" }, drawn), el("td", { class: "number", role: "cell" }, amount));
+    const line = (kind, name, drawn, amount) => el("tr", { class: kind }, el("th", { scope: "row" }, name),
+      el("td", { class: "drawn" }, drawn), el("td", { class: "number" }, amount));
     const total = (words, v) => line("total", words, svg("svg", { "aria-hidden": "true" }, tick(v)), number(v));
     const rows = visible.map((s, p) => {
       const [a, b] = spans[p];
@@ -460,15 +455,14 @@ function rowsSection() {
         svg("rect", { class: `bar ${s.by < 0 ? "down" : "up"}`, x: percent(place(Math.min(a, b))), y: "12%", height: "76%",
           width: percent(Math.max(0.3, Math.abs(place(b) - place(a)))) })), signed(number)(s.by));
     });
-    const head = ["Feature and its value", "Step", x.prediction ? "Margin" : "Amount"];
-    const kinds = ["head", "drawn", "number"];
+    const heads = [["Feature and its value", "head"], ["Step", "drawn"], [x.prediction ? "Margin" : "Amount", "number"]]
+      .map(([words, kind]) => el("th", { scope: "col", class: kind, "data-sorts": "no" }, words));
     const more = el("button", { type: "button", class: "more", "aria-expanded": String(unfolded) },
       unfolded ? `Show the ${STEPS} largest steps only` : `Show ${count(steps.length)} steps`);
     more.hidden = steps.length <= STEPS;
     more.onclick = () => { unfolded = !unfolded; waterfall(i, o); $("row-waterfall").lastChild.focus(); };
-    $("row-waterfall").replaceChildren(el("table", { role: "table" }, el("caption", {}, `From the base value to the ${x.prediction ? "margin" : "prediction"}, largest steps first`),
-      el("thead", { role: "rowgroup" }, el("tr", { role: "row" }, head.map((h, c) => el("th", { scope: "col", role: "columnheader", class: kinds[c], "data-sorts": "no" }, h)))),
-      el("tbody", { role: "rowgroup" }, total("Base value", x.base[i][o]), rows, total(x.prediction ? "Margin" : "Prediction", x.margin[i][o]))), more);
+    $("row-waterfall").replaceChildren(el("table", {}, el("caption", {}, `From the base value to the ${x.prediction ? "margin" : "prediction"}, largest steps first`),
+      el("thead", {}, el("tr", {}, heads)), el("tbody", {}, total("Base value", x.base[i][o]), rows, total(x.prediction ? "Margin" : "Prediction", x.margin[i][o]))), more);
   }
   function step(by) {
     const here = listed.indexOf(current);
@@ -476,8 +470,7 @@ function rowsSection() {
   }
   $("row-previous").onclick = () => step(-1);
   $("row-next").onclick = () => step(1);
-  $("row-order").onchange = () => { list(); if (listed.length) pick(listed[0]); };
-  $("row-search").oninput = () => { list(); if (listed.length) pick(listed[0]); };
+  $("row-order").onchange = $("row-search").oninput = () => { list(); if (listed.length) pick(listed[0]); };
   $("row-list").onchange = (event) => pick(+event.target.value);
   $("row-output").onchange = (event) => pick(current, +event.target.value);
   $("row-number").max = x.n - 1;

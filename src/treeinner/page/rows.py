@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
@@ -12,7 +11,8 @@ from treeinner.attribution import FloatArray, attribute
 from treeinner.objectives import encode_target
 from treeinner.page.numbers import decimals_for, rounded, short, shorts, value_text
 from treeinner.scores.result import METHOD_TITLES
-from treeinner.tables.frames import collected, names_of, row_labels_of, to_array
+from treeinner.selection.folds import take_rows
+from treeinner.tables.frames import as_frame, collected, row_labels_of, to_array
 
 if TYPE_CHECKING:
     from treeinner.page.data import Subject
@@ -134,10 +134,7 @@ def _is_range(labels: Any) -> bool:
 
 def take(X: Any, rows: NDArray[np.intp]) -> Any:
     """Some rows of a table, in the container it came in."""
-    if hasattr(X, "tocsr"):
-        return X.tocsr()[rows]
     if type(X).__name__ == "Pool":
         return X.slice(rows.tolist())
-    if names_of(X) is None:
-        return np.asarray(X)[rows]
-    return collected(nw.from_native(X))[rows.tolist()].to_native()
+    frame: Any = as_frame(X)
+    return take_rows(X, rows) if frame is None else collected(frame)[rows.tolist()].to_native()

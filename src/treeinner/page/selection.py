@@ -12,11 +12,10 @@ import numpy as np
 from treeinner.ensemble.storage import atomic
 from treeinner.errors import counted
 from treeinner.page.build import check_path
-from treeinner.page.data import losses_of, stamped
+from treeinner.page.data import common, losses_of
 from treeinner.page.numbers import shorts
 from treeinner.page.render import render
 from treeinner.scores import Importance
-from treeinner.scores.result import Q_LIMIT
 
 __all__ = ["report_selection", "write_selection"]
 
@@ -79,16 +78,10 @@ def write_selection(
     n = len(table["kept"])
     rows = [["Held-out rows", f"{found.n_rows:,}"], ["Features", f"{n:,}, {int(np.sum(table['kept'])):,} of them kept"]]
     data = {
-        **stamped(),
+        **common(found, found.notes),
         "title": title or TITLE,
         "call": call,
         "facts": [*facts, *rows, *losses_of(found)],
-        "q_limit": Q_LIMIT,
-        "confidence": found.confidence,
-        "score": found.score_name,
-        "score_title": found.title,
-        "unit": found.unit,
-        "notes": list(found.notes),
         "features": list(map(str, table["feature"])),
         "ranking": {name: shorts(table[name]) for name in names},
         "selection": {

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from treeinner.attribution import Attribution
 from treeinner.scores.result import METHOD_TITLES
 from treeinner.tables.columns import is_missing
-from treeinner.tables.frames import feature_columns
+from treeinner.tables.frames import places_of
 
 FloatArray = NDArray[np.float64]
 
@@ -96,7 +96,7 @@ def column(attribution: Attribution, k: int, rows: NDArray[np.intp]) -> Column |
     if not isinstance(frame, nw.DataFrame):
         values = np.asarray(data)
         return _from_values(values[:, k][rows]) if values.ndim == 2 else None
-    series = frame[:, feature_columns(frame, attribution.feature_names)[k]]
+    series = frame[:, places_of(frame.columns, attribution.feature_names)[k]]
     values = np.asarray(series.to_numpy())[rows]
     labelled = isinstance(series.dtype, (nw.Categorical, nw.Enum, nw.String))
     return _from_labels(values) if labelled else _from_values(values)

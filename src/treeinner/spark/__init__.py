@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import Any
 
 from treeinner.attribution import METHODS, check_choice, node_values
-from treeinner.errors import DataError
+from treeinner.attribution_file import DTYPES, column_names
 from treeinner.groups import GroupSpec
 from treeinner.model import Model, open_model
 from treeinner.options import ReadOptions
@@ -27,8 +27,6 @@ from treeinner.spark.columns import Columns, Source, checked_frame, find_columns
 from treeinner.spark.workers import Rounds, attributed, check_workers
 
 __all__ = ["attribute", "importance"]
-
-DTYPES = ("float64", "float32")
 
 
 def importance(
@@ -121,8 +119,8 @@ def attribute(
     Returns
     -------
     pyspark DataFrame
-        The columns kept, one per feature, and base_value, which add up to the margin. With several outputs they are
-        called "output: feature" and "output: base_value". Rows that are refused make the action fail that asks for
+        The columns kept, base_value, and one per feature, which with it add up to the margin. With several outputs they
+        are called "output: base_value" and "output: feature". Rows that are refused make the action fail that asks for
         them; the error names their partition.
     """
     check_choice("method", method, METHODS)
@@ -150,11 +148,7 @@ def _schema(model: Model, df: Any, columns: Columns, feature_groups: GroupSpec |
 
     own = columns.features if not columns.vectors and not model.transformers else ()
     names = model.feature_names or (own if len(own) == model.n_features else model.labels(None))
-    labels = model.groups(feature_groups, names).names
-    outputs = [""] if model.n_outputs == 1 else [f"{k}: " for k in model.output_names or range(model.n_outputs)]
-    found = [f"{output}{name}" for output in outputs for name in labels] + [f"{output}base_value" for output in outputs]
-    twice = [name for name in columns.keep if name in found]
-    if twice:
-        raise DataError(f"keep_cols={twice[0]!r}: the attributions have a column of this name; rename it in df.")
+    outputs = model.output_names or range(model.n_outputs)
+    found = column_names(model.groups(feature_groups, names).names, outputs, columns.keep)
     kind = DoubleType() if dtype == "float64" else FloatType()
     return StructType([*(df.schema[name] for name in columns.keep), *(StructField(name, kind) for name in found)])

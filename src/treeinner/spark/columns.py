@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,12 +13,12 @@ from treeinner.errors import DataError, counted
 from treeinner.model import Model
 from treeinner.tables.batches import Piece, gathered
 from treeinner.tables.columns import listing
+from treeinner.tables.files import ROWS
 from treeinner.tables.frames import as_frame
-from treeinner.tables.named import Roles, split_frame, values_of
+from treeinner.tables.named import Roles, split_frame, values_named
 
 __all__ = ["Columns", "Source", "checked_frame", "find_columns", "source_of"]
 
-CHUNK_ROWS = 2**16  # in memory at a time: Spark sends 10,000, and a call costs milliseconds
 CHUNK_CELLS = 2**24  # numbers in memory at a time, where rows are wide
 NUMBERS = ("double", "float", "int", "bigint", "smallint", "tinyint")
 # Argument here -> argument of ImportanceAccumulator.update; those that may name several columns.
@@ -45,7 +44,7 @@ class Columns:
     """Which columns of a frame are what."""
 
     features: tuple[str, ...]  # one, if it holds vectors
-    roles: Mapping[str, Any]  # y, sample_weight, ... -> name, or list of names
+    roles: Roles
     keep: tuple[str, ...] = ()
     vectors: bool = False  # whether the feature column holds vectors or arrays
     as_array: bool = False  # whether those are vectors of pyspark.ml, which Arrow does not know
@@ -54,7 +53,12 @@ class Columns:
     @property
     def names(self) -> list[str]:
         """All these columns, each once, features first."""
-        return list(dict.fromkeys([*self.features, *Roles.of(self.roles).names, *self.keep]))
+        return list(dict.fromkeys([*self.features, *self.roles.names, *self.keep]))
+
+    @property
+    def query(self) -> str | None:
+        """Column of the queries, if there are any."""
+        return next(iter(self.roles.columns.get("qid", ())), None)
 
     def select(self, df: Any) -> Any:
         """The frame with these columns alone, numbered c0, c1, ...; queries brought together.
@@ -66,32 +70,28 @@ class Columns:
         if self.as_array:
             columns[0] = vector_to_array(columns[0])
         numbered = [column.alias(f"c{j}") for j, column in enumerate(columns)]
-        if "qid" not in self.roles:
+        if self.query is None:
             return df.select(*numbered)
         # A loss of queries may break ties by the order of the rows, which is that of the frame.
         ordered = df.select(*numbered, functions.monotonically_increasing_id().alias("order"))
-        query = f"c{self.names.index(self.roles['qid'])}"
+        query = f"c{self.names.index(self.query)}"
         return ordered.repartition(query).sortWithinPartitions(query, "order").drop("order")
 
     def tables(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Arrow tables of many rows, and of whole queries, from Spark's record batches."""
-        query = self.roles.get("qid")
+        query = self.query
         pieces = (Piece(batch.rename_columns(self.names), "", {}) for batch in batches if batch.num_rows)
-        rows = max(1, min(CHUNK_ROWS, CHUNK_CELLS // self.width))
-        for piece in gathered(pieces, rows=rows, qid=None if query is None else partial(_queries, query)):
+        rows = max(1, min(ROWS, CHUNK_CELLS // self.width))  # Spark sends 10,000, and a call costs milliseconds
+        queries = None if query is None else lambda piece: values_named(piece.X, query)
+        for piece in gathered(pieces, rows=rows, qid=queries):
             yield piece.X
 
     def arguments(self, table: Any) -> dict[str, Any]:
         """X, y, ... of some rows."""
-        X, given = split_frame(table, self.roles, lambda *_: list(self.features))
+        X, given = split_frame(table, self.roles.arguments(), lambda *_: list(self.features))
         frame: Any = as_frame(X)
         X = frame.select(*self.features).to_native()
         return {"X": _matrix(X.column(0), self.features[0]) if self.vectors else X, **given}
-
-
-def _queries(name: str, piece: Piece) -> Any:
-    frame: Any = as_frame(piece.X)
-    return values_of(frame[name])
 
 
 def _matrix(column: Any, name: str) -> NDArray[Any]:
@@ -133,7 +133,7 @@ def source_of(model: Any, df: Any, features_col: str | None) -> Source:
             vector = str(model.getOrDefault("featuresCol"))
     if vector is None:
         return Source(own, features)
-    _check({"features_col": (vector,)}, df)
+    Roles({"features_col": (vector,)}).check(df.columns, "df")
     if not (_holds_vectors(df, vector) or _holds_arrays(df, vector)):
         raise DataError(
             f"features_col={vector!r} holds {df.schema[vector].dataType.simpleString()}, expected vectors of "
@@ -171,13 +171,12 @@ def find_columns(
 ) -> Columns:
     """Find the columns in the frame; given: arguments of the user that name some."""
     named = {name: _listed(name, value) for name, value in given.items() if value is not None}
-    _check(named | {"keep_cols": keep}, df)
-    roles = {ARGUMENTS[name]: list(some) if len(some) > 1 else some[0] for name, some in named.items()}
+    Roles(named | {"keep_cols": keep}).check(df.columns, "df")
+    roles = {ARGUMENTS[name]: some for name, some in named.items()}
     features = source.features
     if features is None:
-        others = {ARGUMENTS[name]: some for name, some in named.items()}
         try:
-            features = tuple(model.columns_among(df.columns, Roles(others | {"keep_cols": keep})))
+            features = tuple(model.columns_among(df.columns, Roles(roles | {"keep_cols": keep})))
         except DataError as error:
             held = [name for name in df.columns if _holds_vectors(df, name) or _holds_arrays(df, name)]
             hint = f" If the column {held[0]!r} holds all features, pass features_col={held[0]!r}." if held else ""
@@ -191,7 +190,7 @@ def find_columns(
     vectors = source.vector is not None
     as_array = vectors and _holds_vectors(df, features[0])
     width = (model.n_features if vectors else len(features)) + len(keep)
-    return Columns(features, roles, keep, vectors, as_array, width)
+    return Columns(features, Roles(roles), keep, vectors, as_array, width)
 
 
 def _listed(name: str, value: Any) -> tuple[str, ...]:
@@ -200,10 +199,6 @@ def _listed(name: str, value: Any) -> tuple[str, ...]:
     if not listed or not all(isinstance(one, str) for one in listed):
         raise TypeError(f"{name}={value!r}: expected the name of a column{' or a list of names' * (name in SEVERAL)}.")
     return listed
-
-
-def _check(columns: Mapping[str, tuple[str, ...]], df: Any) -> None:
-    Roles(columns).check(df.columns, "df")
 
 
 def _quoted(name: str) -> str:

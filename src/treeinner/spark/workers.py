@@ -15,9 +15,8 @@ from functools import lru_cache, partial
 from importlib import metadata
 from typing import Any
 
-import numpy as np
-
 from treeinner.attribution import attribute as attribute_rows
+from treeinner.attribution_file import column_values
 from treeinner.errors import DataError, MissingDependencyError, TreeInnerError
 from treeinner.model import Model
 from treeinner.scores.accumulator import ImportanceAccumulator
@@ -34,14 +33,6 @@ CURE = (
 )
 
 Batches = Iterable[Any]  # of pyarrow.RecordBatch
-
-
-@dataclass(frozen=True, eq=False)
-class Answers:
-    """What the tasks answered."""
-
-    parts: list[Part]
-    note: str | None  # on training rows
 
 
 # -- on the driver -----------------------------------------------------------------------------------------------
@@ -65,10 +56,9 @@ class Rounds:
         answers = self.selected.mapInArrow(_shipped(partial(_add, accumulator, self.columns, self.first)), ANSWER)
         # Without a number Spark makes as many tasks of it as the bytes need.
         answers = answers.repartition("partition").coalesce(MERGERS)
-        found = _collect(answers.mapInArrow(_shipped(_merge), ANSWER))
+        parts, self.note = _collect(answers.mapInArrow(_shipped(_merge), ANSWER))
         # A frame may have no partitions.
-        part = merge_parts(found.parts) if found.parts else Part(accumulator.to_bytes(), {})
-        self.note = found.note
+        part = merge_parts(parts) if parts else Part(accumulator.to_bytes(), {})
         self.first = min((number for number, n_rows in part.rows.items() if n_rows), default=None)
         return part
 
@@ -78,7 +68,8 @@ def attributed(selected: Any, columns: Columns, model: Model, schema: Any, dtype
     return selected.mapInArrow(partial(_attribute, model, columns, dtype, options, schema.names), schema)
 
 
-def _collect(frame: Any) -> Answers:
+def _collect(frame: Any) -> tuple[list[Part], str | None]:
+    """What the tasks answered: sums, and a note on training rows."""
     try:
         rows = frame.collect()
     except Exception as error:
@@ -92,7 +83,7 @@ def _collect(frame: Any) -> Answers:
         raise _missing(problem.decode())
     for refusal in found["error"]:
         raise pickle.loads(refusal)
-    return Answers([pickle.loads(part) for part in found["part"]], next(map(bytes.decode, found["note"]), None))
+    return [pickle.loads(part) for part in found["part"]], next(map(bytes.decode, found["note"]), None)
 
 
 def _explained(text: str) -> TreeInnerError:
@@ -223,8 +214,5 @@ def _attribute(
     with naming(f"Partition {_number()}"):
         for table in columns.tables(batches):
             found = attribute_rows(model, **columns.arguments(table), **options)
-            values, base = found.by_output
-            numbers = np.concatenate([values.swapaxes(1, 2).reshape(len(values), -1), base], axis=1).astype(dtype)
-            arrays = [table.column(name) for name in columns.keep]
-            arrays += [pyarrow.array(np.ascontiguousarray(column)) for column in numbers.T]
+            arrays = [*(table.column(name) for name in columns.keep), *map(pyarrow.array, column_values(found, dtype))]
             yield from pyarrow.table(arrays, names=list(names)).to_batches()

@@ -5,6 +5,10 @@
     frames      data frames of any library that narwhals knows, and results as frames of that library
     sparse      scipy's sparse matrices
     columns     one column: numbers, missing values, category codes
+    named       columns that are not features, by their names: target, weights, ...
+
+    sources     rows that come in pieces: files, streams, iterators; files: Parquet, Feather and CSV
+    batches     pieces put together to be worth a call
 
 Belongs here: containers, dtypes, column names, missing values, categories. Does not: trees, losses, scores.
 """

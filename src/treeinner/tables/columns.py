@@ -36,6 +36,15 @@ def listing(items: Sequence[Any], limit: int = 10) -> str:
     return shown if len(items) <= limit else f"{shown} and {len(items) - limit} more"
 
 
+def difference(names: Sequence[str], wanted: Sequence[str]) -> str:
+    """How columns differ from those wanted: "lacks 'a' and has 'b' besides"; "" if at most their order does."""
+    present, known = set(names), set(wanted)
+    missing, extra = [name for name in wanted if name not in present], [name for name in names if name not in known]
+    parts = [f"lacks {listing(missing)}"] if missing else []
+    parts += [f"has {listing(extra)} besides"] if extra else []
+    return " and ".join(parts)
+
+
 def kernel_dtype(dtype: np.dtype[Any]) -> np.dtype[Any] | None:
     """Type in which the kernels read numbers of `dtype`; None if it holds no numbers."""
     if dtype.kind not in "fiub":
@@ -118,14 +127,8 @@ def codes_by_dictionary(
 ) -> FloatArray:
     """Code of each row whose value is entries[key]; key -1 is missing. One look-up per entry."""
     position = {level: float(i) for i, level in enumerate(levels)}
-    table = np.full(len(entries) + 1, np.nan)  # the last one is what key -1 finds
-    unknown = np.zeros(len(entries) + 1, bool)
-    for i, entry in enumerate(entries):
-        code = position.get(entry)
-        if code is not None:
-            table[i] = code
-        elif not is_missing(entry):
-            unknown[i] = True
+    table = np.array([*(position.get(entry, np.nan) for entry in entries), np.nan])  # the last is what key -1 finds
+    unknown = np.array([*(entry not in position and not is_missing(entry) for entry in entries), False])
     if unknown.any():
         used = np.bincount(keys[keys >= 0], minlength=len(unknown)) > 0
         new = [entries[i] for i in np.flatnonzero(unknown & used).tolist()]

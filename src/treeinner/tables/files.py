@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -48,16 +48,13 @@ class DataFile:
     path: Path
     kind: str
     names: tuple[str, ...]
-    delimiter: str = ","  # of CSV
-    n_rows: int | None = None  # where the file says so
-    stamp: tuple[int, int] = field(default=(0, 0), compare=False)  # size and time of change when it was opened
+    delimiter: str  # of CSV
+    n_rows: int | None  # where the file says so
+    stamp: tuple[int, int]  # size and time of change when it was opened
 
     def batches(self, wanted: Wanted) -> Iterator[Any]:
         """Rows as pyarrow.RecordBatches with the wanted columns, in their order."""
         columns = list(self.names if wanted.columns is None else wanted.columns)
-        missing = [name for name in columns if name not in self.names]
-        if missing:
-            raise DataError(f"{self.path} lacks the columns {listing(missing)}, which other files have.")
         if _stamp(self.path) != self.stamp:
             raise DataError(f"{self.path} has changed while it was read; start again when nothing writes to it.")
         read = {"Parquet": self._parquet, "Feather": self._feather, "CSV": self._csv}[self.kind]
@@ -96,12 +93,7 @@ class DataFile:
             known[name] = pyarrow.float64() if integer or types.is_null(kind) else kind
             if name in wanted.text:
                 known[name] = pyarrow.string()
-        reader = self._csv_reader(columns, wanted, known)
-        while True:
-            try:
-                yield reader.read_next_batch()
-            except StopIteration:
-                return
+        yield from self._csv_reader(columns, wanted, known)
 
     def _csv_reader(self, columns: list[str], wanted: Wanted, kinds: dict[str, Any]) -> Any:
         import pyarrow
@@ -136,8 +128,7 @@ def files_of(path: str | os.PathLike[str]) -> list[Path]:
     text = os.fspath(path)
     if os.path.isdir(text):
         inside = sorted(p for p in Path(text).rglob("*") if p.is_file() and _kind_by_ending(p))
-        hidden = [p for p in inside if any(part[:1] in "._" for part in p.relative_to(text).parts)]
-        found = [p for p in inside if p not in hidden]
+        found = [p for p in inside if not any(part[0] in "._" for part in p.relative_to(text).parts)]
         if not found:
             raise DataError(f"The folder {text} has no Parquet, Feather or CSV files in it.")
         return found
@@ -155,23 +146,23 @@ def open_data(path: Path) -> DataFile:
     if not path.exists():
         raise DataError(f"There is no data file {path}.")
     kind, stamp = _kind(path), _stamp(path)
+    delimiter, n_rows = ",", None
     with naming_file(path, kind):
         if kind == "Parquet":
             from pyarrow.parquet import ParquetFile
 
             with ParquetFile(path) as file:
-                rows = file.metadata.num_rows
-                opened = DataFile(path, kind, tuple(file.schema_arrow.names), n_rows=rows, stamp=stamp)
+                names, n_rows = file.schema_arrow.names, file.metadata.num_rows
         elif kind == "Feather":
             from pyarrow.feather import read_table
 
-            opened = DataFile(path, kind, tuple(read_table(path, memory_map=True).column_names), stamp=stamp)
+            names = read_table(path, memory_map=True).column_names
         else:
-            opened = _open_csv(path, stamp)
-    repeated = [name for name, times in Counter(opened.names).items() if times > 1]
+            names, delimiter = _csv_header(path)
+    repeated = [name for name, times in Counter(names).items() if times > 1]
     if repeated:
         raise DataError(f"{path} has duplicate column names: {listing(repeated)}; rename them.")
-    return opened
+    return DataFile(path, kind, tuple(names), delimiter, n_rows, stamp)
 
 
 def check_output(path: str | os.PathLike[str], inputs: Iterable[Any]) -> None:
@@ -189,7 +180,8 @@ def _require_pyarrow() -> None:
         raise MissingDependencyError("Files are read with pyarrow; install it: pip install pyarrow") from None
 
 
-def _open_csv(path: Path, stamp: tuple[int, int]) -> DataFile:
+def _csv_header(path: Path) -> tuple[list[str], str]:
+    """Columns, and what stands between them."""
     import pyarrow
 
     with pyarrow.input_stream(str(path), compression="detect") as stream:
@@ -197,12 +189,12 @@ def _open_csv(path: Path, stamp: tuple[int, int]) -> DataFile:
     if not first.strip():
         raise DataError(f"{path} begins with an empty line; put a line of column names first.")
     delimiter = max(DELIMITERS, key=first.count)
-    names = tuple(next(csv.reader([first], delimiter=delimiter)))
+    names = next(csv.reader([first], delimiter=delimiter))
     if any(_is_fraction(name) for name in names):
         raise DataError(
             f"The first line of {path} has numbers ({first.strip()[:40]}); put a line of column names first."
         )
-    return DataFile(path, "CSV", names, delimiter, stamp=stamp)
+    return names, delimiter
 
 
 def looks_like_data(path: Path) -> bool:

@@ -20,6 +20,7 @@ from treeinner.tables.columns import (
     codes_by_dictionary,
     codes_by_number,
     codes_by_object,
+    difference,
     listing,
     numbers,
 )
@@ -59,10 +60,9 @@ def read_frame(frame: Frame | nw.Series[Any], schema: Schema) -> ColumnTable:
         raise DataError(f"X is a lazy {library} frame; collect it into memory, or pass it in parts.")
     rows = collected(frame)
     schema.check_shape(rows.shape[0], len(names))
-    place = {name: j for j, name in enumerate(names if schema.names is None else schema.names)}
-    columns: list[NDArray[Any]] = [np.empty(0)] * len(names)
-    for name, series in zip(names, rows.iter_columns(), strict=True):
-        columns[place[name]] = _column(series, place[name], f"Column {name!r}", schema)
+    given = dict(zip(names, rows.iter_columns(), strict=True))
+    order = names if schema.names is None else schema.names
+    columns = [_column(given[name], j, f"Column {name!r}", schema) for j, name in enumerate(order)]
     return ColumnTable(columns, missing=schema.missing, frame_library=library)
 
 
@@ -130,15 +130,10 @@ def _check_names(names: Sequence[str], schema: Schema) -> None:
     """Names that do not fit the model's are an error that lists them."""
     if schema.names is None:
         return
-    given, wanted = set(names), set(schema.names)
-    missing = [name for name in schema.names if name not in given]
-    extra = [name for name in names if name not in wanted]
-    if missing or extra:
-        parts = [f"lacks {listing(missing)}"] if missing else []
-        parts += [f"has {listing(extra)} besides"] if extra else []
+    if differs := difference(names, schema.names):
         raise DataError(
-            f"The columns of X are not the {len(schema.names)} that the model was trained on: it "
-            f"{' and '.join(parts)}. Select the training columns by name; their order does not matter."
+            f"The columns of X are not the {len(schema.names)} that the model was trained on: it {differs}. Select the "
+            "training columns by name; their order does not matter."
         )
 
 
@@ -284,13 +279,8 @@ def to_array(data: Any, feature_names: Sequence[str]) -> NDArray[Any]:
     frame = as_frame(data)
     if isinstance(frame, (nw.DataFrame, nw.LazyFrame)):
         frame = collected(frame)
-        data = frame[:, feature_columns(frame, feature_names)].to_numpy()
+        data = frame[:, places_of(frame.columns, feature_names)].to_numpy()
     return np.asarray(data)
-
-
-def feature_columns(frame: nw.DataFrame[Any], feature_names: Sequence[str]) -> list[int]:
-    """Positions of the features in the user's frame: by name if all are there, else as its columns stand."""
-    return places_of(frame.columns, feature_names)
 
 
 def places_of(columns: Sequence[str], feature_names: Sequence[str]) -> list[int]:

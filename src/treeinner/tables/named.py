@@ -45,6 +45,10 @@ class Roles:
     def __bool__(self) -> bool:
         return bool(self.columns)
 
+    def arguments(self) -> dict[str, Any]:
+        """Inverse of `of`: role -> name of its column, or a list of names."""
+        return {role: names[0] if len(names) == 1 else list(names) for role, names in self.columns.items()}
+
     @property
     def names(self) -> tuple[str, ...]:
         """All columns that have a role, each once."""
@@ -94,6 +98,12 @@ def _values(rows: nw.DataFrame[Any], places: Sequence[int]) -> Any:
     if len(places) > 1:
         return rows[:, list(places)].to_native()
     return values_of(rows[:, places[0]])
+
+
+def values_named(X: Any, name: str) -> NDArray[Any]:
+    """Values of a column of a frame."""
+    frame: Any = as_frame(X)
+    return values_of(frame[name])
 
 
 def values_of(series: nw.Series[Any]) -> NDArray[Any]:

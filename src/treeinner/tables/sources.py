@@ -12,7 +12,7 @@ import narwhals as nw
 
 from treeinner.errors import DataError
 from treeinner.tables.batches import Piece, as_values
-from treeinner.tables.columns import listing
+from treeinner.tables.columns import difference, listing
 from treeinner.tables.files import ROWS, DataFile, Wanted, files_of, naming_file, open_data
 from treeinner.tables.frames import as_frame
 from treeinner.tables.named import ROLES
@@ -32,10 +32,6 @@ class Source:
     library: str = ""  # in which results are returned; "": what is installed
     in_memory: bool = False  # whether it can be taken for a table too (a lazy frame)
     gives: frozenset[str] = frozenset()  # roles that come as values with every piece
-
-    def pieces(self, wanted: Wanted) -> Iterator[Piece]:
-        """All rows."""
-        yield from self.read(wanted)
 
 
 def as_source(X: Any) -> Source | None:
@@ -84,12 +80,8 @@ def _files(paths: Sequence[str | os.PathLike[str]]) -> Source:
 def _check_same_columns(files: Sequence[DataFile]) -> None:
     """Raise if a file has other columns than the first one; their order does not matter."""
     for file in files[1:]:
-        missing = [name for name in files[0].names if name not in file.names]
-        extra = [name for name in file.names if name not in files[0].names]
-        if missing or extra:
-            parts = [f"lacks {listing(missing)}"] if missing else []
-            parts += [f"has {listing(extra)} besides"] if extra else []
-            raise DataError(f"{file.path} {' and '.join(parts)}, unlike {files[0].path}; write all files alike.")
+        if differs := difference(file.names, files[0].names):
+            raise DataError(f"{file.path} {differs}, unlike {files[0].path}; write all files alike.")
 
 
 def _hive(folder: str) -> Source:
@@ -140,20 +132,11 @@ def _check_fragment(fragment: Any, schema: Any, columns: Sequence[str], path: st
         raise DataError(f"{path} lacks the columns {listing(missing)}, which other files have.")
 
 
-def _reader(reader: Any) -> Source:
-    """A pyarrow.RecordBatchReader, which gives its rows once."""
-
-    def read(wanted: Wanted) -> Iterator[Piece]:
-        return _selected(reader, wanted)
-
-    return Source("the RecordBatchReader", read, tuple(reader.schema.names), again=False)
-
-
 def _arrow(X: Any) -> Source:
     """Anything that exports an Arrow stream; what knows its length has its rows in memory and gives them again."""
     import pyarrow
 
-    first = pyarrow.RecordBatchReader.from_stream(X)
+    first = X if isinstance(X, pyarrow.RecordBatchReader) else pyarrow.RecordBatchReader.from_stream(X)
     again = hasattr(X, "num_rows") or hasattr(X, "__len__")
 
     def read(wanted: Wanted) -> Iterator[Piece]:
@@ -272,7 +255,7 @@ def _piece_of_data_iter(data: Any, given: Mapping[str, Any], label: str) -> Piec
 
 KNOWN: dict[tuple[str, str], Callable[[Any], Source]] = {
     ("pyarrow", "Dataset"): _dataset,
-    ("pyarrow", "RecordBatchReader"): _reader,
+    ("pyarrow", "RecordBatchReader"): _arrow,
     ("duckdb", "DuckDBPyRelation"): _duckdb,
     ("polars", "LazyFrame"): _polars,
     ("xgboost", "DataIter"): _data_iter,
