@@ -284,13 +284,16 @@ class Attribution:
 
         With several outputs the columns are called "output: feature".
         """
+        return make_frame(self._columns(), library=self.frame_library, row_labels=self.row_labels)
+
+    def _columns(self) -> dict[str, FloatArray]:
+        """Values by name, "output: feature" with several outputs: (rows,) each."""
         values, _ = self.by_output
-        columns = {
+        return {
             name if self.values.ndim == 2 else f"{output}: {name}": values[:, j, k]
             for k, output in enumerate(self.output_labels)
             for j, name in enumerate(self.feature_names)
         }
-        return make_frame(columns, library=self.frame_library, row_labels=self.row_labels)
 
     def to_shap(self) -> Any:
         """Make a `shap.Explanation`, for shap's own plots."""

@@ -135,12 +135,9 @@ def columns_of(
     found: Attribution, dtype: Any, keep: Mapping[str, Any], row_numbers: NDArray[Any] | None = None
 ) -> dict[str, Any]:
     """Numbers of the rows, key columns, base values, and a column per feature (and output)."""
-    values, base = found.by_output
+    _, base = found.by_output
     several = found.values.ndim == 3
-    own: dict[str, Any] = {}
-    for k, output in enumerate(found.output_labels):
-        for j, name in enumerate(found.feature_names):
-            own[f"{output}: {name}" if several else name] = values[:, j, k].astype(dtype)
+    own = {name: values.astype(dtype) for name, values in found._columns().items()}
     head: dict[str, Any] = {}
     for k, output in enumerate(found.output_labels):
         head[_free(f"{output}: base_value" if several else "base_value", {**own, **keep})] = base[:, k].astype(dtype)
