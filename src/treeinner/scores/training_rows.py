@@ -22,7 +22,7 @@ from treeinner.model import Model, open_model
 from treeinner.options import ReadOptions
 from treeinner.scores.accumulator import ImportanceAccumulator
 from treeinner.scores.batch import Batch, read_batch
-from treeinner.scores.gain import distance_to_gain, stored_gains
+from treeinner.scores.gain import stored_gains
 from treeinner.tables import Table
 from treeinner.tables.columns import listing
 
@@ -379,7 +379,8 @@ def _gains_match(model: Model, X: Any, y: Any, rows: dict[str, Any], n_jobs: int
     first = open_model(model, ReadOptions(iteration_range=(0, min(GAIN_ROUNDS, model.n_rounds))))
     with suppress(TreeInnerError), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about PreDecomp, which the user did not ask for
+        stored = stored_gains(first)
         accumulator = ImportanceAccumulator(first, method="predecomp", std_errors=False, n_jobs=n_jobs)
-        accumulator.update(X, y, **rows)
-        return distance_to_gain(accumulator.result(), stored_gains(first)) < SAME_GAINS
+        gains = accumulator.update(X, y, **rows).result().gains
+        return bool(stored.max(initial=0.0) > 0 and np.abs(gains - stored).max() / stored.max() < SAME_GAINS)
     return False
