@@ -9,19 +9,20 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 
-from treeinner.errors import DataError, ModelError, TreeInnerError, counted, speak
+from treeinner.errors import DataError, ModelError, TreeInnerError, counted
 from treeinner.model import Model
 from treeinner.scores.accumulator import CONFIDENCE, ImportanceAccumulator, check_errors_wanted
 from treeinner.scores.arguments import open_for
+from treeinner.scores.conclude import with_note
 from treeinner.scores.result import Importance
+from treeinner.scores.totals import merge_bytes
 from treeinner.scores.training_rows import training_rows_note
-from treeinner.scores.travel import merge_bytes
 from treeinner.tables.frames import names_of
 from treeinner.tables.named import Roles
 
@@ -83,13 +84,13 @@ def make_plan(model: Any, *, caller: Callable[..., Any], clustered: bool = False
             "ti.importance(model, X, y, oob=True) on rows in memory, or held-out rows here."
         )
     scoring = {"n_jobs": 1} | {name: settings.pop(name) for name in SCORING if name in settings}
-    wanted = bool(scoring.get("std_errors", True))
-    check_errors_wanted(wanted, clustered=clustered, confidence=scoring.get("confidence", CONFIDENCE))
+    wanted, confidence = bool(scoring.get("std_errors", True)), scoring.get("confidence", CONFIDENCE)
+    check_errors_wanted(wanted, clustered=clustered, confidence=confidence)
     opened = open_for(scoring.get("score", "tree_inner"), model, settings, caller=caller)
     start = ImportanceAccumulator(opened, clustered=clustered, **scoring)
-    two_rounds = wanted and start._setting.centred
+    two_rounds = start._setting.wants_second_pass
     if two_rounds:  # the first one is for the scores alone, which is cheaper
-        start = ImportanceAccumulator(opened, clustered=clustered, **scoring | {"std_errors": False})
+        start = start._without_errors()
     # No rows, but all that is refused whatever the rows are: losses over all rows together, balanced class weights.
     start.update(np.empty((0, opened.n_features)), clusters=[] if clustered else None)
     start.fingerprint()  # a function without a name of its own is refused
@@ -205,11 +206,7 @@ def run_rounds(
         if "saw other rows" not in str(error):
             raise
         raise DataError(f"{error} In a cluster {OTHER_ROWS}") from None
-    note = None if look is None else _look(look, again.rows)
-    if note is None:
-        return found
-    speak(note)
-    return replace(found, notes=(*found.notes, note))
+    return found if look is None else with_note(found, _look(look, again.rows))
 
 
 def _look(look: Callable[[int], str | None], rows: Mapping[int, int]) -> str | None:
