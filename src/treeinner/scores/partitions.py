@@ -67,16 +67,8 @@ class Part:
 def make_plan(model: Any, *, caller: Callable[..., Any], clustered: bool = False, **settings: Any) -> Plan:
     """Open the model and check the settings; what cannot be added up over partitions is refused here.
 
-    Parameters
-    ----------
-    model
-        As for `importance`.
-    caller
-        The public function that the settings were given to.
-    clustered
-        Whether rows come with clusters.
-    **settings
-        Of `importance`, `oob` and `progress` excepted; one thread per partition unless `n_jobs` says otherwise.
+    settings: those of `importance`, but for `progress`, as they were given to the public function `caller`. A partition
+    has one thread unless `n_jobs` says otherwise.
     """
     if settings.pop("oob", False):
         raise DataError(
@@ -98,16 +90,10 @@ def make_plan(model: Any, *, caller: Callable[..., Any], clustered: bool = False
 
 
 def add_partition(accumulator: ImportanceAccumulator, number: int, batches: Iterable[Mapping[str, Any]]) -> Part:
-    """Sums over one partition; its number is in every error.
+    """Sums over one partition; its number, from 0, is in every error.
 
-    Parameters
-    ----------
-    accumulator
-        Of the round, without rows; it is not changed.
-    number
-        Of the partition, from 0.
-    batches
-        Rows of the partition, one batch or several: arguments of `ImportanceAccumulator.update`.
+    accumulator: of the round, without rows; it is not changed. batches: rows of the partition, one batch or several, as
+    arguments of `ImportanceAccumulator.update`.
     """
     sums, n_rows = copy.copy(accumulator), 0
     with naming(f"Partition {number}"):
@@ -176,16 +162,8 @@ def run_rounds(
 ) -> Importance:
     """Take the rows through one round or two, and return the result.
 
-    Parameters
-    ----------
-    plan
-        From `make_plan`.
-    run
-        Adds up all partitions, each from the accumulator that it is given, and returns their sum.
-    n_partitions
-        How many there are; None: it is not known, but they are numbered from 0.
-    look
-        Says of a partition, by its number, whether training rows are in it (`training_rows_in`); None: do not look.
+    run: adds up all partitions, each from the accumulator that it is given. n_partitions: None if it is not known; they
+    are numbered from 0. look: says of a partition, by its number, whether training rows are in it (`training_rows_in`).
     """
     part = run(plan.start)
     done = _complete(plan.start, part, n_partitions)

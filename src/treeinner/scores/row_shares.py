@@ -67,12 +67,10 @@ def importance_of_shares(
     confidence: float = CONFIDENCE,
     **changed: Any,
 ) -> Importance:
-    """Importance from the shares of independent rows.
+    """Importance from the shares of independent rows, (rows, features, outputs), with their weights in them.
 
     Parameters
     ----------
-    shares
-        (rows, features, outputs), weights included.
     weight
         (rows,); None: every row counts as 1.
     like

@@ -100,18 +100,9 @@ class Search:
 def find_training_rows(
     model: Model, rows: Mapping[str, Any], train: tuple[Any, Any] | None = None, *, n_jobs: int | None = -1
 ) -> Search:
-    """Look for training rows among `rows`.
+    """Look for training rows among `rows`: X, y, sample_weight, base_margin and qid; clusters are not looked at.
 
-    Parameters
-    ----------
-    model
-        The model, opened.
-    rows
-        X, y, sample_weight, base_margin and qid of the rows to be scored; clusters are not looked at.
-    train
-        X and y of the training rows, where they are given.
-    n_jobs
-        Threads.
+    train: X and y of the training rows, where they are given.
     """
     shared = None if train is None else copies(model, train, (rows["X"], rows["y"]))
     found = None if shared is None else shared.found()
