@@ -143,8 +143,8 @@ def node_means(setting: Setting, leaves: Leaves) -> NodeMeans:
     return NodeMeans(centred_values(setting, leaves), residual)
 
 
-def score_from_leaves(setting: Setting, leaves: Leaves, value: FloatArray, *, by_round: bool = True) -> FloatArray:
-    """Score by round and output from the gradient sums of the leaves: (rounds or 1, features, outputs).
+def score_from_leaves(setting: Setting, leaves: Leaves, value: FloatArray) -> FloatArray:
+    """Score by round and output from the gradient sums of the leaves: (rounds, features, outputs).
 
     score = sum over edges of (value of the child - value of the node) * (sum of the gradients in the child), by node
     values `value`, (n_nodes, width), in the core's order.
@@ -152,11 +152,10 @@ def score_from_leaves(setting: Setting, leaves: Leaves, value: FloatArray, *, by
     e, forest = setting.ensemble, setting.forest
     gains = np.empty((len(forest.split_nodes), e.width))
     forest.core.split_scores(value, leaves.sums, leaf_unit(setting, leaves), gains)
-    shape = (e.n_rounds if by_round else 1, forest.n_players, e.n_outputs)
-    place = setting.split_place if by_round else setting.split_place % (forest.n_players * e.n_outputs)
+    shape = (e.n_rounds, forest.n_players, e.n_outputs)
     by_player = np.zeros(math.prod(shape))
     for width in range(e.width):
-        by_player += np.bincount(place + width, gains[:, width], minlength=len(by_player))
+        by_player += np.bincount(setting.split_place + width, gains[:, width], minlength=len(by_player))
     return setting.groups.add_up(forest.features(by_player.reshape(shape).transpose(0, 2, 1)), axis=1)
 
 
@@ -191,24 +190,22 @@ def losses_of(setting: Setting, state: State, value: FloatArray | None, scores: 
     known: dict[str, Any] = dict(zip(LOSSES, (state.losses.totals() / weight).tolist(), strict=True))
     if known.pop("unbounded") or setting.objective.least is None:
         known["least"] = math.nan
+    e, forest, account = setting.ensemble, setting.forest, setting.score == "loss"
     if value is not None and state.leaves is not None:
-        e, forest = setting.ensemble, setting.forest
         sums = state.leaves.sums * (leaf_unit(setting, state.leaves) / weight)
         # bincount adds one after the other: the same bits on every processor.
-        if setting.score == "tree_inner":
+        if account:
+            root = value[e.tree_start[:-1]] - setting.root_start
+            gained = (root * np.add.reduceat(sums, forest.first_leaf[:-1], axis=0)).sum(axis=1)
+            known["base_rounds"] = np.bincount(e.tree_round, gained, e.n_rounds)
+            # The losses are exact, leaf sums of large leaves and small gradients only to 2^-28 of a leaf.
+            known["base"] = known["before"] - known["after"] - float(scores.sum())
+        else:
             fall = (e.value[forest.leaf_nodes] * sums).sum(axis=1)
             known["first_order"] = float(np.bincount(np.zeros(len(fall), np.intp), fall, 1)[0])
-        root = value[e.tree_start[:-1]] - setting.root_start
-        gained = (root * np.add.reduceat(sums, forest.first_leaf[:-1], axis=0)).sum(axis=1)
-        known["base_rounds"] = np.bincount(e.tree_round, gained, e.n_rounds)
-    elif state.rounds is not None:
-        known["base_rounds"] = state.rounds.totals().reshape(setting.ensemble.n_rounds, -1)[:, -1] / weight
-    if setting.score != "loss":
-        return Losses(**known | {"base": math.nan, "base_rounds": None})
-    if value is not None:
-        # The losses are exact, leaf sums of large leaves and small gradients only to 2^-28 of a leaf.
-        known["base"] = known["before"] - known["after"] - float(scores.sum())
-    return Losses(**known)
+    elif account and state.rounds is not None:
+        known["base_rounds"] = state.rounds.totals().reshape(e.n_rounds, -1)[:, -1] / weight
+    return Losses(**known if account else known | {"base": math.nan})
 
 
 def _gain_source(setting: Setting, state: State, score: FloatArray, rounds: FloatArray | None, weight: float) -> Any:

@@ -207,23 +207,13 @@ def _blocks(table: Table, most: int = HASHED_ROWS) -> Iterator[tuple[slice, list
 
 
 # -- one set of rows and the model ---------------------------------------------------------------------------
-def traces(
-    model: Model,
-    X: Any,
-    y: Any,
-    *,
-    sample_weight: Any = None,
-    base_margin: Any = None,
-    qid: Any = None,
-    n_jobs: int | None = -1,
-) -> TrainingRows | None:
-    """Find training rows by what the model keeps of them; None: it does not tell.
+def traces(model: Model, X: Any, y: Any, *, n_jobs: int | None = -1, **rows: Any) -> TrainingRows | None:
+    """Find training rows by what the model keeps of them; None: it does not tell. rows: as for `training_rows_note`.
 
     Thresholds are values of the training rows, or lie halfway between two of them: whether they are so for these rows
     too is a matter of two or three sorted columns. Where values repeat, that says nothing; but if all the training
     rows are there, and the model saw all of them in every tree, the covers of its first tree and its gains are theirs.
     """
-    rows = {"sample_weight": sample_weight, "base_margin": base_margin, "qid": qid}
     batch = read_batch(model, model.objective, X, y, **rows)
     n = batch.n_rows
     if model.n_trees == 0:
