@@ -237,7 +237,8 @@ class ImportanceAccumulator:
             frame_library=getattr(batch.table, "frame_library", ""),
         )
         held = self._held.learn(taught)
-        return held, self._with_groups(held.names) if named else self._setting
+        new = named and (held.names != self._held.names or not held.by_scale)  # else keep what the setting worked out
+        return held, self._with_groups(held.names) if new else self._setting
 
     def _sum(
         self,
