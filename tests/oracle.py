@@ -8,6 +8,8 @@ from math import factorial
 
 import numpy as np
 
+from treeinner import sign_flips
+
 
 def goes_left(e, node, x):
     """Does value x go left at this node?"""
@@ -258,3 +260,20 @@ def gains(e, r, residual):
 def forest_inner(e, r, factor):
     """Share of every row in ForestInner, factor being the residuals or the label: (rows, columns, outputs)."""
     return r.sum(axis=0) * factor[:, None, :]
+
+
+# -- sizes of shares ---------------------------------------------------------------------------------------------
+def bin_of(values):
+    """Bin of the size of each value, as in `sign_flips`; -1 if it is outside the bins and not counted."""
+    index = _leading_bits(values, sign_flips.BITS)
+    return np.where((index >= 0) & (index < sign_flips.N_BINS), index, -1)
+
+
+def offset_of(values):
+    """Where in its bin the size of each value is, from 0 to 2^OFFSET_BITS - 1."""
+    return _leading_bits(values, sign_flips.BITS + sign_flips.OFFSET_BITS) & ((1 << sign_flips.OFFSET_BITS) - 1)
+
+
+def _leading_bits(values, bits):
+    double = np.abs(np.asarray(values, np.float64)).view(np.int64)
+    return (double >> (52 - bits)) - ((1023 + sign_flips.LOWEST) << bits)

@@ -20,6 +20,7 @@ from treeinner.compiled.forest import INSTRUCTION_SETS, instruction_set, use_ins
 from treeinner.errors import DataError, ModelError, UnsupportedModelError
 from treeinner.scores.exact import ExactSums, Moments
 
+from . import oracle
 from .forests import Recipe, make_ensemble, make_rows
 
 LEVELS = INSTRUCTION_SETS
@@ -96,7 +97,7 @@ def rows_of(kind):
 def sums_of(accumulator):
     """Its bytes, whatever the number of batches."""
     accumulator = copy.copy(accumulator)
-    accumulator._held.totals.n_batches = 0
+    accumulator._held.n_batches = 0
     return accumulator.to_bytes()
 
 
@@ -223,7 +224,7 @@ def test_powers_of_many_columns_at_every_instruction_set(level):
     assert not np.delete(moments.limbs, places, axis=1).any()
     assert not np.delete(moments.counts, places, axis=0).any()
     for place, column in zip(places, values.T, strict=True):
-        sizes, offsets = sign_flips.bin_of(column), sign_flips.offset_of(column)
+        sizes, offsets = oracle.bin_of(column), oracle.offset_of(column)
         counts = np.zeros((sign_flips.N_BINS, 2), np.int64)
         np.add.at(counts, sizes[sizes >= 0], np.stack([np.ones_like(offsets), offsets], axis=1)[sizes >= 0])
         assert np.array_equal(moments.counts[place], counts.ravel())
@@ -357,7 +358,7 @@ def test_memory_does_not_grow_with_the_rows():
     accumulator = rows.accumulator()
     for _ in range(4):
         rows.add(accumulator, np.arange(N))
-        arrays, _ = accumulator._held.totals.to_arrays()
+        arrays, _ = accumulator._held.to_arrays()
         sizes.append(sum(array.nbytes for array in arrays.values()))
     assert len(set(sizes)) == 1
 
@@ -471,7 +472,6 @@ def test_a_loss_with_a_number_per_round_needs_all_rows_at_once():
     with pytest.raises(UnsupportedModelError, match="depends on all rows together"):
         ti.ImportanceAccumulator(e, objective="smooth_absolute_error").update(X, y)
     weight = np.arange(100.0)
-    from . import oracle
 
     def gradient(margin):
         r = margin[:, 0] - y

@@ -6,7 +6,9 @@ from scipy.special import ndtr
 from scipy.stats import binom
 
 from treeinner import sign_flips
-from treeinner.sign_flips import MIN_SHARES, WIDTH, bin_of, effective_units, flip_p_values, flip_p_values_of, offset_of
+from treeinner.sign_flips import MIN_SHARES, WIDTH, effective_units, flip_p_values, flip_p_values_of
+
+from .oracle import bin_of, offset_of
 
 FAMILIES = {
     "normal": lambda rng, n: rng.normal(size=n),

@@ -64,7 +64,7 @@ def test_a_state_added_to_itself_sixty_times_is_two_to_the_sixty_of_it(kind):
     many = whole
     for _ in range(60):
         many = many + many
-    (once,), (often,) = (acc._held.totals.by_scale.values() for acc in (whole, many))
+    (once,), (often,) = (acc._held.by_scale.values() for acc in (whole, many))
     before, after = exact_arrays(once), exact_arrays(often)
     assert before.keys() == after.keys()
     for name, numbers in before.items():
@@ -144,7 +144,7 @@ def test_weights_of_many_scales_add_up_in_any_batches(kind):
     rng = np.random.default_rng(0)
     rows.weight = np.where(rng.random(N) < 0.1, 0.0, np.exp2(rng.uniform(-60, 40, N)))
     whole = rows.add(rows.accumulator(), ALL)
-    assert len(whole._held.totals.by_scale) > 5
+    assert len(whole._held.by_scale) > 5
     parts = [rows.add(rows.accumulator(n_jobs=2), some) for some in np.array_split(rng.permutation(N), 7)]
     same_bits(sum(parts), whole)
     assert ti.ImportanceAccumulator.merge_bytes([part.to_bytes() for part in parts]) == sum(parts).to_bytes()
@@ -350,7 +350,7 @@ def test_files_of_this_version_are_read():
 def test_a_file_that_is_well_formed_but_not_ours_is_refused():
     acc = part(0)
     state = copy.deepcopy(acc)
-    scale = state._held.totals.by_scale[0]
+    scale = state._held.by_scale[0]
     scale.shares.limbs, scale.shares.counts = scale.shares.limbs[:, :2], scale.shares.counts[:2]
     with pytest.raises(ModelError, match="other columns, leaves or rounds"):
         accumulator().from_bytes(state.to_bytes())

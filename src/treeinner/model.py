@@ -97,12 +97,7 @@ class Model:
     def doubts(self, score: str, method: Any, *, base_margin: bool = False) -> tuple[str, ...]:
         """What was assumed, or does not hold, for a score by a method, and what to do about it; () if nothing.
 
-        Parameters
-        ----------
-        score, method
-            As for `importance`.
-        base_margin
-            Whether the user gives the margins before the first tree.
+        base_margin: whether the user gives the margins before the first tree.
         """
         topics = [] if score in ("abs", "total_gain") else ["loss"] if base_margin else ["loss", "start"]
         lines = self._assumed(*topics, *(["rounds"] if score in ("tree_inner", "forest_inner") else []))

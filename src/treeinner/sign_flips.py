@@ -23,10 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = [
-    "BITS", "MIN_SHARES", "N_BINS", "OFFSET_BITS", "WIDTH", "bin_of", "effective_units", "flip_p_values",
-    "flip_p_values_of", "offset_of",
-]  # fmt: skip
+__all__ = ["BITS", "MIN_SHARES", "WIDTH", "effective_units", "flip_p_values", "flip_p_values_of"]
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -46,22 +43,6 @@ MIN_SHARES = 20
 FEW_UNITS = 8  # with fewer effective units, the sign of the largest share is enumerated, then that of the next,
 SPLITS = 6  # up to this many
 GAP = 0.4  # shares are set apart when all smaller ones together have a standard deviation below GAP times their size
-
-
-def bin_of(values: ArrayLike) -> IntArray:
-    """Bin of the size of each value; -1 if it is outside the bins and not counted."""
-    index = _leading_bits(values, BITS)
-    return np.where((index >= 0) & (index < N_BINS), index, -1)
-
-
-def offset_of(values: ArrayLike) -> IntArray:
-    """Where in its bin the size of each value is, from 0 to 2^OFFSET_BITS - 1."""
-    return _leading_bits(values, BITS + OFFSET_BITS) & ((1 << OFFSET_BITS) - 1)
-
-
-def _leading_bits(values: ArrayLike, bits: int) -> IntArray:
-    double: IntArray = np.abs(np.asarray(values, np.float64)).view(np.int64)
-    return (double >> (52 - bits)) - ((1023 + LOWEST) << bits)
 
 
 def flip_p_values(counts: ArrayLike, squares: ArrayLike, score: ArrayLike) -> tuple[FloatArray, FloatArray]:

@@ -1,15 +1,15 @@
 """Global importance: the families of scores, their standard errors, and sums that add up over batches.
 
     importance  permutation  gain  compare     what users call
-    accumulator result  display                rows in any batches; what comes back, and how it is shown
-    travel  identity                           accumulators as bytes; what may be added to what
+    accumulator result  parts  display  saved  rows in any batches; what comes back, how it is shown and saved
     arguments   setting batch                  the user's choices and the user's rows, checked once
+    passes run  task                           map over rows, once or twice, from memory or from files,
+    totals state  leaves  exact                then add: exact sums without an end, the same bits in any order
+    identity                                   what may be added to what
+    conclude                                   what follows from the sums
     row_shares  members                        shares of single rows; those of several models together
     training_rows                              whether rows that were to be held out were
     partitions                                 rows on a cluster: what treeinner.dask and treeinner.spark share
-    passes run  task                           map over rows,
-    totals state  leaves  exact                then add: exact sums without an end, the same bits in any order
-    conclude                                   what follows from the sums
 
 Belongs here: everything between rows and an Importance. Does not: single predictions (attribution.py), what a sum says
 about new rows (inference.py), drawing.

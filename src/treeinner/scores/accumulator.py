@@ -16,16 +16,15 @@ from treeinner.errors import DataError, ModelError, UnsupportedModelError, speak
 from treeinner.groups import GroupSpec
 from treeinner.inference import check_confidence
 from treeinner.model import Model, out_of_bag_rows
-from treeinner.scores.arguments import check_arguments, open_for
+from treeinner.scores.arguments import open_for
 from treeinner.scores.batch import NO_WEIGHT, Batch, read_batch
-from treeinner.scores.conclude import conclude, doubts, node_means, overshoot_notes, rounding_notes
+from treeinner.scores.conclude import conclude, node_means, overshoot_notes
 from treeinner.scores.identity import fingerprint_of
 from treeinner.scores.result import Importance
 from treeinner.scores.run import add_batch
-from treeinner.scores.setting import TreeAttribution, make_setting
+from treeinner.scores.setting import Setting, TreeAttribution, make_setting
 from treeinner.scores.state import State
-from treeinner.scores.totals import Totals
-from treeinner.scores.travel import Holdings, merge_bytes
+from treeinner.scores.totals import Names, Totals, merge_bytes
 
 __all__ = ["ImportanceAccumulator"]
 
@@ -64,22 +63,18 @@ class ImportanceAccumulator:
         **reading: Any,
     ) -> None:
         check_confidence(confidence)
-        check_arguments(score, clustered=clustered)
         if method not in (None, "centred"):  # which may have a second pass
             check_errors_wanted(std_errors, clustered=clustered, confidence=confidence)
         self._model: Model = open_for(score, model, reading, caller=ImportanceAccumulator)
         choices: dict[str, Any] = {
             "score": score, "method": method, "over": over, "against": against, "by_round": by_round,
-            "std_errors": std_errors,
+            "std_errors": std_errors, "clustered": clustered,
         }  # fmt: skip
-        others = {"feature_groups": feature_groups, "clustered": clustered, "confidence": confidence, "n_jobs": n_jobs}
-        self._arguments = choices | others
+        self._arguments = choices | {"feature_groups": feature_groups, "confidence": confidence, "n_jobs": n_jobs}
         self._setting = make_setting(self._model, **choices)
-        self._feature_groups, self._clustered = feature_groups, clustered
-        self._confidence, self._n_jobs = confidence, n_jobs
-        self._held = Holdings(names=self._model.names(None))
+        self._held = Totals(names=self._model.names(None))  # sums over the rows so far, and what the batches taught
         if self._held.names is not None:  # else groups by name wait for the names
-            self._resolve_groups()
+            self._setting = self._with_groups(self._held.names)
         self._first: Totals | None = None  # sums of the first pass; set: this is the second one
         self._lock = threading.RLock()  # threads may share an accumulator; its copies share the lock, which harms none
 
@@ -89,35 +84,34 @@ class ImportanceAccumulator:
 
     def __deepcopy__(self, memo: Any = None) -> ImportanceAccumulator:
         with self._lock:
-            out = self._twin()
-            out._held = replace(self._held, totals=copy.deepcopy(self._held.totals))
-        return out
+            return self._twin(copy.deepcopy(self._held))
 
     __copy__ = __deepcopy__
 
-    def _twin(self) -> ImportanceAccumulator:
-        """Return an accumulator of the same model, settings and sums."""
+    def _twin(self, held: Totals, **changed: Any) -> ImportanceAccumulator:
+        """Return an accumulator of the same model and settings with other sums."""
         twin = object.__new__(ImportanceAccumulator)
-        twin.__dict__.update(self.__dict__)
+        twin.__dict__.update(self.__dict__, _held=held, **changed)
         return twin
 
-    def _holding(self, held: Holdings) -> ImportanceAccumulator:
-        """Return an accumulator of the same model and settings with other sums."""
-        out = self._twin()
-        out._held = held
-        if held.names is not None or held.totals is not None:
-            out._resolve_groups()
-        return out
+    def _holding(self, held: Totals) -> ImportanceAccumulator:
+        """Return the same for sums that may know other names than these."""
+        known = held.names is not None or held.n_rows > 0
+        return self._twin(held, _setting=self._with_groups(held.names) if known else self._setting)
+
+    def _with_groups(self, names: Names) -> Setting:
+        groups = self._model.groups(self._arguments["feature_groups"], names or self._model.labels(None))
+        return replace(self._setting, groups=groups)
 
     @property
     def n_rows(self) -> int:
         """Number of rows so far."""
-        return 0 if self._held.totals is None else self._held.totals.n_rows
+        return self._held.n_rows
 
     @property
     def n_batches(self) -> int:
         """Number of batches so far, but for those without rows."""
-        return 0 if self._held.totals is None else self._held.totals.n_batches
+        return self._held.n_batches
 
     # -- two passes ----------------------------------------------------------------------------------------------
     def second_pass(self) -> ImportanceAccumulator:
@@ -135,35 +129,28 @@ class ImportanceAccumulator:
             )
         if self._first is not None:
             raise ValueError("This is the second pass; its result() has everything.")
-        return self._with_first(self._require_rows())
+        first = copy.deepcopy(self._require_rows())
+        leaves = first.combined().leaves
+        assert leaves is not None
+        setting = replace(self._setting, std_errors=True, means=node_means(self._setting, leaves))
+        return self._twin(first.without_rows(), _first=first, _setting=setting)
 
     def _without_errors(self) -> ImportanceAccumulator:
-        """Return the same accumulator for the scores alone."""
-        out = self._twin()
-        out._setting = replace(self._setting, std_errors=False)
-        return out
-
-    def _with_first(self, first: Totals) -> ImportanceAccumulator:
-        out, leaves = self._twin(), first.combined().leaves
-        assert leaves is not None
-        out._first, out._held = copy.deepcopy(first), replace(self._held, totals=None)
-        out._setting = replace(self._setting, std_errors=True, means=node_means(self._setting, leaves))
-        return out
+        """Return an accumulator for the scores alone, without rows."""
+        return ImportanceAccumulator(self._model, **self._arguments | {"std_errors": False})
 
     def _first_pass(self) -> ImportanceAccumulator:
         """Return the accumulator of the first pass, from one of the second."""
-        out = self._twin()
-        out._first, out._held = None, replace(self._held, totals=self._first)
-        out._setting = replace(self._setting, std_errors=self._arguments["std_errors"], means=None)
-        return out
+        assert self._first is not None
+        setting = replace(self._setting, std_errors=self._arguments["std_errors"], means=None)
+        return self._twin(self._first, _first=None, _setting=setting)
 
     def _require_rows(self) -> Totals:
-        totals = self._held.totals
-        if totals is None or totals.n_rows == 0:
+        if self.n_rows == 0:
             raise DataError("There are no rows to score; pass at least one row of X and y.")
-        if totals.n_units == 0:
+        if self._held.n_units == 0:
             raise DataError(NO_WEIGHT)
-        return totals
+        return self._held
 
     # -- rows ----------------------------------------------------------------------------------------------------
     def update(
@@ -184,20 +171,25 @@ class ImportanceAccumulator:
         batch_id, a text or an integer such as the name of a file, makes sure that a batch counts once: it is refused
         where a batch of the same id was added before, here or in an accumulator that was merged.
         """
-        objective = self._setting.objective
-        if objective is not None and objective.scope in ("round", "data"):
-            raise UnsupportedModelError(
-                f"objective {objective.name!r}: the gradient of a row depends on all rows together, so it cannot be "
-                "summed over batches; use importance(model, X, y) on all rows at once."
-            )
-        if objective is not None:
-            self._model.check_batches()
+        self._check_batches()
         given = {"sample_weight": sample_weight, "clusters": clusters, "base_margin": base_margin, "qid": qid}
         if isinstance(batch_id, bool) or not isinstance(batch_id, str | int | None):
             raise DataError(f"batch_id={batch_id!r}: expected a text or an integer.")
         with self._lock:
             self._add(X, y, progress=progress, batch_id=batch_id, **given)
         return self
+
+    def _check_batches(self) -> None:
+        """Raise if the gradient or the weight of a row depends on all others, so that batches do not add up."""
+        objective = self._setting.objective
+        if objective is None:
+            return
+        if objective.scope in ("round", "data"):
+            raise UnsupportedModelError(
+                f"objective {objective.name!r}: the gradient of a row depends on all rows together, so it cannot be "
+                "summed over batches; use importance(model, X, y) on all rows at once."
+            )
+        self._model.check_batches()
 
     def _add(
         self,
@@ -211,7 +203,7 @@ class ImportanceAccumulator:
         **given: Any,
     ) -> Batch | None:
         """Add a batch of rows and return it as it was read, shares included if they are kept; None if it has none."""
-        if (given["clusters"] is not None) != self._clustered:
+        if (given["clusters"] is not None) != self._setting.clustered:
             raise DataError(
                 "clusters were given for some batches only, or not announced; make the accumulator with "
                 "clustered=True and give clusters with every batch."
@@ -221,62 +213,54 @@ class ImportanceAccumulator:
         if _is_empty(X):
             return None
         batch = read_batch(self._model, self._setting.objective, X, y, **given)
-        added = self._taught(X, batch, margins_given=given["base_margin"] is not None)
-        if self._setting.objective is not None and not self._setting.objective.per_row:
+        held, setting = self._taught(X, batch, margins_given=given["base_margin"] is not None)
+        if setting.objective is not None and not setting.objective.per_row:
             batch.require_weight()
         if oob:
             batch = replace(batch, tree_share=_out_of_bag_share(self._model, batch))
         if keep:
-            shape = (batch.n_rows, len(added._setting.groups.names), self._model.n_outputs)
+            shape = (batch.n_rows, len(setting.groups.names), self._model.n_outputs)
             batch = replace(batch, shares=np.zeros(shape))
-        self._sum(batch, added, progress, batch_id)
+        self._sum(batch, held, setting, progress, batch_id)
         return batch
 
-    def _sum(
-        self, batch: Batch, added: ImportanceAccumulator, progress: Progress | None, batch_id: str | int | None = None
-    ) -> None:
-        """Add the rows of a batch; added: this accumulator with what the batch taught it."""
-        ids = frozenset(() if batch_id is None else (batch_id,))
-        queries = frozenset(() if batch.qid is None else np.unique(batch.qid).tolist())
-        part, held, done = Totals(n_batches=1, batch_ids=ids, queries=queries), self._held.totals, 0
-        if held is not None:
-            held.check(part)  # before the work
-        for scale, some, rows in batch.by_scale(added._setting.objective):
-            state = part.by_scale[scale] = added._empty()
-            heard = None if progress is None else _part_of(progress, done, batch.n_rows)
-            add_batch(state, added._setting, some, n_jobs=self._n_jobs, progress=heard)
-            done += some.n_rows
-            if batch.shares is not None and some.shares is not None and some is not batch:
-                batch.shares[rows] = np.ldexp(some.shares, some.weight_exponent)
-        if held is not None:
-            held += part
-        added._held = replace(added._held, totals=part if held is None else held)
-        self.__dict__.update(added.__dict__)
-
-    def _taught(self, X: Any, batch: Batch, *, margins_given: bool) -> ImportanceAccumulator:
-        """Return this accumulator with what a batch teaches, which is kept only if the batch is not refused.
+    def _taught(self, X: Any, batch: Batch, *, margins_given: bool) -> tuple[Totals, Setting]:
+        """Return sums and setting with what a batch teaches, which is kept only if the batch is not refused.
 
         Names are those of the first data frame, if the model itself knows none: all others must have the same.
         """
         named = self._model.feature_names is None
-        taught = Holdings(
+        taught = Totals(
             names=self._model.names(X) if named else None,
             target_names=batch.target_names,
             margins_given=margins_given,
             frame_library=getattr(batch.table, "frame_library", ""),
         )
-        out = self._twin()
-        out._held = self._held.learn(taught)
-        if named:
-            out._resolve_groups()
-        return out
+        held = self._held.learn(taught)
+        new = named and (held.names != self._held.names or not held.by_scale)  # else keep what the setting worked out
+        return held, self._with_groups(held.names) if new else self._setting
 
-    def _resolve_groups(self) -> None:
-        names = self._held.names or self._model.labels(None)
-        self._setting = replace(self._setting, groups=self._model.groups(self._feature_groups, names))
-
-    def _empty(self) -> State:
-        return State.empty(self._setting, clustered=self._clustered and self._setting.needs_rows)
+    def _sum(
+        self,
+        batch: Batch,
+        held: Totals,
+        setting: Setting,
+        progress: Progress | None,
+        batch_id: str | int | None = None,
+    ) -> None:
+        """Add the rows of a batch to the sums; held, setting: those of this accumulator, as the batch taught them."""
+        ids = frozenset(() if batch_id is None else (batch_id,))
+        queries = frozenset(() if batch.qid is None else np.unique(batch.qid).tolist())
+        part, done = Totals(n_batches=1, batch_ids=ids, queries=queries), 0
+        held.check(part)  # before the work
+        for scale, some, rows in batch.by_scale(setting.objective):
+            state = part.by_scale[scale] = State.empty(setting)
+            heard = None if progress is None else _part_of(progress, done, batch.n_rows)
+            add_batch(state, setting, some, n_jobs=self._arguments["n_jobs"], progress=heard)
+            done += some.n_rows
+            if batch.shares is not None and some.shares is not None and some is not batch:
+                batch.shares[rows] = np.ldexp(some.shares, some.weight_exponent)
+        self._held, self._setting = held.plus(part), setting
 
     # -- together ------------------------------------------------------------------------------------------------
     def __add__(self, other: object) -> ImportanceAccumulator:
@@ -297,7 +281,7 @@ class ImportanceAccumulator:
             )
         first, second = sorted((self, other), key=id)  # one order, so that two threads do not wait for each other
         with first._lock, second._lock:
-            return self._holding(self._held.plus(other._held))
+            return self._holding(copy.deepcopy(self._held).plus(copy.deepcopy(other._held)))
 
     def fingerprint(self) -> str:
         """Identity of what enters the sums, as text: an object and its own file agree.
@@ -305,9 +289,7 @@ class ImportanceAccumulator:
         A method or objective of your own is known by its name and code, or by its attribute `fingerprint`, a text. One
         without either, such as a lambda, is refused.
         """
-        return fingerprint_of(
-            self._model, self._setting, self._feature_groups, clustered=self._clustered, first=self._first
-        )
+        return fingerprint_of(self._model, self._setting, self._arguments["feature_groups"], self._first)
 
     def to_bytes(self) -> bytes:
         """Return the sums so far as bytes; the model itself is not inside."""
@@ -316,15 +298,15 @@ class ImportanceAccumulator:
 
     def from_bytes(self, data: bytes) -> ImportanceAccumulator:
         """Return an accumulator of this one's model and settings that holds the sums in `data`."""
-        held, fingerprint = Holdings.from_bytes(data)
+        held, fingerprint = Totals.from_bytes(data)
         if fingerprint != self.fingerprint():
             raise ModelError(
                 "The bytes belong to another model or other settings; make the accumulator from the same model with "
                 "the same arguments."
             )
         out = self._holding(held.learn(replace(self._held, margins_given=True)))
-        for state in () if held.totals is None else held.totals.by_scale.values():
-            state.check_layout(out._empty())
+        for state in held.by_scale.values():
+            state.check_layout(State.empty(out._setting))
         return out
 
     @staticmethod
@@ -340,22 +322,15 @@ class ImportanceAccumulator:
         """Scores of all rows so far."""
         with self._lock:
             found, said = self._conclude()
-        said += overshoot_notes(found)
-        for note in said:
+        more = overshoot_notes(found)
+        for note in (*said, *more):
             speak(note)
-        return replace(found, notes=(*self._model.notes, *said))
+        return replace(found, notes=(*found.notes, *more))
 
     def _conclude(self, *, tested: bool = True) -> tuple[Importance, tuple[str, ...]]:
         """Scores of all rows so far, and what must be said about the model."""
-        state, first = self._require_rows().combined(), None if self._first is None else self._first.combined()
-        statistics = conclude(
-            self._model, self._setting, state, first, target_names=self._held.target_names,
-            confidence=self._confidence, tested=tested,
-        )  # fmt: skip
-        found = replace(statistics, frame_library=self._held.frame_library)
-        said = doubts(self._model, self._setting, base_margin=self._held.margins_given)
-        said += rounding_notes(self._setting, state if first is None else first, found)
-        return replace(found, notes=(*self._model.notes, *said)), said
+        held, confidence = self._require_rows(), self._arguments["confidence"]
+        return conclude(self._model, self._setting, held, self._first, confidence=confidence, tested=tested)
 
 
 def check_errors_wanted(std_errors: bool, *, clustered: bool, confidence: float) -> None:

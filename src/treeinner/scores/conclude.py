@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treeinner.errors import DataError, TreeInnerError
+from treeinner.errors import DataError, TreeInnerError, speak
 from treeinner.inference import Inference, without_errors
 from treeinner.model import Model
 from treeinner.objectives.labels import is_nested
@@ -19,11 +19,11 @@ from treeinner.scores.parts import Losses
 from treeinner.scores.result import Importance
 from treeinner.scores.setting import GRADIENT_BITS, WEIGHT_BITS, NodeMeans, Setting
 from treeinner.scores.state import LOSSES, State
+from treeinner.scores.totals import Names, Totals
 
-__all__ = ["conclude", "doubts", "node_means", "overshoot_notes"]
+__all__ = ["conclude", "node_means", "overshoot_notes", "with_note"]
 
 FloatArray = NDArray[np.float64]
-Names = tuple[str, ...] | None
 OVERSHOOT = 0.3  # above it, TreeInner's p values are too small (docs/calibration.md)
 SOME_ROWS = 30  # on fewer, overshoot says little
 LOST = 1e-3  # of the largest score: scores that may be off by more have a note
@@ -35,20 +35,15 @@ ONE_PASS = (
 
 
 def conclude(
-    model: Model,
-    setting: Setting,
-    state: State,
-    first: State | None,
-    *,
-    target_names: Names,
-    confidence: float,
-    tested: bool = True,
-) -> Importance:
-    """Scores and their statistics, per row; first: the sums of the first pass, if `state` has those of the second.
+    model: Model, setting: Setting, totals: Totals, first: Totals | None, *, confidence: float, tested: bool = True
+) -> tuple[Importance, tuple[str, ...]]:
+    """Scores and their statistics, per row, and which of the notes must be said aloud.
 
-    tested=False leaves all but the scores out, for the rest takes longer where rows are few.
+    first: the sums of the first pass, if `totals` has those of the second. tested=False leaves all but the scores out,
+    for the rest takes longer where rows are few.
     """
-    summed, weight = state if first is None else first, float(state.weight.totals()[0])
+    state = totals.combined()
+    summed, weight = state if first is None else first.combined(), float(state.weight.totals()[0])
     rounds = score = value = None
     if summed.leaves is not None and setting.penalty is None:
         value = centred_values(setting, summed.leaves) if setting.centred else setting.numbered_value
@@ -64,35 +59,44 @@ def conclude(
         whole = without_errors(score.sum(axis=1))
         outputs = without_errors(score) if state.n_outputs > 1 else None
     if first is not None:
-        _check_same_rows(first, state, whole, rounding(setting, first))
+        _check_same_rows(summed, state, whole, rounding(setting, summed))
     statistics = whole.scaled(1.0 / weight)
     gain_source = _gain_source(setting, summed, statistics.score, rounds, weight)
-    sum_of_weights = float(np.ldexp(weight, state.weight_exponent))
     if rounds is not None:  # the rounds add up to the scores, to the last bit
         statistics = replace(statistics, score=rounds.sum(axis=0))
-    return Importance(
+    said = _doubts(model, setting, base_margin=totals.margins_given) + _rounding_notes(setting, summed, statistics)
+    found = Importance(
         score_name=setting.score,
         method=setting.method if isinstance(setting.method, str) else "callable",
         feature_names=setting.groups.names,
         statistics=statistics,
         outputs=None if outputs is None else outputs.scaled(1.0 / weight),
-        output_names=_output_names(model, target_names),
+        output_names=_output_names(model, totals.target_names),
         n_rows=state.n_rows,
-        sum_of_weights=sum_of_weights,
+        sum_of_weights=float(np.ldexp(weight, state.weight_exponent)),
         tested=tested and setting.score != "abs",
         has_std_errors=tested and setting.std_errors,
         rounds=rounds,
+        notes=(*model.notes, *said),
+        frame_library=totals.frame_library,
         losses=losses_of(setting, summed, value, statistics.score),
         gain_source=gain_source,
     )
+    return found, said
 
 
-def doubts(model: Model, setting: Setting, *, base_margin: bool) -> tuple[str, ...]:
+def _doubts(model: Model, setting: Setting, *, base_margin: bool) -> tuple[str, ...]:
     """What was assumed, and what does not hold for these numbers."""
-    said = list(model.doubts(setting.score, setting.method, base_margin=base_margin))
-    if setting.centred and setting.std_errors and setting.means is None:
-        said.append(ONE_PASS)
-    return tuple(said)
+    said = model.doubts(setting.score, setting.method, base_margin=base_margin)
+    return (*said, ONE_PASS) if setting.wants_second_pass else said
+
+
+def with_note(found: Importance, note: str | None) -> Importance:
+    """Say a note aloud and put it on a result; None: there is nothing to say."""
+    if note is None:
+        return found
+    speak(note)
+    return replace(found, notes=(*found.notes, note))
 
 
 def overshoot_notes(found: Importance) -> tuple[str, ...]:
@@ -106,9 +110,9 @@ def overshoot_notes(found: Importance) -> tuple[str, ...]:
     )
 
 
-def rounding_notes(setting: Setting, summed: State, found: Importance) -> tuple[str, ...]:
+def _rounding_notes(setting: Setting, summed: State, found: Inference) -> tuple[str, ...]:
     """Say if gradients are so far below the largest leaf value that scores have lost their digits."""
-    off, largest = rounding(setting, summed) / float(summed.weight.totals()[0]), float(np.abs(found.scores).max())
+    off, largest = rounding(setting, summed) / float(summed.weight.totals()[0]), float(np.abs(found.score).max())
     if not off > LOST * largest or not setting.has_outliers:
         return ()
     return (
@@ -139,8 +143,8 @@ def node_means(setting: Setting, leaves: Leaves) -> NodeMeans:
     return NodeMeans(centred_values(setting, leaves), residual)
 
 
-def score_from_leaves(setting: Setting, leaves: Leaves, value: FloatArray, *, by_round: bool = True) -> FloatArray:
-    """Score by round and output from the gradient sums of the leaves: (rounds or 1, features, outputs).
+def score_from_leaves(setting: Setting, leaves: Leaves, value: FloatArray) -> FloatArray:
+    """Score by round and output from the gradient sums of the leaves: (rounds, features, outputs).
 
     score = sum over edges of (value of the child - value of the node) * (sum of the gradients in the child), by node
     values `value`, (n_nodes, width), in the core's order.
@@ -148,11 +152,10 @@ def score_from_leaves(setting: Setting, leaves: Leaves, value: FloatArray, *, by
     e, forest = setting.ensemble, setting.forest
     gains = np.empty((len(forest.split_nodes), e.width))
     forest.core.split_scores(value, leaves.sums, leaf_unit(setting, leaves), gains)
-    shape = (e.n_rounds if by_round else 1, forest.n_players, e.n_outputs)
-    place = setting.split_place if by_round else setting.split_place % (forest.n_players * e.n_outputs)
+    shape = (e.n_rounds, forest.n_players, e.n_outputs)
     by_player = np.zeros(math.prod(shape))
     for width in range(e.width):
-        by_player += np.bincount(place + width, gains[:, width], minlength=len(by_player))
+        by_player += np.bincount(setting.split_place + width, gains[:, width], minlength=len(by_player))
     return setting.groups.add_up(forest.features(by_player.reshape(shape).transpose(0, 2, 1)), axis=1)
 
 
@@ -187,24 +190,22 @@ def losses_of(setting: Setting, state: State, value: FloatArray | None, scores: 
     known: dict[str, Any] = dict(zip(LOSSES, (state.losses.totals() / weight).tolist(), strict=True))
     if known.pop("unbounded") or setting.objective.least is None:
         known["least"] = math.nan
+    e, forest, account = setting.ensemble, setting.forest, setting.score == "loss"
     if value is not None and state.leaves is not None:
-        e, forest = setting.ensemble, setting.forest
         sums = state.leaves.sums * (leaf_unit(setting, state.leaves) / weight)
         # bincount adds one after the other: the same bits on every processor.
-        if setting.score == "tree_inner":
+        if account:
+            root = value[e.tree_start[:-1]] - setting.root_start
+            gained = (root * np.add.reduceat(sums, forest.first_leaf[:-1], axis=0)).sum(axis=1)
+            known["base_rounds"] = np.bincount(e.tree_round, gained, e.n_rounds)
+            # The losses are exact, leaf sums of large leaves and small gradients only to 2^-28 of a leaf.
+            known["base"] = known["before"] - known["after"] - float(scores.sum())
+        else:
             fall = (e.value[forest.leaf_nodes] * sums).sum(axis=1)
             known["first_order"] = float(np.bincount(np.zeros(len(fall), np.intp), fall, 1)[0])
-        root = value[e.tree_start[:-1]] - setting.root_start
-        gained = (root * np.add.reduceat(sums, forest.first_leaf[:-1], axis=0)).sum(axis=1)
-        known["base_rounds"] = np.bincount(e.tree_round, gained, e.n_rounds)
-    elif state.rounds is not None:
-        known["base_rounds"] = state.rounds.totals().reshape(setting.ensemble.n_rounds, -1)[:, -1] / weight
-    if setting.score != "loss":
-        return Losses(**known | {"base": math.nan, "base_rounds": None})
-    if value is not None:
-        # The losses are exact, leaf sums of large leaves and small gradients only to 2^-28 of a leaf.
-        known["base"] = known["before"] - known["after"] - float(scores.sum())
-    return Losses(**known)
+    elif account and state.rounds is not None:
+        known["base_rounds"] = state.rounds.totals().reshape(e.n_rounds, -1)[:, -1] / weight
+    return Losses(**known if account else known | {"base": math.nan})
 
 
 def _gain_source(setting: Setting, state: State, score: FloatArray, rounds: FloatArray | None, weight: float) -> Any:

@@ -49,15 +49,10 @@ class ExactSums:
 
     def totals(self) -> FloatArray:
         """Return the sums, correctly rounded to float64: (columns,)."""
-        out = np.empty(len(self.limbs))
         unit = LOWEST_UNIT + self.finer + self.exponent
         one, up = 1 << max(unit, 0), 1 << max(-unit, 0)
-        for column, limbs in enumerate(self.limbs.tolist()):
-            total = 0
-            for limb in limbs:
-                total = (total << 32) + limb
-            out[column] = total * up / one  # Python divides integers with correct rounding
-        return out
+        # Python divides integers with correct rounding.
+        return np.array([total * up / one for total in whole_numbers(self.limbs)], np.float64)
 
 
 @dataclass(eq=False)

@@ -14,7 +14,7 @@ from treeinner.model import Model
 from treeinner.scores.arguments import open_for
 from treeinner.scores.result import Importance
 
-__all__ = ["distance_to_gain", "stored_gains", "total_gain"]
+__all__ = ["stored_gains", "total_gain"]
 
 FloatArray = NDArray[np.float64]
 
@@ -70,11 +70,3 @@ def stored_gains(model: Model) -> FloatArray:
         for feature in features:
             totals[feature] += gain / len(features)
     return totals
-
-
-def distance_to_gain(scores: Importance, gain: FloatArray | None) -> float:
-    """How far TreeInner is from the stored total gain, relative to the largest; infinite where that cannot be said."""
-    gains = scores._settled_gains()
-    if gain is None or not isinstance(gains, np.ndarray) or not gain.max(initial=0.0) > 0:
-        return float("inf")
-    return float(np.abs(gains - gain).max() / gain.max())

@@ -25,9 +25,7 @@ ROUTING = (
 RULES = ("right_if", "float32_input", "category_rule", "zero_as_missing", "base_margin_rule", "column_features")
 
 
-def fingerprint_of(
-    model: Model, setting: Setting, feature_groups: GroupSpec | None, *, clustered: bool, first: Totals | None
-) -> str:
+def fingerprint_of(model: Model, setting: Setting, feature_groups: GroupSpec | None, first: Totals | None) -> str:
     """Digest of a model and settings; first: the sums of the first pass, where this is the second."""
     e, s = setting.ensemble, setting
     digest = hashlib.sha256()
@@ -40,7 +38,7 @@ def fingerprint_of(
     functions = [_identity(what, function) for what, function in given.items() if callable(function)]
     choices = (
         s.score, s.method if isinstance(s.method, str) else "", functions, loss, s.over, s.against, s.std_errors,
-        s.by_round, identity_of(feature_groups), clustered,
+        s.by_round, identity_of(feature_groups), s.clustered,
     )  # fmt: skip
     params = {k: v for k, v in e.objective_params.items() if k != "classes"}  # labels, which a file may not store
     rules = [e.library, e.schema.n_columns, params, *(getattr(e, rule) for rule in RULES)]

@@ -11,13 +11,11 @@ from treeinner.groups import GroupSpec
 from treeinner.options import ReadOptions
 from treeinner.scores.accumulator import CONFIDENCE, ImportanceAccumulator, check_errors_wanted
 from treeinner.scores.arguments import check_arguments, open_for
-from treeinner.scores.conclude import overshoot_notes
-from treeinner.scores.members import check_arguments_for_members
-from treeinner.scores.passes import take_passes
+from treeinner.scores.conclude import overshoot_notes, with_note
+from treeinner.scores.members import check_arguments_for_members, shares_of_members
+from treeinner.scores.passes import importance_of_stream, needs_all_rows, take_passes
 from treeinner.scores.result import Importance
-from treeinner.scores.row_shares import shares_of_members
 from treeinner.scores.setting import TreeAttribution
-from treeinner.scores.streams import importance_of_stream, needs_all_rows
 from treeinner.scores.training_rows import training_rows_note
 from treeinner.stream import Stream, in_memory, source_of
 from treeinner.tables.frames import names_of
@@ -170,12 +168,10 @@ def importance(
     found = second.result()
     if second._first is None:
         return found
+    if oob:
+        return replace(found, notes=(*found.notes, OUT_OF_BAG))
     del given["clusters"]
-    note = None if oob else training_rows_note(second._model, X, y, n_jobs=n_jobs, **given)
-    if note is not None:
-        speak(note)
-    more = OUT_OF_BAG if oob else note
-    return found if more is None else replace(found, notes=(*found.notes, more))
+    return with_note(found, training_rows_note(second._model, X, y, n_jobs=n_jobs, **given))
 
 
 def _of_members(wrapper: Members, X: Any, y: Any, **given: Any) -> Importance:

@@ -6,29 +6,32 @@ standard error of its own, in which the members' common rows are counted once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from treeinner import readers
+from treeinner.compiled import Progress
 from treeinner.errors import TreeInnerError, UnsupportedModelError, counted, short
 from treeinner.groups import GroupSpec, resolve_groups
+from treeinner.inference import check_confidence
 from treeinner.model import Model
 from treeinner.objectives import encode_target
 from treeinner.objectives.losses import forest_error
+from treeinner.scores.accumulator import CONFIDENCE
+from treeinner.scores.batch import read_labels
 from treeinner.scores.parts import Losses
+from treeinner.scores.row_shares import RowShares, importance_of_shares, row_shares
 from treeinner.tables.frames import as_stored, frame_library_of, names_of
 from treeinner.wrapped import Member, Members
 
-if TYPE_CHECKING:
-    from treeinner.scores.row_shares import RowShares
-
-__all__ = ["Sum", "add_up", "check_arguments_for_members"]
+__all__ = ["check_arguments_for_members", "shares_of_members"]
 
 FloatArray = NDArray[np.float64]
+Sums = dict[str, tuple[FloatArray, FloatArray]]  # feature -> its shares, (rows, outputs), and score, (outputs,)
 PROBED_ROWS = 64  # on which losses are compared
 LISTED = 6  # members whose weights are listed
 ONE_BY_ONE = "Score them one by one: ti.importance(member.model, X, y) for each member of ti.members(model)."
@@ -37,18 +40,6 @@ ONE_STEP = (
     "Forests and boosted models are averaged here. The first-order score of a forest, which takes one large step, is "
     "up to twice what it gained, that of small steps is not; score='loss' puts both on one footing."
 )
-
-
-@dataclass(frozen=True, eq=False)
-class Sum:
-    """What members give together."""
-
-    shares: FloatArray  # (rows, features, outputs), weights of the rows in them
-    score: FloatArray  # (features, outputs): their sums over the rows, as the members' own sums give them
-    weight: FloatArray | None  # of the rows
-    like: Any  # importance of one of the members
-    changes: dict[str, Any]  # what else of it is not that of the whole
-    said: tuple[str, ...]  # which of the notes must be said aloud
 
 
 def check_arguments_for_members(kind: str, score: str, **given: Any) -> None:
@@ -63,19 +54,20 @@ def check_arguments_for_members(kind: str, score: str, **given: Any) -> None:
             raise ValueError(f"{name} has no meaning for the members of a {kind} together. {ONE_BY_ONE}")
 
 
-def add_up(
+def shares_of_members(
     found: Members,
     X: Any,
     y: Any,
-    score_one: Callable[[Model, Any, GroupSpec | None], RowShares],
     *,
     sample_weight: Any = None,
     feature_groups: GroupSpec | None = None,
-) -> Sum:
-    """Score all members on the same rows, and add up.
-
-    `score_one` takes a member's model, X and feature groups, and gives the shares of the rows.
-    """
+    clusters: Any = None,
+    confidence: float = CONFIDENCE,
+    progress: Progress | None = None,
+    **settings: Any,
+) -> RowShares:
+    """Score all members on the same rows, and add up; settings: score, method and n_jobs."""
+    check_confidence(confidence)
     if found.refusal:
         raise UnsupportedModelError(
             f"The members of this {found.kind} cannot be added up: {found.refusal}. {ONE_BY_ONE}"
@@ -86,16 +78,20 @@ def add_up(
     members = _with_names(found.kind, members, X_seen, words)
     parts: list[RowShares] = []
     outputs = {member.output for member in members}
-    sums = _Running(members[0].model.n_outputs if outputs == {None} else len(outputs))
+    n_outputs = members[0].model.n_outputs if outputs == {None} else len(outputs)
+    sums: Sums = {}
     for member in members:
         try:
-            part = score_one(member.model, X_seen, words)
+            part = row_shares(member.model, X_seen, y, sample_weight=sample_weight, feature_groups=words, **settings)
         except TreeInnerError as error:
             raise type(error)(f"Member {member.name!r} of this {found.kind}: {error}") from error
-        sums.add(member, part)
+        _add_member(sums, n_outputs, member, part)
         parts.append(replace(part, shares=part.shares[:0].copy()))  # those of all members at once may not fit in memory
+        if progress is not None:
+            progress(len(part.shares) * len(parts) // len(members), len(part.shares))
     weight = _common_weight(found, members, parts, sample_weight)
-    names, shares, score = tuple(sums.place), sums.shares, sums.score
+    names, score = tuple(sums), np.array([score for _, score in sums.values()])
+    shares = np.stack([shares for shares, _ in sums.values()], axis=1)
     if not words:
         groups = resolve_groups(feature_groups, names)
         names, shares, score = groups.names, groups.add_up(shares, axis=1), groups.add_up(score, axis=0)
@@ -103,15 +99,21 @@ def add_up(
     shares *= total
     own = [line for member in members for line in member.model.notes]
     said = _said(members, parts)
-    changes = {
-        "feature_names": names,
-        "output_names": _output_names(members, parts[0], y),
-        "frame_library": frame_library_of(X),
-        "losses": _losses(members, parts),
-        "gain_source": NO_GAINS,
-        "notes": tuple(dict.fromkeys([_heading(found), *found.notes, *own, *said])),
-    }
-    return Sum(shares, score * total, weight, parts[0].importance, changes, said)
+    imp = importance_of_shares(
+        shares,
+        weight,
+        like=parts[0].importance,
+        score=score * total,
+        clusters=None if clusters is None else read_labels(clusters, len(shares), "clusters"),
+        confidence=confidence,
+        feature_names=names,
+        output_names=_output_names(members, parts[0], y),
+        frame_library=frame_library_of(X),
+        losses=_losses(members, parts),
+        gain_source=NO_GAINS,
+        notes=tuple(dict.fromkeys([_heading(found), *found.notes, *own, *said])),
+    )
+    return RowShares(shares, weight, imp, said)
 
 
 # -- before: what must hold for a sum to mean something ------------------------------------------------------
@@ -228,34 +230,19 @@ def _same_weight(a: FloatArray | None, b: FloatArray | None) -> bool:
     return a is b or (a is not None and b is not None and np.array_equal(a, b))
 
 
-class _Running:
-    """Sums over the members so far: shares of the rows, (rows, features, outputs), and scores, per unit of weight."""
-
-    def __init__(self, n_outputs: int) -> None:
-        self.n_outputs = n_outputs
-        self.place: dict[str, int] = {}  # of a feature, by name
-        self.shares, self.score = np.zeros((0, 0, n_outputs)), np.zeros((0, n_outputs))
-
-    def add(self, member: Member, part: RowShares) -> None:
-        imp, place = part.importance, self.place
-        for name in imp.feature_names:
-            place.setdefault(name, len(place))
-        new = len(place) - len(self.score)
-        if new:
-            rows = len(part.shares)
-            self.shares = np.concatenate(
-                [self.shares.reshape(rows, -1, self.n_outputs), np.zeros((rows, new, self.n_outputs))], axis=1
-            )
-            self.score = np.concatenate([self.score, np.zeros((new, self.n_outputs))])
-        columns = [place[name] for name in imp.feature_names]
-        if member.output is None:
-            outputs = slice(None)
-            shares, score = part.shares, imp.scores[:, None] if imp.outputs is None else imp.outputs.score
-        else:
-            outputs = slice(member.output, member.output + 1)
-            shares, score = part.shares.sum(axis=2, keepdims=True), imp.scores[:, None]
-        self.shares[:, columns, outputs] += shares * (member.weight / imp.sum_of_weights)
-        self.score[columns, outputs] += score * member.weight
+def _add_member(sums: Sums, n_outputs: int, member: Member, part: RowShares) -> None:
+    """Add what a member gives to each feature, by its weight."""
+    imp = part.importance
+    if member.output is None:
+        outputs, shares = slice(None), part.shares
+        scores = imp.scores[:, None] if imp.outputs is None else imp.outputs.score
+    else:
+        outputs, shares = slice(member.output, member.output + 1), part.shares.sum(axis=2, keepdims=True)
+        scores = imp.scores[:, None]
+    for k, name in enumerate(imp.feature_names):
+        own = sums.setdefault(name, (np.zeros((len(shares), n_outputs)), np.zeros(n_outputs)))
+        own[0][:, outputs] += shares[:, k] * (member.weight / imp.sum_of_weights)
+        own[1][outputs] += scores[k] * member.weight
 
 
 def _losses(members: Sequence[Member], parts: Sequence[RowShares]) -> Losses | None:

@@ -9,19 +9,20 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 
-from treeinner.errors import DataError, ModelError, TreeInnerError, counted, speak
+from treeinner.errors import DataError, ModelError, TreeInnerError, counted
 from treeinner.model import Model
 from treeinner.scores.accumulator import CONFIDENCE, ImportanceAccumulator, check_errors_wanted
 from treeinner.scores.arguments import open_for
+from treeinner.scores.conclude import with_note
 from treeinner.scores.result import Importance
+from treeinner.scores.totals import merge_bytes
 from treeinner.scores.training_rows import training_rows_note
-from treeinner.scores.travel import merge_bytes
 from treeinner.tables.frames import names_of
 from treeinner.tables.named import Roles
 
@@ -66,16 +67,8 @@ class Part:
 def make_plan(model: Any, *, caller: Callable[..., Any], clustered: bool = False, **settings: Any) -> Plan:
     """Open the model and check the settings; what cannot be added up over partitions is refused here.
 
-    Parameters
-    ----------
-    model
-        As for `importance`.
-    caller
-        The public function that the settings were given to.
-    clustered
-        Whether rows come with clusters.
-    **settings
-        Of `importance`, `oob` and `progress` excepted; one thread per partition unless `n_jobs` says otherwise.
+    settings: those of `importance`, but for `progress`, as they were given to the public function `caller`. A partition
+    has one thread unless `n_jobs` says otherwise.
     """
     if settings.pop("oob", False):
         raise DataError(
@@ -83,13 +76,13 @@ def make_plan(model: Any, *, caller: Callable[..., Any], clustered: bool = False
             "ti.importance(model, X, y, oob=True) on rows in memory, or held-out rows here."
         )
     scoring = {"n_jobs": 1} | {name: settings.pop(name) for name in SCORING if name in settings}
-    wanted = bool(scoring.get("std_errors", True))
-    check_errors_wanted(wanted, clustered=clustered, confidence=scoring.get("confidence", CONFIDENCE))
+    wanted, confidence = bool(scoring.get("std_errors", True)), scoring.get("confidence", CONFIDENCE)
+    check_errors_wanted(wanted, clustered=clustered, confidence=confidence)
     opened = open_for(scoring.get("score", "tree_inner"), model, settings, caller=caller)
     start = ImportanceAccumulator(opened, clustered=clustered, **scoring)
-    two_rounds = wanted and start._setting.centred
+    two_rounds = start._setting.wants_second_pass
     if two_rounds:  # the first one is for the scores alone, which is cheaper
-        start = ImportanceAccumulator(opened, clustered=clustered, **scoring | {"std_errors": False})
+        start = start._without_errors()
     # No rows, but all that is refused whatever the rows are: losses over all rows together, balanced class weights.
     start.update(np.empty((0, opened.n_features)), clusters=[] if clustered else None)
     start.fingerprint()  # a function without a name of its own is refused
@@ -97,16 +90,10 @@ def make_plan(model: Any, *, caller: Callable[..., Any], clustered: bool = False
 
 
 def add_partition(accumulator: ImportanceAccumulator, number: int, batches: Iterable[Mapping[str, Any]]) -> Part:
-    """Sums over one partition; its number is in every error.
+    """Sums over one partition; its number, from 0, is in every error.
 
-    Parameters
-    ----------
-    accumulator
-        Of the round, without rows; it is not changed.
-    number
-        Of the partition, from 0.
-    batches
-        Rows of the partition, one batch or several: arguments of `ImportanceAccumulator.update`.
+    accumulator: of the round, without rows; it is not changed. batches: rows of the partition, one batch or several, as
+    arguments of `ImportanceAccumulator.update`.
     """
     sums, n_rows = copy.copy(accumulator), 0
     with naming(f"Partition {number}"):
@@ -175,16 +162,8 @@ def run_rounds(
 ) -> Importance:
     """Take the rows through one round or two, and return the result.
 
-    Parameters
-    ----------
-    plan
-        From `make_plan`.
-    run
-        Adds up all partitions, each from the accumulator that it is given, and returns their sum.
-    n_partitions
-        How many there are; None: it is not known, but they are numbered from 0.
-    look
-        Says of a partition, by its number, whether training rows are in it (`training_rows_in`); None: do not look.
+    run: adds up all partitions, each from the accumulator that it is given. n_partitions: None if it is not known; they
+    are numbered from 0. look: says of a partition, by its number, whether training rows are in it (`training_rows_in`).
     """
     part = run(plan.start)
     done = _complete(plan.start, part, n_partitions)
@@ -205,11 +184,7 @@ def run_rounds(
         if "saw other rows" not in str(error):
             raise
         raise DataError(f"{error} In a cluster {OTHER_ROWS}") from None
-    note = None if look is None else _look(look, again.rows)
-    if note is None:
-        return found
-    speak(note)
-    return replace(found, notes=(*found.notes, note))
+    return found if look is None else with_note(found, _look(look, again.rows))
 
 
 def _look(look: Callable[[int], str | None], rows: Mapping[int, int]) -> str | None:

@@ -34,7 +34,7 @@ def add_batch(
 
         def work(start: int, stop: int) -> None:
             if get_ident() not in states:
-                states[get_ident()] = State.empty(setting, clustered=batch.clusters is not None)
+                states[get_ident()] = State.empty(setting)
             task = Task(setting, batch, start, stop, states[get_ident()])
             if objective is not None:
                 _run_task(task)

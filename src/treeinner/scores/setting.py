@@ -62,6 +62,7 @@ class Setting:
     against: str = "residual"  # of forest_inner: what the attribution is multiplied by
     std_errors: bool = True
     by_round: bool = False
+    clustered: bool = False  # whether every batch comes with clusters
     means: NodeMeans | None = None  # known after the first pass of a centred score; set: this is the second one
 
     @property
@@ -83,6 +84,11 @@ class Setting:
     def centred(self) -> bool:
         """Whether node values are means over the rows scored, for which their weights are summed by leaf too."""
         return self.method == "centred"
+
+    @property
+    def wants_second_pass(self) -> bool:
+        """Whether this is the first pass of a score that has standard errors of its own in a second one."""
+        return self.centred and self.std_errors and self.means is None
 
     @property
     def inner(self) -> bool:
@@ -264,58 +270,42 @@ class Setting:
         the bound.
         """
         steepest = None if self.objective is None else self.objective.steepest
-        own = self.value_bits - self._finer_bits
+        value_bits, finer = self._leaf_bits
+        own = value_bits - finer
         return own if not steepest else min(own, int(np.frexp(steepest)[1]) + SPARE_BITS)
 
     @property
     def has_outliers(self) -> bool:
         """Whether few leaves are so far above the others that the unit of the gradients is finer."""
-        return self._finer_bits > 0
+        return self._leaf_bits[1] > 0
 
-    @cached_property
-    def _finer_bits(self) -> int:
-        """Bits by which the unit of the gradients is finer, because few leaves are far larger than the others."""
-
-        def bits() -> int:
-            sizes = self._leaf_sizes(exact)
-            if not sizes.any():
-                return 0
-            above = np.frexp(sizes.max())[1] - np.frexp(np.median(sizes[sizes > 0]))[1]
-            return int(np.clip(above - OUTLIER_BITS, 0, MOST_FINER))
-
-        exact = self.method == "predecomp"
-        return self._cached(f"finer_bits {exact}", bits)
-
-    @cached_property
-    def value_bits(self) -> int:
-        """Power of two above the largest leaf value over its learning rate.
+    @property
+    def _leaf_bits(self) -> tuple[int, int]:
+        """Power of two above the largest leaf value over its learning rate; by how many bits few leaves are outliers.
 
         PreDecomp knows the rates; other methods do without, and a typical one stands in.
         """
+        e, leaves, exact = self.ensemble, self.forest.leaf_nodes, self.method == "predecomp"
 
-        def bits() -> int:
-            e, largest = self.ensemble, float(self._leaf_sizes(exact).max(initial=0.0))
-            if (
-                len(self.forest.leaf_nodes) == e.n_trees
-            ):  # no splits: leaves may be rounding errors, below the gradients
+        def bits() -> tuple[int, int]:
+            typical = e.tree_weight * (1.0 if e.averaged else TYPICAL_RATE)
+            factor = np.where(np.isnan(self.tree_factor), typical, self.tree_factor) if exact else typical
+            scale = np.divide(1.0, factor, out=np.zeros(e.n_trees), where=factor != 0)[e.tree_of_node[leaves]]
+            sizes = np.abs(e.value[leaves] * scale[:, None])
+            largest, finer = float(sizes.max(initial=0.0)), 0
+            if largest > 0:
+                above = np.frexp(largest)[1] - np.frexp(np.median(sizes[sizes > 0]))[1]
+                finer = int(np.clip(above - OUTLIER_BITS, 0, MOST_FINER))
+            if len(leaves) == e.n_trees:  # no splits: leaves may be rounding errors, below the gradients
                 largest = max(largest, float(np.abs(e.base_score).max()))
-            return int(np.frexp(largest)[1]) if largest > 0 else 0
+            return int(np.frexp(largest)[1]) if largest > 0 else 0, finer
 
-        exact = self.method == "predecomp"
-        return self._cached(f"value_bits {exact}", bits)
-
-    def _leaf_sizes(self, exact: bool) -> FloatArray:
-        """Leaf values over their learning rates, by their sizes: (leaves, width)."""
-        e, leaves = self.ensemble, self.forest.leaf_nodes
-        typical = e.tree_weight * (1.0 if e.averaged else TYPICAL_RATE)
-        factor = np.where(np.isnan(self.tree_factor), typical, self.tree_factor) if exact else typical
-        scale = np.divide(1.0, factor, out=np.zeros(e.n_trees), where=factor != 0)[e.tree_of_node[leaves]]
-        return np.asarray(np.abs(e.value[leaves] * scale[:, None]))
+        return self._cached(f"leaf bits {exact}", bits)
 
     @property
     def exponent(self) -> int:
         """Shares of rows are held as multiples of 2^-exponent times a small unit (scores/exact.py)."""
-        return -self.value_bits - (0 if self.score == "abs" else self.scale_bits)
+        return -self._leaf_bits[0] - (0 if self.score == "abs" else self.scale_bits)
 
     @cached_property
     def penalty(self) -> list[tuple[NDArray[np.int32], FloatArray]] | None:
@@ -370,6 +360,7 @@ def make_setting(
     against: str | None = None,
     std_errors: bool = True,
     by_round: bool = False,
+    clustered: bool = False,
 ) -> Setting:
     """Check the user's choices and put them together; features are grouped later, when their names are known."""
     if score in ("total_gain", "permutation"):
@@ -382,7 +373,7 @@ def make_setting(
         raise ValueError(f"method='centred' only applies to score='tree_inner' and 'loss', not to score={score!r}.")
     if not callable(method):
         check_choice("method", method, SCORE_METHODS, ", or pass a function (tree, rows) -> values.")
-    check_arguments(score, over=over, against=against, by_round=by_round, std_errors=std_errors)
+    check_arguments(score, over=over, against=against, by_round=by_round, std_errors=std_errors, clustered=clustered)
     setting = Setting(
         ensemble=model.ensemble,
         objective=None if score == "abs" else _objective(model, score),
@@ -393,6 +384,7 @@ def make_setting(
         against=against or CHOICES["against"][0],
         std_errors=std_errors,
         by_round=by_round,
+        clustered=clustered,
     )
     if isinstance(method, str) and not setting.centred:
         node_values(model.ensemble, method)  # asks for what is unknown before X is touched

@@ -48,9 +48,10 @@ class State:
     weight_exponent: int = 0  # weights, and what is proportional to them, count units of 2^weight_exponent
 
     @classmethod
-    def empty(cls, setting: Setting, *, clustered: bool) -> State:
+    def empty(cls, setting: Setting) -> State:
         """State of no rows."""
         e, n = setting.ensemble, len(setting.groups.names)
+        clustered = setting.clustered and setting.needs_rows
         columns = n * (e.n_outputs + (e.n_outputs > 1))
         return cls(
             n_features=n,
@@ -239,9 +240,6 @@ class State:
         for name in (*PLAIN, "exponent", "n_sizes"):
             if type(plain[name]) is not int:
                 raise TypeError(f"{name} is {plain[name]!r}")
-        for name, array in arrays.items():
-            if array.dtype != np.int64:
-                raise TypeError(f"{name} holds {array.dtype}")
         _check_sums(arrays, plain)
         exponent, n = plain["exponent"], plain["n_rows"]
         limbs = widest([arrays["sums"], arrays["squares"]])

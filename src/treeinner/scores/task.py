@@ -213,20 +213,18 @@ class Task:
 
     def _finish_leaves(self) -> None:
         """After the last round: add the weights of the rows to the leaves."""
-        leaves, forest = self.state.leaves, self.setting.forest
-        if leaves is None:
+        leaves, forest, shares = self.state.leaves, self.setting.forest, self.tree_share
+        if leaves is None or leaves.weights is None or self.boosted:
             return
-        if leaves.weights is not None and not self.boosted:
-            fixed = np.zeros(self.margin.shape, np.int64)
-            shares = self.tree_share
-            for tree in range(1 if shares is None else forest.n_trees):
-                n, share = (forest.n_trees, 1.0) if shares is None else (1, shares[tree])
-                fixed[:, : self.n_rows] = self.fixed_point_weight(share)
-                forest.core.leaf_sums(self.codes, tree, n, fixed, leaves.weights)
+        fixed = np.zeros(self.margin.shape, np.int64)
+        for tree in range(1 if shares is None else forest.n_trees):
+            n, share = (forest.n_trees, 1.0) if shares is None else (1, shares[tree])
+            fixed[:, : self.n_rows] = self.fixed_point_weight(share)
+            forest.core.leaf_sums(self.codes, tree, n, fixed, leaves.weights)
 
     def largest_sum(self) -> int:
         """Sum of the largest numbers that the rows added to a leaf: no leaf got more."""
-        return 0 if self.state.leaves is None else integer_sum(self.largest)
+        return integer_sum(self.largest)
 
     def fixed_point_weight(self, share: FloatArray | float = 1.0) -> NDArray[np.int64]:
         """Weights of the rows, or of their shares in a tree, as fixed-point integers: (rows,)."""

@@ -1,8 +1,8 @@
-"""Sums over all rows so far, by the scale of their weights; what came in; and the same as bytes."""
+"""Sums over all rows so far, by the scale of their weights; what came with the rows; and the same as bytes."""
 
 from __future__ import annotations
 
-import copy
+import io
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -11,13 +11,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeinner import sign_flips
-from treeinner.errors import DataError
+from treeinner.ensemble import storage
+from treeinner.errors import DataError, ModelError
 from treeinner.scores.batch import SCALE_BITS, label_kind
 from treeinner.scores.exact import ExactSums, Limbs, Moments, shifted_sum, widest
 from treeinner.scores.leaves import combined_leaves
 from treeinner.scores.state import State
+from treeinner.tables.columns import listing
 
-__all__ = ["Totals"]
+__all__ = ["Names", "Totals", "merge_bytes"]
+
+Names = tuple[str, ...] | None
+FORMAT = "treeinner.accumulator"
+FORMAT_VERSION = 4
+# What a file may raise that is well formed, but not ours.
+DAMAGE = (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError)
 
 
 @dataclass(eq=False)
@@ -31,6 +39,10 @@ class Totals:
     n_batches: int = 0
     batch_ids: frozenset[Any] = frozenset()  # of the batches that have one
     queries: frozenset[Any] = frozenset()  # labels, where a loss ranks rows: no batch may have part of one
+    names: Names = None  # columns of X
+    target_names: Names = None  # columns of y
+    margins_given: bool = True  # with every batch
+    frame_library: str = ""
 
     @property
     def n_rows(self) -> int:
@@ -41,6 +53,20 @@ class Totals:
     def n_units(self) -> int:
         """Number of rows of positive weight."""
         return sum(state.n_units for state in self.by_scale.values())
+
+    def without_rows(self) -> Totals:
+        """What the batches taught, without their sums."""
+        return replace(self, by_scale={}, n_batches=0, batch_ids=frozenset(), queries=frozenset())
+
+    def learn(self, other: Totals) -> Totals:
+        """Return these sums with what the batches of others taught too; raises if the columns are not the same."""
+        return replace(
+            self,
+            names=_agreed("X", self.names, other.names),
+            target_names=_agreed("y", self.target_names, other.target_names),
+            margins_given=self.margins_given and other.margins_given,
+            frame_library=self.frame_library or other.frame_library,
+        )
 
     def check(self, other: Totals) -> None:
         """Raise if rows would count twice, or labels mean different things."""
@@ -66,17 +92,19 @@ class Totals:
             held = [state.clusters or () for state in self.by_scale.values()]
         return {label_kind(label) for labels in held for label in list(labels)[:1]}  # those of one are of one kind
 
-    def __iadd__(self, other: Totals) -> Totals:
+    def plus(self, other: Totals) -> Totals:
+        """Return both together. Their sums become part of the result: pass a copy of what is needed further."""
+        out = self.learn(other)
         self.check(other)  # first: if it is refused, nothing is added
         for scale, state in other.by_scale.items():
-            if scale in self.by_scale:
-                self.by_scale[scale] += state
+            if scale in out.by_scale:
+                out.by_scale[scale] += state
             else:
-                self.by_scale[scale] = copy.deepcopy(state)
-        self.n_batches += other.n_batches
-        self.batch_ids |= other.batch_ids
-        self.queries |= other.queries
-        return self
+                out.by_scale[scale] = state
+        out.n_batches += other.n_batches
+        out.batch_ids |= other.batch_ids
+        out.queries |= other.queries
+        return out
 
     # -- what follows from the sums ------------------------------------------------------------------------------
     def combined(self) -> State:
@@ -109,7 +137,7 @@ class Totals:
 
     # -- bytes ---------------------------------------------------------------------------------------------------
     def to_arrays(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        """Arrays, by scale and name, and plain data that `from_arrays` takes."""
+        """Arrays of the sums, by scale and name, and the plain data that belong to them."""
         arrays: dict[str, NDArray[Any]] = {}
         scales: dict[str, Any] = {}
         for scale, state in sorted(self.by_scale.items()):
@@ -118,18 +146,79 @@ class Totals:
         ids, queries = (sorted(labels, key=_order) for labels in (self.batch_ids, self.queries))
         return arrays, {"scales": scales, "n_batches": self.n_batches, "batch_ids": ids, "queries": queries}
 
+    def to_bytes(self, fingerprint: str) -> bytes:
+        """Return a file (docs/format.md); fingerprint: of the model and settings."""
+        arrays, plain = self.to_arrays()
+        plain["fingerprint"] = fingerprint
+        plain |= {name: getattr(self, name) for name in ("frame_library", "names", "target_names", "margins_given")}
+        buffer = io.BytesIO()
+        storage.write_to(buffer, FORMAT, FORMAT_VERSION, arrays, plain)
+        return buffer.getvalue()
+
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], plain: Mapping[str, Any]) -> Totals:
-        """Inverse of `to_arrays`."""
-        own: dict[str, dict[str, NDArray[Any]]] = {scale: {} for scale in plain["scales"]}
-        for name, array in arrays.items():
-            scale, _, rest = name.partition(".")
-            if array.dtype != np.int64:
-                raise ValueError(f"{name} holds {array.dtype}, not 64-bit integers")
-            own[scale][rest] = array
-        states = {int(scale): State.from_arrays(own[scale], given) for scale, given in plain["scales"].items()}
-        labels = (frozenset(plain[name]) for name in ("batch_ids", "queries"))
-        return cls(states, int(plain["n_batches"]), *labels)
+    def from_bytes(cls, data: bytes) -> tuple[Totals, str]:
+        """Inverse of `to_bytes`."""
+        arrays, plain = storage.read_from(io.BytesIO(data), FORMAT, FORMAT_VERSION, "the bytes")
+        if "scales" not in plain:
+            raise ModelError(
+                "The bytes were written by an earlier treeinner, whose sums have another form; add the rows up again."
+            )
+        try:
+            names, targets = (tuple(map(str, plain[name] or ())) or None for name in ("names", "target_names"))
+            held = cls(
+                _states(arrays, plain["scales"]),
+                n_batches=int(plain["n_batches"]),
+                batch_ids=frozenset(plain["batch_ids"]),
+                queries=frozenset(plain["queries"]),
+                names=names,
+                target_names=targets,
+                margins_given=bool(plain["margins_given"]),
+                frame_library=str(plain["frame_library"]),
+            )
+            return held, str(plain["fingerprint"])
+        except DAMAGE as error:
+            raise ModelError(f"The bytes are damaged: {error!r}. Save the accumulator again.") from error
+
+
+def merge_bytes(parts: Iterable[bytes]) -> bytes:
+    """Add up what accumulators of one model and the same settings wrote."""
+    total: Totals | None = None
+    expected = ""
+    for number, part in enumerate(parts):
+        held, fingerprint = Totals.from_bytes(part)
+        if total is not None and fingerprint != expected:
+            raise ModelError(
+                f"Part {number} belongs to another model or other settings than the parts before it; make all "
+                "accumulators from the same model with the same arguments."
+            )
+        try:
+            total, expected = held if total is None else total.plus(held), fingerprint
+        except DataError as error:
+            raise DataError(f"Part {number}: {error}") from None
+    if total is None:
+        raise DataError("There is nothing to merge; pass the bytes of at least one accumulator.")
+    return total.to_bytes(expected)
+
+
+def _states(arrays: Mapping[str, NDArray[Any]], scales: Mapping[str, Any]) -> dict[int, State]:
+    """The sums of a file, by scale."""
+    own: dict[str, dict[str, NDArray[Any]]] = {scale: {} for scale in scales}
+    for name, array in arrays.items():
+        scale, _, rest = name.partition(".")
+        if array.dtype != np.int64:
+            raise ValueError(f"{name} holds {array.dtype}, not 64-bit integers")
+        own[scale][rest] = array
+    return {int(scale): State.from_arrays(own[scale], given) for scale, given in scales.items()}
+
+
+def _agreed(what: str, known: Names, names: Names) -> Names:
+    """Columns of X or y, which must be the same in every batch that names them: they are taken by position."""
+    if known is not None and names is not None and known != names:
+        raise DataError(
+            f"{what} has the columns {listing(names)}, but {listing(known)} in other batches; pass the same columns in "
+            "the same order in every batch."
+        )
+    return known or names
 
 
 def _combined_shares(parts: dict[int, Moments]) -> Moments:

@@ -22,7 +22,7 @@ from treeinner.model import Model, open_model
 from treeinner.options import ReadOptions
 from treeinner.scores.accumulator import ImportanceAccumulator
 from treeinner.scores.batch import Batch, read_batch
-from treeinner.scores.gain import distance_to_gain, stored_gains
+from treeinner.scores.gain import stored_gains
 from treeinner.tables import Table
 from treeinner.tables.columns import listing
 
@@ -100,18 +100,9 @@ class Search:
 def find_training_rows(
     model: Model, rows: Mapping[str, Any], train: tuple[Any, Any] | None = None, *, n_jobs: int | None = -1
 ) -> Search:
-    """Look for training rows among `rows`.
+    """Look for training rows among `rows`: X, y, sample_weight, base_margin and qid; clusters are not looked at.
 
-    Parameters
-    ----------
-    model
-        The model, opened.
-    rows
-        X, y, sample_weight, base_margin and qid of the rows to be scored; clusters are not looked at.
-    train
-        X and y of the training rows, where they are given.
-    n_jobs
-        Threads.
+    train: X and y of the training rows, where they are given.
     """
     shared = None if train is None else copies(model, train, (rows["X"], rows["y"]))
     found = None if shared is None else shared.found()
@@ -216,23 +207,13 @@ def _blocks(table: Table, most: int = HASHED_ROWS) -> Iterator[tuple[slice, list
 
 
 # -- one set of rows and the model ---------------------------------------------------------------------------
-def traces(
-    model: Model,
-    X: Any,
-    y: Any,
-    *,
-    sample_weight: Any = None,
-    base_margin: Any = None,
-    qid: Any = None,
-    n_jobs: int | None = -1,
-) -> TrainingRows | None:
-    """Find training rows by what the model keeps of them; None: it does not tell.
+def traces(model: Model, X: Any, y: Any, *, n_jobs: int | None = -1, **rows: Any) -> TrainingRows | None:
+    """Find training rows by what the model keeps of them; None: it does not tell. rows: as for `training_rows_note`.
 
     Thresholds are values of the training rows, or lie halfway between two of them: whether they are so for these rows
     too is a matter of two or three sorted columns. Where values repeat, that says nothing; but if all the training
     rows are there, and the model saw all of them in every tree, the covers of its first tree and its gains are theirs.
     """
-    rows = {"sample_weight": sample_weight, "base_margin": base_margin, "qid": qid}
     batch = read_batch(model, model.objective, X, y, **rows)
     n = batch.n_rows
     if model.n_trees == 0:
@@ -379,7 +360,8 @@ def _gains_match(model: Model, X: Any, y: Any, rows: dict[str, Any], n_jobs: int
     first = open_model(model, ReadOptions(iteration_range=(0, min(GAIN_ROUNDS, model.n_rounds))))
     with suppress(TreeInnerError), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about PreDecomp, which the user did not ask for
+        stored = stored_gains(first)
         accumulator = ImportanceAccumulator(first, method="predecomp", std_errors=False, n_jobs=n_jobs)
-        accumulator.update(X, y, **rows)
-        return distance_to_gain(accumulator.result(), stored_gains(first)) < SAME_GAINS
+        gains = accumulator.update(X, y, **rows).result().gains
+        return bool(stored.max(initial=0.0) > 0 and np.abs(gains - stored).max() / stored.max() < SAME_GAINS)
     return False

@@ -23,6 +23,7 @@ from treeinner.scores.accumulator import CONFIDENCE
 from treeinner.scores.arguments import check_integer
 from treeinner.scores.conclude import overshoot_notes
 from treeinner.scores.importance import importance
+from treeinner.scores.members import check_arguments_for_members, shares_of_members
 from treeinner.scores.parts import FoldSpread, Losses
 from treeinner.scores.result import Importance
 from treeinner.scores.row_shares import RowShares, importance_of_shares, row_shares
@@ -213,8 +214,12 @@ def _score(fitted: Any, rows: Rows, split: Split, settings: Mapping[str, Any]) -
     choices = {name: settings[name] for name in names if name in settings}
     reading = {name: value for name, value in settings.items() if name not in names}
     part, options = rows.take(split.test), ReadOptions.of(reading, caller=importance)
-    if open_members(fitted, options, names_of(part.X)) is not None:
-        return fitted, row_shares(fitted, part.X, part.y, n_jobs=1, **part.given, **choices, **reading)
+    wrapper = open_members(fitted, options, names_of(part.X))
+    if wrapper is not None:
+        weight = {"sample_weight": part.given["sample_weight"]}
+        others = {name: value for name, value in part.given.items() if name not in weight}
+        check_arguments_for_members(wrapper.kind, choices.get("score", "tree_inner"), **others)
+        return fitted, shares_of_members(wrapper, part.X, part.y, n_jobs=1, **weight, **choices)
     model = open_model(fitted, options)
     return model, row_shares(model, part.X, part.y, n_jobs=1, **part.given, **choices)
 

@@ -207,7 +207,7 @@ class _Piece:
         forest, objective = setting.forest, setting.objective
         assert objective is not None
         self.setting, self.start, self.n_rows, self.n_draws = setting, start, stop - start, n_draws
-        self._task = Task(setting, batch, start, stop, State.empty(setting, clustered=False))
+        self._task = Task(setting, batch, start, stop, State.empty(setting))
         target = self._task.core_target(objective)
         assert target is not None
         self._target: CoreTarget = target
