@@ -158,8 +158,8 @@ def read_from(file: IO[bytes], kind: str, version: int, source: str) -> tuple[di
         return {name: _native(array, name) for name, array in arrays.items()}, meta["data"]
 
 
-def format_of(path: str | Path) -> tuple[str, int]:
-    """Kind and version of a saved file; ("", 0) if it is not one of ours."""
+def format_of(path: str | Path) -> str:
+    """Kind of a saved file; "" if it is not one of ours."""
     with Path(path).open("rb") as file:
         try:
             with zipfile.ZipFile(file) as archive:
@@ -167,10 +167,9 @@ def format_of(path: str | Path) -> tuple[str, int]:
         except DAMAGE:
             names = []
         if META not in names:
-            return "", 0
+            return ""
         with _damage_is_a_model_error(str(path)), _opened(file) as archive:
-            meta = _meta(archive)
-            return meta["format"], meta["version"]
+            return str(_meta(archive)["format"])
 
 
 @contextmanager

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from treeinner.ensemble.validation import inner_by_depth
 from treeinner.errors import ModelError, UnsupportedModelError
-from treeinner.readers._trees import LongArray, add_up, inner_by_depth
+from treeinner.readers._trees import LongArray, add_up
 from treeinner.readers.catboost.trees import Document, Trees, join_trees, read_features, symmetric_trees
 
 __all__ = ["read_cbm"]

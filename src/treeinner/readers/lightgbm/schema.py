@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from treeinner.errors import ModelError
-from treeinner.readers.lightgbm.text import ModelText
+from treeinner.readers.lightgbm.text import ModelText, require
 from treeinner.tables import Level, Schema
 
 __all__ = ["n_bins", "read_schema"]
@@ -21,11 +21,10 @@ def read_schema(model: ModelText, split_as_category: set[int]) -> Schema:
     """Build the schema from header, parameters block and the pandas_categorical line."""
     infos, top = model.header.get("feature_infos", "").split(), model.header.get("max_feature_idx", "")
     n_columns = len(infos)
-    if not top.isdigit() or int(top) + 1 != n_columns:
-        raise ModelError(f"The LightGBM model is malformed: max_feature_idx is {top!r}, but there are {n_columns}.")
+    same = top.isdigit() and int(top) + 1 == n_columns
+    require(same, f"max_feature_idx is {top!r}, but there are {n_columns}")
     names = tuple(model.header.get("feature_names", "").split(" "))
-    if len(names) != n_columns:
-        raise ModelError(f"The LightGBM model has {n_columns} features, but {len(names)} feature names.")
+    require(len(names) == n_columns, f"{n_columns} features, but {len(names)} feature names")
     made_up = names == tuple(f"Column_{i}" for i in range(n_columns))  # by LightGBM
     categorical = {j for j, info in enumerate(infos) if n_bins(info)} | split_as_category | _declared(model, n_columns)
     levels, external = _levels(model, infos, categorical)

@@ -11,20 +11,21 @@ import re
 import warnings
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from treeinner.ensemble import validation
 from treeinner.errors import ModelError
 from treeinner.readers._trees import BoolArray, LongArray
 from treeinner.readers.newer import check_fields, is_newer
 
-__all__ = ["DEFAULT_LEFT", "ModelText", "parse", "version_of"]
+__all__ = ["DEFAULT_LEFT", "ModelText", "parse", "require", "version_of"]
 
-
+require = partial(validation.require, owner="The LightGBM model is malformed")
 LARGEST = 1e50  # of weights, values and gains: products of a few of them stay finite
 # Fields of v3 and v4; "" is an empty line.
 HEADER = {
@@ -39,14 +40,21 @@ TREE = {
 CATEGORICAL, DEFAULT_LEFT = 1, 2  # bits of decision_type; the next two hold the kind of missing value
 
 
-def _column(key: str, kind: type = np.float64, *, of_leaves: bool = False) -> Any:
-    """A column of ModelText: (leaves,) or (inner,), parsed at its first use."""
-    return cached_property(lambda model: _sane(model.column(key, kind, of_leaves), key))
+def _column(key: str, kind: type = np.float64, *, of_leaves: bool = False, largest: float | None = LARGEST) -> Any:
+    """A column of ModelText: (leaves,) or (inner,), parsed at its first use; largest None: it may be infinite."""
+    return cached_property(lambda model: _sane(model.column(key, kind, of_leaves), key, largest))
 
 
 def _scalars(key: str, kind: type) -> Any:
     """A number of each tree: (trees,), parsed at its first use."""
-    return cached_property(lambda model: _sane(model.scalars(key, kind), key))
+    return cached_property(lambda model: _sane(model.scalars(key, kind), key, LARGEST))
+
+
+def _sane(found: NDArray[Any], key: str, largest: float | None) -> NDArray[Any]:
+    """The numbers of a field, none of them absurd."""
+    sane = largest is None or np.all(np.abs(found) <= largest)  # NaN is not
+    require(sane, f"{key} is not finite, or absurdly large")
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,22 +90,21 @@ class ModelText:
     def n_leaves(self) -> LongArray:
         """(trees,)."""
         found = self.scalars("num_leaves", np.int64)
-        if np.any(found < 1):
-            raise ModelError("The LightGBM model is malformed: a tree has no leaves.")
+        require(np.all(found >= 1), "a tree has no leaves")
         return found
 
     shrinkage = _scalars("shrinkage", np.float64)
     n_sets = _scalars("num_cat", np.int64)  # category sets of each tree
     split_feature = _column("split_feature", np.int64)
     split_gain = _column("split_gain")
-    threshold = _column("threshold")
+    threshold = _column("threshold", largest=None)
     decision_type = _column("decision_type", np.int64)
     left_child = _column("left_child", np.int64)
     right_child = _column("right_child", np.int64)
     internal_value = _column("internal_value")  # six digits
     internal_weight = _column("internal_weight")  # six digits; 0 at the roots of LightGBM 3, which lack a value too
     internal_count = _column("internal_count", np.int64)
-    leaf_value = _column("leaf_value", of_leaves=True)
+    leaf_value = _column("leaf_value", of_leaves=True, largest=validation.MAX_VALUE)
     leaf_weight = _column("leaf_weight", of_leaves=True)  # hessian sums; 0 in a tree of one leaf
     leaf_count = _column("leaf_count", np.int64, of_leaves=True)
 
@@ -120,8 +127,8 @@ class ModelText:
             bound = _numbers(tree.get("cat_boundaries", "").split(), np.int64, "cat_boundaries")
             word = _numbers(tree.get("cat_threshold", "").split(), np.int64, "cat_threshold")
             good = len(bound) - 1 == self.n_sets[i] and bound[0] == 0 and bound[-1] == len(word)
-            if not good or np.any(np.diff(bound) < 0) or np.any((word < 0) | (word >= 2**32)):
-                raise ModelError(f"The LightGBM model is malformed: the category sets of tree {i} are inconsistent.")
+            good = good and np.all(np.diff(bound) >= 0) and np.all((word >= 0) & (word < 2**32))
+            require(good, f"the category sets of tree {i} are inconsistent")
             sizes.append(np.diff(bound))  # words of each set
             words.append(word)
         size = np.concatenate(sizes)
@@ -153,8 +160,7 @@ class ModelText:
                     return found
         words = [row.split() for row in rows]
         for n, length in zip(map(len, words), lengths, strict=True):
-            if n != length:
-                raise ModelError(f"The LightGBM model is malformed: {key} has {n} entries, expected {length}.")
+            require(n == length, f"{key} has {n} entries, expected {length}")
         return _numbers(list(chain.from_iterable(words)), kind, key)
 
 
@@ -189,13 +195,6 @@ def version_of(text: str) -> tuple[int, ...]:
     return (int(found[1]),) if found else ()
 
 
-def _sane(found: NDArray[Any], key: str) -> NDArray[Any]:
-    """The numbers of a field, none of them absurd; thresholds may be infinite, and leaves have a limit of their own."""
-    if key not in ("threshold", "leaf_value") and not np.all(np.abs(found) <= LARGEST):  # NaN is not
-        raise ModelError(f"The LightGBM model is malformed: {key} is not finite, or absurdly large.")
-    return found
-
-
 def _texts(trees: list[dict[str, str]], key: str) -> list[str]:
     """One field of each tree."""
     try:
@@ -211,15 +210,14 @@ def _fields(block: str) -> dict[str, str]:
     """Lines key=value; a line without '=' is a flag. A key that is there twice is of two trees, run together."""
     parts = [line.partition("=") for line in block.split("\n")]
     names = [key for key, equals, _ in parts if equals]
-    if len(set(names)) < len(names):
-        raise ModelError("The LightGBM model is malformed: a tree, or the header, has a field twice; save it again.")
+    require(len(set(names)) == len(names), "a tree, or the header, has a field twice; save it again")
     return {key: value for key, _, value in parts}
 
 
 def _tree(block: str) -> dict[str, str]:
     """Fields of a tree, behind its number; where LightGBM meets a line of another kind, it reads no further."""
-    if any(line and "=" not in line for line in block.split("\n")[1:]):
-        raise ModelError("The LightGBM model is malformed: a tree has a line that is not key=value; save it again.")
+    complete = all(not line or "=" in line for line in block.split("\n")[1:])
+    require(complete, "a tree has a line that is not key=value; save it again")
     return _fields(block)
 
 
@@ -255,6 +253,6 @@ def _pandas_categorical(tail: str) -> list[list[Any]] | None:
         levels = json.loads(line.partition("\n")[0])
     except (ValueError, RecursionError):
         raise ModelError("The LightGBM model is cut off inside its pandas_categorical line; save it again.") from None
-    if levels is not None and not (isinstance(levels, list) and all(isinstance(item, list) for item in levels)):
-        raise ModelError("The LightGBM model is malformed: pandas_categorical is not a list of lists.")
+    lists = levels is None or (isinstance(levels, list) and all(isinstance(item, list) for item in levels))
+    require(lists, "pandas_categorical is not a list of lists")
     return levels or None

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from treeinner.ensemble.validation import check_depth, max_depth
+from treeinner.ensemble import validation
 from treeinner.errors import ModelError, UnsupportedModelError
 from treeinner.readers._trees import BoolArray, FloatArray, IntArray, LongArray
 
 __all__ = ["Trees", "array", "read_trees", "require"]
 
 Stored = list[dict[str, Any]]  # trees as XGBoost writes them
+require = partial(validation.require, owner="The XGBoost model is damaged")
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,12 +53,6 @@ class Trees:
     def tree(self) -> LongArray:
         """Tree of each node."""
         return np.repeat(np.arange(self.n_trees), np.diff(self.start))
-
-
-def require(condition: bool | np.bool_, damage: str) -> None:
-    """Raise ModelError unless the model is as it must be."""
-    if not condition:
-        raise ModelError(f"The XGBoost model is damaged: {damage}.")
 
 
 def array(raw: Any, dtype: type, name: str) -> NDArray[Any]:
@@ -170,9 +165,9 @@ def _join(
 def _levels(left: IntArray, right: IntArray, roots: LongArray) -> IntArray:
     """Distance from the root; -1 at deleted nodes, which pruning leaves in the arrays."""
     level = np.full(len(left), -1, dtype=np.int32)
-    frontier, depth, reached, most = roots, 0, len(roots), max_depth()
+    frontier, depth, reached, most = roots, 0, len(roots), validation.max_depth()
     while len(frontier) and reached <= len(left) and not np.any(level[frontier] >= 0):
-        check_depth(depth, most)
+        validation.check_depth(depth, most)
         level[frontier] = depth
         inner = frontier[left[frontier] >= 0]
         frontier, depth = np.concatenate([left[inner], right[inner]]), depth + 1

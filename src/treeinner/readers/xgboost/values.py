@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from treeinner.ensemble import NodeValues
+from treeinner.ensemble.validation import inner_by_depth
 from treeinner.options import ReadOptions
-from treeinner.readers._trees import FloatArray, inner_by_depth
+from treeinner.readers._trees import FloatArray
 from treeinner.readers.xgboost.document import Parts
 from treeinner.readers.xgboost.rates import Rates, confirmed_trees, direct_rates, infer_rates
 from treeinner.readers.xgboost.trees import Trees
