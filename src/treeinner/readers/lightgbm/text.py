@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from treeinner.ensemble import validation
 from treeinner.errors import ModelError
 from treeinner.readers._trees import BoolArray, LongArray
-from treeinner.readers.newer import check_fields, is_newer
+from treeinner.readers.newer import check_fields
 
 __all__ = ["DEFAULT_LEFT", "ModelText", "parse", "require", "version_of"]
 
@@ -182,10 +182,9 @@ def parse(text: str) -> ModelText:
     if declared != len(blocks):
         raise ModelError(f"The LightGBM model declares {declared} trees but contains {len(blocks)}; save it again.")
     trees, version = [_tree(block) for block in blocks], version_of(text)
-    if is_newer("LightGBM", version):
-        check_fields("LightGBM", version, "The header of the LightGBM model", header, HEADER)
-        names = {name for tree in trees for name in tree if not name.isdigit()}  # a tree begins with its number
-        check_fields("LightGBM", version, "A tree of the LightGBM model", names, TREE)
+    check_fields("LightGBM", version, "The header of the LightGBM model", header, HEADER)
+    names = {name for tree in trees for name in tree if not name.isdigit()}  # a tree begins with its number
+    check_fields("LightGBM", version, "A tree of the LightGBM model", names, TREE)
     return ModelText(header, _parameters(tail), _pandas_categorical(tail), trees)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from treeinner.errors import ModelError, UnsupportedModelError
 from treeinner.readers._trees import FloatArray, LongArray
-from treeinner.readers.newer import check_fields, is_newer
+from treeinner.readers.newer import check_fields
 from treeinner.readers.xgboost.trees import Trees, array, read_trees, require
 
 __all__ = ["Parts", "best_iteration", "member", "read_parts", "version_of"]
@@ -99,8 +99,6 @@ def version_of(document: Mapping[str, Any]) -> tuple[int, ...]:
 
 def _check_fields(version: tuple[int, ...], learner: Mapping[str, Any], model: Mapping[str, Any]) -> None:
     """Raise if a newer XGBoost has put what is not known to where predictions come from."""
-    if not is_newer("XGBoost", version):
-        return
     trees: list[Any] = member(model, "trees", list)
     found: dict[str, Any] = {
         "gradient_booster": learner["gradient_booster"],
