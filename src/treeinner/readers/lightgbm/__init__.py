@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from treeinner.ensemble import Ensemble, NodeValues, check_rounds
+from treeinner.ensemble.validation import MAX_VALUE
 from treeinner.errors import ModelError, UnsupportedModelError
 from treeinner.options import ReadOptions
 from treeinner.readers._open import class_names
@@ -133,6 +134,8 @@ def _build(model: ModelText, classes: list[Any] | None, options: ReadOptions) ->
     require(per_round == n_outputs, f"{per_round} trees per round, but {n_outputs} outputs")
     if per_round < 1 or model.n_trees % per_round:
         raise ModelError(f"The LightGBM model is cut off: {model.n_trees} trees, but {per_round} per round.")
+    sane = np.abs(model.leaf_value) <= MAX_VALUE  # NaN is not
+    require(np.all(sane), "a leaf value is not finite, or absurdly large")
     n_rounds = model.n_trees // per_round
     rates = options.rates(n_rounds)
     training = Training(model, options, rates)

@@ -40,19 +40,19 @@ TREE = {
 CATEGORICAL, DEFAULT_LEFT = 1, 2  # bits of decision_type; the next two hold the kind of missing value
 
 
-def _column(key: str, kind: type = np.float64, *, of_leaves: bool = False, largest: float | None = LARGEST) -> Any:
-    """A column of ModelText: (leaves,) or (inner,), parsed at its first use; largest None: it may be infinite."""
-    return cached_property(lambda model: _sane(model.column(key, kind, of_leaves), key, largest))
+def _column(key: str, kind: type = np.float64, *, of_leaves: bool = False) -> Any:
+    """A column of ModelText: (leaves,) or (inner,), parsed at its first use."""
+    return cached_property(lambda model: _sane(model.column(key, kind, of_leaves), key))
 
 
 def _scalars(key: str, kind: type) -> Any:
     """A number of each tree: (trees,), parsed at its first use."""
-    return cached_property(lambda model: _sane(model.scalars(key, kind), key, LARGEST))
+    return cached_property(lambda model: _sane(model.scalars(key, kind), key))
 
 
-def _sane(found: NDArray[Any], key: str, largest: float | None) -> NDArray[Any]:
-    """The numbers of a field, none of them absurd."""
-    sane = largest is None or np.all(np.abs(found) <= largest)  # NaN is not
+def _sane(found: NDArray[Any], key: str) -> NDArray[Any]:
+    """The numbers of a field, none of them absurd; thresholds may be infinite, and leaves have a limit of their own."""
+    sane = key in ("threshold", "leaf_value") or np.all(np.abs(found) <= LARGEST)  # NaN is not
     require(sane, f"{key} is not finite, or absurdly large")
     return found
 
@@ -97,14 +97,14 @@ class ModelText:
     n_sets = _scalars("num_cat", np.int64)  # category sets of each tree
     split_feature = _column("split_feature", np.int64)
     split_gain = _column("split_gain")
-    threshold = _column("threshold", largest=None)
+    threshold = _column("threshold")
     decision_type = _column("decision_type", np.int64)
     left_child = _column("left_child", np.int64)
     right_child = _column("right_child", np.int64)
     internal_value = _column("internal_value")  # six digits
     internal_weight = _column("internal_weight")  # six digits; 0 at the roots of LightGBM 3, which lack a value too
     internal_count = _column("internal_count", np.int64)
-    leaf_value = _column("leaf_value", of_leaves=True, largest=validation.MAX_VALUE)
+    leaf_value = _column("leaf_value", of_leaves=True)
     leaf_weight = _column("leaf_weight", of_leaves=True)  # hessian sums; 0 in a tree of one leaf
     leaf_count = _column("leaf_count", np.int64, of_leaves=True)
 
