@@ -28,18 +28,22 @@ from treeinner import compiled
 from treeinner.ensemble import storage
 from treeinner.ensemble.node_values import LATE, UNSET, WORKED_OUT, NodeValues, Params, WorkOut
 from treeinner.ensemble.plain import check_types, naming
-from treeinner.ensemble.validation import frozen, inner_by_depth, validate, validate_node_values
+from treeinner.ensemble.validation import (
+    BoolArray,
+    FloatArray,
+    IntArray,
+    LongArray,
+    frozen,
+    inner_by_depth,
+    validate,
+    validate_node_values,
+)
 from treeinner.errors import DataError, ModelError, counted, own_name
 from treeinner.tables import Schema, Table, read_table
 from treeinner.tables.columns import unmasked
 from treeinner.tables.schema import as_tuples
 
 __all__ = ["ARRAYS", "FORMAT", "Ensemble", "check_rounds"]
-
-IntArray = NDArray[np.int32]
-LongArray = NDArray[np.int64]
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
 
 FORMAT = "treeinner.ensemble"
 FORMAT_VERSION = 2

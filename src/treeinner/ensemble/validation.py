@@ -16,7 +16,10 @@ __all__ = [
     "MAX_VALUE", "check_depth", "frozen", "inner_by_depth", "max_depth", "require", "validate", "validate_node_values",
 ]  # fmt: skip
 
+IntArray = NDArray[np.int32]
+LongArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
 Links = NDArray[Any]  # positions of nodes, -1: none
 
 MAX_CODE = 2**24  # XGBoost's own limit; larger codes are not exact in float32
@@ -97,7 +100,7 @@ def validate_node_values(e: Ensemble, node_value: FloatArray, tree_rate: FloatAr
     require(not np.any(np.abs(node_value) > MAX_NODE_VALUE * largest), "a node value is infinite, or absurdly large")
 
 
-def _cuts(start: NDArray[np.int64], n: int, *, smallest: int) -> bool:
+def _cuts(start: LongArray, n: int, *, smallest: int) -> bool:
     """Whether n items are cut into parts, of at least so many items, that begin at `start`."""
     inside = len(start) > 0 and start[0] == 0 and start[-1] == n and np.all((start >= 0) & (start <= n))
     return bool(inside and np.all(np.diff(start) >= smallest))  # of numbers in range, so that no difference wraps
@@ -126,7 +129,7 @@ def _check_shapes(e: Ensemble) -> None:
     require(one_at_a_time, "boosting rounds are not numbered consecutively from 0")
 
 
-def _check_links(e: Ensemble, inner: NDArray[np.bool_]) -> None:
+def _check_links(e: Ensemble, inner: BoolArray) -> None:
     """Every child lies behind its parent in the same tree and has exactly one parent: so each tree is a tree."""
     both = (e.left >= 0) == inner, (e.right >= 0) == inner
     require(np.all(both), "a split lacks a child, or a leaf has one")
@@ -144,7 +147,7 @@ def _check_links(e: Ensemble, inner: NDArray[np.bool_]) -> None:
     require(once and not reached[e.tree_start[:-1]].any(), "a node is reached twice, or not at all")
 
 
-def _check_splits(e: Ensemble, inner: NDArray[np.bool_]) -> None:
+def _check_splits(e: Ensemble, inner: BoolArray) -> None:
     last = e.schema.n_columns - 1
     require(1 <= last + 1 <= MAX_COLUMNS, f"it has {last + 1} columns")
     for name in ("names", "categorical", "levels", "known_codes"):
@@ -174,7 +177,7 @@ def _check_splits(e: Ensemble, inner: NDArray[np.bool_]) -> None:
         require(len(e.output_names) == len(e.base_score), "output_names does not have one name per output")
 
 
-def _check_values(e: Ensemble, inner: NDArray[np.bool_]) -> None:
+def _check_values(e: Ensemble, inner: BoolArray) -> None:
     # Whole arrays are compared and the nodes that do not count let pass: faster than picking the others out.
     leaf, inner_row, leaf_row = ~inner, inner[:, None], ~inner[:, None]
     sane = np.abs(e.value) <= MAX_VALUE  # NaN is not

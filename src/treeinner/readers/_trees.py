@@ -7,23 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treeinner.ensemble.validation import Links
+from treeinner.ensemble.validation import BoolArray, FloatArray, IntArray, Links, LongArray
 
 __all__ = [
-    "DART_ROUNDS",
-    "BoolArray",
-    "FloatArray",
-    "IntArray",
-    "LongArray",
-    "add_up",
-    "handed_over",
-    "mean_of_leaves",
-]
+    "DART_ROUNDS", "BoolArray", "FloatArray", "IntArray", "LongArray", "add_up", "handed_over", "mean_of_leaves",
+]  # fmt: skip
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int32]
-LongArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
 
 DART_ROUNDS = (
     "DART: the model does not store which trees each round dropped, so gradients are those at the sum of all trees "

@@ -35,7 +35,6 @@ class Trees:
     hessian: FloatArray  # (n_nodes,)  NaN where not stored (vector leaves before 3.2)
     gain: FloatArray  # (n_nodes,)
     leaf_id: IntArray  # (n_nodes,)  node number inside its tree, as pred_leaf gives it; -1 at inner nodes
-    level: IntArray  # (n_nodes,)  distance from the root
     set_start: LongArray
     set_codes: LongArray
 
@@ -116,10 +115,10 @@ def read_trees(trees: list[Any], n_features: int) -> Trees:
             hessian=hessian.astype(np.float64),
             gain=np.where(leaf, 0.0, gain.astype(np.float64)),
             leaf_id=np.where(leaf, np.arange(len(left), dtype=np.int32) - offset, np.int32(-1)),
-            level=level,
             set_start=set_start,
             set_codes=set_codes,
-        )
+        ),
+        level,
     )
 
 
@@ -244,15 +243,15 @@ def _category_sets(trees: Stored, start: LongArray) -> tuple[IntArray, LongArray
     return category_set, np.concatenate([[0], np.cumsum([len(s) for s in sets], dtype=np.int64)]), codes
 
 
-def _compact(t: Trees) -> Trees:
-    """Drop deleted nodes and put every child behind its parent."""
-    kept = np.flatnonzero(t.level >= 0)
+def _compact(t: Trees, level: IntArray) -> Trees:
+    """Drop deleted nodes, whose level is -1, and put every child behind its parent."""
+    kept = np.flatnonzero(level >= 0)
     inner = kept[~t.leaf[kept]]
     ordered = bool(np.all(t.left[inner] > inner) and np.all(t.right[inner] > inner))
     if ordered and len(kept) == len(t.left):
         return t
     if not ordered:  # a deleted node's place was used again
-        kept = kept[np.lexsort((t.level[kept], t.tree[kept]))]
+        kept = kept[np.lexsort((level[kept], t.tree[kept]))]
     place = np.full(len(t.left), -1, dtype=np.int32)
     place[kept] = np.arange(len(kept))
     held = (field.name for field in fields(Trees) if field.name not in ("start", "set_start", "set_codes"))
