@@ -24,6 +24,7 @@ from treeinner.ensemble import Ensemble, NodeValues, check_rounds
 from treeinner.ensemble.validation import MAX_VALUE
 from treeinner.errors import ModelError, UnsupportedModelError
 from treeinner.options import ReadOptions
+from treeinner.readers._numbers import parse_number
 from treeinner.readers._open import class_names
 from treeinner.readers._trees import DART_ROUNDS, handed_over
 from treeinner.readers.lightgbm.schema import read_schema
@@ -129,8 +130,8 @@ def _build(model: ModelText, classes: list[Any] | None, options: ReadOptions) ->
         )
     if model.n_trees == 0:
         raise ModelError("The LightGBM model has no trees; train it first.")
-    n_outputs = _count(model, "num_class", 1)
-    per_round = _count(model, "num_tree_per_iteration", n_outputs)
+    n_outputs = model.count("num_class", "1")
+    per_round = model.count("num_tree_per_iteration", str(n_outputs))
     require(per_round == n_outputs, f"{per_round} trees per round, but {n_outputs} outputs")
     if per_round < 1 or model.n_trees % per_round:
         raise ModelError(f"The LightGBM model is cut off: {model.n_trees} trees, but {per_round} per round.")
@@ -203,12 +204,6 @@ def _build(model: ModelText, classes: list[Any] | None, options: ReadOptions) ->
     return ensemble.slice_trees(first * per_round, stop * per_round)
 
 
-def _count(model: ModelText, key: str, default: int) -> int:
-    word = model.header.get(key, str(default))
-    require(word.isdigit(), f"{key} is {word!r}, expected a count")
-    return int(word)
-
-
 def _splits(trees: Trees) -> dict[str, Any]:
     """Per-node arrays that say where a row goes."""
     model, at, categorical = trees.model, trees.inner, trees.model.categorical
@@ -257,14 +252,14 @@ def _objective_params(model: ModelText, training: Training, start: Start, classe
     for word in model.header.get("objective", "").split()[1:]:
         key, _, text = word.partition(":")
         try:
-            found[key] = (int if key == "num_class" else float)(text) if text else True
+            found[key] = parse_number(text, int if key == "num_class" else float) if text else True
         except ValueError:
             raise ModelError(f"The LightGBM model is malformed: its objective says {word!r}.") from None
     given = model.params or {}
     for key in LOSS_PARAMS.get(training.objective, ()):
         if key == "label_gain":
-            if given.get(key):
-                found[key] = [float(gain) for gain in given[key].split(",")]
+            if gains := model.numbers(key):
+                found[key] = gains
         elif key in given:
             number = model.number(key, np.nan)
             found[key] = bool(number) if key in ("is_unbalance", "lambdarank_norm") else number

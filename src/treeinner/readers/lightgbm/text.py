@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from treeinner.ensemble import validation
 from treeinner.errors import ModelError
+from treeinner.readers._numbers import parse_number
 from treeinner.readers._trees import BoolArray, LongArray
 from treeinner.readers.newer import check_fields
 
@@ -78,13 +79,18 @@ class ModelText:
     def number(self, key: str, default: float) -> float:
         """Parameter of the block as a number."""
         text = (self.params or {}).get(key, "")
-        try:
-            found = float(text) if text else default
-        except ValueError:
-            found = math.inf
-        if text and not abs(found) <= LARGEST:  # NaN is not
-            raise ModelError(f"The LightGBM parameter {key} is {text!r}; expected a number.")
-        return found
+        return _parameter(key, text) if text else default
+
+    def numbers(self, key: str) -> list[float]:
+        """Parameter of the block as the numbers between its commas; none if it is empty or not there."""
+        text = (self.params or {}).get(key, "")
+        return [_parameter(key, word) for word in text.split(",")] if text else []
+
+    def count(self, key: str, default: str = "") -> int:
+        """Entry of the header that counts something."""
+        word = self.header.get(key, default)
+        require(word.isascii() and word.isdigit() and len(word) < 19, f"{key} is {word[:20]!r}, expected a count")
+        return parse_number(word, int)
 
     @cached_property
     def n_leaves(self) -> LongArray:
@@ -124,8 +130,8 @@ class ModelText:
         sizes, words = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
         for i in np.flatnonzero(self.n_sets > 0):
             tree = self.trees[i]
-            bound = _numbers(tree.get("cat_boundaries", "").split(), np.int64, "cat_boundaries")
-            word = _numbers(tree.get("cat_threshold", "").split(), np.int64, "cat_threshold")
+            bound = _numbers(_words(tree.get("cat_boundaries", "")), np.int64, "cat_boundaries")
+            word = _numbers(_words(tree.get("cat_threshold", "")), np.int64, "cat_threshold")
             good = len(bound) - 1 == self.n_sets[i] and bound[0] == 0 and bound[-1] == len(word)
             good = good and np.all(np.diff(bound) >= 0) and np.all((word >= 0) & (word < 2**32))
             require(good, f"the category sets of tree {i} are inconsistent")
@@ -158,7 +164,7 @@ class ModelText:
                 found: NDArray[Any] = np.fromstring(" ".join(rows), kind, sep=" ")
                 if len(found) == sum(lengths):
                     return found
-        words = [row.split() for row in rows]
+        words = [_words(row) for row in rows]
         for n, length in zip(map(len, words), lengths, strict=True):
             require(n == length, f"{key} has {n} entries, expected {length}")
         return _numbers(list(chain.from_iterable(words)), kind, key)
@@ -178,6 +184,8 @@ def parse(text: str) -> ModelText:
         raise ModelError("The LightGBM model is cut off: there is no 'end of trees'; save it again.")
     head, *blocks = body.split("\nTree=")
     header = _fields(head)
+    ascii_only = all(f"{key}{value}".isascii() for key, value in header.items() if key != "feature_names")
+    require(ascii_only, "a line of the header other than feature_names is not ASCII")
     declared = len(header["tree_sizes"].split()) if "tree_sizes" in header else len(blocks)
     if declared != len(blocks):
         raise ModelError(f"The LightGBM model declares {declared} trees but contains {len(blocks)}; save it again.")
@@ -190,7 +198,7 @@ def parse(text: str) -> ModelText:
 
 def version_of(text: str) -> tuple[int, ...]:
     """Version of the format, (4,) for "version=v4"; () if it has none."""
-    found = re.search(r"^version=v(\d{1,9})$", text[:1000], re.MULTILINE)
+    found = re.search(r"^version=v(\d{1,9})$", text[:1000], re.MULTILINE | re.ASCII)
     return (int(found[1]),) if found else ()
 
 
@@ -223,14 +231,28 @@ def _tree(block: str) -> dict[str, str]:
 def _numbers(words: list[str], kind: type, key: str) -> NDArray[Any]:
     """Parse each different word once: thresholds are bounds of bins, the same ones in every tree."""
     try:
-        number = {word: kind(word) for word in set(words)}
-        if not all(word.isascii() and "_" not in word for word in number):  # numbers to Python alone
-            raise ValueError("digits that only Python reads")
+        number = {word: parse_number(word, kind) for word in set(words)}
         return np.array([number[word] for word in words], dtype=kind)
     except (ValueError, OverflowError) as error:
         raise ModelError(
             f"The LightGBM model is malformed: {key} holds something other than numbers ({error})."
         ) from None
+
+
+def _words(text: str) -> list[str]:
+    """Words of a list; a blank outside ASCII parts none."""
+    return text.split() if text.isascii() else text.split(" ")
+
+
+def _parameter(key: str, word: str) -> float:
+    """Number in the parameters block."""
+    try:
+        found = parse_number(word, float)
+    except ValueError:
+        found = math.inf
+    if not abs(found) <= LARGEST:  # NaN is not
+        raise ModelError(f"The LightGBM parameter {key} is {word!r}; expected a number.")
+    return found
 
 
 def _parameters(tail: str) -> dict[str, str] | None:

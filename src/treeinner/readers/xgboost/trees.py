@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from treeinner.ensemble import validation
 from treeinner.errors import ModelError, UnsupportedModelError
+from treeinner.readers._numbers import parse_number
 from treeinner.readers._trees import BoolArray, FloatArray, IntArray, LongArray
 
 __all__ = ["Trees", "array", "read_trees", "require"]
@@ -177,7 +178,8 @@ def _levels(left: IntArray, right: IntArray, roots: LongArray) -> IntArray:
 
 def _width(trees: Stored) -> int:
     try:
-        widths = {max(1, int(tree["tree_param"]["size_leaf_vector"])) for tree in trees} or {1}
+        sizes = {str(tree["tree_param"]["size_leaf_vector"]) for tree in trees}
+        widths = {max(1, parse_number(size, int)) for size in sizes} or {1}
     except (KeyError, TypeError, ValueError):
         raise ModelError("The XGBoost model is damaged: size_leaf_vector is missing or not a number.") from None
     require(max(widths) < 2**31, f"a leaf has {max(widths)} values")
