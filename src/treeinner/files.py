@@ -14,7 +14,7 @@ __all__ = ["load"]
 
 def load(path: str | Path) -> Model | attribution.Attribution | result.Importance:
     """Read a file written by `Model.save`, `Attribution.save` or `Importance.save`."""
-    kind, _ = ensemble.storage.format_of(path)
+    kind = ensemble.storage.format_of(path)
     if kind == ensemble.FORMAT:
         return read_model(path)
     if kind == attribution.FORMAT:

@@ -39,10 +39,10 @@ class Saved:
         return cls(dict(arrays), json.loads(meta))
 
     def packed(self) -> bytes:
-        digests = {name.removesuffix(".npy"): storage._digest(array) for name, array in self.arrays.items()}
+        arrays = {name.removesuffix(".npy"): array for name, array in self.arrays.items()}
         if isinstance(self.meta, dict):
             known = (self.meta.get(name) for name in ("format", "version", "data"))
-            self.meta["checksum"] = storage._checksum(*known, digests)
+            self.meta["checksum"] = storage._checksum(*known, arrays)
         members = {name: self.member(name) for name in self.arrays}
         return zipped(members | {storage.META: json.dumps(self.meta).encode()})
 

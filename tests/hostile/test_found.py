@@ -38,6 +38,48 @@ def test_digits_that_only_python_reads_are_refused(word, tmp_path):
         ti.read_model(lightgbm(tmp_path, r"leaf_value=\S+", f"leaf_value={word}"))
 
 
+@pytest.mark.parametrize("word", ["1_0", "\u0661", "\u00b2", "1" * 5000])
+@pytest.mark.parametrize(
+    ("pattern", "field"),
+    [
+        ("num_class=3", "num_class="),
+        ("num_tree_per_iteration=3", "num_tree_per_iteration="),
+        (r"max_feature_idx=\d+", "max_feature_idx="),
+        ("num_class:3", "num_class:"),
+    ],
+)
+def test_counts_of_the_header_that_only_python_reads_are_refused(pattern, field, word, tmp_path):
+    """LightGBM stops at the first letter that is no digit, and so reads another number: 0, for an Arabic digit."""
+    reason = "not ASCII|expected a count|its objective says"
+    with pytest.raises(ti.ModelError, match=rf"model\.txt: .*({reason})"):
+        ti.read_model(lightgbm(tmp_path, pattern, field + word, "multiclass"))
+
+
+@pytest.mark.parametrize("word", ["1_0", "\u0661", "\u00b2"])
+@pytest.mark.parametrize("key", ["learning_rate", "lambda_l2", "max_cat_to_onehot"])
+def test_parameters_that_only_python_reads_are_refused(key, word, tmp_path):
+    with pytest.raises(ti.ModelError, match=rf"model\.txt: .*parameter {key} is '{word}'; expected a number"):
+        ti.read_model(lightgbm(tmp_path, rf"\[{key}: \S+\]", f"[{key}: {word}]"))
+
+
+def test_a_blank_that_only_python_splits_at_is_refused(tmp_path):
+    with pytest.raises(ti.ModelError, match=r"model\.txt: .*(leaf_value has \d+ entries|not ASCII|other than numbers)"):
+        ti.read_model(lightgbm(tmp_path, r"(leaf_value=\S+) ", "\\1\u2003"))
+
+
+def test_a_column_named_by_a_digit_that_only_python_knows_is_not_a_number_of_a_column(tmp_path):
+    path = lightgbm(tmp_path, r"\[categorical_feature: [^]]*\]", "[categorical_feature: \u00b2,1]")
+    assert ti.read_model(path).ensemble.schema.categorical[1]
+
+
+@pytest.mark.parametrize("gains", ["1=2", "0,1_0", "0,\u0661", "0,,1", "0,nan"])
+def test_gains_of_labels_that_are_no_numbers_are_refused(gains, tmp_path):
+    path = lightgbm(tmp_path, r"\[label_gain: [^]]*\]", f"[label_gain: {gains}]")
+    path.write_text(path.read_text().replace("objective=regression", "objective=lambdarank"))
+    with pytest.raises(ti.ModelError, match=r"model\.txt: .*parameter label_gain is .*expected a number"):
+        ti.read_model(path)
+
+
 def test_outputs_that_are_not_the_trees_of_a_round_are_refused(tmp_path):
     with pytest.raises(ti.ModelError, match=r"model\.txt: .*3 trees per round, but 0 outputs"):
         ti.read_model(lightgbm(tmp_path, "num_class=3", "num_class=0", "multiclass"))
@@ -304,6 +346,23 @@ def test_numbers_of_xgboost_beyond_64_bits_are_refused(entry, text, reason, tmp_
     assert changed != whole
     (tmp_path / "model.json").write_text(changed)
     with pytest.raises(ti.ModelError, match=rf"model\.json: .*{reason}"):
+        ti.read_model(tmp_path / "model.json")
+
+
+@pytest.mark.parametrize("text", ["1_0", "\u0661", "\u00b2"])
+@pytest.mark.parametrize(
+    "entry", ["base_score", "num_feature", "num_class", "num_target", "num_parallel_tree", "size_leaf_vector",
+              "scale_pos_weight"],
+)  # fmt: skip
+def test_numbers_of_xgboost_that_only_python_reads_are_refused(entry, text, tmp_path):
+    """XGBoost raises on them, or reads another number."""
+    whole = (GOLDEN / "xgboost-3.2.0" / "regression.json").read_text()
+    changed = re.sub(rf'"{entry}":"[^"]*"', f'"{entry}":"{text}"', whole)
+    assert changed != whole
+    (tmp_path / "model.json").write_text(changed, encoding="utf-8")
+    with pytest.raises(
+        ti.ModelError, match=r"model\.json: .*(only Python reads|not an integer|not a number|a parameter is)"
+    ):
         ti.read_model(tmp_path / "model.json")
 
 

@@ -28,18 +28,22 @@ from treeinner import compiled
 from treeinner.ensemble import storage
 from treeinner.ensemble.node_values import LATE, UNSET, WORKED_OUT, NodeValues, Params, WorkOut
 from treeinner.ensemble.plain import check_types, naming
-from treeinner.ensemble.validation import frozen, validate, validate_node_values
+from treeinner.ensemble.validation import (
+    BoolArray,
+    FloatArray,
+    IntArray,
+    LongArray,
+    frozen,
+    inner_by_depth,
+    validate,
+    validate_node_values,
+)
 from treeinner.errors import DataError, ModelError, counted, own_name
 from treeinner.tables import Schema, Table, read_table
 from treeinner.tables.columns import unmasked
 from treeinner.tables.schema import as_tuples
 
 __all__ = ["ARRAYS", "FORMAT", "Ensemble", "check_rounds"]
-
-IntArray = NDArray[np.int32]
-LongArray = NDArray[np.int64]
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
 
 FORMAT = "treeinner.ensemble"
 FORMAT_VERSION = 2
@@ -212,14 +216,10 @@ class Ensemble:
         return np.repeat(np.arange(self.n_trees, dtype=np.int32), np.diff(self.tree_start))
 
     @cached_property
-    def upwards(self) -> list[tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]]:
+    def upwards(self) -> list[tuple[NDArray[np.intp], IntArray, IntArray]]:
         """Splits of one depth after another, the deepest first: (nodes, left children, right children)."""
-        splits, nodes = [], self.tree_start[:-1].astype(np.intp)
-        while len(nodes):
-            inner = nodes[self.feature[nodes] >= 0]
-            splits.append((inner, self.left[inner].astype(np.intp), self.right[inner].astype(np.intp)))
-            nodes = np.concatenate(splits[-1][1:])
-        return splits[::-1]
+        levels = inner_by_depth(self.left.astype(np.intp), self.right.astype(np.intp), self.tree_start[:-1])
+        return [(nodes, self.left[nodes], self.right[nodes]) for nodes in reversed(levels)]
 
     @cached_property
     def mean_value(self) -> FloatArray:

@@ -79,33 +79,19 @@ def write_to(
     file: IO[bytes], kind: str, version: int, arrays: Mapping[str, NDArray[Any]], plain: Mapping[str, Any]
 ) -> None:
     """Write arrays and plain data to an empty open file. The same contents give the same bytes."""
-    unpacked = _write(file, kind, version, arrays, plain, zipfile.ZIP_DEFLATED)
-    if unpacked > _allowed(file.tell()):
+    held = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    checksum = _checksum(kind, version, plain, held)
+    meta = {"format": kind, "version": version, "layout": LAYOUT, "checksum": checksum, "data": dict(plain)}
+    for packing in (zipfile.ZIP_DEFLATED, zipfile.ZIP_STORED):
         file.seek(0)
         file.truncate()
-        _write(file, kind, version, arrays, plain, zipfile.ZIP_STORED)
-
-
-def _write(
-    file: IO[bytes],
-    kind: str,
-    version: int,
-    arrays: Mapping[str, NDArray[Any]],
-    plain: Mapping[str, Any],
-    packing: int,
-) -> int:
-    """Write an archive; the number of bytes in it before packing."""
-    digests = {}
-    with zipfile.ZipFile(file, "w") as archive:
-        for name, given in arrays.items():
-            array = np.ascontiguousarray(given)
-            with archive.open(_entry(f"{name}.npy", packing), "w", force_zip64=array.nbytes > 2**30) as member:
-                np.lib.format.write_array(member, array, version=(1, 0), allow_pickle=False)
-            digests[name] = _digest(array)
-        checksum = _checksum(kind, version, plain, digests)
-        meta = {"format": kind, "version": version, "layout": LAYOUT, "checksum": checksum, "data": dict(plain)}
-        archive.writestr(_entry(META, packing), json.dumps(meta, indent=1))
-        return sum(entry.file_size for entry in archive.infolist())
+        with zipfile.ZipFile(file, "w") as archive:
+            for name, array in held.items():
+                with archive.open(_entry(f"{name}.npy", packing), "w", force_zip64=array.nbytes > 2**30) as member:
+                    np.lib.format.write_array(member, array, version=(1, 0), allow_pickle=False)
+            archive.writestr(_entry(META, packing), json.dumps(meta, indent=1))
+        if sum(entry.file_size for entry in archive.infolist()) <= _allowed(file.tell()):
+            return
 
 
 def _entry(name: str, packing: int) -> zipfile.ZipInfo:
@@ -114,16 +100,17 @@ def _entry(name: str, packing: int) -> zipfile.ZipInfo:
     return entry
 
 
+def _checksum(kind: str, version: int, plain: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> str:
+    """Hash of all that a file holds."""
+    digests = sorted((name, _digest(array)) for name, array in arrays.items())
+    return hashlib.sha256(json.dumps([kind, version, plain, digests]).encode()).hexdigest()
+
+
 def _digest(array: NDArray[Any]) -> str:
     """Hash of an array: its type, its shape and its bytes."""
     found = hashlib.sha256(f"{array.dtype.str} {array.shape}".encode())
     found.update(array.reshape(-1).view(np.uint8).data if array.size else b"")
     return found.hexdigest()
-
-
-def _checksum(kind: str, version: int, plain: Mapping[str, Any], digests: Mapping[str, str]) -> str:
-    """Hash of all that a file holds."""
-    return hashlib.sha256(json.dumps([kind, version, plain, sorted(digests.items())]).encode()).hexdigest()
 
 
 def _allowed(size: int) -> int:
@@ -152,14 +139,13 @@ def read_from(file: IO[bytes], kind: str, version: int, source: str) -> tuple[di
                 )
         entries = [entry for entry in archive.infolist() if entry.filename != META]
         arrays = {entry.filename.removesuffix(".npy"): _array(archive, entry) for entry in entries}
-        digests = {name: _digest(array) for name, array in arrays.items()}
-        if meta["layout"] > 1 and meta["checksum"] != _checksum(kind, meta["version"], meta["data"], digests):
+        if meta["layout"] > 1 and meta["checksum"] != _checksum(kind, meta["version"], meta["data"], arrays):
             raise ValueError("its checksum is not that of its content")
         return {name: _native(array, name) for name, array in arrays.items()}, meta["data"]
 
 
-def format_of(path: str | Path) -> tuple[str, int]:
-    """Kind and version of a saved file; ("", 0) if it is not one of ours."""
+def format_of(path: str | Path) -> str:
+    """Kind of a saved file; "" if it is not one of ours."""
     with Path(path).open("rb") as file:
         try:
             with zipfile.ZipFile(file) as archive:
@@ -167,10 +153,9 @@ def format_of(path: str | Path) -> tuple[str, int]:
         except DAMAGE:
             names = []
         if META not in names:
-            return "", 0
+            return ""
         with _damage_is_a_model_error(str(path)), _opened(file) as archive:
-            meta = _meta(archive)
-            return meta["format"], meta["version"]
+            return str(_meta(archive)["format"])
 
 
 @contextmanager

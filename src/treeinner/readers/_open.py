@@ -47,7 +47,7 @@ def kind_of_file(path: str | os.PathLike[str]) -> Kind:
     if not head:
         raise ModelError(f"{file} is empty; save the model again.")
     _refuse_pickles(file, head)
-    if head.startswith(b"PK") and storage.format_of(file)[0]:
+    if head.startswith(b"PK") and storage.format_of(file):
         return "treeinner"
     for kind, pattern in BEGINNINGS.items():
         if re.match(pattern, head):

@@ -7,25 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treeinner.ensemble.validation import check_depth, max_depth
+from treeinner.ensemble.validation import BoolArray, FloatArray, IntArray, Links, LongArray
 
 __all__ = [
-    "DART_ROUNDS",
-    "BoolArray",
-    "FloatArray",
-    "IntArray",
-    "LongArray",
-    "add_up",
-    "handed_over",
-    "inner_by_depth",
-    "mean_of_leaves",
-]
+    "DART_ROUNDS", "BoolArray", "FloatArray", "IntArray", "LongArray", "add_up", "handed_over", "mean_of_leaves",
+]  # fmt: skip
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int32]
-LongArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
-Links = NDArray[Any]  # of integers
 
 DART_ROUNDS = (
     "DART: the model does not store which trees each round dropped, so gradients are those at the sum of all trees "
@@ -38,18 +25,6 @@ def handed_over(**arrays: NDArray[Any]) -> dict[str, Any]:
     for array in arrays.values():
         array.flags.writeable = False
     return arrays
-
-
-def inner_by_depth(left: Links, right: Links, roots: Links) -> list[Links]:
-    """Inner nodes of all trees, level by level from the roots."""
-    levels, most = [], max_depth()
-    nodes = roots[left[roots] >= 0]
-    while len(nodes):
-        levels.append(nodes)
-        check_depth(len(levels), most)
-        children = np.concatenate([left[nodes], right[nodes]])
-        nodes = children[left[children] >= 0]
-    return levels
 
 
 def add_up(values: FloatArray, left: Links, right: Links, levels: list[Links]) -> FloatArray:

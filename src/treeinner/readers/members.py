@@ -7,7 +7,7 @@ neither (a stack under a model of trees) has no number: it says why.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -75,20 +75,20 @@ class Part:
 class Wrapper:
     """What a wrapper holds, and how it puts its members together."""
 
-    kind: str  # name of its class
     parts: tuple[Part, ...]
     what: str  # what it does, after "it", where one model was asked for
-    where: str  # it keeps its members
+    where: str = FITTED  # it keeps its members
     note: str = ""  # what its importance does not say
     by_output: bool = False  # every member is an output of its own; else they are averaged
     outputs: tuple[str, ...] | None = None  # names of these outputs, where the wrapper knows them
     refusal: str = ""  # why its members have no weights to be added up with
+    kind: str = ""  # name of its class, which `members_of` puts in
 
 
 def members_of(model: Any, names: Sequence[str]) -> Wrapper | None:
     """Members of a wrapper, one or more; None: it is none. `names` are those of its class and the bases."""
     found = next((WRAPPERS[name] for name in names if name in WRAPPERS), None)
-    return None if found is None else found(model)
+    return None if found is None else replace(found(model), kind=type(model).__name__)
 
 
 def held(wrapper: Any, *attributes: str) -> Any:
@@ -116,9 +116,7 @@ def _voting(model: Any) -> Wrapper:
         votes = "it averages their probabilities" if model.voting == "soft" else "it counts their votes"
         note = f"Every member is scored on its own margin, not on what the {type(model).__name__} makes of it: {votes}."
     return Wrapper(
-        kind=type(model).__name__,
         what="averages or counts the votes of several models",
-        where=FITTED,
         note=note,
         **_weighted(_names(model), estimators, weights, target),
     )
@@ -134,7 +132,6 @@ def _bagging(model: Any) -> Wrapper:
     partial = [name for name, e in zip(names, estimators, strict=True) if len(getattr(e, "classes_", ())) < n_classes]
     refusal = "" if not partial else f"some were fitted on rows without some of the classes, {partial[0]} for one"
     return Wrapper(
-        kind=type(model).__name__,
         what="averages models fitted on samples of rows and columns",
         where=f"{FITTED} and model.estimators_features_",
         note="" if target is None else "Every member is scored on its own margin, not on the averaged probability.",
@@ -149,7 +146,6 @@ def _calibrated(model: Any) -> Wrapper:
     # Temperature scaling encodes labels that are strings before it fits.
     target = Codes(classes) if own == list(range(len(classes))) != list(classes) else None
     return Wrapper(
-        kind=type(model).__name__,
         **_weighted([f"fold {i}" for i in range(len(distinct))], list(distinct.values()), None, target),
         what="averages several models behind calibrators",
         where="part.estimator for part in model.calibrated_classifiers_",
@@ -175,9 +171,7 @@ def _stacking(model: Any) -> Wrapper:
         refusal = f"its last model, {last}, sees predictions of different kinds ({', '.join(model.stack_method_)})"
     encoded = hasattr(model, "classes_") and model.cv != "prefit" and not isinstance(model.classes_, list)
     return Wrapper(
-        kind=type(model).__name__,
         what="has a last model that sees the predictions of the others",
-        where=FITTED,
         note=f"These are the trees inside: the weights are the coefficients of the last model, {last}, which is not "
         "scored itself.",
         **_weighted(
@@ -190,7 +184,6 @@ def _stacking(model: Any) -> Wrapper:
 def _rfe(model: Any) -> Wrapper:
     estimator, mask = held(model, "estimator_"), held(model, "support_")
     return Wrapper(
-        kind=type(model).__name__,
         parts=(Part("estimator_", estimator, support=_support(model, np.flatnonzero(mask))),),
         what="selects columns for its model",
         where="model.estimator_",
@@ -202,10 +195,8 @@ def _multi_output(model: Any) -> Wrapper:
     estimators = held(model, "estimators_")
     n = len(estimators)
     return Wrapper(
-        kind=type(model).__name__,
         parts=tuple(Part(f"target {t}", e, target=TargetColumn(t, n)) for t, e in enumerate(estimators)),
         what="holds one model per target",
-        where=FITTED,
         by_output=True,
     )
 
@@ -220,10 +211,8 @@ def _one_vs_rest(model: Any) -> Wrapper:
         targets = [OneClass(classes, k + (n == 1)) for k in range(n)]
     parts = zip(labels[len(labels) - n :], estimators, targets, strict=True)
     return Wrapper(
-        kind=type(model).__name__,
         parts=tuple(Part(f"class {label}", estimator, target=target) for label, estimator, target in parts),
         what="holds one model per class",
-        where=FITTED,
         by_output=n > 1,
         outputs=tuple(labels) if n > 1 else None,
     )

@@ -174,32 +174,21 @@ def _anything(step: Any, made: list[Origin], width: int | None) -> list[Origin]:
     return [source] * width
 
 
-def _repeated(counts: Sequence[int], made: list[Origin]) -> list[Origin]:
-    """So many columns from each input column, one input after the other."""
-    return [source for source, count in zip(made, counts, strict=True) for _ in range(count)]
+def _repeated(counts: Callable[[Any, int], Sequence[int]]) -> Rule:
+    """So many columns from each of the n input columns as counts(step, n) says, one input after the other."""
+    return lambda step, made, width: [
+        source for source, count in zip(made, counts(step, len(made)), strict=True) for _ in range(count)
+    ]
 
 
-def _one_hot(step: Any, made: list[Origin], width: int | None) -> list[Origin]:
+def _one_hot(step: Any, n: int) -> list[int]:
     counts = [len(categories) for categories in step.categories_]
     if step.drop_idx_ is not None:
         counts = [n - (dropped is not None) for n, dropped in zip(counts, step.drop_idx_, strict=True)]
     rare = getattr(step, "infrequent_categories_", None)
     if rare is not None:  # they share one column
         counts = [n - (0 if few is None else len(few) - 1) for n, few in zip(counts, rare, strict=True)]
-    return _repeated(counts, made)
-
-
-def _target(step: Any, made: list[Origin], width: int | None) -> list[Origin]:
-    """One column per class for more than two classes, else one."""
-    return _repeated([len(step.encodings_) // len(made)] * len(made), made)
-
-
-def _bins(step: Any, made: list[Origin], width: int | None) -> list[Origin]:
-    return made if step.encode == "ordinal" else _repeated([int(n) for n in step.n_bins_], made)
-
-
-def _splines(step: Any, made: list[Origin], width: int | None) -> list[Origin]:
-    return _repeated([step.n_features_out_ // len(made)] * len(made), made)
+    return counts
 
 
 def _powers(step: Any, made: list[Origin], width: int | None) -> list[Origin]:
@@ -239,14 +228,6 @@ def _keeps_columns(step: Any) -> bool:
     return step.func is None or elementwise or step.feature_names_out == "one-to-one"
 
 
-def _frozen(step: Any, made: list[Origin], width: int | None) -> list[Origin]:
-    return _through(step.estimator, made, width)
-
-
-def _pipeline(step: Any, made: list[Origin], width: int | None) -> list[Origin]:
-    return _chain(_flat([step]), made, width)
-
-
 def _union(step: Any, made: list[Origin], width: int | None) -> list[Origin]:
     out: list[Origin] = []
     for _, part in step.transformer_list:
@@ -284,12 +265,12 @@ def _positions(columns: Any, names: list[str], n: int) -> list[int]:
 RULES: dict[str, Rule] = {
     "ColumnTransformer": _by_columns,
     "FeatureUnion": _union,
-    "Pipeline": _pipeline,
-    "FrozenEstimator": _frozen,
-    "OneHotEncoder": _one_hot,
-    "TargetEncoder": _target,
-    "KBinsDiscretizer": _bins,
-    "SplineTransformer": _splines,
+    "Pipeline": lambda step, made, width: _chain(_flat([step]), made, width),
+    "FrozenEstimator": lambda step, made, width: _through(step.estimator, made, width),
+    "OneHotEncoder": _repeated(_one_hot),
+    "TargetEncoder": _repeated(lambda step, n: [len(step.encodings_) // n] * n),  # one per class if there are three
+    "KBinsDiscretizer": _repeated(lambda step, n: [1] * n if step.encode == "ordinal" else step.n_bins_),
+    "SplineTransformer": _repeated(lambda step, n: [step.n_features_out_ // n] * n),
     "PolynomialFeatures": _powers,
     "SelectorMixin": _selected,
     "MissingIndicator": _indicator,

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from treeinner.ensemble import Ensemble, NodeValues
+from treeinner.ensemble.validation import inner_by_depth
 from treeinner.errors import MissingDependencyError, ModelError, TreeInnerError, UnsupportedModelError
 from treeinner.options import ReadOptions
 from treeinner.readers._open import class_names, parse_json
-from treeinner.readers._trees import add_up, handed_over, inner_by_depth
+from treeinner.readers._trees import add_up, handed_over
 from treeinner.readers.catboost import ctr
 from treeinner.readers.catboost.cbm import read_cbm
 from treeinner.readers.catboost.document import read_json, version_of

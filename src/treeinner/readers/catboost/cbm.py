@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from treeinner.ensemble.validation import inner_by_depth
 from treeinner.errors import ModelError, UnsupportedModelError
-from treeinner.readers._trees import LongArray, add_up, inner_by_depth
-from treeinner.readers.catboost.trees import Document, Trees, join_trees, read_features, symmetric_trees
+from treeinner.readers._trees import LongArray, add_up
+from treeinner.readers.catboost.trees import Document, Trees, join_trees, read_features, require, symmetric_trees
 
 __all__ = ["read_cbm"]
 
@@ -34,8 +35,7 @@ class Table:
         self._end = self._number("<H", self._members)
 
     def _number(self, form: str, at: int) -> Any:
-        if not 0 <= at <= len(self._data) - struct.calcsize(form):
-            raise ModelError("The CatBoost model is damaged: a position lies outside the file.")
+        require(0 <= at <= len(self._data) - struct.calcsize(form), "a position lies outside the file")
         return struct.unpack_from(form, self._data, at)[0]
 
     def _place(self, member: int) -> int:
@@ -60,8 +60,7 @@ class Table:
         if not at:
             return np.empty(0, dtype)
         count = self._number("<I", at)
-        if count * dtype.itemsize > len(self._data) - at - 4:
-            raise ModelError("The CatBoost model is damaged: a list is longer than the file.")
+        require(count * dtype.itemsize <= len(self._data) - at - 4, "a list is longer than the file")
         return np.frombuffer(self._data, dtype, count, at + 4)
 
     def text(self, member: int) -> str:
@@ -104,28 +103,24 @@ def read_cbm(data: bytes) -> Document:
 def _trees(trees: Table, n_splits: int) -> Trees:
     split, size = trees.vector(1, "<i4"), trees.vector(2, "<i4").astype(np.int64)
     steps, leaf_at = trees.vector(10, "(2,)<u2"), trees.vector(11, "<u4")  # a step: left, right
-    if size.sum() != len(split) or np.any(size < 0):
-        raise ModelError("The CatBoost model is damaged: the splits do not match the trees.")
+    require(size.sum() == len(split) and np.all(size >= 0), "the splits do not match the trees")
     first = trees.vector(3, "<i4")
-    if len(first) and not np.array_equal(first, np.cumsum(size) - size):
-        raise ModelError("The CatBoost model is damaged: the trees do not follow each other.")
+    in_order = not len(first) or np.array_equal(first, np.cumsum(size) - size)
+    require(in_order, "the trees do not follow each other")
     symmetric = not len(steps)
-    if not symmetric and not len(steps) == len(leaf_at) == len(split):
-        raise ModelError("The CatBoost model is damaged: the leaves do not match the trees.")
+    require(symmetric or len(steps) == len(leaf_at) == len(split), "the leaves do not match the trees")
     asked = split if symmetric else split[steps.any(axis=1)]
-    if np.any((asked < 0) | (asked >= n_splits)):
-        raise ModelError("The CatBoost model is damaged: a split has no border.")
+    require(np.all((asked >= 0) & (asked < n_splits)), "a split has no border")
     value, weight, width = trees.vector(8, "<f8"), trees.vector(9, "<f8"), trees.scalar(0, "<i", 1)
-    if len(weight) and len(value) != width * len(weight):
-        raise ModelError("The CatBoost model is damaged: the leaf values do not match the outputs.")
+    require(not len(weight) or len(value) == width * len(weight), "the leaf values do not match the outputs")
     if symmetric:
         return symmetric_trees(split, size.tolist(), value, weight)
     tree = np.repeat(np.arange(len(size)), size)
     # Leaves are those nodes for which the file says where their values begin, in that order.
     leaves = np.flatnonzero(leaf_at != NO_LEAF)
     leaves = leaves[np.lexsort((leaf_at[leaves], tree[leaves]))]
-    if not np.array_equal(leaf_at[leaves], width * np.arange(len(leaves))):
-        raise ModelError("The CatBoost model is damaged: the values of the leaves do not follow each other.")
+    in_order = np.array_equal(leaf_at[leaves], width * np.arange(len(leaves)))
+    require(in_order, "the values of the leaves do not follow each other")
     n_leaves = np.bincount(tree[leaves], minlength=len(size))
     leaf_id = np.full(len(split), -1)
     leaf_id[leaves] = np.arange(len(leaves)) - (np.cumsum(n_leaves) - n_leaves)[tree[leaves]]
@@ -150,10 +145,9 @@ def _depth_first(
     at = np.flatnonzero(left >= 0)
     reached = np.concatenate([left[at], right[at]])
     inside = np.all(reached < len(split)) and np.array_equal(tree[reached], np.tile(tree[at], 2))
-    if not inside or np.any(np.bincount(np.concatenate([roots, reached]), minlength=len(split)) != 1):
-        raise ModelError("The CatBoost model is damaged: a child lies outside its tree, or has two parents.")
-    if len(split) != start[-1]:
-        raise ModelError("The CatBoost model is damaged: the leaves do not match the trees.")
+    once = inside and np.all(np.bincount(np.concatenate([roots, reached]), minlength=len(split)) == 1)
+    require(once, "a child lies outside its tree, or has two parents")
+    require(len(split) == start[-1], "the leaves do not match the trees")
     levels = inner_by_depth(left, right, roots)
     n_below = add_up(np.where(left < 0, 1, 0), left, right, levels)
     place = np.empty(len(split), np.int64)

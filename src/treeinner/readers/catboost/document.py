@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treeinner.errors import ModelError, UnsupportedModelError
+from treeinner.errors import UnsupportedModelError
 from treeinner.readers._trees import FloatArray
 from treeinner.readers.catboost.ctr import Splits
-from treeinner.readers.catboost.trees import Document, Trees, join_trees, read_features, symmetric_trees
+from treeinner.readers.catboost.trees import Document, Trees, join_trees, read_features, require, symmetric_trees
 from treeinner.readers.newer import check_fields
 
 __all__ = ["read_json", "version_of"]
@@ -39,8 +39,8 @@ def read_json(document: Any, version: tuple[int, ...] = ()) -> Document:
     read = _symmetric if symmetric else _other
     trees = read(document["oblivious_trees" if symmetric else "trees"], features.splits)
     scale, bias = document["scale_and_bias"]
-    if not isinstance(bias, list):  # CatBoost takes another one for 0
-        raise ModelError(f"The model is malformed: its bias is {bias!r}; expected a list of numbers.")
+    # CatBoost takes another one for 0.
+    require(isinstance(bias, list), f"its bias is {bias!r}; expected a list of numbers")
     return Document(features, trees, float(_floats([scale])[0]), _floats(bias), document.get("model_info") or {})
 
 
@@ -49,11 +49,10 @@ def _symmetric(trees: list[Any], splits: Splits) -> Trees:
     values, weights = [tree["leaf_values"] for tree in trees], [tree.get("leaf_weights") or [] for tree in trees]
     width = len(values[0]) // max(1, len(weights[0])) if trees else 1
     for split, value, weight in zip(own, values, weights, strict=True):
-        if weight and (len(weight) != 1 << len(split) or len(value) != width * len(weight)):
-            raise ModelError(
-                f"The model is malformed: a tree with {len(split)} splits has {len(value)} leaf values "
-                f"and {len(weight)} weights."
-            )
+        require(
+            not weight or (len(weight) == 1 << len(split) and len(value) == width * len(weight)),
+            f"a tree with {len(split)} splits has {len(value)} leaf values and {len(weight)} weights",
+        )
     number = _numbers(list(chain.from_iterable(own)), splits)
     return symmetric_trees(number, [*map(len, own)], *(_floats([*chain(*a)]) for a in (values, weights)))
 
@@ -96,8 +95,7 @@ def _other(trees: list[Any], splits: Splits) -> Trees:
     split = np.full(len(links), -1)
     split[at] = _numbers(asked, splits)
     held = [leaf["value"] if isinstance(leaf["value"], list) else [leaf["value"]] for leaf in leaves]
-    if len({*map(len, held)}) > 1:
-        raise ModelError("The model is malformed: its leaves differ in the number of values.")
+    require(len({*map(len, held)}) <= 1, "its leaves differ in the number of values")
     value, weight = _floats([*chain(*held)]), _floats([leaf.get("weight") for leaf in leaves])
     nodes = (split, *np.array(links).reshape(-1, 3).T)
     return join_trees(np.array(start), nodes, np.array(n_leaves), value, weight, symmetric=False)
@@ -107,8 +105,8 @@ def _floats(numbers: list[Any]) -> FloatArray:
     """Numbers as CatBoost reads them; it takes text, truth values and integers of 64 bits for 0 in silence."""
     found = np.array(numbers, np.float64)
     large = np.flatnonzero(np.abs(found) >= 2**53)
-    if not {*map(type, numbers)} <= {int, float} or any(type(numbers[i]) is int for i in large):
-        raise ModelError("The model is malformed: a leaf value, a weight, the scale or the bias is not a plain number.")
+    plain = {*map(type, numbers)} <= {int, float} and not any(type(numbers[i]) is int for i in large)
+    require(plain, "a leaf value, a weight, the scale or the bias is not a plain number")
     return found
 
 
@@ -119,13 +117,12 @@ def _numbers(stored: list[Any], splits: Splits) -> NDArray[np.int64]:
     if unknown:
         raise UnsupportedModelError(f"CatBoost splits of type {min(unknown)} are not supported; train without them.")
     numbers = [split["split_index"] for split in stored]
-    if not {*map(type, numbers)} <= {int}:
-        raise ModelError("The model is malformed: the number of a split is not an integer.")
+    require({*map(type, numbers)} <= {int}, "the number of a split is not an integer")
     number = np.array(numbers, np.int64)
     inside = np.all((number >= 0) & (number < len(splits.level) - 1))
     kind = splits.look_up(lambda source: source.kind, -1, number if inside else np.full_like(number, -1))
     level = np.array([split["value"] if "value" in split else split["border"] for split in stored], np.float64)
     level = np.where(kind == 1, level, level.astype(np.float32))
-    if not np.array_equal(kind, [*map(KINDS.index, kinds)]) or not np.array_equal(level, splits.level[number]):
-        raise ModelError("The model is malformed: a split does not have the border of its feature.")
+    same = np.array_equal(kind, [*map(KINDS.index, kinds)]) and np.array_equal(level, splits.level[number])
+    require(same, "a split does not have the border of its feature")
     return number

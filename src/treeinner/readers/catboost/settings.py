@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from treeinner.errors import ModelError
 from treeinner.readers._trees import FloatArray
 from treeinner.readers.catboost.penalty import lam_of_squares, rows_are_counted
-from treeinner.readers.catboost.trees import Document
+from treeinner.readers.catboost.trees import Document, require
 
 __all__ = ["Settings"]
 
@@ -60,8 +59,8 @@ class Settings:
         )
         rate, l2 = found.boosting.get("learning_rate", 1.0), found.leaves.get("l2_leaf_reg", 1.0)
         for name, number, least in (("learning_rate", rate, 1 / LARGEST), ("l2_leaf_reg", l2, 0.0)):
-            if not (isinstance(number, (int, float)) and least <= number <= LARGEST):
-                raise ModelError(f"The model is malformed: its {name} is {number!r}; expected a positive number.")
+            sane = isinstance(number, (int, float)) and least <= number <= LARGEST
+            require(sane, f"its {name} is {number!r}; expected a positive number")
         return found
 
     @property
@@ -79,8 +78,9 @@ class Settings:
         """Return the classes, if each has an output."""
         # CatBoost puts output i at the place labels[i] among the classes; training numbers them in ascending order.
         places = [-1, *self.labels, len(self.classes) or n_outputs + max(self.labels, default=0)]
-        if n_outputs > 1 and self.labels and (len(self.labels) != n_outputs or min(np.diff(places)) < 1):
-            raise ModelError(f"The model is malformed: its classes are those of the labels {self.labels}.")
+        if n_outputs > 1 and self.labels:
+            ascend = len(self.labels) == n_outputs and min(np.diff(places)) >= 1
+            require(ascend, f"its classes are those of the labels {self.labels}")
         named = self.objective.startswith("MultiClass") and len(self.classes) == n_outputs
         return tuple(map(str, self.classes)) if named else None
 

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from treeinner.ensemble import validation
 from treeinner.errors import ModelError, UnsupportedModelError
 from treeinner.readers._trees import FloatArray, IntArray, LongArray, add_up
 from treeinner.readers.catboost.ctr import Source, Splits
 
-__all__ = ["Document", "Features", "Trees", "join_trees", "node_values", "read_features", "symmetric_trees"]
+__all__ = [
+    "Document", "Features", "Trees", "join_trees", "node_values", "read_features", "require", "symmetric_trees",
+]  # fmt: skip
+
+require = partial(validation.require, owner="The CatBoost model is damaged")
 
 MAX_DEPTH = 16  # CatBoost's own limit of symmetric trees
 
@@ -40,12 +45,10 @@ def read_features(info: Mapping[str, Any]) -> Features:
             )
     floats, categories = info.get("float_features") or [], info.get("categorical_features") or []
     places = [f[name] for f in [*floats, *categories] for name in ("feature_index", "flat_feature_index")]
-    if not {*map(type, places)} <= {int}:
-        raise ModelError("The model is malformed: the number of a feature is not an integer.")
+    require({*map(type, places)} <= {int}, "the number of a feature is not an integer")
     names: dict[int, str] = {f["flat_feature_index"]: f.get("feature_id", "") for f in [*floats, *categories]}
     n_features = 1 + max(names, default=-1)
-    if len(names) != n_features or min(names, default=0) < 0:
-        raise ModelError("The model is malformed: its features are not numbered from 0.")
+    require(len(names) == n_features and min(names, default=0) >= 0, "its features are not numbered from 0")
     # Trained on an array: no names, or their positions.
     named = any(name not in ("", str(i)) for i, name in names.items())
     ordered = tuple(names[i] or str(i) for i in range(n_features)) if named else None
@@ -66,16 +69,16 @@ def read_features(info: Mapping[str, Any]) -> Features:
         }
         sources.append(Source(2, number, tuple(sorted(members))))
         levels.append(f["borders"])
-    if any(isinstance(own, list) and not {*map(type, own)} <= {int, float} for own in levels):
-        raise ModelError("The model is malformed: a border of a feature is not a plain number.")
+    plain = all(not isinstance(own, list) or {*map(type, own)} <= {int, float} for own in levels)
+    require(plain, "a border of a feature is not a plain number")
     held = [
         np.asarray(() if own is None else own, np.float64 if source.kind == 1 else np.float32)
         for source, own in zip(sources, levels, strict=True)
     ]
     # CatBoost counts the borders that a value exceeds, so that a split means what its border says in this order alone.
     borders = [own for source, own in zip(sources, held, strict=True) if source.kind != 1]
-    if not all(np.all(np.isfinite(own)) and np.all(np.diff(own) > 0) for own in borders):
-        raise ModelError("The model is malformed: the borders of a feature are not finite, or do not ascend.")
+    ascend = all(np.all(np.isfinite(own)) and np.all(np.diff(own) > 0) for own in borders)
+    require(ascend, "the borders of a feature are not finite, or do not ascend")
     source = np.repeat(np.array([*range(len(sources)), -1], np.int32), [*map(len, held), 1])
     return Features(n_features, ordered, bool(categories), Splits(sources, source, np.concatenate([*held, [np.nan]])))
 
@@ -127,8 +130,8 @@ def _symmetric_shape(depth: int) -> IntArray:
 
 def symmetric_trees(split: NDArray[Any], depths: Sequence[int], value: NDArray[Any], weight: NDArray[Any]) -> Trees:
     """Symmetric trees as ordinary binary trees, from the splits of all their levels; leaves in CatBoost's order."""
-    if max(depths, default=0) > MAX_DEPTH:
-        raise ModelError(f"The model is malformed: a symmetric tree has {max(depths)} levels.")
+    deepest = max(depths, default=0)
+    require(deepest <= MAX_DEPTH, f"a symmetric tree has {deepest} levels")
     depth = np.array(depths, np.int32)
     start = np.concatenate([[0], np.cumsum((2 << depth) - 1)])
     level, left, right, leaf_id = np.concatenate([np.empty((4, 0), np.int32), *map(_symmetric_shape, depths)], axis=1)
@@ -161,14 +164,12 @@ def join_trees(
             "This CatBoost model stores no leaf weights, so neither cover nor node values can be recovered; "
             "save it again from the trained object."
         )
-    if n_leaves.sum() != len(weight) or len(value) % len(weight):
-        raise ModelError("The CatBoost model is damaged: the leaf values do not match the trees.")
-    if not (np.all(np.isfinite(weight)) and np.all(weight >= 0)):
-        raise ModelError("The model is malformed: a leaf weight is negative or not finite.")
+    fits = n_leaves.sum() == len(weight) and len(value) % len(weight) == 0
+    require(fits, "the leaf values do not match the trees")
+    require(np.all(np.isfinite(weight)) and np.all(weight >= 0), "a leaf weight is negative or not finite")
     split, left, right, leaf_id = (array.astype(np.int32, copy=False) for array in nodes)
     leaf = np.flatnonzero(leaf_id >= 0)
-    if len(leaf) != len(weight):
-        raise ModelError("The CatBoost model is damaged: the leaves do not match the trees.")
+    require(len(leaf) == len(weight), "the leaves do not match the trees")
     at = np.repeat(np.cumsum(n_leaves) - n_leaves, n_leaves) + leaf_id[leaf]
     of_node, weight_of_node = np.zeros((len(split), len(value) // len(weight))), np.zeros(len(split))
     of_node[leaf], weight_of_node[leaf] = value.reshape(len(weight), -1)[at], weight[at]

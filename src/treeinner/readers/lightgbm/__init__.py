@@ -24,11 +24,12 @@ from treeinner.ensemble import Ensemble, NodeValues, check_rounds
 from treeinner.ensemble.validation import MAX_VALUE
 from treeinner.errors import ModelError, UnsupportedModelError
 from treeinner.options import ReadOptions
+from treeinner.readers._numbers import parse_number
 from treeinner.readers._open import class_names
 from treeinner.readers._trees import DART_ROUNDS, handed_over
 from treeinner.readers.lightgbm.schema import read_schema
 from treeinner.readers.lightgbm.start import NO_AVERAGE, Start, find_start
-from treeinner.readers.lightgbm.text import DEFAULT_LEFT, ModelText, parse, version_of
+from treeinner.readers.lightgbm.text import DEFAULT_LEFT, ModelText, parse, require, version_of
 from treeinner.readers.lightgbm.values import Training, Trees, inner_values
 from treeinner.readers.newer import explained, is_newer
 
@@ -129,21 +130,19 @@ def _build(model: ModelText, classes: list[Any] | None, options: ReadOptions) ->
         )
     if model.n_trees == 0:
         raise ModelError("The LightGBM model has no trees; train it first.")
-    n_outputs = _count(model, "num_class", 1)
-    per_round = _count(model, "num_tree_per_iteration", n_outputs)
-    if per_round != n_outputs:
-        raise ModelError(f"The LightGBM model is malformed: {per_round} trees per round, but {n_outputs} outputs.")
+    n_outputs = model.count("num_class", "1")
+    per_round = model.count("num_tree_per_iteration", str(n_outputs))
+    require(per_round == n_outputs, f"{per_round} trees per round, but {n_outputs} outputs")
     if per_round < 1 or model.n_trees % per_round:
         raise ModelError(f"The LightGBM model is cut off: {model.n_trees} trees, but {per_round} per round.")
-    if not np.all(np.abs(model.leaf_value) <= MAX_VALUE):  # NaN is not
-        raise ModelError("The LightGBM model is malformed: a leaf value is not finite, or absurdly large.")
+    sane = np.abs(model.leaf_value) <= MAX_VALUE  # NaN is not
+    require(np.all(sane), "a leaf value is not finite, or absurdly large")
     n_rounds = model.n_trees // per_round
     rates = options.rates(n_rounds)
     training = Training(model, options, rates)
     schema = read_schema(model, set(np.unique(model.split_feature[model.categorical]).tolist()))
-    last = schema.n_columns - 1
-    if np.any((model.split_feature < 0) | (model.split_feature > last)):
-        raise ModelError(f"The LightGBM model is malformed: a split tests a column outside 0..{last}.")
+    inside = (model.split_feature >= 0) & (model.split_feature < schema.n_columns)
+    require(np.all(inside), f"a split tests a column outside 0..{schema.n_columns - 1}")
     trees, start = Trees(model, training), find_start(model, training, per_round)
     forest = training.boosting == "rf"
     first, stop = options.iteration_range or (0, n_rounds)
@@ -205,13 +204,6 @@ def _build(model: ModelText, classes: list[Any] | None, options: ReadOptions) ->
     return ensemble.slice_trees(first * per_round, stop * per_round)
 
 
-def _count(model: ModelText, key: str, default: int) -> int:
-    word = model.header.get(key, str(default))
-    if not word.isdigit():
-        raise ModelError(f"The LightGBM model is malformed: {key} is {word!r}, expected a count.")
-    return int(word)
-
-
 def _splits(trees: Trees) -> dict[str, Any]:
     """Per-node arrays that say where a row goes."""
     model, at, categorical = trees.model, trees.inner, trees.model.categorical
@@ -224,8 +216,8 @@ def _splits(trees: Trees) -> dict[str, Any]:
     default_left = np.where(model.missing == MISSING_NONE, model.threshold >= 0, model.decision_type & DEFAULT_LEFT > 0)
     missing_left[at] = categorical | default_left
     tree, number = trees.tree_of_inner[categorical], model.threshold[categorical]
-    if not np.all((number >= 0) & (number < model.n_sets[tree]) & (number == np.floor(number))):
-        raise ModelError("The LightGBM model is malformed: a categorical split has no category set.")
+    has_set = (number >= 0) & (number < model.n_sets[tree]) & (number == np.floor(number))
+    require(np.all(has_set), "a categorical split has no category set")
     category_set[at[categorical]] = (np.cumsum(model.n_sets) - model.n_sets)[tree] + number.astype(np.int64)
     swap = category_set >= 0
     return {
@@ -242,8 +234,8 @@ def _splits(trees: Trees) -> dict[str, Any]:
 def _zero_as_missing(model: ModelText) -> tuple[int, ...]:
     """Columns in which 0 means missing."""
     kind, column = model.missing[~model.categorical], model.split_feature[~model.categorical]
-    if np.any(kind == 3) or np.any((model.decision_type < 0) | (model.decision_type > 15)):
-        raise ModelError("The LightGBM model is malformed: unknown decision_type.")
+    known = np.all(kind != 3) and np.all((model.decision_type >= 0) & (model.decision_type <= 15))
+    require(known, "unknown decision_type")
     zero = np.unique(column[kind == MISSING_ZERO])
     mixed = np.intersect1d(zero, column[kind != MISSING_ZERO])
     if len(mixed):
@@ -260,14 +252,14 @@ def _objective_params(model: ModelText, training: Training, start: Start, classe
     for word in model.header.get("objective", "").split()[1:]:
         key, _, text = word.partition(":")
         try:
-            found[key] = (int if key == "num_class" else float)(text) if text else True
+            found[key] = parse_number(text, int if key == "num_class" else float) if text else True
         except ValueError:
             raise ModelError(f"The LightGBM model is malformed: its objective says {word!r}.") from None
     given = model.params or {}
     for key in LOSS_PARAMS.get(training.objective, ()):
         if key == "label_gain":
-            if given.get(key):
-                found[key] = [float(gain) for gain in given[key].split(",")]
+            if gains := model.numbers(key):
+                found[key] = gains
         elif key in given:
             number = model.number(key, np.nan)
             found[key] = bool(number) if key in ("is_unbalance", "lambdarank_norm") else number

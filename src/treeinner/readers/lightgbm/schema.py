@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from itertools import islice
 
 from treeinner.errors import ModelError
-from treeinner.readers.lightgbm.text import ModelText
+from treeinner.readers._numbers import is_plain, parse_number
+from treeinner.readers.lightgbm.text import ModelText, require
 from treeinner.tables import Level, Schema
 
 __all__ = ["n_bins", "read_schema"]
@@ -19,13 +20,11 @@ AMBIGUOUS = (
 
 def read_schema(model: ModelText, split_as_category: set[int]) -> Schema:
     """Build the schema from header, parameters block and the pandas_categorical line."""
-    infos, top = model.header.get("feature_infos", "").split(), model.header.get("max_feature_idx", "")
+    infos, top = model.header.get("feature_infos", "").split(), model.count("max_feature_idx")
     n_columns = len(infos)
-    if not top.isdigit() or int(top) + 1 != n_columns:
-        raise ModelError(f"The LightGBM model is malformed: max_feature_idx is {top!r}, but there are {n_columns}.")
+    require(top + 1 == n_columns, f"max_feature_idx is {top}, but there are {n_columns} feature_infos")
     names = tuple(model.header.get("feature_names", "").split(" "))
-    if len(names) != n_columns:
-        raise ModelError(f"The LightGBM model has {n_columns} features, but {len(names)} feature names.")
+    require(len(names) == n_columns, f"{n_columns} features, but {len(names)} feature names")
     made_up = names == tuple(f"Column_{i}" for i in range(n_columns))  # by LightGBM
     categorical = {j for j, info in enumerate(infos) if n_bins(info)} | split_as_category | _declared(model, n_columns)
     levels, external = _levels(model, infos, categorical)
@@ -51,7 +50,8 @@ def n_bins(info: str) -> int:
 def _declared(model: ModelText, n_columns: int) -> set[int]:
     """Columns that the parameters block calls categorical, by number."""
     words = (model.params or {}).get("categorical_feature", "").replace("name:", "").split(",")
-    return {int(word) for word in words if word.strip().isdigit() and int(word) < n_columns}
+    numbers = {parse_number(word, float) for word in words if is_plain(word) and word.strip().isdigit()}
+    return {int(number) for number in numbers if number < n_columns}
 
 
 def _levels(
@@ -96,8 +96,8 @@ def _holds(info: str, n_levels: int) -> bool:
         if info == "none":
             return True
         if info.startswith("["):
-            low, high = (float(word) for word in info.strip("[]").split(":"))
+            low, high = (parse_number(word, float) for word in info.strip("[]").split(":"))
             return low >= 0 and low.is_integer() and high.is_integer() and high < n_levels
-        return max(int(word) for word in info.split(":")) < n_levels
+        return max(parse_number(word, int) for word in info.split(":")) < n_levels
     except ValueError:
         raise ModelError(f"The LightGBM model is malformed: feature_infos holds {info!r}.") from None

@@ -11,20 +11,22 @@ import re
 import warnings
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from treeinner.ensemble import validation
 from treeinner.errors import ModelError
+from treeinner.readers._numbers import parse_number
 from treeinner.readers._trees import BoolArray, LongArray
-from treeinner.readers.newer import check_fields, is_newer
+from treeinner.readers.newer import check_fields
 
-__all__ = ["DEFAULT_LEFT", "ModelText", "parse", "version_of"]
+__all__ = ["DEFAULT_LEFT", "ModelText", "parse", "require", "version_of"]
 
-
+require = partial(validation.require, owner="The LightGBM model is malformed")
 LARGEST = 1e50  # of weights, values and gains: products of a few of them stay finite
 # Fields of v3 and v4; "" is an empty line.
 HEADER = {
@@ -49,6 +51,13 @@ def _scalars(key: str, kind: type) -> Any:
     return cached_property(lambda model: _sane(model.scalars(key, kind), key))
 
 
+def _sane(found: NDArray[Any], key: str) -> NDArray[Any]:
+    """The numbers of a field, none of them absurd; thresholds may be infinite, and leaves have a limit of their own."""
+    sane = key in ("threshold", "leaf_value") or np.all(np.abs(found) <= LARGEST)  # NaN is not
+    require(sane, f"{key} is not finite, or absurdly large")
+    return found
+
+
 @dataclass(frozen=True, eq=False)
 class ModelText:
     """A model as it is written: inner nodes of all trees in a row, leaves of all trees in a row.
@@ -70,20 +79,24 @@ class ModelText:
     def number(self, key: str, default: float) -> float:
         """Parameter of the block as a number."""
         text = (self.params or {}).get(key, "")
-        try:
-            found = float(text) if text else default
-        except ValueError:
-            found = math.inf
-        if text and not abs(found) <= LARGEST:  # NaN is not
-            raise ModelError(f"The LightGBM parameter {key} is {text!r}; expected a number.")
-        return found
+        return _parameter(key, text) if text else default
+
+    def numbers(self, key: str) -> list[float]:
+        """Parameter of the block as the numbers between its commas; none if it is empty or not there."""
+        text = (self.params or {}).get(key, "")
+        return [_parameter(key, word) for word in text.split(",")] if text else []
+
+    def count(self, key: str, default: str = "") -> int:
+        """Entry of the header that counts something."""
+        word = self.header.get(key, default)
+        require(word.isascii() and word.isdigit() and len(word) < 19, f"{key} is {word[:20]!r}, expected a count")
+        return parse_number(word, int)
 
     @cached_property
     def n_leaves(self) -> LongArray:
         """(trees,)."""
         found = self.scalars("num_leaves", np.int64)
-        if np.any(found < 1):
-            raise ModelError("The LightGBM model is malformed: a tree has no leaves.")
+        require(np.all(found >= 1), "a tree has no leaves")
         return found
 
     shrinkage = _scalars("shrinkage", np.float64)
@@ -117,11 +130,11 @@ class ModelText:
         sizes, words = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
         for i in np.flatnonzero(self.n_sets > 0):
             tree = self.trees[i]
-            bound = _numbers(tree.get("cat_boundaries", "").split(), np.int64, "cat_boundaries")
-            word = _numbers(tree.get("cat_threshold", "").split(), np.int64, "cat_threshold")
+            bound = _numbers(_words(tree.get("cat_boundaries", "")), np.int64, "cat_boundaries")
+            word = _numbers(_words(tree.get("cat_threshold", "")), np.int64, "cat_threshold")
             good = len(bound) - 1 == self.n_sets[i] and bound[0] == 0 and bound[-1] == len(word)
-            if not good or np.any(np.diff(bound) < 0) or np.any((word < 0) | (word >= 2**32)):
-                raise ModelError(f"The LightGBM model is malformed: the category sets of tree {i} are inconsistent.")
+            good = good and np.all(np.diff(bound) >= 0) and np.all((word >= 0) & (word < 2**32))
+            require(good, f"the category sets of tree {i} are inconsistent")
             sizes.append(np.diff(bound))  # words of each set
             words.append(word)
         size = np.concatenate(sizes)
@@ -151,10 +164,9 @@ class ModelText:
                 found: NDArray[Any] = np.fromstring(" ".join(rows), kind, sep=" ")
                 if len(found) == sum(lengths):
                     return found
-        words = [row.split() for row in rows]
+        words = [_words(row) for row in rows]
         for n, length in zip(map(len, words), lengths, strict=True):
-            if n != length:
-                raise ModelError(f"The LightGBM model is malformed: {key} has {n} entries, expected {length}.")
+            require(n == length, f"{key} has {n} entries, expected {length}")
         return _numbers(list(chain.from_iterable(words)), kind, key)
 
 
@@ -172,28 +184,22 @@ def parse(text: str) -> ModelText:
         raise ModelError("The LightGBM model is cut off: there is no 'end of trees'; save it again.")
     head, *blocks = body.split("\nTree=")
     header = _fields(head)
+    ascii_only = all(f"{key}{value}".isascii() for key, value in header.items() if key != "feature_names")
+    require(ascii_only, "a line of the header other than feature_names is not ASCII")
     declared = len(header["tree_sizes"].split()) if "tree_sizes" in header else len(blocks)
     if declared != len(blocks):
         raise ModelError(f"The LightGBM model declares {declared} trees but contains {len(blocks)}; save it again.")
     trees, version = [_tree(block) for block in blocks], version_of(text)
-    if is_newer("LightGBM", version):
-        check_fields("LightGBM", version, "The header of the LightGBM model", header, HEADER)
-        names = {name for tree in trees for name in tree if not name.isdigit()}  # a tree begins with its number
-        check_fields("LightGBM", version, "A tree of the LightGBM model", names, TREE)
+    check_fields("LightGBM", version, "The header of the LightGBM model", header, HEADER)
+    names = {name for tree in trees for name in tree if not name.isdigit()}  # a tree begins with its number
+    check_fields("LightGBM", version, "A tree of the LightGBM model", names, TREE)
     return ModelText(header, _parameters(tail), _pandas_categorical(tail), trees)
 
 
 def version_of(text: str) -> tuple[int, ...]:
     """Version of the format, (4,) for "version=v4"; () if it has none."""
-    found = re.search(r"^version=v(\d{1,9})$", text[:1000], re.MULTILINE)
+    found = re.search(r"^version=v(\d{1,9})$", text[:1000], re.MULTILINE | re.ASCII)
     return (int(found[1]),) if found else ()
-
-
-def _sane(found: NDArray[Any], key: str) -> NDArray[Any]:
-    """The numbers of a field, none of them absurd; thresholds may be infinite, and leaves have a limit of their own."""
-    if key not in ("threshold", "leaf_value") and not np.all(np.abs(found) <= LARGEST):  # NaN is not
-        raise ModelError(f"The LightGBM model is malformed: {key} is not finite, or absurdly large.")
-    return found
 
 
 def _texts(trees: list[dict[str, str]], key: str) -> list[str]:
@@ -211,29 +217,42 @@ def _fields(block: str) -> dict[str, str]:
     """Lines key=value; a line without '=' is a flag. A key that is there twice is of two trees, run together."""
     parts = [line.partition("=") for line in block.split("\n")]
     names = [key for key, equals, _ in parts if equals]
-    if len(set(names)) < len(names):
-        raise ModelError("The LightGBM model is malformed: a tree, or the header, has a field twice; save it again.")
+    require(len(set(names)) == len(names), "a tree, or the header, has a field twice; save it again")
     return {key: value for key, _, value in parts}
 
 
 def _tree(block: str) -> dict[str, str]:
     """Fields of a tree, behind its number; where LightGBM meets a line of another kind, it reads no further."""
-    if any(line and "=" not in line for line in block.split("\n")[1:]):
-        raise ModelError("The LightGBM model is malformed: a tree has a line that is not key=value; save it again.")
+    complete = all(not line or "=" in line for line in block.split("\n")[1:])
+    require(complete, "a tree has a line that is not key=value; save it again")
     return _fields(block)
 
 
 def _numbers(words: list[str], kind: type, key: str) -> NDArray[Any]:
     """Parse each different word once: thresholds are bounds of bins, the same ones in every tree."""
     try:
-        number = {word: kind(word) for word in set(words)}
-        if not all(word.isascii() and "_" not in word for word in number):  # numbers to Python alone
-            raise ValueError("digits that only Python reads")
+        number = {word: parse_number(word, kind) for word in set(words)}
         return np.array([number[word] for word in words], dtype=kind)
     except (ValueError, OverflowError) as error:
         raise ModelError(
             f"The LightGBM model is malformed: {key} holds something other than numbers ({error})."
         ) from None
+
+
+def _words(text: str) -> list[str]:
+    """Words of a list; a blank outside ASCII parts none."""
+    return text.split() if text.isascii() else text.split(" ")
+
+
+def _parameter(key: str, word: str) -> float:
+    """Number in the parameters block."""
+    try:
+        found = parse_number(word, float)
+    except ValueError:
+        found = math.inf
+    if not abs(found) <= LARGEST:  # NaN is not
+        raise ModelError(f"The LightGBM parameter {key} is {word!r}; expected a number.")
+    return found
 
 
 def _parameters(tail: str) -> dict[str, str] | None:
@@ -255,6 +274,6 @@ def _pandas_categorical(tail: str) -> list[list[Any]] | None:
         levels = json.loads(line.partition("\n")[0])
     except (ValueError, RecursionError):
         raise ModelError("The LightGBM model is cut off inside its pandas_categorical line; save it again.") from None
-    if levels is not None and not (isinstance(levels, list) and all(isinstance(item, list) for item in levels)):
-        raise ModelError("The LightGBM model is malformed: pandas_categorical is not a list of lists.")
+    lists = levels is None or (isinstance(levels, list) and all(isinstance(item, list) for item in levels))
+    require(lists, "pandas_categorical is not a list of lists")
     return levels or None

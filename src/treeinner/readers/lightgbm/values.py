@@ -21,11 +21,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from treeinner.ensemble.validation import inner_by_depth
 from treeinner.errors import ModelError
 from treeinner.options import ReadOptions
-from treeinner.readers._trees import BoolArray, FloatArray, LongArray, add_up, inner_by_depth
+from treeinner.readers._trees import BoolArray, FloatArray, LongArray, add_up
 from treeinner.readers.lightgbm.schema import n_bins
-from treeinner.readers.lightgbm.text import ModelText
+from treeinner.readers.lightgbm.text import ModelText, require
 
 __all__ = ["Training", "Trees", "half_unit", "inner_values"]
 
@@ -100,14 +101,12 @@ class Trees:
         self.left, self.right = self._links(model.left_child), self._links(model.right_child)
         reached = np.bincount(np.concatenate([self.left[self.inner], self.right[self.inner]]), minlength=self.n_nodes)
         reached[self.start[:-1]] += 1
-        if not np.all(reached == 1):
-            raise ModelError("The LightGBM model is malformed: a node is reached twice, or not at all.")
+        require(np.all(reached == 1), "a node is reached twice, or not at all")
 
     def _links(self, child: LongArray) -> LongArray:
         n_inner = (self.model.n_leaves - 1)[self.tree_of_inner]
         good = np.where(child >= 0, (child > self.number[self.inner]) & (child < n_inner), ~child <= n_inner)
-        if not np.all(good):
-            raise ModelError("The LightGBM model is malformed: a child is out of range, or a tree has a cycle.")
+        require(np.all(good), "a child is out of range, or a tree has a cycle")
         links = np.full(self.n_nodes, -1)
         links[self.inner] = self.start[self.tree_of_inner] + np.where(child >= 0, child, n_inner + ~child)
         return links

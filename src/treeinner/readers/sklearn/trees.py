@@ -27,9 +27,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeinner.ensemble import Ensemble, NodeValues
+from treeinner.ensemble.validation import inner_by_depth
 from treeinner.errors import UnsupportedModelError, readable
 from treeinner.options import ReadOptions
-from treeinner.readers._trees import FloatArray, LongArray, add_up, inner_by_depth, mean_of_leaves
+from treeinner.readers._trees import FloatArray, LongArray, add_up, mean_of_leaves
 from treeinner.tables import Schema
 
 __all__ = ["Nodes", "names_of", "read_boosted", "read_forest", "renewed"]

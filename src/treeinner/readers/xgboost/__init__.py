@@ -57,7 +57,8 @@ def read(model: Any, options: ReadOptions) -> Ensemble:
     classes = None if labels is None else list(np.asarray(labels).tolist())
     missing = math.nan if missing is None else float(missing)
     with explained("XGBoost", version_of(document)):
-        parts, given = read_parts(document), Given(options, _tree_params(config))
+        parts = read_parts(document)
+        given = Given(parts.objective, options, _tree_params(config))
         if wrapped and callable(model.objective):
             loss = Loss("")
         elif wrapped and _fitted_here(model, parts.version):
@@ -79,7 +80,8 @@ def read_document(document: Mapping[str, Any], options: ReadOptions) -> Ensemble
         config = _tree_params(member(document, "Config", dict))
         document = member(document, "Model", dict)
     with explained("XGBoost", version_of(document)):
-        parts, given = read_parts(document), Given(options, config)
+        parts = read_parts(document)
+        given = Given(parts.objective, options, config)
         return _build(parts, given, find_loss(parts, given))
 
 
@@ -179,7 +181,7 @@ def _params(parts: Parts, given: Given) -> dict[str, Any]:
     best = best_iteration(parts.learner)
     if best is not None:
         params["best_iteration"] = best
-    for name in ("max_delta_step", "subsample") if given.is_live(parts.objective) else ():
+    for name in ("max_delta_step", "subsample") if given.is_live else ():
         number = given.config_value(name)
         if number is not None and math.isfinite(number):
             params[name] = number

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from treeinner.errors import ModelError, UnsupportedModelError
+from treeinner.readers._numbers import is_plain, parse_number
 from treeinner.readers._trees import FloatArray, LongArray
-from treeinner.readers.newer import check_fields, is_newer
+from treeinner.readers.newer import check_fields
 from treeinner.readers.xgboost.trees import Trees, array, read_trees, require
 
 __all__ = ["Parts", "best_iteration", "member", "read_parts", "version_of"]
@@ -99,8 +100,6 @@ def version_of(document: Mapping[str, Any]) -> tuple[int, ...]:
 
 def _check_fields(version: tuple[int, ...], learner: Mapping[str, Any], model: Mapping[str, Any]) -> None:
     """Raise if a newer XGBoost has put what is not known to where predictions come from."""
-    if not is_newer("XGBoost", version):
-        return
     trees: list[Any] = member(model, "trees", list)
     found: dict[str, Any] = {
         "gradient_booster": learner["gradient_booster"],
@@ -131,7 +130,8 @@ def member(parent: Mapping[str, Any], name: str, kind: type | tuple[type, ...]) 
 
 def _integer(parent: Mapping[str, Any], name: str, default: int | None = None) -> int:
     try:
-        return int(parent[name] if default is None else parent.get(name, default))
+        found = parent[name] if default is None else parent.get(name, default)
+        return parse_number(found, int) if isinstance(found, str) else int(found)
     except (KeyError, TypeError, ValueError, OverflowError):
         raise ModelError(f"This is not a complete XGBoost model: {name} is missing or not an integer.") from None
 
@@ -170,10 +170,15 @@ def _rounds(model: Mapping[str, Any], n_trees: int, trees_per_round: int) -> Lon
 
 def _numbers(text: Any) -> Any:
     """XGBoost writes every parameter as text: "0.5", "[1E-1,5E-1]", "reg:gamma"."""
-    try:
-        return [float(part) for part in text.strip("[]").split(",")] if text.startswith("[") else float(text)
-    except (AttributeError, ValueError):
+    if not isinstance(text, str):
         return text
+    try:
+        found = [float(part) for part in text.strip("[]").split(",")] if text.startswith("[") else float(text)
+    except ValueError:
+        require(text.isascii(), f"a parameter is {text[:20]!r}")
+        return text
+    require(is_plain(text), f"only Python reads {text[:20]!r} as a number")
+    return found
 
 
 def _stored_base(sizes: Mapping[str, Any], n_outputs: int) -> FloatArray:

@@ -100,7 +100,7 @@ def _starts_away(parts: Parts, given: Given) -> Literal["yes", "maybe", "no"]:
         return "no"
     hessian = trees.hessian[trees.start[:-1]]
     same = len(hessian) > 1 and np.ptp(hessian) <= 1e-5 * np.max(hessian)
-    if given.all_rows(parts.objective) or (same and parts.objective in CONSTANT_HESSIAN):
+    if given.all_rows or (same and parts.objective in CONSTANT_HESSIAN):
         return "yes"
     if parts.objective in CONSTANT_HESSIAN and not np.all(parts.stored_base == 0.5):
         return "maybe"  # row sampling, on a target of any size
@@ -118,5 +118,5 @@ def _hessians_vary(parts: Parts, given: Given, *, fitted: bool) -> bool:
     changes = np.abs(np.diff(roots)) > 1e-5 * np.max(roots)
     # Sampled rows are whole ones, unless they have weights; a fitted base score says that they have.
     fraction = np.abs(roots - np.round(roots)) > 2e-7 * roots + 1e-4
-    evidence = given.all_rows(parts.objective) or (not fitted and not given.is_live(parts.objective) and fraction.any())
+    evidence = given.all_rows or (not fitted and not given.is_live and fraction.any())
     return bool(np.mean(changes) > 0.5 and evidence)

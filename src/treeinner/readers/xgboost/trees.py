@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from treeinner.ensemble.validation import check_depth, max_depth
+from treeinner.ensemble import validation
 from treeinner.errors import ModelError, UnsupportedModelError
+from treeinner.readers._numbers import parse_number
 from treeinner.readers._trees import BoolArray, FloatArray, IntArray, LongArray
 
 __all__ = ["Trees", "array", "read_trees", "require"]
 
 Stored = list[dict[str, Any]]  # trees as XGBoost writes them
+require = partial(validation.require, owner="The XGBoost model is damaged")
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +36,6 @@ class Trees:
     hessian: FloatArray  # (n_nodes,)  NaN where not stored (vector leaves before 3.2)
     gain: FloatArray  # (n_nodes,)
     leaf_id: IntArray  # (n_nodes,)  node number inside its tree, as pred_leaf gives it; -1 at inner nodes
-    level: IntArray  # (n_nodes,)  distance from the root
     set_start: LongArray
     set_codes: LongArray
 
@@ -52,12 +53,6 @@ class Trees:
     def tree(self) -> LongArray:
         """Tree of each node."""
         return np.repeat(np.arange(self.n_trees), np.diff(self.start))
-
-
-def require(condition: bool | np.bool_, damage: str) -> None:
-    """Raise ModelError unless the model is as it must be."""
-    if not condition:
-        raise ModelError(f"The XGBoost model is damaged: {damage}.")
 
 
 def array(raw: Any, dtype: type, name: str) -> NDArray[Any]:
@@ -121,10 +116,10 @@ def read_trees(trees: list[Any], n_features: int) -> Trees:
             hessian=hessian.astype(np.float64),
             gain=np.where(leaf, 0.0, gain.astype(np.float64)),
             leaf_id=np.where(leaf, np.arange(len(left), dtype=np.int32) - offset, np.int32(-1)),
-            level=level,
             set_start=set_start,
             set_codes=set_codes,
-        )
+        ),
+        level,
     )
 
 
@@ -170,9 +165,9 @@ def _join(
 def _levels(left: IntArray, right: IntArray, roots: LongArray) -> IntArray:
     """Distance from the root; -1 at deleted nodes, which pruning leaves in the arrays."""
     level = np.full(len(left), -1, dtype=np.int32)
-    frontier, depth, reached, most = roots, 0, len(roots), max_depth()
+    frontier, depth, reached, most = roots, 0, len(roots), validation.max_depth()
     while len(frontier) and reached <= len(left) and not np.any(level[frontier] >= 0):
-        check_depth(depth, most)
+        validation.check_depth(depth, most)
         level[frontier] = depth
         inner = frontier[left[frontier] >= 0]
         frontier, depth = np.concatenate([left[inner], right[inner]]), depth + 1
@@ -183,7 +178,8 @@ def _levels(left: IntArray, right: IntArray, roots: LongArray) -> IntArray:
 
 def _width(trees: Stored) -> int:
     try:
-        widths = {max(1, int(tree["tree_param"]["size_leaf_vector"])) for tree in trees} or {1}
+        sizes = {str(tree["tree_param"]["size_leaf_vector"]) for tree in trees}
+        widths = {max(1, parse_number(size, int)) for size in sizes} or {1}
     except (KeyError, TypeError, ValueError):
         raise ModelError("The XGBoost model is damaged: size_leaf_vector is missing or not a number.") from None
     require(max(widths) < 2**31, f"a leaf has {max(widths)} values")
@@ -249,15 +245,15 @@ def _category_sets(trees: Stored, start: LongArray) -> tuple[IntArray, LongArray
     return category_set, np.concatenate([[0], np.cumsum([len(s) for s in sets], dtype=np.int64)]), codes
 
 
-def _compact(t: Trees) -> Trees:
-    """Drop deleted nodes and put every child behind its parent."""
-    kept = np.flatnonzero(t.level >= 0)
+def _compact(t: Trees, level: IntArray) -> Trees:
+    """Drop deleted nodes, whose level is -1, and put every child behind its parent."""
+    kept = np.flatnonzero(level >= 0)
     inner = kept[~t.leaf[kept]]
     ordered = bool(np.all(t.left[inner] > inner) and np.all(t.right[inner] > inner))
     if ordered and len(kept) == len(t.left):
         return t
     if not ordered:  # a deleted node's place was used again
-        kept = kept[np.lexsort((t.level[kept], t.tree[kept]))]
+        kept = kept[np.lexsort((level[kept], t.tree[kept]))]
     place = np.full(len(t.left), -1, dtype=np.int32)
     place[kept] = np.arange(len(kept))
     held = (field.name for field in fields(Trees) if field.name not in ("start", "set_start", "set_codes"))

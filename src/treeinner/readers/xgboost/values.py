@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from treeinner.ensemble import NodeValues
+from treeinner.ensemble.validation import inner_by_depth
 from treeinner.options import ReadOptions
-from treeinner.readers._trees import FloatArray, inner_by_depth
+from treeinner.readers._trees import FloatArray
 from treeinner.readers.xgboost.document import Parts
 from treeinner.readers.xgboost.rates import Rates, confirmed_trees, direct_rates, infer_rates
 from treeinner.readers.xgboost.trees import Trees
@@ -39,7 +41,8 @@ DEFAULTS |= dict.fromkeys(("colsample_bytree", "colsample_bylevel", "colsample_b
 class Given:
     """What is known from outside the trees: from the user, and from the configuration of a live object."""
 
-    options: ReadOptions = field(default_factory=ReadOptions)
+    objective: str  # as the document names it
+    options: ReadOptions
     config: Mapping[str, Any] | None = None  # tree_train_param; None: the model came from a file
 
     def config_value(self, name: str) -> float | None:
@@ -50,19 +53,21 @@ class Given:
         except (KeyError, TypeError, ValueError):
             return None
 
-    def is_live(self, objective: str) -> bool:
-        """Tell whether the configuration is that of the training, not that of a loaded model."""
+    @cached_property
+    def is_live(self) -> bool:
+        """Whether the configuration is that of the training, not that of a loaded model."""
         if self.config is None:
             return False
         # count:poisson sets max_delta_step by itself, also in a loaded model
-        skip = "max_delta_step" if objective == "count:poisson" else ""
+        skip = "max_delta_step" if self.objective == "count:poisson" else ""
         said = {name: self.config_value(name) for name in DEFAULTS.keys() - {skip}}
         differs = any(number is not None and abs(number - DEFAULTS[name]) > 1e-6 for name, number in said.items())
         return differs or self.monotone
 
-    def all_rows(self, objective: str) -> bool:
-        """Tell whether every tree is known to have seen all rows."""
-        return self.is_live(objective) and (self.config_value("subsample") or 1.0) == 1.0
+    @property
+    def all_rows(self) -> bool:
+        """Whether every tree is known to have seen all rows."""
+        return self.is_live and (self.config_value("subsample") or 1.0) == 1.0
 
     @property
     def monotone(self) -> bool:
@@ -92,10 +97,10 @@ def find_node_values(parts: Parts, given: Given) -> NodeValues:
         rate = _fill(parts, np.where(np.isfinite(direct), direct, found.rate), found, given)
     value = np.where(trees.weight == 0, 0.0, rate[trees.tree][:, None] * trees.weight)  # 0 whatever the rate is
     value = np.where(trees.leaf[:, None], trees.value, value)
-    trust = given.is_live(objective) and found.uniform
-    clipped = _clipped(trees, objective, given) if not plain and np.any(~trees.leaf) else None
+    trust = given.is_live and found.uniform
+    clipped = _clipped(trees, given) if not plain and np.any(~trees.leaf) else None
     values = _node_values(value, rate * parts.n_parallel, given, found, clipped, trust=trust)
-    reasons = [*_reasons(trees, objective, given), *values.value_doubts]
+    reasons = [*_reasons(trees, given), *values.value_doubts]
     return replace(values, exactness="; ".join(reasons) or "exact")
 
 
@@ -145,7 +150,7 @@ def _renewed(parts: Parts, rate: FloatArray | None, given: Given) -> NodeValues:
         # a factor of 1 only says that this tree method stores weights of leaves without the learning rate
         rate = np.where(np.abs(found.rate - 1) < 1e-4, np.nan, found.rate)
         said = given.config_value("learning_rate")
-        if said is not None and given.is_live(parts.objective):
+        if said is not None and given.is_live:
             rate = np.where(np.isnan(rate), said / parts.n_parallel, rate)
     reason = "leaves were replaced by medians or quantiles after the splits were chosen"
     return _node_values(mean_from_leaves(parts.trees, 0.0), rate * parts.n_parallel, given, found, reason)
@@ -185,17 +190,17 @@ def _fill(parts: Parts, rate: FloatArray, found: Rates, given: Given) -> FloatAr
         enough = bool(np.mean(confirmed[checkable]) >= 0.5 and run <= MAX_RUN)
     else:
         # nothing to check by: vector leaves of losses with a hessian per output, trees without splits
-        enough = certain or given.is_live(parts.objective)
+        enough = certain or given.is_live
     return np.where(open_ & enough, candidates[0], rate)
 
 
-def _reasons(trees: Trees, objective: str, given: Given) -> list[str]:
+def _reasons(trees: Trees, given: Given) -> list[str]:
     """Why the gains of these trees are not sums over the training rows."""
-    live, roots = given.is_live(objective), trees.hessian[trees.start[:-1]]
+    objective, live, roots = given.objective, given.is_live, trees.hessian[trees.start[:-1]]
     reasons = []
     if objective not in CHECKED:
         reasons.append(f"the gains of {objective} have not been compared with sums over the rows")
-    if live and not given.all_rows(objective):
+    if live and not given.all_rows:
         reasons.append(
             "row sampling (subsample < 1): gains are sums over the sampled rows, which the model does not store"
         )
@@ -206,13 +211,14 @@ def _reasons(trees: Trees, objective: str, given: Given) -> list[str]:
     return reasons
 
 
-def _clipped(trees: Trees, objective: str, given: Given) -> str | None:
+def _clipped(trees: Trees, given: Given) -> str | None:
     """What clipped weights of nodes, as far as it shows; None: vector leaves, which do not show it."""
     if trees.value.shape[1] > 1:
         return None
-    if given.is_live(objective) and given.monotone:
+    if given.is_live and given.monotone:
         return "monotone constraints clipped weights of nodes"
-    if (given.config_value("max_delta_step") or 0.0) > 0 or (given.config is None and objective == "count:poisson"):
-        default = " (0.7 by default for count:poisson)" if objective == "count:poisson" else ""
+    poisson = given.objective == "count:poisson"
+    if (given.config_value("max_delta_step") or 0.0) > 0 or (given.config is None and poisson):
+        default = " (0.7 by default for count:poisson)" if poisson else ""
         return f"max_delta_step{default} clipped weights of nodes"
     return "the gains are not those of the node values (max_delta_step, monotone constraints, ...)"
