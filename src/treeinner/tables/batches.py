@@ -14,7 +14,7 @@ from treeinner.tables.files import ROWS
 from treeinner.tables.frames import as_frame
 from treeinner.tables.named import values_of
 
-__all__ = ["Piece", "as_values", "gathered"]
+__all__ = ["Piece", "as_values", "gathered", "n_rows_of"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,8 +29,7 @@ class Piece:
     @property
     def n_rows(self) -> int:
         """Number of rows."""
-        shape = getattr(self.X, "shape", None)
-        return int(shape[0] if shape else len(self.X))
+        return n_rows_of(self.X)
 
     def where(self) -> str:
         """What to call these rows in a message."""
@@ -60,6 +59,12 @@ def gathered(pieces: Iterable[Piece], *, rows: int = ROWS, qid: Any = None) -> I
             n_held = 0 if last is None else last.n_rows
     if held:
         yield _joined(held)
+
+
+def n_rows_of(X: Any) -> int:
+    """Number of rows of a table of any kind."""
+    shape = getattr(X, "shape", None)
+    return int(shape[0] if shape else len(X))
 
 
 def _cut(piece: Piece, queries: Any) -> tuple[Piece | None, Piece | None]:
