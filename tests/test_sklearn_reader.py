@@ -618,3 +618,27 @@ def test_reading_warns_of_nothing():
             read(fit_hist(name)[0])
         for name in ("binary deep", "multi", "huber"):
             read(fit_boosted(name)[0])
+
+
+@pytest.mark.parametrize("settings", [{}, {"max_leaf_nodes": 2}, {"l2_regularization": 3.0}])
+def test_each_tree_of_hist_has_the_rate_it_was_grown_with(settings):
+    """Leaves alone are shrunk: what set_params or a warm start makes of the estimator's rate changes no tree."""
+    y = X[:, 0] + X[:, 1] * X[:, 2]
+    model = ske.HistGradientBoostingRegressor(max_iter=5, early_stopping=False, warm_start=True, **settings).fit(X, y)
+    before = read(model)
+    model.set_params(learning_rate=0.7)
+    np.testing.assert_allclose(read(model).node_value, before.node_value, rtol=1e-6, atol=1e-9)
+    e = read(model.set_params(max_iter=6, learning_rate=0.5).fit(X, y))
+    np.testing.assert_allclose(e.tree_rate, [0.1] * 5 + [0.5], rtol=1e-6)
+    np.testing.assert_allclose(e.node_value[: len(before.value)], before.node_value, rtol=1e-6, atol=1e-9)
+    assert e.exactness == before.exactness == "exact"
+
+
+def test_a_rate_of_hist_that_nothing_shows_is_said_to_be_assumed():
+    y = X[:, 0] + X[:, 1] * X[:, 2]
+    classes = ske.HistGradientBoostingClassifier(max_iter=3, early_stopping=False, warm_start=True).fit(X, y > 0)
+    changed = ske.HistGradientBoostingRegressor(max_iter=3, early_stopping=False).fit(X, y)
+    for model in (classes, changed.set_params(l2_regularization=50.0)):
+        assert "pass learning_rate" in read(model).exactness
+        assert read(model).value_doubts
+    assert read(classes, learning_rate=0.1).exactness == "exact"

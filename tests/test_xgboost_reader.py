@@ -645,3 +645,13 @@ def test_pickled_state_keeps_its_configuration(data):
     booster, _ = train(X, labels("binary", y), TASKS["binary"] | {"max_delta_step": 0.3})
     e = reader.read_document(ubjson.parse(bytes(booster.__getstate__()["handle"])))
     np.testing.assert_array_equal(e.node_value, reader.read(booster).node_value)
+
+
+@pytest.mark.parametrize(("scale", "shift"), [(1, 0), (1e-5, 0), (1, 1e4), (1, -1e6)])
+def test_targets_of_any_size_start_at_their_base_score(data, scale, shift):
+    """A fitted base score is a float32: its rounding moves the first root, and is not a base_margin."""
+    X, y = data
+    D = xgb.DMatrix(X, label=y * scale + shift)
+    assert "start" not in read_model(xgb.train({"nthread": 1}, D, 3)).ensemble.doubts
+    D.set_base_margin(np.full(len(y), (y.mean() + 1) * scale + shift))
+    assert "base_margin" in read_model(xgb.train({"nthread": 1}, D, 3)).ensemble.doubts["start"]

@@ -58,12 +58,14 @@ def read_hist(model: Any, options: ReadOptions) -> Ensemble:
     predictors = [p for stage in model._predictors for p in stage]
     nodes = _Nodes(predictors, columns)
     rounds = nodes.rounds(len(model._predictors[0]), float(model.learning_rate), options)
-    rate = rounds["tree_rate"]
+    given = options.learning_rate is not None or objective in RENEWED
+    rate, doubt = (rounds["tree_rate"], "") if given else _tree_rates(model, nodes, rounds["tree_rate"], l2)
+    rounds["tree_rate"] = rate
     return nodes.ensemble(
         model,
         nodes.stored["value"][:, None],
         alpha=alpha,
-        work_out=lambda: _node_values(model, nodes, rate, l2, objective),
+        work_out=lambda: _node_values(model, nodes, rate, l2, objective, doubt),
         **rounds,
         **_splits(predictors, nodes, columns),
         base_score=np.asarray(model._baseline_prediction, dtype=np.float64).reshape(-1),
@@ -174,9 +176,58 @@ def _splits(predictors: list[Any], nodes: _Nodes, columns: _Columns) -> dict[str
     }
 
 
+# -- learning rates ------------------------------------------------------------------------------------------
+def _tree_rates(model: Any, nodes: _Nodes, assumed: FloatArray, l2: float) -> tuple[FloatArray, str]:
+    """Learning rate of each tree, which only its leaves hold, and what had to be assumed: (n_trees,), text or "".
+
+    The estimator has the rate of its last fit, or what set_params made of it. With hessians that are row counts the
+    gradients of a node tell the rate: (n + l2) w is the sum over its children, where w = value / rate at a leaf.
+    """
+    plain = getattr(model._loss, "constant_hessian", False) and model.monotonic_cst is None
+    if plain:
+        rate, fits = _rates_by_counts(nodes, assumed, l2)
+        if fits:
+            return rate, ""
+    weighted = plain and getattr(model, "_fitted_with_sw", False)
+    if model.warm_start or (plain and not weighted):
+        return assumed, (
+            f"every tree is taken to have learning_rate={assumed[0]:g} and l2_regularization={l2:g}, as the estimator "
+            "says, but warm_start or set_params may have changed them; pass learning_rate, one per round, to confirm it"
+        )
+    return assumed, ""
+
+
+def _rates_by_counts(nodes: _Nodes, assumed: FloatArray, l2: float) -> tuple[FloatArray, bool]:
+    """Rate of each tree if hessians are row counts, and whether all its equations hold."""
+    tree = np.repeat(np.arange(nodes.n_trees), nodes.sizes)
+    value, weight = nodes.stored["value"], nodes.weight + l2
+    below = np.setdiff1d(np.flatnonzero(~nodes.leaf), nodes.roots)  # a root's value is not stored
+    known, shrunk, size = (weight * value)[below], np.zeros(len(below)), np.abs(weight * value)[below]
+    for child in (nodes.left[below], nodes.right[below]):
+        term = weight[child] * value[child]
+        known = known - np.where(nodes.leaf[child], 0.0, term)
+        shrunk += np.where(nodes.leaf[child], term, 0.0)
+        size += np.abs(np.where(nodes.leaf[child], term / assumed[tree[child]], term))
+    top = np.bincount(tree[below], known * shrunk, nodes.n_trees)
+    bottom = np.bincount(tree[below], shrunk**2, nodes.n_trees)
+    largest = np.bincount(tree[below], size**2, nodes.n_trees)
+    told = (bottom > 1e-12 * largest) & (top > 0)
+    rate = np.where(told, bottom / np.where(told, top, 1.0), assumed)
+    split, child = nodes.root_children()
+    lone = np.zeros(nodes.n_trees, bool)
+    lone[split] = nodes.leaf[child].all(axis=0)  # a stump: the gain of its root is the sum of (n + l2) w^2
+    total, squares = nodes.gain[nodes.roots[split]], (weight[child] * value[child] ** 2).sum(axis=0)
+    by_gain = np.sqrt(squares / np.where(total > 0, total, 1.0))
+    stump = lone[split] & (total > 0)
+    rate[np.flatnonzero(split)[stump]] = by_gain[stump]
+    rate = np.where(np.abs(rate / assumed - 1) <= AGREEMENT, assumed, rate)
+    missed = np.abs(known - shrunk / rate[tree[below]])
+    return rate, bool(np.all(missed <= AGREEMENT * np.maximum(size, np.abs(shrunk) / rate[tree[below]])))
+
+
 # -- node values ---------------------------------------------------------------------------------------------
-def _node_values(model: Any, nodes: _Nodes, tree_rate: FloatArray, l2: float, objective: str) -> NodeValues:
-    """Value and gain of every node, NaN where not known; `tree_rate` (n_trees,)."""
+def _node_values(model: Any, nodes: _Nodes, tree_rate: FloatArray, l2: float, objective: str, doubt: str) -> NodeValues:
+    """Value and gain of every node, NaN where not known; `tree_rate` (n_trees,), `doubt`: what it rests on."""
     stored, leaf, gain = nodes.stored["value"], nodes.leaf, nodes.gain.copy()
     if objective in RENEWED:
         weighted = bool(getattr(model, "_fitted_with_sw", False))
@@ -199,7 +250,10 @@ def _node_values(model: Any, nodes: _Nodes, tree_rate: FloatArray, l2: float, ob
     elif objective not in CHECKED:
         why = f"the gains of {objective or 'a custom loss'} have not been compared with sums over the rows"
     needs = ("training data",) if unknown.any() else ()
-    return NodeValues(node_value[:, None], gain=gain, needs=needs, exactness=why)
+    if doubt:
+        why = doubt if why == "exact" else f"{why}; {doubt}"
+    doubts = (doubt,) if doubt else ()
+    return NodeValues(node_value[:, None], gain=gain, needs=needs, exactness=why, value_doubts=doubts)
 
 
 def _roots(

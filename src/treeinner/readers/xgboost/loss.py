@@ -28,6 +28,8 @@ BALANCED = dict.fromkeys(CONSTANT_HESSIAN, (2, 0))
 BALANCED |= dict.fromkeys(("binary:logistic", "reg:logistic", "count:poisson", "reg:gamma", "reg:tweedie"), (3, 0))
 # Weight of a root times the square root of its hessian, which is about 1 or less if only row sampling made it.
 FAR = 6.0
+# Error of a fitted base score: a float32 worked out from 0.5 on. Measured: up to 0.4 of this for targets of any size.
+BASE_ERROR = 4 * 2.0**-23
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,7 @@ def _starts_away(parts: Parts, given: Given) -> Literal["yes", "maybe", "no"]:
     roots = trees.start[:-1][first]
     weight = np.abs(trees.weight[roots])  # (trees, outputs)
     largest = np.abs(trees.weight[first[trees.tree]]).max(initial=0.0)
-    if not np.any(weight > 1e-4 * largest):
+    if not np.any(weight > 1e-4 * largest + BASE_ERROR * max(0.5, np.abs(parts.base_score).max())):
         return "no"
     hessian = trees.hessian[trees.start[:-1]]
     same = len(hessian) > 1 and np.ptp(hessian) <= 1e-5 * np.max(hessian)
