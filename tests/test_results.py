@@ -136,7 +136,7 @@ def test_total_gain_is_saved_and_loaded(tmp_path):
 
 @pytest.mark.parametrize(("largest", "uneven"), [(1.0, False), (30.0, False), (1000.0, True), (1e300, True)])
 def test_few_rows_with_most_of_the_weight_are_spoken_of(largest, uneven):
-    """Noise has p < .05 in one of six tests where 200 rows are worth 1.4 (one weight of 1,000), else in one of thirty."""
+    """Noise has p < .05 in one of six tests where one weight is 1,000 and 199 are 1; with equal ones in one of 30."""
     rng = np.random.default_rng(0)
     X, weight = rng.normal(size=(400, 3)), np.ones(200)
     weight[0] = largest

@@ -262,8 +262,8 @@ def _check_same_rows(first: State, second: State, whole: Inference, rounded: flo
         counts = f" ({second.n_rows:,} rows, then {first.n_rows:,})"
         why = ", or one weight is so large that the others are lost beside it" if same else counts
         raise DataError(
-            f"The second pass saw other rows than the first{why}; pass exactly the rows of the first pass, with the same "
-            "targets and weights, in any batches."
+            f"The second pass saw other rows than the first{why}; pass exactly the rows of the first pass, with "
+            "the same targets and weights, in any batches."
         )
 
 
