@@ -5,6 +5,7 @@ import dataclasses
 import pickle
 import re
 import tracemalloc
+import warnings
 
 import catboost
 import lightgbm as lgb
@@ -122,6 +123,32 @@ def test_an_importance_survives_a_file_and_a_pickle_bit_for_bit(model, score, me
     loaded = ti.load(tmp_path / "multi")
     assert loaded.output_names == multi.output_names
     assert np.array_equal(loaded.for_output(1).scores, multi.for_output(1).scores)
+
+
+def test_total_gain_is_saved_and_loaded(tmp_path):
+    X = np.random.default_rng(0).normal(size=(80, 3))
+    gains = ti.total_gain(xgb.XGBRegressor(n_estimators=3).fit(X, X[:, 0]))  # of no rows
+    gains.save(tmp_path / "gains")
+    loaded = ti.load(tmp_path / "gains")
+    assert np.array_equal(loaded.scores, gains.scores)
+    assert np.isnan(loaded.sum_of_weights)
+
+
+@pytest.mark.parametrize(("largest", "uneven"), [(1.0, False), (30.0, False), (1000.0, True), (1e300, True)])
+def test_few_rows_with_most_of_the_weight_are_spoken_of(largest, uneven):
+    """Noise has p < .05 in one of six tests where one weight is 1,000 and 199 are 1; with equal ones in one of 30."""
+    rng = np.random.default_rng(0)
+    X, weight = rng.normal(size=(400, 3)), np.ones(200)
+    weight[0] = largest
+    model = xgb.XGBRegressor(n_estimators=10).fit(X[:200], X[:200, 0])
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        notes = ti.importance(model, X[200:], X[200:, 0], sample_weight=weight).notes
+    spoken = [str(one.message) for one in said if "most of the weight" in str(one.message)]
+    assert bool(spoken) == uneven == any("worth about 1 equal" in note for note in notes)
+    weight[0] = 1e18
+    with pytest.raises(ti.DataError, match="or one weight is so large that the others are lost beside it"):
+        ti.importance(model, X[200:], X[200:, 0], sample_weight=weight)
 
 
 def test_a_file_that_cannot_be_written_is_named_as_the_user_named_it(held_out, tmp_path):

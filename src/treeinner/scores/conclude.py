@@ -259,9 +259,11 @@ def _check_same_rows(first: State, second: State, whole: Inference, rounded: flo
     close = SAME_SCORE * (np.nan_to_num(whole.std_error, posinf=0.0) + size) + 1e-6 * size.max(initial=0.0) + rounded
     off = np.abs(total - whole.score) > close
     if not same or off.any():
+        counts = f" ({second.n_rows:,} rows, then {first.n_rows:,})"
+        why = ", or one weight is so large that the others are lost beside it" if same else counts
         raise DataError(
-            f"The second pass saw other rows than the first ({second.n_rows:,} rows, then {first.n_rows:,}); pass "
-            "exactly the rows of the first pass, with the same targets and weights, in any batches."
+            f"The second pass saw other rows than the first{why}; pass exactly the rows of the first pass, with "
+            "the same targets and weights, in any batches."
         )
 
 

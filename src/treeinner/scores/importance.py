@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from treeinner.compiled import Progress
 from treeinner.errors import speak
 from treeinner.groups import GroupSpec
@@ -28,6 +30,7 @@ OUT_OF_BAG = (
     "(docs/calibration.md)."
 )
 
+FEW_ROWS = 20  # that all weights are worth: below it, noise has small p values far too often
 MEMBERS_ASKED = 3  # whether training rows are among the rows: all were fitted on samples of the same ones
 
 
@@ -171,7 +174,23 @@ def importance(
     if oob:
         return replace(found, notes=(*found.notes, OUT_OF_BAG))
     del given["clusters"]
+    found = with_note(found, _uneven_weights(given["sample_weight"]))
     return with_note(found, training_rows_note(second._model, X, y, n_jobs=n_jobs, **given))
+
+
+def _uneven_weights(sample_weight: Any) -> str | None:
+    """What is to be said if few rows have most of the weight."""
+    if sample_weight is None:
+        return None
+    weight = np.asarray(sample_weight, np.float64)
+    weight = weight / max(weight.max(), np.finfo(float).tiny)
+    rows = float(weight.sum() ** 2 / max((weight * weight).sum(), np.finfo(float).tiny))
+    if rows >= FEW_ROWS or len(weight) < FEW_ROWS:
+        return None
+    return (
+        f"Few rows have most of the weight: the weights of these {len(weight):,} rows are worth about {rows:.0f} equal "
+        "ones. Standard errors and p values are unreliable; clip large weights, or score more rows."
+    )
 
 
 def _of_members(wrapper: Members, X: Any, y: Any, **given: Any) -> Importance:

@@ -48,7 +48,8 @@ def load(cls: type, path: str | Path) -> dict[str, Any]:
     arrays, plain = storage.read(path, FORMAT, FORMAT_VERSION)
     with naming(path):
         check_types(cls, plain, PLAIN)
-        if not (plain["n_rows"] >= 0 and 0 <= plain["sum_of_weights"] < np.inf):
+        stored = plain["n_rows"] == 0 and np.isnan(plain["sum_of_weights"])  # gains of the model itself, of no rows
+        if not stored and not (plain["n_rows"] >= 0 and 0 <= plain["sum_of_weights"] < np.inf):
             raise ModelError("n_rows or sum_of_weights is negative or infinite.")
         if not isinstance(plain.get("no_gains"), str | None):
             raise ModelError("no_gains is not text.")
