@@ -372,7 +372,25 @@ def test_base_scores_so_near_to_0_or_1_that_versions_differ_are_refused(text, tm
     document["learner"]["objective"] = {"name": "binary:logistic", "reg_loss_param": {"scale_pos_weight": "1"}}
     document["learner"]["learner_model_param"]["base_score"] = f"[{text}]"
     (tmp_path / "model.json").write_text(json.dumps(document))
-    with pytest.raises(ti.ModelError, match=r"model\.json: .*so near to 0 or 1"):
+    with pytest.raises(ti.UnsupportedModelError, match=r"model\.json: .*so near to 0 or 1"):
+        ti.read_model(tmp_path / "model.json")
+
+
+@pytest.mark.parametrize(
+    ("objective", "label"), [("binary:logistic", 1.0), ("binary:logistic", 0.0), ("count:poisson", 0.0)]
+)
+def test_a_model_of_one_label_is_called_that(objective, label):
+    xgb = pytest.importorskip("xgboost")
+    X = np.random.default_rng(0).normal(size=(50, 3))
+    booster = xgb.train({"objective": objective, "nthread": 1}, xgb.DMatrix(X, np.full(50, label)), 3)
+    with pytest.raises(ti.UnsupportedModelError, match=r"as of training (labels|targets) that are all"):
+        ti.read_model(booster)
+
+
+@pytest.mark.parametrize("text", ["{}", '{"a": 1}'])
+def test_json_of_another_kind_is_not_called_a_list(text, tmp_path):
+    (tmp_path / "model.json").write_text(text)
+    with pytest.raises(ti.ModelError, match="is a JSON file, but not an XGBoost or CatBoost model"):
         ti.read_model(tmp_path / "model.json")
 
 

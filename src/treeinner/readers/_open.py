@@ -79,6 +79,7 @@ def _kind_of_json(file: Path, head: bytes) -> Kind:
     """Look at the first key, which is enough as a rule; only if it is not, parse the whole file."""
     first = re.match(rb'(?:\xef\xbb\xbf)?\s*\{\s*"(\w+)"', head)
     keys = {first[1].decode()} if first else set()
+    content: Any = None
     if not keys & ({"learner"} | CATBOOST_KEYS):
         content = parse_json(file.read_bytes(), file)
         keys = set(content) if isinstance(content, dict) else set()
@@ -88,7 +89,7 @@ def _kind_of_json(file: Path, head: bytes) -> Kind:
         return "catboost"
     if "tree_info" in keys:
         raise UnsupportedModelError(f"{file} is LightGBM's dump_model; save it with model.save_model('model.txt').")
-    if not keys:
+    if isinstance(content, list):
         raise UnsupportedModelError(
             f"{file} is a JSON list, perhaps XGBoost's dump_model, which lacks the values of inner nodes; "
             "save the model with model.save_model('model.ubj')."

@@ -197,11 +197,20 @@ def _base_margin(score: FloatArray, objective: str, n_outputs: int) -> FloatArra
     # is far from the exact logit: the logarithm here is rounded once, so that its bits are those of every machine.
     with np.errstate(all="ignore"):
         if objective in LOGIT:
-            near = np.any((score < NEAR) | (score > 1 - NEAR))
-            require(not near, f"base_score is {score.min():g}; XGBoost's versions differ on what is so near to 0 or 1")
+            if np.any((score < NEAR) | (score > 1 - NEAR)):
+                raise UnsupportedModelError(
+                    f"{objective} with a base_score of {score.min():g}, as of training labels that are all the same: "
+                    "XGBoost's versions predict different margins from what is so near to 0 or 1. Train on both "
+                    "classes, or with another base_score."
+                )
             odds = np.float32(1) / score.astype(np.float32) - np.float32(1)
             score = (0.0 - np.log(odds.astype(np.float64))).astype(np.float32).astype(np.float64)
         elif objective in LOG:
+            if np.any(score == 0):
+                raise UnsupportedModelError(
+                    f"{objective} with a base_score of 0, as of training targets that are all 0: its margin is minus "
+                    "infinity. Train on other targets, or with another base_score."
+                )
             score = np.log(score.astype(np.float32).astype(np.float64)).astype(np.float32).astype(np.float64)
         elif objective == "reg:expectileerror" and len(score) > 1:
             # Several expectiles: the first margin, then softplus increments, so that they never cross.
