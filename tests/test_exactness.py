@@ -2,8 +2,13 @@
 
 from importlib.metadata import version
 
+import lightgbm as lgb
+import numpy as np
 import pytest
+import xgboost as xgb
+from sklearn.ensemble import GradientBoostingRegressor
 
+import treeinner as ti
 from tests import exactness
 from tests.exactness import BOUND, CELLS, EXACT, HAPPENS, HAPPENS_BOUND, NOT_EXACT, Cell, measure
 
@@ -50,3 +55,41 @@ def test_the_committed_page_has_these_cells():
 
 def test_names_are_unique():
     assert len({cell.name for cell in CELLS}) == len(CELLS)
+
+
+def sliced(data):
+    booster = xgb.train({"max_depth": 4}, data, 10)[0:9:3]
+    return booster, sum(booster.get_score(importance_type="total_gain").values())
+
+
+def continued_by_another_loss(data):
+    first = xgb.train({"max_depth": 4}, data, 10)
+    booster = xgb.train({"objective": "reg:pseudohubererror", "eta": 0.05}, data, 10, xgb_model=first)
+    return booster, sum(booster.get_score(importance_type="total_gain").values())
+
+
+def shuffled(data):
+    booster = lgb.train({"verbose": -1}, lgb.Dataset(data.get_data().toarray(), data.get_label()), 10)
+    booster.shuffle_models()
+    return booster, booster.feature_importance("gain").sum()
+
+
+def warm_start(data):
+    model = GradientBoostingRegressor(n_estimators=5, warm_start=True)
+    model.fit(data.get_data().toarray(), data.get_label())
+    model.set_params(n_estimators=10, learning_rate=0.5).fit(data.get_data().toarray(), data.get_label())
+    return model, ti.total_gain(model).scores.sum()
+
+
+@pytest.mark.parametrize(
+    ("make", "ratio"), [(sliced, 1.14), (continued_by_another_loss, 0.57), (shuffled, 0.91), (warm_start, 0.52)]
+)
+@pytest.mark.filterwarnings("ignore")
+def test_what_exactness_does_not_see(make, ratio):
+    """docs/exactness.md says so: if one of these fails, exactness has learnt to see it, or the page is out of date."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(600, 5))
+    y = X[:, 0] + X[:, 1] * X[:, 2] + rng.normal(size=600) * 0.5
+    model, total = make(xgb.DMatrix(X, y))
+    assert ti.read_model(model).exactness == "exact"
+    assert abs(ti.importance(model, X, y, method="predecomp").gains.sum() / total - ratio) < 0.01
