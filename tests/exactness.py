@@ -406,9 +406,9 @@ values and rows only, so nothing on this page concerns its scores.
 
 `exactness` looks at each tree, and not at whether its gradients are those that the trees before it leave. So it still
 says exact, and gains are not total gain, where trees were taken out, put into another order or trained on by another
-loss: slices with a step (`booster[0:9:3]`: ratio 1.14), pruned updates, LightGBM's `shuffle_models` (0.91), `xgb_model=`
-with another objective (0.57), GradientBoosting with a warm start and another learning rate (0.52). The ratios are those
-of `test_what_exactness_does_not_see`.
+loss: slices with a step (`booster[0:9:3]`: ratio 1.14), pruned updates, LightGBM's `shuffle_models` (0.91),
+`xgb_model=` with another objective (0.57), GradientBoosting with a warm start and another learning rate (0.52). The
+ratios are those of `test_what_exactness_does_not_see`.
 
 Every line is a small model (500 rows, 6 features, 12 rounds unless stated otherwise), trained and measured by
 `tests/test_exactness.py`. **Error** is the largest absolute difference of the two scores, each normalised to sum to
