@@ -512,3 +512,48 @@ def test_a_histogram_of_two_billion_sizes_is_not_allocated():
     saved.meta["data"]["scales"]["0"]["n_sizes"] = 2**31 - 1
     with pytest.raises(ti.ModelError, match="n_sizes is out of range"):
         accumulator().from_bytes(saved.packed())
+
+
+def test_weights_of_dart_in_a_gbtree_that_would_ignore_them_are_refused(tmp_path):
+    document = json.loads((GOLDEN / "xgboost-3.2.0" / "regression.json").read_text())
+    model = document["learner"]["gradient_booster"]["model"]
+    model["weight_drop"] = [0] * len(model["trees"])
+    (tmp_path / "model.json").write_text(json.dumps(document))
+    with pytest.raises(ti.ModelError, match=r"model\.json: .*has weight_drop, which it ignores"):
+        ti.read_model(tmp_path / "model.json")
+
+
+def test_a_tree_without_the_types_of_its_splits_is_refused(tmp_path):
+    document = json.loads((GOLDEN / "xgboost-3.2.0" / "regression.json").read_text())
+    del document["learner"]["gradient_booster"]["model"]["trees"][1]["split_type"]
+    (tmp_path / "model.json").write_text(json.dumps(document))
+    with pytest.raises(ti.ModelError, match=r"model\.json: .*some trees have split_type, and others do not"):
+        ti.read_model(tmp_path / "model.json")
+
+
+@pytest.mark.parametrize("word", ["0.605511", "Y16", "0x10", "-nan", "-3", "0"])
+def test_sizes_of_lightgbms_trees_are_positive_integers(word, tmp_path):
+    text = (GOLDEN / "lightgbm-4.7.0" / "regression.txt").read_text()
+    (tmp_path / "model.txt").write_text(re.sub(r"tree_sizes=(\d+) \d+", rf"tree_sizes=\1 {word}", text))
+    with pytest.raises(ti.ModelError, match=r"model\.txt: .*tree_sizes"):
+        ti.read_model(tmp_path / "model.txt")
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_carriage_returns_that_end_no_lines_are_refused(end, tmp_path):
+    text = (GOLDEN / "lightgbm-4.7.0" / "regression.txt").read_text().replace("\n", end)
+    (tmp_path / "model.txt").write_bytes(text.encode())
+    ti.read_model(tmp_path / "model.txt")
+    (tmp_path / "model.txt").write_bytes(text.replace("split_gain", "\rsplit_gain", 1).encode())
+    with pytest.raises(ti.ModelError, match=r"model\.txt: .*carriage returns"):
+        ti.read_model(tmp_path / "model.txt")
+
+
+def test_leaves_that_are_nothing_have_no_score(tmp_path):
+    text = (GOLDEN / "lightgbm-4.7.0" / "regression.txt").read_text()
+    (tmp_path / "model.txt").write_text(
+        re.sub(r"(?m)^leaf_value=.*$", lambda m: re.sub(r"[-\d.e]+(?= |$)", "1e-320", m[0]), text)
+    )
+    X = np.random.default_rng(0).normal(size=(30, 7))
+    found = ti.importance(tmp_path / "model.txt", X, X[:, 0], objective="squared_error", std_errors=False)
+    assert np.all(found.scores == 0)

@@ -29,6 +29,7 @@ GRADIENT_BITS = 32  # a typical gradient is held as a multiple of 2^-32 of the m
 SPARE_BITS = 4  # by which a unit may exceed that of the steepest gradient
 WEIGHT_BITS = 32  # the weight of a row, as a multiple of 2^-32
 TYPICAL_RATE = 1 / 16  # stands in for a learning rate that the method does not need
+NOTHING = 1e-200  # leaves below it have no score: products with gradients of their size are 0 in float64
 OUTLIER_BITS = 16  # the largest leaf may be 2^16 times the median one before the unit of the gradients becomes finer,
 MOST_FINER = 12  # by at most so many bits: 4,096 rows of 64 times the model's scale still fit 64-bit integers
 
@@ -298,7 +299,7 @@ class Setting:
                 finer = int(np.clip(above - OUTLIER_BITS, 0, MOST_FINER))
             if len(leaves) == e.n_trees:  # no splits: leaves may be rounding errors, below the gradients
                 largest = max(largest, float(np.abs(e.base_score).max()))
-            return int(np.frexp(largest)[1]) if largest > 0 else 0, finer
+            return int(np.frexp(largest)[1]) if largest > NOTHING else 0, finer
 
         return self._cached(f"leaf bits {exact}", bits)
 

@@ -174,6 +174,7 @@ def parse(text: str) -> ModelText:
     """Read a model text; ModelError if it is not one, or not a complete one."""
     if "\r" in text[:10]:
         text = text.replace("\r\n", "\n")
+    require("\r" not in text, "it has carriage returns that end no lines")
     if not text.startswith("tree\n"):
         raise ModelError(
             f"The text begins with {text[:20]!r}, but a LightGBM model begins with 'tree'; "
@@ -186,7 +187,9 @@ def parse(text: str) -> ModelText:
     header = _fields(head)
     ascii_only = all(f"{key}{value}".isascii() for key, value in header.items() if key != "feature_names")
     require(ascii_only, "a line of the header other than feature_names is not ASCII")
-    declared = len(header["tree_sizes"].split()) if "tree_sizes" in header else len(blocks)
+    sizes = _numbers(header["tree_sizes"].split(), np.int64, "tree_sizes") if "tree_sizes" in header else None
+    require(sizes is None or np.all(sizes > 0), "tree_sizes are not positive")  # LightGBM skips so many bytes
+    declared = len(blocks) if sizes is None else len(sizes)
     if declared != len(blocks):
         raise ModelError(f"The LightGBM model declares {declared} trees but contains {len(blocks)}; save it again.")
     trees, version = [_tree(block) for block in blocks], version_of(text)

@@ -58,7 +58,7 @@ class Parts:
 def read_parts(document: Mapping[str, Any]) -> Parts:
     """Find the parts where the document's version keeps them."""
     learner, version = member(document, "learner", dict), version_of(document)
-    model, drop = _booster_model(learner)
+    model, drop = _booster_model(learner, version)
     sizes = member(learner, "learner_model_param", dict)
     _check_fields(version, learner, model)
     objective = str(member(member(learner, "objective", dict), "name", str))
@@ -136,7 +136,7 @@ def _integer(parent: Mapping[str, Any], name: str, default: int | None = None) -
         raise ModelError(f"This is not a complete XGBoost model: {name} is missing or not an integer.") from None
 
 
-def _booster_model(learner: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
+def _booster_model(learner: Mapping[str, Any], version: tuple[int, ...]) -> tuple[dict[str, Any], Any]:
     """Find the `model` object, and the DART weights or None.
 
     Up to 3.2 a DART has the object of another booster inside; 3.3 has the weights beside `model`, 3.4 in it.
@@ -154,7 +154,9 @@ def _booster_model(learner: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
     model = member(booster if kind == "gbtree" else member(booster, "gbtree", dict), "model", dict)
     if kind == "dart":
         return model, member(booster, "weight_drop", (list, np.ndarray))
-    return model, model.get("weight_drop", booster.get("weight_drop"))
+    drop = model.get("weight_drop", booster.get("weight_drop"))
+    require(drop is None or version >= (3, 3), "a gbtree of XGBoost before 3.3 has weight_drop, which it ignores")
+    return model, drop
 
 
 def _rounds(model: Mapping[str, Any], n_trees: int, trees_per_round: int) -> LongArray:

@@ -94,6 +94,7 @@ def read_trees(trees: list[Any], n_features: int) -> Trees:
     feature = np.where(leaf, np.int32(-1), _join(trees, "split_indices", np.int32, sizes))
     outside = ((feature < -1) | (feature >= n_features)) & live
     require(not np.any(outside), f"a split tests a column outside 0..{n_features - 1}")
+    require(len({"split_type" in tree for tree in trees}) < 2, "some trees have split_type, and others do not")
     split_type = _join(trees, "split_type", np.uint8, sizes, fill=0)
     default_left = _join(trees, "default_left", np.uint8, sizes)
     require(np.all((split_type <= 1) & (default_left <= 1)), "split_type or default_left is neither 0 nor 1")
