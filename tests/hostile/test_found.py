@@ -549,6 +549,14 @@ def test_carriage_returns_that_end_no_lines_are_refused(end, tmp_path):
         ti.read_model(tmp_path / "model.txt")
 
 
+def test_a_header_that_runs_into_the_trees_is_refused(tmp_path):
+    """LightGBM counts the bytes of trees from the blank line on, and reads other trees without it."""
+    text = (GOLDEN / "lightgbm-4.7.0" / "regression.txt").read_text()
+    (tmp_path / "model.txt").write_text(text.replace("\n\n", "\n"))
+    with pytest.raises(ti.ModelError, match=r"model\.txt: .*no blank line"):
+        ti.read_model(tmp_path / "model.txt")
+
+
 def test_leaves_that_are_nothing_have_no_score(tmp_path):
     text = (GOLDEN / "lightgbm-4.7.0" / "regression.txt").read_text()
     (tmp_path / "model.txt").write_text(

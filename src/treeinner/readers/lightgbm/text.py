@@ -184,6 +184,7 @@ def parse(text: str) -> ModelText:
     if not found:
         raise ModelError("The LightGBM model is cut off: there is no 'end of trees'; save it again.")
     head, *blocks = body.split("\nTree=")
+    require(not blocks or head.endswith("\n"), "there is no blank line between its header and its trees")
     header = _fields(head)
     ascii_only = all(f"{key}{value}".isascii() for key, value in header.items() if key != "feature_names")
     require(ascii_only, "a line of the header other than feature_names is not ASCII")
