@@ -59,12 +59,12 @@ def batches(size=37):
 
 
 class Rows(xgb.DataIter):
-    def __init__(self):
+    def __init__(self, source=batches):
         super().__init__()
-        self.left = iter(())
+        self.source, self.left = source, iter(())
 
     def reset(self):
-        self.left = batches()
+        self.left = self.source()
 
     def next(self, take):
         found = next(self.left, None)
@@ -174,29 +174,13 @@ def test_the_same_bits_from_batches_that_come_twice(kind):
     check_same(ti.importance(model(), IN_BATCHES[kind](), **given))
 
 
-class Reused(xgb.DataIter):
-    """Hands over the same memory for every batch, and overwrites it at the next one."""
-
-    def __init__(self):
-        super().__init__()
-        self.left = iter(())
-
-    def reset(self):
-        self.left = reused()
-
-    def next(self, take):
-        found = next(self.left, None)
-        if found is not None:
-            take(data=found["X"], label=found["y"], weight=found["sample_weight"])
-        return found is not None
-
-
 def reused(form=np.asarray):
+    """Hands over the same memory for every batch, and overwrites it at the next one."""
     numbers, (y, w) = np.empty((50, 3)), np.empty((2, 50))
     for start in range(0, 1000, 50):
         rows = slice(start, start + 50)
         numbers[:], y[:], w[:] = NUMBERS[N:][rows], Y[rows], WEIGHT[rows]
-        yield {"X": form(numbers), "y": y, "sample_weight": w}
+        yield form(numbers), y, w
 
 
 NUMBERS = X[["a", "b", "c"]].to_numpy()
@@ -208,7 +192,7 @@ SPARSE = lambda: lambda: reused(scipy.sparse.csr_array)  # noqa: E731
     [
         lambda: reused,
         reused,
-        Reused,
+        lambda: Rows(reused),
         lambda: lambda: reused(lambda b: pd.DataFrame(b, columns=["a", "b", "c"], copy=False)),
         SPARSE,
     ],
