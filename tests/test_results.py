@@ -154,7 +154,7 @@ def test_few_rows_with_most_of_the_weight_are_spoken_of(largest, uneven):
         warnings.simplefilter("always")
         notes = ti.importance(model, X[200:], X[200:, 0], sample_weight=weight).notes
     spoken = [str(one.message) for one in said if "most of the weight" in str(one.message)]
-    assert bool(spoken) == uneven == any("worth about 1 equal" in note for note in notes)
+    assert bool(spoken) == uneven == any("count for about 1." in note for note in notes)
 
 
 def test_a_file_that_cannot_be_written_is_named_as_the_user_named_it(held_out, tmp_path):

@@ -405,7 +405,7 @@ def test_parameters_of_xgboosts_losses_are_texts(objective, tmp_path):
     document = json.loads((GOLDEN / "xgboost-3.2.0" / "regression.json").read_text())
     document["learner"]["objective"] = objective
     (tmp_path / "model.json").write_text(json.dumps(document))
-    with pytest.raises(ti.ModelError, match=r"model\.json: .*a parameter of the loss is not a text"):
+    with pytest.raises(ti.ModelError, match=r"model\.json: .*a parameter of the loss is not text"):
         ti.read_model(tmp_path / "model.json")
 
 

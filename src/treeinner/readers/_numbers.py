@@ -11,7 +11,7 @@ Number = TypeVar("Number")
 
 
 def is_plain(text: str) -> bool:
-    """Whether Python is not the only one to read the digits of a text: 1_0 and Arabic digits are 0 to C++."""
+    """Whether C++ reads the digits of a text as Python does: 1_0 and Arabic digits are numbers to Python alone."""
     return text.isascii() and "_" not in text
 
 

@@ -30,7 +30,7 @@ OUT_OF_BAG = (
     "(docs/calibration.md)."
 )
 
-FEW_ROWS = 20  # that all weights are worth: below it, noise has small p values far too often
+FEW_ROWS = 20  # of equal weight that all rows count for: below it, noise has small p values far too often
 MEMBERS_ASKED = 3  # whether training rows are among the rows: all were fitted on samples of the same ones
 
 
@@ -188,8 +188,8 @@ def _uneven_weights(sample_weight: Any) -> str | None:
     if rows >= FEW_ROWS or len(weight) < FEW_ROWS:
         return None
     return (
-        f"Few rows have most of the weight: the weights of these {len(weight):,} rows are worth about {rows:.0f} equal "
-        "ones. Standard errors and p values are unreliable; clip large weights, or score more rows."
+        f"Few rows have most of the weight: these {len(weight):,} rows count for about {rows:.1f} of equal weight. "
+        "Standard errors and p values are unreliable; clip large weights, or score more rows."
     )
 
 

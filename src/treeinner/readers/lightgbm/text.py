@@ -174,7 +174,7 @@ def parse(text: str) -> ModelText:
     """Read a model text; ModelError if it is not one, or not a complete one."""
     if "\r" in text[:10]:
         text = text.replace("\r\n", "\n")
-    require("\r" not in text, "it has carriage returns that end no lines")
+    require("\r" not in text, "it has carriage returns that do not end lines")
     if not text.startswith("tree\n"):
         raise ModelError(
             f"The text begins with {text[:20]!r}, but a LightGBM model begins with 'tree'; "

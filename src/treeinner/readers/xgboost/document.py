@@ -225,7 +225,7 @@ def _objective_params(objective: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for group in objective.values():
         if isinstance(group, dict):
-            require(all(isinstance(text, str) for text in group.values()), "a parameter of the loss is not a text")
+            require(all(isinstance(text, str) for text in group.values()), "a parameter of the loss is not text")
             found.update({str(name): _numbers(text) for name, text in group.items()})
     if "num_class" in found:
         found["num_class"] = _integer(found, "num_class")
