@@ -8,10 +8,12 @@ import os
 import sys
 import warnings
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 __all__ = [
-    "DataError", "MissingDependencyError", "ModelError", "TreeInnerError", "TreeInnerWarning", "UnknownParameterError",
-    "UnsupportedModelError", "closest", "counted", "did_you_mean", "limit", "own_name", "readable", "short", "speak",
+    "DataError", "MissingDependencyError", "ModelError", "Note", "TreeInnerError", "TreeInnerWarning",
+    "UnknownParameterError", "UnsupportedModelError", "closest", "counted", "did_you_mean", "limit", "own_name",
+    "readable", "short", "speak", "warn",
 ]  # fmt: skip
 
 
@@ -102,3 +104,21 @@ def counted(n: int, noun: str) -> str:
 def short(number: float, digits: int = 4) -> str:
     """A number with at least so many significant digits, and without an exponent up to a million."""
     return f"{number:.0f}" if 10**digits <= abs(number) < 1e6 else f"{number:.{digits}g}"
+
+
+@dataclass(frozen=True)
+class Note:
+    """What was assumed, or does not hold. Code decides by `code` alone; `text` is for people."""
+
+    code: str  # "training_rows", "few_rows", "loss_assumed", "start_assumed", "dart", "one_pass", ...
+    text: str  # at most 200 characters
+    quiet: bool = False  # on the result only, no warning
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def warn(note: Note) -> None:
+    """Warn about a note unless it is quiet; the line that the warning names is the user's, not one of ours."""
+    if not note.quiet:
+        speak(note.text)

@@ -1,0 +1,42 @@
+"""The compiled core as the package uses it; the only importer of `treeinner._core`.
+
+    forest      Trees in their compiled form, and the tables that methods need, made at their first use
+    binning     values -> small integers
+    rows        what is done to rows: predict, apply, attribute, shuffle, add exactly
+    threads     the one place that starts threads
+
+Belongs here: arrays in the core's layout, threads. Does not: what a user typed, losses, statistics.
+"""
+
+from treeinner.kernels.forest import BLOCK, LOSSES, TASK_ROWS, Forest, instruction_set
+from treeinner.kernels.rows import (
+    PlayerSums,
+    Shuffle,
+    add_exact,
+    aligned,
+    apply,
+    attribute,
+    padded_rows,
+    predict,
+    task_rows,
+)
+from treeinner.kernels.threads import Progress, map_rows
+
+__all__ = [
+    "BLOCK",
+    "LOSSES",
+    "TASK_ROWS",
+    "Forest",
+    "PlayerSums",
+    "Progress",
+    "Shuffle",
+    "add_exact",
+    "aligned",
+    "apply",
+    "attribute",
+    "instruction_set",
+    "map_rows",
+    "padded_rows",
+    "predict",
+    "task_rows",
+]

@@ -1,0 +1,153 @@
+"""Trees in their compiled form."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treeinner import _core
+from treeinner.kernels.binning import plan
+from treeinner.kernels.quadrature import quadrature
+
+if TYPE_CHECKING:
+    from treeinner.read.trees import Trees
+
+__all__ = ["BLOCK", "ENVIRONMENT_VARIABLE", "INSTRUCTION_SETS", "LOSSES", "TASK_ROWS", "Forest", "instruction_set"]
+
+# The position is the number that core/kernels/bin.h knows the type by; a bool is a byte.
+_DTYPE_CODE = {np.dtype(t): i for i, t in enumerate(("f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"))}
+_DTYPE_CODE[np.dtype(bool)] = _DTYPE_CODE[np.dtype("u1")]
+
+BLOCK = 64  # rows that go down a tree together
+TASK_ROWS = 4096  # rows of one task at most
+TASK_BYTES = 1 << 23  # of sums that one task holds at most
+ENVIRONMENT_VARIABLE = "TREEINNER_ISA"
+INSTRUCTION_SETS: tuple[str, ...] = tuple(_core.instruction_sets())  # that this machine can run, slowest first
+
+# Losses whose gradients the core computes, by their number in the core.
+LOSSES = {"squared": 0, "logistic": 1, "poisson": 2, "softmax": 3}
+
+
+def instruction_set() -> str:
+    """Name of the instruction set in use: "baseline", "avx2", "avx512" or "neon"."""
+    return _core.instruction_set()
+
+
+def use_instruction_set(name: str) -> None:
+    """Switch to another instruction set; for tests and the environment variable."""
+    if name not in INSTRUCTION_SETS:
+        raise ValueError(f"This machine cannot run the instruction set {name!r}; it has {', '.join(INSTRUCTION_SETS)}.")
+    _core.use_instruction_set(name)
+
+
+if os.environ.get(ENVIRONMENT_VARIABLE):
+    use_instruction_set(os.environ[ENVIRONMENT_VARIABLE])
+
+
+class Forest:
+    """Trees in their compiled form."""
+
+    def __init__(self, e: Trees) -> None:
+        self.n_trees, self.n_outputs, self.n_players = e.n_trees, e.n_outputs, len(e.player_features)
+        planned = plan(e)
+        self.n_planes, self.code_dtype = len(planned.planes), np.dtype(f"u{planned.code_bytes}")
+        self.plane_column = planned.planes[:, 0]
+        nodes = (e.left, e.right, planned.node_plane, planned.node_cut, planned.node_set, e.player)
+        self.core = _core.Forest(_as_the_core_reads(e), planned, np.stack(nodes, axis=1), self.n_players)
+        # Node of the trees by the core's number: each tree's splits in pre-order, then its leaves.
+        self.numbered = np.empty(e.n_nodes, np.int32)
+        self.core.numbered(self.numbered)
+        inner = e.column >= 0
+        self.first_split = np.concatenate([[0], np.cumsum(inner)])[e.start]
+        self.first_leaf = e.start - self.first_split
+        self.split_nodes = self.numbered[inner[self.numbered]]
+        self.leaf_nodes = self.numbered[~inner[self.numbered]]
+        self.leaf_id = e.leaf_id[self.leaf_nodes]  # of each leaf, in the library's own count
+        self.split_player = e.player[self.split_nodes]
+
+        self._cover, self._left, self._right, self._tree_start = e.cover, e.left, e.right, e.start
+        self._shap_table: _core.ShapTable | None = None
+        self._lock = threading.Lock()
+        self.cache: dict[Any, Any] = {}  # what callers work out of the model alone, once for all their calls
+        # Tasks depend on the model alone, so that they do not depend on the number of threads.
+        rows = TASK_BYTES // (8 * max(1, self.n_players * self.n_outputs))
+        self.task_rows = min(TASK_ROWS, max(BLOCK, rows // BLOCK * BLOCK))
+
+    def shap_table(self) -> _core.ShapTable:
+        """What TreeSHAP needs besides the trees, made at the first call and never changed."""
+        with self._lock:
+            if self._shap_table is None:
+                self._shap_table = self.core.shap_table(self._cover[self.numbered], quadrature)
+            return self._shap_table
+
+    def path_table(self, node_value: NDArray[np.float64], *, with_scores: bool = False) -> _core.PathTable:
+        """Path attribution by these node values, (n_nodes, width), compiled; for row scores too if asked."""
+        return self.core.path_table(np.ascontiguousarray(node_value[self.numbered]), with_scores)
+
+    def bin(self, block: NDArray[Any] | Sequence[NDArray[Any]]) -> Any:
+        """Codes of a block of rows; `block` as `Table.block` gives it."""
+        # Address, stride in bytes and type of each column.
+        if isinstance(block, np.ndarray):
+            n_rows, n_columns = block.shape
+            values = np.empty((n_columns, 3), np.int64)
+            values[:, 0] = block.ctypes.data + np.arange(n_columns) * block.strides[1]
+            values[:, 1:] = block.strides[0], _DTYPE_CODE[block.dtype]
+        else:
+            n_rows = len(block[0]) if block else 0
+            columns = [(column.ctypes.data, column.strides[0], _DTYPE_CODE[column.dtype]) for column in block]
+            values = np.array(columns, np.int64).reshape(-1, 3)
+        return self.core.bin(values, n_rows)
+
+    def blocks(self, codes: _core.Codes) -> NDArray[Any]:
+        """View codes as (blocks, planes, 64)."""
+        return codes.bytes().view(self.code_dtype).reshape(-(-codes.n_rows // BLOCK), self.n_planes, BLOCK)
+
+    @cached_property
+    def leaf_ranges(self) -> NDArray[np.int64]:
+        """Leaves below every split: the first, the first on its right side, and the end; (splits, 3).
+
+        In the order of their numbers the leaves below a node follow one another.
+        """
+        out = np.zeros((len(self.split_nodes), 3), np.int64)
+        starts, first_leaf = self.first_split.tolist(), self.first_leaf.tolist()
+        for tree, (left, right) in enumerate(self._children()):
+            n, leaves = len(left), [1] * (2 * len(left) + 1)
+            for split in range(n - 1, -1, -1):
+                leaves[split] = leaves[left[split]] + leaves[right[split]]
+            first = [first_leaf[tree]] * len(leaves)
+            for split in range(n):
+                first[left[split]] = first[split]
+                first[right[split]] = first[split] + leaves[left[split]]
+                row = (first[split], first[right[split]], first[split] + leaves[split])
+                out[starts[tree] + split] = row
+        return out
+
+    def _children(self) -> Iterator[tuple[list[int], list[int]]]:
+        """Numbers of the left and right children of every tree's splits."""
+        place = np.empty(len(self.numbered), np.int64)
+        place[self.numbered] = np.arange(len(self.numbered)) - np.repeat(
+            self._tree_start[:-1], np.diff(self._tree_start)
+        )
+        left, right = place[self._left[self.split_nodes]], place[self._right[self.split_nodes]]
+        for first, stop in zip(self.first_split[:-1], self.first_split[1:], strict=True):
+            yield left[first:stop].tolist(), right[first:stop].tolist()
+
+
+def _as_the_core_reads(e: Trees) -> SimpleNamespace:
+    """The arrays of the trees under the names that core/python/forest.h looks for."""
+    return SimpleNamespace(
+        tree_start=e.start,
+        tree_output=e.output,
+        value=e.value,
+        n_outputs=e.n_outputs,
+        right_if=e.right_if,
+        float32_input=e.float32_input,
+        category_rule=e.category_rule,
+    )

@@ -1,0 +1,181 @@
+"""What is done to rows with compiled trees.
+
+A row's results depend on that row alone, rows are cut into tasks whose size depends on the model alone, and tasks are
+put together in their order: so the number of threads changes no bit.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treeinner import _core
+from treeinner.kernels.forest import BLOCK, Forest
+from treeinner.kernels.threads import Progress, map_rows
+
+if TYPE_CHECKING:
+    from treeinner.rows.table import Table
+
+# (values, scale, then arrays to be added to, or None: limbs of sums and squares, counts) -> whether all fitted
+# (kernels/exact.h)
+add_exact = _core.add_exact
+
+
+def aligned(shape: tuple[int, ...]) -> NDArray[np.float64]:
+    """Zeros at an address that is a multiple of 64, as the vector loads need."""
+    size = int(np.prod(shape))
+    buffer = np.zeros(size + 8)
+    offset = -buffer.ctypes.data % 64 // 8
+    return buffer[offset : offset + size].reshape(shape)
+
+
+def padded_rows(n_rows: int) -> int:
+    """Rows rounded up to whole blocks."""
+    return -(-n_rows // BLOCK) * BLOCK
+
+
+class PlayerSums:
+    """Attributions, or shares in a centred score, that add up tree by tree.
+
+    paths: a `Forest.path_table` or `Forest.share_table`; None: TreeSHAP.
+    """
+
+    def __init__(self, forest: Forest, n_rows: int, paths: Any) -> None:
+        self.forest, self.n_rows, self.paths = forest, n_rows, paths
+        players = (forest.n_outputs, forest.n_players)
+        # The core adds by path row by row, and TreeSHAP in slices of 16 rows.
+        n_slices = padded_rows(n_rows) // _core.SLICE_ROWS
+        self._held = aligned((n_slices, *players, _core.SLICE_ROWS)) if paths is None else np.zeros((n_rows, *players))
+
+    def add(
+        self,
+        codes: Any,
+        first: int,
+        n: int,
+        weight: NDArray[np.float64] | None = None,
+        row_weight: NDArray[np.float64] | None = None,
+    ) -> None:
+        """Add the attributions by trees first..first + n, times a weight per row and output.
+
+        For shares that is the residual less its mean, and row_weight the weight of every row.
+        """
+        if self.paths is None:
+            self.forest.core.shap(codes, first, n, self.forest.shap_table(), weight, self._held)
+        else:
+            self.forest.core.path(codes, first, n, self.paths, weight, self._held, row_weight)
+
+    def players(self) -> NDArray[np.float64]:
+        """Return the sums of the players: (rows, outputs, players); by path they are held so, and may be changed."""
+        if self.paths is not None:
+            return self._held
+        shape = (padded_rows(self.n_rows), self.forest.n_outputs, self.forest.n_players)
+        return self._held.transpose(0, 3, 1, 2).reshape(shape)[: self.n_rows]
+
+
+class Shuffle:
+    """A table whose columns are shuffled, group by group, and what that does to the margins.
+
+    Parameters
+    ----------
+    group_of_column
+        Columns of one group are shuffled together; -1 for columns that no tree uses.
+    """
+
+    def __init__(
+        self, forest: Forest, group_of_column: NDArray[np.int32], n_groups: int, table: Table, *, n_jobs: int | None
+    ) -> None:
+        self.forest, self.n_groups = forest, n_groups
+        self.step = task_rows(forest, table)
+        self._core = _core.Shuffle(forest.core, group_of_column, n_groups)
+        self._task_blocks = padded_rows(self.step) // BLOCK
+        n_tasks = -(-table.n_rows // self.step)
+        self._codes = np.zeros((n_tasks * self._task_blocks, forest.n_planes, BLOCK), forest.code_dtype)
+
+        def fill(start: int, stop: int) -> None:
+            codes = self.forest.blocks(forest.bin(table.block(start, stop)))
+            first = start // self.step * self._task_blocks
+            self._codes[first : first + len(codes)] = codes
+
+        for _ in map_rows(table.n_rows, self.step, fill, n_jobs=n_jobs):
+            pass
+
+    def _rows(self, order: NDArray[np.int64]) -> Any:
+        """Codes of rows order[0], order[1], ..."""
+        task, row = np.divmod(order, self.step)
+        codes = self.forest.core.new_codes(len(order))
+        by_row = np.zeros((padded_rows(len(order)), self.forest.n_planes), self.forest.code_dtype)
+        by_row[: len(order)] = self._codes[task * self._task_blocks + row // BLOCK, :, row % BLOCK]
+        by_block = self.forest.blocks(codes)
+        by_block[:] = by_row.reshape(len(by_block), BLOCK, self.forest.n_planes).transpose(0, 2, 1)
+        return codes
+
+    def margins(self, start: int, order: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Leaf sums of the task that begins at `start`, and their changes if its rows are those of `order`.
+
+        (outputs, rows) as the rows are, and (groups, outputs, rows) with each group shuffled.
+        """
+        n_rows = len(order)
+        change = aligned((padded_rows(n_rows) // BLOCK, self.n_groups + 1, self.forest.n_outputs, BLOCK))
+        self._core.changes(self._rows(np.arange(start, start + n_rows)), self._rows(order), change)
+        by_group = change.transpose(1, 2, 0, 3).reshape(self.n_groups + 1, self.forest.n_outputs, -1)
+        return by_group[-1, :, :n_rows], by_group[:-1, :, :n_rows]
+
+
+def task_rows(forest: Forest, table: Table) -> int:
+    """Rows of one task: the model's, or fewer where the table asks for it."""
+    return forest.task_rows if table.block_rows is None else max(1, min(forest.task_rows, table.block_rows))
+
+
+def predict(forest: Forest, table: Table, *, n_jobs: int | None = -1) -> NDArray[np.float64]:
+    """Sum of the leaf values of every row, without the base score: (rows, outputs)."""
+    out = np.empty((table.n_rows, forest.n_outputs))
+
+    def work(start: int, stop: int) -> None:
+        codes = forest.bin(table.block(start, stop))
+        margin = aligned((forest.n_outputs, padded_rows(stop - start)))
+        forest.core.margins(codes, 0, forest.n_trees, margin)
+        out[start:stop] = margin[:, : stop - start].T
+
+    for _ in map_rows(table.n_rows, task_rows(forest, table), work, n_jobs=n_jobs):
+        pass
+    return out
+
+
+def apply(forest: Forest, table: Table, *, n_jobs: int | None = -1) -> NDArray[np.int32]:
+    """Leaf of every row in every tree: (rows, trees)."""
+    out = np.empty((table.n_rows, forest.n_trees), np.int32)
+
+    def work(start: int, stop: int) -> None:
+        forest.core.leaves(forest.bin(table.block(start, stop)), out[start:stop])
+        out[start:stop] = forest.leaf_id[out[start:stop]]
+
+    for _ in map_rows(table.n_rows, task_rows(forest, table), work, n_jobs=n_jobs):
+        pass
+    return out
+
+
+def attribute(
+    forest: Forest,
+    table: Table,
+    table_of_paths: Any,
+    *,
+    n_jobs: int | None = -1,
+    progress: Progress | None = None,
+) -> NDArray[np.float64]:
+    """Attribution of every row, by path with a `Forest.path_table`, else by TreeSHAP: (rows, outputs, players)."""
+    out = np.zeros((table.n_rows, forest.n_outputs, forest.n_players))
+
+    def work(start: int, stop: int) -> None:
+        codes = forest.bin(table.block(start, stop))
+        if table_of_paths is not None:
+            forest.core.path(codes, 0, forest.n_trees, table_of_paths, None, out[start:stop], None)
+            return
+        sums = PlayerSums(forest, stop - start, None)
+        sums.add(codes, 0, forest.n_trees)
+        out[start:stop] = sums.players()
+
+    for _ in map_rows(table.n_rows, task_rows(forest, table), work, n_jobs=n_jobs, progress=progress):
+        pass
+    return out
