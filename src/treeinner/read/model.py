@@ -32,6 +32,18 @@ class Told:
     iteration_range: tuple[int, int] | None = None
     feature_names: tuple[str, ...] | None = None
 
+    def rates(self, n_rounds: int) -> Float | None:
+        """The learning rate of each round: (n_rounds,); None if the user does not say it."""
+        if self.learning_rate is None:
+            return None
+        given = np.asarray(self.learning_rate, np.float64)
+        if given.shape not in ((), (n_rounds,)):
+            raise ValueError(
+                f"learning_rate has {counted(given.size, 'number')}; expected one, or one for each of the "
+                f"{n_rounds} boosting rounds of the model."
+            )
+        return np.broadcast_to(given, (n_rounds,))
+
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Model:
