@@ -1,0 +1,76 @@
+"""Units of the sums: powers of two that depend on the model and its loss alone, never on the rows (docs/units.md).
+
+Gradients and weights are summed in the leaves as integers, in units of 2^-32 of a typical one. Shares of rows are
+summed in limbs (core/kernels/exact.h), scaled so that a typical share is near 1. Integers add exactly, so the same rows
+give the same bits in any batches, threads, files and partitions.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from treeinner.read.trees import Trees
+
+__all__ = ["GRADIENT_BITS", "LIMBS", "LOWEST_UNIT", "WEIGHT_BITS", "carry", "leaf_bits", "scale_bits", "totals"]
+
+GRADIENT_BITS = 32  # a typical gradient is held as a multiple of 2^-32 of the model's scale
+WEIGHT_BITS = 32  # a weight, in units of the largest, as a multiple of 2^-32
+SPARE_BITS = 4  # by which a unit may exceed that of the steepest gradient
+TYPICAL_RATE = 1 / 16  # of a learning rate: centred scores need none, and must not ask for it
+NOTHING = 1e-200  # leaves below it have no score: products with gradients of their size are 0 in float64
+OUTLIER_BITS = 16  # the largest leaf may be 2^16 times the median one before the unit of the gradients becomes finer,
+MOST_FINER = 12  # by at most so many bits: 4,096 rows of 64 times the model's scale still fit 64-bit integers
+LIMBS = 7  # of an exact sum
+LOWEST_UNIT = 88  # the last limb counts units of 2^-88
+
+
+def leaf_bits(trees: Trees) -> tuple[int, int]:
+    """Power of two above the largest leaf value over a typical rate; by how many bits few leaves are outliers."""
+    forest = trees.forest
+    if "leaf bits" not in forest.cache:
+        factor = trees.weight * (1.0 if trees.averaged else TYPICAL_RATE)
+        scale = np.divide(1.0, factor, out=np.zeros(trees.n_trees), where=factor != 0)
+        sizes = np.abs(trees.value[forest.leaf_nodes] * scale[trees.tree_of_node[forest.leaf_nodes]][:, None])
+        largest, finer = float(sizes.max(initial=0.0)), 0
+        if largest > 0:
+            above = np.frexp(largest)[1] - np.frexp(np.median(sizes[sizes > 0]))[1]
+            finer = int(np.clip(above - OUTLIER_BITS, 0, MOST_FINER))
+        if len(forest.leaf_nodes) == trees.n_trees:  # no splits: leaves may be rounding errors, below the gradients
+            largest = max(largest, float(np.abs(trees.base).max()))
+        forest.cache["leaf bits"] = int(np.frexp(largest)[1]) if largest > NOTHING else 0, finer
+    found: tuple[int, int] = forest.cache["leaf bits"]
+    return found
+
+
+def scale_bits(trees: Trees, steepest: float | None) -> int:
+    """Power of two above a typical gradient: that of the leaf values over their rate, or of the steepest gradient.
+
+    Leaves of a model of large targets may be far above gradients that have a bound, such as signs.
+    """
+    value_bits, finer = leaf_bits(trees)
+    own = value_bits - finer
+    return own if not steepest else min(own, int(np.frexp(steepest)[1]) + SPARE_BITS)
+
+
+def carry(limbs: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Hand on what a limb has beyond 32 bits, in place, so that numbers have one form: (..., limbs)."""
+    for i in range(limbs.shape[-1] - 1, 0, -1):
+        over = (limbs[..., i] + 2**31) >> 32
+        limbs[..., i] -= over << 32
+        limbs[..., i - 1] += over
+    return limbs
+
+
+def totals(limbs: NDArray[np.int64], unit: int) -> NDArray[Any]:
+    """Numbers in limbs, times 2^-unit, correctly rounded to float64: (...)."""
+    whole = np.zeros(limbs.shape[:-1], object)
+    for i in range(limbs.shape[-1]):
+        whole = whole * (1 << 32) + limbs[..., i].astype(object)
+    one, up = 1 << max(unit, 0), 1 << max(-unit, 0)
+    # Python divides integers with correct rounding.
+    flat = [number * up / one for number in whole.reshape(-1).tolist()]
+    return np.array(flat, np.float64).reshape(whole.shape)

@@ -1,0 +1,249 @@
+"""What follows from sums over rows: an Importance, and what must be said about it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treeinner.errors import DataError, Note, warn
+from treeinner.kernels.units import GRADIENT_BITS
+from treeinner.losses import Loss
+from treeinner.losses.labels import is_nested
+from treeinner.read import Model
+from treeinner.score.infer import Statistics, of_clusters, of_sums, unknown
+from treeinner.score.passes import Centre, knows_loss, share_columns
+from treeinner.score.result import Importance, Losses
+from treeinner.score.spec import Spec, root_start, scored_loss
+from treeinner.score.sums import Sums
+
+__all__ = ["conclude", "statistics_of", "warned"]
+
+Float = NDArray[np.float64]
+FEW_ROWS = 20  # effective rows below which p values are unreliable
+LOST = 1e-3  # of the largest score: scores that may be off by more have a note
+SAME_SCORE = 0.01  # of score and standard error: how far the shares' sum may be from the score
+ONE_PASS = Note(
+    "one_pass",
+    "The rows could be read only once, so there are scores without standard errors; pass an X that can be read again, "
+    "such as a file or a function that returns the batches.",
+)
+OUT_OF_BAG = Note(
+    "out_of_bag", "Out-of-bag rows depend on each other through the trees that they share: p values are too small.", True
+)
+
+
+def conclude(
+    model: Model, spec: Spec, leaf: Sums, share: Sums | None = None, centre: Centre | None = None
+) -> Importance:
+    """Scores and their statistics, per unit of weight.
+
+    leaf: sums of the first pass; share: those of the second (or the same, where one pass gives everything); None: scores
+    alone. centre: node values of the shares.
+    """
+    weight, outputs = leaf.sum_of_weights(), None
+    if not weight > 0:
+        raise DataError("sample_weight is zero in every row; at least one row must count.")
+    rounds = score = None
+    if spec.by_path:
+        assert centre is not None
+        by_round = scores_from_leaves(model, spec, leaf, centre.value)
+        score, rounds = by_round.sum(axis=0), by_round.sum(axis=2) / weight
+    if share is None:
+        assert score is not None
+        whole, outputs = unknown(score.sum(axis=1) / weight), unknown(score / weight)
+    else:
+        whole, outputs = statistics_of(share, model.n_outputs, score)
+    if share is not None and share is not leaf:
+        _check_same_rows(leaf, share, whole, weight, _rounding(model, spec, leaf))
+    if rounds is not None:  # the rounds add up to the scores, to the last bit
+        whole = replace(whole, score=rounds.sum(axis=0))
+    loss = scored_loss(model, spec.score)
+    return Importance(
+        score=spec.score,
+        method=spec.method,
+        feature_names=spec.credit.names,
+        statistics=whole,
+        outputs=outputs if model.n_outputs > 1 else None,
+        output_names=_output_names(model, leaf.target_names),
+        has_errors=share is not None,
+        rounds=rounds,
+        gains=_gains(model, spec, leaf, centre, whole.score * weight),
+        losses=_losses(model, spec, loss, leaf, centre, whole.score),
+        n_rows=leaf.rows,
+        sum_of_weights=float(np.ldexp(weight, leaf.weight_exponent)),
+        loss_name=loss.words,
+        frame_library=leaf.frame_library,
+        notes=_notes(model, spec, leaf, whole, share is not None),
+    )
+
+
+def statistics_of(sums: Sums, n_outputs: int, score: Float | None = None) -> tuple[Statistics, Statistics]:
+    """Statistics of the totals, (names,), and of every output, (names, outputs), per unit of weight.
+
+    score: (names, outputs), where it is known better than by the sums of the shares, which the core may add in float32.
+    """
+    factor = 1.0 / sums.sum_of_weights()
+    given = None if score is None else share_columns(score[None])[0]
+    powers = sums.share_sums()
+    n_columns = powers.shape[1]
+    cut = 0 if n_outputs == 1 else n_columns - n_columns // (n_outputs + 1)
+
+    def part(columns: slice, *shape: int) -> Statistics:
+        own = None if given is None else given[columns].reshape(shape)
+        if sums.clusters is not None:
+            return of_clusters(sums.cluster_sums()[:, columns].reshape(-1, *shape), score=own, factor=factor)
+        total, squares, fourths = (power[columns].reshape(shape) for power in powers)
+        return of_sums(total, squares, fourths, sums.units, score=own, factor=factor)
+
+    whole = part(slice(cut, None), n_columns - cut)
+    return whole, whole if n_outputs == 1 else part(slice(0, cut), n_columns - cut, n_outputs)
+
+
+def warned(found: Importance, *more: Note | None) -> Importance:
+    """Put more notes on a result, and warn about every one that is not quiet."""
+    notes = (*found.notes, *(note for note in more if note is not None))
+    for note in notes:
+        warn(note)
+    return replace(found, notes=notes)
+
+
+# -- scores from what reached the leaves ------------------------------------------------------------------------
+def scores_from_leaves(model: Model, spec: Spec, leaf: Sums, value: Float) -> Float:
+    """Score by round and output from the gradient sums of the leaves: (rounds, names, outputs).
+
+    score = sum over edges of (value of the child - value of the node) * (sum of the gradients in the child), by node
+    values in the core's order, (nodes, width).
+    """
+    trees, forest = model.trees, model.trees.forest
+    sums, _, bits = leaf.leaf_sums()
+    gains = np.empty((len(forest.split_nodes), trees.width))
+    forest.core.split_scores(value, sums, _leaf_unit(spec, bits), gains)
+    shape = (trees.n_rounds, forest.n_players, trees.n_outputs)
+    tree = trees.tree_of_node[forest.split_nodes]
+    place = np.ravel_multi_index((trees.round[tree], forest.split_player, trees.output[tree]), shape)
+    by_player = np.zeros(math.prod(shape))
+    for column in range(trees.width):
+        by_player += np.bincount(place + column, gains[:, column], minlength=len(by_player))
+    return spec.credit.add_up(by_player.reshape(shape), axis=1)
+
+
+def _leaf_unit(spec: Spec, bits: int) -> float:
+    """Unit of the gradient sums of the leaves."""
+    return float(2.0 ** (spec.scale_bits - GRADIENT_BITS + bits))
+
+
+def _gains(model: Model, spec: Spec, leaf: Sums, centre: Centre | None, score: Float) -> Float | None:
+    """The paper's sums over rows, each tree divided by its learning rate: (names,); None: rates are not known."""
+    factor = model.trees.known.rate * model.trees.weight if spec.score == "tree_inner" else np.array([np.nan])
+    if np.isnan(factor).any() or not (factor > 0).all():
+        return None
+    if not spec.by_path:
+        one = len(np.unique(factor)) == 1
+        return np.ldexp(score / factor[0], leaf.weight_exponent) if one else None
+    assert centre is not None
+    value = centre.value / factor[model.trees.tree_of_node[model.trees.forest.numbered]][:, None]
+    gains = scores_from_leaves(model, spec, leaf, value).sum(axis=(0, 2))
+    return np.ldexp(gains, leaf.weight_exponent)
+
+
+def _losses(
+    model: Model, spec: Spec, loss: Loss, leaf: Sums, centre: Centre | None, scores: Float
+) -> Losses | None:
+    """What the rounds did to the loss, per row."""
+    if not knows_loss(model, spec, loss):
+        return None
+    weight, trees, forest = leaf.sum_of_weights(), model.trees, model.trees.forest
+    known: dict[str, Any] = {name: each / weight for name, each in leaf.loss_sums().items()}
+    if known.pop("unbounded") or loss.least is None:
+        known["least"] = math.nan
+    breakdown = spec.score == "loss"
+    if centre is not None:
+        integers, _, bits = leaf.leaf_sums()
+        sums = integers * (_leaf_unit(spec, bits) / weight)
+        # bincount adds one after the other: the same bits on every processor.
+        if breakdown:
+            root = centre.value[trees.start[:-1]] - root_start(model, spec.score)
+            gained = (root * np.add.reduceat(sums, forest.first_leaf[:-1], axis=0)).sum(axis=1)
+            known["base_rounds"] = np.bincount(trees.round, gained, trees.n_rounds)
+            # The losses are exact, leaf sums of large leaves and small gradients only to 2^-28 of a leaf.
+            known["base"] = known["before"] - known["after"] - float(scores.sum())
+        else:
+            fall = (trees.value[forest.leaf_nodes] * sums).sum(axis=1)
+            known["first_order"] = float(np.bincount(np.zeros(len(fall), np.intp), fall, 1)[0])
+    return Losses(**known if breakdown else known | {"base": math.nan})
+
+
+def _output_names(model: Model, targets: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    """Names of the outputs: the model's, else the columns of y; "target=class" if every target has classes."""
+    if targets is not None and is_nested(model.classes):
+        pairs = zip(targets, model.classes, strict=True)
+        return tuple(f"{target}={label}" for target, labels in pairs for label in labels)
+    if model.output_names is None and targets is not None and len(targets) == model.n_outputs:
+        return targets
+    return model.output_names
+
+
+# -- notes and checks -------------------------------------------------------------------------------------------
+def _notes(model: Model, spec: Spec, leaf: Sums, found: Statistics, tested: bool) -> tuple[Note, ...]:
+    """What was assumed of the model, and what does not hold for these numbers."""
+    notes = [note for note in model.notes if not (note.code == "start_assumed" and leaf.margins_given)]
+    off, largest = _rounding(model, spec, leaf) / leaf.sum_of_weights(), float(np.abs(found.score).max(initial=0.0))
+    if off > LOST * largest and largest > 0:
+        notes.append(
+            Note(
+                "rounding",
+                f"Gradients are tiny beside the model's largest leaf value: scores may be off by {off:.1g}, where the "
+                f"largest is {largest:.1g}. Check targets and base_margin for outliers.",
+            )
+        )
+    if tested and leaf.units >= FEW_ROWS and 0 < found.df.max(initial=0.0) + 1 < FEW_ROWS:
+        notes.append(
+            Note(
+                "few_rows",
+                f"Few rows carry these scores: they count for about {found.df.max() + 1:.0f} of equal size. Standard "
+                "errors and p values are unreliable; score more rows, or clip large weights.",
+            )
+        )
+    return tuple(notes)
+
+
+def _rounding(model: Model, spec: Spec, leaf: Sums) -> float:
+    """How far a sum of shares may be off because gradients are rounded to units: eight standard deviations.
+
+    Every row is off by a random part of a unit in every tree, times steps of up to twice the largest leaf that rows
+    reach there.
+    """
+    if leaf.leaf is None:
+        return 0.0
+    sums, weights, bits = leaf.leaf_sums()
+    trees, forest = model.trees, model.trees.forest
+    size = np.where((sums != 0) | (weights > 0), np.abs(trees.value[forest.leaf_nodes]), 0.0).max(axis=1)
+    by_tree = np.maximum.reduceat(size, forest.first_leaf[:-1])
+    steps = 2.0 * float(np.sqrt(np.square(by_tree).sum()))
+    return 8.0 * _leaf_unit(spec, bits) / math.sqrt(12.0) * steps * math.sqrt(leaf.rows)
+
+
+def _check_same_rows(leaf: Sums, share: Sums, whole: Statistics, weight: float, rounded: float) -> None:
+    """Raise unless the second pass saw the rows of the first; rounded: how far scores may be off."""
+    same = _identity(leaf) == _identity(share)
+    # Shares add up to the score, but for the float32 of the core and the units of the leaf sums.
+    total = share.share_sums()[0][-len(whole.score) :] / weight
+    size, error = np.abs(whole.score), np.nan_to_num(whole.std_error, posinf=0.0)
+    close = SAME_SCORE * (error + size) + 1e-6 * size.max(initial=0.0) + rounded / weight
+    if not same or (np.abs(total - whole.score) > close).any():
+        counts = f" ({share.rows:,} rows, then {leaf.rows:,})"
+        why = ", or one weight is so large that the others are lost beside it" if same else counts
+        raise DataError(
+            f"The second pass saw other rows than the first{why}; pass exactly the rows of the first pass, with the "
+            "same targets and weights, in any batches."
+        )
+
+
+def _identity(sums: Sums) -> tuple[Any, ...]:
+    """What tells rows from other rows: their number, weights, and what the trees add to their margins."""
+    moved = None if sums.moved is None else sums.moved.tolist()
+    return sums.rows, sums.units, sums.weight_exponent, sums.weight.tolist(), moved

@@ -1,0 +1,109 @@
+"""importance(): which features carry signal, on rows that the model has not seen."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from treeinner.kernels import Progress
+from treeinner.read import read_model
+from treeinner.read.columns import GroupSpec, credit
+from treeinner.read.unwrap import members
+from treeinner.rows import read_rows
+from treeinner.score.average import average_importance
+from treeinner.score.conclude import ONE_PASS, OUT_OF_BAG, conclude, warned
+from treeinner.score.passes import leaf_pass, node_means, share_pass, total
+from treeinner.score.result import Importance
+from treeinner.score.spec import make_spec
+from treeinner.score.training_rows import training_rows_note
+
+__all__ = ["importance"]
+
+
+def importance(
+    model: Any,
+    X: Any,
+    y: Any = None,
+    *,
+    score: str = "tree_inner",
+    method: str = "centred",
+    sample_weight: Any = None,
+    clusters: Any = None,
+    base_margin: Any = None,
+    qid: Any = None,
+    feature_groups: GroupSpec | None = None,
+    oob: bool = False,
+    std_errors: bool = True,
+    n_jobs: int | None = -1,
+    progress: Progress | None = None,
+) -> Importance:
+    """Global importance of every feature, with standard errors.
+
+    Parameters
+    ----------
+    model : fitted model, path or Model
+        A model of XGBoost, LightGBM, CatBoost or scikit-learn, a Pipeline or search around one, its file, or an average
+        of boosted models (voting, bagging, calibration).
+    X, y : table and target
+        Held-out rows: not used for training, early stopping or tuning. y, sample_weight, clusters, base_margin and qid
+        may be names of columns of X. X may also be a source of rows that need not fit into memory: a path, a folder or
+        several paths of Parquet, Feather or CSV files, a pyarrow Dataset, whatever exports an Arrow stream, a polars
+        LazyFrame, an iterable of (X, y) batches, or a function that returns one.
+    score : {"tree_inner", "loss"}
+        TreeInner ("is there signal?"): tree by tree, attribution times the negative gradient before the round. loss
+        ("did it pay?"), the loss breakdown: times the negative gradient averaged over the round's step, so that scores
+        and `base` add up to what the model took off the loss.
+    method : {"centred", "predecomp", "saabas", "treeshap"}
+        The attribution. centred goes by the means of the leaf values over these rows in every node, and needs nothing
+        that a model may not store.
+    sample_weight : array, optional
+        Weight of each row.
+    clusters : array, optional
+        Label of each row; only clusters are independent (repeated measurements, time blocks).
+    base_margin : array, optional
+        Margin of each row before the first tree, as in training (LightGBM's init_score, CatBoost's baseline).
+    qid : array, optional
+        Query of each row, for ranking losses.
+    feature_groups : mapping, "original" or "encoded", optional
+        Name of a group -> its features; scored as one, with a standard error of its own. Behind a Pipeline, "original",
+        the default, is the columns that go in, and "encoded" those that the model sees.
+    oob : bool
+        Random forests, X and y being the training rows: score every tree on its out-of-bag rows. By predecomp the score
+        is then MDI-oob (Li et al. 2019).
+    std_errors : bool
+        False: scores only, from the gradient sums of the leaves, in one pass.
+    n_jobs : int
+        Threads; -1 for all cores. The result does not depend on it.
+    progress : callable, optional
+        Called with (rows done, rows).
+
+    Returns
+    -------
+    Importance
+        Scores, standard errors and intervals per row (per unit of weight) and in units of the loss, learning rate
+        included; `gains` has the paper's sums over rows.
+
+    Warns
+    -----
+    TreeInnerWarning
+        If something was assumed, or does not hold for these numbers; `Importance.notes` has the same lines.
+    """
+    given = {"sample_weight": sample_weight, "clusters": clusters, "base_margin": base_margin, "qid": qid}
+    if (several := members(model)) is not None:
+        asked = {"score": score, "method": method, "feature_groups": feature_groups, "n_jobs": n_jobs}
+        return average_importance(several, X, y, **asked, oob=oob, **given)
+    model = read_model(model)
+    rows = read_rows(model, X, y, oob=oob, **given)
+    spec = make_spec(
+        model, credit(model, rows.names, feature_groups, rows.head), score=score, method=method, clustered=rows.clustered
+    )
+    run: dict[str, Any] = {"n_jobs": n_jobs, "progress": progress}
+    if method == "centred":
+        leaf = total(leaf_pass, model, spec, rows, **run)
+        centre = node_means(model, spec, leaf)
+        share = total(share_pass, model, spec, rows, centre, **run) if std_errors and rows.again else None
+    else:  # node values are stored: one pass gives everything
+        centre = node_means(model, spec, None) if method != "treeshap" else None
+        leaf = share = total(share_pass, model, spec, rows, centre, leaves=True, **run)
+    found = conclude(model, spec, leaf, share if std_errors else None, centre)
+    notes = (OUT_OF_BAG if oob else training_rows_note(model, rows), None if rows.again or not std_errors else ONE_PASS)
+    return warned(found, *notes)

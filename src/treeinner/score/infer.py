@@ -1,0 +1,129 @@
+"""From sums over rows to statistics: standard error, degrees of freedom, p value, q value.
+
+A score is a sum over rows, score_k = sum_i s_ik, where s_ik is the share of row i, its weight already in it. So the
+sums of the shares, of their squares and of their fourth powers give everything here.
+
+What the numbers mean. The fitted model is held fixed and the rows are taken as independent draws from the population
+that new rows will come from (with clusters: the clusters are the independent draws, and shares are summed within each
+first). They must not have been used for fitting, early stopping or tuning. The standard error says nothing about how
+the score would vary if the model were fitted again.
+
+Weights. The score is a total of n draws of w s, so its variance is n / (n - 1) * sum_i (w_i s_i - mean)^2: the
+design-based (linearised) variance, right for survey and importance weights whatever their scale. Weights that count
+repeated rows are different: repeat the rows, or pass them as clusters. Rows of weight 0 are not counted.
+
+One distribution for p value and interval: Student's t with (effective rows - 1) degrees of freedom, where the effective
+rows are (sum s^2)^2 / sum s^4: all of them if the shares are of one size, few if few rows carry the score. p values are
+two-sided, so p < 0.05 and a 95 % interval without 0 are the same event.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["Statistics", "benjamini_hochberg", "of_clusters", "of_sums", "t_quantile", "tested", "unknown"]
+
+Float = NDArray[np.float64]
+EPS = float(np.finfo(np.float64).eps)
+
+
+@dataclass(frozen=True, eq=False)
+class Statistics:
+    """Statistics of scores; every array has the shape of the scores, (features,) or (features, outputs).
+
+    With fewer than two independent units nothing can be estimated: the standard error is infinite and p is 1. A feature
+    whose share is 0 in every row, because the model never uses it, has standard error 0 and p 1.
+    """
+
+    score: Float
+    std_error: Float
+    df: Float  # degrees of freedom
+    p_value: Float  # two-sided
+    q_value: Float  # Benjamini-Hochberg over the features
+
+
+def of_sums(
+    total: Float, squares: Float, fourths: Float, n: int, *, score: Float | None = None, factor: float = 1.0
+) -> Statistics:
+    """Statistics from sums over n independent rows of their shares, squares and fourth powers.
+
+    score: where it is known better than by the sum of the shares; factor: what score and error are multiplied by.
+
+    The difference `squares - total**2 / n` cancels when the mean of the shares is far larger than their spread.
+    Rounding then costs about eps * squares; the variance is never taken below that, so it is never negative.
+    """
+    score = total if score is None else score
+    if n < 2:
+        return unknown(score * factor)
+    spread = np.maximum(squares - total * total / n, 4.0 * EPS * squares)
+    return tested(score * factor, np.sqrt(spread * (n / (n - 1))) * factor, _degrees_of_freedom(squares, fourths, n))
+
+
+def of_clusters(sums: Float, *, score: Float | None = None, factor: float = 1.0) -> Statistics:
+    """Statistics when only clusters are independent; sums: shares summed within each, (clusters, ...)."""
+    n, total = len(sums), sums.sum(axis=0)
+    score = total if score is None else score
+    if n < 2:
+        return unknown(score * factor)
+    # The mean is subtracted first, so nothing cancels; what is left of equal shares is the rounding of their mean.
+    deviation = sums - total / n
+    spread = np.maximum((deviation * deviation).sum(axis=0), 4.0 * EPS**2 * (sums * sums).sum(axis=0))
+    largest = np.abs(sums).max(axis=0)  # in units of the largest, so that fourth powers do not underflow
+    unit = np.divide(sums, largest, out=np.zeros_like(sums), where=largest > 0) ** 2
+    df = _degrees_of_freedom(unit.sum(axis=0), (unit * unit).sum(axis=0), n)
+    return tested(score * factor, np.sqrt(spread * (n / (n - 1))) * factor, df)
+
+
+def tested(score: Float, std_error: Float, df: Float) -> Statistics:
+    """Fill in what follows from score, standard error and degrees of freedom."""
+    known = std_error > 0  # else the feature is not used
+    p = np.ones_like(score)
+    p[known] = np.minimum(2.0 * _t_tail(np.abs(score[known] / std_error[known]), df[known]), 1.0)
+    return Statistics(score, std_error, df, p, benjamini_hochberg(p))
+
+
+def unknown(score: Float) -> Statistics:
+    """Statistics where the spread is unknown: of a single unit, or of a score alone."""
+    one = np.ones_like(score)
+    return Statistics(score, np.full_like(score, np.inf), np.zeros_like(score), one, one.copy())
+
+
+def benjamini_hochberg(p_value: ArrayLike) -> Float:
+    """Benjamini-Hochberg q values; each column of a 2-D array is a family of its own.
+
+    The family is every feature, also those that the model never uses (p = 1, they can never be rejected): that is
+    conservative, and makes the q values of two models on the same columns comparable.
+    """
+    p = np.asarray(p_value, np.float64)
+    if p.size == 0:
+        return p.copy()
+    order = np.argsort(p, axis=0, kind="stable")
+    rank = np.arange(1, len(p) + 1, dtype=np.float64).reshape((-1,) + (1,) * (p.ndim - 1))
+    scaled = np.take_along_axis(p, order, axis=0) * (len(p) / rank)
+    monotone = np.minimum.accumulate(scaled[::-1], axis=0)[::-1]
+    q = np.empty_like(p)
+    np.put_along_axis(q, order, np.minimum(monotone, 1.0), axis=0)
+    return q
+
+
+def t_quantile(p: float, df: ArrayLike) -> Float:
+    """Return the t with P(T <= t) = p; the shape is that of df."""
+    from scipy.special import stdtrit  # here, because its import takes longer than that of treeinner
+
+    return np.asarray(stdtrit(df, p))
+
+
+def _t_tail(t: ArrayLike, df: ArrayLike) -> Float:
+    """P(T > t) for Student's t with df degrees of freedom; relative precision is kept in the tail."""
+    from scipy.special import stdtr
+
+    return np.asarray(stdtr(df, np.negative(t)))
+
+
+def _degrees_of_freedom(squares: Float, fourths: Float, n: int) -> Float:
+    """Effective rows less one, at least 1 and at most n - 1."""
+    effective = np.divide(squares * squares, fourths, out=np.full(squares.shape, float(n)), where=fourths > 0)
+    return np.clip(effective - 1.0, 1.0, n - 1.0)

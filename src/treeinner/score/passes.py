@@ -1,0 +1,485 @@
+"""Once over the rows: leaf sums (pass 1), shares of the rows (pass 2).
+
+The trees of a round were fitted to the gradients at the margin before it. So rows carry their margin along: take the
+gradients, let the trees of the round give their attributions, add their leaf values, go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from threading import get_ident
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treeinner.errors import DataError, TreeInnerError
+from treeinner.kernels import LOSSES as CORE_LOSSES
+from treeinner.kernels import PlayerSums, Progress, aligned, map_rows, padded_rows, task_rows
+from treeinner.kernels.units import GRADIENT_BITS, LIMBS, WEIGHT_BITS, carry
+from treeinner.losses import Loss
+from treeinner.read import Model
+from treeinner.read.methods import node_values
+from treeinner.rows import Rows
+from treeinner.score.spec import Spec, largest_steps, scored_loss, start_of, step_rule
+from treeinner.score.sums import LOSSES, Sums, exact_sums, grouped_sums
+
+__all__ = ["Centre", "leaf_pass", "node_means", "share_pass", "total"]
+
+Float = NDArray[np.float64]
+MOST_AT_ONCE = 2.0**50  # a fixed-point gradient or weight below it: a task of 4,096 rows adds less than 2^62 to a leaf
+ROOM = 2**61  # integers below it take another task
+
+
+@dataclass(frozen=True, eq=False)
+class Centre:
+    """Node values of a path attribution, in the core's order of the nodes: (nodes, width) each.
+
+    residual None: the values are fixed, and on the way to a child a row adds (c' - c) g. Else the values were estimated
+    on these very rows, and a row adds (c' - c)(g - m) + (m' - m)(l - c').
+    """
+
+    value: Float
+    residual: Float | None = None
+
+
+def leaf_pass(
+    model: Model, spec: Spec, rows: Rows, *, n_jobs: int | None = -1, progress: Progress | None = None
+) -> Sums:
+    """Residual and weight sums of the leaves, losses and margins."""
+    return _run(_Pass(model, spec, leaves=True), rows, n_jobs, progress)
+
+
+def share_pass(
+    model: Model,
+    spec: Spec,
+    rows: Rows,
+    centre: Centre | None,
+    *,
+    leaves: bool = False,
+    keep: Float | None = None,
+    n_jobs: int | None = -1,
+    progress: Progress | None = None,
+) -> Sums:
+    """Every row's share: sums, squares, fourth powers, clusters.
+
+    centre None: TreeSHAP. leaves: what `leaf_pass` sums in the same pass, where node values are known before it.
+    keep: (rows, names, outputs), filled with the shares.
+    """
+    return _run(_Pass(model, spec, centre=centre, leaves=leaves, shares=True, keep=keep), rows, n_jobs, progress)
+
+
+def total(
+    work: Callable[..., Sums], model: Model, spec: Spec, stream: Iterable[Rows], *args: Any, **options: Any
+) -> Sums:
+    """Sum of `work` over the rows of a stream."""
+    found: Sums | None = None
+    for rows in stream:
+        try:
+            part = work(model, spec, rows, *args, **options)
+            found = part if found is None else found + part
+        except TreeInnerError as error:
+            raise rows.named(error) from error
+    if found is None or found.rows == 0:
+        raise DataError("There are no rows to score; pass at least one row of X and y.")
+    return found
+
+
+def node_means(model: Model, spec: Spec, leaf: Sums | None) -> Centre:
+    """Node values: means of leaf values and residuals over the rows that were summed; stored ones of other methods."""
+    trees, forest = model.trees, model.trees.forest
+    if spec.method != "centred":
+        return Centre(node_values(model, spec.method)[forest.numbered])
+    assert leaf is not None
+    sums, weights, _ = leaf.leaf_sums()
+    value, residual = trees.value[forest.numbered], np.zeros((trees.n_nodes, trees.width))
+    forest.core.centre_values(weights, value)
+    unit = 2.0 ** (spec.scale_bits - GRADIENT_BITS + WEIGHT_BITS)
+    of_leaf = np.divide(sums, weights, out=np.zeros(sums.shape), where=weights > 0)
+    residual[trees.column[forest.numbered] < 0] = of_leaf * unit
+    forest.core.centre_values(weights, residual)
+    return Centre(value, residual)
+
+
+# -- what a pass needs, and what a thread collects --------------------------------------------------------------
+@dataclass(eq=False)
+class _Pass:
+    """What one pass sums, prepared before the threads start."""
+
+    model: Model
+    spec: Spec
+    centre: Centre | None = None
+    leaves: bool = False  # sums of the leaves, losses and margins
+    shares: bool = False
+    keep: Float | None = None
+
+    def __post_init__(self) -> None:
+        trees, spec, centre = self.model.trees, self.spec, self.centre
+        self.loss: Loss = scored_loss(self.model, spec.score)
+        self.start = start_of(self.model, spec.score)
+        self.steps = largest_steps(self.model, spec.score) if spec.score == "loss" else None
+        self.rule: Any = None
+        if self.steps is not None and self.loss.core is not None:
+            self.rule = step_rule(self.loss.core.kind, self.loss.core.scale, self.steps)
+        self.sums_leaves = self.leaves and spec.by_path
+        scale = 2.0 ** (GRADIENT_BITS - spec.scale_bits)
+        self.scale, self.paths, self.root = scale, None, None
+        if not self.shares:
+            return
+        if centre is None:
+            trees.forest.shap_table()
+        elif centre.residual is None:
+            self.paths = trees.forest.core.path_table(centre.value, True)
+        else:
+            self.paths = trees.forest.core.share_table(centre.value, centre.residual, scale)
+            self.root = centre.residual[trees.start[:-1]]  # mean residual of all rows by tree: (trees, width)
+
+    def round_residual(self) -> Float | None:
+        """Mean residual of every round and output, whose trees see the same rows and gradients."""
+        if self.root is None:
+            return None
+        trees = self.model.trees
+        out = np.zeros((trees.n_rounds, trees.n_outputs))
+        for column in range(trees.width):
+            out[trees.round, trees.output + column] = self.root[:, column]
+        return out
+
+
+class _Tally:
+    """What one thread adds up. Leaf sums are 64-bit integers, carried into two limbs before they can overflow."""
+
+    def __init__(self, work: _Pass, clusters: int) -> None:
+        trees, spec = work.model.trees, work.spec
+        shape = (2, len(trees.forest.leaf_nodes), trees.width)
+        columns = len(spec.credit.names) * (trees.n_outputs + (trees.n_outputs > 1))
+        self.integers = np.zeros(shape, np.int64) if work.sums_leaves else None
+        self.bound = 0  # of their size
+        self.sums = Sums(key="", exponent=spec.exponent)
+        self.sums.leaf = np.zeros((*shape, 2), np.int64) if work.sums_leaves else None
+        self.sums.losses = np.zeros((len(LOSSES), LIMBS), np.int64) if work.leaves else None
+        self.sums.moved = np.zeros((trees.n_outputs, LIMBS), np.int64)
+        self.sums.shares = np.zeros((3, columns, LIMBS), np.int64) if work.shares else None
+        if work.shares and spec.clustered:
+            self.sums.clusters = np.zeros((clusters, columns, LIMBS), np.int64)
+
+    def leaf_integers(self) -> NDArray[np.int64] | None:
+        """Return the leaf sums with room for the rows of another task: (2, leaves, width)."""
+        if self.bound >= ROOM:
+            self.carry()
+        return self.integers
+
+    def added(self, n: int, largest: float) -> None:
+        """Note that n rows added fixed-point numbers of at most this size to the leaves."""
+        if not largest < MOST_AT_ONCE:
+            raise DataError(
+                "A gradient is far out of proportion to the model's own values; check y, sample_weight and base_margin "
+                "for wrong units or outliers."
+            )
+        self.bound += n * int(max(largest, 2.0**WEIGHT_BITS))
+
+    def carry(self) -> None:
+        """Carry the integers into limbs."""
+        if self.integers is not None and self.sums.leaf is not None:
+            high = self.integers >> 32
+            self.sums.leaf[..., 0] += high
+            self.sums.leaf[..., 1] += self.integers - (high << 32)
+            carry(self.sums.leaf)
+            self.integers[:] = 0
+            self.bound = 0
+
+
+@dataclass(eq=False)
+class Task:
+    """At most 4,096 rows of one thread's turn, binned, with their margins and shares so far."""
+
+    work: _Pass
+    rows: Rows
+    here: slice
+    tally: _Tally
+    n: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        forest, work = self.work.model.trees.forest, self.work
+        self.n = n = self.here.stop - self.here.start
+        self.codes = forest.bin(self.rows.table.block(self.here.start, self.here.stop))
+        self.start = self.rows.start[self.here] + work.start
+        self.margin = aligned((forest.n_outputs, padded_rows(n)))
+        self.margin[:, :n] = self.start.T
+        self.residual = aligned(self.margin.shape)  # minus the gradient of the round; 0 behind the last row
+        self.players = PlayerSums(forest, n if work.shares else 0, work.paths)
+        self.fall = np.zeros(n)  # of the loss, over the rounds: step times residual
+        self.first_order = np.zeros(n)  # the same with the residuals at the start of each step
+        self.weight = None if self.rows.weight is None else self.rows.weight[self.here]
+        self.y = self.rows.y[self.here]
+
+    @property
+    def repeated(self) -> NDArray[np.intp]:
+        """Numbers of the rows, the last one repeated up to full blocks.
+
+        numpy adds the outputs of a single row in another order than those of many rows. Full blocks make the gradient
+        of a row the same bits wherever the row stands.
+        """
+        return np.minimum(np.arange(padded_rows(self.n)), self.n - 1)
+
+    def padded_margins(self) -> Float:
+        """Margins so far, the last row repeated up to full blocks: (padded rows, outputs)."""
+        self.margin[:, self.n :] = self.margin[:, self.n - 1 : self.n]
+        return self.margin.T
+
+    def given_weight(self) -> Float | None:
+        """Weights as they were given, the last row repeated up to full blocks: (padded rows,)."""
+        return None if self.weight is None else np.ldexp(self.weight[self.repeated], self.rows.weight_exponent)
+
+    def in_units(self, values: Float) -> Float:
+        """What was worked out with weights as given, in the units in which weights are summed."""
+        return np.ldexp(values, -self.rows.weight_exponent) if self.rows.weight_exponent else values
+
+
+# -- tasks over threads ---------------------------------------------------------------------------------------
+def _run(work: _Pass, rows: Rows, n_jobs: int | None, progress: Progress | None) -> Sums:
+    """Sums over all rows."""
+    forest, n = work.model.trees.forest, rows.n_rows
+    step, labels, cluster = task_rows(forest, rows.table), None, None
+    if work.spec.clustered and work.shares:
+        assert rows.clusters is not None
+        counted = slice(None) if rows.weight is None else rows.weight > 0  # a row of weight 0 makes no cluster
+        labels = np.unique(rows.clusters[counted])
+        cluster = np.minimum(np.searchsorted(labels, rows.clusters), len(labels) - 1)
+    n_clusters = 0 if labels is None else len(labels)
+    tallies: dict[int, _Tally] = {}
+
+    def opened(start: int, stop: int) -> Task:
+        tally = tallies.get(get_ident()) or tallies.setdefault(get_ident(), _Tally(work, n_clusters))
+        return Task(work, rows, slice(start, stop), tally)
+
+    def alone(start: int, stop: int) -> None:
+        task = opened(start, stop)
+        _through_rounds(task)
+        _finish(task, cluster)
+
+    if work.loss.scope == "row":
+        for _ in map_rows(n, step, alone, n_jobs=n_jobs, progress=progress):
+            pass
+    else:  # the gradient of a row looks at other rows: all of them go through the rounds together
+        tasks = [opened(start, min(start + step, n)) for start in range(0, n, step)]
+        _together(tasks, rows)
+        for task in tasks:
+            _finish(task, cluster)
+    found = _added(work, rows, list(tallies.values()))
+    found.labels = labels
+    return found
+
+
+def _added(work: _Pass, rows: Rows, tallies: Sequence[_Tally]) -> Sums:
+    """Sums of all threads, and what is known of the rows as a whole."""
+    for tally in tallies:
+        tally.carry()
+        tally.sums.parts = frozenset()
+    out = tallies[0].sums
+    for tally in tallies[1:]:
+        out = out + tally.sums
+        if out.clusters is not None and tally.sums.clusters is not None:  # of the same labels
+            out.clusters = carry(out.clusters + tally.sums.clusters)
+    weight = rows.weight
+    out.rows, out.units = rows.n_rows, rows.n_rows if weight is None else int(np.count_nonzero(weight))
+    exact_sums(np.ones((rows.n_rows, 1)) if weight is None else weight[:, None], 0, out.weight)
+    out.weight_exponent = rows.weight_exponent
+    out.queries = frozenset(() if rows.query is None else np.unique(rows.query).tolist())
+    out.names, out.target_names, out.frame_library = rows.names, rows.target_names, rows.frame_library
+    centre = () if work.centre is None or work.centre.residual is None else (work.centre.value, work.centre.residual)
+    out.key = work.spec.key(work.model, *centre)
+    return out
+
+
+# -- one task through the rounds --------------------------------------------------------------------------------
+def _through_rounds(task: Task) -> None:
+    """Take the rows of a task through all rounds; the gradient of a row needs that row alone."""
+    work, loss = task.work, task.work.loss
+    if loss.core is not None and work.spec.by_path and task.rows.tree_weight is None:
+        _in_core(task)
+        return
+    y, weight = task.y[task.repeated], task.given_weight()
+    for number in range(work.model.trees.n_rounds):
+        _take(task, loss.gradients(y, task.padded_margins(), weight=weight)[: task.n])
+        step = _step(task, number)
+        if work.steps is not None:
+            task.first_order += _times_residual(task, step)
+            mean = loss.mean_gradients(y, task.padded_margins(), step.T, weight=weight, largest=work.steps[number])
+            _take(task, mean[: task.n])
+        _score_round(task, number, step)
+
+
+def _together(tasks: Sequence[Task], rows: Rows) -> None:
+    """Take tasks through all rounds together: the gradient of a row needs other rows too."""
+    work = tasks[0].work
+    weight = None if rows.weight is None else np.ldexp(rows.weight, rows.weight_exponent)
+    for number in range(work.model.trees.n_rounds):
+        margin = np.concatenate([task.margin[:, : task.n].T for task in tasks])
+        gradient = work.loss.gradients(rows.y, margin, weight=weight, query=rows.query)
+        for task in tasks:
+            _take(task, gradient[task.here])
+            _score_round(task, number, _step(task, number))
+
+
+def _in_core(task: Task) -> None:
+    """All rounds in one call of the core."""
+    work, tally, core = task.work, task.tally, task.work.loss.core
+    forest = work.model.trees.forest
+    assert core is not None
+    y = np.asarray(task.y, np.float64).reshape(task.n, -1)
+    target = y if core.target is None else core.target(y)
+    largest, sums = np.zeros(padded_rows(task.n)), tally.leaf_integers()
+    fixed = None if sums is None else _fixed_point(task.weight, task.n)
+    first_order = task.first_order if work.leaves else np.zeros(0)
+    forest.core.boost(
+        task.codes,
+        CORE_LOSSES[core.kind],
+        core.scale,
+        work.model.trees.first_trees,
+        np.ascontiguousarray(target.T),
+        work.loss.total_weight(y, task.weight),
+        task.margin,
+        work.scale,
+        None if sums is None else sums[0],
+        largest,
+        fixed,
+        None if sums is None else sums[1],
+        work.paths,
+        task.players.players() if work.shares else np.zeros((0, forest.n_outputs, forest.n_players)),
+        work.round_residual(),
+        None if work.root is None else task.weight,
+        None if work.rule is None else (*work.rule, first_order),
+    )
+    tally.added(task.n, float(largest.max(initial=0.0)))
+
+
+def _take(task: Task, gradient: Float) -> None:
+    """Take the gradients of a round, (rows, outputs), with weights as given."""
+    np.negative(task.in_units(gradient).T, out=task.residual[:, : task.n])
+
+
+def _step(task: Task, number: int) -> Float:
+    """What a round adds to the margins: (outputs, padded rows)."""
+    trees = task.work.model.trees
+    first, stop = trees.first_trees[number : number + 2].tolist()
+    step = aligned(task.margin.shape)
+    step[:] = -task.work.start[:, None]
+    trees.forest.core.margins(task.codes, first, stop - first, step)
+    step[:, task.n :] = step[:, task.n - 1 : task.n]
+    return step
+
+
+def _times_residual(task: Task, step: Float) -> Float:
+    """Fall of the loss in a step by the gradients taken: (rows,)."""
+    return np.asarray((step * task.residual).sum(axis=0)[: task.n])
+
+
+def _score_round(task: Task, number: int, step: Float) -> None:
+    """Let the trees of one round score the rows by the gradients taken, then move on."""
+    work, trees = task.work, task.work.model.trees
+    first, stop = trees.first_trees[number : number + 2].tolist()
+    shares = task.rows.tree_weight
+    for tree in range(first, stop if shares is not None else first + 1):
+        n_trees = 1 if shares is not None else stop - first
+        residual, weight = task.residual, task.weight
+        if shares is not None:
+            part = shares[tree, task.here]
+            residual = aligned(task.residual.shape)
+            residual[:, : task.n] = task.residual[:, : task.n] * part
+            weight = part if weight is None else weight * part
+        if work.sums_leaves:
+            _add_to_leaves(task, tree, n_trees, residual, weight)
+        if work.shares:
+            centred = residual if work.root is None else _less_mean(task, number, tree, residual, weight)
+            task.players.add(task.codes, tree, n_trees, centred, None if work.root is None else weight)
+    task.fall += _times_residual(task, step)
+    task.margin += step
+
+
+def _less_mean(task: Task, number: int, tree: int, residual: Float, weight: Float | None) -> Float:
+    """Residuals counted from their mean over all rows; tree: the one whose own mean counts where trees weigh rows."""
+    work, trees = task.work, task.work.model.trees
+    by_round = work.round_residual()
+    assert by_round is not None
+    assert work.root is not None
+    mean = by_round[number].copy()
+    if task.rows.tree_weight is not None:
+        mean[trees.output[tree] : trees.output[tree] + trees.width] = work.root[tree]
+    out = aligned(residual.shape)
+    out[:, : task.n] = residual[:, : task.n] - mean[:, None] * (1.0 if weight is None else weight)
+    return out
+
+
+def _add_to_leaves(task: Task, tree: int, n_trees: int, residual: Float, weight: Float | None) -> None:
+    """Add gradients and weights to the leaves of some trees."""
+    tally, core = task.tally, task.work.model.trees.forest.core
+    integers = tally.leaf_integers()
+    assert integers is not None
+    with np.errstate(over="ignore"):  # infinite is refused
+        fixed = np.rint(residual * task.work.scale)
+    tally.added(task.n, float(np.abs(fixed).max(initial=0.0)))
+    core.leaf_sums(task.codes, tree, n_trees, fixed.astype(np.int64), integers[0])
+    counted = np.zeros(task.margin.shape, np.int64)
+    counted[:, : task.n] = _fixed_point(weight, task.n)
+    core.leaf_sums(task.codes, tree, n_trees, counted, integers[1])
+
+
+def _fixed_point(weight: Float | None, n: int) -> NDArray[np.int64]:
+    """Weights of n rows as integers: (rows,)."""
+    return np.rint((np.ones(n) if weight is None else weight) * 2.0**WEIGHT_BITS).astype(np.int64)
+
+
+# -- after the last round -------------------------------------------------------------------------------------
+def _finish(task: Task, cluster: NDArray[np.intp] | None) -> None:
+    """Add what the rows give to the sums of their thread."""
+    work, sums, n = task.work, task.tally.sums, task.n
+    scores = None
+    if work.shares:
+        scores = work.spec.credit.add_up(task.players.players(), axis=2).transpose(0, 2, 1)  # (rows, names, outputs)
+        if work.keep is not None:
+            work.keep[task.here] = scores
+        columns = share_columns(scores)
+        assert sums.shares is not None
+        exact_sums(columns, work.spec.exponent, *sums.shares)
+        if cluster is not None and sums.clusters is not None:
+            here = np.arange(n) if task.weight is None else np.flatnonzero(task.weight)
+            grouped_sums(columns[here], work.spec.exponent, cluster[task.here][here], sums.clusters)
+    if sums.losses is not None:
+        _add_losses(task, None if scores is None else scores.sum(axis=(1, 2)))
+    # In units of the leaf values: the exponent is that of values times gradients.
+    exact_sums(np.ldexp(task.margin[:, :n].T - task.start, work.spec.scale_bits), work.spec.exponent, sums.moved)
+
+
+def share_columns(scores: Float) -> Float:
+    """Shares (rows, names, outputs) as columns: (name, output) pairs, then the total of each name if K > 1."""
+    if scores.shape[2] == 1:
+        return scores[:, :, 0]
+    return np.concatenate([scores.reshape(len(scores), -1), scores.sum(axis=2)], axis=1)
+
+
+def _add_losses(task: Task, scores: Float | None) -> None:
+    """Add the losses of the rows; scores: what their shares in all features add up to."""
+    work, loss, n = task.work, task.work.loss, task.n
+    known = {"first_order": task.fall if work.steps is None else task.first_order}
+    if not work.sums_leaves and scores is not None:
+        known["base"] = task.fall - scores
+    if knows_loss(work.model, work.spec, loss):
+        rows, weight = task.repeated, task.given_weight()  # full blocks, for the same reason as gradients
+        for name, margin in {"before": task.start[rows], "after": task.padded_margins()}.items():
+            known[name] = task.in_units(loss.losses(task.y[rows], margin, weight=weight)[:n])
+        least = loss.least_losses(task.y[rows], weight=weight)
+        if least is not None:
+            least = task.in_units(least[:n])
+            bounded = np.isfinite(least)
+            counts = True if task.weight is None else task.weight > 0
+            known |= {"least": np.where(bounded, least, 0.0), "unbounded": (~bounded & counts).astype(np.float64)}
+    values = np.zeros((n, len(LOSSES)))
+    for name, each in known.items():
+        values[:, LOSSES.index(name)] = each
+    exact_sums(values, work.spec.exponent, task.tally.sums.losses)
+
+
+def knows_loss(model: Model, spec: Spec, loss: Loss) -> bool:
+    """Whether every row has a loss that the rounds lower. The trees of a forest do so each on its own."""
+    return loss.value is not None and loss.scope == "row" and (spec.score == "loss" or not model.trees.averaged)

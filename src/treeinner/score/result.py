@@ -1,0 +1,360 @@
+"""Importance: scores with their standard errors, best first."""
+
+from __future__ import annotations
+
+import json
+import math
+import operator
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treeinner.errors import Note, did_you_mean
+from treeinner.rows.frames import make_frame
+from treeinner.score.infer import Statistics, t_quantile
+
+__all__ = ["LEVEL", "FeatureScore", "FoldSpread", "Importance", "Losses", "ranks_of"]
+
+Float = NDArray[np.float64]
+LEVEL = 0.1  # a q value up to it is a verdict
+
+TITLES = {
+    "tree_inner": "TreeInner",
+    "loss": "Loss breakdown",
+    "forest_inner": "ForestInner",
+    "mean_abs": "Mean",
+    "total_gain": "Total gain",
+    "permutation": "Permutation importance",
+}
+UNITS = {
+    "tree_inner": "first-order reduction of {loss} per row",
+    "loss": "reduction of {loss} per row",
+    "forest_inner": "attribution times residual, per row",
+    "mean_abs": "margin",
+    "total_gain": "gain, summed over the training rows",
+    "permutation": "rise of {loss} per row",
+}
+METHOD_TITLES = {"centred": "centred", "predecomp": "PreDecomp", "saabas": "Saabas", "treeshap": "TreeSHAP"}
+
+
+@dataclass(frozen=True)
+class FeatureScore:
+    """One row of the table: `imp["bmi"]`."""
+
+    feature: str
+    score: float
+    std_error: float
+    ci_low: float
+    ci_high: float
+    p_value: float
+    q_value: float
+    verdict: str
+    rank: int
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Losses:
+    """The held-out loss of the model, per row: where the boosting rounds began and where they ended."""
+
+    before: float  #: at the margin before the first tree
+    after: float  #: at the margin of the whole model
+    least: float  #: of a perfect prediction, which shares of the deviance are counted from; NaN: not known
+    first_order: float  #: sum over rounds of step times negative gradient
+    base: float = math.nan  #: of score="loss": what the root values of the trees did
+    base_rounds: Float | None = None  #: (rounds,) the same by round
+
+
+@dataclass(frozen=True, eq=False)
+class FoldSpread:
+    """Scores of the models of a cross-validation, each on the rows that it was not fitted on."""
+
+    scores: Float  #: (folds, features), per row
+
+    @property
+    def std(self) -> Float:
+        """Standard deviation of the scores between folds: other models and other rows; (features,)."""
+        return self.scores.std(axis=0, ddof=1) if len(self.scores) > 1 else np.full(self.scores.shape[1], np.nan)
+
+    @property
+    def ranks(self) -> NDArray[np.intp]:
+        """Rank of every feature in every fold, 1 is the best: (folds, features)."""
+        return np.array([ranks_of(scores) for scores in self.scores], np.intp).reshape(self.scores.shape)
+
+    @property
+    def rank_stability(self) -> float:
+        """Mean rank correlation (Spearman) between two folds; NaN for one fold, or one feature.
+
+        1: every fold orders the features alike. Features without a split tie at 0, so ranks are averaged over ties.
+        """
+        from scipy.stats import rankdata  # here, because its import takes longer than that of treeinner
+
+        ranks = rankdata(self.scores, axis=1)
+        ranks = ranks[np.ptp(ranks, axis=1) > 0]
+        n = len(ranks)
+        if n < 2:
+            return math.nan
+        return float((np.corrcoef(ranks).sum() - n) / (n * (n - 1)))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Importance:
+    """Score of every feature: per row (per unit of weight), in units of the loss, learning rate included.
+
+    A negative score says that on these rows the feature's splits made the predictions worse; it is never clipped. The
+    statistics hold for this fitted model and for rows that played no part in its training, early stopping and tuning
+    included. Score, standard error, interval, p and q value, verdict and rank are all of one quantity.
+    """
+
+    score: str  #: "tree_inner", "loss", "forest_inner", "mean_abs", "total_gain" or "permutation"
+    method: str  #: which attribution
+    feature_names: tuple[str, ...]  #: features, or groups of them
+    statistics: Statistics  #: score, standard error, degrees of freedom, p and q value as arrays, (features,)
+    outputs: Statistics | None = None  #: the same for each output, (features, outputs); None if there is one
+    output_names: tuple[str, ...] | None = None  #: classes or targets
+    has_errors: bool = True  #: whether standard errors and p values were worked out
+    rounds: Float | None = None  #: (rounds, features), per row; see `by_round`
+    #: (features,) the paper's TreeInner: a sum over rows, every tree divided by its learning rate. On the training rows
+    #: and with PreDecomp it is the total gain. None: the learning rates are not known, or it is another score
+    gains: Float | None = None
+    losses: Losses | None = None  #: the loss itself; None where it is not known
+    folds: FoldSpread | None = None  #: of `cross_importance`: how the folds differ
+    n_rows: int  #: rows that were scored
+    sum_of_weights: float  #: of the rows; their number without weights
+    loss_name: str = "the loss"  #: in words: "half the squared error"
+    frame_library: str = ""  #: what X was a frame of, and `to_frame` makes
+    notes: tuple[Note, ...] = ()  #: what was assumed, and what does not hold for these numbers
+
+    def __post_init__(self) -> None:
+        for part in (self.statistics, self.outputs, self.losses, self):
+            for each in fields(part) if part is not None else ():
+                if isinstance(array := getattr(part, each.name), np.ndarray):
+                    array.flags.writeable = False
+
+    # -- columns -------------------------------------------------------------------------------------------------
+    @property
+    def scores(self) -> Float:
+        """Score per row (per unit of weight): (features,)."""
+        return self.statistics.score
+
+    @property
+    def std_errors(self) -> Float:
+        """Standard error of the score: (features,); NaN if it was not asked for."""
+        return self._known(self.statistics.std_error)
+
+    @property
+    def df(self) -> Float:
+        """Degrees of freedom of Student's t: effective rows less one; (features,)."""
+        return self._known(self.statistics.df)
+
+    @property
+    def p_values(self) -> Float:
+        """Two-sided p value of H0: on new rows the score is 0; by Student's t, as the interval: (features,)."""
+        return self._tested(self.statistics.p_value)
+
+    @property
+    def q_values(self) -> Float:
+        """Benjamini-Hochberg q value over all features: (features,)."""
+        return self._tested(self.statistics.q_value)
+
+    def interval(self, level: float = 0.95) -> tuple[Float, Float]:
+        """Lower and upper ends of the intervals that cover the true score in so many of 100 samples of rows."""
+        if not 0.0 < level < 1.0:
+            raise ValueError(f"level={level!r} is not a confidence level; pass a number in (0, 1), such as 0.95.")
+        half = np.zeros_like(self.scores)
+        known = np.isfinite(self.std_errors) & (self.std_errors > 0)
+        half[known] = t_quantile(0.5 + level / 2, self.df[known]) * self.std_errors[known]
+        half[~np.isfinite(self.std_errors)] = self.std_errors[~np.isfinite(self.std_errors)]
+        return self.scores - half, self.scores + half
+
+    @property
+    def verdicts(self) -> tuple[str, ...]:
+        """signal, unclear or harmful for every feature: q at most 0.1, and the sign; "" where nothing was tested."""
+        if not self.tested:
+            return ("",) * len(self.scores)
+        found = np.where(self.scores > 0, "signal", "harmful")
+        return tuple(np.where(self.statistics.q_value <= LEVEL, found, "unclear").tolist())
+
+    @property
+    def order(self) -> NDArray[np.intp]:
+        """Features from best to worst."""
+        return np.argsort(-self.scores, kind="stable")
+
+    @property
+    def ranks(self) -> NDArray[np.intp]:
+        """Rank of every feature; 1 is the best."""
+        return ranks_of(self.scores)
+
+    @property
+    def base(self) -> float:
+        """What the root values of the trees did to the loss, per row: with the scores it adds up to the whole fall."""
+        if self.losses is None or math.isnan(self.losses.base):
+            raise ValueError(f"score={self.score!r} has no base; it belongs to score='loss'.")
+        return self.losses.base
+
+    @property
+    def explained(self) -> float:
+        """Share of the loss that the model took off: R-squared for squared errors, else of the deviance.
+
+        Counted from the loss before the first tree, on these rows; NaN where the loss is not known or has no bound.
+        """
+        if self.losses is None or not self.losses.before > self.losses.least:
+            return math.nan
+        return (self.losses.before - self.losses.after) / (self.losses.before - self.losses.least)
+
+    @property
+    def shares(self) -> Float:
+        """Share of every feature in `explained`, for score="loss": (features,). With that of the base they add up."""
+        if self.score != "loss":
+            raise ValueError(f"score={self.score!r} has no shares: only those of score='loss' add up to a whole.")
+        assert self.losses is not None
+        return self.scores / (self.losses.before - self.losses.least)
+
+    @property
+    def title(self) -> str:
+        """What the scores are called: "TreeInner(PreDecomp)"."""
+        name, method = TITLES[self.score], METHOD_TITLES.get(self.method, self.method)
+        if self.score in ("total_gain", "permutation"):
+            return name
+        return f"{name} |{method}|" if self.score == "mean_abs" else f"{name}({method})"
+
+    @property
+    def unit(self) -> str:
+        """Unit of the scores in words."""
+        return UNITS[self.score].format(loss=self.loss_name)
+
+    @property
+    def tested(self) -> bool:
+        """Whether p values answer a question: is the score 0 on new rows? A mean of absolute values never is."""
+        return self.has_errors and self.score not in ("mean_abs", "total_gain")
+
+    def _known(self, array: Float) -> Float:
+        return array if self.has_errors else np.full(len(self.scores), np.nan)
+
+    def _tested(self, array: Float) -> Float:
+        return array if self.tested else np.full(len(self.scores), np.nan)
+
+    # -- parts ---------------------------------------------------------------------------------------------------
+    def __len__(self) -> int:
+        return len(self.scores)
+
+    def __getitem__(self, feature: str | int) -> FeatureScore:
+        """Return the numbers of one feature, by name or position."""
+        k = self._position(feature)
+        return FeatureScore(**{name: column[k].item() for name, column in self.columns().items()})
+
+    def _position(self, feature: str | int) -> int:
+        if isinstance(feature, str):
+            if feature in self.feature_names:
+                return self.feature_names.index(feature)
+            best = f"; the best ones are {', '.join(self.top(5).feature_names)}."
+            raise KeyError(f"{feature!r} is not a feature{did_you_mean(feature, self.feature_names, best)}")
+        return _number(feature, len(self), "feature")
+
+    def top(self, n: int = 10) -> Importance:
+        """Return the n best features, best first, with their numbers as they are here."""
+        k = self.order[: max(0, operator.index(n))]
+        return replace(
+            self,
+            feature_names=tuple(self.feature_names[i] for i in k),
+            statistics=_taken(self.statistics, k),
+            outputs=None if self.outputs is None else _taken(self.outputs, k),
+            folds=None if self.folds is None else FoldSpread(self.folds.scores[:, k]),
+            rounds=None if self.rounds is None else self.rounds[:, k],
+            gains=None if self.gains is None else self.gains[k],
+        )
+
+    def by_round(self) -> Float:
+        """Score of each boosting round, per row: (rounds, features). The rounds add up to the scores."""
+        if self.folds is not None:
+            raise ValueError("The models of the folds have rounds of their own; use by_round() of ti.importance.")
+        if self.rounds is None:
+            raise ValueError(
+                f"There are no scores by round for score={self.score!r} with method={self.method!r}; they come with "
+                "score='tree_inner' and 'loss' and the methods 'centred', 'predecomp' and 'saabas'."
+            )
+        return self.rounds
+
+    def for_output(self, output: int | str) -> Importance:
+        """Scores of one class or target of a model with several."""
+        if self.outputs is None:
+            raise ValueError("The model has one output; its scores are the importance itself.")
+        names = self.output_names or tuple(str(k) for k in range(self.outputs.score.shape[1]))
+        if isinstance(output, str) and output not in names:
+            raise ValueError(f"{output!r} is not an output; choose one of {', '.join(map(repr, names))}.")
+        k = names.index(output) if isinstance(output, str) else _number(output, len(names), "output")
+        return replace(
+            self, statistics=_taken(self.outputs, (slice(None), k)), outputs=None, output_names=(names[k],),
+            rounds=None, losses=None, folds=None, gains=None,
+        )  # fmt: skip
+
+    # -- tables ---------------------------------------------------------------------------------------------------
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """The table by columns, in the order of the features."""
+        low, high = self.interval()
+        return {
+            "feature": np.array(self.feature_names, np.str_),
+            "score": self.scores,
+            "std_error": self.std_errors,
+            "ci_low": low,
+            "ci_high": high,
+            "p_value": self.p_values,
+            "q_value": self.q_values,
+            "verdict": np.array(self.verdicts, np.str_),
+            "rank": self.ranks,
+        }
+
+    def to_frame(self) -> Any:
+        """Data frame in the library of X, best feature first."""
+        order = self.order
+        return make_frame({k: v[order] for k, v in self.columns().items()}, library=self.frame_library)
+
+    def to_json(self) -> str:
+        """The table and what it is of, as JSON."""
+        table = {name: [_plain(each) for each in column.tolist()] for name, column in self.columns().items()}
+        about = {"score": self.score, "method": self.method, "unit": self.unit, "n_rows": self.n_rows}
+        return json.dumps(about | {"notes": [note.text for note in self.notes], "features": table})
+
+    def plot(self, **options: Any) -> Any:
+        """Bars with intervals: `ti.plots.bar(imp)`."""
+        from treeinner.show.plots import bar  # here: matplotlib is an extra
+
+        return bar(self, **options)
+
+    def __repr__(self) -> str:
+        from treeinner.show.table import as_text
+
+        return as_text(self)
+
+    def _repr_html_(self) -> str:
+        from treeinner.show.table import as_html
+
+        return as_html(self)
+
+
+def ranks_of(scores: Float) -> NDArray[np.intp]:
+    """Rank of every score; 1 is the best."""
+    ranks = np.empty(len(scores), np.intp)
+    ranks[np.argsort(-scores, kind="stable")] = np.arange(1, len(scores) + 1)
+    return ranks
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON can hold it: no infinities, no NaN."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _number(given: Any, n: int, what: str) -> int:
+    """Number of one of n features or outputs; negative ones count from the end."""
+    try:
+        return range(n)[operator.index(given)]
+    except IndexError:
+        raise IndexError(f"There is no {what} {given}: {what}s are numbered 0 to {n - 1}.") from None
+    except TypeError:
+        raise TypeError(f"expected the name or the number of one {what}, got {given!r}.") from None
+
+
+def _taken(part: Statistics, index: Any) -> Statistics:
+    """Some features (or one output) of statistics."""
+    return Statistics(**{each.name: getattr(part, each.name)[index] for each in fields(part)})

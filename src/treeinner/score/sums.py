@@ -1,0 +1,175 @@
+"""Sums: what is kept of the rows, as integers that add up to the same bits in any partition and order."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treeinner.errors import DataError, ModelError
+from treeinner.kernels import add_exact
+from treeinner.kernels.units import LIMBS, LOWEST_UNIT, carry, totals
+
+__all__ = ["LOSSES", "Sums", "exact_sums", "grouped_sums"]
+
+Float, Limbs = NDArray[np.float64], NDArray[np.int64]
+# Sums over the rows: their losses before the first round, after the last, and if predicted perfectly; how many have no
+# such bound; the fall of the loss by the gradients at the start of each step; and what of the fall no feature gets.
+LOSSES = ("before", "after", "least", "unbounded", "first_order", "base")
+
+
+@dataclass(eq=False, kw_only=True)
+class Sums:
+    """Sums over rows: what reached the leaves (pass 1), shares of the rows (pass 2). `a + b` adds; pickle moves them.
+
+    Columns of the shares are (feature, output) pairs, then the total of each feature where there are several outputs.
+    """
+
+    key: str  # digest of model, spec and node values: only equal keys add
+    exponent: int  # shares and losses are held times 2^exponent
+    weight_exponent: int = 0  # weights count units of 2^weight_exponent
+    rows: int = 0
+    units: int = 0  # rows of positive weight
+    weight: Limbs = field(default_factory=lambda: np.zeros((1, LIMBS), np.int64))
+    leaf: Limbs | None = None  # (2, leaves, width, 2) of minus the gradients, and of the weights
+    shares: Limbs | None = None  # (3, columns, LIMBS) of the shares, their squares and fourth powers
+    losses: Limbs | None = None  # (6, LIMBS) by LOSSES
+    moved: Limbs | None = None  # (outputs, LIMBS) of what the trees add to the margins: tells rows from other rows
+    labels: NDArray[Any] | None = None  # (clusters,) ascending
+    clusters: Limbs | None = None  # (clusters, columns, LIMBS) of the shares
+    queries: frozenset[Hashable] = frozenset()  # a query in two parts is refused
+    parts: frozenset[Hashable] = frozenset()  # ids of batches; the same one twice is refused
+    names: tuple[str, ...] | None = None  # columns of X, where the model stores none
+    target_names: tuple[str, ...] | None = None  # columns of y
+    frame_library: str = ""
+    margins_given: bool = False
+
+    def __add__(self, other: Sums) -> Sums:
+        """Return both together; neither is changed."""
+        self._check(other)
+        labels, clusters = _merged(self, other)
+        return replace(
+            self,
+            rows=self.rows + other.rows,
+            units=self.units + other.units,
+            **{name: _plus(getattr(self, name), getattr(other, name)) for name in ("weight", *LIMBED)},
+            labels=labels,
+            clusters=clusters,
+            queries=self.queries | other.queries,
+            parts=self.parts | other.parts,
+            names=self.names or other.names,
+            frame_library=self.frame_library or other.frame_library,
+        )
+
+    def _check(self, other: Sums) -> None:
+        """Raise if the sums are of different things, or rows would count twice."""
+        if (self.key, self.exponent) != (other.key, other.exponent):
+            raise ModelError(
+                "The sums belong to different models, settings or first passes; make both from the same model with the "
+                "same arguments."
+            )
+        if self.weight_exponent != other.weight_exponent:
+            raise DataError(
+                "Weights of the two parts are in different units; pass largest_weight=, the largest weight of all rows."
+            )
+        for what in ("names", "target_names"):
+            mine, others = getattr(self, what), getattr(other, what)
+            if mine != others and None not in (mine, others):
+                raise DataError(f"{'X' if what == 'names' else 'y'} has the columns {others}, but {mine} in other batches.")
+        twice, torn = self.parts & other.parts, self.queries & other.queries
+        if twice:
+            raise DataError(f"Batch {min(map(str, twice))} was added already; add every batch once.")
+        if torn:
+            raise DataError(f"Query {min(map(str, torn))} is in two batches, but its rows rank each other; pass whole queries.")
+
+    # -- what they add up to -------------------------------------------------------------------------------------
+    def sum_of_weights(self) -> float:
+        """Sum of the weights, in units of 2^weight_exponent."""
+        return float(totals(self.weight, LOWEST_UNIT)[0])
+
+    def leaf_sums(self) -> tuple[Limbs, Limbs, int]:
+        """Sums of minus the gradients and of the weights in the leaves, as 64-bit integers times 2^bits."""
+        assert self.leaf is not None
+        bits = max(0, int(np.abs(self.leaf[..., 0]).max(initial=0)).bit_length() - 29)
+        if not bits:
+            whole = (self.leaf[..., 0] << 32) + self.leaf[..., 1]
+        else:
+            exact = (self.leaf[..., 0].astype(object) << 32) + self.leaf[..., 1].astype(object)
+            whole = ((exact + (1 << (bits - 1))) >> bits).astype(np.int64)
+        return np.ascontiguousarray(whole[0]), np.ascontiguousarray(whole[1]), bits
+
+    def share_sums(self) -> Float:
+        """Sums of the shares, their squares and fourth powers: (3, columns)."""
+        assert self.shares is not None
+        powers = zip(self.shares, (1, 2, 4), strict=True)
+        return np.array([totals(limbs, LOWEST_UNIT + power * self.exponent) for limbs, power in powers])
+
+    def loss_sums(self) -> dict[str, float]:
+        """Sums of the losses by their names in LOSSES."""
+        assert self.losses is not None
+        return dict(zip(LOSSES, totals(self.losses, LOWEST_UNIT + self.exponent).tolist(), strict=True))
+
+    def cluster_sums(self) -> Float:
+        """Sums of the shares of each cluster: (clusters, columns)."""
+        assert self.clusters is not None
+        return totals(self.clusters, LOWEST_UNIT + self.exponent)
+
+    @classmethod
+    def of_shares(cls, shares: Float, weight: Float | None, clusters: NDArray[Any] | None = None) -> Sums:
+        """Sums of shares in memory, (rows, columns): folds, members of an average, differences of two models."""
+        largest = float(np.abs(shares).max(initial=0.0))
+        if not np.isfinite(largest):
+            raise DataError("The share of some row in a score is not finite; check y, sample_weight and base_margin.")
+        exponent = -int(np.frexp(largest)[1]) if largest > 0 else 0
+        out = cls(key="shares", exponent=exponent, shares=np.zeros((3, shares.shape[1], LIMBS), np.int64))
+        out.rows, out.units = len(shares), len(shares) if weight is None else int(np.count_nonzero(weight))
+        exact_sums(np.ones((len(shares), 1)) if weight is None else weight[:, None], 0, out.weight)
+        here = np.arange(len(shares)) if weight is None else np.flatnonzero(weight)
+        exact_sums(shares, exponent, *out.shares)
+        if clusters is not None:
+            out.labels, group = np.unique(clusters[here], return_inverse=True)
+            out.clusters = np.zeros((len(out.labels), shares.shape[1], LIMBS), np.int64)
+            grouped_sums(shares[here], exponent, group, out.clusters)
+        return out
+
+
+LIMBED = ("leaf", "shares", "losses", "moved")
+
+
+def exact_sums(values: Float, exponent: int, *limbs: Limbs | None) -> None:
+    """Add the columns of `values`, (rows, columns), to limbs of their sums, squares and fourth powers, in place."""
+    sums, squares, fourths = (*limbs, None, None)[:3]
+    fits = add_exact(np.ascontiguousarray(values, np.float64), 2.0**exponent, sums, squares, None, fourths)
+    if not fits:
+        raise DataError(
+            f"A row's share of a score is {np.abs(values).max():.3g}, far out of proportion to the model's own values; "
+            "check y, sample_weight and base_margin for wrong units or outliers."
+        )
+    for each in limbs:
+        if each is not None:
+            carry(each)
+
+
+def _plus(a: Limbs | None, b: Limbs | None) -> Limbs | None:
+    return None if a is None or b is None else carry(a + b)
+
+
+def _merged(a: Sums, b: Sums) -> tuple[NDArray[Any] | None, Limbs | None]:
+    """Labels of both, ascending, and the sums of their clusters."""
+    if a.labels is None or b.labels is None or a.clusters is None or b.clusters is None:
+        return a.labels, a.clusters
+    if a.labels.dtype.kind != b.labels.dtype.kind:
+        raise DataError("Clusters are labelled by numbers in some batches and by text in others; use one type.")
+    labels = np.union1d(a.labels, b.labels)
+    out = np.zeros((len(labels), *a.clusters.shape[1:]), np.int64)
+    for part in (a, b):
+        out[np.searchsorted(labels, part.labels)] += part.clusters
+    return labels, carry(out)
+
+
+def grouped_sums(values: Float, exponent: int, group: NDArray[np.intp], limbs: Limbs) -> None:
+    """Add the columns of `values`, (rows, columns), to the sums of each row's group in place: (groups, columns, LIMBS)."""
+    raise NotImplementedError
