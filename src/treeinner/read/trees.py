@@ -26,7 +26,10 @@ from treeinner.errors import ModelError
 
 __all__ = ["NodeValues", "Trees", "check_rounds", "players_of", "require"]
 
-Float, Int, Long, Bool = NDArray[np.float64], NDArray[np.int32], NDArray[np.int64], NDArray[np.bool_]
+Float = NDArray[np.float64]
+Int = NDArray[np.int32]
+Long = NDArray[np.int64]
+Bool = NDArray[np.bool_]
 Links = NDArray[Any]  # positions of nodes, -1: none
 
 MAX_CODE = 2**24  # XGBoost's own limit; larger codes are not exact in float32
