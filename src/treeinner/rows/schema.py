@@ -1,20 +1,15 @@
-"""Schema: what a table must look like for a model. Table: what every container becomes."""
+"""Schema: what a table must look like for a model."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any, Literal
 
 from treeinner.errors import DataError
 
 Level = str | int | float | bool
-
-BLOCK_BYTES = 16 * 2**20
-BLOCK_MULTIPLE = 64  # rows that the kernels route at once; smaller blocks would waste them
+Unseen = Literal["missing", "other", "error"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,18 +23,13 @@ class Schema:
     # The code of a level is its position; None: numbers are codes.
     levels: tuple[tuple[Level, ...] | None, ...] | None = None
     levels_for_arrays: bool = False  # numpy columns hold levels too (scikit-learn), not codes (XGBoost, LightGBM)
-    unseen: Literal["missing", "other", "error"] = "other"  # what a level outside `levels` is
+    unseen: Unseen = "other"  # what a level outside `levels` is
     known_codes: tuple[int | None, ...] | None = None  # a code outside 0..known-1 is missing; None: it is "other"
     absent: Literal["missing", "zero"] = "zero"  # what an absent entry of a sparse matrix is
     missing: float = float("nan")  # a number that means missing besides NaN (XGBoost's `missing=`)
     allow_infinite: bool = True  # no: nor what is infinite in float32 (trees and forests of scikit-learn)
     allow_missing: bool = True
     external: str = ""  # not empty: only the model object can make this table; the text says what to call instead
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Schema:
-        """Inverse of `asdict` and of JSON."""
-        return cls(**{name: as_tuples(item) for name, item in data.items()})
 
     def check_shape(self, n_rows: int, n_columns: int) -> None:
         """Raise a DataError if a table of this shape does not fit the model."""
@@ -72,50 +62,12 @@ class Schema:
 
     def levels_of(self, j: int) -> tuple[Level, ...] | None:
         """Levels of column j; None if it is not categorical or its levels are not known."""
-        categorical = self.categorical is not None and self.categorical[j]
-        return self.levels[j] if categorical and self.levels is not None else None
+        return self.levels[j] if self.is_categorical(j) and self.levels is not None else None
+
+    def is_categorical(self, j: int) -> bool:
+        """Whether column j holds categories."""
+        return self.categorical is not None and self.categorical[j]
 
     def column_label(self, j: int) -> str:
         """Column j as error messages call it."""
         return f"Column {j}" if self.names is None else f"Column {j} ({self.names[j]!r})"
-
-
-class Table(Protocol):
-    """Rows that can be handed out in blocks."""
-
-    @property
-    def n_rows(self) -> int:
-        """Number of rows."""
-        ...
-
-    @property
-    def block_rows(self) -> int | None:
-        """A block should have at most this many rows; None: any number."""
-        ...
-
-    def block(self, start: int, stop: int) -> NDArray[Any] | Sequence[NDArray[Any]]:
-        """Rows start..stop as a 2-D array or as 1-D columns: any stride, any dtype of KERNEL_DTYPES."""
-        ...
-
-    def take(self, rows: NDArray[np.intp]) -> Table:
-        """Table of some rows."""
-        ...
-
-
-def as_tuples(item: Any) -> Any:
-    """Lists, which JSON made of tuples, as tuples again."""
-    return tuple(map(as_tuples, item)) if isinstance(item, list) else item
-
-
-def block_rows_for(n_columns: int, itemsize: int) -> int:
-    """Rows of a dense block of about 16 MB: a multiple of 64, at least 64."""
-    rows = BLOCK_BYTES // max(1, n_columns * itemsize)
-    return max(BLOCK_MULTIPLE, rows // BLOCK_MULTIPLE * BLOCK_MULTIPLE)
-
-
-def not_two_dimensional(shape: object) -> DataError:
-    """Return the error for data that are not a table."""
-    return DataError(
-        f"X has shape {shape}, expected a table of two dimensions; reshape a single row with "
-        "X.reshape(1, -1) and a single column with X.reshape(-1, 1), or pass a data frame."
-    )
