@@ -1,0 +1,167 @@
+"""Losses: name in each library, gradient in the margin, link, and the targets they are defined for.
+
+    loss = find_loss(told=None, library="xgboost", name="binary:logistic", params={}, n_outputs=1)
+    y = encode_target(y, loss, classes=("no", "yes"), n_outputs=1)     # labels as the model encodes them
+    G = loss.gradients(y, margin)                                      # (rows, outputs), d loss / d margin
+
+`loss.scope` says what the gradient of a row needs: the "row" itself; the other rows of its "query"; a number that the
+rows of a "round" share; or all the "data".
+
+Weights that are part of the loss (scale_pos_weight, CatBoost's class_weights) are in the gradient. `class_weight` of
+LightGBM's and scikit-learn's estimators is not: it makes weights of rows (`class_weights`).
+
+Belongs here: what a loss is, and under which name each library has it. Does not: what is summed over rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from treeinner.errors import DataError, UnknownParameterError, UnsupportedModelError, did_you_mean
+from treeinner.losses import catalogue
+from treeinner.losses.catalogue import Params
+from treeinner.losses.labels import class_weights, encode_target
+from treeinner.losses.loss import Domain, Float, Loss
+from treeinner.losses.regression import forest_error
+
+__all__ = [
+    "Domain",
+    "Loss",
+    "class_weights",
+    "encode_target",
+    "find_loss",
+    "find_stored_loss",
+    "forest_error",
+    "register",
+]
+
+Gradient = Callable[[Any, Any], Any]
+
+_registered: dict[str, Loss] = {}
+
+
+def register(name: str, loss: Loss | Gradient) -> None:
+    """Make a loss of your own known by name, for `read_model(model, objective=name)`.
+
+    Parameters
+    ----------
+    name
+        Any name; it wins over a built-in loss of the same name when asked for.
+    loss
+        A Loss, or a function (y, margin) -> gradient.
+    """
+    _registered[name] = replace(loss if isinstance(loss, Loss) else _from_callable(loss), name=name)
+
+
+def find_loss(
+    *,
+    told: Any,
+    library: str,
+    name: str,
+    params: Mapping[str, Any],
+    n_outputs: int,
+    version: tuple[int, ...] = (),
+    averaged: bool = False,
+    many_targets: bool = False,
+) -> Loss:
+    """Return the loss of a model.
+
+    Parameters
+    ----------
+    told
+        None: the loss that the model stores; or a Loss, a name with parameters ("quantile:alpha=0.9"), or a function
+        (y, margin) -> gradient. Told parameters win over stored ones of the same loss.
+    library, name, params, version
+        What the model stores: "xgboost", "reg:tweedie", {"tweedie_variance_power": 1.5}, (3, 2, 0).
+    n_outputs
+        Number of margins per row.
+    averaged
+        Whether the model is a forest; those of scikit-learn store a criterion as their name.
+    many_targets
+        Whether a forest has several targets with classes.
+    """
+    asked = {"told": told, "library": library, "name": name, "params": dict(params), "n_outputs": n_outputs}
+    asked |= {"version": version, "averaged": averaged, "many_targets": many_targets}
+    if isinstance(told, Loss) or (isinstance(told, str) and told in _registered):
+        return told if isinstance(told, Loss) else _registered[told]
+    if told is not None and not isinstance(told, str):
+        found = _from_callable(told)
+    elif told is not None:
+        found = _told_loss(told, library, name, params, n_outputs, version)
+    elif not name:
+        raise UnknownParameterError(
+            f"This {library} model does not store its loss; pass read_model(model, objective=...): the name of a "
+            "built-in loss, or a function (y, margin) -> gradient."
+        )
+    else:
+        stored_name, stored = _stored(name, params)
+        if averaged and library == "sklearn":
+            known = catalogue.forest(stored_name, n_outputs, many_targets=many_targets)
+        else:
+            asked_of = Params(stored_name, stored, n_outputs=n_outputs, version=version)
+            known = catalogue.find(asked_of, library, elsewhere=False)
+        if known is None:
+            raise catalogue.refusal(library, stored_name)
+        found = known
+    found.__dict__["recipe"] = partial(find_loss, **asked), ()
+    return found
+
+
+def find_stored_loss(**asked: Any) -> tuple[Loss | None, str]:
+    """Return `find_loss(told=None, **asked)` and "", or None and why the loss is not known and what to pass."""
+    try:
+        return find_loss(told=None, **asked), ""
+    except (UnknownParameterError, UnsupportedModelError) as error:
+        return None, str(error)
+
+
+def _stored(name: str, params: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Name and parameters of what the model stores, of which LightGBM has some in the name."""
+    stored_name, in_name = catalogue.split_name(name) if name else ("", {})
+    return stored_name, {**params, **in_name}
+
+
+def _told_loss(
+    told: str, library: str, name: str, params: Mapping[str, Any], n_outputs: int, version: tuple[int, ...]
+) -> Loss:
+    """Return the loss that a user named; of what the model stores only parameters of the same loss are kept."""
+    told_name, given = catalogue.split_name(told)
+    stored_name, stored = _stored(name, params)
+    if stored_name and not catalogue.is_same(library, told_name, stored_name):
+        stored = {}
+    found = catalogue.find(Params(told_name, stored, given, n_outputs, version), library)
+    if found is not None:
+        return found
+    if told_name in catalogue.REFUSED:
+        raise catalogue.refusal(library, told_name)
+    known = [*_registered, *catalogue.known_names()]
+    more = f"; pass a function (y, margin) -> gradient, losses.register it, or use one of: {', '.join(known)}."
+    raise UnknownParameterError(f"objective={told!r} is not recognised{did_you_mean(told_name, known, more)}")
+
+
+def _from_callable(function: Gradient) -> Loss:
+    """Wrap a user's function (y, margin) -> gradient.
+
+    It gets the encoded y and the margin, (rows,) if the model has one output, else (rows, outputs), and
+    returns the gradient in the same shape, or (gradient, hessian) as custom objectives of XGBoost and
+    LightGBM do. The gradient of a row must depend on that row alone; weights are multiplied in afterwards.
+    """
+    if not callable(function):
+        raise UnknownParameterError(
+            f"objective={function!r} is neither a name, a Loss, nor a function (y, margin) -> gradient."
+        )
+    name = getattr(function, "__name__", "custom")
+
+    def gradient(y: Any, m: Float) -> Float:
+        result = function(y, m[:, 0] if m.shape[1] == 1 else m)
+        g = np.asarray(result[0] if isinstance(result, tuple) else result, np.float64)
+        if g.shape != m.shape and (m.shape[1] > 1 or g.shape != m.shape[:1]):
+            raise DataError(f"objective {name!r} returned a gradient of shape {g.shape}, expected {m.shape}.")
+        return g.reshape(m.shape)
+
+    return Loss(name=name, gradient=gradient, target="any")

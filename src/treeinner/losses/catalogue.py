@@ -1,0 +1,398 @@
+"""Which loss a library means by which name, and its parameters as the libraries spell and nest them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from treeinner.errors import UnknownParameterError, UnsupportedModelError
+from treeinner.losses import classes, ranking, regression, survival
+from treeinner.losses.loss import Loss, integers_below
+
+UNSET_PAIRS = 2**32 - 1  # what XGBoost writes for lambdarank_num_pair_per_sample if it was not given
+DO_INSTEAD = (
+    "pass read_model(model, objective=callable(y, margin) -> gradient), or use ti.mean_abs, which needs no loss."
+)
+REQUIRED = object()
+
+
+@dataclass(frozen=True)
+class Params:
+    """Parameters of a loss: those that the user told win over those that the model stores."""
+
+    name: str
+    stored: Mapping[str, Any]
+    told: Mapping[str, Any] = field(default_factory=dict)
+    n_outputs: int = 1
+    version: tuple[int, ...] = ()  # of the library; () if unknown
+    asked: set[str] = field(default_factory=set)  # names that the loss has asked for so far
+
+    def raw(self, *names: str, default: Any = REQUIRED) -> Any:
+        """Return the first parameter that is there."""
+        self.asked.update(names)
+        for place in (self.told, self.stored):
+            for name in names:
+                if place.get(name) is not None:
+                    return place[name]
+        if default is REQUIRED:
+            raise UnknownParameterError(
+                f"{self.name}: the model does not store {names[0]}; pass read_model(model, "
+                f'objective="{self.name}:{names[0]}=...").'
+            )
+        return default
+
+    def number(self, *names: str, default: Any = REQUIRED) -> float:
+        """Return one number."""
+        value = self.numbers(*names, default=default)
+        if len(value) != 1:
+            raise UnknownParameterError(f"{self.name}: {names[0]}={list(value)}, expected one number.")
+        return value[0]
+
+    def numbers(self, *names: str, default: Any = REQUIRED) -> list[float]:
+        """Return one or more numbers, from a list, a number, or text such as "[0.1, 0.9]" or "0.1,0.9"."""
+        value = self.raw(*names, default=default)
+        if isinstance(value, str):
+            value = [part for part in re.split(r"[,\s]+", value.strip("[]() ")) if part]
+        try:
+            return [float(v) for v in np.atleast_1d(np.asarray(value)).tolist()]
+        except (TypeError, ValueError):
+            raise UnknownParameterError(f"{self.name}: {names[0]}={value!r} is not a number.") from None
+
+    def levels(self, *names: str) -> list[float]:
+        """Return levels of quantiles or expectiles: one, or one per output."""
+        alpha = self.numbers(*names)
+        if len(alpha) not in (1, self.n_outputs):
+            raise UnknownParameterError(
+                f"{self.name}: {names[0]} has {len(alpha)} values, expected one, or one for each output "
+                f"of the model ({self.n_outputs})."
+            )
+        return alpha
+
+    def flag(self, *names: str, default: bool = False) -> bool:
+        """Return a yes or no."""
+        return str(self.raw(*names, default=default)).lower() in ("true", "1", "1.0", "yes")
+
+    def check_told(self) -> None:
+        """Raise unless the loss has asked for every parameter that was told."""
+        unknown = [name for name in self.told if name not in self.asked]
+        if unknown:
+            known = f"it takes {', '.join(sorted(self.asked))}" if self.asked else "it takes no parameters"
+            raise UnknownParameterError(f"objective={self.name!r} has no parameter {unknown[0]!r}; {known}.")
+
+
+Factory = Callable[[Params], Loss]
+
+
+def _positive_weighted(p: Params, loss: Loss) -> Loss:
+    """Add XGBoost's scale_pos_weight: of every row whose label is 1 in float32, whatever the loss."""
+    scale = p.number("scale_pos_weight", default=1.0)
+    if scale == 1.0:
+        return loss
+    return classes.class_weighted(loss, lambda y: np.where(np.float32(y) == np.float32(1.0), scale, 1.0))
+
+
+def _smooth_since_3_4(p: Params) -> bool:
+    """Whether this XGBoost trains MAE and quantiles by a smooth surrogate."""
+    if not p.version:
+        raise UnknownParameterError(
+            f"{p.name}: XGBoost changed this loss in 3.4, and the model does not store its version; pass "
+            'read_model(model, objective=...) with "absolute_error" or "quantile:alpha=..." (before 3.4), or '
+            '"smooth_absolute_error" or "smooth_quantile:alpha=..." (3.4 and later).'
+        )
+    return p.version >= (3, 4)
+
+
+def _xgboost_quantile(p: Params) -> Loss:
+    """XGBoost's quantiles, which became smooth in 3.4."""
+    alpha = p.levels("quantile_alpha", "alpha")
+    return regression.smooth_quantile(alpha) if _smooth_since_3_4(p) else regression.quantile(alpha)
+
+
+def _xgboost_expectile(p: Params) -> Loss:
+    """XGBoost's expectile, or several that never cross."""
+    alpha = p.levels("expectile_alpha", "alpha")
+    return regression.expectile(alpha[0]) if len(alpha) == 1 else regression.stacked_expectiles(alpha)
+
+
+def _xgboost_rank(p: Params) -> Loss:
+    """XGBoost's losses of pairs of rows."""
+    if p.version < (3, 0):
+        raise UnsupportedModelError(
+            f"{p.name} of XGBoost before 3.0 (or of unknown version) pairs rows differently; {DO_INSTEAD}"
+        )
+    if str(p.raw("lambdarank_pair_method", default="topk")) != "topk":
+        raise UnsupportedModelError(f'{p.name} with lambdarank_pair_method="mean" draws its pairs; {DO_INSTEAD}')
+    if p.flag("lambdarank_unbiased"):
+        raise UnsupportedModelError(f"{p.name} with lambdarank_unbiased learns position biases; {DO_INSTEAD}")
+    pairs = p.number("lambdarank_num_pair_per_sample", default=UNSET_PAIRS)
+    return ranking.xgboost_rank(
+        p.name.removeprefix("rank:"),
+        top=32 if pairs >= UNSET_PAIRS else int(pairs),
+        norm=p.flag("lambdarank_normalization", default=True),
+        score_norm=p.flag("lambdarank_score_normalization", default=True),
+        exp_gain=p.flag("ndcg_exp_gain", default=True),
+    )
+
+
+# The names that one library has for one loss stand together.
+XGBOOST: dict[str, Factory] = {
+    "reg:squarederror reg:linear": lambda p: _positive_weighted(p, regression.squared_error()),
+    "reg:squaredlogerror": lambda p: _positive_weighted(p, regression.squared_log_error()),
+    "binary:logistic reg:logistic": lambda p: _positive_weighted(p, classes.logistic(domain=regression.ZERO_TO_ONE)),
+    "binary:logitraw": lambda p: _positive_weighted(
+        p, replace(classes.logistic(domain=regression.ZERO_TO_ONE), link=lambda m: m)
+    ),
+    "binary:hinge": lambda p: classes.hinge(),
+    "reg:pseudohubererror": lambda p: regression.pseudo_huber(p.number("huber_slope", default=1.0)),
+    "reg:absoluteerror": lambda p: (
+        regression.smooth_absolute_error() if _smooth_since_3_4(p) else regression.absolute_error()
+    ),
+    "reg:quantileerror": _xgboost_quantile,
+    "reg:expectileerror": _xgboost_expectile,
+    "count:poisson": lambda p: regression.poisson(),
+    "reg:gamma": lambda p: _positive_weighted(p, regression.gamma()),
+    "reg:tweedie": lambda p: regression.tweedie(p.number("tweedie_variance_power")),
+    "multi:softmax multi:softprob": lambda p: classes.softmax(p.n_outputs),
+    "survival:aft": lambda p: survival.aft(
+        str(p.raw("aft_loss_distribution")), p.number("aft_loss_distribution_scale", default=1.0)
+    ),
+    "survival:cox": lambda p: survival.cox(),
+    "rank:ndcg rank:map rank:pairwise": _xgboost_rank,
+}
+
+
+def _sqrt(p: Params, loss: Loss) -> Loss:
+    """Add LightGBM's reg_sqrt."""
+    return regression.on_square_root(loss) if p.flag("reg_sqrt", "sqrt") else loss
+
+
+def _lightgbm_binary(p: Params) -> Loss:
+    """LightGBM's binary loss; with is_unbalance its weights are those of the training rows, never of others."""
+    positive = p.number("scale_pos_weight", default=1.0)
+    weights = p.numbers("label_weights", default=[])  # of the negative and the positive class, as training found them
+    if p.flag("is_unbalance") and not weights and "scale_pos_weight" not in p.told:
+        raise UnknownParameterError(
+            "LightGBM is_unbalance=True: the model does not store its class weights; pass read_model(model, "
+            'objective="binary:label_weights=[negative,positive]"), the larger class 1 and the other one the ratio of '
+            "the training rows' counts."
+        )
+    if not weights or "scale_pos_weight" in p.told:
+        weights = [1.0, positive]
+    _check_length(p, "label_weights", weights, 2)
+    return classes.lightgbm_binary(p.number("sigmoid", default=1.0), (weights[0], weights[1]))
+
+
+def _check_length(p: Params, name: str, values: list[float], wanted: int) -> None:
+    """Raise unless a parameter has as many numbers as there are classes."""
+    if len(values) != wanted:
+        raise UnknownParameterError(f"{p.name}: {name}={values}, expected {wanted} numbers, one per class.")
+
+
+def _lightgbm_ova(p: Params) -> Loss:
+    """LightGBM's one-vs-all."""
+    if p.flag("is_unbalance"):
+        raise UnsupportedModelError(
+            "LightGBM multiclassova with is_unbalance: the model does not store its class weights; pass "
+            "read_model(model, objective=callable(y, margin) -> gradient), or train with sample weights instead."
+        )
+    positive = p.number("scale_pos_weight", default=1.0)
+    return classes.one_vs_all(p.n_outputs, p.number("sigmoid", default=1.0), positive)
+
+
+def _lambdarank(p: Params) -> Loss:
+    """LightGBM's lambdarank."""
+    gain = p.raw("label_gain", default=None)
+    return ranking.lambdarank(
+        sigmoid=p.number("sigmoid", default=1.0),
+        norm=p.flag("lambdarank_norm", default=True),
+        truncation_level=int(p.number("lambdarank_truncation_level", default=30)),
+        label_gain=p.numbers("label_gain") if gain not in (None, "", []) else None,
+    )
+
+
+LIGHTGBM: dict[str, Factory] = {
+    "regression regression_l2 l2 mean_squared_error mse l2_root root_mean_squared_error rmse": lambda p: _sqrt(
+        p, regression.squared_error()
+    ),
+    "regression_l1 l1 mean_absolute_error mae": lambda p: _sqrt(p, regression.absolute_error()),
+    "huber": lambda p: regression.huber(p.number("alpha")),
+    "fair": lambda p: _sqrt(p, regression.fair(p.number("fair_c"))),
+    "poisson": lambda p: regression.poisson(),
+    "quantile": lambda p: _sqrt(p, regression.quantile(p.number("alpha"))),
+    "mape mean_absolute_percentage_error": lambda p: _sqrt(p, regression.mape()),
+    # LightGBM checks gamma's labels as Poisson's: 0 is allowed.
+    "gamma": lambda p: regression.gamma(regression.NOT_NEGATIVE),
+    "tweedie": lambda p: regression.tweedie(p.number("tweedie_variance_power")),
+    "binary": _lightgbm_binary,
+    "multiclass softmax": lambda p: classes.softmax(p.n_outputs),
+    "multiclassova multiclass_ova ova ovr": _lightgbm_ova,
+    "cross_entropy xentropy": lambda p: classes.logistic(domain=regression.ZERO_TO_ONE),
+    "cross_entropy_lambda xentlambda": lambda p: classes.cross_entropy_lambda(),
+    "lambdarank": _lambdarank,
+}
+
+
+def _class_weighted(p: Params, loss: Loss) -> Loss:
+    """Add CatBoost's class_weights (scale_pos_weight is short for [1, scale]), in the order of the classes."""
+    positive, weights = p.number("scale_pos_weight", default=1.0), p.numbers("class_weights", default=[])
+    if not weights or "scale_pos_weight" in p.told:
+        weights = [1.0, positive] if positive != 1.0 else []
+    if not weights:
+        return loss
+    _check_length(p, "class_weights", weights, max(2, p.n_outputs))
+    table = np.asarray(weights, np.float64)
+    return classes.class_weighted(loss, lambda y: table[np.asarray(y).reshape(len(y)).astype(np.int64)])
+
+
+def _catboost_mae(p: Params) -> Loss:
+    """CatBoost trains MAE as the 0.5-quantile: half of |r|."""
+    return replace(regression.quantile(0.5, dead_zone=1e-6), words="half the absolute error")
+
+
+CATBOOST: dict[str, Factory] = {
+    "RMSE MultiRMSE": lambda p: regression.squared_error(),
+    "MAE": _catboost_mae,
+    "Quantile": lambda p: regression.quantile(
+        p.number("alpha", default=0.5), dead_zone=p.number("delta", default=1e-6)
+    ),
+    "MultiQuantile": lambda p: regression.quantile(p.levels("alpha"), dead_zone=p.number("delta", default=1e-6)),
+    "LogLinQuantile": lambda p: regression.log_linear_quantile(p.number("alpha", default=0.5)),
+    "Expectile": lambda p: regression.expectile(p.number("alpha", default=0.5), 2.0),
+    "Poisson": lambda p: regression.poisson(),
+    "Tweedie": lambda p: regression.tweedie(p.number("variance_power")),
+    "MAPE": lambda p: regression.mape(tie=1.0),
+    "Lq": lambda p: regression.lq(p.number("q")),
+    "Huber": lambda p: regression.huber(p.number("delta")),
+    "LogCosh": lambda p: regression.log_cosh(),
+    "Logloss": lambda p: _class_weighted(p, classes.logistic()),
+    "MultiLogloss": lambda p: classes.logistic(),
+    "CrossEntropy MultiCrossEntropy": lambda p: classes.logistic(domain=regression.ZERO_TO_ONE),
+    "MultiClass": lambda p: _class_weighted(p, classes.softmax(p.n_outputs)),
+    "MultiClassOneVsAll": lambda p: _class_weighted(p, classes.one_vs_all(p.n_outputs)),
+    "Focal": lambda p: classes.focal(p.number("focal_alpha"), p.number("focal_gamma")),
+    "QueryRMSE": lambda p: ranking.query_rmse(),
+}
+
+
+def _without_parameters(*factories: Callable[[], Loss]) -> dict[str, Factory]:
+    """Losses under the names of the functions that make them."""
+    return {make.__name__: lambda p, make=make: make() for make in factories}  # type: ignore[misc]
+
+
+SKLEARN: dict[str, Factory] = {
+    **_without_parameters(regression.squared_error, regression.poisson, regression.gamma, classes.exponential),
+    "ls": lambda p: regression.squared_error(),
+    "absolute_error lad": lambda p: regression.absolute_error(tie=-1.0),
+    "quantile": lambda p: regression.quantile(p.number("quantile", "alpha"), tie="below"),
+    "huber": lambda p: regression.quantile_huber(p.number("alpha", "quantile")),
+    "log_loss deviance": lambda p: classes.logistic() if p.n_outputs == 1 else classes.softmax(p.n_outputs),
+}
+
+# Names that belong to no library; for users who name the loss themselves.
+NEUTRAL: dict[str, Factory] = {
+    **_without_parameters(
+        regression.squared_error, regression.absolute_error, regression.squared_log_error, regression.mape
+    ),
+    **_without_parameters(regression.log_cosh, regression.poisson, regression.gamma, regression.smooth_absolute_error),
+    **_without_parameters(classes.hinge, classes.exponential),
+    "quantile": lambda p: regression.quantile(p.levels("alpha")),
+    "expectile": lambda p: regression.expectile(p.number("alpha")),
+    "huber": lambda p: regression.huber(p.number("delta", "alpha")),
+    "fair": lambda p: regression.fair(p.number("c", "fair_c")),
+    "pseudo_huber": lambda p: regression.pseudo_huber(p.number("slope", "huber_slope")),
+    "lq": lambda p: regression.lq(p.number("q")),
+    "logistic": lambda p: classes.logistic(domain=regression.ZERO_TO_ONE),
+    "softmax": lambda p: classes.softmax(p.n_outputs),
+    "one_vs_all": lambda p: classes.one_vs_all(p.n_outputs),
+    "tweedie": lambda p: regression.tweedie(p.number("rho", "variance_power", "tweedie_variance_power")),
+    "smooth_quantile": lambda p: regression.smooth_quantile(p.levels("alpha")),
+}
+
+_TABLES = {"xgboost": XGBOOST, "lightgbm": LIGHTGBM, "catboost": CATBOOST, "sklearn": SKLEARN}
+LIBRARIES = {
+    library: {name: factory for names, factory in table.items() for name in names.split()}
+    for library, table in _TABLES.items()
+}
+
+# Criteria of scikit-learn's averaged forests and single trees; their gradient is -y whatever the criterion.
+FOREST_CRITERIA = {
+    "regression": ("squared_error", "absolute_error", "friedman_mse", "poisson", "mse", "mae"),
+    "classification": ("gini", "entropy", "log_loss"),
+}
+
+REFUSED = {
+    **dict.fromkeys(
+        ("rank_xendcg", "YetiRank", "YetiRankPairwise", "StochasticRank", "StochasticFilter"),
+        "its gradients are random",
+    ),
+    "PairLogit": "its gradients need the training pairs",
+    "PairLogitPairwise": "its gradients need the training pairs",
+    "QuerySoftMax": "its gradients need the weights of whole queries",
+    "QueryCrossEntropy": "its gradients need a scale fitted per query",
+    "LambdaMart": "its gradients need whole queries and the metric's settings",
+    "RMSEWithUncertainty": "its two outputs are coupled and trained by natural gradients",
+    "Cox": "CatBoost's Cox gradients need all rows in CatBoost's order",
+    "SurvivalAft": "CatBoost's survival loss differs from XGBoost's and is not covered",
+}
+
+
+def refusal(library: str, name: str) -> UnsupportedModelError:
+    """Return the error for a loss that is not available, with the reason where it is known."""
+    reason = REFUSED.get(name)
+    if reason:
+        return UnsupportedModelError(f"{library} {name}: {reason}; {DO_INSTEAD}")
+    return UnsupportedModelError(f"{library or 'objective'} {name!r} is not a loss that treeinner knows; {DO_INSTEAD}")
+
+
+def known_names() -> list[str]:
+    """Every name that `find` knows."""
+    return sorted({name for table in (NEUTRAL, *LIBRARIES.values()) for name in table})
+
+
+def split_name(text: str) -> tuple[str, dict[str, str]]:
+    """Split "Quantile:alpha=0.9;delta=1e-6" or LightGBM's "binary sigmoid:1" into name and parameters."""
+    name, *words = text.split()
+    params = {k: v for k, _, v in (word.partition(":") for word in words)}
+    params = {k: v or "true" for k, v in params.items()}
+    head, colon, tail = name.rpartition(":")
+    if colon and "=" in tail:
+        name = head
+        params |= {k.strip(): v for k, _, v in (part.partition("=") for part in tail.split(";"))}
+    return name, params
+
+
+def is_same(library: str, name: str, other: str) -> bool:
+    """Whether two names of a library mean one loss: "l1" and "regression_l1"."""
+    names = LIBRARIES.get(library, {})
+    return name == other or (name in names and names[name] is names.get(other))
+
+
+def find(params: Params, library: str = "", *, elsewhere: bool = True) -> Loss | None:
+    """Look a name up: in its library, then among the neutral names, then in the other libraries."""
+    tables = [LIBRARIES.get(library, {})]
+    if elsewhere:
+        tables += [NEUTRAL, *LIBRARIES.values()]
+    for table in tables:
+        if params.name in table:
+            found = replace(table[params.name](params), name=params.name)
+            params.check_told()
+            return found
+    return None
+
+
+def forest(name: str, n_outputs: int, *, many_targets: bool = False) -> Loss | None:
+    """Return what the trees of an averaged scikit-learn forest fit, or None if the criterion is not known."""
+    if name in FOREST_CRITERIA["classification"]:
+        if not many_targets and n_outputs > 1:
+            found = replace(regression.forest(n_outputs), domain=integers_below(n_outputs))
+        else:  # of many targets y is the indicators of every target's classes, side by side
+            found = replace(regression.forest(), domain=regression.ZERO_OR_ONE, words="Gini impurity")
+            found = replace(found, target="real" if many_targets else "binary")
+        return replace(found, name=name, unit="probability")
+    if name in FOREST_CRITERIA["regression"]:
+        return replace(regression.forest(), name=name)
+    return None

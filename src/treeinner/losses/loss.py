@@ -1,0 +1,332 @@
+"""Loss: one loss as plain functions of a target and a margin.
+
+Shapes inside a loss: the margin is (rows, outputs). The target depends on `target`:
+
+    real, binary   (rows, 1) or (rows, outputs); broadcast against the margin
+    class          (rows,) integer codes 0 .. outputs - 1
+    interval       (rows, 2): lower and upper end
+    any            as it came (a user's own gradient)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from treeinner.errors import DataError, UnsupportedModelError
+from treeinner.losses import quadrature
+
+Float = NDArray[np.float64]
+Target = Literal["real", "binary", "class", "interval", "any"]
+Scope = Literal["row", "query", "round", "data"]
+CoreKind = Literal["squared", "logistic", "poisson", "softmax"]
+Function = Callable[..., Float]
+
+NEEDS = {"round": "all rows of the round", "query": "the rows of its query", "data": "all rows"}
+
+
+@dataclass(frozen=True)
+class Domain:
+    """Which targets a loss is defined for."""
+
+    contains: Callable[[Float], NDArray[np.bool_]]  #: whether each target is in the domain
+    description: str  #: in words, after "it must be"
+
+
+ANY = Domain(np.isfinite, "a finite number")
+
+
+def between(low: float, high: float, description: str, *, open_low: bool = False) -> Domain:
+    """Targets with low <= y <= high (low < y if `open_low`), finite."""
+    return Domain(lambda y: np.isfinite(y) & ((y > low) if open_low else (y >= low)) & (y <= high), description)
+
+
+def integers_below(n: int) -> Domain:
+    """Class codes 0 .. n - 1."""
+    return Domain(lambda y: (y >= 0) & (y < n) & (y == np.floor(y)), f"a class number from 0 to {n - 1}")
+
+
+def sigmoid(x: Float) -> Float:
+    """Logistic function; relatively precise for very negative x too."""
+    with np.errstate(over="ignore"):
+        return 1.0 / (1.0 + np.exp(-x))
+
+
+def one_hot(codes: NDArray[Any], n: int) -> Float:
+    """Return the indicator of each row's class: (rows, n)."""
+    return np.asarray(codes[:, None] == np.arange(n), np.float64)
+
+
+def x_log_x(x: Float) -> Float:
+    """Return x log x, which is 0 at 0."""
+    return x * np.log(np.where(x > 0.0, x, 1.0))
+
+
+def identity(margin: Float) -> Float:
+    """Link of the losses whose prediction is the margin."""
+    return margin
+
+
+def through(parts: Callable[..., tuple[Any, ...]], *functions: Any) -> Any:
+    """Functions of (y, margin, *state) from functions of `parts(y, margin)` and the state; None and 0 stay."""
+    return (f and (lambda y, m, *state, f=f: f(*parts(y, m), *state)) for f in functions)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Loss:
+    """A loss: its gradient and value per row, its link, and the targets it is defined for.
+
+    `gradient` and `curvature` take `(y, margin)`; if `scope` is not "row" they take a third argument: the state of
+    the round ("round"), the query of each row ("query"), or None ("data": all rows at once). `value` does too,
+    unless there is a `metric`.
+    """
+
+    name: str  #: as the library calls it
+    words: str = ""  #: what it is and in which unit, for tables: "half the squared error"
+    gradient: Function  #: d value / d margin: (rows, outputs)
+    value: Function | None = None  #: loss of every row (and output if not coupled); None if only the gradient is known
+    curvature: Function | Literal[0] | None = None  #: d gradient / d margin, (n, K) or (n, K, K); 0: it has kinks
+    #: value and gradient of (y, margin, weight), where weights do not simply multiply
+    weighted: tuple[Function, Function] | None = None
+    row_weight: Callable[[Any], Float] | None = None  #: weight that the loss itself gives a row: scale_pos_weight, ...
+    multiplies_weights: bool = True  #: False: weights enter in another way, and are refused
+    target: Target = "real"  #: what a target is: a number, one of two, a class, an interval
+    domain: Domain = ANY  #: targets it is defined for
+    scope: Scope = "row"  #: what the gradient of a row needs: itself, its query, a number per round, all rows
+    state: Callable[[Float, Float, Float | None], Float] | None = None  #: scope "round": the number that rows share
+    metric: Loss | None = None  #: scope "round": the loss of single rows whose smooth form the rounds descend
+    coupled: bool = False  #: whether the loss of one output depends on the margins of others
+    shared_target: bool = False  #: every output is fitted to the same column (several quantiles)
+    link: Callable[[Float], Float] = identity  #: margin -> prediction
+    #: loss of a perfect prediction, from y, in the shape of the value; None if there is none
+    least: Callable[[Any], Float] | None = None
+    steepest: float | None = None  #: largest `|gradient|` of a row, whatever the margin; None if there is none
+    #: the same gradient in the core: kind, scale of the margin, and y as the core needs it (None: as it is)
+    core: tuple[CoreKind, float, Callable[[Any], Float] | None] | None = None
+    unit: str = "margin"  #: what the margin is measured in, in words: "log-odds", "units of the target", ...
+    of_single_trees: bool = False  #: what each tree of a forest fits by itself; the gradient is -y
+
+    # How `find_loss` made it, so that it can be made again in another process: its functions cannot be pickled.
+    # Not a field: `replace` gives another loss, which was not made so.
+    recipe = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self.recipe is not None:
+            return self.recipe
+        return _from_fields, ({f.name: getattr(self, f.name) for f in fields(self)},)
+
+    def of_target(self, encode: Callable[[Any], Float], **changes: Any) -> Loss:
+        """Return the loss of `encode(y)`, with other fields changed too."""
+        value, gradient, curvature = through(lambda y, m: (encode(y), m), self.value, self.gradient, self.curvature)
+        of_encoded = self.least
+        least = None if of_encoded is None else lambda y: of_encoded(encode(y))
+        functions = {"value": value, "gradient": gradient, "curvature": curvature, "least": least}
+        return replace(self, **{**functions, "core": None, **changes})
+
+    # -- over rows -------------------------------------------------------------------------------------------
+    def gradients(self, y: Any, margin: ArrayLike, *, weight: ArrayLike | None = None, query: Any = None) -> Float:
+        """Gradient of the loss in the margin: (rows, outputs).
+
+        y is as `encode_target` returns it; `weight` and the loss's own weights are multiplied in; `query` is that of
+        each row, for scope "query". Of scope "round" and "data" all rows must be given at once.
+        """
+        target, m = self._arrays(y, margin)
+        w = self._weights(weight)
+        with np.errstate(over="ignore", invalid="ignore"):
+            if w is not None and self.weighted is not None:
+                return self._finite(self.weighted[1](target, m, w[:, None]), m)
+            result = self._call(self.gradient, target, m, query, w)
+        return self._finite(self._weigh(result, target, w), m)
+
+    def losses(self, y: Any, margin: ArrayLike, *, weight: ArrayLike | None = None, query: Any = None) -> Float:
+        """Loss of each row, summed over outputs, times `weight` and the weights of the loss: (rows,)."""
+        if self.metric is not None:
+            return self.metric.losses(y, margin, weight=weight)
+        if self.value is None:
+            raise UnsupportedModelError(f"The loss {self.name!r} has a gradient only; pass a Loss with a value.")
+        target, m = self._arrays(y, margin)
+        w = self._weights(weight)
+        with np.errstate(over="ignore"):
+            if w is not None and self.weighted is not None:
+                return np.asarray(self.weighted[0](target, m, w[:, None]).sum(axis=1))
+            terms = self._weigh(self._call(self.value, target, m, query, w), target, w)
+        return terms.sum(axis=1) if terms.ndim == 2 else terms
+
+    def least_losses(self, y: Any, *, weight: ArrayLike | None = None) -> Float | None:
+        """Loss of each row if the prediction were perfect, weighted as in `losses`: (rows,), or None if unknown.
+
+        `losses - least_losses` is half the deviance of likelihoods, and `losses` itself where r = 0 costs nothing.
+        """
+        if self.least is None:
+            return None
+        target, w = self._target(y), self._weights(weight)
+        # Weights inside a loss change which margin is perfect, not what it costs.
+        terms = self._weigh(self.least(target), target, None if self.weighted is not None else w)
+        return terms.sum(axis=1) if terms.ndim == 2 else terms
+
+    def mean_gradients(
+        self, y: Any, margin: ArrayLike, step: ArrayLike, *, weight: ArrayLike | None = None, largest: float
+    ) -> Float:
+        """Gradient averaged over the straight way from `margin` to `margin + step`: (rows, outputs).
+
+        Summed over outputs, step times mean gradient is the change of the loss. Where `gradient` is not the derivative
+        of `value` (a clipped gradient), it is `value` that the breakdown follows. `largest`: largest `|step|` of any
+        row and output that the model can make; it decides how many points are needed.
+        """
+        if self.metric is not None:
+            return self.metric.mean_gradients(y, margin, step, weight=weight, largest=largest)
+        target, m = self._arrays(y, margin)
+        s, w = np.asarray(step, np.float64).reshape(m.shape), self._weights(weight)
+        self.check_breakdown()
+        inside: tuple[Float, ...] = ()  # weights that are part of the loss
+        value: Any = self.value
+        gradient = self.gradient
+        if w is not None and self.weighted is not None:
+            (value, gradient), inside = self.weighted, (w[:, None],)
+
+        def values(at: Float) -> Float:
+            found = np.asarray(value(target, at, *inside))
+            if found.size != m.size:
+                raise DataError(
+                    f"The loss {self.name!r} returned a value of shape {found.shape}, expected {m.shape}; pass "
+                    "coupled=True to the Loss if its outputs share one value."
+                )
+            return found.reshape(m.shape)
+
+        def slopes(at: Float, rows: Any = ...) -> Float:
+            return gradient(target[rows], at, *(part[rows] for part in inside))
+
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            if not self.coupled:
+                mean = quadrature.mean_slope(values, slopes, m, s)
+            elif self.core is not None:
+                mean = quadrature.average(slopes, m, s, *quadrature.rule(self.core[0], largest, self.core[1]))
+            else:
+                mean = quadrature.halving(slopes, m, s)
+        return self._finite(mean if inside else self._weigh(mean, target, w), m)
+
+    def check_breakdown(self) -> None:
+        """Raise an UnsupportedModelError unless score="loss" is possible: a loss per row whose value is known."""
+        if self.metric is not None:
+            return
+        if self.scope != "row":
+            raise UnsupportedModelError(
+                f"score='loss' follows the loss of each row; {self.name!r} depends on {NEEDS[self.scope]}; use "
+                "score='tree_inner'."
+            )
+        if self.value is None:
+            raise UnsupportedModelError(
+                f"score='loss' needs the loss itself, but {self.name!r} has only a gradient; pass a Loss with `value`, "
+                "or use score='tree_inner'."
+            )
+
+    def check_target(self, y: ArrayLike) -> None:
+        """Raise a DataError that names the first target outside the loss's domain."""
+        values = np.asarray(y, np.float64)
+        if self.target == "interval":
+            check_intervals(self.name, values)
+            return
+        good = self.domain.contains(values)
+        if not np.all(good):
+            where = tuple(int(i) for i in np.argwhere(~good)[0])
+            raise DataError(
+                f"{self.name}: y holds {values[where]:g} in row {where[0]} ({np.count_nonzero(~good)} such "
+                f"values), but it must be {self.domain.description}."
+            )
+
+    def check_columns(self, y: NDArray[Any], n_outputs: int) -> None:
+        """Raise a DataError unless y has as many columns as a model of `n_outputs` needs."""
+        columns = 1 if y.ndim == 1 else y.shape[1]
+        single = self.target == "class" or self.shared_target
+        needed = 2 if self.target == "interval" else 1 if single else n_outputs
+        if columns != needed and self.target != "any":
+            raise DataError(
+                f"{self.name}: y has {columns} column{'s' * (columns != 1)}, expected {needed} for a "
+                f"model of {n_outputs} output{'s' * (n_outputs != 1)}."
+            )
+
+    def total_weight(self, y: Any, weight: Float | None) -> Float | None:
+        """Weight of each row, the loss's own included: (rows,); None: 1."""
+        if self.row_weight is None:
+            return weight
+        own = np.asarray(self.row_weight(self._target(y)), np.float64).reshape(-1)
+        return own if weight is None else own * weight
+
+    # -- inside ----------------------------------------------------------------------------------------------
+    def _call(self, function: Function, y: Any, m: Float, query: Any, weight: Float | None) -> Any:
+        """Call value or gradient with what its scope needs."""
+        if self.scope == "row":
+            return function(y, m)
+        if self.scope == "query" and query is None:
+            raise DataError(
+                f"{self.name}: the gradient of a row depends on the other rows of its query; pass qid, the query of "
+                "each row."
+            )
+        return function(y, m, np.asarray(query) if self.state is None else self.state(y, m, weight))
+
+    def _weigh(self, terms: Float, y: Any, weight: Float | None) -> Float:
+        """Multiply the weights of the loss and of the rows in."""
+        if self.row_weight is not None:
+            own = self.row_weight(y)
+            terms = terms * (own[:, None] if own.ndim < terms.ndim else own)
+        if weight is not None:
+            terms = terms * (weight[:, None] if terms.ndim == 2 else weight)
+        return terms
+
+    def _finite(self, gradient: Float, margin: Float) -> Float:
+        """Return the gradient, which must be finite."""
+        if not np.all(np.isfinite(gradient)):
+            row, output = (int(i) for i in np.argwhere(~np.isfinite(gradient))[0])
+            raise DataError(
+                f"{self.name}: the gradient of row {row} is {gradient[row, output]} at margin "
+                f"{margin[row, output]:g}; check y, base_margin and the objective."
+            )
+        return gradient
+
+    def _weights(self, weight: ArrayLike | None) -> Float | None:
+        """Return the weights of the rows, (rows,), where the loss takes any."""
+        if weight is None:
+            return None
+        if not self.multiplies_weights:
+            raise DataError(f"{self.name}: weights do not simply multiply this loss; only unweighted rows are covered.")
+        return np.asarray(weight, np.float64).reshape(-1)
+
+    def _arrays(self, y: Any, margin: ArrayLike) -> tuple[Any, Float]:
+        """Return target and margin in the shapes that the functions take."""
+        m = np.asarray(margin, np.float64)
+        m = m[:, None] if m.ndim == 1 else m
+        target = self._target(y)
+        if len(target) != len(m):
+            raise DataError(f"y has {len(target)} rows, but the margin has {len(m)}.")
+        self.check_columns(target, m.shape[1])
+        return target, m
+
+    def _target(self, y: Any) -> Any:
+        """Return y in the shape that the functions take."""
+        target = np.asarray(y, None if self.target == "any" else np.float64)
+        if self.target == "class":
+            return target.reshape(-1).astype(np.int64)
+        return target[:, None] if target.ndim == 1 and self.target != "any" else target
+
+
+def _from_fields(values: dict[str, Any]) -> Loss:
+    """Inverse of Loss.__reduce__."""
+    return Loss(**values)
+
+
+def check_intervals(name: str, y: Float) -> None:
+    """Raise unless y is (rows, 2) with 0 <= lower <= upper, lower finite and upper > 0."""
+    if y.ndim != 2 or y.shape[1] != 2:
+        raise DataError(f"{name}: y has shape {y.shape}; pass two columns, label_lower_bound and label_upper_bound.")
+    low, high = y[:, 0], y[:, 1]
+    good = (low >= 0) & np.isfinite(low) & (high >= low) & (high > 0)
+    if not np.all(good):
+        row = int(np.argmin(good))
+        raise DataError(
+            f"{name}: row {row} has the interval [{low[row]:g}, {high[row]:g}], expected "
+            "0 <= lower <= upper, lower finite and upper above 0 (inf: right-censored)."
+        )
