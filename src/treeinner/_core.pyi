@@ -3,6 +3,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+FOURTH_SCALE: float
 SIZES: tuple[int, int, int, int]
 SLICE_ROWS: int
 
@@ -16,6 +17,8 @@ def add_exact(
     squares: NDArray[Any] | None,
     counts: NDArray[Any] | None,
     /,
+    fourths: NDArray[Any] | None = None,
+    group: NDArray[Any] | None = None,
 ) -> bool: ...
 
 class Codes:

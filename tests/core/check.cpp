@@ -3,6 +3,7 @@
 // No Python: on arm64 it runs under an emulator (`make test-neon`), on x86-64 under the sanitizers
 // (`make test-core-sanitized`). Random models from fixed seeds; prints "N passed, 0 failed". With the argument "few",
 // the same checks on few and small cases, each kernel among them: for valgrind, which takes 25 times as long.
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <initializer_list>
@@ -240,7 +241,7 @@ void check_residuals(const Case& c, const Results& got, const char* who) {
 
 // How many numbers of a column have each size: a power of two times 1, 5/4, 6/4 or 7/4 and what is above it, below the
 // next; and how far above, in parts of 1 / 256 of the distance.
-std::vector<int64_t> counts_of(const Array<double>& values, size_t n_columns, double scale) {
+std::vector<int64_t> counts_of(const std::vector<double>& values, size_t n_columns, double scale) {
   std::vector<int64_t> counts(n_columns * kCounts);
   for (size_t i = 0; i < values.size(); ++i) {
     int exponent = 0;
@@ -262,57 +263,105 @@ long double long_double_unit() {
   return unit;
 }
 
+constexpr int kSumLimbs = 5, kSquareLimbs = 7, kFourthLimbs = 10;
+
+struct ExactSums {
+  Array<int64_t> sums, squares, fourths, counts;
+  bool fits = false;
+  bool same_as(const ExactSums& other) const {
+    return fits && other.fits && same_bits(sums, other.sums) && same_bits(squares, other.squares) &&
+           same_bits(fourths, other.fourths) && same_bits(counts, other.counts);
+  }
+};
+
+// values: (rows, columns). group: of each row; none: all rows are one, and are counted by their sizes.
+ExactSums exact_sums(const Kernels& k, const std::vector<double>& values, size_t n_columns, double scale,
+                     const std::vector<int64_t>& group = {}, size_t n_groups = 1) {
+  const size_t places = n_groups * n_columns;
+  ExactSums out{Array<int64_t>(places * kSumLimbs), Array<int64_t>(places * kSquareLimbs),
+                Array<int64_t>(places * kFourthLimbs), Array<int64_t>(group.empty() ? n_columns * kCounts : 0)};
+  Job job;
+  job.n_rows = static_cast<int64_t>(values.size() / n_columns);
+  call(counted(k).exact, job,
+       ExactArgs{values.data(),
+                 static_cast<int64_t>(n_columns),
+                 scale,
+                 {out.sums.data(), kSumLimbs},
+                 {out.squares.data(), kSquareLimbs},
+                 {out.fourths.data(), kFourthLimbs},
+                 group.empty() ? nullptr : group.data(),
+                 group.empty() ? out.counts.data() : nullptr,
+                 &out.fits});
+  return out;
+}
+
+// What the limbs of a number hold, the last in units of 2^last.
+long double held(const Array<int64_t>& limbs, size_t place, int n, int last) {
+  long double total = 0;
+  for (int i = 0; i < n; ++i)
+    total += std::ldexp(static_cast<long double>(limbs[place * index(n) + index(i)]), last + 32 * (n - 1 - i));
+  return total;
+}
+
+// The limbs of one group, of rows that were added with others and alone.
+bool same_group(const ExactSums& all, const ExactSums& alone, size_t group) {
+  const auto same = [&](const Array<int64_t>& a, const Array<int64_t>& b) {
+    return std::equal(b.begin(), b.end(), a.begin() + static_cast<std::ptrdiff_t>(group * b.size()));
+  };
+  return all.fits && alone.fits && same(all.sums, alone.sums) && same(all.squares, alone.squares) &&
+         same(all.fourths, alone.fourths);
+}
+
 void check_exact(Random& random, int n_rows, int n_columns, const std::vector<InstructionSet>& all) {
-  const double scale = 0x1p-3, unit[] = {0x1p40, 0x1p8, 0x1p-24, 0x1p-56, 0x1p-88};
+  const double scale = 0x1p-3;
   const size_t columns = index(n_columns);
-  Array<double> values(index(n_rows) * columns);
-  // All sizes up to the largest whose square fits, powers of two and their neighbours among them; some too small.
+  std::vector<double> values(index(n_rows) * columns);
+  // All sizes up to the largest whose fourth power fits, powers of two and their neighbours among them; some too small.
   for (double& x : values) {
-    x = random.chance(0.2) ? 0.0 : std::ldexp(random.chance(0.2) ? 1.0 : random.number(), random.below(120) - 80);
+    x = random.chance(0.2) ? 0.0 : std::ldexp(random.chance(0.2) ? 1.0 : random.number(), random.below(119) - 80);
     if (random.chance(0.1)) x = std::nextafter(x, 0.0);
   }
-  struct Sums {
-    Array<int64_t> sums, squares, counts;
-    bool fits = false;
-  };
-  const auto sums_of = [&](const Kernels& k, const double* from) {
-    Sums out{Array<int64_t>(columns * kLimbs), Array<int64_t>(columns * kLimbs), Array<int64_t>(columns * kCounts)};
-    Job job;
-    job.n_rows = n_rows;
-    call(counted(k).exact, job,
-         ExactArgs{from, n_columns, scale, out.sums.data(), out.squares.data(), out.counts.data(), &out.fits});
-    return out;
-  };
-  const Sums plain = sums_of(baseline::kernels, values.data());
+  const ExactSums plain = exact_sums(baseline::kernels, values, columns, scale);
   bool right = plain.fits;
   for (size_t c = 0; c < columns; ++c) {
-    long double sum = 0, squares = 0, size = 0, got = 0, got_squares = 0;
+    long double sum = 0, size = 0, squares = 0, fourths = 0;
     for (size_t i = c; i < values.size(); i += columns) {
       const long double x = values[i] * scale;
-      sum += x, size += std::fabs(x), squares += x * x;
+      sum += x, size += std::fabs(x), squares += x * x, fourths += x * x * x * x;
     }
-    for (size_t i = 0; i < kLimbs; ++i) {
-      got += unit[i] * static_cast<long double>(plain.sums[c * kLimbs + i]);
-      got_squares += unit[i] * static_cast<long double>(plain.squares[c * kLimbs + i]);
-    }
-    // The plain loop rounds at every row. Squares are rounded before they are cut.
-    const long double loop = (n_rows + kLimbs) * long_double_unit();
-    right &= std::fabs(got - sum) <= loop * size + n_rows * 0x1p-88L;
-    right &= std::fabs(got_squares - squares) <= (loop + 2e-16L) * squares + n_rows * 0x1p-88L;
+    // The plain loop rounds at every row. Powers are rounded before they are cut.
+    const long double loop = (n_rows + 2 * kFourthLimbs) * long_double_unit();
+    const auto close = [&](long double got, long double want, long double allowed, int last) {
+      return std::fabs(got - want) <= allowed + n_rows * std::ldexp(1.0L, last);
+    };
+    right &= close(held(plain.sums, c, kSumLimbs, -88), sum, loop * size, -88);
+    right &= close(held(plain.squares, c, kSquareLimbs, -88), squares, (loop + 2e-16L) * squares, -88);
+    right &= close(held(plain.fourths, c, kFourthLimbs, -184), fourths, (loop + 6e-16L) * fourths, -184);
   }
   check(right, "baseline", "exact sums against plain loops");
   check(same_bits(plain.counts, counts_of(values, columns, scale)), "baseline", "counts of sizes against plain loops");
+
+  // Groups: one with more rows than a tile has, one after the other, then rows of any; the last one has none.
+  const int n_groups = 4;
+  std::vector<int64_t> group(index(n_rows));
+  for (size_t row = 0; row < group.size(); ++row) group[row] = row < 70 ? 1 : random.below(n_groups - 1);
   for (const InstructionSet& set : all) {
-    const Sums other = sums_of(*set.kernels, values.data());
-    check(other.fits && same_bits(other.sums, plain.sums) && same_bits(other.squares, plain.squares) &&
-              same_bits(other.counts, plain.counts),
-          set.kernels->name, "exact sums");
+    check(exact_sums(*set.kernels, values, columns, scale).same_as(plain), set.kernels->name, "exact sums");
+    const ExactSums grouped = exact_sums(*set.kernels, values, columns, scale, group, n_groups);
+    bool same = true;
+    for (int g = 0; g < n_groups; ++g) {
+      std::vector<double> alone;
+      for (size_t i = 0; i < values.size(); ++i)
+        if (group[i / columns] == g) alone.push_back(values[i]);
+      same &= same_group(grouped, exact_sums(baseline::kernels, alone, columns, scale), index(g));
+    }
+    check(same, set.kernels->name, "exact sums of groups");
   }
-  for (const double bad : {std::nan(""), HUGE_VAL, 0x1p43}) {  // the last one's square does not fit
-    values[index(random.below(static_cast<int>(values.size())))] = bad;
+  for (const double bad : {std::nan(""), HUGE_VAL, 0x1p39}) {  // the last one's fourth power does not fit
+    std::vector<double> with_bad = values;
+    with_bad[index(random.below(static_cast<int>(values.size())))] = bad;
     for (const InstructionSet& set : all)
-      check(!sums_of(*set.kernels, values.data()).fits, set.kernels->name, "what does not fit");
-    for (double& x : values) x = std::isfinite(x) && std::fabs(x) < 0x1p43 ? x : 0.0;
+      check(!exact_sums(*set.kernels, with_bad, columns, scale).fits, set.kernels->name, "what does not fit");
   }
 }
 

@@ -9,13 +9,17 @@
 #include "tree_batch.h"
 
 namespace treeinner {
+// A row reaches one leaf of each tree, so a call adds at most rows * (L + 1/2) to a leaf sum, where L is the largest
+// number of `largest`. The caller must refuse the rows unless |sum before| + rows * (L + 1/2) < 2^63: for 4,096 rows
+// and sums below 2^62 before, L <= 2^49 is enough. NaN fails this comparison; it is added as 0, as are numbers from
+// 2^62 on. Weights are as the caller passed them: |sum before| + the sum of fixed_weights < 2^63.
 struct BoostArgs {
   LossInput input;  // margin: before the first round; after the last one on return
   int32_t n_rounds;
   const int32_t* first_tree;               // (rounds + 1,)
   double scale;                            // gradients are summed in the leaves as fixed-point integers of 1 / scale
   double* largest = nullptr;               // (rows,) size of each row's largest gradient so far, times scale
-  int64_t* leaf_sums = nullptr;            // (leaves, width), added to; or null
+  int64_t* leaf_sums = nullptr;            // (leaves, width), added to; or null: `largest` is then not written
   int64_t* leaf_weights = nullptr;         // (leaves, width) sums of fixed_weights, added to; or null
   const int64_t* fixed_weights = nullptr;  // (rows,) weight of each row as a fixed-point integer
   const PathTable* paths = nullptr;        // or null: no row scores

@@ -1,15 +1,20 @@
 // Sums that do not depend on the order: fixed-point numbers, which add exactly, and counts.
 //
-// A number x is cut into five integers ("limbs") with the units 2^40, 2^8, 2^-24, 2^-56 and 2^-88, each rounded to
-// nearest, the remainder handed on. Limbs are added as 64-bit integers, so any batches in any order give the same bits.
-// The caller scales x by a power of two that depends on the model alone, so that a typical x is near 1; what is lost is
-// below 2^-89.
+// A number x is cut into integers ("limbs") with the units 2^-88, 2^-56, 2^-24, 2^8 and so on, each rounded to nearest,
+// the remainder handed on; the last limb has the least unit. Limbs are added as 64-bit integers, so any batches in any
+// order give the same bits. A row adds at most 2^31 to a limb, to the first at most 2^40: the caller carries after
+// 2^22 rows at most. The caller scales x by a power of two that depends on the model alone, so that a typical x is near
+// 1; what is lost is below 2^-89, of x^4 below 2^-185.
 #pragma once
 
 #include "job.h"
 
 namespace treeinner {
-constexpr int kLimbs = 5;  // of an exact sum
+constexpr int kLeastLimbs = 3, kMostLimbs = 10;  // of an exact sum; n limbs take numbers below 2^(32 n - 80)
+
+// Fourth powers are of numbers times 2^24, so that they are as exact as squares: shares of a rare class, or of a model
+// with an outlier among its leaves, may be 2^-40. Ten limbs then take those of numbers below 2^36.
+constexpr double kFourthScale = 0x1p24;
 
 // Numbers of every size are counted too: 2^kSizeBits sizes from one power of two to the next, from 2^kLeastSize up to
 // 2^kMostSize. What is smaller is not counted. Each count is followed by the sum of the next kOffsetBits bits of its
@@ -17,78 +22,90 @@ constexpr int kLimbs = 5;  // of an exact sum
 constexpr int kSizeBits = 2, kOffsetBits = 8, kLeastSize = -56, kMostSize = 40;
 constexpr int kSizes = (kMostSize - kLeastSize) << kSizeBits, kCounts = 2 * kSizes;
 
-// Adds the columns of values, (rows, columns), times scale, and their squares. Limbs are (columns, 5), or null.
+// The limbs of one power: (columns, n), or (groups, columns, n); or null.
+struct Limbs {
+  int64_t* data = nullptr;
+  int n = 0;
+};
+
+// Adds the columns of values, (rows, columns), times scale, and their powers.
 struct ExactArgs {
   const double* values;
   int64_t n_columns;
   double scale;
-  int64_t *sums, *squares;
-  int64_t* counts;  // (columns, kCounts) or null
-  bool* fits;       // false if a number is too large or NaN; the limbs are then of no use
+  Limbs sums, squares, fourths;  // fourths: of numbers times kFourthScale
+  const int64_t* group;          // (rows,) the group whose limbs a row is added to; or null
+  int64_t* counts;               // (columns, kCounts) or null
+  bool* fits;                    // false if a number is too large or NaN; the limbs are then of no use
 };
 
 namespace TREEINNER_NS {
-constexpr double kLargest = 0x1p80;  // the first limb then stays below 2^40: millions of such rows fit
-
 // A tile of numbers, scaled, behind the last column zeros: its largest number tells how many limbs it needs. It stays
-// in L1 while its powers are taken.
+// in L1 while its powers are taken. Its rows are of one group.
 constexpr int kTileRows = 64, kTileColumns = 32;
 struct Tile {
   alignas(64) double values[kTileRows][kTileColumns];
   int n_rows, n_columns;
+  double largest;  // size of the largest number; infinite if one is NaN
 };
 
-// Takes numbers into a tile and returns the size of the largest; infinite if one is NaN.
-inline double fill(Tile& t, const double* values, int64_t stride, double scale) {
+inline void fill(Tile& t, const double* values, int64_t stride, double scale) {
   double most[kTileColumns] = {};
-  std::memset(t.values, 0, sizeof t.values);
   for (int row = 0; row < t.n_rows; ++row)
     for (int c = 0; c < t.n_columns; ++c) {
       const double x = values[row * stride + c] * scale, size = absolute(x);
       t.values[row][c] = x;
       most[c] = size <= most[c] ? most[c] : size < kInfinity ? size : kInfinity;
     }
-  double largest = 0;
-  for (int c = 0; c < t.n_columns; ++c) largest = most[c] > largest ? most[c] : largest;
-  return largest;
+  t.largest = 0;
+  for (int c = 0; c < t.n_columns; ++c) t.largest = most[c] > t.largest ? most[c] : t.largest;
+}
+
+// A tile's numbers, times scale, become their squares; they grow with their numbers.
+inline void square(Tile& t, double scale) {
+  const auto squared = [&](double x) { return (x * scale) * (x * scale); };
+  for (int row = 0; row < t.n_rows; ++row)
+    for (int c = 0; c < kTileColumns; ++c) t.values[row][c] = squared(t.values[row][c]);
+  t.largest = squared(t.largest);
 }
 
 // A limb's unit times this, added to a number, rounds it to units, which the low bits of the sum then count.
 constexpr double kShift = 0x1.8p52;
-constexpr double kUnits[kLimbs] = {0x1p40, 0x1p8, 0x1p-24, 0x1p-56, 0x1p-88};
+constexpr double kUnits[kMostLimbs] = {0x1p-88, 0x1p-56, 0x1p-24, 0x1p8,   0x1p40,
+                                       0x1p72,  0x1p104, 0x1p136, 0x1p168, 0x1p200};  // from the last limb
 
-// Add a tile to the limbs from `First` on; the ones above are 0 in numbers as small as these.
-template <int First, class Power>
-inline void cut_tile(const Tile& t, Power power, int64_t* limbs) {
+// Add a tile to the last N limbs; the ones above are 0 in numbers as small as these. limbs: of the first column.
+template <int N>
+inline void cut_tile(const Tile& t, int64_t* limbs, int n_limbs) {
   for (int first = 0; first < t.n_columns; first += kLanes) {
-    Tally tally[kLimbs] = {};
+    Tally tally[N] = {};
     for (int row = 0; row < t.n_rows; ++row) {
-      Lanes x = power(load<Lanes>(&t.values[row][first]));
-      TREEINNER_UNROLL for (int i = First; i < kLimbs; ++i) {
+      Lanes x = load<Lanes>(&t.values[row][first]);
+      TREEINNER_UNROLL for (int i = N - 1; i >= 0; --i) {
         const Lanes shift = all<Lanes>(kShift * kUnits[i]), shifted = x + shift;
         tally[i] = tally[i] + bits_of(shifted);
         x = x - (shifted - shift);
       }
     }
-    for (int i = First; i < kLimbs; ++i) {
+    for (int i = 0; i < N; ++i) {
       const uint64_t shifts = bits_of(kShift * kUnits[i]) * static_cast<uint64_t>(t.n_rows);
       alignas(64) uint64_t sum[kLanes];
       store(sum, tally[i]);
       for (int l = 0; l < kLanes && first + l < t.n_columns; ++l)
-        limbs[(first + l) * kLimbs + i] += static_cast<int64_t>(sum[l] - shifts);
+        limbs[(first + l + 1) * n_limbs - 1 - i] += static_cast<int64_t>(sum[l] - shifts);
     }
   }
 }
 
-// limbs: (columns, 5) += a power of a tile's columns. largest: size of the largest power. False if that is too large.
-template <class Power>
-inline bool add_tile(const Tile& t, Power power, double largest, int64_t* limbs) {
-  if (!limbs || largest == 0) return true;
-  if (largest >= kLargest) return false;
-  with_count<0, 2>(largest < 0x1p7    ? 2
-                   : largest < 0x1p39 ? 1
-                                      : 0,
-                   [&](auto first) { cut_tile<decltype(first)::n>(t, power, limbs); });
+// Adds a tile to the limbs from a place on. False if its largest number is too large for them.
+inline bool add_tile(const Tile& t, const Limbs& limbs, int64_t place) {
+  if (!limbs.data || t.largest == 0) return true;
+  int n = kLeastLimbs;
+  double half = kUnits[kLeastLimbs] / 2;  // of the unit above: smaller numbers are rounded to none of it
+  for (; n < limbs.n && t.largest >= half; ++n) half *= 0x1p32;
+  if (t.largest >= half * 0x1p9) return false;  // the first limb then gets 2^40 at most
+  with_count<kLeastLimbs, kMostLimbs>(
+      n, [&](auto count) { cut_tile<decltype(count)::n>(t, limbs.data + place * limbs.n, limbs.n); });
   return true;
 }
 
@@ -110,18 +127,20 @@ inline void count_sizes(const Tile& t, int64_t* counts) {
 inline bool add_exactly(int64_t n_rows, const ExactArgs& args) {
   Tile tile;
   for (int64_t first = 0; first < args.n_columns; first += kTileColumns) {
+    std::memset(tile.values, 0, sizeof tile.values);
     tile.n_columns = args.n_columns - first < kTileColumns ? static_cast<int>(args.n_columns - first) : kTileColumns;
-    const auto from_first = [&](int64_t* limbs) { return limbs ? limbs + first * kLimbs : nullptr; };
-    for (int64_t row = 0; row < n_rows; row += kTileRows) {
-      tile.n_rows = n_rows - row < kTileRows ? static_cast<int>(n_rows - row) : kTileRows;
-      const double largest = fill(tile, args.values + row * args.n_columns + first, args.n_columns, args.scale);
-      const auto itself = [](Lanes x) { return x; };
-      const auto square = [](Lanes x) { return x * x; };
-      // The powers grow with their numbers.
-      if (!add_tile(tile, itself, largest, from_first(args.sums)) ||
-          !add_tile(tile, square, largest * largest, from_first(args.squares)))
-        return false;
+    for (int64_t row = 0; row < n_rows; row += tile.n_rows) {
+      const auto together = [&](int64_t other) { return !args.group || args.group[other] == args.group[row]; };
+      for (tile.n_rows = 1; tile.n_rows < kTileRows && row + tile.n_rows < n_rows && together(row + tile.n_rows);)
+        ++tile.n_rows;
+      fill(tile, args.values + row * args.n_columns + first, args.n_columns, args.scale);
       if (args.counts) count_sizes(tile, args.counts + first * kCounts);
+      const int64_t place = (args.group ? args.group[row] * args.n_columns : 0) + first;
+      if (!add_tile(tile, args.sums, place)) return false;
+      if (args.squares.data || args.fourths.data) square(tile, 1);
+      if (!add_tile(tile, args.squares, place)) return false;
+      if (args.fourths.data) square(tile, kFourthScale * kFourthScale);
+      if (!add_tile(tile, args.fourths, place)) return false;
     }
   }
   return true;
