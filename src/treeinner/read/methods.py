@@ -1,0 +1,44 @@
+"""Node values of each attribution, or the error that says what is missing for them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from treeinner.errors import UnknownParameterError, UnsupportedModelError, own_name
+from treeinner.read.model import Float, Model
+
+__all__ = ["node_values"]
+
+OTHERWISE = "use method='centred' (scores), 'saabas' or 'treeshap'"
+
+
+def node_values(model: Model, method: str) -> Float:
+    """Value of every node whose changes along a path are the attribution: (n_nodes, width).
+
+    For "treeshap" those of "saabas", whose roots it shares.
+    """
+    trees = model.trees
+    if method == "predecomp":
+        known = trees.known
+        if known.value is not None:
+            return known.value
+        if known.refusal:
+            raise UnsupportedModelError(f"PreDecomp does not hold for this model: {known.refusal}; {OTHERWISE}.")
+        wanted = " and ".join(own_name(option, model.library) for option in known.needs)
+        told = ", ".join(f"{option}=..." for option in known.needs)
+        raise UnknownParameterError(
+            f"PreDecomp needs {wanted}, which this {model.library} model does not store; pass read_model(model, "
+            f"{told}), or {OTHERWISE}."
+        )
+    if np.isnan(trees.cover).any():
+        raise UnsupportedModelError(
+            f"method={method!r} weights the children of a node by the training rows in them, which this "
+            f"{model.library} model does not store; use method='predecomp', or 'centred' for scores."
+        )
+    if method == "treeshap" and model.route is not None:
+        raise UnsupportedModelError(
+            f"treeshap needs the splits beside a row's path, and {model.library} reports only the leaf that a row "
+            "reaches where it makes the columns itself (categories, text, embeddings); use method='predecomp' or "
+            "'saabas'."
+        )
+    return trees.mean_value
