@@ -15,7 +15,17 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from treeinner.read.trees import Trees
 
-__all__ = ["GRADIENT_BITS", "LIMBS", "LOWEST_UNIT", "WEIGHT_BITS", "carry", "leaf_bits", "scale_bits", "totals"]
+__all__ = [
+    "FOURTH_BITS",
+    "GRADIENT_BITS",
+    "LIMBS",
+    "LOWEST_UNIT",
+    "WEIGHT_BITS",
+    "carry",
+    "leaf_bits",
+    "scale_bits",
+    "totals",
+]
 
 GRADIENT_BITS = 32  # a typical gradient is held as a multiple of 2^-32 of the model's scale
 WEIGHT_BITS = 32  # a weight, in units of the largest, as a multiple of 2^-32
@@ -24,8 +34,9 @@ TYPICAL_RATE = 1 / 16  # of a learning rate: centred scores need none, and must 
 NOTHING = 1e-200  # leaves below it have no score: products with gradients of their size are 0 in float64
 OUTLIER_BITS = 16  # the largest leaf may be 2^16 times the median one before the unit of the gradients becomes finer,
 MOST_FINER = 12  # by at most so many bits: 4,096 rows of 64 times the model's scale still fit 64-bit integers
-LIMBS = 7  # of an exact sum
+LIMBS = 10  # of an exact sum; fourth powers need all of them
 LOWEST_UNIT = 88  # the last limb counts units of 2^-88
+FOURTH_BITS = 24  # the core takes fourth powers of numbers times 2^24, so that those of small shares are not lost
 
 
 def leaf_bits(trees: Trees) -> tuple[int, int]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from treeinner.errors import DataError, ModelError
 from treeinner.kernels import add_exact
-from treeinner.kernels.units import LIMBS, LOWEST_UNIT, carry, totals
+from treeinner.kernels.units import FOURTH_BITS, LIMBS, LOWEST_UNIT, carry, totals
 
 __all__ = ["LOSSES", "Sums", "exact_sums", "grouped_sums"]
 
@@ -78,12 +78,16 @@ class Sums:
         for what in ("names", "target_names"):
             mine, others = getattr(self, what), getattr(other, what)
             if mine != others and None not in (mine, others):
-                raise DataError(f"{'X' if what == 'names' else 'y'} has the columns {others}, but {mine} in other batches.")
+                raise DataError(
+                    f"{'X' if what == 'names' else 'y'} has the columns {others}, but {mine} in other batches."
+                )
         twice, torn = self.parts & other.parts, self.queries & other.queries
         if twice:
             raise DataError(f"Batch {min(map(str, twice))} was added already; add every batch once.")
         if torn:
-            raise DataError(f"Query {min(map(str, torn))} is in two batches, but its rows rank each other; pass whole queries.")
+            raise DataError(
+                f"Query {min(map(str, torn))} is in two batches, but its rows rank each other; pass whole queries."
+            )
 
     # -- what they add up to -------------------------------------------------------------------------------------
     def sum_of_weights(self) -> float:
@@ -104,8 +108,9 @@ class Sums:
     def share_sums(self) -> Float:
         """Sums of the shares, their squares and fourth powers: (3, columns)."""
         assert self.shares is not None
-        powers = zip(self.shares, (1, 2, 4), strict=True)
-        return np.array([totals(limbs, LOWEST_UNIT + power * self.exponent) for limbs, power in powers])
+        exponents = (self.exponent, 2 * self.exponent, 4 * (self.exponent + FOURTH_BITS))
+        powers = zip(self.shares, exponents, strict=True)
+        return np.array([totals(limbs, LOWEST_UNIT + exponent) for limbs, exponent in powers])
 
     def loss_sums(self) -> dict[str, float]:
         """Sums of the losses by their names in LOSSES."""
