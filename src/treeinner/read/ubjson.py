@@ -1,0 +1,139 @@
+"""UBJSON, the binary form in which XGBoost saves its models: bytes -> dict, typed arrays as numpy.
+
+Every length is checked against the bytes that are left before anything is allocated. What is wrong with the bytes is an
+IndexError, KeyError, ValueError, RecursionError or struct.error, of which the caller makes one error.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["parse"]
+
+# UBJSON numbers are big-endian.
+SCALARS = {ord(mark): struct.Struct(">" + code) for mark, code in zip("iUIlLdD", "bBhiqfd", strict=True)}
+INTEGERS = frozenset(b"iUIlL")
+DTYPES = {mark: np.dtype(form.format) for mark, form in SCALARS.items()}  # of typed arrays
+CONSTANTS = {ord("T"): True, ord("F"): False, ord("Z"): None}
+OBJECT, OBJECT_END, ARRAY, ARRAY_END = b"{}[]"
+STRING, CHAR, HIGH_PRECISION, NO_OP, TYPE, COUNT = b"SCHN$#"
+# A name, then a typed array or a text, with lengths of eight bytes, as XGBoost writes them: nearly all of a model.
+MEMBER = re.compile(rb"L\0{7}(.)(\w+)(?:\[\$([iUIlLdD])#|S)L(.{8})", re.DOTALL)
+SIZES = {bytes([mark]): form.size for mark, form in SCALARS.items()} | {None: 1}  # of an item; None: of a text
+
+
+def parse(data: bytes) -> dict[str, Any]:
+    """Read the object that `data` holds; typed arrays are views of `data`, in its byte order."""
+    reader = _Reader(data)
+    if data[:1] != b"{":
+        raise ValueError("the first byte of UBJSON is not '{'")
+    document: dict[str, Any] = reader.value(reader.mark())
+    if reader.at != len(data):
+        raise ValueError(f"there are {len(data) - reader.at} bytes after the end of the UBJSON object")
+    return document
+
+
+class _Reader:
+    """A position in the bytes that moves on with every value read."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data, self.at = data, 0
+
+    def mark(self) -> int:
+        """Take the next byte; it says what follows."""
+        self.at += 1
+        return self.data[self.at - 1]
+
+    def scalar(self, mark: int) -> Any:
+        """Read one number of the type that `mark` says."""
+        form = SCALARS[mark]
+        (number,) = form.unpack_from(self.data, self.at)
+        self.at += form.size
+        return number
+
+    def length(self, mark: int, item_size: int = 1) -> int:
+        """Read a count, of the type that `mark` says, of items that still fit into the file."""
+        count = int(self.scalar(mark)) if mark in INTEGERS else -1
+        if count < 0 or count * item_size > len(self.data) - self.at:
+            raise ValueError(f"a length at byte {self.at} of {len(self.data)} does not fit the file")
+        return count
+
+    def text(self, mark: int) -> str:
+        """Read a text whose length has the type that `mark` says."""
+        end = self.length(mark) + self.at
+        raw, self.at = self.data[self.at : end], end
+        return raw.decode()
+
+    def value(self, mark: int) -> Any:
+        """Read what `mark` begins."""
+        if mark in SCALARS:
+            return self.scalar(mark)
+        if mark in CONSTANTS:
+            return CONSTANTS[mark]
+        if mark in (STRING, HIGH_PRECISION):
+            return self.text(self.mark())
+        if mark == OBJECT:
+            return self.members()
+        if mark == ARRAY:
+            return self.items()
+        if mark == CHAR:
+            return chr(self.mark())
+        raise ValueError(f"byte {self.at} of {len(self.data)}, {bytes([mark])!r}, begins no value")
+
+    def members(self) -> dict[str, Any]:
+        """Read the members of an object, up to its end."""
+        found: dict[str, Any] = {}
+        while True:
+            self.usual_members(found)
+            mark = self.mark()
+            if mark == OBJECT_END:
+                return found
+            name = self.text(mark)
+            found[name] = self.value(self.mark())
+
+    def usual_members(self, found: dict[str, Any]) -> None:
+        """Read members of the form MEMBER, without a call per byte, up to one of another form or a damaged one."""
+        data, at = self.data, self.at
+        while (head := MEMBER.match(data, at)) is not None:
+            name_size, name, kind, count = head.groups()
+            start, n = head.end(), int.from_bytes(count, "big")
+            end = start + n * SIZES[kind]
+            if len(name) != name_size[0] or end > len(data):
+                break
+            if kind is not None:
+                found[name.decode()] = np.frombuffer(data, DTYPES[kind[0]], n, start)
+            elif (text := data[start:end]).isascii():
+                found[name.decode()] = text.decode()
+            else:
+                break
+            at = end
+        self.at = at
+
+    def items(self) -> list[Any] | NDArray[Any]:
+        """Read the items of an array, up to its end or as many as it says."""
+        first = self.mark()
+        if first == TYPE:
+            return self.typed()
+        if first == COUNT:
+            return [self.value(self.mark()) for _ in range(self.length(self.mark()))]
+        found = []
+        while first != ARRAY_END:
+            if first != NO_OP:
+                found.append(self.value(first))
+            first = self.mark()
+        return found
+
+    def typed(self) -> NDArray[Any]:
+        """Read an array of numbers of one type."""
+        dtype = DTYPES[self.mark()]
+        if self.mark() != COUNT:
+            raise ValueError(f"a typed array at byte {self.at} has no length")
+        count = self.length(self.mark(), dtype.itemsize)
+        found = np.frombuffer(self.data, dtype, count, self.at)
+        self.at += count * dtype.itemsize
+        return found

@@ -1,0 +1,611 @@
+"""XGBoost models of versions 1.7 to 3.4, live or from a file, as a Model. Files are parsed without importing xgboost.
+
+Everything goes through one document: `save_raw("ubj")` of a live booster, a .ubj or a .json file.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import struct
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treeinner.errors import ModelError, Note, UnsupportedModelError
+from treeinner.losses import find_loss, find_stored_loss
+from treeinner.read import ubjson
+from treeinner.read.model import Model, Told
+from treeinner.read.trees import MAX_DEPTH, Bool, Float, Int, Links, Long, NodeValues, Trees, players_of, require
+from treeinner.rows.schema import Level, Schema
+
+__all__ = ["read", "read_file"]
+
+NEWEST = (3, 4)
+MAX_OUTPUTS = 2**20  # a damaged number must not become a huge allocation
+DAMAGE = (
+    LookupError,
+    TypeError,
+    ValueError,
+    AttributeError,
+    ArithmeticError,
+    RecursionError,
+    MemoryError,
+    struct.error,
+)
+
+LOGIT = ("binary:logistic", "reg:logistic")
+LOG = ("count:poisson", "reg:gamma", "reg:tweedie", "survival:cox", "survival:aft")
+NEAR = 0.999e-6  # 3.2 takes a base score that is nearer to 0 or 1 for 1e-6 or 1 - 1e-6; early ones did not
+SQUARED = ("reg:squarederror", "reg:linear")
+
+# Learning rates that the trees confirm leave up to 3e-7 of their equations, others 2e-4 and more (288 models).
+CONFIRMED = 1e-5
+RENEWED = ("reg:absoluteerror", "reg:quantileerror")  # up to 3.3, except with tree_method="exact"
+
+CUSTOM_NAMES = (*SQUARED, "multi:softmax")  # what a model says whose custom objective has no name
+NOT_FITTED = ("binary:hinge", "survival:aft")  # their base score is left alone
+# Losses whose gradients add up to 0 at the fitted base score, and since which version.
+BALANCED = dict.fromkeys(SQUARED, (2, 0))
+BALANCED |= dict.fromkeys((*LOGIT, "count:poisson", "reg:gamma", "reg:tweedie"), (3, 0))
+# Weight of a root times the square root of its hessian, which is about 1 or less if only row sampling made it.
+FAR = 6.0
+# Error of a fitted base score: a float32 worked out from 0.5 on. Measured: up to 0.1 of this for targets of any size.
+BASE_ERROR = 4 * 2.0**-23
+
+
+@dataclass(frozen=True, eq=False)
+class Saved:
+    """Parts of a document, found where its version keeps them."""
+
+    learner: Mapping[str, Any]
+    model: Mapping[str, Any]  # trees, and what they share
+    drop: Any  # DART's weight of each tree; None: no DART
+    version: tuple[int, ...]  # of the XGBoost that wrote the document
+    objective: str
+    params: dict[str, Any]  # of the loss
+    n_outputs: int
+    n_features: int
+    base: Float  # (1,) or (n_outputs,) base score as stored, which is a prediction
+    best: int | None  # round at which early stopping found the best score
+
+    @property
+    def n_parallel(self) -> int:
+        """Trees of one round and output."""
+        return max(1, int(self.model["gbtree_model_param"].get("num_parallel_tree", 1)))
+
+
+@dataclass(frozen=True, eq=False)
+class Stored:
+    """Values of the nodes as stored, before DART's weights."""
+
+    value: Float  # (V, w) of the leaves, learning rate included; 0 at splits
+    weight: Float  # (V, w) base_weights: at splits without the learning rate
+
+
+def read(model: Any, told: Told) -> Model:
+    """Read a Booster or a scikit-learn wrapper; by default the rounds that the object's own `predict` uses."""
+    names = [kind.__name__ for kind in type(model).__mro__ if kind.__module__.split(".")[0] == "xgboost"]
+    wrapped = "XGBModel" in names
+    if not wrapped and "Booster" not in names:
+        raise UnsupportedModelError(
+            f"{type(model).__module__}.{type(model).__name__} is not an XGBoost Booster or scikit-learn wrapper; "
+            "pass one of these, or for a Spark or Dask model its booster (`model.get_booster()`, `output['booster']`)."
+        )
+    booster = model.get_booster() if wrapped else model
+    content = bytes(booster.save_raw(raw_format="ubj"))
+    estimator = model if wrapped else None
+    name = f"This {type(model).__name__}"
+    return _read(name, lambda: ubjson.parse(content), told, config=booster.save_config, estimator=estimator)
+
+
+def read_file(path: Path, told: Told) -> Model:
+    """Read a file written by `save_model`, whatever its suffix."""
+    data = path.read_bytes()
+    # In UBJSON a length follows the brace, in JSON a quote or a space.
+    parse = ubjson.parse if re.match(rb"\{[iUIlL]", data) else json.loads
+    return _read(str(path), lambda: parse(data), told)
+
+
+def _read(
+    name: str, parse: Callable[[], Any], told: Told, *, config: Callable[[], str] = str, estimator: Any = None
+) -> Model:
+    """Read a document; config: gives the configuration of a live booster as text, "" for a file."""
+    own, missing = getattr(estimator, "objective", None), getattr(estimator, "missing", None)
+    if callable(own) and told.objective is None:
+        told = replace(told, objective=own)
+    loss = None
+    with _damage_named(name), np.errstate(all="ignore"):
+        saved = _find_parts(parse())
+        trees, stored = _read_trees(saved, told, config)
+        schema = _schema(saved, trees, math.nan if missing is None else float(missing))
+        needed, notes = _doubts(saved, trees, stored, estimator)
+        asked: dict[str, Any] = {"name": saved.objective, "params": saved.params, "n_outputs": saved.n_outputs}
+        if not needed and told.objective is None:
+            loss, needed = find_stored_loss(library="xgboost", version=saved.version, **asked)
+    if told.objective is not None:
+        loss = find_loss(told=told.objective, library="xgboost", version=saved.version, **asked)
+        needed, notes = "", [note for note in notes if note.code != "loss_assumed"]
+    told.rates(trees.n_rounds)  # a wrong number of them is an error now
+    rounds = told.iteration_range
+    if rounds is None and saved.best is not None and saved.best + 1 < trees.n_rounds:
+        if estimator is not None:
+            rounds = (0, saved.best + 1)
+        else:
+            text = f"All {trees.n_rounds} rounds are used, as Booster.predict does; for those up to the best one pass "
+            notes.append(Note("best_iteration", f"{text}iteration_range=(0, {saved.best + 1}).", quiet=True))
+    labels = getattr(estimator, "classes_", None)
+    return Model(
+        trees=trees if rounds is None else trees.rounds(*rounds),
+        library="xgboost",
+        schema=schema,
+        loss=loss,
+        loss_needed=needed,
+        feature_names=told.feature_names or schema.names,
+        output_names=_output_names(saved),
+        classes=None if labels is None else np.asarray(labels).tolist(),
+        base_margin="replace",
+        notes=tuple(notes),
+    )
+
+
+@contextmanager
+def _damage_named(name: str) -> Iterator[None]:
+    """Turn whatever goes wrong while a model is parsed into one ModelError."""
+    try:
+        yield
+    except UnsupportedModelError:
+        raise
+    except DAMAGE as error:
+        reason = str(error).removeprefix("The model is malformed: ").rstrip(".")
+        reason = reason if isinstance(error, ModelError) else f"{type(error).__name__}: {reason}"
+        raise ModelError(f"{name} is not a model that XGBoost (up to 3.4) wrote ({reason}); save it again.") from error
+
+
+# -- the document ------------------------------------------------------------------------------------------------------
+def _find_parts(document: dict[str, Any]) -> Saved:
+    """Find the parts where the document's version keeps them."""
+    document = document.get("Model", document)  # a pickle's state has the configuration beside it
+    learner, version = document["learner"], tuple(map(int, document.get("version", ())))
+    booster = learner["gradient_booster"]
+    kind = booster["name"]
+    if kind == "gblinear":
+        raise UnsupportedModelError(
+            "XGBoost booster='gblinear' is a linear model without trees; its coefficients are its attributions."
+        )
+    require("learner_train_param" not in learner, "it is a configuration (save_config), not what save_model writes")
+    require(kind in ("gbtree", "dart"), f"booster={kind!r}; gbtree and dart can be read")
+    # Up to 3.2 a DART has another booster inside; 3.3 has the weights beside `model`, 3.4 in it.
+    model = booster["gbtree"]["model"] if kind == "dart" else booster["model"]
+    drop = booster["weight_drop"] if kind == "dart" else model.get("weight_drop", booster.get("weight_drop"))
+    require(kind == "dart" or drop is None or version >= (3, 3), "a gbtree before 3.3 has weight_drop, and ignores it")
+    sizes, best = learner["learner_model_param"], learner.get("attributes", {}).get("best_iteration")
+    n_outputs = max(1, int(sizes.get("num_class", 0)), int(sizes.get("num_target", 1)))
+    base = np.atleast_1d(np.asarray(_number(sizes["base_score"]), np.float64))
+    require(n_outputs <= MAX_OUTPUTS and len(base) in (1, n_outputs), f"{len(base)} base scores, {n_outputs} outputs")
+    loss = learner["objective"]
+    groups = [group for group in loss.values() if isinstance(group, dict)]  # its parameters, by whatever name
+    params = {name: _number(text) for group in groups for name, text in group.items()}
+    return Saved(
+        learner=learner,
+        model=model,
+        drop=drop,
+        version=version,
+        objective=str(loss["name"]),
+        params=params,
+        n_outputs=n_outputs,
+        n_features=int(sizes["num_feature"]),
+        base=base,
+        best=None if best is None else int(best),
+    )
+
+
+def _number(text: str) -> Any:
+    """Parameter that XGBoost wrote as text: "0.5", "[1E-1,5E-1]", "reg:gamma"."""
+    try:
+        return [float(part) for part in text.strip("[]").split(",")] if text.startswith("[") else float(text)
+    except ValueError:
+        return text
+
+
+# -- trees -------------------------------------------------------------------------------------------------------------
+def _read_trees(saved: Saved, told: Told, config: Callable[[], str]) -> tuple[Trees, Stored]:
+    """Concatenate the trees, live nodes only, each child behind its parent."""
+    given = saved.model["trees"]
+    sizes = np.array([len(tree["left_children"]) for tree in given], np.int64)
+    tree, first = np.repeat(np.arange(len(given)), sizes), np.cumsum(sizes) - sizes
+    local = [_joined(given, f"{side}_children", np.int64, sizes) for side in ("left", "right")]
+    leaf = local[0] == -1
+    left, right = (np.where(leaf, -1, side + first[tree]) for side in local)
+    level = _levels(left, right, first)
+    node = np.flatnonzero(level >= 0)  # pruning leaves deleted nodes in the arrays
+    if np.any((left[node] <= node) & ~leaf[node]) or np.any((right[node] <= node) & ~leaf[node]):
+        node = node[np.lexsort((level[node], tree[node]))]  # a deleted node's place was used again
+    place = np.full(len(left) + 1, -1)  # its last entry serves the leaves
+    place[node] = np.arange(len(node))
+
+    def field(name: str, dtype: type = np.float64, fill: float | None = None) -> NDArray[Any]:
+        return _joined(given, name, dtype, sizes, fill)[node]
+
+    stored = _stored_values(given, sizes, local[1], leaf, node)
+    category_set, set_start, set_codes = _category_sets(given, first, len(left))
+    split, leaf_id, leaf = ~leaf[node], (np.arange(len(left)) - first[tree])[node], leaf[node]
+    categorical = split & (field("split_type", np.int64, fill=0) == 1)
+    column = np.where(split, field("split_indices", np.int64), -1)
+    player, player_features = players_of(column)
+    drop = np.ones(len(given)) if saved.drop is None else np.asarray(saved.drop, np.float32).astype(np.float64)
+    trees = Trees(
+        start=np.concatenate([[0], np.cumsum(np.bincount(tree[node], minlength=len(given)))]),
+        output=np.asarray(saved.model["tree_info"]),
+        round=_rounds(saved, len(given), stored.value.shape[1]),
+        weight=drop / saved.n_parallel,
+        column=column,
+        player=player,
+        threshold=np.where(split & ~categorical, field("split_conditions", np.float32), np.nan),
+        left=place[left[node]],
+        right=place[right[node]],
+        missing_left=field("default_left", np.int64) != 0,
+        category_set=np.where(categorical, category_set[node], -1),
+        set_start=set_start,
+        set_codes=set_codes,
+        value=stored.value * drop[tree[node], None],
+        cover=field("sum_hessian", np.float32, fill=np.nan),  # left out for vector leaves before 3.2
+        gain=np.where(leaf, 0.0, field("loss_changes", np.float32, fill=np.nan)),
+        leaf_id=np.where(leaf, leaf_id, -1),
+        base=_base_margin(saved),
+        player_features=player_features,
+        n_features=saved.n_features,
+        n_columns=saved.n_features,
+        right_if="greater_equal",
+        float32_input=True,
+        node_values=lambda: _node_values(trees, stored, drop, saved, told, config),
+    )
+    require(not np.any(categorical & (trees.category_set < 0)), "a categorical split has no categories")
+    return trees, stored
+
+
+def _joined(
+    trees: list[Any], name: str, dtype: type, sizes: Long | None = None, fill: float | None = None
+) -> NDArray[Any]:
+    """Concatenate one field of all trees; sizes: how many entries each must have; fill: where a tree lacks it."""
+    if fill is not None and sizes is not None and any(name not in tree for tree in trees):
+        return np.full(int(sizes.sum()), fill)
+    parts = [tree[name] for tree in trees]
+    require(sizes is None or list(map(len, parts)) == sizes.tolist(), f"{name} of a tree has a wrong length")
+    given = np.concatenate(parts) if parts else np.empty(0)
+    found: NDArray[Any] = given.astype(dtype)
+    whole = found.dtype.kind != "i" or given.dtype.kind in "iub" or np.array_equal(found, given)
+    require(found.ndim == 1 and whole, f"{name} is not a list of numbers, or of other numbers than it should be")
+    return found
+
+
+def _levels(left: Links, right: Links, roots: Links) -> Int:
+    """Distance of each node from its root; -1: deleted."""
+    level = np.full(len(left), -1, dtype=np.int32)
+    nodes, depth, reached = roots, 0, len(roots)
+    while len(nodes):
+        require(np.all(level[nodes] < 0) and nodes.min() >= 0 and reached <= len(left), "a node is reached twice")
+        require(depth <= MAX_DEPTH, f"a tree has more than {MAX_DEPTH:,} levels")
+        level[nodes] = depth
+        split = nodes[left[nodes] != -1]
+        nodes, depth = np.concatenate([left[split], right[split]]), depth + 1
+        reached += len(nodes)
+    return level
+
+
+def _stored_values(trees: list[Any], sizes: Long, right: Links, leaf: Bool, node: Links) -> Stored:
+    """Leaf values, and the weights of all nodes; right: as stored, in the tree's own numbers."""
+    widths = {max(1, int(tree["tree_param"]["size_leaf_vector"])) for tree in trees} or {1}
+    if len(widths) > 1:
+        raise UnsupportedModelError(
+            "The XGBoost model mixes trees with scalar and with vector leaves; slice the booster "
+            "(booster[start:stop]) and read the parts one at a time."
+        )
+    width, vectors = widths.pop(), any("leaf_weights" in tree for tree in trees)
+    given = _joined(trees, "base_weights", np.float32)
+    if width > 1 and vectors and len(given) != len(leaf) * width:
+        raise UnsupportedModelError(
+            "XGBoost vector leaves whose splits were found on reduced gradients (a custom objective with a split "
+            "gradient): inner nodes have no value per output. Train with one tree per output."
+        )
+    weight = given.astype(np.float64).reshape(len(leaf), width)
+    value = weight
+    if width == 1:
+        value = _joined(trees, "split_conditions", np.float32, sizes).astype(np.float64)[:, None]
+    elif vectors:  # since 3.2; a leaf's row of leaf_weights stands where its right child would
+        rows = np.array([len(tree["leaf_weights"]) for tree in trees]) // width
+        row = np.where(leaf, right, 0)
+        require(np.all((row >= 0) & ((row < np.repeat(rows, sizes)) | ~leaf)), "a leaf lies outside leaf_weights")
+        vector = _joined(trees, "leaf_weights", np.float32).astype(np.float64).reshape(-1, width)
+        value = vector[row + np.where(leaf, np.repeat(np.cumsum(rows) - rows, sizes), 0)]
+    return Stored(np.where(leaf[node, None], value[node], 0.0), weight[node])
+
+
+def _category_sets(trees: list[Any], first: Long, n_nodes: int) -> tuple[Int, Long, Links]:
+    """Set of each node (-1: none), and the sets."""
+    category_set = np.full(n_nodes, -1, dtype=np.int32)
+    sets: list[NDArray[Any]] = []
+    for start, tree in zip(first, trees, strict=True):
+        nodes = np.asarray(tree.get("categories_nodes", ()), np.int64)
+        if not len(nodes):  # as in most trees; what follows takes time
+            continue
+        codes = np.asarray(tree["categories"], np.int64)
+        category_set[start + nodes] = len(sets) + np.arange(len(nodes))
+        segments = zip(tree["categories_segments"], tree["categories_sizes"], strict=True)
+        sets.extend(np.unique(codes[a : a + n]) for a, n in segments)
+    codes = np.concatenate(sets) if sets else np.empty(0, np.int64)
+    return category_set, np.concatenate([[0], np.cumsum([len(s) for s in sets], dtype=np.int64)]), codes
+
+
+def _rounds(saved: Saved, n_trees: int, width: int) -> Links:
+    """Boosting round of each tree."""
+    if "iteration_indptr" not in saved.model:  # before 2.0
+        return np.arange(n_trees) // (saved.n_parallel * (saved.n_outputs if width == 1 else 1))
+    counts: Links = np.diff(np.asarray(saved.model["iteration_indptr"], np.int64))
+    require(np.all(counts >= 0) and counts.sum() == n_trees, "iteration_indptr does not divide the trees into rounds")
+    return np.repeat(np.arange(np.count_nonzero(counts)), counts[counts > 0])
+
+
+def _base_margin(saved: Saved) -> Float:
+    """Base score on the margin scale: (n_outputs,)."""
+    # The score is stored as a prediction; attributions live on the margin. XGBoost computes it in float32, which near 1
+    # is far from the exact logit: the logarithm here is rounded once, so that its bits are those of every machine.
+    score = saved.base
+    if saved.objective in LOGIT:
+        if np.any((score < NEAR) | (score > 1 - NEAR)):
+            raise UnsupportedModelError(
+                f"{saved.objective} with a base_score of {score.min():g}, as of training labels that are all the same: "
+                "XGBoost's versions predict different margins from what is so near to 0 or 1. Train on both "
+                "classes, or with another base_score."
+            )
+        odds = np.float32(1) / score.astype(np.float32) - np.float32(1)
+        score = (0.0 - np.log(odds.astype(np.float64))).astype(np.float32)
+    elif saved.objective in LOG:
+        if np.any(score == 0):
+            raise UnsupportedModelError(
+                f"{saved.objective} with a base_score of 0, as of training targets that are all 0: its margin is minus "
+                "infinity. Train on other targets, or with another base_score."
+            )
+        score = np.log(score.astype(np.float32).astype(np.float64)).astype(np.float32)
+    elif saved.objective == "reg:expectileerror" and len(score) > 1:
+        # Several expectiles: the first margin, then softplus increments, so that they never cross.
+        score = np.concatenate([score[:1], np.log(np.expm1(np.diff(score)))])
+    return np.broadcast_to(score.astype(np.float64), (saved.n_outputs,))
+
+
+# -- node values -------------------------------------------------------------------------------------------------------
+def _node_values(
+    trees: Trees, stored: Stored, drop: Float, saved: Saved, told: Told, config: Callable[[], str]
+) -> NodeValues:
+    """Weights of the splits times the learning rate: told, or confirmed by the trees."""
+    leaf, unknown = trees.column < 0, np.full(trees.n_trees, np.nan)
+    given = told.rates(trees.n_rounds)
+    if np.all(leaf):
+        return NodeValues(trees.value, unknown if given is None else given[trees.round])
+    if given is None:
+        rate = _confirmed_rates(trees, stored, told.reg_lambda)  # over the number of parallel trees
+        if rate is None:
+            return _refusal(trees, stored, saved, config(), unknown)
+    else:
+        rate = given[trees.round] / saved.n_parallel
+        if _replaced(stored, leaf, rate[trees.tree_of_node, None]).any():
+            return NodeValues(
+                None,
+                unknown,
+                refusal="its leaves are not the stored weights times that learning rate; they were replaced after the "
+                "splits were chosen (absolute error, quantiles, refresh_leaf=0), or the rate is another one",
+            )
+    inner = (rate * drop)[trees.tree_of_node, None] * stored.weight
+    return NodeValues(np.where(leaf[:, None], trees.value, inner), rate * saved.n_parallel)
+
+
+def _replaced(stored: Stored, leaf: Bool, rate: Float | float) -> Bool:
+    """Leaves whose value is neither their weight (hist, approx) nor that times the rate (exact, pruned): (V,)."""
+    apart = [np.abs(stored.value - factor * stored.weight) > 1e-4 * np.abs(stored.value) for factor in (1.0, rate)]
+    return np.asarray(leaf & np.any(apart[0] & apart[1], axis=1))
+
+
+def _refusal(trees: Trees, stored: Stored, saved: Saved, config: str, unknown: Float) -> NodeValues:
+    """Say why the trees do not confirm a learning rate, as far as the model or the configuration tells."""
+
+    def parameter(name: str) -> float:
+        found = re.search(rf'"{name}":\s*"([^"]*)"', config)
+        return float(found[1]) if found else 0.0
+
+    if saved.objective in RENEWED and _replaced(stored, trees.column < 0, 1.0).any():
+        text = f"{saved.objective} replaced the leaves by medians or quantiles after the splits were chosen"
+        return NodeValues(None, unknown, refusal=text)
+    step = parameter("max_delta_step") or saved.params.get("max_delta_step", 0.0)
+    reasons = {
+        f"reg_alpha={parameter('reg_alpha'):g} shrinks": parameter("reg_alpha") > 0,
+        f"max_delta_step={step:g} clips": step > 0,
+        "monotone_constraints clip": re.search(r'"monotone_constraints":\s*"[^"]*1', config) is not None,
+    }
+    found = next((reason for reason, holds in reasons.items() if holds), "")
+    text = f"{found} the weights of nodes, so that the trees do not confirm a learning rate" if found else ""
+    return NodeValues(None, unknown, needs=("learning_rate",), refusal=text)
+
+
+def _confirmed_rates(trees: Trees, stored: Stored, reg_lambda: float | None) -> Float | None:
+    """Learning rate in the leaves of each tree, one for all or one per round, if the trees confirm it: (T,).
+
+    At a split with two leaf children, with v the values and H the hessians of these, and w, H of the split itself:
+
+        sum of (H_c + lam) v_c   = rate (H + lam) w               gradients add up
+        sum of (H_c + lam) v_c^2 = rate^2 (gain + (H + lam) w^2)
+
+    For each lam the second gives the rate; lam is where both hold best. Every tree with a split has such a one.
+    """
+    split = np.flatnonzero(trees.column >= 0)
+    split = split[(trees.column[trees.left[split]] < 0) & (trees.column[trees.right[split]] < 0)]
+    child = np.stack([trees.left[split], trees.right[split]])
+    known = np.isfinite(trees.gain[split]) & np.any(stored.value[child] != 0, axis=(0, 2))
+    split, child = split[known], child[:, known]
+    width = trees.width  # vector leaves store the sum of the hessians of their outputs
+    v, w, gain = stored.value[child], stored.weight[split], trees.gain[split]
+    child_hessian, hessian = trees.cover[child][:, :, None] / width, trees.cover[split][:, None] / width
+    for group in (np.zeros(trees.n_trees, np.int32), trees.round):
+        of_split = group[trees.tree_of_node[split]]
+        count = np.bincount(of_split, minlength=int(group.max()) + 1)
+
+        def fit(lam: float, of_split: Int = of_split, count: Long = count) -> tuple[float, Float]:
+            """Relative error of the equations, and the rate of each group."""
+            force, own = (child_hessian + lam) * v, (hessian + lam) * w
+            square = np.log((force * v).sum(axis=(0, 2)) / (gain + (own * w).sum(axis=1)))
+            mean = np.bincount(of_split, square, len(count)) / count
+            rate = np.exp(mean / 2)
+            balance = (force.sum(axis=0) - rate[of_split, None] * own) / np.abs(force).sum(axis=(0, 2))[:, None]
+            error = float(np.sqrt(np.mean((square - mean[of_split]) ** 2 + (balance**2).sum(axis=1))))
+            return error if math.isfinite(error) else math.inf, rate
+
+        unknowns = np.count_nonzero(count) + (reg_lambda is None)
+        if 2 * len(split) <= unknowns:
+            continue
+        with np.errstate(all="ignore"):
+            error, rate = fit(_lowest(lambda lam: fit(lam)[0]) if reg_lambda is None else reg_lambda)
+        if error < CONFIRMED:
+            return rate[group]
+    return None
+
+
+def _lowest(error: Callable[[float], float]) -> float:
+    """Argument from 0 to 1e6 with the lowest error: a grid, then thirds."""
+    grid = np.concatenate([[0.0], np.logspace(-3, 6, 91)]).tolist()
+    best = int(np.argmin([error(lam) for lam in grid]))
+    low, high = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
+    for _ in range(45):  # (2/3)^45 = 1e-8
+        one, two = low + (high - low) / 3, high - (high - low) / 3
+        low, high = (low, two) if error(one) < error(two) else (one, high)
+    return float((low + high) / 2)
+
+
+# -- the loss ----------------------------------------------------------------------------------------------------------
+def _doubts(saved: Saved, trees: Trees, stored: Stored, estimator: Any) -> tuple[str, list[Note]]:
+    """Say why the loss is not known ("": it is), and note what is assumed.
+
+    A model trained with a custom objective has the name of another loss. The base score gives it away: since 2.0
+    XGBoost fits it to the target for its own losses, and leaves it at 0.5 for a custom one. One that the user set
+    proves nothing, and neither does one from before 2.0.
+    """
+    notes, name = [], saved.objective
+    if saved.version[:2] > NEWEST:
+        text = (
+            f"The model was written by XGBoost {'.'.join(map(str, saved.version))}, which is newer than this treeinner "
+            "knows: check that margins agree with predict(output_margin=True), or upgrade treeinner."
+        )
+        notes.append(Note("newer_version", text))
+    if saved.drop is not None:
+        text = (
+            "DART: the model does not store which trees each round dropped, so gradients are those at the sum of all "
+            "trees before it. score='loss' adds up to the loss all the same."
+        )
+        notes.append(Note("dart", text))
+    base, away = _origin_of_base(saved), _starts_away(saved, trees, stored)
+    # An estimator that was fitted names its loss; one that loaded its trees has a base_score of text or a list.
+    named = estimator is not None and not isinstance(estimator.base_score, (str, list))
+    if base == "fitted":
+        balanced = saved.version >= BALANCED.get(name, (math.inf,))
+        if balanced and away == "yes" and saved.params.get("scale_pos_weight", 1.0) == 1.0:
+            text = "The first tree does not start at base_score: the model was trained with base_margin. Pass it."
+            notes.append(Note("start_assumed", text))
+    elif base == "left alone" and away == "yes" and not named:
+        return (
+            f"The model says {name}, but its base_score was not fitted to the target, as XGBoost (since 2.0) does "
+            "unless the objective is a custom one. Pass read_model(model, objective=...): a function (y, margin) -> "
+            "gradient, or the name of a built-in loss."
+        ), notes
+    elif (name in CUSTOM_NAMES or (base == "left alone" and away == "maybe")) and not named:
+        text = (
+            f"The loss is taken to be {name}, but models with a custom objective store that name too. Pass "
+            f"objective={name!r} to confirm it, or a function (y, margin) -> gradient."
+        )
+        notes.append(Note("loss_assumed", text))
+    return "", notes
+
+
+def _origin_of_base(saved: Saved) -> Literal["fitted", "left alone", "set", "old"]:
+    """Where the base score comes from; "old": this version does not show it."""
+    since = (3, 1) if saved.objective.startswith("multi:") else (2, 0)
+    if saved.version < since or saved.objective in NOT_FITTED:
+        return "old"
+    if str(saved.learner["learner_model_param"].get("boost_from_average")) != "1":
+        return "set"
+    return "left alone" if np.all(saved.base == 0.5) else "fitted"
+
+
+def _starts_away(saved: Saved, trees: Trees, stored: Stored) -> Literal["yes", "maybe", "no"]:
+    """Whether the gradients of the first round do not add up to 0."""
+    first = trees.round == 0
+    roots = trees.start[:-1][first]
+    weight = np.abs(stored.weight[roots])  # (trees, outputs)
+    largest = np.abs(stored.weight[first[trees.tree_of_node]]).max(initial=0.0)
+    if not np.any(weight > 1e-4 * largest + BASE_ERROR * max(0.5, np.abs(trees.base).max())):
+        return "no"
+    hessian = trees.cover[trees.start[:-1]]
+    if saved.objective in SQUARED and len(hessian) > 1 and np.ptp(hessian) <= 1e-5 * np.max(hessian):
+        return "yes"  # no row was sampled
+    if saved.objective in SQUARED and not np.all(saved.base == 0.5):
+        return "maybe"  # row sampling, on a target of any size
+    return "yes" if np.any(weight * np.sqrt(np.abs(hessian[first]))[:, None] > FAR) else "maybe"
+
+
+# -- what a table must look like ---------------------------------------------------------------------------------------
+def _schema(saved: Saved, trees: Trees, missing: float) -> Schema:
+    """Collect names, types and levels of the columns; missing: the number that stands for no value."""
+    names, types = (tuple(map(str, saved.learner.get(f"feature_{kind}") or ())) for kind in ("names", "types"))
+    fits = all(len(texts) in (0, saved.n_features) for texts in (names, types))
+    require(fits, f"its feature_names or feature_types are not {saved.n_features}")
+    split_by_set = set(trees.column[trees.category_set >= 0].tolist())
+    categorical = split_by_set | {j for j, kind in enumerate(types) if kind == "c"}
+    levels = _levels_of_columns(saved)
+    return Schema(
+        n_columns=saved.n_features,
+        names=names or None,
+        categorical=tuple(j in categorical for j in range(saved.n_features)) if categorical else None,
+        levels=levels,
+        # XGBoost >= 3.3 refuses a level that training did not see; 3.1 and 3.2 take a neighbour's by mistake
+        unseen="error" if levels is not None else "other",
+        absent="missing",
+        missing=missing,
+    )
+
+
+def _levels_of_columns(saved: Saved) -> tuple[tuple[Level, ...] | None, ...] | None:
+    """Training categories of data frame columns (3.1 and later)."""
+    levels = tuple(_column_levels(column, saved.version) for column in saved.model.get("cats", {}).get("enc", ()))
+    require(len(levels) in (0, saved.n_features), "cats does not describe every feature")
+    return levels if any(levels) else None
+
+
+def _column_levels(encoding: Mapping[str, Any], version: tuple[int, ...]) -> tuple[Level, ...] | None:
+    """Categories of one column, in the order of their codes; None: it has none."""
+    values = np.asarray(encoding["values"])
+    if "offsets" not in encoding:
+        return tuple(values.tolist()) or None
+    raw = (values.astype(np.int64) % 256).astype(np.uint8).tobytes()
+    parts = [raw[a:b] for a, b in pairwise(np.asarray(encoding["offsets"], np.int64).tolist())]
+    levels = [part.decode(errors="backslashreplace") for part in parts]
+    if not raw.isascii() and version < (3, 4):
+        # 3.1 and 3.2 count letters where they cut bytes, so that every level behind one with a letter outside
+        # ASCII is shifted, perhaps onto another one's name; these names match nothing, and so are refused
+        levels = [f"{level} (category {code}, cut wrong by XGBoost)" for code, level in enumerate(levels)]
+    return tuple(levels) or None
+
+
+def _output_names(saved: Saved) -> tuple[str, ...] | None:
+    """Classes or quantiles; None: one output, or targets without names."""
+    alphas = saved.params.get("quantile_alpha")
+    if saved.n_outputs == 1:
+        return None
+    if saved.objective.startswith("multi:"):  # XGBoost's labels are 0, 1, ...
+        return tuple(map(str, range(saved.n_outputs)))
+    if isinstance(alphas, list) and len(alphas) == saved.n_outputs:
+        return tuple(f"quantile {alpha:g}" for alpha in alphas)
+    return None
