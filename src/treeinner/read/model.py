@@ -2,23 +2,60 @@
 
 from __future__ import annotations
 
+import hashlib
+import html
+import json
+import math
+import numbers
+import os
+import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from treeinner.errors import Note, counted
+from treeinner import kernels
+from treeinner.errors import ModelError, Note, TreeInnerError, UnsupportedModelError, counted, did_you_mean, readable
 from treeinner.read.trees import Trees
+from treeinner.read.unwrap import Unwrapped, carried_names, package_of, require_fitted, unwrap
 
 if TYPE_CHECKING:
     from treeinner.losses import Loss
     from treeinner.rows.schema import Schema
 
-__all__ = ["Model", "Told"]
+__all__ = ["Model", "Told", "read_model", "read_unwrapped"]
 
 Float = NDArray[np.float64]
+
+# Arguments as the libraries call them -> their names here.
+FOREIGN_NAMES = {
+    "eta": "learning_rate", "loss": "objective", "loss_function": "objective", "lambda_l1": "reg_alpha",
+    "lambda_l2": "reg_lambda", "l2_leaf_reg": "reg_lambda", "l2_regularization": "reg_lambda",
+}  # fmt: skip
+SUPPORTED = (
+    "treeinner reads fitted models of XGBoost, LightGBM, CatBoost and scikit-learn's tree ensembles, also inside a "
+    "Pipeline or a search, and model files of the first three (.ubj, .json, .txt, .cbm)"
+)
+SAVE_AS = "save the model with its library, as .ubj (XGBoost), .txt (LightGBM) or .cbm (CatBoost)"
+# How a file begins -> the library that wrote it. In UBJSON a length follows the brace, in JSON a quote or a space.
+BEGINNINGS = {rb"CBM1": "catboost", rb"tree\r?\n": "lightgbm", rb"\{[iUIlL$#]": "xgboost"}
+UNREADABLE = {
+    rb"\x80[\x02-\x05]|\x78[\x01\x5e\x9c\xda]": "a pickle, and loading one can run arbitrary code; load it yourself",
+    rb"\x1f\x8b|BZh|\xfd7zXZ|\x5d\x00\x00|\x04\x22M\x18": "compressed; decompress it, or load a joblib file yourself",
+    rb"binf|bs64": "in XGBoost's old binary format; load it with the XGBoost that wrote it",
+}
+# Keys of a JSON file -> the library that wrote it.
+KEYS = dict.fromkeys(("oblivious_trees", "features_info", "model_info", "scale_and_bias", "ctr_data"), "catboost")
+KEYS["learner"] = "xgboost"
+HASHED = (
+    "start", "output", "column", "player", "threshold", "left", "right", "missing_left", "category_set", "set_start",
+    "set_codes", "value", "base", "right_if", "float32_input", "category_rule", "zero_as_missing", "player_features",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +105,8 @@ class Model:
     base_margin: Literal["replace", "add"] = "add"  #: what a user's base_margin does to the model's start
     notes: tuple[Note, ...] = ()
     source: Any = field(default=None, repr=False)  #: the library's object, for what is asked of it later
+    origin: Any = field(default=None, repr=False)  #: what it was read from, to read it again; not pickled
+    told: Told = field(default_factory=Told)
 
     @property
     def n_features(self) -> int:
@@ -89,6 +128,39 @@ class Model:
         """Number of trees."""
         return self.trees.n_trees
 
+    def predict(self, X: Any, *, base_margin: Any = None, n_jobs: int | None = -1) -> Float:
+        """Raw margin of each row: (rows,), or (rows, outputs) if there are several."""
+        from treeinner.rows import read_rows
+
+        parts = [
+            kernels.predict(self.trees.forest, rows.table, n_jobs=n_jobs) + rows.start
+            for rows in read_rows(self, X, base_margin=base_margin)
+        ]
+        margin = np.concatenate(parts)
+        return margin[:, 0] if self.n_outputs == 1 else margin
+
+    def apply(self, X: Any, *, n_jobs: int | None = -1) -> NDArray[np.int32]:
+        """Leaf that each row reaches in each tree, numbered as the library numbers them: (rows, trees)."""
+        from treeinner.rows import read_table
+
+        return kernels.apply(self.trees.forest, read_table(self, X), n_jobs=n_jobs)
+
+    def digest(self) -> str:
+        """Hash of what predictions and scores depend on; a model and its own file have the same."""
+        return self._digest
+
+    @cached_property
+    def _digest(self) -> str:
+        hashed = hashlib.sha256(repr(self.loss and self.loss.name).encode())
+        for name in HASHED:
+            part = getattr(self.trees, name)
+            hashed.update(part.data if isinstance(part, np.ndarray) else repr(part).encode())
+        return hashed.hexdigest()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the fields, without the library's object that the model was read from."""
+        return {f.name: getattr(self, f.name) for f in fields(self)} | {"origin": None}
+
     def __repr__(self) -> str:
         loss = self.loss.name if self.loss is not None else "loss not stored"
         parts = (
@@ -96,3 +168,200 @@ class Model:
             counted(self.n_outputs, "output"),
         )  # fmt: skip
         return f"Model({self.library}, {loss}: {', '.join(parts)})"
+
+    def _repr_html_(self) -> str:
+        return f"<code>{html.escape(repr(self))}</code>"
+
+
+def read_model(
+    model: Any,
+    *,
+    objective: Any = None,
+    learning_rate: Any = None,
+    reg_lambda: float | None = None,
+    reg_alpha: float | None = None,
+    iteration_range: tuple[int, int] | None = None,
+    feature_names: Any = None,
+    **unknown: Any,
+) -> Model:
+    """Read a fitted model or a model file; every other function of treeinner takes the result in its place.
+
+    What is said here wins over what the model stores. A Model is taken as it is, or read again if something is said.
+
+    Parameters
+    ----------
+    model : fitted model, path or Model
+        A model of XGBoost, LightGBM, CatBoost or scikit-learn's tree ensembles, a Pipeline or search around one, or
+        a file of the first three, recognised by its content.
+    objective : str, Loss or function, optional
+        The loss, with its parameters ("quantile:alpha=0.9"), or a function (y, margin) -> gradient for a model that
+        was trained with a loss of your own.
+    learning_rate : float or one per boosting round, optional
+        The learning rate of the training.
+    reg_lambda, reg_alpha : float, optional
+        l2 and l1 penalty of the leaves (LightGBM: lambda_l2, lambda_l1; CatBoost: l2_leaf_reg).
+    iteration_range : (start, stop), optional
+        Boosting rounds to use; by default, and with (0, 0), those that the model's own `predict` uses.
+    feature_names : sequence of str, optional
+        Names to report instead of the model's.
+
+    Returns
+    -------
+    Model
+    """
+    for name in unknown:
+        told_as = FOREIGN_NAMES.get(name)
+        hint = f"; it is called {told_as!r} here." if told_as else did_you_mean(name, [f.name for f in fields(Told)])
+        raise TypeError(f"read_model() got an unexpected argument {name!r}{hint}")
+    told = Told(
+        objective=objective,
+        learning_rate=None if learning_rate is None else _rates(learning_rate),
+        reg_lambda=_penalty("reg_lambda", reg_lambda),
+        reg_alpha=_penalty("reg_alpha", reg_alpha),
+        iteration_range=None if iteration_range is None else _range(iteration_range),
+        feature_names=None if feature_names is None else _names(feature_names),
+    )
+    if not isinstance(model, Model):
+        return _read(model, told)
+    if told == Told():
+        return model
+    if model.origin is None:
+        raise ValueError("This Model was unpickled or made by hand; read it again from the library's object or file.")
+    said = {name: value for name, value in vars(told).items() if value is not None}
+    return _read(model.origin, replace(model.told, **said))
+
+
+def _read(model: Any, told: Told) -> Model:
+    """Read a file, or what is inside an object."""
+    if isinstance(model, (str, os.PathLike)):
+        found = _read_file(Path(model), told)
+    else:
+        inside = unwrap(model)
+        if inside.members:
+            raise UnsupportedModelError(
+                f"{type(inside.model).__name__} averages {len(inside.members)} models. ti.importance(model, X, y) "
+                "scores the average; for anything else pass one of them, such as model.estimators_[0]."
+            )
+        found = read_unwrapped(inside, told)
+    names = told.feature_names or found.feature_names
+    if names is not None and len(names) != found.n_features:
+        raise ValueError(f"feature_names has {counted(len(names), 'name')}; the model has {found.n_features} features.")
+    return replace(found, feature_names=names, origin=model, told=told)
+
+
+def read_unwrapped(inside: Unwrapped, told: Told) -> Model:
+    """Read a model out of its wrappers."""
+    library = package_of(inside.model)
+    if not library:
+        kind = type(inside.model)
+        raise UnsupportedModelError(f"Cannot read a model of type {kind.__module__}.{kind.__qualname__}: {SUPPORTED}.")
+    require_fitted(inside.model)
+    found: Model = import_module(f"treeinner.read.{library}").read(inside.model, told)
+    names = found.feature_names
+    if inside.transformers and names is None:
+        carried = carried_names(inside.transformers)
+        names = carried if carried is not None and len(carried) == found.n_features else None
+    return replace(
+        found,
+        feature_names=names,
+        transformers=inside.transformers,
+        targets=(*inside.targets, *found.targets),
+        notes=(*found.notes, *inside.notes),
+    )
+
+
+# -- files ----------------------------------------------------------------------------------------------------------
+def _read_file(path: Path, told: Told) -> Model:
+    """Read a model file. Whatever goes wrong while it is parsed is a ModelError that names the file."""
+    if "\n" in str(path):
+        raise ModelError("The model is given as a multi-line string; write it to a file and pass its path.")
+    try:
+        library = _library_of(path)
+        found: Model = import_module(f"treeinner.read.{library}").read_file(path, told)
+    except ModelError as error:
+        raise ModelError(f"{path}: {error}") from error
+    except (TreeInnerError, OSError):
+        raise
+    except ValueError as error:  # a number that is none, or an argument that does not fit the model
+        raise ModelError(f"{path} cannot be read: {error}") from error
+    except Exception as error:
+        what = f"{type(error).__name__}: {error}"
+        raise ModelError(f"{path} is damaged or not complete ({what}); save the model again.") from error
+    return found
+
+
+def _library_of(path: Path) -> str:
+    """Library that wrote a model file, by its content."""
+    if path.is_dir():
+        raise ModelError("it is a directory; pass the path of one model file.")
+    with path.open("rb") as stream:
+        head = stream.read(4096)
+    if not head:
+        raise ModelError("the file is empty; save the model again.")
+    for pattern, advice in UNREADABLE.items():
+        if re.match(pattern, head):
+            raise UnsupportedModelError(f"{path} is {advice} and pass the object, or {SAVE_AS}.")
+    for pattern, library in BEGINNINGS.items():
+        if re.match(pattern, head):
+            return library
+    keys = _json_keys(path, head)
+    if "tree_info" in keys:
+        raise UnsupportedModelError(f"{path} is LightGBM's dump_model; save it with model.save_model('model.txt').")
+    for key in keys:
+        if key in KEYS:
+            return KEYS[key]
+    raise ModelError(f"this is not a model file that treeinner can read; {SAVE_AS}.")
+
+
+def _json_keys(path: Path, head: bytes) -> list[str]:
+    """Top keys of a JSON file: the first one, which is enough as a rule, else all of them; []: it is no JSON object."""
+    first = re.match(rb'(?:\xef\xbb\xbf)?\s*[{\[]\s*(?:"(\w+)")?', head)
+    if first is None:
+        return []
+    if first[1] is not None and first[1].decode() in KEYS:
+        return [first[1].decode()]
+    content = json.loads(path.read_bytes())
+    return list(content) if isinstance(content, dict) else []
+
+
+# -- what the user says, checked ---------------------------------------------------------------------------------------
+def _number(value: Any) -> float:
+    """A finite real number, else NaN. A bool or a string is not a number."""
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        value = value[()]
+    real = isinstance(value, numbers.Real) and not isinstance(value, (bool, np.bool_)) and math.isfinite(value)
+    return float(value) if real else math.nan
+
+
+def _rates(value: Any) -> float | tuple[float, ...]:
+    many = isinstance(value, (list, tuple)) or (isinstance(value, np.ndarray) and value.ndim == 1)
+    rates = tuple(_number(one) for one in (value if many else [value]))
+    if not rates or not all(rate > 0 for rate in rates):
+        raise ValueError(f"learning_rate={value!r}: expected a positive number, or one per boosting round.")
+    return rates if many else rates[0]
+
+
+def _penalty(name: str, value: Any) -> float | None:
+    if value is not None and not _number(value) >= 0:
+        raise ValueError(f"{name}={value!r}: expected a number that is 0 or positive.")
+    return None if value is None else _number(value)
+
+
+def _range(value: Any) -> tuple[int, int] | None:
+    pair = list(value) if isinstance(value, (list, tuple, np.ndarray)) else []
+    whole = len(pair) == 2 and all(isinstance(v, numbers.Integral) and not isinstance(v, bool) for v in pair)
+    if whole and pair == [0, 0]:
+        return None
+    if not whole or not 0 <= pair[0] < pair[1]:
+        raise ValueError(f"iteration_range={value!r}: expected two integers (start, stop) with 0 <= start < stop.")
+    return int(pair[0]), int(pair[1])
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    names = tuple(value) if hasattr(value, "__iter__") and not isinstance(value, (str, bytes)) else ()
+    if not names or not all(isinstance(one, str) for one in names):
+        raise ValueError(f"feature_names={value!r}: expected a list of strings, one per feature.")
+    if len(set(names)) != len(names):
+        twice = next(one for one in names if names.count(one) > 1)
+        raise ValueError(f"feature_names: {twice!r} occurs more than once; the names must differ.")
+    return tuple(map(readable, names))

@@ -1,0 +1,335 @@
+"""Wrappers of scikit-learn and its kin: taken off down to one model, or to the members of an average.
+
+Nothing is imported for it: a class is recognised by its name and package along the mro, so that users' subclasses work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import narwhals as nw
+import numpy as np
+from numpy.typing import NDArray
+
+from treeinner.errors import DataError, ModelError, Note, UnsupportedModelError
+
+__all__ = [
+    "Codes", "Columns", "Member", "TransformedTarget", "Unwrapped", "carried_names", "columns_in", "members",
+    "package_of", "require_fitted", "transform", "unwrap",
+]  # fmt: skip
+
+LIBRARIES = ("xgboost", "lightgbm", "catboost", "sklearn")
+EXTENSIONS = ("sklearn", "imblearn", "skopt", "dask_ml", "optuna_integration")  # scikit-learn, and what extends it
+
+# Wrappers with one model inside that predicts by itself: class -> attributes that may hold it.
+HOLDERS = {
+    "TransformedTargetRegressor": ("regressor_",),  # attributions are on the scale of the transformed target
+    "FrozenEstimator": ("estimator",),
+    "FixedThresholdClassifier": ("estimator_",),  # a threshold on the prediction leaves the margin alone
+    "TunedThresholdClassifierCV": ("estimator_",),
+    "SelfTrainingClassifier": ("estimator_", "base_estimator_"),
+    "SelectFromModel": ("estimator_",),  # the model that selects sees all columns
+}
+NO_TARGET = ("it fits no target, so there is nothing to score; use a forest that predicts y", "", "")
+# Wrappers of several models that are no average: class -> why, then a loop and a call that score the models inside.
+REFUSED = {
+    "IsolationForest": NO_TARGET,
+    "RandomTreesEmbedding": NO_TARGET,
+    "SequentialFeatureSelector": ("it holds no fitted model; fit one on its transform(X), and pass that", "", ""),
+    "_BaseStacking": ("its last model sees the predictions of the others", "part in model.estimators_", "part, X, y"),
+    "_MultiOutputEstimator": (
+        "it holds one model per target", "k, part in enumerate(model.estimators_)", "part, X, np.asarray(y)[:, k]"
+    ),
+    "_BaseChain": (
+        "each of its models also sees the targets before its own", "k, part in enumerate(model.estimators_)",
+        "part, np.hstack([X, y[:, model.order_[:k]]]), y[:, model.order_[k]]",
+    ),
+    "OneVsRestClassifier": (
+        "it holds one model per class", "k, part in enumerate(model.estimators_)",
+        "part, X, model.label_binarizer_.transform(y).toarray()[:, k]",
+    ),
+    "OneVsOneClassifier": (
+        "it holds one model per pair of classes, each for the rows of these two",
+        "part, pair in zip(model.estimators_, itertools.combinations(model.classes_, 2))",
+        "part, X[np.isin(y, pair)], y[np.isin(y, pair)] == pair[1]",
+    ),
+    "OutputCodeClassifier": (
+        "it holds one model per bit of a code", "k, part in enumerate(model.estimators_)",
+        "part, X, model.code_book_[np.searchsorted(model.classes_, y), k]",
+    ),
+    "BaseWeightBoosting": (
+        "each of its models was fitted to rows weighted by the models before it", "part in model.estimators_",
+        "part, X, y",
+    ),
+}  # fmt: skip
+OWN_MARGIN = Note(
+    "own_margin", "Each member is scored on its own margin, not on the average of the probabilities.", quiet=True
+)
+CALIBRATION = Note("calibration", "The calibrators, monotone in the margin, are not scored.", quiet=True)
+HARD_VOTES = ("it counts votes", "part in model.estimators_", "part, X, model.le_.transform(y)")
+
+
+# -- what X and y pass; classes, not functions, so that a Model that holds one can be pickled ------------------------
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """The columns of X that a model inside a wrapper sees, as a transformer."""
+
+    positions: NDArray[np.intp]  # may repeat a column (bootstrap_features)
+    n_features_in_: int
+    names: tuple[str, ...] | None  # of all columns; None: the wrapper was fitted without names
+
+    def transform(self, X: Any) -> Any:
+        """X in these columns, as an array, which is what scikit-learn's wrappers hand on."""
+        frame = nw.from_native(X, eager_only=True, pass_through=True)
+        if isinstance(frame, nw.DataFrame):
+            X = (frame if self.names is None else frame.select(self.names)).to_numpy()
+        elif not hasattr(X, "shape"):
+            X = np.asarray(X)
+        return X[:, self.positions]
+
+
+@dataclass(frozen=True, eq=False)
+class Codes:
+    """Labels as their positions among the sorted classes of a wrapper."""
+
+    classes: NDArray[Any]
+
+    def __call__(self, y: Any) -> NDArray[Any]:
+        """Code of each row: (rows,)."""
+        labels = np.asarray(y)
+        known = np.isin(labels, self.classes)
+        if labels.ndim != 1 or not known.all():
+            other = f"{labels.ndim} dimensions" if labels.ndim != 1 else f"the label {labels[~known][0]!r}"
+            raise DataError(f"y has {other}; expected one of the labels {self.classes.tolist()} per row.")
+        return np.searchsorted(self.classes, labels)
+
+
+@dataclass(frozen=True, eq=False)
+class TransformedTarget:
+    """The target on the scale that a TransformedTargetRegressor fits."""
+
+    transformer: Any
+
+    def __call__(self, y: Any) -> NDArray[Any]:
+        """Transformed target: (rows,) or (rows, targets)."""
+        values = np.asarray(y)
+        found = np.asarray(self.transformer.transform(values.reshape(len(values), -1)))
+        return found[:, 0] if found.ndim == 2 and found.shape[1] == 1 else found
+
+
+# -- down to one model, or to an average --------------------------------------------------------------------------
+@dataclass(frozen=True, eq=False)
+class Unwrapped:
+    """What is inside wrappers, and what X and y pass on their way to it."""
+
+    model: Any
+    transformers: tuple[Any, ...] = ()
+    targets: tuple[Callable[[Any], Any], ...] = ()
+    notes: tuple[Note, ...] = ()
+    members: tuple[Member, ...] = ()  # of the model itself, if it is an average of several
+
+    def through(self, model: Any, *, transformers: Any = (), targets: Any = (), notes: Any = ()) -> Unwrapped:
+        """The model inside this one, behind what X and y pass in its wrapper."""
+        return Unwrapped(model, (*self.transformers, *transformers), (*self.targets, *targets), (*self.notes, *notes))
+
+
+class Member(NamedTuple):
+    """A model of an average."""
+
+    name: str  # what the wrapper calls it
+    weight: float  # those of all members add up to 1
+    inside: Unwrapped
+
+
+def unwrap(model: Any) -> Unwrapped:
+    """Take off pipelines, searches and the like, down to one model or to an average of several (`members`)."""
+    return _unwrapped(Unwrapped(model))
+
+
+def members(model: Any) -> tuple[Member, ...] | None:
+    """Models of an average (Voting, Bagging, CalibratedClassifierCV), also of averages inside it; None: it is none."""
+    return tuple(leaf for part in unwrap(model).members for leaf in _leaves(part)) or None
+
+
+def _leaves(member: Member) -> Iterator[Member]:
+    inside = _unwrapped(member.inside)
+    for part in inside.members:
+        yield from _leaves(Member(f"{member.name} / {part.name}", member.weight * part.weight, part.inside))
+    if not inside.members:
+        yield member._replace(inside=inside)
+
+
+def _unwrapped(found: Unwrapped) -> Unwrapped:
+    while True:
+        model = found.model
+        names = [kind.__name__ for kind in type(model).__mro__ if kind.__module__.split(".")[0] in EXTENSIONS]
+        refused = next((name for name in names if name in REFUSED), None)
+        if refused is not None:
+            raise _refusal(model, *REFUSED[refused])
+        if "Pipeline" in names:
+            *steps, (_, last) = model.steps
+            if last is None or isinstance(last, str):
+                raise UnsupportedModelError(f"The last step of the Pipeline is {last!r}; pass one that predicts.")
+            kept = [step for _, step in steps if step is not None and not isinstance(step, str)]
+            found = found.through(last, transformers=kept)
+        elif any(name.endswith("SearchCV") for name in names):
+            found = found.through(_fitted(model, "best_estimator_"))
+        elif holder := next((name for name in names if name in HOLDERS), None):
+            inside = _fitted(model, *HOLDERS[holder])
+            scale = [TransformedTarget(model.transformer_)] if holder == "TransformedTargetRegressor" else []
+            found = found.through(inside, targets=scale)
+        elif "RFE" in names:
+            columns = _columns(model, np.flatnonzero(_fitted(model, "support_")))
+            found = found.through(model.estimator_, transformers=[columns])
+        elif average := next((AVERAGES[name] for name in names if name in AVERAGES), None):
+            parts = tuple(average(found, model))
+            if len(parts) != 1:
+                return replace(found, members=parts)
+            found = parts[0].inside
+        else:
+            return found
+
+
+def _fitted(wrapper: Any, *attributes: str) -> Any:
+    """What a fitted wrapper keeps under one of these names."""
+    for attribute in attributes:
+        if hasattr(wrapper, attribute):
+            return getattr(wrapper, attribute)
+    if getattr(wrapper, "refit", True) is False:
+        raise ModelError(
+            f"This {type(wrapper).__name__} has refit=False and so holds no fitted model; "
+            "fit it with refit=True, or fit the best estimator and pass that."
+        )
+    raise _not_fitted(wrapper)
+
+
+def _refusal(model: Any, why: str, loop: str, call: str) -> UnsupportedModelError:
+    recipe = f" Score its models one by one:\n    for {loop}:\n        print(ti.importance({call}))" if loop else ""
+    return UnsupportedModelError(f"{type(model).__name__} is not one model of trees: {why}.{recipe}")
+
+
+# -- averages -----------------------------------------------------------------------------------------------------
+def _voting(found: Unwrapped, model: Any) -> Iterator[Member]:
+    estimators = _fitted(model, "estimators_")
+    in_use = [not (one is None or isinstance(one, str)) for _, one in model.estimators]  # the others are "drop"
+    names = [name for (name, _), used in zip(model.estimators, in_use, strict=True) if used]
+    weights = np.ones(len(in_use)) if model.weights is None else np.asarray(model.weights, np.float64)
+    targets = []
+    if hasattr(model, "le_"):
+        if model.voting != "soft":
+            raise _refusal(model, *HARD_VOTES)
+        targets = [Codes(model.le_.classes_)]
+    insides = [found.through(one, targets=targets, notes=[OWN_MARGIN] * len(targets)) for one in estimators]
+    return _averaged(model, names, insides, weights[in_use])
+
+
+def _bagging(found: Unwrapped, model: Any) -> Iterator[Member]:
+    estimators, classes = _fitted(model, "estimators_"), getattr(model, "classes_", None)
+    names = [f"estimators_[{i}]" for i in range(len(estimators))]
+    for name, one in zip(names, estimators, strict=True):
+        if classes is not None and len(getattr(one, "classes_", classes)) < len(classes):
+            raise UnsupportedModelError(f"{name} of this {type(model).__name__} was fitted on rows without some class.")
+    targets = [] if classes is None else [Codes(classes)]
+    insides = [
+        found.through(one, transformers=[_columns(model, columns)], targets=targets, notes=[OWN_MARGIN] * len(targets))
+        for one, columns in zip(estimators, model.estimators_features_, strict=True)
+    ]
+    return _averaged(model, names, insides, np.ones(len(estimators)))
+
+
+def _calibrated(found: Unwrapped, model: Any) -> Iterator[Member]:
+    distinct = {id(part.estimator): part.estimator for part in _fitted(model, "calibrated_classifiers_")}
+    own = [getattr(one, "classes_", model.classes_) for one in distinct.values()]
+    # Temperature scaling encodes labels that are strings before it fits.
+    encoded = [not np.array_equal(labels, model.classes_) for labels in own]
+    insides = [
+        found.through(one, targets=[Codes(model.classes_)] * coded, notes=[CALIBRATION])
+        for one, coded in zip(distinct.values(), encoded, strict=True)
+    ]
+    return _averaged(model, [f"fold {i}" for i in range(len(insides))], insides, np.ones(len(insides)))
+
+
+AVERAGES: dict[str, Callable[[Unwrapped, Any], Iterator[Member]]] = {
+    "_BaseVoting": _voting,
+    "BaseBagging": _bagging,
+    "CalibratedClassifierCV": _calibrated,
+}
+
+
+def _averaged(model: Any, names: list[str], insides: list[Unwrapped], weights: NDArray[np.float64]) -> Iterator[Member]:
+    """Members with weights that add up to 1; who has no part in the prediction is left out."""
+    if not weights.sum() > 0:
+        raise UnsupportedModelError(f"{type(model).__name__}: no mean can be taken with weights {weights.tolist()}.")
+    shares = (weights / weights.sum()).tolist()
+    return (Member(*each) for each in zip(names, shares, insides, strict=True) if each[1] != 0)
+
+
+def _columns(model: Any, positions: Any) -> Columns:
+    names = getattr(model, "feature_names_in_", None)
+    known = None if names is None else tuple(map(str, names))
+    return Columns(np.asarray(positions, np.intp), int(model.n_features_in_), known)
+
+
+# -- the model inside, and the way of X to it ----------------------------------------------------------------------
+def package_of(model: Any) -> str:
+    """Library whose class the model is or derives from, "" if none; users' subclasses count."""
+    for kind in type(model).__mro__:
+        package = kind.__module__.split(".")[0]
+        if package in LIBRARIES:
+            base_only = kind.__module__.startswith(("sklearn.base", "sklearn.utils"))  # a user's own estimator
+            return "" if base_only else package
+    return ""
+
+
+def require_fitted(model: Any) -> None:
+    """Raise unless fit has been called, or that cannot be asked (of a Booster, say)."""
+    for question in ("__sklearn_is_fitted__", "is_fitted"):
+        # Of the class: a CVBooster has every name, and hands the call to its boosters.
+        if callable(getattr(type(model), question, None)):
+            if getattr(model, question)():
+                return
+            raise _not_fitted(model)
+    estimator = hasattr(type(model), "get_params") and hasattr(type(model), "fit")
+    # scikit-learn's own rule: fit leaves attributes that end in an underscore
+    if estimator and not any(name.endswith("_") and not name.startswith("__") for name in vars(model)):
+        raise _not_fitted(model)
+
+
+def _not_fitted(model: Any) -> ModelError:
+    return ModelError(f"This {type(model).__name__} is not fitted yet; call fit first.")
+
+
+def transform(transformers: Sequence[Any], X: Any) -> Any:
+    """X as the model behind the transformers sees it."""
+    for step in transformers:
+        if hasattr(step, "transform"):
+            X = step.transform(X)
+        elif not hasattr(step, "fit_resample"):  # imblearn's samplers work in fit alone
+            raise UnsupportedModelError(
+                f"The pipeline step {type(step).__name__} cannot transform X; pass the final model and the X it was "
+                "fitted on."
+            )
+    return X
+
+
+def carried_names(transformers: Sequence[Any]) -> tuple[str, ...] | None:
+    """Feature names behind the transformers; None where one does not know them."""
+    names: Any = None
+    for step in transformers:
+        if hasattr(step, "transform"):
+            try:
+                names = step.get_feature_names_out(names)
+            except (AttributeError, TypeError, ValueError):  # a transformer that knows no names, or other ones
+                return None
+    return None if names is None else tuple(str(name) for name in names)
+
+
+def columns_in(transformers: Sequence[Any]) -> tuple[tuple[str, ...] | None, int | None]:
+    """Names and number of the columns that a pipeline's first step was fitted on, as far as it stores them."""
+    for step in transformers:
+        names, number = getattr(step, "feature_names_in_", None), getattr(step, "n_features_in_", None)
+        if names is not None or number is not None:
+            return None if names is None else tuple(map(str, names)), number
+    return None, None
