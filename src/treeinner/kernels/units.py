@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FOURTH_BITS",
+    "FOURTH_LIMBS",
     "GRADIENT_BITS",
     "LIMBS",
     "LOWEST_UNIT",
@@ -34,9 +35,9 @@ TYPICAL_RATE = 1 / 16  # of a learning rate: centred scores need none, and must 
 NOTHING = 1e-200  # leaves below it have no score: products with gradients of their size are 0 in float64
 OUTLIER_BITS = 16  # the largest leaf may be 2^16 times the median one before the unit of the gradients becomes finer,
 MOST_FINER = 12  # by at most so many bits: 4,096 rows of 64 times the model's scale still fit 64-bit integers
-LIMBS = 10  # of an exact sum; fourth powers need all of them
+LIMBS, FOURTH_LIMBS = 5, 10  # of an exact sum of numbers or their squares, and of fourth powers
 LOWEST_UNIT = 88  # the last limb counts units of 2^-88
-FOURTH_BITS = 24  # the core takes fourth powers of numbers times 2^24, so that those of small shares are not lost
+FOURTH_BITS = 96  # the core takes fourth powers of numbers times 2^24, so that those of small shares are not lost
 
 
 def leaf_bits(trees: Trees) -> tuple[int, int]:

@@ -112,7 +112,9 @@ class ImportanceAccumulator:
         checks that they were the same rows.
         """
         if self._asked["method"] != "centred" or self._first is not None:
-            raise ValueError("A second pass belongs to method='centred', after the first; result() has everything else.")
+            raise ValueError(
+                "A second pass belongs to method='centred', after the first; result() has everything else."
+            )
         out = self._copy()
         out._first, out.sums = self._require_rows(), None
         assert self.spec is not None
@@ -155,4 +157,6 @@ class ImportanceAccumulator:
         if self._first is not None:
             return warned(conclude(self.model, spec, self._first, sums, self.centre))
         found = conclude(self.model, spec, sums, None, node_means(self.model, spec, sums))
-        return warned(found, replace(ONE_PASS, text="Standard errors need a second pass: see second_pass().", quiet=True))
+        return warned(
+            found, replace(ONE_PASS, text="Standard errors need a second pass: see second_pass().", quiet=True)
+        )

@@ -32,7 +32,9 @@ ONE_PASS = Note(
     "such as a file or a function that returns the batches.",
 )
 OUT_OF_BAG = Note(
-    "out_of_bag", "Out-of-bag rows depend on each other through the trees that they share: p values are too small.", True
+    "out_of_bag",
+    "Out-of-bag rows depend on each other through the trees that they share: p values are too small.",
+    True,
 )
 
 
@@ -150,9 +152,7 @@ def _gains(model: Model, spec: Spec, leaf: Sums, centre: Centre | None, score: F
     return np.ldexp(gains, leaf.weight_exponent)
 
 
-def _losses(
-    model: Model, spec: Spec, loss: Loss, leaf: Sums, centre: Centre | None, scores: Float
-) -> Losses | None:
+def _losses(model: Model, spec: Spec, loss: Loss, leaf: Sums, centre: Centre | None, scores: Float) -> Losses | None:
     """What the rounds did to the loss, per row."""
     if not knows_loss(model, spec, loss):
         return None

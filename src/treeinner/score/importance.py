@@ -94,7 +94,11 @@ def importance(
     model = read_model(model)
     rows = read_rows(model, X, y, oob=oob, **given)
     spec = make_spec(
-        model, credit(model, rows.names, feature_groups, rows.head), score=score, method=method, clustered=rows.clustered
+        model,
+        credit(model, rows.names, feature_groups, rows.head),
+        score=score,
+        method=method,
+        clustered=rows.clustered,
     )
     run: dict[str, Any] = {"n_jobs": n_jobs, "progress": progress}
     if method == "centred":

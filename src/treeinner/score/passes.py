@@ -23,13 +23,14 @@ from treeinner.read import Model
 from treeinner.read.methods import node_values
 from treeinner.rows import Rows
 from treeinner.score.spec import Spec, largest_steps, scored_loss, start_of, step_rule
-from treeinner.score.sums import LOSSES, Sums, exact_sums, grouped_sums
+from treeinner.score.sums import LOSSES, Sums, exact_sums, grouped_sums, zero_shares
 
 __all__ = ["Centre", "leaf_pass", "node_means", "share_pass", "total"]
 
 Float = NDArray[np.float64]
 MOST_AT_ONCE = 2.0**50  # a fixed-point gradient or weight below it: a task of 4,096 rows adds less than 2^62 to a leaf
 ROOM = 2**61  # integers below it take another task
+MOST_UNCARRIED = 2**21  # rows: each adds less than 2^40 to a limb of its cluster
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,7 +122,7 @@ class _Pass:
         self.steps = largest_steps(self.model, spec.score) if spec.score == "loss" else None
         self.rule: Any = None
         if self.steps is not None and self.loss.core is not None:
-            self.rule = step_rule(self.loss.core.kind, self.loss.core.scale, self.steps)
+            self.rule = step_rule(*self.loss.core[:2], self.steps)
         self.sums_leaves = self.leaves and spec.by_path
         scale = 2.0 ** (GRADIENT_BITS - spec.scale_bits)
         self.scale, self.paths, self.root = scale, None, None
@@ -155,11 +156,13 @@ class _Tally:
         columns = len(spec.credit.names) * (trees.n_outputs + (trees.n_outputs > 1))
         self.integers = np.zeros(shape, np.int64) if work.sums_leaves else None
         self.bound = 0  # of their size
+        self.since_carried = 0  # rows that were added to clusters
         self.sums = Sums(key="", exponent=spec.exponent)
         self.sums.leaf = np.zeros((*shape, 2), np.int64) if work.sums_leaves else None
         self.sums.losses = np.zeros((len(LOSSES), LIMBS), np.int64) if work.leaves else None
         self.sums.moved = np.zeros((trees.n_outputs, LIMBS), np.int64)
-        self.sums.shares = np.zeros((3, columns, LIMBS), np.int64) if work.shares else None
+        if work.shares:
+            self.sums.shares, self.sums.fourths = zero_shares(columns)
         if work.shares and spec.clustered:
             self.sums.clusters = np.zeros((clusters, columns, LIMBS), np.int64)
 
@@ -179,7 +182,7 @@ class _Tally:
         self.bound += n * int(max(largest, 2.0**WEIGHT_BITS))
 
     def carry(self) -> None:
-        """Carry the integers into limbs."""
+        """Carry the integers into limbs, and the limbs of clusters."""
         if self.integers is not None and self.sums.leaf is not None:
             high = self.integers >> 32
             self.sums.leaf[..., 0] += high
@@ -187,6 +190,9 @@ class _Tally:
             carry(self.sums.leaf)
             self.integers[:] = 0
             self.bound = 0
+        if self.sums.clusters is not None:
+            carry(self.sums.clusters)
+            self.since_carried = 0
 
 
 @dataclass(eq=False)
@@ -324,18 +330,18 @@ def _together(tasks: Sequence[Task], rows: Rows) -> None:
 
 def _in_core(task: Task) -> None:
     """All rounds in one call of the core."""
-    work, tally, core = task.work, task.tally, task.work.loss.core
-    forest = work.model.trees.forest
-    assert core is not None
+    work, tally, forest = task.work, task.tally, task.work.model.trees.forest
+    assert work.loss.core is not None
+    kind, loss_scale, encode = work.loss.core
     y = np.asarray(task.y, np.float64).reshape(task.n, -1)
-    target = y if core.target is None else core.target(y)
+    target = y if encode is None else encode(y)
     largest, sums = np.zeros(padded_rows(task.n)), tally.leaf_integers()
     fixed = None if sums is None else _fixed_point(task.weight, task.n)
     first_order = task.first_order if work.leaves else np.zeros(0)
     forest.core.boost(
         task.codes,
-        CORE_LOSSES[core.kind],
-        core.scale,
+        CORE_LOSSES[kind],
+        loss_scale,
         work.model.trees.first_trees,
         np.ascontiguousarray(target.T),
         work.loss.total_weight(y, task.weight),
@@ -441,10 +447,13 @@ def _finish(task: Task, cluster: NDArray[np.intp] | None) -> None:
             work.keep[task.here] = scores
         columns = share_columns(scores)
         assert sums.shares is not None
-        exact_sums(columns, work.spec.exponent, *sums.shares)
+        exact_sums(columns, work.spec.exponent, *sums.shares, sums.fourths)
         if cluster is not None and sums.clusters is not None:
             here = np.arange(n) if task.weight is None else np.flatnonzero(task.weight)
             grouped_sums(columns[here], work.spec.exponent, cluster[task.here][here], sums.clusters)
+            task.tally.since_carried += n
+            if task.tally.since_carried >= MOST_UNCARRIED:
+                task.tally.carry()
     if sums.losses is not None:
         _add_losses(task, None if scores is None else scores.sum(axis=(1, 2)))
     # In units of the leaf values: the exponent is that of values times gradients.

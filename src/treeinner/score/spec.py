@@ -93,7 +93,7 @@ def scored_loss(model: Model, score: str) -> Loss:
     if score != "loss":
         return model.loss
     # The trees of a forest of scikit-learn fit y itself; what their mean does is measured by the squared error.
-    loss = forest_error(model.loss) if model.trees.averaged else model.loss
+    loss = forest_error(model.loss) if model.trees.averaged else model.loss.metric or model.loss
     loss.check_breakdown()
     if model.trees.averaged and np.isnan(model.trees.cover).any():
         raise UnsupportedModelError(

@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 
 from treeinner.errors import DataError, ModelError
 from treeinner.kernels import add_exact
-from treeinner.kernels.units import FOURTH_BITS, LIMBS, LOWEST_UNIT, carry, totals
+from treeinner.kernels.units import FOURTH_BITS, FOURTH_LIMBS, LIMBS, LOWEST_UNIT, carry, totals
 
-__all__ = ["LOSSES", "Sums", "exact_sums", "grouped_sums"]
+__all__ = ["LOSSES", "Sums", "exact_sums", "grouped_sums", "zero_shares"]
 
 Float, Limbs = NDArray[np.float64], NDArray[np.int64]
+MOST_AT_ONCE = 2**21  # rows that the core adds before limbs are carried
 # Sums over the rows: their losses before the first round, after the last, and if predicted perfectly; how many have no
 # such bound; the fall of the loss by the gradients at the start of each step; and what of the fall no feature gets.
 LOSSES = ("before", "after", "least", "unbounded", "first_order", "base")
@@ -35,7 +36,8 @@ class Sums:
     units: int = 0  # rows of positive weight
     weight: Limbs = field(default_factory=lambda: np.zeros((1, LIMBS), np.int64))
     leaf: Limbs | None = None  # (2, leaves, width, 2) of minus the gradients, and of the weights
-    shares: Limbs | None = None  # (3, columns, LIMBS) of the shares, their squares and fourth powers
+    shares: Limbs | None = None  # (2, columns, LIMBS) of the shares and their squares
+    fourths: Limbs | None = None  # (columns, FOURTH_LIMBS) of their fourth powers
     losses: Limbs | None = None  # (6, LIMBS) by LOSSES
     moved: Limbs | None = None  # (outputs, LIMBS) of what the trees add to the margins: tells rows from other rows
     labels: NDArray[Any] | None = None  # (clusters,) ascending
@@ -108,9 +110,9 @@ class Sums:
     def share_sums(self) -> Float:
         """Sums of the shares, their squares and fourth powers: (3, columns)."""
         assert self.shares is not None
-        exponents = (self.exponent, 2 * self.exponent, 4 * (self.exponent + FOURTH_BITS))
-        powers = zip(self.shares, exponents, strict=True)
-        return np.array([totals(limbs, LOWEST_UNIT + exponent) for limbs, exponent in powers])
+        assert self.fourths is not None
+        sums, squares = (totals(self.shares[i], LOWEST_UNIT + (i + 1) * self.exponent) for i in (0, 1))
+        return np.array([sums, squares, totals(self.fourths, LOWEST_UNIT + FOURTH_BITS + 4 * self.exponent)])
 
     def loss_sums(self) -> dict[str, float]:
         """Sums of the losses by their names in LOSSES."""
@@ -129,33 +131,38 @@ class Sums:
         if not np.isfinite(largest):
             raise DataError("The share of some row in a score is not finite; check y, sample_weight and base_margin.")
         exponent = -int(np.frexp(largest)[1]) if largest > 0 else 0
-        out = cls(key="shares", exponent=exponent, shares=np.zeros((3, shares.shape[1], LIMBS), np.int64))
+        out = cls(key="shares", exponent=exponent)
+        out.shares, out.fourths = zero_shares(shares.shape[1])
         out.rows, out.units = len(shares), len(shares) if weight is None else int(np.count_nonzero(weight))
         exact_sums(np.ones((len(shares), 1)) if weight is None else weight[:, None], 0, out.weight)
         here = np.arange(len(shares)) if weight is None else np.flatnonzero(weight)
-        exact_sums(shares, exponent, *out.shares)
+        exact_sums(shares, exponent, *out.shares, out.fourths)
         if clusters is not None:
             out.labels, group = np.unique(clusters[here], return_inverse=True)
             out.clusters = np.zeros((len(out.labels), shares.shape[1], LIMBS), np.int64)
             grouped_sums(shares[here], exponent, group, out.clusters)
+            carry(out.clusters)
         return out
 
 
-LIMBED = ("leaf", "shares", "losses", "moved")
+LIMBED = ("leaf", "shares", "fourths", "losses", "moved")
+
+
+def zero_shares(n_columns: int) -> tuple[Limbs, Limbs]:
+    """Limbs of the sums and squares, and of the fourth powers, of no shares."""
+    return np.zeros((2, n_columns, LIMBS), np.int64), np.zeros((n_columns, FOURTH_LIMBS), np.int64)
 
 
 def exact_sums(values: Float, exponent: int, *limbs: Limbs | None) -> None:
     """Add the columns of `values`, (rows, columns), to limbs of their sums, squares and fourth powers, in place."""
-    sums, squares, fourths = (*limbs, None, None)[:3]
-    fits = add_exact(np.ascontiguousarray(values, np.float64), 2.0**exponent, sums, squares, None, fourths)
-    if not fits:
-        raise DataError(
-            f"A row's share of a score is {np.abs(values).max():.3g}, far out of proportion to the model's own values; "
-            "check y, sample_weight and base_margin for wrong units or outliers."
-        )
-    for each in limbs:
-        if each is not None:
-            carry(each)
+    values = np.ascontiguousarray(values, np.float64)
+    for first in range(0, len(values), MOST_AT_ONCE):
+        some = values[first : first + MOST_AT_ONCE]
+        sums, squares, fourths = (*limbs, None, None)[:3]
+        _check_fit(add_exact(some, 2.0**exponent, sums, squares, None, fourths=fourths), some)
+        for each in limbs:
+            if each is not None:
+                carry(each)
 
 
 def _plus(a: Limbs | None, b: Limbs | None) -> Limbs | None:
@@ -176,5 +183,14 @@ def _merged(a: Sums, b: Sums) -> tuple[NDArray[Any] | None, Limbs | None]:
 
 
 def grouped_sums(values: Float, exponent: int, group: NDArray[np.intp], limbs: Limbs) -> None:
-    """Add the columns of `values`, (rows, columns), to the sums of each row's group in place: (groups, columns, LIMBS)."""
-    raise NotImplementedError
+    """Add the columns of `values` to the sums of each row's group, (groups, columns, LIMBS); the caller carries."""
+    values, group = np.ascontiguousarray(values, np.float64), np.ascontiguousarray(group, np.int64)
+    _check_fit(add_exact(values, 2.0**exponent, limbs, None, None, group=group), values)
+
+
+def _check_fit(fits: bool, values: Float) -> None:
+    if not fits:
+        raise DataError(
+            f"A row's share of a score is {np.abs(values).max():.3g}, far out of proportion to the model's own values; "
+            "check y, sample_weight and base_margin for wrong units or outliers."
+        )
