@@ -11,7 +11,6 @@ What is stored (measured on 1.3 to 1.9), and what PreDecomp makes of it:
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -58,9 +57,13 @@ def read(model: Any, told: Told) -> Model:
     nested = isinstance(classes, list)
     if classes is not None:
         classes = [labels.tolist() for labels in classes] if nested else classes.tolist()
-    custom = _custom_gradient(getattr(model, "loss", None)) if told.objective is None else None
+    objective, stored, notes = told.objective, getattr(model, "loss", ""), []
+    if objective is None and not isinstance(stored, str):
+        objective = partial(_gradient, stored)
+        objective.__dict__["__name__"] = type(stored).__name__
+        notes.append(Note("custom_loss", CUSTOM_LOSS.format(type(stored).__name__), quiet=True))
     loss = find_loss(
-        told=told.objective if custom is None else custom,
+        told=objective,
         library="sklearn",
         name=name,
         params=params,
@@ -78,8 +81,7 @@ def read(model: Any, told: Told) -> Model:
         classes=classes,
         class_weight=_class_weight(model),
         out_of_bag=partial(_out_of_bag, model) if hasattr(model, "estimators_") and trees.averaged else None,
-        notes=() if custom is None else (Note("custom_loss", CUSTOM_LOSS.format(custom.__name__), quiet=True),),
-        source=model,
+        notes=tuple(notes),
     )
 
 
@@ -98,18 +100,12 @@ def _class_weight(model: Any) -> Any:
     return given
 
 
-def _custom_gradient(loss: Any) -> Callable[[Any, Any], Any] | None:
-    """Gradient of a loss object that HistGradientBoosting was given in the place of a name; None if it was not."""
-    if loss is None or isinstance(loss, str):
-        return None
-
-    def gradient(y: Any, margin: Any) -> Any:
-        if loss.constant_hessian:  # each as in training; a class of the user's own may have only one of them
-            return loss.gradient(y_true=y, raw_prediction=margin)
-        return loss.gradient_hessian(y_true=y, raw_prediction=margin)[0]
-
-    gradient.__name__ = type(loss).__name__
-    return gradient
+def _gradient(loss: Any, y: Any, margin: Any) -> Any:
+    """Gradient of a loss object that HistGradientBoosting was given in the place of a name."""
+    rows = {"y_true": np.ascontiguousarray(y, np.float64).ravel(), "raw_prediction": np.ascontiguousarray(margin)}
+    if loss.constant_hessian:  # each as in training; a class of the user's own may have only one of them
+        return loss.gradient(**rows)
+    return loss.gradient_hessian(**rows)[0]
 
 
 # -- what all kinds share ------------------------------------------------------------------------------------
@@ -287,7 +283,7 @@ def _hist_rates(model: Any, nodes: _Nodes, l2: float) -> Float:
         np.bincount(nodes.tree[inner], numbers, nodes.n_trees)
         for numbers in (shrunk**2, shrunk * rest, np.abs(at_leaves).sum(axis=0) ** 2)
     )
-    fitted = np.divide(squares, products, out=np.zeros_like(squares), where=products > 0)  # rate * rest = shrunk
+    fitted = np.divide(squares, products, out=np.zeros(nodes.n_trees), where=products > 0)  # rate * rest = shrunk
     fitted = np.where(np.abs(fitted / own - 1) <= AGREEMENT, own, fitted)
     missed = np.bincount(nodes.tree[inner], (fitted[nodes.tree[inner]] * rest - shrunk) ** 2, nodes.n_trees)
     holds = (fitted > 0) & (missed <= AGREEMENT**2 * sizes)
