@@ -23,8 +23,8 @@ Index = NDArray[np.intp]
 Bool = NDArray[np.bool_]
 GroupSpec = Mapping[str, Sequence[str | int]] | str
 
-FIRST_ROWS, MORE_ROWS = 2_000, 20_000  # that are looked at for rows in which the model's columns differ
-ALWAYS_PROBED = 32  # rows
+FIRST_ROWS = 32  # on which a pipeline is probed
+MANY_ROWS = 20_000  # among which, at a time, rows are looked for that differ in a column of the model
 CELLS = 4_000_000  # of a table of changed rows
 FEW_COLUMNS = 500  # that are changed one by one, where the model's columns are made from several
 NO_NUMBER = -1e99  # stands for missing values
@@ -180,14 +180,14 @@ def _raw_columns(model: Model, own: Sequence[str], X: Any) -> tuple[list[str], I
 
 def _movers(steps: Sequence[Any], X: Any, used: Index) -> Bool:
     """Which raw columns move which of the model's columns in use: (raw columns, used)."""
-    moved = np.zeros((X.shape[1], len(used)), bool)
-    start, stop = 0, FIRST_ROWS
+    moved = _probe(steps, X[:FIRST_ROWS], np.arange(min(X.shape[0], FIRST_ROWS)), used)
+    start, stop = 0, MANY_ROWS
     while start < X.shape[0] and not moved.any(axis=0).all():
-        seen = _numbers(transform(steps, _native(X[start:stop])), used)
-        open_ = ~moved.any(axis=0)
-        ends = [seen.argmin(axis=0)[open_], seen.argmax(axis=0)[open_], np.arange(min(len(seen), ALWAYS_PROBED))]
-        moved[:, open_] = _probe(steps, X[start:stop], np.unique(np.concatenate(ends)), used[open_])
-        start, stop = stop, stop + MORE_ROWS
+        still = ~moved.any(axis=0)  # perhaps a level that few rows have: see rows in which these columns differ
+        seen = _numbers(transform(steps, _native(X[start:stop])), used[still])
+        rows = np.unique([seen.argmin(axis=0), seen.argmax(axis=0)])
+        moved[:, still] = _probe(steps, X[start:stop], rows, used[still])
+        start, stop = stop, stop + MANY_ROWS
     return moved
 
 
@@ -216,6 +216,8 @@ def _probe(steps: Sequence[Any], X: Any, rows: Index, used: Index) -> Bool:
     halves = [(np.arange(n) >> digit & 1) == bit for digit in range(digits) for bit in (0, 1)]
     moved = np.zeros((n, len(used)), bool)
     for changed in (other, missing):
+        if moved.any(axis=0).all() or np.array_equal(changed, base):
+            continue
         found = moves(halves, changed).reshape(digits, 2, -1)
         found[:, :, moved.any(axis=0)] = False  # settled
         single = (found[:, 0] != found[:, 1]).all(axis=0)

@@ -52,10 +52,7 @@ UNREADABLE = {
 # Keys of a JSON file -> the library that wrote it.
 KEYS = dict.fromkeys(("oblivious_trees", "features_info", "model_info", "scale_and_bias", "ctr_data"), "catboost")
 KEYS["learner"] = "xgboost"
-HASHED = (
-    "start", "output", "column", "player", "threshold", "left", "right", "missing_left", "category_set", "set_start",
-    "set_codes", "value", "base", "right_if", "float32_input", "category_rule", "zero_as_missing", "player_features",
-)  # fmt: skip
+NOT_HASHED = ("weight", "cover", "gain", "leaf_id", "node_values")  # of the trees: no prediction depends on them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,13 +127,13 @@ class Model:
 
     def predict(self, X: Any, *, base_margin: Any = None, n_jobs: int | None = -1) -> Float:
         """Raw margin of each row: (rows,), or (rows, outputs) if there are several."""
-        from treeinner.rows import read_rows
+        from treeinner.rows import read_table
 
-        parts = [
-            kernels.predict(self.trees.forest, rows.table, n_jobs=n_jobs) + rows.start
-            for rows in read_rows(self, X, base_margin=base_margin)
-        ]
-        margin = np.concatenate(parts)
+        margin: Float = kernels.predict(self.trees.forest, read_table(self, X), n_jobs=n_jobs)
+        if base_margin is None or self.base_margin == "add":
+            margin += self.trees.base
+        if base_margin is not None:
+            margin += np.asarray(base_margin, np.float64).reshape(margin.shape)
         return margin[:, 0] if self.n_outputs == 1 else margin
 
     def apply(self, X: Any, *, n_jobs: int | None = -1) -> NDArray[np.int32]:
@@ -152,8 +149,7 @@ class Model:
     @cached_property
     def _digest(self) -> str:
         hashed = hashlib.sha256(repr(self.loss and self.loss.name).encode())
-        for name in HASHED:
-            part = getattr(self.trees, name)
+        for part in (getattr(self.trees, f.name) for f in fields(Trees) if f.name not in NOT_HASHED):
             hashed.update(part.data if isinstance(part, np.ndarray) else repr(part).encode())
         return hashed.hexdigest()
 
@@ -211,15 +207,15 @@ def read_model(
     """
     for name in unknown:
         told_as = FOREIGN_NAMES.get(name)
-        hint = f"; it is called {told_as!r} here." if told_as else did_you_mean(name, [f.name for f in fields(Told)])
+        hint = f"; it is called {told_as!r} here." if told_as else did_you_mean(name, vars(Told()))
         raise TypeError(f"read_model() got an unexpected argument {name!r}{hint}")
     told = Told(
         objective=objective,
-        learning_rate=None if learning_rate is None else _rates(learning_rate),
+        learning_rate=_rates(learning_rate),
         reg_lambda=_penalty("reg_lambda", reg_lambda),
         reg_alpha=_penalty("reg_alpha", reg_alpha),
-        iteration_range=None if iteration_range is None else _range(iteration_range),
-        feature_names=None if feature_names is None else _names(feature_names),
+        iteration_range=_range(iteration_range),
+        feature_names=_names(feature_names),
     )
     if not isinstance(model, Model):
         return _read(model, told)
@@ -233,16 +229,8 @@ def read_model(
 
 def _read(model: Any, told: Told) -> Model:
     """Read a file, or what is inside an object."""
-    if isinstance(model, (str, os.PathLike)):
-        found = _read_file(Path(model), told)
-    else:
-        inside = unwrap(model)
-        if inside.members:
-            raise UnsupportedModelError(
-                f"{type(inside.model).__name__} averages {len(inside.members)} models. ti.importance(model, X, y) "
-                "scores the average; for anything else pass one of them, such as model.estimators_[0]."
-            )
-        found = read_unwrapped(inside, told)
+    is_file = isinstance(model, (str, os.PathLike))
+    found = _read_file(Path(model), told) if is_file else read_unwrapped(unwrap(model), told)
     names = told.feature_names or found.feature_names
     if names is not None and len(names) != found.n_features:
         raise ValueError(f"feature_names has {counted(len(names), 'name')}; the model has {found.n_features} features.")
@@ -251,9 +239,13 @@ def _read(model: Any, told: Told) -> Model:
 
 def read_unwrapped(inside: Unwrapped, told: Told) -> Model:
     """Read a model out of its wrappers."""
-    library = package_of(inside.model)
+    library, kind = package_of(inside.model), type(inside.model)
+    if inside.members:
+        raise UnsupportedModelError(
+            f"{kind.__name__} averages {len(inside.members)} models, and ti.importance alone scores an average; for "
+            "anything else pass one of the models, such as model.estimators_[0]."
+        )
     if not library:
-        kind = type(inside.model)
         raise UnsupportedModelError(f"Cannot read a model of type {kind.__module__}.{kind.__qualname__}: {SUPPORTED}.")
     require_fitted(inside.model)
     found: Model = import_module(f"treeinner.read.{library}").read(inside.model, told)
@@ -325,43 +317,37 @@ def _json_keys(path: Path, head: bytes) -> list[str]:
 
 
 # -- what the user says, checked ---------------------------------------------------------------------------------------
-def _number(value: Any) -> float:
-    """A finite real number, else NaN. A bool or a string is not a number."""
-    if isinstance(value, np.ndarray) and value.ndim == 0:
-        value = value[()]
-    real = isinstance(value, numbers.Real) and not isinstance(value, (bool, np.bool_)) and math.isfinite(value)
-    return float(value) if real else math.nan
+def _is_number(value: Any) -> bool:
+    return isinstance(value, numbers.Real) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _rates(value: Any) -> float | tuple[float, ...]:
-    many = isinstance(value, (list, tuple)) or (isinstance(value, np.ndarray) and value.ndim == 1)
-    rates = tuple(_number(one) for one in (value if many else [value]))
-    if not rates or not all(rate > 0 for rate in rates):
+def _rates(value: Any) -> float | tuple[float, ...] | None:
+    rates = [value] if _is_number(value) else list(value) if np.iterable(value) else []
+    if value is not None and not (rates and all(_is_number(rate) and rate > 0 for rate in rates)):
         raise ValueError(f"learning_rate={value!r}: expected a positive number, or one per boosting round.")
-    return rates if many else rates[0]
+    return float(value) if _is_number(value) else tuple(map(float, rates)) or None
 
 
 def _penalty(name: str, value: Any) -> float | None:
-    if value is not None and not _number(value) >= 0:
+    if value is not None and not (_is_number(value) and value >= 0):
         raise ValueError(f"{name}={value!r}: expected a number that is 0 or positive.")
-    return None if value is None else _number(value)
+    return None if value is None else float(value)
 
 
 def _range(value: Any) -> tuple[int, int] | None:
-    pair = list(value) if isinstance(value, (list, tuple, np.ndarray)) else []
-    whole = len(pair) == 2 and all(isinstance(v, numbers.Integral) and not isinstance(v, bool) for v in pair)
-    if whole and pair == [0, 0]:
+    pair = list(value) if np.iterable(value) else []
+    whole = len(pair) == 2 and all(_is_number(v) and isinstance(v, numbers.Integral) for v in pair)
+    if value is None or (whole and pair == [0, 0]):
         return None
     if not whole or not 0 <= pair[0] < pair[1]:
         raise ValueError(f"iteration_range={value!r}: expected two integers (start, stop) with 0 <= start < stop.")
     return int(pair[0]), int(pair[1])
 
 
-def _names(value: Any) -> tuple[str, ...]:
-    names = tuple(value) if hasattr(value, "__iter__") and not isinstance(value, (str, bytes)) else ()
-    if not names or not all(isinstance(one, str) for one in names):
+def _names(value: Any) -> tuple[str, ...] | None:
+    names = list(value) if np.iterable(value) and not isinstance(value, str) else []
+    if value is not None and not (names and all(isinstance(one, str) for one in names)):
         raise ValueError(f"feature_names={value!r}: expected a list of strings, one per feature.")
     if len(set(names)) != len(names):
-        twice = next(one for one in names if names.count(one) > 1)
-        raise ValueError(f"feature_names: {twice!r} occurs more than once; the names must differ.")
-    return tuple(map(readable, names))
+        raise ValueError(f"feature_names: {max(names, key=names.count)!r} occurs more than once; names must differ.")
+    return tuple(map(readable, names)) or None

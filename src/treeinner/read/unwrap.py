@@ -32,43 +32,31 @@ HOLDERS = {
     "SelfTrainingClassifier": ("estimator_", "base_estimator_"),
     "SelectFromModel": ("estimator_",),  # the model that selects sees all columns
 }
-NO_TARGET = ("it fits no target, so there is nothing to score; use a forest that predicts y", "", "")
-# Wrappers of several models that are no average: class -> why, then a loop and a call that score the models inside.
+NO_TARGET = "it fits no target, so there is nothing to score; use a forest that predicts y"
+# Wrappers of several models that are no average: class -> why, and the X and y of part k of model.estimators_.
 REFUSED = {
-    "IsolationForest": NO_TARGET,
-    "RandomTreesEmbedding": NO_TARGET,
-    "SequentialFeatureSelector": ("it holds no fitted model; fit one on its transform(X), and pass that", "", ""),
-    "_BaseStacking": ("its last model sees the predictions of the others", "part in model.estimators_", "part, X, y"),
-    "_MultiOutputEstimator": (
-        "it holds one model per target", "k, part in enumerate(model.estimators_)", "part, X, np.asarray(y)[:, k]"
-    ),
+    "IsolationForest": (NO_TARGET, ""),
+    "RandomTreesEmbedding": (NO_TARGET, ""),
+    "SequentialFeatureSelector": ("it holds no fitted model; fit one on its transform(X), and pass that", ""),
+    "_BaseStacking": ("its last model sees the predictions of the others", "X, y"),
+    "_MultiOutputEstimator": ("it holds one model per target", "X, np.asarray(y)[:, k]"),
     "_BaseChain": (
-        "each of its models also sees the targets before its own", "k, part in enumerate(model.estimators_)",
-        "part, np.hstack([X, y[:, model.order_[:k]]]), y[:, model.order_[k]]",
+        "each of its models also sees the targets before its own",
+        "np.hstack([X, y[:, model.order_[:k]]]), y[:, model.order_[k]]",
     ),
-    "OneVsRestClassifier": (
-        "it holds one model per class", "k, part in enumerate(model.estimators_)",
-        "part, X, model.label_binarizer_.transform(y).toarray()[:, k]",
-    ),
-    "OneVsOneClassifier": (
-        "it holds one model per pair of classes, each for the rows of these two",
-        "part, pair in zip(model.estimators_, itertools.combinations(model.classes_, 2))",
-        "part, X[np.isin(y, pair)], y[np.isin(y, pair)] == pair[1]",
-    ),
+    "OneVsRestClassifier": ("it has one model per class", "X, model.label_binarizer_.transform(y).toarray()[:, k]"),
+    "OneVsOneClassifier": ("it has one model per pair of classes; score each on the rows of its two classes", ""),
     "OutputCodeClassifier": (
-        "it holds one model per bit of a code", "k, part in enumerate(model.estimators_)",
-        "part, X, model.code_book_[np.searchsorted(model.classes_, y), k]",
+        "it has one model per bit of a code",
+        "X, model.code_book_[np.searchsorted(model.classes_, y), k]",
     ),
-    "BaseWeightBoosting": (
-        "each of its models was fitted to rows weighted by the models before it", "part in model.estimators_",
-        "part, X, y",
-    ),
-}  # fmt: skip
+    "BaseWeightBoosting": ("its models were fitted to rows weighted by the models before", "X, y"),
+}
+HARD_VOTES = ("it counts votes", "X, model.le_.transform(y)")
 OWN_MARGIN = Note(
     "own_margin", "Each member is scored on its own margin, not on the average of the probabilities.", quiet=True
 )
 CALIBRATION = Note("calibration", "The calibrators, monotone in the margin, are not scored.", quiet=True)
-HARD_VOTES = ("it counts votes", "part in model.estimators_", "part, X, model.le_.transform(y)")
 
 
 # -- what X and y pass; classes, not functions, so that a Model that holds one can be pickled ------------------------
@@ -205,8 +193,9 @@ def _fitted(wrapper: Any, *attributes: str) -> Any:
     raise _not_fitted(wrapper)
 
 
-def _refusal(model: Any, why: str, loop: str, call: str) -> UnsupportedModelError:
-    recipe = f" Score its models one by one:\n    for {loop}:\n        print(ti.importance({call}))" if loop else ""
+def _refusal(model: Any, why: str, rows: str) -> UnsupportedModelError:
+    loop = "    for k, part in enumerate(model.estimators_):"
+    recipe = f" Score its models one by one:\n{loop}\n        print(ti.importance(part, {rows}))" if rows else ""
     return UnsupportedModelError(f"{type(model).__name__} is not one model of trees: {why}.{recipe}")
 
 
