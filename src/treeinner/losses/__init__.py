@@ -30,15 +30,8 @@ from treeinner.losses.loss import Domain, Float, Loss
 from treeinner.losses.regression import forest_error
 
 __all__ = [
-    "Domain",
-    "Loss",
-    "class_weights",
-    "encode_target",
-    "find_loss",
-    "find_stored_loss",
-    "forest_error",
-    "register",
-]
+    "Domain", "Loss", "class_weights", "encode_target", "find_loss", "find_stored_loss", "forest_error", "register",
+]  # fmt: skip
 
 Gradient = Callable[[Any, Any], Any]
 
@@ -85,30 +78,18 @@ def find_loss(
     many_targets
         Whether a forest has several targets with classes.
     """
-    asked = {"told": told, "library": library, "name": name, "params": dict(params), "n_outputs": n_outputs}
-    asked |= {"version": version, "averaged": averaged, "many_targets": many_targets}
-    if isinstance(told, Loss) or (isinstance(told, str) and told in _registered):
-        return told if isinstance(told, Loss) else _registered[told]
-    if told is not None and not isinstance(told, str):
-        found = _from_callable(told)
-    elif told is not None:
-        found = _told_loss(told, library, name, params, n_outputs, version)
-    elif not name:
-        raise UnknownParameterError(
-            f"This {library} model does not store its loss; pass read_model(model, objective=...): the name of a "
-            "built-in loss, or a function (y, margin) -> gradient."
-        )
+    if isinstance(told, str) and told in _registered:
+        told = _registered[told]
+    if isinstance(told, Loss):
+        return told
+    stored = Params(name, params, {}, n_outputs, version)
+    if told is None:
+        found = _stored_loss(stored, library, averaged=averaged, many_targets=many_targets)
     else:
-        stored_name, stored = _stored(name, params)
-        if averaged and library == "sklearn":
-            known = catalogue.forest(stored_name, n_outputs, many_targets=many_targets)
-        else:
-            asked_of = Params(stored_name, stored, n_outputs=n_outputs, version=version)
-            known = catalogue.find(asked_of, library, elsewhere=False)
-        if known is None:
-            raise catalogue.refusal(library, stored_name)
-        found = known
-    found.__dict__["recipe"] = partial(find_loss, **asked), ()
+        found = _told_loss(told, stored, library) if isinstance(told, str) else _from_callable(told)
+    asked = {"told": told, "library": library, "name": name, "params": dict(params), "n_outputs": n_outputs}
+    again = partial(find_loss, **asked, version=version, averaged=averaged, many_targets=many_targets)
+    found.__dict__["recipe"] = again, ()
     return found
 
 
@@ -120,28 +101,35 @@ def find_stored_loss(**asked: Any) -> tuple[Loss | None, str]:
         return None, str(error)
 
 
-def _stored(name: str, params: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Name and parameters of what the model stores, of which LightGBM has some in the name."""
-    stored_name, in_name = catalogue.split_name(name) if name else ("", {})
-    return stored_name, {**params, **in_name}
+def _stored_loss(params: Params, library: str, *, averaged: bool, many_targets: bool) -> Loss:
+    """Return the loss that the model stores."""
+    if not params.name:
+        raise UnknownParameterError(
+            f"This {library} model does not store its loss; pass read_model(model, objective=...): the name of a "
+            "built-in loss, or a function (y, margin) -> gradient."
+        )
+    if averaged and library == "sklearn":
+        found = catalogue.forest(params.name, params.n_outputs, many_targets=many_targets)
+    else:
+        found = catalogue.find(params, library, elsewhere=False)
+    if found is None:
+        raise catalogue.refusal(library, params.name)
+    return found
 
 
-def _told_loss(
-    told: str, library: str, name: str, params: Mapping[str, Any], n_outputs: int, version: tuple[int, ...]
-) -> Loss:
+def _told_loss(told: str, model: Params, library: str) -> Loss:
     """Return the loss that a user named; of what the model stores only parameters of the same loss are kept."""
-    told_name, given = catalogue.split_name(told)
-    stored_name, stored = _stored(name, params)
-    if stored_name and not catalogue.is_same(library, told_name, stored_name):
-        stored = {}
-    found = catalogue.find(Params(told_name, stored, given, n_outputs, version), library)
+    name, given = catalogue.split_name(told)
+    same = not model.name or catalogue.is_same(library, name, model.name)
+    params = Params(name, model.stored if same else {}, given, model.n_outputs, model.version)
+    found = catalogue.find(params, library)
     if found is not None:
         return found
-    if told_name in catalogue.REFUSED:
-        raise catalogue.refusal(library, told_name)
+    if any(name in names for names in catalogue.REFUSED.values()):
+        raise catalogue.refusal(library, name)
     known = [*_registered, *catalogue.known_names()]
     more = f"; pass a function (y, margin) -> gradient, losses.register it, or use one of: {', '.join(known)}."
-    raise UnknownParameterError(f"objective={told!r} is not recognised{did_you_mean(told_name, known, more)}")
+    raise UnknownParameterError(f"objective={told!r} is not recognised{did_you_mean(name, known, more)}")
 
 
 def _from_callable(function: Gradient) -> Loss:

@@ -120,14 +120,12 @@ def _xgboost_expectile(p: Params) -> Loss:
 
 def _xgboost_rank(p: Params) -> Loss:
     """XGBoost's losses of pairs of rows."""
-    if p.version < (3, 0):
+    drawn = str(p.raw("lambdarank_pair_method", default="topk")) != "topk"
+    if p.version < (3, 0) or drawn or p.flag("lambdarank_unbiased"):
         raise UnsupportedModelError(
-            f"{p.name} of XGBoost before 3.0 (or of unknown version) pairs rows differently; {DO_INSTEAD}"
+            f"{p.name}: only XGBoost 3 with lambdarank_pair_method='topk' and without position biases is covered; "
+            f"{DO_INSTEAD}"
         )
-    if str(p.raw("lambdarank_pair_method", default="topk")) != "topk":
-        raise UnsupportedModelError(f'{p.name} with lambdarank_pair_method="mean" draws its pairs; {DO_INSTEAD}')
-    if p.flag("lambdarank_unbiased"):
-        raise UnsupportedModelError(f"{p.name} with lambdarank_unbiased learns position biases; {DO_INSTEAD}")
     pairs = p.number("lambdarank_num_pair_per_sample", default=UNSET_PAIRS)
     return ranking.xgboost_rank(
         p.name.removeprefix("rank:"),
@@ -177,8 +175,8 @@ def _lightgbm_binary(p: Params) -> Loss:
     if p.flag("is_unbalance") and not weights and "scale_pos_weight" not in p.told:
         raise UnknownParameterError(
             "LightGBM is_unbalance=True: the model does not store its class weights; pass read_model(model, "
-            'objective="binary:label_weights=[negative,positive]"), the larger class 1 and the other one the ratio of '
-            "the training rows' counts."
+            'objective="binary:scale_pos_weight=5.8") with negative over positive training rows; where there are more '
+            'positive ones, "binary:label_weights=[5.8,1]" with the inverse.'
         )
     if not weights or "scale_pos_weight" in p.told:
         weights = [1.0, positive]
@@ -294,22 +292,12 @@ SKLEARN: dict[str, Factory] = {
 
 # Names that belong to no library; for users who name the loss themselves.
 NEUTRAL: dict[str, Factory] = {
-    **_without_parameters(
-        regression.squared_error, regression.absolute_error, regression.squared_log_error, regression.mape
-    ),
-    **_without_parameters(regression.log_cosh, regression.poisson, regression.gamma, regression.smooth_absolute_error),
-    **_without_parameters(classes.hinge, classes.exponential),
+    **_without_parameters(regression.absolute_error, regression.smooth_absolute_error, classes.hinge),
     "quantile": lambda p: regression.quantile(p.levels("alpha")),
-    "expectile": lambda p: regression.expectile(p.number("alpha")),
-    "huber": lambda p: regression.huber(p.number("delta", "alpha")),
-    "fair": lambda p: regression.fair(p.number("c", "fair_c")),
-    "pseudo_huber": lambda p: regression.pseudo_huber(p.number("slope", "huber_slope")),
-    "lq": lambda p: regression.lq(p.number("q")),
+    "smooth_quantile": lambda p: regression.smooth_quantile(p.levels("alpha")),
     "logistic": lambda p: classes.logistic(domain=regression.ZERO_TO_ONE),
     "softmax": lambda p: classes.softmax(p.n_outputs),
     "one_vs_all": lambda p: classes.one_vs_all(p.n_outputs),
-    "tweedie": lambda p: regression.tweedie(p.number("rho", "variance_power", "tweedie_variance_power")),
-    "smooth_quantile": lambda p: regression.smooth_quantile(p.levels("alpha")),
 }
 
 _TABLES = {"xgboost": XGBOOST, "lightgbm": LIGHTGBM, "catboost": CATBOOST, "sklearn": SKLEARN}
@@ -324,28 +312,20 @@ FOREST_CRITERIA = {
     "classification": ("gini", "entropy", "log_loss"),
 }
 
+# Losses whose gradients need more than margin and target.
 REFUSED = {
-    **dict.fromkeys(
-        ("rank_xendcg", "YetiRank", "YetiRankPairwise", "StochasticRank", "StochasticFilter"),
-        "its gradients are random",
-    ),
-    "PairLogit": "its gradients need the training pairs",
-    "PairLogitPairwise": "its gradients need the training pairs",
-    "QuerySoftMax": "its gradients need the weights of whole queries",
-    "QueryCrossEntropy": "its gradients need a scale fitted per query",
-    "LambdaMart": "its gradients need whole queries and the metric's settings",
-    "RMSEWithUncertainty": "its two outputs are coupled and trained by natural gradients",
-    "Cox": "CatBoost's Cox gradients need all rows in CatBoost's order",
-    "SurvivalAft": "CatBoost's survival loss differs from XGBoost's and is not covered",
+    "random draws": ("rank_xendcg", "YetiRank", "YetiRankPairwise", "StochasticRank", "StochasticFilter"),
+    "the training pairs": ("PairLogit", "PairLogitPairwise"),
+    "weights, a scale or a metric of whole queries": ("QuerySoftMax", "QueryCrossEntropy", "LambdaMart"),
+    "natural gradients of coupled outputs": ("RMSEWithUncertainty",),
+    "CatBoost's own order of the rows": ("Cox", "SurvivalAft"),
 }
 
 
 def refusal(library: str, name: str) -> UnsupportedModelError:
     """Return the error for a loss that is not available, with the reason where it is known."""
-    reason = REFUSED.get(name)
-    if reason:
-        return UnsupportedModelError(f"{library} {name}: {reason}; {DO_INSTEAD}")
-    return UnsupportedModelError(f"{library or 'objective'} {name!r} is not a loss that treeinner knows; {DO_INSTEAD}")
+    needed = next((f": its gradients need {what}" for what, names in REFUSED.items() if name in names), "")
+    return UnsupportedModelError(f"{library} {name!r} is not a loss that treeinner covers{needed}; {DO_INSTEAD}")
 
 
 def known_names() -> list[str]:
@@ -354,15 +334,11 @@ def known_names() -> list[str]:
 
 
 def split_name(text: str) -> tuple[str, dict[str, str]]:
-    """Split "Quantile:alpha=0.9;delta=1e-6" or LightGBM's "binary sigmoid:1" into name and parameters."""
-    name, *words = text.split()
-    params = {k: v for k, _, v in (word.partition(":") for word in words)}
-    params = {k: v or "true" for k, v in params.items()}
-    head, colon, tail = name.rpartition(":")
-    if colon and "=" in tail:
-        name = head
-        params |= {k.strip(): v for k, _, v in (part.partition("=") for part in tail.split(";"))}
-    return name, params
+    """Split "Quantile:alpha=0.9;delta=1e-6" into name and parameters."""
+    name, colon, tail = text.rpartition(":")
+    if not colon or "=" not in tail:
+        return text, {}
+    return name, {key.strip(): value for key, _, value in (part.partition("=") for part in tail.split(";"))}
 
 
 def is_same(library: str, name: str, other: str) -> bool:

@@ -11,8 +11,8 @@ Shapes inside a loss: the margin is (rows, outputs). The target depends on `targ
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -80,9 +80,8 @@ def through(parts: Callable[..., tuple[Any, ...]], *functions: Any) -> Any:
 class Loss:
     """A loss: its gradient and value per row, its link, and the targets it is defined for.
 
-    `gradient` and `curvature` take `(y, margin)`; if `scope` is not "row" they take a third argument: the state of
-    the round ("round"), the query of each row ("query"), or None ("data": all rows at once). `value` does too,
-    unless there is a `metric`.
+    The functions take `(y, margin)`; if `scope` is not "row" they take a third argument: the state of the round
+    ("round"), the query of each row ("query"), or None ("data": all rows at once).
     """
 
     name: str  #: as the library calls it
@@ -98,7 +97,7 @@ class Loss:
     domain: Domain = ANY  #: targets it is defined for
     scope: Scope = "row"  #: what the gradient of a row needs: itself, its query, a number per round, all rows
     state: Callable[[Float, Float, Float | None], Float] | None = None  #: scope "round": the number that rows share
-    metric: Loss | None = None  #: scope "round": the loss of single rows whose smooth form the rounds descend
+    metric: Loss | None = None  #: what each row loses, where the rounds descend a smooth form of it (scope "round")
     coupled: bool = False  #: whether the loss of one output depends on the margins of others
     shared_target: bool = False  #: every output is fitted to the same column (several quantiles)
     link: Callable[[Float], Float] = identity  #: margin -> prediction
@@ -112,12 +111,11 @@ class Loss:
 
     # How `find_loss` made it, so that it can be made again in another process: its functions cannot be pickled.
     # Not a field: `replace` gives another loss, which was not made so.
-    recipe = None
+    recipe: ClassVar[Any] = None
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        if self.recipe is not None:
-            return self.recipe
-        return _from_fields, ({f.name: getattr(self, f.name) for f in fields(self)},)
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Pickle how it was made, or where it is a user's own, its fields."""
+        return self.recipe or super().__reduce_ex__(protocol)
 
     def of_target(self, encode: Callable[[Any], Float], **changes: Any) -> Loss:
         """Return the loss of `encode(y)`, with other fields changed too."""
@@ -144,8 +142,6 @@ class Loss:
 
     def losses(self, y: Any, margin: ArrayLike, *, weight: ArrayLike | None = None, query: Any = None) -> Float:
         """Loss of each row, summed over outputs, times `weight` and the weights of the loss: (rows,)."""
-        if self.metric is not None:
-            return self.metric.losses(y, margin, weight=weight)
         if self.value is None:
             raise UnsupportedModelError(f"The loss {self.name!r} has a gradient only; pass a Loss with a value.")
         target, m = self._arrays(y, margin)
@@ -177,8 +173,6 @@ class Loss:
         of `value` (a clipped gradient), it is `value` that the breakdown follows. `largest`: largest `|step|` of any
         row and output that the model can make; it decides how many points are needed.
         """
-        if self.metric is not None:
-            return self.metric.mean_gradients(y, margin, step, weight=weight, largest=largest)
         target, m = self._arrays(y, margin)
         s, w = np.asarray(step, np.float64).reshape(m.shape), self._weights(weight)
         self.check_breakdown()
@@ -189,30 +183,28 @@ class Loss:
             (value, gradient), inside = self.weighted, (w[:, None],)
 
         def values(at: Float) -> Float:
-            found = np.asarray(value(target, at, *inside))
-            if found.size != m.size:
+            found = np.asarray(value(target, at, *inside)).reshape(len(m), -1)
+            if self.coupled:
+                return np.asarray(found.sum(axis=1, keepdims=True))
+            if found.shape != m.shape:
                 raise DataError(
                     f"The loss {self.name!r} returned a value of shape {found.shape}, expected {m.shape}; pass "
                     "coupled=True to the Loss if its outputs share one value."
                 )
-            return found.reshape(m.shape)
+            return found
 
-        def slopes(at: Float, rows: Any = ...) -> Float:
-            return gradient(target[rows], at, *(part[rows] for part in inside))
+        def slopes(at: Float) -> Float:
+            return gradient(target, at, *inside)
 
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            if not self.coupled:
-                mean = quadrature.mean_slope(values, slopes, m, s)
-            elif self.core is not None:
+            if self.coupled and self.core is not None:
                 mean = quadrature.average(slopes, m, s, *quadrature.rule(self.core[0], largest, self.core[1]))
             else:
-                mean = quadrature.halving(slopes, m, s)
+                mean = quadrature.mean_slope(values, slopes, m, s, coupled=self.coupled)
         return self._finite(mean if inside else self._weigh(mean, target, w), m)
 
     def check_breakdown(self) -> None:
         """Raise an UnsupportedModelError unless score="loss" is possible: a loss per row whose value is known."""
-        if self.metric is not None:
-            return
         if self.scope != "row":
             raise UnsupportedModelError(
                 f"score='loss' follows the loss of each row; {self.name!r} depends on {NEEDS[self.scope]}; use "
@@ -298,12 +290,7 @@ class Loss:
     def _arrays(self, y: Any, margin: ArrayLike) -> tuple[Any, Float]:
         """Return target and margin in the shapes that the functions take."""
         m = np.asarray(margin, np.float64)
-        m = m[:, None] if m.ndim == 1 else m
-        target = self._target(y)
-        if len(target) != len(m):
-            raise DataError(f"y has {len(target)} rows, but the margin has {len(m)}.")
-        self.check_columns(target, m.shape[1])
-        return target, m
+        return self._target(y), m[:, None] if m.ndim == 1 else m
 
     def _target(self, y: Any) -> Any:
         """Return y in the shape that the functions take."""
@@ -311,11 +298,6 @@ class Loss:
         if self.target == "class":
             return target.reshape(-1).astype(np.int64)
         return target[:, None] if target.ndim == 1 and self.target != "any" else target
-
-
-def _from_fields(values: dict[str, Any]) -> Loss:
-    """Inverse of Loss.__reduce__."""
-    return Loss(**values)
 
 
 def check_intervals(name: str, y: Float) -> None:

@@ -1,10 +1,9 @@
 """Averages of a gradient over the straight way from `margin` to `margin + step`: what score="loss" multiplies.
 
-Three ways, by what is known of the loss:
+Two ways, by what is known of the loss:
 
     rule           Gauss-Legendre for the core's losses, which are analytic: points by the length of the step
-    mean_slope     any loss of one output (or of outputs that do not meet): difference quotient of its value
-    halving        any loss of several outputs: Gauss-Lobatto on pieces, halved around kinks
+    mean_slope     any other loss: Gauss points, moved so that the change of the value comes out
 
 Each row's result depends on that row and on `largest_step` alone, never on the rows beside it.
 """
@@ -33,8 +32,7 @@ REACH = {"logistic": 13.25, "softmax": 13.25, "poisson": 125.0}
 
 EPS = float(np.finfo(np.float64).eps)
 ROUNDING = 16.0 * EPS  # relative error that a value may have: a few exponentials and sums
-FINEST = 2.0**-44  # pieces are not halved further: a jump inside one changes the average by less than 1e-13
-PIECE_POINTS, PIECE_TOLERANCE = 6, 1e-14
+COUPLED_POINTS = (8, 4)  # points and parts: an analytic loss to 1e-13
 
 
 def points(kind: CoreKind, largest_step: float, scale: float = 1.0) -> tuple[int, int]:
@@ -95,14 +93,6 @@ def gauss(n: int, parts: int = 1) -> tuple[Float, Float]:
     return at, weights
 
 
-@lru_cache(maxsize=1)
-def lobatto(n: int) -> tuple[Float, Float]:
-    """Gauss-Lobatto on [0, 1], which has points at both ends: no kink is hidden between an end and the first point."""
-    p = np.polynomial.Legendre.basis(n - 1)
-    x = np.concatenate([[-1.0], p.deriv().roots(), [1.0]])
-    return (x + 1.0) / 2.0, 1.0 / (n * (n - 1) * p(x) ** 2)
-
-
 def rule(kind: CoreKind, largest_step: float, scale: float = 1.0) -> tuple[Float, Float]:
     """Points on [0, 1] and weights that average the gradient of one of the core's losses; see `points`."""
     return gauss(*points(kind, largest_step, scale))
@@ -115,56 +105,31 @@ def average(gradient: Function, m: Float, step: Float, at: Float, weights: Float
     return np.asarray(base + sum(w * (gradient(m + u * step) - base) for u, w in zip(others, weights[1:], strict=True)))
 
 
-def mean_slope(value: Function, gradient: Function, m: Float, step: Float) -> Float:
-    """Average the gradient of outputs that do not meet: (rows, outputs).
+def mean_slope(value: Function, gradient: Function, m: Float, step: Float, *, coupled: bool) -> Float:
+    """Average the gradient of any loss: (rows, outputs).
 
-    The difference quotient of the value is right whatever kinks lie on the way, but loses digits as the step gets
-    small. Three Gauss points err by 5e-7 step^6 times the sixth derivative of the gradient and lose no digits. So they
-    are taken wherever the quotient's rounding error hides the difference.
+    `value` is that of every output, or if they are coupled of every row, (rows, 1). Its change is right whatever kinks
+    lie on the way, but loses digits as the step gets small; Gauss points lose none, but err around kinks. So where the
+    two differ by more than rounding, the average is moved along the step until step times average is the change: of a
+    single output that makes it the difference quotient.
     """
+    m, step = np.ascontiguousarray(m), np.ascontiguousarray(step)  # sums over outputs: the same bits for any rows
+
+    def total(terms: Float) -> Float:
+        return np.asarray(terms.sum(axis=1, keepdims=True)) if coupled else terms
+
     after = m + step
     before, change = value(m), value(after)
     size = np.abs(before) + np.abs(change)
     change = change - before
-    at, weights = gauss(3)
-    low, middle, high = (gradient(m + u * step) for u in at)
-    mean = middle + weights[0] * ((low - middle) + (high - middle))  # so that a step of 0 gives the gradient itself
+    at, weights = gauss(*(COUPLED_POINTS if coupled else (3, 1)))
+    slopes = [gradient(m + u * step) for u in at]
+    middle = slopes[len(at) // 2]
+    mean = middle + sum(w * (slope - middle) for w, slope in zip(weights, slopes, strict=True))  # a step of 0: exact
     # Rounding of the values, and of the margins they are taken at.
-    steepest = np.maximum(np.maximum(np.abs(low), np.abs(high)), np.abs(middle))
-    size += steepest * (np.abs(m) + np.abs(after))
-    hidden = np.abs(mean * step - change) - ROUNDING * size <= 0.0  # False if the loss is infinite
+    size += total(np.abs(slopes).max(axis=0) * (np.abs(m) + np.abs(after)))
+    missing = change - total(mean * step)
+    hidden = np.abs(missing) - ROUNDING * size <= 0.0  # False if the loss is infinite
+    if coupled:
+        return np.asarray(mean + np.where(hidden, 0.0, missing / total(step * step)) * step)
     return np.asarray(np.divide(change, step, out=mean, where=~hidden))
-
-
-def halving(gradient: Function, m: Float, step: Float) -> Float:
-    """Average the gradient of coupled outputs, kinks and all: (rows, outputs).
-
-    `gradient(margin, rows)` is that of some of the rows. A piece of the way is halved until its points and those of its
-    halves agree, so that only rows that cross a kink take more than three times PIECE_POINTS gradients.
-    """
-    m, step = np.ascontiguousarray(m), np.ascontiguousarray(step)  # sums over outputs: the same bits for any rows
-    at, weights = lobatto(PIECE_POINTS)
-
-    def along(row: NDArray[np.intp], start: Float, width: float) -> tuple[Float, Float]:
-        """Return the gradients at the points of each piece, and their averages."""
-        g = np.stack([gradient(m[row] + (start + u * width)[:, None] * step[row], row) for u in at])
-        return g, g[0] + np.sum(weights[1:, None, None] * (g[1:] - g[0]), axis=0)
-
-    row, start, width = np.arange(len(m)), np.zeros(len(m)), 1.0
-    g, whole = along(row, start, width)
-    # Rounded margins: what they change in a gradient is to its change along the way as eps |m| to the step.
-    rounding = EPS * np.ptp(g, axis=0).max(axis=1) * np.abs(m).max(axis=1) / np.abs(step).max(axis=1)
-    tolerance = PIECE_TOLERANCE * np.abs(g).max(axis=(0, 2)) + 4.0 * rounding
-    total = np.zeros_like(m)
-    while len(row):
-        width /= 2.0
-        g, halves = along(np.tile(row, 2), np.concatenate([start, start + width]), width)
-        np.maximum.at(tolerance, np.tile(row, 2), PIECE_TOLERANCE * np.abs(g).max(axis=(0, 2)))
-        pair = halves.reshape(2, *whole.shape)
-        better = pair.mean(axis=0)
-        # Not the converse: what is not finite is left as it is, and refused with the other gradients.
-        coarse = (np.abs(better - whole).max(axis=1) * width > tolerance[row]) & (width > FINEST)
-        np.add.at(total, row[~coarse], 2.0 * width * better[~coarse])
-        row, start = np.tile(row[coarse], 2), np.concatenate([start[coarse], start[coarse] + width])
-        whole = pair[:, coarse].reshape(len(row), m.shape[1])
-    return total

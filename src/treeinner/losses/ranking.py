@@ -58,12 +58,9 @@ def lambdarank(*, sigmoid: float, norm: bool, truncation_level: int, label_gain:
 
     def pairs(y: Float, score: Float) -> Pairs:
         label = y.astype(np.int64)
-        discount = 1.0 / np.log2(np.arange(len(label)) + 2.0)
-        best = (np.sort(gain[label])[::-1] * discount)[:truncation_level].sum()
         high, low = _ranked_pairs(label, truncation_level)
         difference = score[high] - score[low]
-        change = (gain[label[high]] - gain[label[low]]) * np.abs(discount[high] - discount[low])
-        change = change * (1.0 / best if best > 0 else best)
+        change = _change_of_ndcg(gain[label], high, low, truncation_level)
         if norm and len(label) and score[0] != score[-1]:
             change = change / (np.float64(np.float32(0.01)) + np.abs(difference))
         return high, low, -sigmoid * change * _table_sigmoid(difference, sigmoid)
@@ -85,10 +82,7 @@ def xgboost_rank(metric: str, *, top: int, norm: bool, score_norm: bool, exp_gai
     def pairs(label: Float, score: Float) -> Pairs:
         high, low = _ranked_pairs(label, top)
         if metric == "ndcg":
-            gain = 2.0**label - 1.0 if exp_gain else label
-            discount = 1.0 / np.log2(np.arange(len(label)) + 2.0)
-            best = (np.sort(gain)[::-1] * discount)[:top].sum()
-            change = np.abs((gain[high] - gain[low]) * (discount[high] - discount[low])) / (best or 1.0)
+            change = _change_of_ndcg(2.0**label - 1.0 if exp_gain else label, high, low, top)
         elif metric == "map":
             change = np.abs(_change_of_map(label, high, low))
         else:
@@ -110,6 +104,13 @@ def _ranked_pairs(label: NDArray[Any], top: int) -> tuple[NDArray[np.intp], NDAr
     i, j = i[keep], j[keep]
     first_wins = label[i] > label[j]
     return np.where(first_wins, i, j), np.where(first_wins, j, i)
+
+
+def _change_of_ndcg(gain: Float, high: NDArray[np.intp], low: NDArray[np.intp], top: int) -> Float:
+    """Change of the normalised discounted gain when two rows swap places."""
+    discount = 1.0 / np.log2(np.arange(len(gain)) + 2.0)
+    best = (np.sort(gain)[::-1] * discount)[:top].sum()
+    return np.asarray((gain[high] - gain[low]) * np.abs(discount[high] - discount[low]) / (best or 1.0))
 
 
 def _change_of_map(label: Float, high: NDArray[np.intp], low: NDArray[np.intp]) -> Float:

@@ -215,8 +215,9 @@ def smoothed(metric: Loss, gradient: Any, curvature: Any, **fields: Any) -> Loss
     Its value would be in another unit in every round. What the model is judged by, and what a breakdown follows, is
     the loss itself.
     """
-    rounds: dict[str, Any] = {"scope": "round", "state": residual_scale, "metric": metric}
-    return replace(of_residual(metric.words, None, gradient, curvature, **rounds, **fields), value=metric.value)
+    metric = replace(metric, name=metric.words)
+    fields = {"scope": "round", "state": residual_scale, "metric": metric, "least": None, **fields}
+    return of_residual(metric.words, None, gradient, curvature, **fields)
 
 
 def smooth_absolute_error() -> Loss:
