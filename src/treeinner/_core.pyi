@@ -18,7 +18,7 @@ def add_exact(
     counts: NDArray[Any] | None,
     /,
     fourths: NDArray[Any] | None = None,
-    group: NDArray[Any] | None = None,
+    cluster: NDArray[Any] | None = None,
 ) -> bool: ...
 
 class Codes:

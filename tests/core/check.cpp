@@ -274,12 +274,12 @@ struct ExactSums {
   }
 };
 
-// values: (rows, columns). group: of each row; none: all rows are one, and are counted by their sizes.
+// values: (rows, columns). cluster: of each row; none: all rows are one, and are counted by their sizes.
 ExactSums exact_sums(const Kernels& k, const std::vector<double>& values, size_t n_columns, double scale,
-                     const std::vector<int64_t>& group = {}, size_t n_groups = 1) {
-  const size_t places = n_groups * n_columns;
+                     const std::vector<int64_t>& cluster = {}, size_t n_clusters = 1) {
+  const size_t places = n_clusters * n_columns;
   ExactSums out{Array<int64_t>(places * kSumLimbs), Array<int64_t>(places * kSquareLimbs),
-                Array<int64_t>(places * kFourthLimbs), Array<int64_t>(group.empty() ? n_columns * kCounts : 0)};
+                Array<int64_t>(places * kFourthLimbs), Array<int64_t>(cluster.empty() ? n_columns * kCounts : 0)};
   Job job;
   job.n_rows = static_cast<int64_t>(values.size() / n_columns);
   call(counted(k).exact, job,
@@ -289,8 +289,8 @@ ExactSums exact_sums(const Kernels& k, const std::vector<double>& values, size_t
                  {out.sums.data(), kSumLimbs},
                  {out.squares.data(), kSquareLimbs},
                  {out.fourths.data(), kFourthLimbs},
-                 group.empty() ? nullptr : group.data(),
-                 group.empty() ? out.counts.data() : nullptr,
+                 cluster.empty() ? nullptr : cluster.data(),
+                 cluster.empty() ? out.counts.data() : nullptr,
                  &out.fits});
   return out;
 }
@@ -303,10 +303,10 @@ long double held(const Array<int64_t>& limbs, size_t place, int n, int last) {
   return total;
 }
 
-// The limbs of one group, of rows that were added with others and alone.
-bool same_group(const ExactSums& all, const ExactSums& alone, size_t group) {
+// The limbs of one cluster, of rows that were added with others and alone.
+bool same_cluster(const ExactSums& all, const ExactSums& alone, size_t cluster) {
   const auto same = [&](const Array<int64_t>& a, const Array<int64_t>& b) {
-    return std::equal(b.begin(), b.end(), a.begin() + static_cast<std::ptrdiff_t>(group * b.size()));
+    return std::equal(b.begin(), b.end(), a.begin() + static_cast<std::ptrdiff_t>(cluster * b.size()));
   };
   return all.fits && alone.fits && same(all.sums, alone.sums) && same(all.squares, alone.squares) &&
          same(all.fourths, alone.fourths);
@@ -341,21 +341,21 @@ void check_exact(Random& random, int n_rows, int n_columns, const std::vector<In
   check(right, "baseline", "exact sums against plain loops");
   check(same_bits(plain.counts, counts_of(values, columns, scale)), "baseline", "counts of sizes against plain loops");
 
-  // Groups: one with more rows than a tile has, one after the other, then rows of any; the last one has none.
-  const int n_groups = 4;
-  std::vector<int64_t> group(index(n_rows));
-  for (size_t row = 0; row < group.size(); ++row) group[row] = row < 70 ? 1 : random.below(n_groups - 1);
+  // Clusters: one with more rows than a tile has, one after the other, then rows of any; the last one has none.
+  const int n_clusters = 4;
+  std::vector<int64_t> cluster(index(n_rows));
+  for (size_t row = 0; row < cluster.size(); ++row) cluster[row] = row < 70 ? 1 : random.below(n_clusters - 1);
   for (const InstructionSet& set : all) {
     check(exact_sums(*set.kernels, values, columns, scale).same_as(plain), set.kernels->name, "exact sums");
-    const ExactSums grouped = exact_sums(*set.kernels, values, columns, scale, group, n_groups);
+    const ExactSums clustered = exact_sums(*set.kernels, values, columns, scale, cluster, n_clusters);
     bool same = true;
-    for (int g = 0; g < n_groups; ++g) {
+    for (int c = 0; c < n_clusters; ++c) {
       std::vector<double> alone;
       for (size_t i = 0; i < values.size(); ++i)
-        if (group[i / columns] == g) alone.push_back(values[i]);
-      same &= same_group(grouped, exact_sums(baseline::kernels, alone, columns, scale), index(g));
+        if (cluster[i / columns] == c) alone.push_back(values[i]);
+      same &= same_cluster(clustered, exact_sums(baseline::kernels, alone, columns, scale), index(c));
     }
-    check(same, set.kernels->name, "exact sums of groups");
+    check(same, set.kernels->name, "exact sums of clusters");
   }
   for (const double bad : {std::nan(""), HUGE_VAL, 0x1p39}) {  // the last one's fourth power does not fit
     std::vector<double> with_bad = values;

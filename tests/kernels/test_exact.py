@@ -19,12 +19,12 @@ def instruction_set(request):
     _core.use_instruction_set(before)
 
 
-def add_exact(values, scale=1.0, *, n_groups=None, group=None, limbs=LIMBS):
-    """Whether all numbers fit, and the limbs of each power: ([groups,] columns, limbs)."""
-    shape = (values.shape[1],) if n_groups is None else (n_groups, values.shape[1])
+def add_exact(values, scale=1.0, *, n_clusters=None, cluster=None, limbs=LIMBS):
+    """Whether all numbers fit, and the limbs of each power: ([clusters,] columns, limbs)."""
+    shape = (values.shape[1],) if n_clusters is None else (n_clusters, values.shape[1])
     out = {name: np.zeros((*shape, n), np.int64) for name, n in limbs.items()}
     fits = _core.add_exact(
-        values, scale, out["sums"], out.get("squares"), None, fourths=out.get("fourths"), group=group
+        values, scale, out["sums"], out.get("squares"), None, fourths=out.get("fourths"), cluster=cluster
     )
     return fits, out
 
@@ -86,18 +86,18 @@ def test_the_same_bits_in_any_order():
 
 
 @pytest.mark.parametrize("order", ["sorted", "mixed", "own"])
-def test_groups_are_summed_as_if_alone(order):
+def test_clusters_are_summed_as_if_alone(order):
     rng = np.random.default_rng(2)
     values = numbers(rng, 400, 37)
-    group = np.arange(400) if order == "own" else rng.choice([0, 1, 3, 4], p=[0.7, 0.1, 0.1, 0.1], size=400)
-    group = np.sort(group) if order == "sorted" else rng.permutation(group)
-    n_groups = int(group.max()) + 2  # group 2 and the last one have no rows
-    fits, out = add_exact(values, 0.5, n_groups=n_groups, group=group)
+    cluster = np.arange(400) if order == "own" else rng.choice([0, 1, 3, 4], p=[0.7, 0.1, 0.1, 0.1], size=400)
+    cluster = np.sort(cluster) if order == "sorted" else rng.permutation(cluster)
+    n_clusters = int(cluster.max()) + 2  # cluster 2 and the last one have no rows
+    fits, out = add_exact(values, 0.5, n_clusters=n_clusters, cluster=cluster)
     assert fits
-    for g in range(n_groups):
-        alone = add_exact(values[group == g], 0.5)[1]
+    for c in range(n_clusters):
+        alone = add_exact(values[cluster == c], 0.5)[1]
         for name, limbs in alone.items():
-            np.testing.assert_array_equal(out[name][g], limbs)
+            np.testing.assert_array_equal(out[name][c], limbs)
 
 
 @pytest.mark.parametrize(("name", "n"), [("sums", 3), ("sums", 5), ("squares", 5), ("squares", 7), ("fourths", 10)])
@@ -115,22 +115,22 @@ def test_what_does_not_fit_is_refused(name, n):
 
 
 def test_shapes_that_do_not_go_together_are_refused():
-    values, group = np.ones((4, 3)), np.array([0, 1, 1, 0])
-    of = {"limbs": np.zeros((3, 5), np.int64), "groups": np.zeros((2, 3, 5), np.int64)}
-    assert _core.add_exact(values, 1.0, of["groups"], None, None, group=group)
-    for sums, groups in [
-        (of["limbs"], group),  # no limbs of the groups
-        (of["groups"], None),
-        (of["groups"], group[:3]),
-        (of["groups"], np.array([0, 1, 2, 0])),
-        (of["groups"], np.array([0, 1, -1, 0])),
+    values, cluster = np.ones((4, 3)), np.array([0, 1, 1, 0])
+    of = {"limbs": np.zeros((3, 5), np.int64), "clusters": np.zeros((2, 3, 5), np.int64)}
+    assert _core.add_exact(values, 1.0, of["clusters"], None, None, cluster=cluster)
+    for sums, clusters in [
+        (of["limbs"], cluster),  # no limbs of the clusters
+        (of["clusters"], None),
+        (of["clusters"], cluster[:3]),
+        (of["clusters"], np.array([0, 1, 2, 0])),
+        (of["clusters"], np.array([0, 1, -1, 0])),
         (np.zeros((2, 5), np.int64), None),
         (np.zeros((3, 2), np.int64), None),
         (np.zeros((3, 11), np.int64), None),
         (np.zeros(15, np.int64), None),
     ]:
         with pytest.raises(ValueError, match="treeinner core"):
-            _core.add_exact(values, 1.0, sums, None, None, group=groups)
+            _core.add_exact(values, 1.0, sums, None, None, cluster=clusters)
     with pytest.raises(ValueError, match="fourth powers 10"):
         _core.add_exact(values, 1.0, None, None, None, fourths=of["limbs"])
 

@@ -114,7 +114,7 @@ inline void bin_column(const Binning& b, int column, const Values& v, const Real
                        Code* block) {
   Real x[kBlock];
   for (int r = n; r < kBlock; ++r) x[r] = 0;  // rows behind the last: any value, their bits are never set
-  // The order is that of _DTYPE_CODE in treeinner/compiled/forest.py.
+  // The order is that of _DTYPE_CODE in treeinner/kernels/forest.py.
   gather<float, double, int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t>(v, row, n, x);
   if (b.columns[column].categorical)
     bin_categorical(b, column, x, block);

@@ -22,7 +22,7 @@ constexpr double kFourthScale = 0x1p24;
 constexpr int kSizeBits = 2, kOffsetBits = 8, kLeastSize = -56, kMostSize = 40;
 constexpr int kSizes = (kMostSize - kLeastSize) << kSizeBits, kCounts = 2 * kSizes;
 
-// The limbs of one power: (columns, n), or (groups, columns, n); or null.
+// The limbs of one power: (columns, n), or of the rows of each cluster, (clusters, columns, n); or null.
 struct Limbs {
   int64_t* data = nullptr;
   int n = 0;
@@ -34,14 +34,14 @@ struct ExactArgs {
   int64_t n_columns;
   double scale;
   Limbs sums, squares, fourths;  // fourths: of numbers times kFourthScale
-  const int64_t* group;          // (rows,) the group whose limbs a row is added to; or null
+  const int64_t* cluster;        // (rows,) whose limbs a row is added to; or null
   int64_t* counts;               // (columns, kCounts) or null
   bool* fits;                    // false if a number is too large or NaN; the limbs are then of no use
 };
 
 namespace TREEINNER_NS {
 // A tile of numbers, scaled, behind the last column zeros: its largest number tells how many limbs it needs. It stays
-// in L1 while its powers are taken. Its rows are of one group.
+// in L1 while its powers are taken. Its rows are of one cluster.
 constexpr int kTileRows = 64, kTileColumns = 32;
 struct Tile {
   alignas(64) double values[kTileRows][kTileColumns];
@@ -130,12 +130,12 @@ inline bool add_exactly(int64_t n_rows, const ExactArgs& args) {
     std::memset(tile.values, 0, sizeof tile.values);
     tile.n_columns = args.n_columns - first < kTileColumns ? static_cast<int>(args.n_columns - first) : kTileColumns;
     for (int64_t row = 0; row < n_rows; row += tile.n_rows) {
-      const auto together = [&](int64_t other) { return !args.group || args.group[other] == args.group[row]; };
+      const auto together = [&](int64_t other) { return !args.cluster || args.cluster[other] == args.cluster[row]; };
       for (tile.n_rows = 1; tile.n_rows < kTileRows && row + tile.n_rows < n_rows && together(row + tile.n_rows);)
         ++tile.n_rows;
       fill(tile, args.values + row * args.n_columns + first, args.n_columns, args.scale);
       if (args.counts) count_sizes(tile, args.counts + first * kCounts);
-      const int64_t place = (args.group ? args.group[row] * args.n_columns : 0) + first;
+      const int64_t place = (args.cluster ? args.cluster[row] * args.n_columns : 0) + first;
       if (!add_tile(tile, args.sums, place)) return false;
       if (args.squares.data || args.fourths.data) square(tile, 1);
       if (!add_tile(tile, args.squares, place)) return false;

@@ -1,6 +1,6 @@
 // Residuals, minus the gradients, of the commonest losses. Plain loops without branches, which the compiler turns into
 // vectors; the same bits for every instruction set. Losses that are not here take the way through numpy
-// (treeinner/objectives).
+// (treeinner/losses).
 #pragma once
 
 #include "job.h"

@@ -1,4 +1,4 @@
-// The arrays of an Ensemble -> a Forest: nodes in the order in which the kernels walk, and the tops of large trees.
+// The arrays of Trees -> a Forest: nodes in the order in which the kernels walk, and the tops of large trees.
 // Runs once per model; plain C++, no vector code.
 #pragma once
 
@@ -14,8 +14,8 @@ struct EnsembleNode {
   int32_t player;
 };
 
-// Borrowed: those of treeinner/ensemble, and those of the plan of planes in treeinner/compiled/binning.py. Nodes of all
-// trees one after the other, in any order within their tree, the root first.
+// Borrowed: those of Trees (treeinner/read/trees.py), and those of the plan of planes in treeinner/kernels/binning.py.
+// Nodes of all trees one after the other, in any order within their tree, the root first.
 struct EnsembleArrays : ForestShape {
   const int64_t* tree_start;   // (n_trees + 1,)
   const int32_t* tree_output;  // (n_trees,)
@@ -107,7 +107,7 @@ class BuiltForest {
   BuiltForest(const BuiltForest&) = delete;
 
   const Forest& view() const { return forest_; }
-  // (nodes,)  of the Ensemble, by number: each tree's splits in pre-order, then its leaves.
+  // (nodes,)  of the Trees, by number: each tree's splits in pre-order, then its leaves.
   std::vector<int32_t> numbered;
   std::vector<TopArrays> tops;  // (trees,)  empty for a small tree
 

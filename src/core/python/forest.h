@@ -14,7 +14,7 @@ struct Codes {
 
 class CoreForest {
  public:
-  // ensemble: an Ensemble; plan: its Plan (treeinner/compiled/binning.py); nodes: (nodes, 6), an EnsembleNode for each.
+  // ensemble: Trees; plan: its Plan (treeinner/kernels/binning.py); nodes: (nodes, 6), an EnsembleNode for each.
   CoreForest(const nb::object& ensemble, const nb::object& plan, In<int32_t, 2> nodes, int n_players)
       : built_(arrays_of(ensemble, plan, nodes, n_players)),
         f_(built_.view()),
@@ -36,7 +36,7 @@ class CoreForest {
                 array_of<int32_t>(plan, "other_code").data()};
   }
 
-  // Node of the Ensemble by number: each tree's splits in pre-order, then its leaves.
+  // Node of the Trees by number: each tree's splits in pre-order, then its leaves.
   void numbered(Out<int32_t> out) const {
     require(has_shape(out, n_nodes(f_)), "one number per node");
     std::copy(built_.numbered.begin(), built_.numbered.end(), out.data());

@@ -7,46 +7,43 @@ namespace {
 using Sums = std::optional<nb::ndarray<int64_t, nb::c_contig, nb::device::cpu>>;
 
 // Adds the columns of values times scale, and their powers, to limbs or None: (columns, 3 to 10), of fourth powers 10;
-// with the group of each row, (groups, columns, ...). counts: (columns, 2 x sizes) or None. Returns whether all fit.
+// with the cluster of each row, (clusters, columns, ...). counts: (columns, 2 x sizes) or None. Returns whether all
+// fit.
 bool add_exact(In<double, 2> values, double scale, const Sums& sums, const Sums& squares,
-               const std::optional<Out<int64_t, 2>>& counts, const Sums& fourths, const Maybe<int64_t>& group) {
+               const std::optional<Out<int64_t, 2>>& counts, const Sums& fourths, const Maybe<int64_t>& cluster) {
   const auto n_rows = static_cast<int64_t>(values.shape(0)), n_columns = static_cast<int64_t>(values.shape(1));
-  require(!group || has_shape(*group, n_rows), "groups are (rows,)");
-  int64_t last_group = -1;
-  for (int64_t row = 0; group && row < n_rows; ++row) {
-    require(group->data()[row] >= 0, "groups are counted from 0");
-    last_group = std::max(last_group, group->data()[row]);
-  }
+  require(!cluster || has_shape(*cluster, n_rows), "clusters are (rows,)");
   const auto limbs_of = [&](const Sums& a, size_t least) {
     if (!a) return Limbs{};
-    const size_t axis = group ? 1 : 0;
+    const size_t axis = cluster ? 1 : 0;
     require(a->ndim() == axis + 2 && static_cast<int64_t>(a->shape(axis)) == n_columns,
-            "limbs are (columns, limbs), with groups (groups, columns, limbs)");
-    require(static_cast<int64_t>(a->shape(0)) > last_group, "every group has its limbs");
+            "limbs are (columns, limbs), of clusters (clusters, columns, limbs)");
+    for (int64_t row = 0; cluster && row < n_rows; ++row)
+      require(static_cast<uint64_t>(cluster->data()[row]) < a->shape(0), "every cluster has limbs");
     const size_t n = a->shape(axis + 1);
     require(n >= least && n <= kMostLimbs, "numbers and squares have 3 to 10 limbs, fourth powers 10");
     return Limbs{a->data(), static_cast<int>(n)};
   };
-  require(!counts || (!group && has_shape(*counts, n_columns, kCounts)), "counts are (columns, 2 x sizes)");
+  require(!counts || (!cluster && has_shape(*counts, n_columns, kCounts)), "counts are (columns, 2 x sizes)");
   bool fits = false;
   Job job;
   job.n_rows = n_rows;
   run(&Kernels::exact, job,
       ExactArgs{values.data(), n_columns, scale, limbs_of(sums, kLeastLimbs), limbs_of(squares, kLeastLimbs),
-                limbs_of(fourths, kMostLimbs), data_of(group), data_of(counts), &fits});
+                limbs_of(fourths, kMostLimbs), data_of(cluster), data_of(counts), &fits});
   return fits;
 }
 }  // namespace
 
 NB_MODULE(_core, m) {
   using nb::arg;
-  m.doc() = "Compiled core of treeinner; use treeinner.compiled.";
+  m.doc() = "Compiled core of treeinner; use treeinner.kernels.";
   m.def("instruction_sets", &instruction_sets, "Those that this machine can run, slowest first.");
   m.def("instruction_set", [] { return std::string(active->name); }, "The one in use.");
   m.def("use_instruction_set", &use_instruction_set, "An unknown name changes nothing.");
   // Not into a converted copy.
   m.def("add_exact", &add_exact, arg(), arg(), arg().noconvert(), arg().noconvert(), arg().noconvert(),
-        arg("fourths").noconvert() = nb::none(), arg("group") = nb::none());
+        arg("fourths").noconvert() = nb::none(), arg("cluster") = nb::none());
   m.attr("FOURTH_SCALE") = kFourthScale;
   m.attr("SIZES") = nb::make_tuple(kSizeBits, kOffsetBits, kLeastSize, kMostSize);
   m.attr("SLICE_ROWS") = kSlice;
