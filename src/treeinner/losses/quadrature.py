@@ -32,7 +32,7 @@ REACH = {"logistic": 13.25, "softmax": 13.25, "poisson": 125.0}
 
 EPS = float(np.finfo(np.float64).eps)
 ROUNDING = 16.0 * EPS  # relative error that a value may have: a few exponentials and sums
-COUPLED_POINTS = (8, 4)  # points and parts: an analytic loss to 1e-13
+COUPLED_POINTS = (6, 16)  # points and parts: an analytic loss to 1e-13, around a kink to 1e-6
 
 
 def points(kind: CoreKind, largest_step: float, scale: float = 1.0) -> tuple[int, int]:

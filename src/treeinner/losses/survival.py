@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeinner.errors import UnsupportedModelError
-from treeinner.losses.loss import Domain, Float, Loss
+from treeinner.losses.loss import Domain, Float, Loss, sigmoid
 
 # XGBoost clips gradients of the AFT loss to this range; EPS guards its denominators.
 MAX_GRADIENT, EPS = 15.0, 1e-12
@@ -22,6 +22,7 @@ class Distribution(NamedTuple):
 
     pdf: Callable[[Float], Float]
     cdf: Callable[[Float], Float]
+    above: Callable[[Float], Float]  # 1 less that, precise where it is small
     pdf_d1: Callable[[Float], Float]
     # Gradient of an uncensored row where the ratio of densities is 0 / 0: for z > 0 and z <= 0, from sigma.
     limits: Callable[[float], tuple[float, float]]
@@ -32,6 +33,13 @@ def _normal_cdf(z: Float) -> Float:
     from scipy.special import erf  # here, because its import takes longer than that of treeinner
 
     return np.asarray(0.5 * (1.0 + erf(z / math.sqrt(2.0))))
+
+
+def _normal_above(z: Float) -> Float:
+    """1 less the normal distribution function."""
+    from scipy.special import erfc
+
+    return np.asarray(0.5 * erfc(z / math.sqrt(2.0)))
 
 
 def _normal_pdf(z: Float) -> Float:
@@ -60,18 +68,21 @@ DISTRIBUTIONS = {
     "normal": Distribution(
         _normal_pdf,
         _normal_cdf,
+        _normal_above,
         lambda z: -z * _normal_pdf(z),
         lambda sigma: (-MAX_GRADIENT, MAX_GRADIENT),
     ),
     "logistic": Distribution(
         _logistic_pdf,
         lambda z: 0.5 * (1.0 + np.tanh(z / 2.0)),
+        lambda z: sigmoid(-z),
         lambda z: -_logistic_pdf(z) * np.tanh(z / 2.0),
         lambda sigma: (-1.0 / sigma, 1.0 / sigma),
     ),
     "extreme": Distribution(
         _extreme_pdf,
         _extreme_cdf,
+        lambda z: np.exp(-np.exp(np.minimum(z, 700.0))),
         lambda z: (1.0 - np.exp(np.minimum(z, 300.0))) * _extreme_pdf(z),  # beyond 300 the density is 0
         lambda sigma: (-MAX_GRADIENT, 1.0 / sigma),
     ),
@@ -90,6 +101,11 @@ class _Ends(NamedTuple):
     def difference(self, f: Callable[[Float], Float], at_infinity: float = 0.0) -> Float:
         """Return f of the upper end minus f of the lower end."""
         return np.where(self.has_high, f(self.z_high), at_infinity) - np.where(self.has_low, f(self.z_low), 0.0)
+
+    def mass(self, d: Distribution) -> Float:
+        """Probability of the interval, counted from the nearer end."""
+        right = self.has_low & ((self.z_low > 0) | ~self.has_high)
+        return np.where(right, -self.difference(d.above), self.difference(d.cdf, 1.0))
 
 
 def _ends(y: Float, m: Float, sigma: float) -> _Ends:
@@ -112,7 +128,7 @@ def aft(distribution: str, sigma: float) -> Loss:
     def value(y: Float, m: Float) -> Float:
         e = _ends(y, m, sigma)
         density = d.pdf(e.z_low) / (sigma * np.where(e.exact, y[:, :1], 1.0))
-        return -np.log(np.maximum(np.where(e.exact, density, e.difference(d.cdf, 1.0)), EPS))
+        return -np.log(np.maximum(np.where(e.exact, density, e.mass(d)), EPS))
 
     # Differences of the plain distribution function, as in XGBoost: where they round to 0, its limits come in.
     def gradient(y: Float, m: Float) -> Float:
