@@ -43,7 +43,7 @@ def conclude(
 ) -> Importance:
     """Scores and their statistics, per unit of weight.
 
-    leaf: sums of the first pass; share: those of the second (or the same, where one pass gives everything); None: scores
+    leaf: sums of the first pass; share: those of the second, or the same where one pass gives everything; None: scores
     alone. centre: node values of the shares.
     """
     weight, outputs = leaf.sum_of_weights(), None
@@ -145,11 +145,11 @@ def _gains(model: Model, spec: Spec, leaf: Sums, centre: Centre | None, score: F
         return None
     if not spec.by_path:
         one = len(np.unique(factor)) == 1
-        return np.ldexp(score / factor[0], leaf.weight_exponent) if one else None
+        return np.asarray(np.ldexp(score / factor[0], leaf.weight_exponent)) if one else None
     assert centre is not None
     value = centre.value / factor[model.trees.tree_of_node[model.trees.forest.numbered]][:, None]
     gains = scores_from_leaves(model, spec, leaf, value).sum(axis=(0, 2))
-    return np.ldexp(gains, leaf.weight_exponent)
+    return np.asarray(np.ldexp(gains, leaf.weight_exponent))
 
 
 def _losses(model: Model, spec: Spec, loss: Loss, leaf: Sums, centre: Centre | None, scores: Float) -> Losses | None:

@@ -101,12 +101,13 @@ def importance(
         clustered=rows.clustered,
     )
     run: dict[str, Any] = {"n_jobs": n_jobs, "progress": progress}
+    centre = None
     if method == "centred":
         leaf = total(leaf_pass, model, spec, rows, **run)
         centre = node_means(model, spec, leaf)
         share = total(share_pass, model, spec, rows, centre, **run) if std_errors and rows.again else None
     else:  # node values are stored: one pass gives everything
-        centre = node_means(model, spec, None) if method != "treeshap" else None
+        centre = node_means(model, spec, None) if spec.by_path else None
         leaf = share = total(share_pass, model, spec, rows, centre, leaves=True, **run)
     found = conclude(model, spec, leaf, share if std_errors else None, centre)
     notes = (OUT_OF_BAG if oob else training_rows_note(model, rows), None if rows.again or not std_errors else ONE_PASS)

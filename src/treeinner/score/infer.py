@@ -126,4 +126,4 @@ def _t_tail(t: ArrayLike, df: ArrayLike) -> Float:
 def _degrees_of_freedom(squares: Float, fourths: Float, n: int) -> Float:
     """Effective rows less one, at least 1 and at most n - 1."""
     effective = np.divide(squares * squares, fourths, out=np.full(squares.shape, float(n)), where=fourths > 0)
-    return np.clip(effective - 1.0, 1.0, n - 1.0)
+    return np.asarray(np.clip(effective - 1.0, 1.0, n - 1.0))

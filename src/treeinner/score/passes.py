@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treeinner.errors import DataError, TreeInnerError
+from treeinner.errors import DataError
 from treeinner.kernels import LOSSES as CORE_LOSSES
 from treeinner.kernels import PlayerSums, Progress, aligned, map_rows, padded_rows, task_rows
 from treeinner.kernels.units import GRADIENT_BITS, LIMBS, WEIGHT_BITS, carry
@@ -77,11 +77,8 @@ def total(
     """Sum of `work` over the rows of a stream."""
     found: Sums | None = None
     for rows in stream:
-        try:
-            part = work(model, spec, rows, *args, **options)
-            found = part if found is None else found + part
-        except TreeInnerError as error:
-            raise rows.named(error) from error
+        part = work(model, spec, rows, *args, **options)
+        found = part if found is None else found + part
     if found is None or found.rows == 0:
         raise DataError("There are no rows to score; pass at least one row of X and y.")
     return found

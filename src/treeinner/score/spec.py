@@ -34,7 +34,7 @@ FUNCTIONS = {
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Spec:
-    """What is asked. Attributions are in units of the margin, so that products with gradients are in those of the loss."""
+    """What is asked. Attributions are on the margin, so that products with gradients are in units of the loss."""
 
     credit: Credit  # players -> features or groups that get a score
     score: Literal["tree_inner", "loss"]

@@ -15,7 +15,8 @@ from treeinner.kernels.units import FOURTH_BITS, FOURTH_LIMBS, LIMBS, LOWEST_UNI
 
 __all__ = ["LOSSES", "Sums", "exact_sums", "grouped_sums", "zero_shares"]
 
-Float, Limbs = NDArray[np.float64], NDArray[np.int64]
+Float = NDArray[np.float64]
+Limbs = NDArray[np.int64]
 MOST_AT_ONCE = 2**21  # rows that the core adds before limbs are carried
 # Sums over the rows: their losses before the first round, after the last, and if predicted perfectly; how many have no
 # such bound; the fall of the loss by the gradients at the start of each step; and what of the fall no feature gets.
@@ -52,19 +53,14 @@ class Sums:
     def __add__(self, other: Sums) -> Sums:
         """Return both together; neither is changed."""
         self._check(other)
-        labels, clusters = _merged(self, other)
-        return replace(
-            self,
-            rows=self.rows + other.rows,
-            units=self.units + other.units,
-            **{name: _plus(getattr(self, name), getattr(other, name)) for name in ("weight", *LIMBED)},
-            labels=labels,
-            clusters=clusters,
-            queries=self.queries | other.queries,
-            parts=self.parts | other.parts,
-            names=self.names or other.names,
-            frame_library=self.frame_library or other.frame_library,
-        )
+        out = replace(self, rows=self.rows + other.rows, units=self.units + other.units)
+        for name in LIMBED:
+            setattr(out, name, _plus(getattr(self, name), getattr(other, name)))
+        out.labels, out.clusters = _merged(self, other)
+        out.queries, out.parts = self.queries | other.queries, self.parts | other.parts
+        out.names, out.frame_library = self.names or other.names, self.frame_library or other.frame_library
+        out.margins_given = self.margins_given and other.margins_given
+        return out
 
     def _check(self, other: Sums) -> None:
         """Raise if the sums are of different things, or rows would count twice."""
@@ -145,7 +141,7 @@ class Sums:
         return out
 
 
-LIMBED = ("leaf", "shares", "fourths", "losses", "moved")
+LIMBED = ("weight", "leaf", "shares", "fourths", "losses", "moved")
 
 
 def zero_shares(n_columns: int) -> tuple[Limbs, Limbs]:
@@ -177,15 +173,15 @@ def _merged(a: Sums, b: Sums) -> tuple[NDArray[Any] | None, Limbs | None]:
         raise DataError("Clusters are labelled by numbers in some batches and by text in others; use one type.")
     labels = np.union1d(a.labels, b.labels)
     out = np.zeros((len(labels), *a.clusters.shape[1:]), np.int64)
-    for part in (a, b):
-        out[np.searchsorted(labels, part.labels)] += part.clusters
+    for own, sums in ((a.labels, a.clusters), (b.labels, b.clusters)):
+        out[np.searchsorted(labels, own)] += sums
     return labels, carry(out)
 
 
 def grouped_sums(values: Float, exponent: int, group: NDArray[np.intp], limbs: Limbs) -> None:
     """Add the columns of `values` to the sums of each row's group, (groups, columns, LIMBS); the caller carries."""
     values, group = np.ascontiguousarray(values, np.float64), np.ascontiguousarray(group, np.int64)
-    _check_fit(add_exact(values, 2.0**exponent, limbs, None, None, group=group), values)
+    _check_fit(add_exact(values, 2.0**exponent, limbs, None, None, cluster=group), values)
 
 
 def _check_fit(fits: bool, values: Float) -> None:
