@@ -1,0 +1,1 @@
+"""What must hold whatever the implementation: stored numbers, an oracle and facts from outside."""
