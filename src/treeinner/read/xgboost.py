@@ -48,6 +48,7 @@ SQUARED = ("reg:squarederror", "reg:linear")
 
 # Learning rates that the trees confirm leave up to 3e-7 of their equations, others 2e-4 and more (288 models).
 CONFIRMED = 1e-5
+SEARCHED = 2000  # splits that the search looks at; all must confirm what it finds
 RENEWED = ("reg:absoluteerror", "reg:quantileerror")  # up to 3.3, except with tree_method="exact"
 
 CUSTOM_NAMES = (*SQUARED, "multi:softmax")  # what a model says whose custom objective has no name
@@ -101,9 +102,8 @@ def read(model: Any, told: Told) -> Model:
         )
     booster = model.get_booster() if wrapped else model
     content = bytes(booster.save_raw(raw_format="ubj"))
-    estimator = model if wrapped else None
-    name = f"This {type(model).__name__}"
-    return _read(name, lambda: ubjson.parse(content), told, config=booster.save_config, estimator=estimator)
+    parse, name = (lambda: ubjson.parse(content)), f"This {type(model).__name__}"
+    return _read(name, parse, told, config=booster.save_config, estimator=model if wrapped else None)
 
 
 def read_file(path: Path, told: Told) -> Model:
@@ -133,6 +133,9 @@ def _read(
     if told.objective is not None:
         loss = find_loss(told=told.objective, library="xgboost", version=saved.version, **asked)
         needed, notes = "", [note for note in notes if note.code != "loss_assumed"]
+        if callable(own) and told.objective is own:
+            text = f"The loss is the estimator's own objective, {loss.name}, called for blocks of rows."
+            notes.append(Note("own_objective", text, quiet=True))
     told.rates(trees.n_rounds)  # a wrong number of them is an error now
     rounds = told.iteration_range
     if rounds is None and saved.best is not None and saved.best + 1 < trees.n_rounds:
@@ -239,6 +242,7 @@ def _read_trees(saved: Saved, told: Told, config: Callable[[], str]) -> tuple[Tr
     split, leaf_id, leaf = ~leaf[node], (np.arange(len(left)) - first[tree])[node], leaf[node]
     categorical = split & (field("split_type", np.int64, fill=0) == 1)
     column = np.where(split, field("split_indices", np.int64), -1)
+    require(np.all(column < saved.n_features), "a split tests a column that there is not")
     player, player_features = players_of(column)
     drop = np.ones(len(given)) if saved.drop is None else np.asarray(saved.drop, np.float32).astype(np.float64)
     trees = Trees(
@@ -395,21 +399,20 @@ def _node_values(
             return _refusal(trees, stored, saved, config(), unknown)
     else:
         rate = given[trees.round] / saved.n_parallel
-        if _replaced(stored, leaf, rate[trees.tree_of_node, None]).any():
-            return NodeValues(
-                None,
-                unknown,
-                refusal="its leaves are not the stored weights times that learning rate; they were replaced after the "
-                "splits were chosen (absolute error, quantiles, refresh_leaf=0), or the rate is another one",
+        if _has_replaced(stored, leaf, rate[trees.tree_of_node, None]):
+            text = (
+                "its leaves are not the stored weights times that learning rate; they were replaced after the splits "
+                "were chosen (absolute error, quantiles, refresh_leaf=0), or the learning rate is another one"
             )
+            return NodeValues(None, unknown, refusal=text)
     inner = (rate * drop)[trees.tree_of_node, None] * stored.weight
     return NodeValues(np.where(leaf[:, None], trees.value, inner), rate * saved.n_parallel)
 
 
-def _replaced(stored: Stored, leaf: Bool, rate: Float | float) -> Bool:
-    """Leaves whose value is neither their weight (hist, approx) nor that times the rate (exact, pruned): (V,)."""
+def _has_replaced(stored: Stored, leaf: Bool, rate: Float | float) -> bool:
+    """Whether the value of a leaf is neither its weight (hist, approx) nor that times the rate (exact, pruned)."""
     apart = [np.abs(stored.value - factor * stored.weight) > 1e-4 * np.abs(stored.value) for factor in (1.0, rate)]
-    return np.asarray(leaf & np.any(apart[0] & apart[1], axis=1))
+    return bool(np.any(apart[0] & apart[1] & leaf[:, None]))
 
 
 def _refusal(trees: Trees, stored: Stored, saved: Saved, config: str, unknown: Float) -> NodeValues:
@@ -419,7 +422,7 @@ def _refusal(trees: Trees, stored: Stored, saved: Saved, config: str, unknown: F
         found = re.search(rf'"{name}":\s*"([^"]*)"', config)
         return float(found[1]) if found else 0.0
 
-    if saved.objective in RENEWED and _replaced(stored, trees.column < 0, 1.0).any():
+    if saved.objective in RENEWED and _has_replaced(stored, trees.column < 0, 1.0):
         text = f"{saved.objective} replaced the leaves by medians or quantiles after the splits were chosen"
         return NodeValues(None, unknown, refusal=text)
     step = parameter("max_delta_step") or saved.params.get("max_delta_step", 0.0)
@@ -451,39 +454,46 @@ def _confirmed_rates(trees: Trees, stored: Stored, reg_lambda: float | None) -> 
     width = trees.width  # vector leaves store the sum of the hessians of their outputs
     v, w, gain = stored.value[child], stored.weight[split], trees.gain[split]
     child_hessian, hessian = trees.cover[child][:, :, None] / width, trees.cover[split][:, None] / width
+    some = slice(None, None, len(split) // SEARCHED + 1)
     for group in (np.zeros(trees.n_trees, np.int32), trees.round):
         of_split = group[trees.tree_of_node[split]]
-        count = np.bincount(of_split, minlength=int(group.max()) + 1)
+        n_groups = int(group.max()) + 1
 
-        def fit(lam: float, of_split: Int = of_split, count: Long = count) -> tuple[float, Float]:
-            """Relative error of the equations, and the rate of each group."""
-            force, own = (child_hessian + lam) * v, (hessian + lam) * w
-            square = np.log((force * v).sum(axis=(0, 2)) / (gain + (own * w).sum(axis=1)))
-            mean = np.bincount(of_split, square, len(count)) / count
+        def fit(lam: float, n: slice, of_split: Int = of_split, n_groups: int = n_groups) -> tuple[Float, Float]:
+            """Relative errors of the equations of some splits, and the rate of each group."""
+            force, own, of = (child_hessian[:, n] + lam) * v[:, n], (hessian[n] + lam) * w[n], of_split[n]
+            square = np.log((force * v[:, n]).sum(axis=(0, 2)) / (gain[n] + (own * w[n]).sum(axis=1)))
+            mean = np.bincount(of, square, n_groups) / np.bincount(of, minlength=n_groups)
             rate = np.exp(mean / 2)
-            balance = (force.sum(axis=0) - rate[of_split, None] * own) / np.abs(force).sum(axis=(0, 2))[:, None]
-            error = float(np.sqrt(np.mean((square - mean[of_split]) ** 2 + (balance**2).sum(axis=1))))
-            return error if math.isfinite(error) else math.inf, rate
+            balance = (force.sum(axis=0) - rate[of, None] * own) / np.abs(force).sum(axis=(0, 2))[:, None]
+            return np.column_stack([square - mean[of], balance]), rate
 
-        unknowns = np.count_nonzero(count) + (reg_lambda is None)
+        unknowns = len(np.unique(of_split)) + (reg_lambda is None)
         if 2 * len(split) <= unknowns:
             continue
         with np.errstate(all="ignore"):
-            error, rate = fit(_lowest(lambda lam: fit(lam)[0]) if reg_lambda is None else reg_lambda)
-        if error < CONFIRMED:
-            return rate[group]
+            lam = _lowest(lambda lam: fit(lam, some)[0]) if reg_lambda is None else reg_lambda
+            errors, rates = fit(lam, slice(None))
+        if _size(errors) < CONFIRMED and np.all(np.isfinite(rates[group[trees.tree_of_node[trees.column >= 0]]])):
+            return rates[group]
     return None
 
 
-def _lowest(error: Callable[[float], float]) -> float:
-    """Argument from 0 to 1e6 with the lowest error: a grid, then thirds."""
-    grid = np.concatenate([[0.0], np.logspace(-3, 6, 91)]).tolist()
-    best = int(np.argmin([error(lam) for lam in grid]))
-    low, high = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
-    for _ in range(45):  # (2/3)^45 = 1e-8
-        one, two = low + (high - low) / 3, high - (high - low) / 3
-        low, high = (low, two) if error(one) < error(two) else (one, high)
-    return float((low + high) / 2)
+def _size(errors: Float) -> float:
+    """Root of the mean over the splits of the sum of squares."""
+    size = float(np.sqrt(np.mean((errors**2).sum(axis=1))))
+    return size if math.isfinite(size) else math.inf
+
+
+def _lowest(errors: Callable[[float], Float]) -> float:
+    """Argument from 0 to 1e6 with the smallest errors: the best of a grid, then Gauss-Newton steps."""
+    grid: list[float] = [0.0, *np.logspace(-3, 6, 37).tolist()]
+    lam = min(grid, key=lambda lam: _size(errors(lam)))
+    for _ in range(6):
+        here, h = errors(lam), 1e-4 * lam + 1e-7
+        slope = (errors(lam + h) - here) / h
+        lam = max(lam - float((here * slope).sum() / (slope**2).sum()), 0.0)
+    return lam
 
 
 # -- the loss ----------------------------------------------------------------------------------------------------------
@@ -564,28 +574,22 @@ def _schema(saved: Saved, trees: Trees, missing: float) -> Schema:
     require(fits, f"its feature_names or feature_types are not {saved.n_features}")
     split_by_set = set(trees.column[trees.category_set >= 0].tolist())
     categorical = split_by_set | {j for j, kind in enumerate(types) if kind == "c"}
-    levels = _levels_of_columns(saved)
+    levels = tuple(_levels_of(column, saved.version) for column in saved.model.get("cats", {}).get("enc", ()))
+    require(len(levels) in (0, saved.n_features), "cats does not describe every feature")
     return Schema(
         n_columns=saved.n_features,
         names=names or None,
         categorical=tuple(j in categorical for j in range(saved.n_features)) if categorical else None,
-        levels=levels,
+        levels=levels if any(levels) else None,
         # XGBoost >= 3.3 refuses a level that training did not see; 3.1 and 3.2 take a neighbour's by mistake
-        unseen="error" if levels is not None else "other",
+        unseen="error" if any(levels) else "other",
         absent="missing",
         missing=missing,
     )
 
 
-def _levels_of_columns(saved: Saved) -> tuple[tuple[Level, ...] | None, ...] | None:
-    """Training categories of data frame columns (3.1 and later)."""
-    levels = tuple(_column_levels(column, saved.version) for column in saved.model.get("cats", {}).get("enc", ()))
-    require(len(levels) in (0, saved.n_features), "cats does not describe every feature")
-    return levels if any(levels) else None
-
-
-def _column_levels(encoding: Mapping[str, Any], version: tuple[int, ...]) -> tuple[Level, ...] | None:
-    """Categories of one column, in the order of their codes; None: it has none."""
+def _levels_of(encoding: Mapping[str, Any], version: tuple[int, ...]) -> tuple[Level, ...] | None:
+    """Training categories of a data frame's column (3.1 and later), in the order of their codes; None: it has none."""
     values = np.asarray(encoding["values"])
     if "offsets" not in encoding:
         return tuple(values.tolist()) or None
