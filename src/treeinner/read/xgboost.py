@@ -8,9 +8,7 @@ from __future__ import annotations
 import json
 import math
 import re
-import struct
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -19,7 +17,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from treeinner.errors import ModelError, Note, UnsupportedModelError
+from treeinner.errors import Note, UnsupportedModelError
 from treeinner.losses import find_loss, find_stored_loss
 from treeinner.read import ubjson
 from treeinner.read.model import Model, Told
@@ -30,16 +28,6 @@ __all__ = ["read", "read_file"]
 
 NEWEST = (3, 4)
 MAX_OUTPUTS = 2**20  # a damaged number must not become a huge allocation
-DAMAGE = (
-    LookupError,
-    TypeError,
-    ValueError,
-    AttributeError,
-    ArithmeticError,
-    RecursionError,
-    MemoryError,
-    struct.error,
-)
 
 LOGIT = ("binary:logistic", "reg:logistic")
 LOG = ("count:poisson", "reg:gamma", "reg:tweedie", "survival:cox", "survival:aft")
@@ -101,42 +89,38 @@ def read(model: Any, told: Told) -> Model:
             "pass one of these, or for a Spark or Dask model its booster (`model.get_booster()`, `output['booster']`)."
         )
     booster = model.get_booster() if wrapped else model
-    content = bytes(booster.save_raw(raw_format="ubj"))
-    parse, name = (lambda: ubjson.parse(content)), f"This {type(model).__name__}"
-    return _read(name, parse, told, config=booster.save_config, estimator=model if wrapped else None)
+    document = ubjson.parse(bytes(booster.save_raw(raw_format="ubj")))
+    return _read(document, told, config=booster.save_config, estimator=model if wrapped else None)
 
 
 def read_file(path: Path, told: Told) -> Model:
-    """Read a file written by `save_model`, whatever its suffix."""
+    """Read a file written by `save_model`, whatever its suffix; damage is an error of any type (see read_model)."""
     data = path.read_bytes()
     # In UBJSON a length follows the brace, in JSON a quote or a space.
-    parse = ubjson.parse if re.match(rb"\{[iUIlL]", data) else json.loads
-    return _read(str(path), lambda: parse(data), told)
+    return _read(ubjson.parse(data) if re.match(rb"\{[iUIlL]", data) else json.loads(data), told)
 
 
-def _read(
-    name: str, parse: Callable[[], Any], told: Told, *, config: Callable[[], str] = str, estimator: Any = None
-) -> Model:
+@np.errstate(all="ignore")
+def _read(document: Any, told: Told, *, config: Callable[[], str] = str, estimator: Any = None) -> Model:
     """Read a document; config: gives the configuration of a live booster as text, "" for a file."""
     own, missing = getattr(estimator, "objective", None), getattr(estimator, "missing", None)
     if callable(own) and told.objective is None:
         told = replace(told, objective=own)
+    saved = _find_parts(document)
+    trees, stored = _read_trees(saved, told, config)
+    told.rates(trees.n_rounds)  # a wrong number of them is an error now
+    schema = _schema(saved, trees, math.nan if missing is None else float(missing))
+    needed, notes = _doubts(saved, trees, stored, estimator)
+    asked: dict[str, Any] = {"name": saved.objective, "params": saved.params, "n_outputs": saved.n_outputs}
     loss = None
-    with _damage_named(name), np.errstate(all="ignore"):
-        saved = _find_parts(parse())
-        trees, stored = _read_trees(saved, told, config)
-        schema = _schema(saved, trees, math.nan if missing is None else float(missing))
-        needed, notes = _doubts(saved, trees, stored, estimator)
-        asked: dict[str, Any] = {"name": saved.objective, "params": saved.params, "n_outputs": saved.n_outputs}
-        if not needed and told.objective is None:
-            loss, needed = find_stored_loss(library="xgboost", version=saved.version, **asked)
-    if told.objective is not None:
+    if told.objective is None and not needed:
+        loss, needed = find_stored_loss(library="xgboost", version=saved.version, **asked)
+    elif told.objective is not None:
         loss = find_loss(told=told.objective, library="xgboost", version=saved.version, **asked)
         needed, notes = "", [note for note in notes if note.code != "loss_assumed"]
         if callable(own) and told.objective is own:
             text = f"The loss is the estimator's own objective, {loss.name}, called for blocks of rows."
             notes.append(Note("own_objective", text, quiet=True))
-    told.rates(trees.n_rounds)  # a wrong number of them is an error now
     rounds = told.iteration_range
     if rounds is None and saved.best is not None and saved.best + 1 < trees.n_rounds:
         if estimator is not None:
@@ -151,25 +135,12 @@ def _read(
         schema=schema,
         loss=loss,
         loss_needed=needed,
-        feature_names=told.feature_names or schema.names,
+        feature_names=schema.names,
         output_names=_output_names(saved),
         classes=None if labels is None else np.asarray(labels).tolist(),
         base_margin="replace",
         notes=tuple(notes),
     )
-
-
-@contextmanager
-def _damage_named(name: str) -> Iterator[None]:
-    """Turn whatever goes wrong while a model is parsed into one ModelError."""
-    try:
-        yield
-    except UnsupportedModelError:
-        raise
-    except DAMAGE as error:
-        reason = str(error).removeprefix("The model is malformed: ").rstrip(".")
-        reason = reason if isinstance(error, ModelError) else f"{type(error).__name__}: {reason}"
-        raise ModelError(f"{name} is not a model that XGBoost (up to 3.4) wrote ({reason}); save it again.") from error
 
 
 # -- the document ------------------------------------------------------------------------------------------------------
@@ -425,15 +396,16 @@ def _refusal(trees: Trees, stored: Stored, saved: Saved, config: str, unknown: F
     if saved.objective in RENEWED and _has_replaced(stored, trees.column < 0, 1.0):
         text = f"{saved.objective} replaced the leaves by medians or quantiles after the splits were chosen"
         return NodeValues(None, unknown, refusal=text)
-    step = parameter("max_delta_step") or saved.params.get("max_delta_step", 0.0)
+    stored_step = saved.params.get("max_delta_step")  # count:poisson stores it
+    step = parameter("max_delta_step") or (stored_step if isinstance(stored_step, float) else 0.0)
     reasons = {
         f"reg_alpha={parameter('reg_alpha'):g} shrinks": parameter("reg_alpha") > 0,
         f"max_delta_step={step:g} clips": step > 0,
         "monotone_constraints clip": re.search(r'"monotone_constraints":\s*"[^"]*1', config) is not None,
     }
     found = next((reason for reason, holds in reasons.items() if holds), "")
-    text = f"{found} the weights of nodes, so that the trees do not confirm a learning rate" if found else ""
-    return NodeValues(None, unknown, needs=("learning_rate",), refusal=text)
+    text = f"{found} the weights of nodes, so the trees confirm no learning rate; pass read_model(learning_rate=...)"
+    return NodeValues(None, unknown, needs=("learning_rate",), refusal=text if found else "")
 
 
 def _confirmed_rates(trees: Trees, stored: Stored, reg_lambda: float | None) -> Float | None:
