@@ -92,7 +92,8 @@ def _positive_weighted(p: Params, loss: Loss) -> Loss:
     scale = p.number("scale_pos_weight", default=1.0)
     if scale == 1.0:
         return loss
-    return classes.class_weighted(loss, lambda y: np.where(np.float32(y) == np.float32(1.0), scale, 1.0))
+    loss = loss if p.n_outputs == 1 else replace(loss, core=None)  # which has no weights of single targets
+    return classes.class_weighted(loss, [1.0, scale], lambda y: np.where(np.float32(y) == np.float32(1.0), scale, 1.0))
 
 
 def _smooth_since_3_4(p: Params) -> bool:
@@ -243,7 +244,7 @@ def _class_weighted(p: Params, loss: Loss) -> Loss:
         return loss
     _check_length(p, "class_weights", weights, max(2, p.n_outputs))
     table = np.asarray(weights, np.float64)
-    return classes.class_weighted(loss, lambda y: table[np.asarray(y).reshape(len(y)).astype(np.int64)])
+    return classes.class_weighted(loss, weights, lambda y: table[np.asarray(y).reshape(len(y)).astype(np.int64)])
 
 
 def _catboost_mae(p: Params) -> Loss:

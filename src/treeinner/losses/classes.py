@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -49,12 +49,15 @@ def lightgbm_binary(scale: float, weights: tuple[float, float]) -> Loss:
         return (y > 0).astype(np.float64)
 
     plain = logistic(scale).of_target(zero_one, domain=SIGNED_BINARY, core=("logistic", scale, zero_one))
-    return plain if weights == (1.0, 1.0) else class_weighted(plain, lambda y: np.where(y > 0, weights[1], weights[0]))
+    if weights == (1.0, 1.0):
+        return plain
+    return class_weighted(plain, weights, lambda y: np.where(y > 0, weights[1], weights[0]))
 
 
-def class_weighted(loss: Loss, weight: Callable[[Any], Float]) -> Loss:
+def class_weighted(loss: Loss, weights: Sequence[float], of_row: Callable[[Any], Float]) -> Loss:
     """Return the loss with a weight of its own for each row, which depends on the label."""
-    return replace(loss, row_weight=weight, words=f"{loss.words}, weighted by class")
+    shown = ", ".join(f"{weight:g}" for weight in weights)
+    return replace(loss, row_weight=of_row, words=f"{loss.words}, classes weighted {shown}")
 
 
 def softmax(n_classes: int) -> Loss:
@@ -102,7 +105,7 @@ def one_vs_all(n_classes: int, scale: float = 1.0, positive: float = 1.0) -> Los
 
     fields = {"target": "class", "domain": integers_below(n_classes), "words": "log loss, summed over the classes"}
     loss = logistic(scale).of_target(lambda y: one_hot(y, n_classes), **fields)
-    return loss if positive == 1.0 else class_weighted(loss, weight)
+    return loss if positive == 1.0 else class_weighted(loss, [1.0, positive], weight)
 
 
 def cross_entropy_lambda() -> Loss:
@@ -166,4 +169,4 @@ def focal(alpha: float, gamma: float) -> Loss:
         lambda a, p, q, minus_log_p: -a * q**gamma * (gamma * p * minus_log_p + q),
     )
     fields = {"value": value, "gradient": gradient, "link": sigmoid, "least": np.zeros_like}
-    return Binary(words="focal loss", unit="log-odds", **fields)
+    return Binary(words=f"focal loss ({alpha:g}, {gamma:g})", unit="log-odds", **fields)

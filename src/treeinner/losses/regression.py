@@ -108,7 +108,7 @@ def stacked_expectiles(alpha: Sequence[float]) -> Loss:
 def huber(delta: float) -> Loss:
     """Square inside delta, straight outside."""
     return of_residual(
-        "Huber loss",
+        f"Huber loss (delta {delta:g})",
         lambda r: huber_value(r, delta),
         lambda r: np.clip(r, -delta, delta),
         lambda r: (np.abs(r) <= delta).astype(np.float64),
@@ -125,7 +125,7 @@ def huber_value(r: Float, delta: Float | float) -> Float:
 def fair(c: float) -> Loss:
     """Fair loss: c^2 (|r| / c - log(1 + |r| / c))."""
     return of_residual(
-        "Fair loss",
+        f"Fair loss (c {c:g})",
         lambda r: c * c * (np.abs(r) / c - np.log1p(np.abs(r) / c)),
         lambda r: c * r / (np.abs(r) + c),
         lambda r: c * c / (np.abs(r) + c) ** 2,
@@ -137,7 +137,7 @@ def pseudo_huber(slope: float) -> Loss:
     """XGBoost's smooth Huber loss: d^2 (sqrt(1 + r^2 / d^2) - 1)."""
     d2 = slope * slope
     return of_residual(
-        "pseudo-Huber loss",
+        f"pseudo-Huber loss (slope {slope:g})",
         lambda r: r**2 / (np.sqrt(1.0 + r**2 / d2) + 1.0),  # the same, without cancellation for small r
         lambda r: r / np.sqrt(1.0 + r**2 / d2),
         lambda r: d2 / ((d2 + r**2) * np.sqrt(1.0 + r**2 / d2)),

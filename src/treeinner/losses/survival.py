@@ -141,7 +141,7 @@ def aft(distribution: str, sigma: float) -> Loss:
         return np.clip(np.where(unknown, _limit(e, *d.limits(sigma)), ratio), -MAX_GRADIENT, MAX_GRADIENT)
 
     functions: dict[str, Any] = {"value": value, "gradient": gradient, "link": np.exp}
-    words = "negative log-likelihood of the survival time"
+    words = f"negative log-likelihood of the survival time ({distribution}, scale {sigma:g})"
     return Loss(name="aft", words=words, target="interval", unit="log of the survival time", **functions)
 
 

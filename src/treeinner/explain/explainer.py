@@ -1,0 +1,99 @@
+"""TreeExplainer: what shap.TreeExplainer's users type, computed by treeinner."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from treeinner.errors import UnsupportedModelError
+from treeinner.explain.attribute import Attribution, Float, attribute, check_method, root_margin
+from treeinner.kernels import Progress
+from treeinner.read import read_model
+
+__all__ = ["TreeExplainer"]
+
+
+class TreeExplainer:
+    """Drop-in for `shap.TreeExplainer(model)`: path-dependent TreeSHAP of the margin.
+
+    Parameters
+    ----------
+    model : fitted model, path or Model
+        As for `attribute`.
+    data, model_output, feature_perturbation
+        For calls written for shap; anything but the path-dependent values of the raw margin is refused.
+    method : {"treeshap", "saabas", "predecomp"}
+        The attribution.
+    n_jobs, progress
+        As for `attribute`.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        data: Any = None,
+        *,
+        model_output: str = "raw",
+        feature_perturbation: str = "auto",
+        method: str = "treeshap",
+        n_jobs: int | None = -1,
+        progress: Progress | None = None,
+    ) -> None:
+        if data is not None or feature_perturbation not in ("auto", "tree_path_dependent"):
+            raise UnsupportedModelError(
+                "TreeExplainer with background data (feature_perturbation='interventional') is not supported: "
+                "treeinner computes the path-dependent values. Leave data out, or use shap.TreeExplainer itself."
+            )
+        if model_output != "raw":
+            raise UnsupportedModelError(
+                f"model_output={model_output!r} is not supported: treeinner explains the raw margin, where "
+                "attributions add up. Use model_output='raw', or shap.TreeExplainer itself."
+            )
+        check_method(method)
+        self.method = method
+        self._model = read_model(model)
+        self._n_jobs, self._progress = n_jobs, progress
+
+    @property
+    def expected_value(self) -> float | Float:
+        """Margin before any feature is known: a number, or one per output."""
+        base = self._model.trees.base + root_margin(self._model, self.method)
+        return float(base[0]) if self._model.n_outputs == 1 else base
+
+    def attribute(self, X: Any, *, approximate: bool = False) -> Attribution:
+        """Attribution of every row of X, with names and base values."""
+        method = "saabas" if approximate else self.method
+        return attribute(self._model, X, method=method, n_jobs=self._n_jobs, progress=self._progress)
+
+    def shap_values(self, X: Any, y: Any = None, *, approximate: bool = False, check_additivity: bool = True) -> Float:
+        """Attributions, (rows, features) or (rows, features, outputs); `approximate=True` is Saabas.
+
+        They add up to the margin by construction, so `check_additivity` has nothing to do.
+        """
+        _refuse_labels(y)
+        return self.attribute(X, approximate=approximate).values
+
+    def __call__(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        interactions: bool = False,
+        check_additivity: bool = True,
+        approximate: bool = False,
+    ) -> Any:
+        """`shap.Explanation` of the rows of X, for shap's plots."""
+        _refuse_labels(y)
+        if interactions:
+            raise UnsupportedModelError(
+                "interactions=True is not supported; use shap.TreeExplainer(model)(X, interactions=True)."
+            )
+        return self.attribute(X, approximate=approximate).to_shap()
+
+
+def _refuse_labels(y: Any) -> None:
+    """Raise if labels are given: shap then explains the loss."""
+    if y is not None:
+        raise UnsupportedModelError(
+            "y= (attributions of the loss) is not supported; what features do to the loss is "
+            "ti.importance(model, X, y)."
+        )

@@ -1,0 +1,250 @@
+"""What others compute: mean |attribution|, ForestInner, total gain; and TreeInner by any attribution function.
+
+Plain functions over attributions in memory, for comparison with the scores of `importance`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treeinner import kernels
+from treeinner.errors import DataError, UnsupportedModelError
+from treeinner.explain.attribute import by_player, check_method
+from treeinner.losses.loss import one_hot
+from treeinner.read import Model, read_model
+from treeinner.read.columns import Credit, GroupSpec, credit
+from treeinner.read.methods import node_values
+from treeinner.rows import Rows, Stream, Table, read_rows, read_table
+from treeinner.rows.frames import frame_library_of, names_of
+from treeinner.rows.rows import given_weights, split
+from treeinner.score.conclude import warned
+from treeinner.score.infer import of_clusters, unknown
+from treeinner.score.result import Importance
+from treeinner.score.spec import check_choice
+from treeinner.score.training_rows import training_rows_note
+
+__all__ = ["forest_inner", "mean_abs", "total_gain", "tree_inner_by"]
+
+Float = NDArray[np.float64]
+OneTree = Callable[[Model, Any], Any]  # (model of one tree, X) -> (rows, features) or (rows, features, outputs)
+
+
+def mean_abs(
+    model: Any,
+    X: Any,
+    *,
+    method: str = "treeshap",
+    over: str = "forest",
+    sample_weight: Any = None,
+    feature_groups: GroupSpec | None = None,
+    n_jobs: int | None = -1,
+) -> Importance:
+    """Mean of |attribution| over the rows, such as the mean |SHAP| that shap's bar plot shows. It needs no target.
+
+    Parameters
+    ----------
+    model, X, sample_weight, feature_groups, n_jobs
+        As for `importance`.
+    method : {"treeshap", "saabas", "predecomp"}
+        The attribution.
+    over : {"forest", "trees"}
+        The size of the whole attribution, or the sum of its sizes in single trees.
+    """
+    check_method(method)
+    check_choice("over", over, ("forest", "trees"))
+    model = read_model(model)
+    X, given = split(model, X, {"sample_weight": sample_weight})
+    table, names = read_table(model, X), credit(model, names_of(X), feature_groups, X)
+    if over == "forest":
+        shares = np.abs(names.add_up(by_player(model, table, method, n_jobs=n_jobs), axis=2))
+    else:
+        shares = _absolute_by_tree(model, table, names, method, n_jobs)
+    weight = None if sample_weight is None else given_weights(given["sample_weight"], table.n_rows)
+    shares = shares if weight is None else shares * weight[:, None, None]
+    library = frame_library_of(X)
+    return _importance(model, "mean_abs", method, names.names, shares, weight, frame_library=library)
+
+
+def forest_inner(
+    model: Any,
+    X: Any,
+    y: Any = None,
+    *,
+    method: str = "predecomp",
+    against: str = "residual",
+    sample_weight: Any = None,
+    clusters: Any = None,
+    base_margin: Any = None,
+    qid: Any = None,
+    feature_groups: GroupSpec | None = None,
+    n_jobs: int | None = -1,
+) -> Importance:
+    """The paper's ForestInner: attribution of the whole model times residual or label, mean over the rows.
+
+    Parameters
+    ----------
+    model, X, y, sample_weight, clusters, base_margin, qid, feature_groups, n_jobs
+        As for `importance`.
+    method : {"predecomp", "saabas", "treeshap"}
+        The attribution.
+    against : {"residual", "label"}
+        What it is multiplied by: the negative gradients before every round, added up, or y (of classes: 1 or 0).
+    """
+    check_method(method)
+    check_choice("against", against, ("residual", "label"))
+    model = read_model(model)
+    given = {"sample_weight": sample_weight, "clusters": clusters, "base_margin": base_margin, "qid": qid}
+    stream = read_rows(model, X, y, **given)
+    names, rows = credit(model, stream.names, feature_groups, stream.head), _in_memory(stream)
+    factor = _label(model, rows) if against == "label" else sum(residual for _, residual in _residuals(model, rows))
+    shares = names.add_up(by_player(model, rows.table, method, n_jobs=n_jobs), axis=2) * np.asarray(factor)[:, :, None]
+    found = _importance(
+        model, "forest_inner", method, names.names, shares, _weight(rows), rows.clusters,
+        frame_library=rows.frame_library,
+    )  # fmt: skip
+    return warned(found, training_rows_note(model, stream))
+
+
+def tree_inner_by(model: Any, X: Any, y: Any, function: OneTree) -> Importance:
+    """TreeInner by any attribution: function(model of one tree, X) times the negative gradient before its round.
+
+    The function returns (rows, features), or (rows, features, outputs). It is called for one tree after the other.
+    """
+    model = read_model(model)
+    rows = _in_memory(read_rows(model, X, y))
+    trees = replace(model.trees, round=np.arange(model.n_trees))  # each tree a round of its own, so that it can be cut
+    shape = (rows.n_rows, model.n_features, model.n_outputs)
+    shares = np.zeros(shape)
+    for (first, stop), residual in _residuals(model, rows):
+        for tree in range(first, stop):
+            values = np.asarray(function(replace(model, trees=trees.rounds(tree, tree + 1)), X), np.float64)
+            if values.shape == shape[:2]:
+                values = values[:, :, None] * (np.arange(model.n_outputs) == trees.output[tree])
+            if values.shape != shape:
+                raise DataError(f"The attribution of a tree has shape {values.shape}, expected {shape[:2]} or {shape}.")
+            shares += values * residual[:, None, :]
+    names = credit(model, rows.names, "encoded").names
+    method = getattr(function, "__name__", "function")
+    return _importance(model, "tree_inner", method, names, shares.swapaxes(1, 2), _weight(rows))
+
+
+def total_gain(model: Any, *, feature_groups: GroupSpec | None = None) -> Importance:
+    """Total gain of every feature, as the model stores it: a sum over its splits and its training rows.
+
+    It has no standard errors: gains of the training rows do not tell signal from noise.
+    """
+    model = read_model(model)
+    trees, inner = model.trees, model.trees.column >= 0
+    if np.isnan(trees.gain).any():
+        raise UnsupportedModelError(
+            f"This {model.library} model does not store the gains of its splits; on the training rows they are "
+            "ti.importance(model, X_train, y_train, score='tree_inner', method='predecomp').gains."
+        )
+    by_split = np.bincount(trees.player[inner], trees.gain[inner], minlength=len(trees.player_features))
+    names = credit(model, None, feature_groups)
+    return Importance(
+        score="total_gain",
+        method="stored",
+        feature_names=names.names,
+        statistics=unknown(names.add_up(np.asarray(by_split, np.float64), axis=0)),
+        has_errors=False,
+        n_rows=0,
+        sum_of_weights=np.nan,
+        notes=model.notes,
+    )
+
+
+# -- inside ----------------------------------------------------------------------------------------------------
+def _absolute_by_tree(model: Model, table: Table, names: Credit, method: str, n_jobs: int | None) -> Float:
+    """Sum over the trees of |attribution|: (rows, outputs, names)."""
+    forest = model.trees.forest
+    paths = None if method == "treeshap" else forest.path_table(node_values(model, method))
+
+    def work(start: int, stop: int) -> Float:
+        codes = forest.bin(table.block(start, stop))
+        out = np.zeros((stop - start, model.n_outputs, len(names.names)))
+        for tree in range(model.n_trees):
+            sums = kernels.PlayerSums(forest, stop - start, paths)
+            sums.add(codes, tree, 1)
+            out += np.abs(names.add_up(sums.players(), axis=2))
+        return out
+
+    step = kernels.task_rows(forest, table)
+    return np.concatenate(list(kernels.map_rows(table.n_rows, step, work, n_jobs=n_jobs)))
+
+
+def _residuals(model: Model, rows: Rows) -> Iterator[tuple[tuple[int, int], Float]]:
+    """First and last tree of each round, and the negative gradients before it, weights included: (rows, outputs)."""
+    forest, table, loss = model.trees.forest, rows.table, model.loss
+    assert loss is not None
+    n, step, weight = rows.n_rows, kernels.task_rows(forest, table), _weight(rows)
+    tasks = [(slice(i, i + step), forest.bin(table.block(i, min(i + step, n)))) for i in range(0, n, step)]
+    margin = rows.start.copy()
+    for first, stop in pairwise(model.trees.first_trees.tolist()):
+        yield (first, stop), -loss.gradients(rows.y, margin, weight=weight, query=rows.query)
+        for here, codes in tasks:
+            moved = kernels.aligned((model.n_outputs, kernels.padded_rows(codes.n_rows)))
+            forest.core.margins(codes, first, stop - first, moved)
+            margin[here] += moved[:, : codes.n_rows].T
+
+
+def _label(model: Model, rows: Rows) -> Float:
+    """Label of every row and output, times its weight: (rows, outputs)."""
+    assert model.loss is not None
+    weight = _weight(rows)
+    label = rows.y.reshape(rows.n_rows, -1).astype(np.float64)
+    if model.loss.target == "class":
+        label = one_hot(label[:, 0], model.n_outputs)
+    return np.broadcast_to(label, (rows.n_rows, model.n_outputs)) * (1.0 if weight is None else weight[:, None])
+
+
+def _weight(rows: Rows) -> Float | None:
+    """Weights as they were given."""
+    return None if rows.weight is None else np.ldexp(rows.weight, rows.weight_exponent)
+
+
+def _in_memory(stream: Stream) -> Rows:
+    """The rows of a table in memory."""
+    first, *others = stream
+    if others:
+        raise DataError("X is read in pieces, and attributions of all rows are needed at once; pass a table in memory.")
+    return first
+
+
+def _importance(
+    model: Model,
+    score: str,
+    method: str,
+    names: tuple[str, ...],
+    shares: Float,
+    weight: Float | None,
+    clusters: NDArray[Any] | None = None,
+    **fields: Any,
+) -> Importance:
+    """Scores with standard errors from the share of every row, weights included: (rows, outputs, names)."""
+    total = float(len(shares) if weight is None else weight.sum())
+    here = slice(None) if weight is None else np.flatnonzero(weight)
+    units = shares[here]
+    if clusters is not None:
+        labels, cluster = np.unique(clusters[here], return_inverse=True)
+        units = np.zeros((len(labels), *shares.shape[1:]))
+        np.add.at(units, cluster, shares[here])
+    return Importance(
+        score=score,
+        method=method,
+        feature_names=names,
+        statistics=of_clusters(units.sum(axis=1), factor=1.0 / total),
+        outputs=of_clusters(units.swapaxes(1, 2), factor=1.0 / total) if model.n_outputs > 1 else None,
+        output_names=model.output_names,
+        n_rows=len(shares),
+        sum_of_weights=total,
+        loss_name="the loss" if model.loss is None else model.loss.words,
+        notes=model.notes,
+        **fields,
+    )
