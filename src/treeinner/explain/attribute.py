@@ -9,19 +9,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treeinner import kernels
 from treeinner.errors import MissingDependencyError, Note, counted, did_you_mean, short
 from treeinner.kernels import Progress
 from treeinner.read import Model, read_model
 from treeinner.read.columns import Credit, GroupSpec, credit
-from treeinner.read.methods import node_values
-from treeinner.rows import Table, read_table
+from treeinner.read.methods import attribute_players, check_method, node_values
+from treeinner.rows import read_table
 from treeinner.rows.frames import frame_library_of, make_frame, names_of, row_labels_of, to_array
 from treeinner.rows.rows import split, start_margin, transform
 
-__all__ = ["METHODS", "Attribution", "attribute", "by_player", "check_method", "root_margin"]
+__all__ = ["Attribution", "attribute", "root_margin"]
 
-METHODS = ("predecomp", "saabas", "treeshap")
 BASE_DEFINITIONS = {
     "predecomp": "base score plus the regularised value of every tree's root: the margin before the first split",
     "saabas": "mean margin over the training rows, weighted by the covers of the leaves",
@@ -72,7 +70,7 @@ def attribute(
     X, given = split(model, X, {"base_margin": base_margin})
     table = read_table(model, X)
     names = credit(model, names_of(X), feature_groups, X)
-    players = by_player(model, table, method, n_jobs=n_jobs, progress=progress)
+    players = attribute_players(model, table, method, n_jobs=n_jobs, progress=progress)
     values = names.add_up(players, axis=2).swapaxes(1, 2)
     base = start_margin(model, given["base_margin"], table.n_rows) + root
     single = model.n_outputs == 1
@@ -88,22 +86,6 @@ def attribute(
         frame_library=frame_library_of(X),
         notes=(*model.notes, *table.notes),
     )
-
-
-def by_player(
-    model: Model, table: Table, method: str, *, n_jobs: int | None = -1, progress: Progress | None = None
-) -> Float:
-    """Attribution of every row: (rows, outputs, players)."""
-    forest, value = model.trees.forest, node_values(model, method)
-    paths = None if method == "treeshap" else forest.path_table(value)
-    return kernels.attribute(forest, table, paths, n_jobs=n_jobs, progress=progress)
-
-
-def check_method(method: object) -> None:
-    """Raise unless there is such an attribution of single rows."""
-    if method not in METHODS:
-        more = "; choose one of 'predecomp', 'saabas', 'treeshap' (centred values need targets: ti.importance)."
-        raise ValueError(f"method={method!r} is not recognised{did_you_mean(method, METHODS, more)}")
 
 
 def root_margin(model: Model, method: str) -> Float:

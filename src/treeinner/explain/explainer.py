@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from treeinner.errors import UnsupportedModelError
-from treeinner.explain.attribute import Attribution, Float, attribute, check_method, root_margin
+from treeinner.explain.attribute import Attribution, Float, attribute, root_margin
 from treeinner.kernels import Progress
 from treeinner.read import read_model
+from treeinner.read.methods import check_method
 
 __all__ = ["TreeExplainer"]
 

@@ -1,13 +1,21 @@
-"""Node values of each attribution, or the error that says what is missing for them."""
+"""The attributions: node values, or the error that says what is missing for them; values of rows by player."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
-from treeinner.errors import UnknownParameterError, UnsupportedModelError, own_name
+from treeinner import kernels
+from treeinner.errors import UnknownParameterError, UnsupportedModelError, did_you_mean, own_name
 from treeinner.read.model import Float, Model
 
-__all__ = ["node_values"]
+if TYPE_CHECKING:
+    from treeinner.rows import Table
+
+__all__ = ["METHODS", "attribute_players", "check_method", "node_values"]
+
+METHODS = ("predecomp", "saabas", "treeshap")  # of single rows; scores have "centred" too
 
 OTHERWISE = "use method='centred' (scores), 'saabas' or 'treeshap'"
 
@@ -42,3 +50,19 @@ def node_values(model: Model, method: str) -> Float:
             "'saabas'."
         )
     return trees.mean_value
+
+
+def attribute_players(
+    model: Model, table: Table, method: str, *, n_jobs: int | None = -1, progress: kernels.Progress | None = None
+) -> Float:
+    """Attribution of every row: (rows, outputs, players)."""
+    forest, value = model.trees.forest, node_values(model, method)
+    paths = None if method == "treeshap" else forest.path_table(value)
+    return kernels.attribute(forest, table, paths, n_jobs=n_jobs, progress=progress)
+
+
+def check_method(method: object) -> None:
+    """Raise unless there is such an attribution of single rows."""
+    if method not in METHODS:
+        more = "; choose one of 'predecomp', 'saabas', 'treeshap' (centred values need targets: ti.importance)."
+        raise ValueError(f"method={method!r} is not recognised{did_you_mean(method, METHODS, more)}")

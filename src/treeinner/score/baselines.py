@@ -15,11 +15,10 @@ from numpy.typing import NDArray
 
 from treeinner import kernels
 from treeinner.errors import DataError, UnsupportedModelError
-from treeinner.explain.attribute import by_player, check_method
 from treeinner.losses.loss import one_hot
 from treeinner.read import Model, read_model
 from treeinner.read.columns import Credit, GroupSpec, credit
-from treeinner.read.methods import node_values
+from treeinner.read.methods import attribute_players, check_method, node_values
 from treeinner.rows import Rows, Stream, Table, read_rows, read_table
 from treeinner.rows.frames import frame_library_of, names_of
 from treeinner.rows.rows import given_weights, split
@@ -29,7 +28,7 @@ from treeinner.score.result import Importance
 from treeinner.score.spec import check_choice
 from treeinner.score.training_rows import training_rows_note
 
-__all__ = ["forest_inner", "mean_abs", "total_gain", "tree_inner_by"]
+__all__ = ["forest_inner", "in_memory", "mean_abs", "total_gain", "tree_inner_by", "weights_of"]
 
 Float = NDArray[np.float64]
 OneTree = Callable[[Model, Any], Any]  # (model of one tree, X) -> (rows, features) or (rows, features, outputs)
@@ -62,7 +61,7 @@ def mean_abs(
     X, given = split(model, X, {"sample_weight": sample_weight})
     table, names = read_table(model, X), credit(model, names_of(X), feature_groups, X)
     if over == "forest":
-        shares = np.abs(names.add_up(by_player(model, table, method, n_jobs=n_jobs), axis=2))
+        shares = np.abs(names.add_up(attribute_players(model, table, method, n_jobs=n_jobs), axis=2))
     else:
         shares = _absolute_by_tree(model, table, names, method, n_jobs)
     weight = None if sample_weight is None else given_weights(given["sample_weight"], table.n_rows)
@@ -101,11 +100,14 @@ def forest_inner(
     model = read_model(model)
     given = {"sample_weight": sample_weight, "clusters": clusters, "base_margin": base_margin, "qid": qid}
     stream = read_rows(model, X, y, **given)
-    names, rows = credit(model, stream.names, feature_groups, stream.head), _in_memory(stream)
+    names, rows = credit(model, stream.names, feature_groups, stream.head), in_memory(stream)
     factor = _label(model, rows) if against == "label" else sum(residual for _, residual in _residuals(model, rows))
-    shares = names.add_up(by_player(model, rows.table, method, n_jobs=n_jobs), axis=2) * np.asarray(factor)[:, :, None]
+    shares = (
+        names.add_up(attribute_players(model, rows.table, method, n_jobs=n_jobs), axis=2)
+        * np.asarray(factor)[:, :, None]
+    )
     found = _importance(
-        model, "forest_inner", method, names.names, shares, _weight(rows), rows.clusters,
+        model, "forest_inner", method, names.names, shares, weights_of(rows), rows.clusters,
         frame_library=rows.frame_library,
     )  # fmt: skip
     return warned(found, training_rows_note(model, stream))
@@ -117,7 +119,7 @@ def tree_inner_by(model: Any, X: Any, y: Any, function: OneTree) -> Importance:
     The function returns (rows, features), or (rows, features, outputs). It is called for one tree after the other.
     """
     model = read_model(model)
-    rows = _in_memory(read_rows(model, X, y))
+    rows = in_memory(read_rows(model, X, y))
     trees = replace(model.trees, round=np.arange(model.n_trees))  # each tree a round of its own, so that it can be cut
     shape = (rows.n_rows, model.n_features, model.n_outputs)
     shares = np.zeros(shape)
@@ -131,7 +133,7 @@ def tree_inner_by(model: Any, X: Any, y: Any, function: OneTree) -> Importance:
             shares += values * residual[:, None, :]
     names = credit(model, rows.names, "encoded").names
     method = getattr(function, "__name__", "function")
-    return _importance(model, "tree_inner", method, names, shares.swapaxes(1, 2), _weight(rows))
+    return _importance(model, "tree_inner", method, names, shares.swapaxes(1, 2), weights_of(rows))
 
 
 def total_gain(model: Any, *, feature_groups: GroupSpec | None = None) -> Importance:
@@ -183,7 +185,7 @@ def _residuals(model: Model, rows: Rows) -> Iterator[tuple[tuple[int, int], Floa
     """First and last tree of each round, and the negative gradients before it, weights included: (rows, outputs)."""
     forest, table, loss = model.trees.forest, rows.table, model.loss
     assert loss is not None
-    n, step, weight = rows.n_rows, kernels.task_rows(forest, table), _weight(rows)
+    n, step, weight = rows.n_rows, kernels.task_rows(forest, table), weights_of(rows)
     tasks = [(slice(i, i + step), forest.bin(table.block(i, min(i + step, n)))) for i in range(0, n, step)]
     margin = rows.start.copy()
     for first, stop in pairwise(model.trees.first_trees.tolist()):
@@ -197,19 +199,19 @@ def _residuals(model: Model, rows: Rows) -> Iterator[tuple[tuple[int, int], Floa
 def _label(model: Model, rows: Rows) -> Float:
     """Label of every row and output, times its weight: (rows, outputs)."""
     assert model.loss is not None
-    weight = _weight(rows)
+    weight = weights_of(rows)
     label = rows.y.reshape(rows.n_rows, -1).astype(np.float64)
     if model.loss.target == "class":
         label = one_hot(label[:, 0], model.n_outputs)
     return np.broadcast_to(label, (rows.n_rows, model.n_outputs)) * (1.0 if weight is None else weight[:, None])
 
 
-def _weight(rows: Rows) -> Float | None:
+def weights_of(rows: Rows) -> Float | None:
     """Weights as they were given."""
     return None if rows.weight is None else np.ldexp(rows.weight, rows.weight_exponent)
 
 
-def _in_memory(stream: Stream) -> Rows:
+def in_memory(stream: Stream) -> Rows:
     """The rows of a table in memory."""
     first, *others = stream
     if others:
