@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 from treeinner.errors import DataError
 
@@ -29,7 +28,7 @@ class Schema:
     missing: float = float("nan")  # a number that means missing besides NaN (XGBoost's `missing=`)
     allow_infinite: bool = True  # no: nor what is infinite in float32 (trees and forests of scikit-learn)
     allow_missing: bool = True
-    external: str = ""  # not empty: only the model object can make this table; the text says what to call instead
+    external: str = ""  # not empty: why no table can be read for this model
 
     def check_shape(self, n_rows: int, n_columns: int) -> None:
         """Raise a DataError if a table of this shape does not fit the model."""
@@ -40,25 +39,6 @@ class Schema:
             )
         if n_rows == 0:
             raise DataError("X has no rows; pass at least one.")
-
-    def on_columns(self, positions: Sequence[int], n_columns: int, names: tuple[str, ...] | None) -> Schema:
-        """Return the schema of a wider table, whose columns `positions` are these."""
-
-        def spread(given: Sequence[Any] | None, other: Any) -> tuple[Any, ...] | None:
-            if given is None:
-                return None
-            known = dict(zip(positions, given, strict=True))
-            return tuple(known.get(j, other) for j in range(n_columns))
-
-        return replace(
-            self,
-            n_columns=n_columns,
-            names=names,
-            blank_is_underscore=False,  # these names come from the table itself
-            categorical=spread(self.categorical, False),
-            levels=spread(self.levels, None),
-            known_codes=spread(self.known_codes, None),
-        )
 
     def levels_of(self, j: int) -> tuple[Level, ...] | None:
         """Levels of column j; None if it is not categorical or its levels are not known."""

@@ -8,59 +8,33 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from treeinner.errors import DataError, Note
-from treeinner.rows.columns import Levels, kernel_dtype, mark_missing, numbers
+from treeinner.rows.columns import Levels, mark_missing, numbers
 from treeinner.rows.frames import as_frame, read_columns
 from treeinner.rows.schema import Schema
 
-__all__ = ["DenseTable", "SparseTable", "Table", "as_array", "checked_csr", "is_sparse", "joined", "make_table"]
+__all__ = ["DenseTable", "SparseTable", "Table", "as_array", "is_sparse", "make_table", "refuse_by_name"]
 
 Block = NDArray[Any] | Sequence[NDArray[Any]]
 
-BLOCK_BYTES = 16 * 2**20
-BLOCK_MULTIPLE = 64  # rows that the kernels route at once; smaller blocks would waste them
+BLOCK_ENTRIES = 2**21  # of a sparse matrix that are made dense at a time: 16 MB
 PASS_A_TABLE = "pass a 2-D array, a data frame or a scipy sparse matrix."
 FROM_ARRAY = "pass the array or data frame that it was made from"
-# Containers whose rows cannot be read here: (package, class or "" for all) -> what to pass instead.
+# Containers whose rows cannot be read here: (package, class, or "" for all) -> what to pass instead.
 REFUSED = {
     ("xgboost", "DMatrix"): FROM_ARRAY,
     ("lightgbm", "Dataset"): FROM_ARRAY,
     ("catboost", "Pool"): FROM_ARRAY,
+    ("xgboost", "DataIter"): "pass a function that returns an iterator of its (X, y) batches",
+    ("numpy", "MaskedArray"): "pass X.filled(np.nan), or drop the rows that are masked",  # others ignore the mask
     ("dask", ""): "use treeinner.dask.importance(client, model, X, y), or pass X.compute()",
     ("pyspark", ""): "use treeinner.spark.importance(model, X, label_col=...), or pass X.toPandas() or a sample of it",
 }
-
-
-class Table(Protocol):
-    """Rows that can be handed out in blocks."""
-
-    @property
-    def n_rows(self) -> int:
-        """Number of rows."""
-        ...
-
-    @property
-    def block_rows(self) -> int | None:
-        """A block should have at most this many rows; None: any number."""
-        ...
-
-    @property
-    def notes(self) -> tuple[Note, ...]:
-        """What was noticed while the table was read."""
-        ...
-
-    def block(self, start: int, stop: int) -> Block:
-        """Rows start..stop as a 2-D array or as 1-D columns: any stride, any dtype of KERNEL_DTYPES."""
-        ...
-
-    def take(self, rows: Any) -> Table:
-        """Table of some rows, by their positions or a slice."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +67,6 @@ class SparseTable:
 
     matrix: Any
     fill: float  # what an absent entry is
-    dtype: np.dtype[Any]  # of the blocks
     missing: float = float("nan")  # a number that means missing besides NaN
     notes: tuple[Note, ...] = ()
 
@@ -104,130 +77,102 @@ class SparseTable:
 
     @property
     def block_rows(self) -> int:
-        """A block of this many rows takes about 16 MB."""
-        rows = BLOCK_BYTES // max(1, int(self.matrix.shape[1]) * self.dtype.itemsize)
-        return max(BLOCK_MULTIPLE, rows // BLOCK_MULTIPLE * BLOCK_MULTIPLE)
+        """A multiple of the 64 rows that the kernels route at once."""
+        return max(64, BLOCK_ENTRIES // int(self.matrix.shape[1]) // 64 * 64)
 
     def block(self, start: int, stop: int) -> NDArray[Any]:
         """Rows start..stop, dense; an absent entry is `fill`, a stored zero is zero."""
         X = self.matrix
         first = X.indptr[start : min(stop, self.n_rows) + 1]  # where each row begins, and the last one ends
         entries = slice(int(first[0]), int(first[-1]))
-        out: NDArray[Any] = np.full((len(first) - 1, X.shape[1]), self.fill, self.dtype)
+        out: NDArray[Any] = np.full((len(first) - 1, X.shape[1]), self.fill, np.result_type(X.dtype, np.float32))
         out[np.repeat(np.arange(len(out)), np.diff(first)), X.indices[entries]] = X.data[entries]
-        return mark_missing(out, self.missing)
+        return mark_missing(numbers(out, "X"), self.missing)
 
     def take(self, rows: Any) -> SparseTable:
         """Table of some rows."""
         return replace(self, matrix=self.matrix[rows])
 
 
-def make_table(X: Any, schema: Schema) -> DenseTable | SparseTable:
+# What the kernels read. block(start, stop): rows as a 2-D array or as 1-D columns of numbers, of any stride; a block
+# should have at most block_rows rows (None: any number). notes: what was noticed while it was read.
+Table = DenseTable | SparseTable
+
+
+def make_table(X: Any, schema: Schema) -> Table:
     """Check X against the schema; convert what the kernels cannot read, and nothing else."""
     refuse_by_name(X)
-    table: DenseTable | SparseTable
+    if schema.external:
+        raise DataError(f"X cannot be read: {schema.external}.")
+    table: Table
+    notes: list[Note] = []
     if is_sparse(X):
         table = _read_sparse(X, schema)
     elif (frame := as_frame(X)) is not None:
-        notes: list[Note] = []
-        columns = [mark_missing(column, schema.missing) for column in read_columns(frame, schema, notes)]
-        table = DenseTable(columns, tuple(notes))
+        table = DenseTable([mark_missing(column, schema.missing) for column in read_columns(frame, schema, notes)])
     else:
-        table = _read_array(X, schema)
+        table = _read_array(X, schema, notes)
     if not (schema.allow_infinite and schema.allow_missing):
         _check_finite(table, schema)
-    return table
+    return replace(table, notes=tuple(notes))
 
 
-def refuse_by_name(X: Any) -> None:
+def refuse_by_name(X: Any, name: str = "X") -> None:
     """Raise for containers whose rows cannot be read here, with what to pass instead."""
     for kind in type(X).__mro__:
-        package, name = kind.__module__.split(".")[0].removesuffix("_expr"), kind.__name__  # dask_expr is dask
-        if advice := REFUSED.get((package, name), REFUSED.get((package, ""))):
-            raise DataError(f"X is of type {package}.{name}, whose rows cannot be read here; {advice}.")
-    if isinstance(X, (str, bytes, dict)) and not is_sparse(X):  # a dok_matrix is a dict
-        raise DataError(f"X is a {type(X).__name__}, expected a table; {PASS_A_TABLE}")
-
-
-def joined(tables: Sequence[Table]) -> DenseTable | None:
-    """Dense tables of one layout as one; None if there are others among them."""
-    if not all(isinstance(table, DenseTable) for table in tables):
-        return None
-    values: Any = [table.values for table in tables]  # type: ignore[attr-defined]
-    notes = tuple(dict.fromkeys(note for table in tables for note in table.notes))
-    if all(isinstance(some, np.ndarray) for some in values):
-        return DenseTable(np.concatenate(values), notes)
-    if any(isinstance(some, np.ndarray) for some in values):
-        return None
-    return DenseTable([np.concatenate(columns) for columns in zip(*values, strict=True)], notes)
+        package, own = kind.__module__.split(".")[0].removesuffix("_expr"), kind.__name__  # dask_expr is dask
+        if advice := REFUSED.get((package, own), REFUSED.get((package, ""))):
+            raise DataError(f"{name} is of type {package}.{own}, whose rows cannot be read here; {advice}.")
 
 
 def _check_finite(table: Table, schema: Schema) -> None:
     """One pass in blocks; the first value that the library refuses is an error that names its column."""
-    step = table.block_rows or 65_536
+    step = table.block_rows or 4096
     for start in range(0, table.n_rows, step):
         block = table.block(start, start + step)
         for j, column in enumerate(block.T if isinstance(block, np.ndarray) else block):
             with np.errstate(over="ignore", invalid="ignore"):
                 values = column.astype(np.float32, copy=False)  # as these trees take them
             if not schema.allow_infinite and np.isinf(values).any():
-                what = "an infinite value" if np.isinf(column).any() else "a value beyond the range of float32"
-                advice = "replace it by a large number" + (" or by NaN." if schema.allow_missing else ".")
+                bad = "an infinite value, or one beyond the range of float32,"
             elif not schema.allow_missing and np.isnan(values).any():
-                what, advice = "a missing value", "impute it as it was done for training."
+                bad = "a missing value,"
             else:
                 continue
             raise DataError(
-                f"{schema.column_label(j)} of X holds {what}, which the model's own library refuses; {advice}"
+                f"{schema.column_label(j)} of X holds {bad} which the model's own library refuses; "
+                "replace it as it was done for training."
             )
 
 
 # -- arrays --------------------------------------------------------------------------------------------------
-def _read_array(X: Any, schema: Schema) -> DenseTable:
+def _read_array(X: Any, schema: Schema, notes: list[Note]) -> DenseTable:
     """Table over the array's own memory where the kernels can read it."""
     values = as_array(X)
     schema.check_shape(*values.shape)
-    labelled = schema.levels_for_arrays or values.dtype.kind in "OUST"
-    levels = [schema.levels_of(j) if labelled else None for j in range(values.shape[1])]
-    if kernel_dtype(values.dtype) is not None and not any(levels):
+    levels = [schema.levels_of(j) if schema.levels_for_arrays else None for j in range(values.shape[1])]
+    if values.dtype.kind in "fiub" and not any(levels):
         return DenseTable(mark_missing(numbers(values, "X"), schema.missing))
-    columns, notes = [], list[Note]()
+    columns = []
     for j, known in enumerate(levels):
-        where = schema.column_label(j)
-        column = values[:, j]
-        if known is None:
-            column = numbers(column, where)
-        else:
-            column = _codes(column, Levels(known, schema.unseen, where, notes), by_level=schema.levels_for_arrays)
+        column = numbers(values[:, j], schema.column_label(j))
+        if known is not None:
+            column = Levels(known, schema.unseen, schema.column_label(j), notes).of_numbers(column)
         columns.append(mark_missing(column, schema.missing))
-    return DenseTable(columns, tuple(notes))
-
-
-def _codes(column: NDArray[Any], levels: Levels, *, by_level: bool) -> NDArray[Any]:
-    """Codes of a column of an array; by_level: numbers are levels, not codes."""
-    if column.dtype.kind in "OUST" and any(isinstance(item, str) for item in column.tolist()):
-        return levels.of_objects(column)
-    return levels.of_numbers(column) if by_level else numbers(column, levels.where)
+    return DenseTable(columns)
 
 
 def as_array(X: Any) -> NDArray[Any]:
-    """Return X as a 2-D array of whatever it holds; masked entries are NaN, or None among objects."""
+    """Return X as a 2-D array of whatever it holds."""
     try:
-        if isinstance(X, np.ma.MaskedArray):
-            numeric = X.dtype.kind in "fiub"
-            X = np.ma.filled(X.astype(np.float64 if numeric else object), np.nan if numeric else None)
-        values = np.asarray(X)
-        if values.dtype.kind in "US" and not isinstance(X, np.ndarray):
-            values = np.array(X, dtype=object)  # a list of lists: one string must not turn every number into one
+        # Of a list of lists, one string must not turn every number into one.
+        values = X if isinstance(X, np.ndarray) else np.asarray(X, None if hasattr(X, "dtype") else object)
     except (TypeError, ValueError) as error:
-        kind = type(X).__name__
-        raise DataError(f"X is a {kind} that does not make a table of numbers ({error}); {PASS_A_TABLE}") from error
-    if values.dtype.names is not None or (values.ndim == 0 and values.dtype.kind == "O"):
-        raise DataError(f"X is a {type(X).__name__} of {values.dtype}, expected a table; {PASS_A_TABLE}")
+        raise DataError(f"X is a {type(X).__name__} that makes no table ({error}); {PASS_A_TABLE}") from error
     if values.ndim != 2:
         raise DataError(
-            f"X has shape {values.shape}, expected a table of two dimensions; reshape a single row with "
-            "X.reshape(1, -1) and a single column with X.reshape(-1, 1), or pass a data frame."
+            f"X is a {type(X).__name__} of shape {values.shape}, expected a table of two dimensions; reshape a single "
+            "row with X.reshape(1, -1) and a single column with X.reshape(-1, 1), or pass a data frame."
         )
     return values
 
@@ -240,47 +185,17 @@ def is_sparse(X: Any) -> bool:
 
 def _read_sparse(X: Any, schema: Schema) -> SparseTable:
     """Table over a CSR matrix's own arrays; other formats are converted, duplicates are added up."""
-    matrix = checked_csr(X)
-    schema.check_shape(*X.shape)
-    if schema.levels_for_arrays and schema.categorical is not None and any(schema.categorical):
-        raise DataError(
-            "X is a sparse matrix, but the model has categorical columns; pass a dense array or a data frame."
-        )
-    small = X.dtype.kind != "f" and X.dtype.itemsize <= 2
-    dtype = np.dtype(np.float32 if small or X.dtype == np.float32 else np.float64)
-    fill = float("nan") if schema.absent == "missing" else 0.0
-    return SparseTable(matrix, fill, dtype, schema.missing)
-
-
-def checked_csr(X: Any) -> Any:
-    """X in CSR, the same object if it is; duplicates are added up, and its numbers are in the machine's byte order."""
     if len(X.shape) != 2 or X.dtype.kind not in "fiub":
         raise DataError(f"X is a sparse array of {X.dtype} and shape {X.shape}, expected a matrix of real numbers.")
-    matrix = X if X.format in ("csr", "csc") else X.tocoo()
-    _check_structure(matrix)
-    if not matrix.dtype.isnative:
-        matrix = matrix.astype(matrix.dtype.newbyteorder("="))
-    matrix = matrix.tocsr()
+    schema.check_shape(*X.shape)
+    if schema.levels_for_arrays and schema.categorical is not None and any(schema.categorical):
+        raise DataError("X is sparse, but the model has categorical columns; pass a dense array or a data frame.")
+    try:
+        matrix = X.tocsr()
+        matrix.check_format(full_check=True)  # scipy trusts the indices, and reads outside of its arrays
+    except ValueError as error:
+        raise DataError(f"X is a damaged sparse matrix ({error}); build it again.") from error
     if not matrix.has_canonical_format:
         matrix = matrix.copy()  # the user's matrix stays as it is
         matrix.sum_duplicates()
-    return matrix
-
-
-def _check_structure(X: Any) -> None:
-    """Raise before scipy follows the indices: it trusts them, and reads and writes outside of its arrays.
-
-    Its own `check_format` is not enough: it trims the user's matrix in place, and accepts an indptr of [0, 100, 0].
-    """
-    if X.format == "coo":
-        bounds = [(X.row, X.shape[0]), (X.col, X.shape[1])]
-    else:
-        by_column = X.format == "csc"
-        start, n_stored = X.indptr, min(len(X.indices), len(X.data))
-        sound = len(start) == X.shape[by_column] + 1 and start[0] == 0 and not np.any(start[1:] < start[:-1])
-        if not sound or start[-1] > n_stored:
-            raise DataError(f"X is a damaged {X.format} matrix: its indptr does not fit; build it again.")
-        bounds = [(X.indices[: start[-1]], X.shape[not by_column])]
-    for index, n in bounds:
-        if len(index) and (index.min() < 0 or index.max() >= n):
-            raise DataError(f"X is a damaged {X.format} matrix: an entry lies outside of its shape; build it again.")
+    return SparseTable(matrix, float("nan") if schema.absent == "missing" else 0.0, schema.missing)
