@@ -1,0 +1,45 @@
+"""Results made by hand, so that what is shown changes only if the showing does."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from treeinner.score.compare import Comparison, difference
+from treeinner.score.infer import of_sums
+from treeinner.score.result import Importance, Losses
+
+NAMES = ("age", "bmi", "blood pressure", "noise", "sex")
+
+
+def make_importance(means=(1.0, 3.0, 0.2, -0.4, 0.0), names=NAMES, *, n=100, spread=1.5, rounds=30, **fields):
+    """Scores with these means per row, whose shares spread by `spread` around them."""
+    means = np.asarray(means, float)
+    spread = np.where(means == 0, 0.0, spread)  # a feature that is not used has no spread
+    shares = means + spread * np.where(np.arange(n) % 2, 1.0, -1.0)[:, None]
+    statistics = of_sums(shares.sum(0), (shares**2).sum(0), (shares**4).sum(0), n, factor=1 / n)
+    # Each feature earns twice its score in the first half and gives half of that back.
+    half = rounds // 2
+    by_round = np.concatenate([np.full(half, 2.0 / half), np.full(rounds - half, -1.0 / (rounds - half))])
+    given = {
+        "score": "tree_inner", "method": "centred", "feature_names": tuple(names), "statistics": statistics,
+        "n_rows": n, "sum_of_weights": float(n), "rounds": by_round[:, None] * means,
+        "loss_name": "half the squared error",
+    }  # fmt: skip
+    return Importance(**{**given, **fields})
+
+
+def make_breakdown(means=(1.0, 3.0, 0.2, -0.4, 0.0), names=NAMES, before=9.0, base=0.3, **fields):
+    """An importance of score="loss", whose lines add up from the loss before to the loss after."""
+    importance = make_importance(means, names, score="loss", **fields)
+    n = len(importance.rounds)
+    losses = Losses(
+        before=before, after=before - sum(means) - base, least=0.0, first_order=1.0, base=base,
+        base_rounds=np.full(n, base / n),
+    )  # fmt: skip
+    return replace(importance, losses=losses)
+
+
+def make_comparison(first=(1.2, 3.5, 0.9, 1.1, 0.1), second=(1.0, 3.0, 0.2, -0.4, 0.0), names=NAMES):
+    """Scores on two sides."""
+    a, b = make_importance(first, names), make_importance(second, names)
+    return Comparison(before=a, after=b, gap=difference(a.statistics, b.statistics), names=("train", "valid"))
