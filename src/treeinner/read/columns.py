@@ -16,7 +16,7 @@ from treeinner.errors import UnsupportedModelError, did_you_mean, readable
 from treeinner.read.model import Model
 from treeinner.read.unwrap import columns_in, transform
 
-__all__ = ["Credit", "GroupSpec", "credit"]
+__all__ = ["Credit", "GroupSpec", "credit", "grouped"]
 
 Float = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -95,7 +95,7 @@ def credit(model: Model, names: Sequence[str] | None, feature_groups: GroupSpec 
     if behind and head is not None:
         labels, of_feature = _raw_columns(model, labels, head)
     if mapping is not None:
-        labels, group = _grouped(mapping, labels)
+        labels, group = grouped(mapping, labels)
         of_feature = group[of_feature]
     entries = [
         (of_feature[feature], player, 1 / len(shared))
@@ -115,7 +115,7 @@ def _features(model: Model, names: Sequence[str] | None) -> list[str]:
 
 
 # -- groups -------------------------------------------------------------------------------------------------------
-def _grouped(feature_groups: Mapping[str, Any], names: Sequence[str]) -> tuple[list[str], Index]:
+def grouped(feature_groups: Mapping[str, Any], names: Sequence[str]) -> tuple[list[str], Index]:
     """Names of the groups, and the group of every feature; groups stand where their first member stood."""
     position = {name: i for i, name in enumerate(names)}
     owner: dict[int, str] = {}

@@ -25,7 +25,7 @@ from treeinner.rows import Rows
 from treeinner.score.spec import Spec, largest_steps, scored_loss, start_of, step_rule
 from treeinner.score.sums import LOSSES, Sums, exact_sums, grouped_sums, zero_shares
 
-__all__ = ["Centre", "leaf_pass", "node_means", "share_pass", "total"]
+__all__ = ["Centre", "Task", "leaf_pass", "node_means", "open_task", "share_pass", "total"]
 
 Float = NDArray[np.float64]
 MOST_AT_ONCE = 2.0**50  # a fixed-point gradient or weight below it: a task of 4,096 rows adds less than 2^62 to a leaf
@@ -234,9 +234,28 @@ class Task:
         """Weights as they were given, the last row repeated up to full blocks: (padded rows,)."""
         return None if self.weight is None else np.ldexp(self.weight[self.repeated], self.rows.weight_exponent)
 
+    def core_target(self) -> tuple[int, float, Float, Float | None]:
+        """Number of the loss in the core and its scale, y as it takes it, (columns, rows), and weights, (rows,)."""
+        loss = self.work.loss
+        assert loss.core is not None
+        kind, scale, encode = loss.core
+        y = np.asarray(self.y, np.float64).reshape(self.n, -1)
+        target = y if encode is None else encode(y)
+        return CORE_LOSSES[kind], scale, np.ascontiguousarray(target.T), loss.total_weight(y, self.weight)
+
+    def fixed_point_weight(self) -> NDArray[np.int64]:
+        """Weights as integers: (rows,)."""
+        return _fixed_point(self.weight, self.n)
+
     def in_units(self, values: Float) -> Float:
         """What was worked out with weights as given, in the units in which weights are summed."""
         return np.ldexp(values, -self.rows.weight_exponent) if self.rows.weight_exponent else values
+
+
+def open_task(model: Model, spec: Spec, rows: Rows, start: int, stop: int) -> Task:
+    """Rows start..stop, binned, at their margins before the first round; for walks of their own, such as redraws."""
+    work = _Pass(model, spec)
+    return Task(work, rows, slice(start, stop), _Tally(work, 0))
 
 
 # -- tasks over threads ---------------------------------------------------------------------------------------
@@ -328,25 +347,21 @@ def _together(tasks: Sequence[Task], rows: Rows) -> None:
 def _in_core(task: Task) -> None:
     """All rounds in one call of the core."""
     work, tally, forest = task.work, task.tally, task.work.model.trees.forest
-    assert work.loss.core is not None
-    kind, loss_scale, encode = work.loss.core
-    y = np.asarray(task.y, np.float64).reshape(task.n, -1)
-    target = y if encode is None else encode(y)
     largest, sums = np.zeros(padded_rows(task.n)), tally.leaf_integers()
-    fixed = None if sums is None else _fixed_point(task.weight, task.n)
+    kind, loss_scale, target, weight = task.core_target()
     first_order = task.first_order if work.leaves else np.zeros(0)
     forest.core.boost(
         task.codes,
-        CORE_LOSSES[kind],
+        kind,
         loss_scale,
         work.model.trees.first_trees,
-        np.ascontiguousarray(target.T),
-        work.loss.total_weight(y, task.weight),
+        target,
+        weight,
         task.margin,
         work.scale,
         None if sums is None else sums[0],
         largest,
-        fixed,
+        None if sums is None else task.fixed_point_weight(),
         None if sums is None else sums[1],
         work.paths,
         task.players.players() if work.shares else np.zeros((0, forest.n_outputs, forest.n_players)),
