@@ -18,7 +18,17 @@ from treeinner.rows.table import DenseTable, Table, make_table, refuse_by_name
 if TYPE_CHECKING:
     from treeinner.read.model import Model
 
-__all__ = ["ROLES", "Rows", "columns_in", "needs_all_rows", "one_batch", "read_table", "start_margin", "transform"]
+__all__ = [
+    "ROLES",
+    "Rows",
+    "check_order",
+    "columns_in",
+    "needs_all_rows",
+    "one_batch",
+    "read_table",
+    "start_margin",
+    "transform",
+]
 
 Float = NDArray[np.float64]
 
@@ -81,7 +91,7 @@ def one_batch(
     """Rows in memory. given: ROLES -> values (see `split`); largest_weight: of all rows, if there are more."""
     for role, value in given.items():
         refuse_by_name(value, role)
-        _check_order(X, value, role)
+        check_order(X, value, role)
     loss, y, qid = model.loss, given["y"], given["qid"]
     if loss is None:
         raise errors.UnknownParameterError(model.loss_needed)
@@ -235,7 +245,7 @@ def features_among(
 
 
 # -- what comes with X ---------------------------------------------------------------------------------------
-def _check_order(X: Any, values: Any, role: str) -> None:
+def check_order(X: Any, values: Any, role: str) -> None:
     """Raise if pandas labels say that y or another argument has the rows of X in another order."""
     index: Any = getattr(X, "index", None)
     other: Any = getattr(values, "index", None)

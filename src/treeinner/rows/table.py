@@ -18,7 +18,16 @@ from treeinner.rows.columns import Levels, mark_missing, numbers
 from treeinner.rows.frames import as_frame, read_columns
 from treeinner.rows.schema import Schema
 
-__all__ = ["DenseTable", "SparseTable", "Table", "as_array", "is_sparse", "make_table", "refuse_by_name"]
+__all__ = [
+    "DenseTable",
+    "SparseTable",
+    "Table",
+    "as_array",
+    "canonical_csr",
+    "is_sparse",
+    "make_table",
+    "refuse_by_name",
+]
 
 Block = NDArray[Any] | Sequence[NDArray[Any]]
 
@@ -190,6 +199,11 @@ def _read_sparse(X: Any, schema: Schema) -> SparseTable:
     schema.check_shape(*X.shape)
     if schema.levels_for_arrays and schema.categorical is not None and any(schema.categorical):
         raise DataError("X is sparse, but the model has categorical columns; pass a dense array or a data frame.")
+    return SparseTable(canonical_csr(X), float("nan") if schema.absent == "missing" else 0.0, schema.missing)
+
+
+def canonical_csr(X: Any) -> Any:
+    """X in CSR, the same object if it is; its indices are checked, and duplicates are added up."""
     try:
         matrix = X.tocsr()
         matrix.check_format(full_check=True)  # scipy trusts the indices, and reads outside of its arrays
@@ -198,4 +212,4 @@ def _read_sparse(X: Any, schema: Schema) -> SparseTable:
     if not matrix.has_canonical_format:
         matrix = matrix.copy()  # the user's matrix stays as it is
         matrix.sum_duplicates()
-    return SparseTable(matrix, float("nan") if schema.absent == "missing" else 0.0, schema.missing)
+    return matrix
