@@ -18,17 +18,7 @@ from treeinner.rows.table import DenseTable, Table, make_table, refuse_by_name
 if TYPE_CHECKING:
     from treeinner.read.model import Model
 
-__all__ = [
-    "ROLES",
-    "Rows",
-    "check_order",
-    "columns_in",
-    "needs_all_rows",
-    "one_batch",
-    "read_table",
-    "start_margin",
-    "transform",
-]
+__all__ = ["ROLES", "Rows", "columns_in", "needs_all_rows", "one_batch", "read_table", "start_margin", "transform"]
 
 Float = NDArray[np.float64]
 

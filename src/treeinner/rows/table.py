@@ -18,16 +18,7 @@ from treeinner.rows.columns import Levels, mark_missing, numbers
 from treeinner.rows.frames import as_frame, read_columns
 from treeinner.rows.schema import Schema
 
-__all__ = [
-    "DenseTable",
-    "SparseTable",
-    "Table",
-    "as_array",
-    "canonical_csr",
-    "is_sparse",
-    "make_table",
-    "refuse_by_name",
-]
+__all__ = ["DenseTable", "SparseTable", "Table", "as_array", "is_sparse", "make_table", "refuse_by_name"]
 
 Block = NDArray[Any] | Sequence[NDArray[Any]]
 
