@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from treeinner.rows.rows import Rows, needs_all_rows, read_table
 from treeinner.rows.schema import Level, Schema
-from treeinner.rows.stream import Stream, read_rows
+from treeinner.rows.stream import Stream, load_table, read_rows
 from treeinner.rows.table import DenseTable, SparseTable, Table
 
 __all__ = [
-    "DenseTable", "Level", "Rows", "Schema", "SparseTable", "Stream", "Table", "needs_all_rows", "read_rows",
-    "read_table",
+    "DenseTable", "Level", "Rows", "Schema", "SparseTable", "Stream", "Table", "load_table", "needs_all_rows",
+    "read_rows", "read_table",
 ]  # fmt: skip
