@@ -34,7 +34,7 @@ from treeinner.rows.table import is_sparse, refuse_by_name
 if TYPE_CHECKING:
     from treeinner.read.model import Model
 
-__all__ = ["Stream", "read_rows"]
+__all__ = ["Stream", "load_table", "read_rows"]
 
 ROWS = 65_536  # of a batch: enough for a call to be worth it, few enough to hold
 ENDINGS = {".parquet": "parquet", ".pq": "parquet", ".feather": "feather", ".arrow": "feather", ".ipc": "feather"}
@@ -111,6 +111,16 @@ def read_rows(
             f"X is {source.what}, whose rows are read piece by piece, but {reason}; read all rows into a data frame."
         )
     return _stream(model, source, given, largest_weight)
+
+
+def load_table(model: Model, X: Any, given: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """X with the model's columns in memory, files read whole, and `given` with values in place of names of columns."""
+    source = source_of(X)
+    if source is not None:
+        with naming(source.what):
+            pieces = [collected(batch["X"]) for _, batch in source.read(_wanted(model, source, given))]
+            X = nw.concat(pieces).to_native()
+    return split(model, X, given)
 
 
 def _stream(model: Model, source: Source, given: Mapping[str, Any], largest: float | None) -> Stream:
