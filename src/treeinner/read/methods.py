@@ -43,11 +43,11 @@ def node_values(model: Model, method: str) -> Float:
             f"method={method!r} weights the children of a node by the training rows in them, which this "
             f"{model.library} model does not store; use method='predecomp', or 'centred' for scores."
         )
-    if method == "treeshap" and model.route is not None:
+    if method == "treeshap" and model.path_only:
         raise UnsupportedModelError(
-            f"treeshap needs the splits beside a row's path, and {model.library} reports only the leaf that a row "
-            "reaches where it makes the columns itself (categories, text, embeddings); use method='predecomp' or "
-            "'saabas'."
+            "method='treeshap' needs the splits beside a row's path. CatBoost tells only the leaf that a row reaches if "
+            "features are categories, texts or embeddings; that is enough for symmetric trees, not for others "
+            "(grow_policy). Use method='saabas', or 'centred' for scores."
         )
     return trees.mean_value
 

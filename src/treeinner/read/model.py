@@ -96,6 +96,7 @@ class Model:
     targets: tuple[Callable[[Any], Any], ...] = ()  #: y passes these (TransformedTargetRegressor, label codes)
     class_weight: Any = None  #: weights of rows by label, as the estimator was given; "balanced" needs all rows at once
     route: Callable[[Any], NDArray[Any]] | None = None  #: X -> kernel columns, where only the library can make them
+    path_only: bool = False  #: these columns tell the splits on a row's own path alone: no TreeSHAP
     out_of_bag: Callable[[Any, Any], NDArray[np.bool_]] | None = (
         None  #: (X, y) of training -> (trees, rows) unseen by each tree
     )
