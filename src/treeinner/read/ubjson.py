@@ -1,4 +1,4 @@
-"""UBJSON, the binary form in which XGBoost saves its models: bytes -> dict, typed arrays as numpy.
+"""UBJSON as XGBoost writes it, the binary form of its models: bytes -> dict, typed arrays as numpy.
 
 Every length is checked against the bytes that are left before anything is allocated. What is wrong with the bytes is an
 IndexError, KeyError, ValueError, RecursionError or struct.error, of which the caller makes one error.
@@ -21,7 +21,7 @@ INTEGERS = frozenset(b"iUIlL")
 DTYPES = {mark: np.dtype(form.format) for mark, form in SCALARS.items()}  # of typed arrays
 CONSTANTS = {ord("T"): True, ord("F"): False, ord("Z"): None}
 OBJECT, OBJECT_END, ARRAY, ARRAY_END = b"{}[]"
-STRING, CHAR, HIGH_PRECISION, NO_OP, TYPE, COUNT = b"SCHN$#"
+STRING, TYPE, COUNT = b"S$#"
 # A name, then a typed array or a text, with lengths of eight bytes, as XGBoost writes them: nearly all of a model.
 MEMBER = re.compile(rb"L\0{7}(.)(\w+)(?:\[\$([iUIlLdD])#|S)L(.{8})", re.DOTALL)
 SIZES = {bytes([mark]): form.size for mark, form in SCALARS.items()} | {None: 1}  # of an item; None: of a text
@@ -75,14 +75,12 @@ class _Reader:
             return self.scalar(mark)
         if mark in CONSTANTS:
             return CONSTANTS[mark]
-        if mark in (STRING, HIGH_PRECISION):
+        if mark == STRING:
             return self.text(self.mark())
         if mark == OBJECT:
             return self.members()
         if mark == ARRAY:
             return self.items()
-        if mark == CHAR:
-            return chr(self.mark())
         raise ValueError(f"byte {self.at} of {len(self.data)}, {bytes([mark])!r}, begins no value")
 
     def members(self) -> dict[str, Any]:
@@ -123,8 +121,7 @@ class _Reader:
             return [self.value(self.mark()) for _ in range(self.length(self.mark()))]
         found = []
         while first != ARRAY_END:
-            if first != NO_OP:
-                found.append(self.value(first))
+            found.append(self.value(first))
             first = self.mark()
         return found
 
