@@ -45,8 +45,8 @@ def node_values(model: Model, method: str) -> Float:
         )
     if method == "treeshap" and model.path_only:
         raise UnsupportedModelError(
-            "method='treeshap' needs the splits beside a row's path. CatBoost tells only the leaf that a row reaches if "
-            "features are categories, texts or embeddings; that is enough for symmetric trees, not for others "
+            "method='treeshap' needs the splits beside a row's path. If features are categories, texts or embeddings, "
+            "CatBoost tells only the leaf that a row reaches; that is enough for symmetric trees, not for others "
             "(grow_policy). Use method='saabas', or 'centred' for scores."
         )
     return trees.mean_value
