@@ -404,7 +404,9 @@ def _refusal(trees: Trees, stored: Stored, saved: Saved, config: str, unknown: F
         "monotone_constraints clip": re.search(r'"monotone_constraints":\s*"[^"]*1', config) is not None,
     }
     found = next((reason for reason, holds in reasons.items() if holds), "")
-    text = f"{found} the weights of nodes, so the trees confirm no learning rate; pass read_model(learning_rate=...)"
+    text = (
+        f"{found} the weights of nodes, so the trees confirm no learning rate (read_model(learning_rate=...) takes it)"
+    )
     return NodeValues(None, unknown, needs=("learning_rate",), refusal=text if found else "")
 
 
