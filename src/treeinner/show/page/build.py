@@ -1,0 +1,136 @@
+"""report(): collect the numbers, put them into the page, write the file."""
+
+from __future__ import annotations
+
+import operator
+import os
+from pathlib import Path
+from typing import Any
+
+from treeinner.errors import DataError
+from treeinner.read import read_model
+from treeinner.read.columns import GroupSpec
+from treeinner.rows import load_table
+from treeinner.score.compare import Comparison, compare
+from treeinner.score.importance import importance
+from treeinner.show.files import check_output, write_file
+from treeinner.show.page.data import Subject, collect, of_selector
+from treeinner.show.page.render import call_text, render
+
+__all__ = ["report"]
+
+TITLES = {"tree_inner": "Which features carry signal", "loss": "Which features lowered the loss"}
+NAMES = ("training", "held-out")
+
+
+def report(
+    model: Any,
+    X: Any = None,
+    y: Any = None,
+    *,
+    path: str | os.PathLike[str],
+    X_train: Any = None,
+    y_train: Any = None,
+    title: str | None = None,
+    score: str = "tree_inner",
+    method: str = "centred",
+    sample_weight: Any = None,
+    sample_weight_train: Any = None,
+    clusters: Any = None,
+    base_margin: Any = None,
+    base_margin_train: Any = None,
+    qid: Any = None,
+    qid_train: Any = None,
+    feature_groups: GroupSpec | None = None,
+    explorer_rows: int = 2000,
+    random_state: int = 0,
+    n_jobs: int | None = -1,
+) -> Path:
+    """Write one self-contained HTML page about a model or a fitted selector.
+
+    Of a model: ranking, training against held-out rows, curves by round, single rows. Of a selector: which features are
+    kept, and why; it needs no rows.
+
+    Parameters
+    ----------
+    model : fitted model, path, Model, or fitted TreeInnerSelector
+        As for `importance`.
+    X, y : table and target
+        Held-out rows: not used for training, early stopping or tuning. They are held in memory.
+    path : path
+        The file to write, such as "page.html".
+    X_train, y_train : table and target, optional
+        The rows the model was fitted to; the page then sets both sides against each other.
+    title : str, optional
+        Heading of the page.
+    score : {"tree_inner", "loss"}
+        What the page ranks by: whether there is signal in a feature, or what its use did to the loss.
+    method : {"centred", "predecomp", "saabas", "treeshap"}
+        The attribution.
+    sample_weight, sample_weight_train : array, optional
+        Weight of each row, held-out and training.
+    clusters : array, optional
+        Label of each held-out row; only clusters are independent.
+    base_margin, base_margin_train : array, optional
+        Margin of each row before the first tree, as in training.
+    qid, qid_train : array, optional
+        Query of each row, for ranking losses.
+    feature_groups : mapping, "original" or "encoded", optional
+        As for `importance`: name of a group -> its features, shown as one.
+    explorer_rows : int
+        How many held-out rows, drawn at random, the reader can look at one by one; their values are in the file. 0 for
+        none.
+    random_state : int
+        Seed of that draw.
+    n_jobs : int
+        Threads; -1 for all cores.
+
+    Returns
+    -------
+    pathlib.Path
+        The file written.
+
+    Warns
+    -----
+    TreeInnerWarning
+        For every note on the scores, training rows among X and y included; the page has them too.
+    """
+    path = Path(path)
+    check_output(path)
+    if any(kind.__name__ == "TreeInnerSelector" for kind in type(model).__mro__):
+        if X is not None or y is not None:
+            raise TypeError("The page of a selector needs no rows: ti.report(selector, path=...).")
+        return _written(path, {"title": title or "Which features to keep", **of_selector(model, path.name)})
+    if score not in TITLES:
+        raise ValueError(f"score={score!r} is not recognised; choose one of {', '.join(map(repr, TITLES))}.")
+    if X is None or (X_train is None) != (y_train is None):
+        raise DataError("Pass X and y; X_train and y_train both or neither.")
+    for name, value in (("explorer_rows", explorer_rows), ("random_state", random_state)):
+        if not hasattr(value, "__index__") or operator.index(value) < 0:
+            raise ValueError(f"{name}={value!r}: expected a whole number, 0 or above.")
+    opened = read_model(model)
+    given = {"sample_weight": sample_weight, "clusters": clusters, "base_margin": base_margin, "qid": qid}
+    of_train = {"sample_weight": sample_weight_train, "base_margin": base_margin_train, "qid": qid_train}
+    X, held_out = load_table(opened, X, {"y": y, **given})
+    asked: dict[str, Any] = {"score": score, "method": method, "feature_groups": feature_groups, "n_jobs": n_jobs}
+    comparison: Comparison | None = None
+    if X_train is None:
+        valid = importance(opened, X, **held_out, **asked)
+    else:
+        X_train, training = load_table(opened, X_train, {"y": y_train, **of_train})
+        comparison = compare(opened, {"X": X_train, **training}, {"X": X, **held_out}, names=NAMES, **asked)
+        valid = comparison.after
+    subject = Subject(opened, X, held_out, feature_groups, n_jobs)
+    data = collect(subject, valid, comparison, explorer_rows=explorer_rows, random_state=random_state)
+    plain = {"title": title, "score": score, "method": method, "feature_groups": feature_groups,
+             "explorer_rows": explorer_rows, "random_state": random_state}  # fmt: skip
+    trained = {f"{name}_train": value for name, value in {"X": X_train, "y": y_train, **of_train}.items()}
+    call = call_text(path, arrays={**given, **trained}, plain=plain)
+    own_title = TITLES[score] if data["training_rows"] is None else "Scores with training rows among the rows"
+    return _written(path, {"title": title or own_title, "call": call, **data})
+
+
+def _written(path: Path, data: dict[str, Any]) -> Path:
+    """Write the page of these data."""
+    write_file(path, render(data).encode())
+    return path

@@ -1,0 +1,234 @@
+"""What the page shows, as plain data: every number comes from the public functions, and is only rounded here."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treeinner.errors import counted
+from treeinner.read import Model
+from treeinner.read.columns import Credit, GroupSpec, credit
+from treeinner.rows.frames import names_of
+from treeinner.score.compare import Comparison
+from treeinner.score.result import LEVEL, Importance
+from treeinner.show.page.numbers import packed, short, shorts
+from treeinner.show.page.rows import explore
+
+Float = NDArray[np.float64]
+CONFIDENCE = 0.95  # of the intervals
+VERDICTS = ("signal", "unclear", "harmful")  # the page has their numbers
+MOST_POINTS = 60  # of a curve: it is drawn 200 pixels wide
+MOST_CURVES = 500
+MOST_OUTPUT_SCORES = 10_000  # features x outputs whose scores are shown per output
+LIBRARIES = {"xgboost": "XGBoost", "lightgbm": "LightGBM", "catboost": "CatBoost", "sklearn": "scikit-learn"}
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """What a page is about: the model, opened, the held-out rows, and how the features are grouped."""
+
+    model: Model
+    X: Any
+    given: Mapping[str, Any]  # y, sample_weight, clusters, base_margin and qid of the rows; all but y may be None
+    feature_groups: GroupSpec | None
+    n_jobs: int | None
+
+    @cached_property
+    def credit(self) -> Credit:
+        """Who gets the credit of a split, by the names that the scores have."""
+        return credit(self.model, names_of(self.X), self.feature_groups, self.X)
+
+    def by_split(self, numbers: Float) -> Float:
+        """Sum over the splits on each feature of a number per node: (features,)."""
+        trees, inner = self.model.trees, self.model.trees.column >= 0
+        by_player = np.bincount(trees.player[inner], numbers[inner], minlength=len(trees.player_features))
+        return self.credit.add_up(np.asarray(by_player, np.float64), axis=0)
+
+
+def collect(
+    subject: Subject, valid: Importance, comparison: Comparison | None, *, explorer_rows: int, random_state: int
+) -> dict[str, Any]:
+    """Everything on the page of a model but its title and call."""
+    trees = subject.model.trees
+    seen = next((note for note in valid.notes if note.code == "training_rows"), None)
+    rows = f"{valid.n_rows:,} rows, training rows among them"
+    return {
+        **_common(valid),
+        "facts": _facts(subject, valid, comparison),
+        "training_rows": None if seen is None else {"note": seen.text, "rows": rows},
+        "breakdown": _breakdown(valid),
+        "features": list(valid.feature_names),
+        "ranking": _ranking(valid),
+        "used": np.ceil(subject.by_split(np.ones(trees.n_nodes))).astype(int).tolist(),
+        "outputs": _outputs(valid),
+        "gain": None if np.isnan(trees.gain).any() else shorts(subject.by_split(trees.gain)),
+        "gap": None if comparison is None else _gap(comparison),
+        "rounds": _rounds(valid, None if comparison is None else comparison.before),
+        "explorer": explore(subject, len(valid), explorer_rows, random_state) if explorer_rows else None,
+    }
+
+
+def of_selector(selector: Any, name: str) -> dict[str, Any]:
+    """Everything on the page of a fitted TreeInnerSelector but its title; name: of the file."""
+    table, found = selector.table(), selector.importance_
+    folds = f"{selector.cv} folds" if isinstance(selector.cv, int) else type(selector.cv).__name__
+    kept = np.asarray(table["kept"])
+    return {
+        **_common(found),
+        "call": f"import treeinner as ti\n\nselector = ti.{selector!r}\nselector.fit(X, y)\n"
+        f"ti.report(selector, path={name!r})\n",
+        "facts": [
+            ["Estimator", f"{type(selector.estimator_).__name__}, {folds}, {counted(selector.repeats, 'repeat')}"],
+            ["Agreement of the folds", f"{found.folds.rank_stability:.2f} (mean rank correlation of two folds)"],
+            ["Held-out rows", f"{found.n_rows:,}"],
+            ["Features", f"{len(kept):,}, {int(kept.sum()):,} of them kept"],
+            *_losses(found),
+        ],
+        "features": list(map(str, table["feature"])),
+        "ranking": {column: shorts(table[column]) for column in ("score", "std_error", "ci_low", "ci_high")},
+        "selection": {
+            "kept": kept.tolist(),
+            "p": shorts(table["p_value"], 4),
+            "q": shorts(table["q_value"], 4),
+            "beyond": shorts(table["beyond"]) if "beyond" in table else None,
+            "rule": selector.rule,
+            "test": None if selector.q is None else selector.test,
+            "groups": [list(group) for group in selector.groups_],
+            "table": "selector.to_frame()",
+        },
+    }
+
+
+def _ranking(i: Importance) -> dict[str, Any]:
+    """Scores in the order of the features; sorting is the page's job. A verdict is its place in VERDICTS."""
+    low, high = i.interval(CONFIDENCE)
+    columns = {"score": i.scores, "std_error": i.std_errors, "ci_low": low, "ci_high": high}
+    return {
+        **{name: shorts(values) for name, values in columns.items()},
+        "q": shorts(i.q_values, 4),
+        "verdict": [VERDICTS.index(verdict) for verdict in i.verdicts],
+    }
+
+
+def _breakdown(i: Importance) -> dict[str, Any] | None:
+    """Where the loss began and ended, and what the roots did: with the scores they add up to the difference."""
+    if i.score != "loss" or i.losses is None:
+        return None
+    losses = i.losses
+    return {"before": short(losses.before), "after": short(losses.after), "base": short(i.base),
+            "total": short(losses.before - losses.after)}  # fmt: skip
+
+
+def _outputs(i: Importance) -> dict[str, Any] | None:
+    """Scores of each class or target by itself."""
+    if i.outputs is None:
+        return None
+    n = i.outputs.score.shape[1]
+    names = list(i.output_names or (str(k) for k in range(n)))
+    if n * len(i.scores) > MOST_OUTPUT_SCORES:
+        return {"names": names, "rankings": None}
+    return {"names": names, "rankings": [_ranking(i.for_output(k)) for k in range(n)]}
+
+
+def _gap(comparison: Comparison) -> dict[str, Any]:
+    """Optimism: the score on the training rows minus held-out."""
+    gap = comparison.gap
+    return {
+        "train": shorts(comparison.before.scores),
+        "gap": shorts(gap.score),
+        "std_error": shorts(gap.std_error),
+    }
+
+
+def _rounds(valid: Importance, train: Importance | None) -> dict[str, Any] | None:
+    """Cumulative scores by round, thinned for drawing; peak and fall come from every round."""
+    if valid.rounds is None or len(valid.rounds) < 2:
+        return None
+    curve = _cumulative(valid)
+    n = len(curve) - 1
+    at = np.unique(np.linspace(0, n, min(n, MOST_POINTS) + 1).round().astype(int))
+    shown = np.sort(valid.order[:MOST_CURVES])
+    best = curve.max(axis=0)
+    out: dict[str, Any] = {
+        "n": n,
+        "at": at.tolist(),
+        "features": shown.tolist(),
+        "peak": curve.argmax(axis=0)[shown].tolist(),
+        "best": shorts(best[shown]),
+        "fall": shorts((best - curve[-1])[shown]),
+    }
+    out["valid"], out["valid_unit"] = packed(np.ascontiguousarray(curve[at][:, shown].T))
+    if train is not None:
+        out["train"], out["train_unit"] = packed(np.ascontiguousarray(_cumulative(train)[at][:, shown].T))
+    return out
+
+
+def _cumulative(i: Importance) -> Float:
+    """Score until each round: (rounds + 1, features)."""
+    by_round = i.by_round()
+    return np.concatenate([np.zeros((1, by_round.shape[1])), np.cumsum(by_round, axis=0)])
+
+
+def _facts(subject: Subject, valid: Importance, comparison: Comparison | None) -> list[list[str]]:
+    """What the model and the data are: pairs of label and text."""
+    model, trees = subject.model, subject.model.trees
+    rows, clusters = f"{valid.n_rows:,}", subject.given["clusters"]
+    if subject.given["sample_weight"] is not None:
+        rows += f", weighted (sum of weights {valid.sum_of_weights:,.6g})"
+    if clusters is not None:
+        rows += f", in {len(set(np.asarray(clusters).tolist())):,} independent clusters"
+    kind = "averaged trees" if trees.averaged else f"boosted trees in {counted(trees.n_rounds, 'round')}"
+    facts = [
+        ["Model", f"{LIBRARIES.get(model.library, model.library)}, {trees.n_trees:,} {kind}"],
+        ["Loss", valid.loss_name],
+        ["Rows scored", rows],
+        ["Training rows", "not given" if comparison is None else f"{comparison.before.n_rows:,}"],
+        ["Features", f"{len(valid.feature_names):,}"],
+    ]
+    if len(valid.feature_names) != model.n_features:
+        facts[-1][1] += f" (from {model.n_features:,} columns of the model)"
+    if model.n_outputs > 1:
+        facts.append(["Outputs", f"{model.n_outputs:,}"])
+    rates = np.unique(trees.known.rate[np.isfinite(trees.known.rate)])
+    if len(rates) and not trees.averaged:
+        span = f"{rates[0]:.4g}" if rates[0] == rates[-1] else f"{rates[0]:.4g} to {rates[-1]:.4g}"
+        facts.append(["Learning rate", span])
+    return facts + _losses(valid)
+
+
+def _losses(i: Importance) -> list[list[str]]:
+    """The loss before and after; nothing where it is not known."""
+    if i.losses is None:
+        return []
+    before, after = (f"{number:.4g}" for number in (i.losses.before, i.losses.after))
+    return [["Loss per row", f"{before} before the first tree, {after} after the last ({i.loss_name})"]]
+
+
+def _common(found: Importance) -> dict[str, Any]:
+    """What every page has: when and by what it was written, and what its scores are."""
+    own = [["treeinner", version("treeinner")], ["Python", platform.python_version()], ["numpy", np.__version__]]
+    return {
+        "written": _now().strftime("%Y-%m-%d %H:%M UTC"),
+        "versions": own,
+        "level": LEVEL,
+        "confidence": CONFIDENCE,
+        "score": found.score,
+        "score_title": found.title,
+        "unit": found.unit,
+        "notes": [note.text for note in found.notes if note.code != "training_rows"],
+    }
+
+
+def _now() -> datetime:
+    """The time of writing; SOURCE_DATE_EPOCH fixes it for builds that must come out the same."""
+    epoch = os.environ.get("SOURCE_DATE_EPOCH")
+    return datetime.fromtimestamp(int(epoch), UTC) if epoch else datetime.now(UTC)

@@ -1,0 +1,65 @@
+"""Numbers and values as the page holds them: short, finite, JSON."""
+
+from __future__ import annotations
+
+import base64
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Number = int | float | None
+LONGEST_TEXT = 60  # characters of a value that is text
+
+
+def short(value: float, digits: int = 6) -> Number:
+    """Round to some significant digits; None if it is not finite. JSON gets 12, not 12.0."""
+    if not math.isfinite(value):
+        return None
+    cut = float(f"{value:.{digits}g}")
+    return int(cut) if cut.is_integer() and abs(cut) < 1e15 else cut
+
+
+def shorts(values: ArrayLike, digits: int = 6) -> list[Any]:
+    """`short` of every number, nested as the array is."""
+    items = np.asarray(values, np.float64).tolist()
+    return [shorts(item, digits) if isinstance(item, list) else short(item, digits) for item in items]
+
+
+def decimals_for(values: ArrayLike, digits: int = 5) -> int:
+    """Decimals that keep `digits` significant digits of the largest of the values; may be negative."""
+    largest = float(np.abs(np.asarray(values, np.float64)).max(initial=0.0))
+    return 0 if largest == 0 or not math.isfinite(largest) else digits - 1 - math.floor(math.log10(largest))
+
+
+def rounded(values: ArrayLike, decimals: int) -> list[Any]:
+    """All with the same decimals: what is too small to be drawn beside the largest becomes 0, which is short."""
+    return shorts(np.round(np.asarray(values, np.float64), decimals), 15)
+
+
+def value_text(value: Any) -> Number | str | bool:
+    """A feature's value or a label as the reader should see it: number or text; None if it is missing."""
+    if value is None:
+        return None
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    if isinstance(value, int | np.integer):
+        return int(value) if abs(int(value)) < 2**53 else str(int(value))  # JavaScript would round it
+    if isinstance(value, float | np.floating):
+        number = float(value)
+        if math.isinf(number):
+            return "∞" if number > 0 else "\u2212∞"
+        before_point = len(f"{abs(number):.0f}") if abs(number) < 1e15 else 0
+        return short(number, max(6, before_point + 1))
+    text = str(value)
+    if text in ("NaT", "<NA>"):
+        return None
+    return text if len(text) <= LONGEST_TEXT else text[: LONGEST_TEXT - 1] + "…"
+
+
+def packed(curves: NDArray[np.float64]) -> tuple[str, list[Any]]:
+    """Rows as 16-bit integers in base64, and what one of them stands for in each row."""
+    unit = np.abs(curves).max(axis=1, initial=0.0) / 32767
+    scaled = np.divide(curves, unit[:, None], out=np.zeros_like(curves), where=unit[:, None] > 0)
+    return base64.b64encode(np.round(scaled).astype("<i2").tobytes()).decode("ascii"), shorts(unit, 7)

@@ -1,0 +1,155 @@
+"""The rows that the reader can look at one by one: a sample, its predictions and their largest parts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treeinner.errors import TreeInnerError
+from treeinner.explain import attribute
+from treeinner.losses import encode_target
+from treeinner.read.methods import node_values
+from treeinner.rows.frames import as_frame, collected, row_labels_of, to_array
+from treeinner.score.result import METHOD_TITLES
+from treeinner.show.page.numbers import decimals_for, rounded, short, shorts, value_text
+
+if TYPE_CHECKING:
+    from treeinner.show.page.data import Subject
+
+Float = NDArray[np.float64]
+
+# About 7 characters a number, so the explorer stays below 2.6 MB whatever the model.
+MOST_NUMBERS = 360_000
+FEWEST_PARTS = 12  # a waterfall shows at least so many features
+MOST_OUTPUTS = 4  # of one row: the likeliest classes, and the true one
+CHUNK = 10_000_000  # attributions held at a time
+
+
+def explore(subject: Subject, n_features: int, n_rows: int, random_state: int) -> dict[str, Any]:
+    """Sampled rows with their predictions; of each the features that moved it most, with their values."""
+    model, loss = subject.model, subject.model.loss
+    assert loss is not None  # or there would be no scores
+    y = np.asarray(subject.given["y"])
+    n = len(y)
+    shown_outputs = min(model.n_outputs, MOST_OUTPUTS)
+    fewest = min(FEWEST_PARTS, n_features)
+    wanted = min(n_rows, n, max(1, MOST_NUMBERS // (fewest * (2 + shown_outputs))))
+    parts = min(n_features, max(fewest, MOST_NUMBERS // (wanted * (2 + shown_outputs))))
+    number = np.sort(np.random.default_rng(random_state).choice(n, wanted, replace=False))
+    actual = y[number]
+    target: Any = actual
+    for transform in model.targets:
+        target = transform(target)
+    encoded = encode_target(
+        target, loss, classes=model.classes, n_outputs=model.n_outputs, n_rows=wanted, border=model.target_border,
+        averaged=model.trees.averaged,
+    )  # fmt: skip
+    code = encoded.astype(np.intp) if loss.target == "class" else None
+    has_loss = loss.value is not None and loss.scope == "row"  # else a row has no loss of its own
+
+    step = max(1, CHUNK // (n_features * model.n_outputs))
+    pieces = [
+        _attributed(subject, number[i : i + step], None if code is None else code[i : i + step], parts)
+        for i in range(0, wanted, step)
+    ]
+    found = {name: np.concatenate([p[name] for p in pieces]) for name in pieces[0] if name != "value"}
+    margin, chosen = found["margin"], found["outputs"]
+    link = loss.link(margin)
+    decimals = decimals_for(found["contribution"])
+    labels = row_labels_of(subject.X)
+    values = [row for p in pieces for row in p["value"]]
+    return {
+        "method": METHOD_TITLES[row_method(subject)],
+        "n": n,
+        "number": number.tolist(),
+        "label": None if labels is None or _is_range(labels) else [value_text(labels[i]) for i in number.tolist()],
+        "actual": [_actual(y) for y in actual.tolist()],
+        "loss": shorts(loss.losses(encoded, margin), 4) if has_loss else None,  # to find the worst predicted
+        "outputs": None if model.n_outputs == 1 else chosen.tolist(),
+        "margin": shorts(np.take_along_axis(margin, chosen, axis=1)),
+        "prediction": None if link is margin else shorts(np.take_along_axis(link, chosen, axis=1)),
+        "base": shorts(found["base"]),
+        "decimals": decimals,
+        "feature": found["feature"].tolist(),
+        "contribution": rounded(found["contribution"], decimals),
+        "rest": rounded(found["rest"], decimals),
+        "value": values if len(values) == wanted else None,
+    }
+
+
+def row_method(subject: Subject) -> str:
+    """How predictions are split: PreDecomp, or Saabas where PreDecomp does not hold or needs what nobody knows."""
+    try:
+        node_values(subject.model, "predecomp")
+    except TreeInnerError:
+        return "saabas"
+    return "predecomp"
+
+
+def _attributed(
+    subject: Subject, number: NDArray[np.intp], code: NDArray[np.intp] | None, parts: int
+) -> dict[str, Any]:
+    """Some rows: margin of every output, and the largest parts of the outputs that are shown."""
+    given = subject.given["base_margin"]
+    base_margin = None if given is None else np.asarray(given)[number]
+    options: dict[str, Any] = {"feature_groups": subject.feature_groups, "n_jobs": subject.n_jobs}
+    a = attribute(
+        subject.model, take(subject.X, number), method=row_method(subject), base_margin=base_margin, **options
+    )
+    values, base = a.by_output
+    margin = base + values.sum(axis=1)
+    chosen = _outputs_shown(margin, code)
+    values = np.take_along_axis(values, chosen[:, None, :], axis=2)  # (rows, features, outputs shown)
+    order = np.argsort(-np.abs(values).max(axis=2), axis=1, kind="stable")[:, :parts]
+    largest = np.take_along_axis(values, order[:, :, None], axis=1)
+    return {
+        "margin": margin,
+        "outputs": chosen,
+        "base": np.take_along_axis(base, chosen, axis=1),
+        "feature": order,
+        "contribution": np.swapaxes(largest, 1, 2),  # (rows, outputs shown, parts)
+        "rest": values.sum(axis=1) - largest.sum(axis=1),
+        "value": _values(a.data, a.feature_names, order),
+    }
+
+
+def _outputs_shown(margin: Float, code: NDArray[np.intp] | None) -> NDArray[np.intp]:
+    """All outputs if they are few; else those with the largest margins, and the row's own class: (rows, shown)."""
+    n = margin.shape[1]
+    if n <= MOST_OUTPUTS:
+        return np.broadcast_to(np.arange(n), margin.shape)
+    first = np.argsort(-margin, axis=1, kind="stable")[:, :MOST_OUTPUTS]
+    if code is not None:
+        absent = ~(first == code[:, None]).any(axis=1)
+        first[absent, -1] = code[absent]
+    return first
+
+
+def _values(data: Any, names: tuple[str, ...], order: NDArray[np.intp]) -> list[list[Any]]:
+    """Values of the features shown, in their order; nothing where a feature is not a column of the data."""
+    table = to_array(data, names)  # of no dimension if there are no data
+    if table.ndim != 2 or table.shape[1] != len(names):
+        return []
+    return [[value_text(table[i, k]) for k in picked] for i, picked in enumerate(order.tolist())]
+
+
+def _actual(y: Any) -> Any:
+    """The target of a row; several are listed."""
+    if isinstance(y, list | tuple):
+        return ", ".join(str(short(v, 6)) if isinstance(v, float) else str(v) for v in y)
+    return value_text(y)
+
+
+def _is_range(labels: Any) -> bool:
+    """Labels 0, 1, 2, ... say no more than the number of the row."""
+    return bool(getattr(labels, "start", None) == 0 and getattr(labels, "step", None) == 1)
+
+
+def take(X: Any, rows: NDArray[np.intp]) -> Any:
+    """Some rows of a table, in the container it came in."""
+    frame: Any = as_frame(X)
+    if frame is not None:
+        return collected(frame)[rows.tolist()].to_native()
+    return X.tocsr()[rows] if hasattr(X, "tocsr") else np.asarray(X)[rows]
