@@ -156,7 +156,7 @@ def squared_log_error() -> Loss:
         parts,
         lambda r, one_plus: 0.5 * r**2,
         lambda r, one_plus: r / one_plus,
-        lambda r, one_plus: (1.0 - r) / one_plus**2,
+        lambda r, one_plus: np.where(one_plus > 2e-6, (1.0 - r) / one_plus**2, 0.0),  # a lifted margin moves nothing
     )
     fields = {"value": value, "gradient": gradient, "curvature": curvature, "least": np.zeros_like}
     domain = between(-1.0, np.inf, "above -1", open_low=True)

@@ -1,0 +1,149 @@
+"""Names: what a model stores, what a user says, and what is refused."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+from tests.losses.cases import CASES, loss_of
+from treeinner.errors import DataError, UnknownParameterError, UnsupportedModelError
+from treeinner.losses import Loss, catalogue, find_loss, find_stored_loss, register
+
+
+def slope(y, margin):
+    """A loss of one's own, at the top of a module so that it can be pickled."""
+    return 2 * (margin - y)
+
+
+def test_what_a_user_says_wins_over_what_the_model_stores():
+    """Findings: parameters of the model's own loss were ignored."""
+    for library, name, told in (
+        ("lightgbm", "quantile", "quantile:alpha=0.9"),
+        ("catboost", "Quantile", "Quantile:alpha=0.9"),
+        ("xgboost", "reg:quantileerror", "reg:quantileerror:alpha=0.9"),
+    ):
+        stored = {"alpha": 0.3, "quantile_alpha": 0.3} if library == "xgboost" else {"alpha": 0.3}
+        assert loss_of(library, name, stored, told=told).gradients([1.0], [0.0])[0, 0] == -0.9
+        assert loss_of(library, name, stored, told=name).gradients([1.0], [0.0])[0, 0] == -0.3  # the others stay
+    weighted = loss_of("lightgbm", "binary", {"sigmoid": 2.0, "is_unbalance": True}, told="binary:scale_pos_weight=5")
+    np.testing.assert_allclose(weighted.gradients([0.0, 1.0], [0.0, 0.0])[:, 0], [1.0, -5.0])
+    both = loss_of("catboost", "Logloss", {"class_weights": [1.0, 2.0]}, told="Logloss:scale_pos_weight=5")
+    np.testing.assert_allclose(both.gradients([0.0, 1.0], [0.0, 0.0])[:, 0], [0.5, -2.5])
+    alias = loss_of("lightgbm", "regression_l1", {"reg_sqrt": True}, told="mae")
+    assert alias.unit == "square root of the target"
+    other = loss_of("lightgbm", "regression", {"reg_sqrt": True, "alpha": 0.1}, told="absolute_error")
+    assert other.unit == "units of the target"
+
+
+@pytest.mark.parametrize(
+    ("told", "says"),
+    [
+        ("quantile:alfa=0.9", "alpha"),
+        ("reg:squarederror:alpha=0.9", "scale_pos_weight"),
+        ("poisson:max_delta_step=1", "no parameters"),
+        ("quantile:alpha=high", "not a number"),
+        ("quantile:alpha=[0.1,0.9]", "one number"),
+        ("Logloss:class_weights=[1,2,3]", "expected 2"),
+        ("quantil", "did you mean 'quantile'"),
+        ("no-such-loss", "register"),
+        (3.0, "neither a name"),
+    ],
+)
+def test_what_is_not_known_of_a_told_loss_is_an_error(told, says):
+    with pytest.raises(UnknownParameterError, match=says):
+        loss_of("lightgbm", "regression", told=told)
+
+
+@pytest.mark.parametrize(
+    ("library", "name", "params", "version", "error", "says"),
+    [
+        ("xgboost", "rank:ndcg", {}, (2, 1, 4), UnsupportedModelError, "XGBoost 3"),
+        ("xgboost", "rank:ndcg", {"lambdarank_pair_method": "mean"}, (3, 2), UnsupportedModelError, "topk"),
+        ("lightgbm", "rank_xendcg", {}, (), UnsupportedModelError, "random"),
+        ("catboost", "PairLogit", {}, (), UnsupportedModelError, r"ti\.mean_abs"),
+        ("catboost", "YetiRank", {}, (), UnsupportedModelError, "objective=callable"),
+        ("xgboost", "reg:new", {}, (3, 2), UnsupportedModelError, "reg:new"),
+        ("xgboost", "quantile", {}, (3, 2), UnsupportedModelError, "quantile"),  # a name of other libraries
+        ("lightgbm", "multiclassova", {"is_unbalance": True}, (), UnsupportedModelError, "class weights"),
+        ("lightgbm", "binary", {"is_unbalance": True}, (), UnknownParameterError, "scale_pos_weight"),
+        ("xgboost", "reg:absoluteerror", {}, (), UnknownParameterError, "smooth_absolute_error"),
+        ("lightgbm", "huber", {}, (), UnknownParameterError, "huber:alpha="),
+        ("xgboost", "", {}, (3, 2), UnknownParameterError, "objective="),
+    ],
+)
+def test_what_is_not_known_of_a_stored_loss_says_what_to_pass(library, name, params, version, error, says):
+    asked = {"library": library, "name": name, "params": params, "n_outputs": 1, "version": version}
+    with pytest.raises(error, match=says):
+        find_loss(told=None, **asked)
+    loss, needed = find_stored_loss(**asked)
+    assert loss is None
+    assert needed
+    assert find_loss(told=slope, **asked).gradients([1.0], [3.0])[0, 0] == 4.0
+
+
+def test_class_weights_of_is_unbalance_come_from_the_model():
+    loss = loss_of("lightgbm", "binary", {"is_unbalance": True, "label_weights": [1.0, 4.0]})
+    np.testing.assert_array_equal(loss.gradients([0.0, 1.0, 1.0], np.zeros(3))[:, 0], [0.5, -2.0, -2.0])
+    assert loss.scope == "row"
+
+
+def test_losses_of_ones_own():
+    ours = loss_of("xgboost", "", told=slope)
+    np.testing.assert_array_equal(ours.gradients([1.0, 2.0], [3.0, 5.0], weight=[1.0, 3.0]), [[4.0], [18.0]])
+    register("test-pair", lambda y, margin: (margin - y, np.ones_like(margin)))
+    np.testing.assert_array_equal(loss_of("xgboost", "", told="test-pair").gradients([1.0], [3.0]), [[2.0]])
+    own = Loss(name="mine", value=lambda y, m: (m - y) ** 4, gradient=lambda y, m: 4 * (m - y) ** 3, unit="feet")
+    assert loss_of("xgboost", "", told=own) is own
+    np.testing.assert_array_equal(own.gradients([1.0], [3.0], weight=[2.0]), [[64.0]])
+    np.testing.assert_array_equal(own.losses([1.0], [3.0]), [16.0])
+    with pytest.raises(DataError, match="shape"):
+        loss_of("xgboost", "", told=lambda y, margin: np.zeros(7)).gradients([1.0], [3.0])
+    with pytest.raises(DataError, match="gradient of row 0 is nan"):
+        loss_of("xgboost", "", told=lambda y, margin: margin * np.nan).gradients([1.0], [3.0])
+
+
+def test_losses_can_be_pickled():
+    for library, name, params, _, k, _ in CASES:
+        loss = loss_of(library, name, params, k)
+        again = pickle.loads(pickle.dumps(loss))
+        assert (again.name, again.words, again.scope) == (loss.name, loss.words, loss.scope)
+    again = pickle.loads(pickle.dumps(loss_of("xgboost", "", told=slope)))
+    assert again.gradients([1.0], [3.0])[0, 0] == 4.0
+    own = pickle.loads(pickle.dumps(Loss(name="mine", gradient=slope)))
+    assert own.gradients([1.0], [3.0])[0, 0] == 4.0
+
+
+def test_every_name_can_be_made_and_says_in_words_what_it_is():
+    given = {"alpha": 0.5, "delta": 0.5, "fair_c": 1.0, "q": 2.0, "tweedie_variance_power": 1.5, "variance_power": 1.5}
+    given |= {"focal_alpha": 0.5, "focal_gamma": 2.0, "aft_loss_distribution": "normal"}
+    for library, names in catalogue.LIBRARIES.items():
+        for name in names:
+            loss = loss_of(library, name, given, n_outputs=2 if "ulti" in name else 1)
+            assert loss.name == name
+            assert loss.words
+
+
+@pytest.mark.parametrize(
+    ("library", "name", "params", "words", "unit"),
+    [
+        ("xgboost", "reg:squarederror", {}, "half the squared error", "units of the target"),
+        ("xgboost", "count:poisson", {}, "Poisson deviance / 2", "log of the mean"),
+        ("xgboost", "binary:logistic", {"scale_pos_weight": 5.0}, "log loss, classes weighted 1, 5", "log-odds"),
+        ("catboost", "MAE", {}, "half the absolute error", "units of the target"),
+        ("catboost", "MultiClass", {}, "log loss", "unnormalised log-probability"),  # it has no zero of its own
+        ("lightgbm", "binary", {"sigmoid": 2.0}, "log loss", "log-odds / 2"),
+        ("lightgbm", "quantile", {"alpha": 0.9}, "pinball loss at 0.9", "units of the target"),
+        ("sklearn", "exponential", {}, "exponential loss", "half of the log-odds"),
+        ("lightgbm", "lambdarank", {}, "lambdarank loss", "ranking score"),
+    ],
+)
+def test_loss_and_margin_have_units_in_words(library, name, params, words, unit):
+    loss = loss_of(library, name, params, n_outputs=3 if name == "MultiClass" else 1)
+    assert (loss.words, loss.unit) == (words, unit)
+
+
+def test_queries_and_weights_that_a_loss_needs_or_refuses():
+    with pytest.raises(DataError, match="qid"):
+        loss_of("lightgbm", "lambdarank").gradients([0.0, 1.0], [0.0, 0.0])
+    with pytest.raises(DataError, match="unweighted"):
+        loss_of("catboost", "QueryRMSE").gradients([0.0, 1.0], [0.0, 0.0], weight=[1.0, 2.0], query=[0, 0])
