@@ -5,7 +5,6 @@
     frames      data frames of any library that narwhals knows, and results as frames of that library
     table       tables: arrays, frames and sparse matrices, in blocks that the kernels read
     rows        Rows: a table with target, weights, margins, clusters and queries, checked against the model
-    load        all rows of files in memory, for what cannot go over them piece by piece
     stream      rows that need not fit into memory: files, Arrow streams, lazy frames, iterators of batches
 
 Belongs here: containers, dtypes, column names, missing values, categories. Does not: trees, losses, scores.
@@ -13,10 +12,9 @@ Belongs here: containers, dtypes, column names, missing values, categories. Does
 
 from __future__ import annotations
 
-from treeinner.rows.load import load_table
 from treeinner.rows.rows import Rows, needs_all_rows, read_table
 from treeinner.rows.schema import Level, Schema
-from treeinner.rows.stream import Stream, read_rows
+from treeinner.rows.stream import Stream, load_table, read_rows
 from treeinner.rows.table import DenseTable, SparseTable, Table
 
 __all__ = [

@@ -100,7 +100,6 @@ def one_batch(
         averaged=model.trees.averaged,
     )  # fmt: skip
     weight, exponent = _weights(model, y, given["sample_weight"], n, largest_weight)
-    names = names_of(X) if model.feature_names is None and not model.transformers else None
     of_rows = {role: None if given[role] is None else labels(given[role], n, role) for role in LABELS}
     return Rows(
         table=table,
@@ -112,10 +111,16 @@ def one_batch(
         query=of_rows["qid"],
         segment=of_rows["by"],
         tree_weight=_out_of_bag(model, seen, y, weight) if oob else None,
-        names=names if len(names or ()) == model.n_features else None,
+        names=names_in(model, X),
         target_names=target_names if np.shape(y)[1:] == (len(target_names or ()),) else None,
         frame_library=frame_library_of(X),
     )
+
+
+def names_in(model: Model, X: Any) -> tuple[str, ...] | None:
+    """Names of the model's features as X has them, where the model stores none."""
+    names = names_of(X) if model.feature_names is None and not model.transformers else None
+    return names if len(names or ()) == model.n_features else None
 
 
 def needs_all_rows(model: Model) -> str:
@@ -196,12 +201,12 @@ def split(model: Model, X: Any, given: Mapping[str, Any]) -> tuple[Any, dict[str
 def roles_among(given: Mapping[str, Any], names: Sequence[str], where: str = "X") -> dict[str, list[str]]:
     """Arguments that name columns -> these columns.
 
-    A text is always a name. A list of texts may be labels of rows; it is one of names if X has all these columns.
+    A text is always a name. A list of texts may be labels of rows; it holds names if they are different columns of X.
     """
     found = {}
     for role, value in given.items():
         several = role in SEVERAL and isinstance(value, list | tuple) and set(map(type, value)) == {str}
-        if isinstance(value, str) or (several and set(value) <= set(names)):
+        if isinstance(value, str) or (several and set(value) <= set(names) and len(set(value)) == len(value)):
             found[role] = [value] if isinstance(value, str) else list(value)
             for name in set(found[role]) - set(names):
                 hint = did_you_mean(name, names, f"; it has {listing(names)}." if names else "; it is no data frame.")
