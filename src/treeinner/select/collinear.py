@@ -1,0 +1,142 @@
+"""Near-collinear columns: which ones tell so much the same that one stands for the other.
+
+How much two columns have in common is the square root of a share of variance: of two numbers their rank correlation,
+without its sign; where a column has levels, the share of the one that the other explains (correlation ratio of ranks,
+Goodman and Kruskal's tau of levels, both corrected for the number of levels), the lesser of the two directions. So a
+town and its country are not collinear: the country follows from the town, not the town from the country.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+from scipy.cluster import hierarchy
+from scipy.spatial.distance import squareform
+
+from treeinner.select.samplers import Columns
+
+__all__ = ["associations", "collinear_sets"]
+
+Float = NDArray[np.float64]
+Codes = NDArray[np.int64]
+
+FEWEST_ROWS = 10  # that must have both values; with fewer, nothing is said about two columns
+MOST_BINS = 20  # of a number, where it has to explain levels
+ROUNDING = 1e-12
+
+
+def collinear_sets(columns: Columns, *, threshold: float) -> list[list[int]]:
+    """Column numbers of every near-collinear set of two or more, in the order of the table."""
+    n = len(columns.values)
+    if n < 2:
+        return []
+    distance = 1 - associations(columns)
+    np.fill_diagonal(distance, 0.0)
+    tree = hierarchy.linkage(squareform(distance, checks=False), "complete")
+    cluster = hierarchy.fcluster(tree, 1 - threshold + ROUNDING, "distance")
+    sets: dict[int, list[int]] = {}
+    for j, label in enumerate(cluster.tolist()):
+        sets.setdefault(label, []).append(j)
+    return [one for one in sets.values() if len(one) > 1]
+
+
+def associations(columns: Columns) -> Float:
+    """How much every two columns have in common, from 0 to 1: (columns, columns)."""
+    n = len(columns.values)
+    is_number = np.array([values.dtype.kind == "f" for values in columns.values])
+    ranks = {j: _ranks(columns.values[j]) for j in np.flatnonzero(is_number).tolist()}
+    out = np.eye(n)
+    if ranks:
+        out[np.ix_(is_number, is_number)] = _rank_correlations(np.column_stack(list(ranks.values())))
+    bins = {j: _bins(r) for j, r in ranks.items()} if not is_number.all() else {}
+    for i in np.flatnonzero(~is_number).tolist():
+        for j in range(n):
+            if is_number[j]:
+                out[i, j] = out[j, i] = _number_and_levels(ranks[j], bins[j], columns.values[i])
+            elif j < i:
+                out[i, j] = out[j, i] = _levels_and_levels(columns.values[j], columns.values[i])
+    return out
+
+
+# -- numbers -------------------------------------------------------------------------------------------------
+def _ranks(values: NDArray[Any]) -> Float:
+    """Centred mean ranks of the values that are not missing, with unit variance; NaN for missing ones."""
+    known = ~np.isnan(values)
+    out = np.full(len(values), np.nan)
+    if known.any():
+        rank = stats.rankdata(values[known])
+        spread = rank.std()
+        out[known] = (rank - rank.mean()) / spread if spread > 0 else 0.0
+    return out
+
+
+def _rank_correlations(ranks: Float) -> Float:
+    """Absolute correlations over the rows that have both values: (columns, columns).
+
+    Ranks are those among all values of a column; they are not taken anew for every pair.
+    """
+    known = (~np.isnan(ranks)).astype(np.float64)
+    filled = np.nan_to_num(ranks)
+    n = known.T @ known
+    total = filled.T @ known  # of column i over the rows that have j
+    squares = (filled**2).T @ known
+    with np.errstate(invalid="ignore", divide="ignore"):
+        covariance = filled.T @ filled - total * total.T / n
+        variance = squares - total**2 / n
+        r = np.abs(covariance) / np.sqrt(np.maximum(variance, 0.0) * np.maximum(variance.T, 0.0))
+    usable = (n >= FEWEST_ROWS) & (np.minimum(variance, variance.T) > ROUNDING * n)
+    return np.where(usable, np.minimum(np.nan_to_num(r), 1.0), 0.0)
+
+
+# -- levels --------------------------------------------------------------------------------------------------
+def _bins(ranks: Float) -> Codes:
+    """A number as levels: its values if they are few, else bins of about as many rows each; -1: missing."""
+    known = ~np.isnan(ranks)
+    distinct, level = np.unique(ranks[known], return_inverse=True)
+    if len(distinct) > MOST_BINS:
+        edges = np.quantile(ranks[known], np.arange(1, MOST_BINS) / MOST_BINS)
+        level = np.searchsorted(np.unique(edges), ranks[known], side="right")
+    out = np.full(len(ranks), -1, np.int64)
+    out[known] = level
+    return out
+
+
+def _number_and_levels(ranks: Float, bins: Codes, levels: NDArray[Any]) -> float:
+    both = (bins >= 0) & (levels >= 0)
+    if both.sum() < FEWEST_ROWS:
+        return 0.0
+    values, (_, group) = ranks[both], np.unique(levels[both], return_inverse=True)
+    count = np.bincount(group)
+    between = float((np.bincount(group, values) ** 2 / count).sum() - values.sum() ** 2 / len(values))
+    total = float(((values - values.mean()) ** 2).sum())
+    explained = _corrected(between, total, len(values), len(count))
+    return float(np.sqrt(min(explained, _explained_levels(levels[both], bins[both]))))
+
+
+def _levels_and_levels(one: NDArray[Any], other: NDArray[Any]) -> float:
+    both = (one >= 0) & (other >= 0)
+    if both.sum() < FEWEST_ROWS:
+        return 0.0
+    one, other = one[both], other[both]
+    return float(np.sqrt(min(_explained_levels(one, other), _explained_levels(other, one))))
+
+
+def _explained_levels(target: NDArray[Any], by: NDArray[Any]) -> float:
+    """Share of the variance of the levels' indicators that is between the levels of `by` (Goodman and Kruskal)."""
+    (_, rows), (_, columns) = (np.unique(codes, return_inverse=True) for codes in (by, target))
+    width = int(columns.max()) + 1
+    cells, counts = np.unique(rows * width + columns, return_counts=True)
+    n, of_row, of_column = len(rows), np.bincount(rows), np.bincount(columns)
+    total = n - float((of_column.astype(np.float64) ** 2).sum()) / n
+    between = float((counts.astype(np.float64) ** 2 / of_row[cells // width]).sum()) - (n - total)
+    return _corrected(between, total, n, len(of_row))
+
+
+def _corrected(between: float, total: float, n: int, n_levels: int) -> float:
+    """The share explained, less what so many levels explain by chance: 0 to 1."""
+    if n_levels >= n or total <= ROUNDING * n:
+        return 0.0
+    return float(np.clip(1 - (1 - between / total) * (n - 1) / (n - n_levels), 0.0, 1.0))

@@ -1,0 +1,264 @@
+"""cross_importance(): every row is scored by a model that has not seen it.
+
+The shares of the rows of all folds are put together, averaged over the repeats, and give one Importance. Models of
+different folds share training rows; that their p values hold all the same is measured (docs/selection-promise.md).
+"""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.parallel import Parallel, delayed
+
+from treeinner.errors import DataError, Note, counted
+from treeinner.kernels import Progress
+from treeinner.read import Model, read_model
+from treeinner.read.columns import GroupSpec, credit
+from treeinner.rows import read_rows
+from treeinner.score.conclude import conclude, statistics_of, warned
+from treeinner.score.infer import Statistics
+from treeinner.score.passes import leaf_pass, node_means, share_columns, share_pass
+from treeinner.score.result import FoldSpread, Importance, Losses
+from treeinner.score.spec import Spec, check_choice, make_spec
+from treeinner.score.sums import Sums
+from treeinner.score.training_rows import training_rows_note
+from treeinner.select.fits import check_fit, fit
+from treeinner.select.folds import Data, Split, checked_data, fitted_models, held_out, splits
+
+__all__ = ["CrossFit", "Fold", "cross_fit", "cross_importance", "in_parallel"]
+
+Float = NDArray[np.float64]
+SEED = 0  # of random_state=None: the same call gives the same numbers
+
+
+@dataclass(frozen=True, eq=False)
+class Fold:
+    """A fitted model, the rows that it was not fitted on, and their shares."""
+
+    model: Model
+    spec: Spec  # what was asked of it
+    rows: NDArray[np.intp]
+    shares: Float  # (rows, names, outputs), weights in them
+    weight: Float | None  # (rows,), those of the model's class_weight included; None: every row counts as 1
+    importance: Importance  # of these rows by themselves, without standard errors
+
+
+@dataclass(frozen=True, eq=False)
+class CrossFit:
+    """The models of all folds, and what they found."""
+
+    data: Data
+    folds: tuple[Fold, ...]
+    importance: Importance
+    shares: Float  # (rows held out, names, outputs), averaged over the folds that held a row out
+    weight: Float | None  # (rows held out,)
+    clusters: NDArray[Any] | None  # (rows held out,)
+
+    def statistics(self, shares: Float) -> Statistics:
+        """Statistics of other columns of shares of the rows held out, (rows, columns), per unit of weight."""
+        return statistics_of(Sums.of_shares(shares, self.weight, self.clusters), 1)[0]
+
+
+def cross_importance(
+    estimator: Any,
+    X: Any,
+    y: Any,
+    *,
+    cv: Any = 5,
+    repeats: int = 1,
+    score: str = "tree_inner",
+    method: str = "centred",
+    groups: Any = None,
+    sample_weight: Any = None,
+    clusters: Any = None,
+    base_margin: Any = None,
+    qid: Any = None,
+    fit_params: Mapping[str, Any] | None = None,
+    feature_groups: GroupSpec | None = None,
+    n_jobs: int | None = -1,
+    random_state: int | None = None,
+    progress: Progress | None = None,
+) -> Importance:
+    """Importance of every feature, every row held out once per repeat.
+
+    Parameters
+    ----------
+    estimator : estimator, Pipeline, or fitted models
+        It is cloned and fitted once per fold; what stops early by watching other rows is refused. Or models of a
+        cross-validation that was run before, one per fold: a list, lgb.cv(..., return_cvbooster=True), catboost.cv(...,
+        return_models=True), or what a callback of xgb.cv sees; cv must then be the folds that they were fitted with.
+    X, y : table and target
+        All rows.
+    cv : int, splitter or iterable
+        Number of shuffled folds (by class for classifiers, whole groups where there are groups), a scikit-learn
+        splitter, or (train, test) pairs of row numbers. Rows that no fold holds out are not scored.
+    repeats : int
+        How often the rows are cut into folds anew; shares are averaged over the repeats. Estimators without a
+        random_state of their own get a new one in every fit.
+    score, method, feature_groups
+        As for `importance`.
+    groups : array, optional
+        Group of each row, for the splitter. Rows of a group depend on each other, so they are the clusters too, if
+        `clusters` is not given.
+    sample_weight, base_margin, qid : array, optional
+        For fitting and scoring; see `importance`. Queries are held out as a whole.
+    clusters : array, optional
+        As for `importance`; without `groups` they are held out as a whole.
+    fit_params : dict, optional
+        Further arguments of fit; those with one entry per row are cut with the rows.
+    n_jobs : int
+        Fits at a time, by joblib; -1 for all cores.
+    random_state : int, optional
+        Seed of folds and fits; the result does not depend on n_jobs. None: a fixed one.
+    progress : callable, optional
+        Called with (fits done, fits).
+
+    Returns
+    -------
+    Importance
+        `folds` has the scores of every fold, their spread, and the stability of the ranks. Standard errors are those
+        of other rows, scored by these models.
+    """
+    data = checked_data(
+        X, y, sample_weight=sample_weight, base_margin=base_margin, qid=qid, groups=groups, clusters=clusters,
+        fit_params=fit_params,
+    )  # fmt: skip
+    asked = {"score": score, "method": method, "feature_groups": feature_groups}
+    run: dict[str, Any] = {"n_jobs": n_jobs, "random_state": random_state, "progress": progress}
+    return cross_fit(estimator, data, cv=cv, repeats=repeats, asked=asked, **run).importance
+
+
+def cross_fit(
+    estimator: Any,
+    data: Data,
+    *,
+    cv: Any = 5,
+    repeats: int = 1,
+    asked: Mapping[str, Any] | None = None,
+    n_jobs: int | None = -1,
+    random_state: int | None = None,
+    progress: Progress | None = None,
+) -> CrossFit:
+    """As `cross_importance`, with the models and the shares of the rows; asked: score, method, feature_groups."""
+    asked = {"score": "tree_inner", "method": "centred", "feature_groups": None, **(asked or {})}
+    check_choice("score", asked["score"], ("tree_inner", "loss"))
+    if not isinstance(repeats, numbers.Integral) or repeats < 1:
+        raise ValueError(f"repeats={repeats!r}: expected a number of repeats, 1 or more.")
+    models = fitted_models(estimator)
+    if models is None:
+        check_fit(estimator, data.fit_params)
+        split = splits(estimator, data, cv, int(repeats), SEED if random_state is None else random_state)
+        jobs = [(estimator, data, each, asked) for each in split]
+    elif repeats != 1:
+        raise ValueError(f"repeats={repeats}: models that were fitted before cannot be fitted again.")
+    else:
+        split = held_out(cv, data, len(models))
+        jobs = [(model, data, each, asked) for model, each in zip(models, split, strict=True)]
+    folds = in_parallel(_fit_and_score if models is None else _score, jobs, n_jobs, progress)
+    return _put_together(data, folds)
+
+
+# -- one fold ------------------------------------------------------------------------------------------------
+def _fit_and_score(estimator: Any, data: Data, split: Split, asked: Mapping[str, Any]) -> Fold:
+    return _score(fit(estimator, data, split), data, split, asked, fresh=True)
+
+
+def _score(fitted: Any, data: Data, split: Split, asked: Mapping[str, Any], *, fresh: bool = False) -> Fold:
+    """Score rows that a model was not fitted on; of one that is not fresh from its fit this is checked."""
+    model, part = read_model(fitted), data.take(split.test)
+    stream = read_rows(model, part.X, part.y, **part.given)
+    names = credit(model, stream.names, asked["feature_groups"], data.X)
+    spec = make_spec(model, names, score=asked["score"], method=asked["method"])
+    (rows,) = stream
+    shares = np.empty((rows.n_rows, len(names.names), model.n_outputs))
+    leaf = leaf_pass(model, spec, rows, n_jobs=1) if spec.method == "centred" else None
+    centre = node_means(model, spec, leaf) if spec.by_path else None
+    share = share_pass(model, spec, rows, centre, leaves=leaf is None, keep=shares, n_jobs=1)
+    found = conclude(model, spec, leaf or share, None if spec.by_path else share, centre)
+    note = None if fresh else training_rows_note(model, stream)
+    if note is not None:
+        found = replace(found, notes=(*found.notes, note))
+    weight = None if rows.weight is None else np.ldexp(rows.weight, rows.weight_exponent)
+    return Fold(model, spec, split.test, np.ldexp(shares, rows.weight_exponent), weight, found)
+
+
+def in_parallel(
+    function: Any, jobs: Sequence[Any], n_jobs: int | None, progress: Progress | None = None
+) -> tuple[Any, ...]:
+    """Results of all jobs, in their order."""
+    out = []
+    for result in Parallel(n_jobs=n_jobs, return_as="generator")(delayed(function)(*job) for job in jobs):
+        out.append(result)
+        if progress is not None:
+            progress(len(out), len(jobs))
+    return tuple(out)
+
+
+# -- all folds -------------------------------------------------------------------------------------------------
+def _put_together(data: Data, folds: tuple[Fold, ...]) -> CrossFit:
+    """Average shares over the folds that held a row out, and conclude.
+
+    A feature that the model of a fold does not know, such as a level that its rows lack, has no score there.
+    """
+    found = [fold.importance for fold in folds]
+    names = tuple(dict.fromkeys(name for part in found for name in part.feature_names))
+    place = {name: k for k, name in enumerate(names)}
+    n, n_outputs = data.n_rows, folds[0].shares.shape[2]
+    shares, weight, counts = np.zeros((n, len(names), n_outputs)), np.zeros(n), np.zeros(n, np.intp)
+    scores = np.zeros((len(folds), len(names)))
+    for number, fold in enumerate(folds):
+        if fold.shares.shape[2] != n_outputs:
+            raise DataError(
+                f"The model of fold {number} has {fold.shares.shape[2]} outputs, that of fold 0 {n_outputs}; every "
+                "fold must be fitted on rows of all classes."
+            )
+        columns = np.array([place[name] for name in fold.importance.feature_names], np.intp)
+        np.add.at(shares, (fold.rows[:, None], columns), fold.shares)
+        np.add.at(weight, fold.rows, 1.0 if fold.weight is None else fold.weight)
+        np.add.at(counts, fold.rows, 1)
+        scores[number, columns] = fold.importance.scores
+    seen = np.flatnonzero(counts)
+    shares, weight = shares[seen] / counts[seen, None, None], weight[seen] / counts[seen]
+    weighted = any(fold.weight is not None for fold in folds)
+    clusters = None if data.clusters is None else data.clusters[seen]
+    unit = int(np.frexp(weight.max())[1]) if weighted else 0  # weights are summed in units of the largest
+    own = (np.ldexp(shares, -unit), np.ldexp(weight, -unit) if weighted else None, clusters)
+    sums = Sums.of_shares(share_columns(own[0]), *own[1:])
+    whole, outputs = statistics_of(sums, n_outputs)
+    imp = replace(
+        found[0],
+        feature_names=names,
+        statistics=whole,
+        outputs=outputs if n_outputs > 1 else None,
+        has_errors=True,
+        rounds=None,
+        gains=None,
+        losses=_losses(found),
+        folds=FoldSpread(scores),
+        n_rows=len(seen),
+        sum_of_weights=float(np.ldexp(sums.sum_of_weights(), unit)),
+        notes=tuple(dict.fromkeys(note for part in found for note in part.notes)),
+    )
+    return CrossFit(data, folds, warned(imp, _never_held_out(n - len(seen), n)), *own)
+
+
+def _losses(found: Sequence[Importance]) -> Losses | None:
+    """Mean of the losses over the folds, by their rows."""
+    if any(part.losses is None for part in found):
+        return None
+    weights = np.array([part.sum_of_weights for part in found])
+    names = ("before", "after", "least", "first_order", "base")
+    means: dict[str, Any] = {
+        name: float(np.average([getattr(part.losses, name) for part in found], weights=weights)) for name in names
+    }
+    return Losses(**means)
+
+
+def _never_held_out(never: int, n: int) -> Note | None:
+    text = f"{counted(never, 'row')} of {n:,} were held out by no fold, and are not scored."
+    return Note("not_held_out", text, quiet=True) if never else None

@@ -1,0 +1,67 @@
+"""Which features pass: the error rate first, then a least score, then at most so many."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.feature_selection._from_model import _calculate_threshold
+
+from treeinner.errors import Note
+from treeinner.read.columns import grouped
+from treeinner.rows.columns import listing
+
+__all__ = ["keep", "note_on_hidden", "one_sided", "ranking", "sets_of", "threshold_value"]
+
+Float = NDArray[np.float64]
+
+
+def threshold_value(threshold: Any, scores: Float) -> float:
+    """The least score, as SelectFromModel spells it: a number, "mean", "median" or "1.25*mean"; -inf for None."""
+    return -np.inf if threshold is None else float(_calculate_threshold(None, scores, threshold))
+
+
+def sets_of(groups: Mapping[str, Any], names: Sequence[str]) -> list[list[int]]:
+    """Numbers of the columns that a user wants tested as one."""
+    labels, of_column = grouped(groups, names)
+    sets = [np.flatnonzero(of_column == group).tolist() for group in range(len(labels))]
+    return [some for some in sets if len(some) > 1]
+
+
+def one_sided(scores: Float, std_errors: Float, p_values: Float) -> Float:
+    """One-sided p values of H0: on new rows the score is 0 or less; 1 for a column that no model uses."""
+    tail = np.where(scores > 0, p_values / 2, 1 - p_values / 2)
+    return np.where(std_errors > 0, tail, 1.0)
+
+
+def note_on_hidden(names: Sequence[str]) -> Note | None:
+    """What to say about columns that the test drops because the others determine them; None if there are none."""
+    if not names:
+        return None
+    return Note(
+        "hidden",
+        f"Nearly determined by the other columns, so dropped by the conditional test: {listing(names, 5)}. They may "
+        "carry signal together: test='marginal', or test them as one, collinear={'a name': [columns]}.",
+    )
+
+
+def keep(scores: Float, q_values: Float, *, q: float | None, least: float, most: int | None) -> NDArray[np.bool_]:
+    """Mask of the features to keep; of those that pass, the `most` with the best scores."""
+    kept = scores >= least
+    if q is not None:
+        kept &= q_values <= q
+    if most is not None:
+        worst_first = np.argsort(np.where(kept, scores, -np.inf), kind="stable")
+        kept[worst_first[: max(0, len(scores) - most)]] = False
+    return kept
+
+
+def ranking(kept: NDArray[np.bool_], scores: Float, p_values: Float | None) -> NDArray[np.intp]:
+    """1 for every feature that is kept, as in RFE; the others from 2 on, by p value and then by score."""
+    ranks = np.ones(len(kept), np.intp)
+    out = np.flatnonzero(~kept)
+    order = np.lexsort((-scores[out], np.zeros(len(out)) if p_values is None else p_values[out]))
+    ranks[out[order]] = np.arange(2, len(out) + 2)
+    return ranks

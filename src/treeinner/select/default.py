@@ -1,0 +1,93 @@
+"""The estimator of estimator=None: shallow trees on samples of rows and columns, which found signal best.
+
+What was measured is in docs/guide/selecting.md; repeats of the folds help more than any of these settings.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.multiclass import type_of_target
+
+from treeinner.errors import DataError, MissingDependencyError, Note, warn
+from treeinner.rows.columns import listing
+
+__all__ = ["LIBRARIES", "check_columns", "default_booster", "default_library", "is_class_target"]
+
+# Each library's names of: 100 rounds of depth 2 at rate 0.1, half of the rows per tree, 0.3 of the columns per node, an
+# l2 penalty of 1. One thread: folds run in parallel, and the same bits come out whatever n_jobs.
+SETTINGS: dict[str, dict[str, Any]] = {
+    "xgboost": {
+        "n_estimators": 100, "max_depth": 2, "learning_rate": 0.1, "subsample": 0.5, "colsample_bynode": 0.3,
+        "reg_lambda": 1.0, "tree_method": "hist", "enable_categorical": True, "n_jobs": 1,
+    },
+    "lightgbm": {
+        "n_estimators": 100, "max_depth": 2, "num_leaves": 4, "learning_rate": 0.1, "subsample": 0.5,
+        "subsample_freq": 1, "feature_fraction_bynode": 0.3, "reg_lambda": 1.0, "n_jobs": 1, "verbose": -1,
+    },
+    # HistGradientBoosting samples no rows.
+    "sklearn": {
+        "max_iter": 100, "max_depth": 2, "learning_rate": 0.1, "max_features": 0.3, "l2_regularization": 1.0,
+        "early_stopping": False, "categorical_features": "from_dtype",
+    },
+}  # fmt: skip
+LIBRARIES = tuple(SETTINGS)
+NAMES = {"xgboost": "XGB", "lightgbm": "LGBM", "sklearn": "HistGradientBoosting"}
+MODULES = {"sklearn": "sklearn.ensemble"}
+MOST_CLASSES = 20  # of a target of integers: more are taken as numbers
+UNCLEAR = 50  # up to so many that is said
+
+
+def default_library() -> str:
+    """The first of LIBRARIES that is installed."""
+    found = next((library for library in LIBRARIES if find_spec(library) is not None), None)
+    if found is None:
+        raise MissingDependencyError("estimator=None needs a library of trees; install one: pip install xgboost")
+    return found
+
+
+def default_booster(*, classes: bool, library: str | None = None) -> Any:
+    """Make the booster of the first library that is installed."""
+    library = library or default_library()
+    kind = "Classifier" if classes else "Regressor"
+    made = getattr(import_module(MODULES.get(library, library)), NAMES[library] + kind)
+    return made(**SETTINGS[library])
+
+
+def check_columns(frame: nw.DataFrame[Any]) -> None:
+    """Raise if a column is neither numbers nor categories, or infinite: libraries say so in words of their own."""
+    text = [name for name, kind in frame.schema.items() if isinstance(kind, nw.String | nw.Object)]
+    if text:
+        raise DataError(f"Columns hold text: {listing(text)}; make them categories, X.astype('category') in pandas.")
+    for name, kind in frame.schema.items():
+        if not (kind.is_numeric() or isinstance(kind, (nw.Boolean, nw.Categorical, nw.Enum))):
+            raise DataError(f"Column {name!r} holds {kind}; make it numbers or categories, or drop it.")
+        if kind.is_float() and np.isinf(frame[name].to_numpy()).any():
+            raise DataError(f"Column {name!r} holds infinity; make it missing, or a large number.")
+
+
+def is_class_target(y: NDArray[Any], folds: int) -> bool:
+    """Whether y holds classes, for estimator=None; what is not clear from y is said.
+
+    Text and truth values are classes, fractions are numbers. Integers are classes if they are few, and each has rows
+    for all folds: counts, ratings and years are not.
+    """
+    kind = type_of_target(y, input_name="y")
+    if kind == "continuous":
+        return False
+    if kind not in ("binary", "multiclass"):
+        raise DataError(f"Unknown label type: y is {kind!r}; pass one number or one class per row.")
+    classes, counts = np.unique(y, return_counts=True)
+    if len(classes) < 2:
+        raise DataError(f"y is {classes[0].item()!r} in every row; there is nothing for a feature to tell.")
+    if y.dtype.kind in "iuf" and len(classes) > 2 and (len(classes) > MOST_CLASSES or counts.min() < folds):
+        if len(classes) <= UNCLEAR:
+            what = f"y has {len(classes)} different integers ({listing(classes.tolist(), 3)})"
+            warn(Note("target", f"{what} and was taken as numbers; for classes pass a classifier as estimator."))
+        return False
+    return True

@@ -1,0 +1,116 @@
+"""A clone of an estimator, fitted on the training rows of one fold, and on nothing else."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone, is_classifier
+from sklearn.pipeline import Pipeline
+
+from treeinner.errors import DataError, UnsupportedModelError
+from treeinner.read.unwrap import package_of
+from treeinner.select.folds import Data, Split
+
+__all__ = ["check_fit", "fit"]
+
+# Names that the libraries' fit has for what comes with the rows, where they are not ours.
+FIT_NAMES: dict[str, dict[str, str]] = {
+    "xgboost": {},
+    "lightgbm": {"base_margin": "init_score", "qid": "group"},
+    "catboost": {"base_margin": "baseline", "qid": "group_id"},
+}
+STOPPING = ("early_stopping_rounds", "early_stopping_round", "early_stopping", "od_wait", "od_type")
+
+
+def check_fit(estimator: Any, fit_params: Mapping[str, Any]) -> None:
+    """Raise if a fit would watch rows besides its own: they may be held out in a fold.
+
+    scikit-learn's own estimators stop early by rows of their training part, which is allowed.
+    """
+    if any(name.split("__")[-1] == "eval_set" for name in fit_params):
+        raise ValueError("fit_params has an eval_set, whose rows may be held out in a fold; leave it out.")
+    given = [each for name, some in fit_params.items() if name.split("__")[-1] == "callbacks" for each in some or ()]
+    for part in (estimator, *_nested(estimator)):
+        if package_of(part) not in FIT_NAMES or not hasattr(part, "get_params"):
+            continue
+        params = part.get_params()
+        watching = [*given, *(params.get("callbacks") or ())]
+        stops = any("earlystop" in type(each).__name__.replace("_", "").lower() for each in watching)
+        if stops or any(params.get(name) not in (None, 0, False, -1) for name in STOPPING):
+            raise UnsupportedModelError(
+                f"{type(part).__name__} stops early, which needs rows beside those of a fold; switch early stopping "
+                "off and set the number of rounds, such as the best_iteration of a run that stopped."
+            )
+
+
+def fit(estimator: Any, data: Data, split: Split) -> Any:
+    """Return a clone of the estimator, fitted on the training rows of a fold."""
+    model = _cloned(estimator)
+    for part in (model, *_nested(model)):
+        _seed(part, split.seed)
+    train, last, prefix = data.take(split.train), model, ""
+    if isinstance(model, Pipeline):
+        prefix, last = f"{model.steps[-1][0]}__", model.steps[-1][1]
+    _check_classes(last, data, train)
+    model.fit(train.X, train.y, **_fit_arguments(package_of(last), train, prefix))
+    return model
+
+
+def _cloned(estimator: Any) -> Any:
+    try:
+        return clone(estimator)
+    except RuntimeError:  # CatBoost copies the lists that it is given (cat_features), which clone takes for a fault
+        return copy.deepcopy(estimator)
+
+
+def _nested(estimator: Any) -> Iterator[Any]:
+    """Estimators among the parameters of one, at any depth."""
+    for value in estimator.get_params(deep=True).values() if hasattr(estimator, "get_params") else ():
+        if hasattr(value, "get_params") and not isinstance(value, type):
+            yield value
+
+
+def _seed(estimator: Any, seed: int) -> None:
+    """Give a fit random numbers of its own, where the user chose none."""
+    params = estimator.get_params(deep=False)
+    if params.get("random_state", 0) is None:
+        estimator.set_params(random_state=seed)
+    elif package_of(estimator) == "catboost" and not {"random_seed", "random_state"} & set(params):
+        estimator.set_params(random_seed=seed)
+
+
+def _check_classes(estimator: Any, data: Data, train: Data) -> None:
+    """Raise if a fold is fitted without some class: its model would have other outputs."""
+    if not is_classifier(estimator) or np.ndim(data.y) != 1:
+        return
+    missing = np.setdiff1d(np.asarray(data.y), np.asarray(train.y))
+    if len(missing):
+        raise DataError(
+            f"The training rows of a fold have no row of class {missing[0].item()!r}; use folds by class "
+            "(StratifiedKFold), fewer folds, or leave the class out."
+        )
+
+
+def _fit_arguments(library: str, data: Data, prefix: str) -> dict[str, Any]:
+    """What goes to fit besides X and y; prefix: of the last step's arguments in a pipeline."""
+    out = dict(data.fit_params)
+    for name, value in data.given.items():
+        if value is None:
+            continue
+        if name != "sample_weight" and library not in FIT_NAMES:
+            raise ValueError(f"{name} has no meaning for an estimator of {library or 'an unknown library'}.")
+        sizes = library == "lightgbm" and name == "qid"
+        out[prefix + FIT_NAMES.get(library, {}).get(name, name)] = _query_sizes(value) if sizes else value
+    return out
+
+
+def _query_sizes(qid: NDArray[Any]) -> NDArray[np.intp]:
+    """Sizes of queries, whose rows follow one another: what LightGBM takes in place of their labels."""
+    starts = np.flatnonzero(np.r_[True, qid[1:] != qid[:-1]])
+    if len(starts) != len(np.unique(qid)):
+        raise DataError("LightGBM needs the rows of a query next to each other; sort X, y and qid by qid.")
+    return np.asarray(np.diff(np.r_[starts, len(qid)]), np.intp)

@@ -1,0 +1,253 @@
+"""Folds of a cross-validation: which rows are held out from which model."""
+
+from __future__ import annotations
+
+import copy
+import numbers
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import is_classifier
+from sklearn.model_selection import GroupKFold, check_cv
+from sklearn.utils.validation import _check_method_params, _num_samples
+
+from treeinner.errors import DataError
+from treeinner.rows.columns import labels
+from treeinner.rows.frames import as_frame, collected, names_of
+from treeinner.rows.rows import NO_WEIGHT, check_order, given_weights
+from treeinner.rows.table import as_array, canonical_csr, is_sparse, refuse_by_name
+
+__all__ = ["Data", "Split", "checked_data", "checked_table", "fitted_models", "held_out", "splits", "take_rows"]
+
+Index = NDArray[np.intp]
+BESIDE_X = ("y", "sample_weight", "base_margin", "qid", "groups", "clusters")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Data:
+    """Everything that has one entry per row, as it goes to fits and scores."""
+
+    X: Any
+    y: Any
+    sample_weight: Any = None
+    base_margin: Any = None
+    qid: Any = None
+    groups: Any = None  # rows of one are held out together
+    clusters: Any = None  # only these are independent
+    fit_params: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return int(_num_samples(self.X))
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """What a score takes besides X and y."""
+        return {"sample_weight": self.sample_weight, "base_margin": self.base_margin, "qid": self.qid}
+
+    def take(self, rows: Index) -> Data:
+        """Return some of the rows."""
+        taken = {name: take_rows(getattr(self, name), rows) for name in ("X", *BESIDE_X)}
+        return Data(**taken, fit_params=_check_method_params(self.X, self.fit_params, rows))
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Rows to fit on and rows held out, of one fold, and the seed of its fit."""
+
+    train: Index
+    test: Index
+    seed: int = 0
+
+
+def checked_data(
+    X: Any,
+    y: Any,
+    *,
+    sample_weight: Any = None,
+    base_margin: Any = None,
+    qid: Any = None,
+    groups: Any = None,
+    clusters: Any = None,
+    fit_params: Mapping[str, Any] | None = None,
+) -> Data:
+    """Check that everything has an entry for every row; queries and clusters are groups, and groups are clusters."""
+    for name, value in {"y": y, "sample_weight": sample_weight, "base_margin": base_margin}.items():
+        check_order(X, value, name)
+    X, y = checked_table(X), _checked_target(y)
+    n = int(_num_samples(X))
+    weight = None if sample_weight is None else given_weights(sample_weight, n)
+    if weight is not None and not weight.any():
+        raise DataError(NO_WEIGHT)
+    for name, value in {"y": y, "base_margin": base_margin}.items():
+        if value is not None and _num_samples(value) != n:
+            raise DataError(f"{name} has {_num_samples(value)} entries, but X has {n} rows; pass one per row.")
+    given = {"qid": qid, "groups": groups, "clusters": clusters}
+    label = {name: labels(value, n, name) for name, value in given.items() if value is not None}
+    together = next((label[name] for name in ("groups", "qid", "clusters") if name in label), None)
+    return Data(
+        X=X,
+        y=y,
+        sample_weight=weight,
+        base_margin=base_margin,
+        qid=label.get("qid"),
+        groups=together,
+        clusters=label.get("clusters", together),
+        fit_params=dict(fit_params or {}),
+    )
+
+
+def checked_table(X: Any) -> Any:
+    """X as every library reads it alike; what is no table is refused before an estimator meets it.
+
+    Libraries trust the indices of sparse matrices; XGBoost ignores the byte order, and takes one of several entries in
+    the same place.
+    """
+    refuse_by_name(X)
+    names_of(X)  # refuses duplicates
+    if is_sparse(X) and len(X.shape) == 2:
+        X = canonical_csr(X)
+    elif isinstance(frame := as_frame(X), nw.DataFrame | nw.LazyFrame):
+        X = _native_columns(collected(frame).to_native())
+    else:
+        X = as_array(X)
+        X = X if X.dtype.isnative else X.astype(X.dtype.newbyteorder("="))
+    if X.shape[1] == 0:
+        raise DataError("X has no columns; pass at least one.")
+    return X
+
+
+def _native_columns(frame: Any) -> Any:
+    """Columns of a pandas frame in the machine's byte order."""
+    kinds: Any = getattr(frame, "dtypes", None)
+    if not hasattr(kinds, "items"):
+        return frame
+    other = {name: kind for name, kind in kinds.items() if isinstance(kind, np.dtype) and not kind.isnative}
+    return frame.astype({name: kind.newbyteorder("=") for name, kind in other.items()}) if other else frame
+
+
+def _checked_target(y: Any) -> Any:
+    """Y as every library reads it alike; a value that no estimator can be fitted to is refused."""
+    if y is None:
+        raise DataError("Fitting needs the target: pass y, one value per row of X.")
+    refuse_by_name(y, "y")
+    values = np.asarray(y)
+    if values.dtype.kind == "f" and not np.isfinite(values).all():
+        row = np.argwhere(~np.isfinite(values))[0][0]
+        raise DataError(f"y holds {values[row]} in row {row}, expected finite numbers; drop such rows of X and y.")
+    return y if values.dtype.isnative else values.astype(values.dtype.newbyteorder("="))
+
+
+def take_rows(values: Any, rows: Index) -> Any:
+    """Some rows of a table, a column or a list; None stays None."""
+    if values is None:
+        return None
+    frame = nw.from_native(values, eager_only=True, allow_series=True, pass_through=True)
+    if isinstance(frame, nw.DataFrame | nw.Series):
+        return frame[rows.tolist()].to_native()
+    return (values if hasattr(values, "shape") else np.asarray(values))[rows]
+
+
+# -- splits --------------------------------------------------------------------------------------------------------
+def splits(estimator: Any, data: Data, cv: Any, repeats: int, random_state: Any) -> list[Split]:
+    """Folds of every repeat, each with a seed for its fit."""
+    rng = np.random.default_rng(random_state)
+    out = []
+    for _ in range(repeats):
+        of_folds, of_fits = rng.integers(0, 2**31 - 1, size=2).tolist()
+        pairs = _pairs(_splitter(estimator, data, cv, of_folds), data)
+        seeds = np.random.default_rng(of_fits).integers(0, 2**31 - 1, size=len(pairs)).tolist()
+        out += [Split(*pair, seed) for pair, seed in zip(pairs, seeds, strict=True)]
+    return out
+
+
+def _splitter(estimator: Any, data: Data, cv: Any, seed: int) -> Any:
+    """What `check_cv` makes of cv, with shuffled folds, whole groups where there are groups, and a seed."""
+    if isinstance(cv, numbers.Integral):
+        kind = type(check_cv(cv, data.y, classifier=is_classifier(estimator)))
+        return (kind if data.groups is None else GroupKFold)(int(cv), shuffle=True, random_state=seed)
+    found = check_cv(cv)
+    if _is_unseeded(found):
+        found = copy.copy(found)
+        found.random_state = seed
+    return found
+
+
+def _is_unseeded(splitter: Any) -> bool:
+    """Whether a splitter gives other folds every time."""
+    return bool(getattr(splitter, "shuffle", True)) and getattr(splitter, "random_state", 0) is None
+
+
+def _pairs(splitter: Any, data: Data) -> list[tuple[Index, Index]]:
+    """Rows to fit on and rows held out, checked."""
+    try:
+        found = list(splitter.split(np.zeros((data.n_rows, 1)), np.asarray(data.y), data.groups))
+    except ValueError as error:
+        raise DataError(f"{type(splitter).__name__} cannot split these rows: {error}") from error
+    pairs = []
+    for number, pair in enumerate(found):
+        if len(pair) != 2:
+            raise ValueError("cv: expected (train, test) pairs of row numbers, one pair per fold.")
+        train, test = (_row_numbers(rows, number, data.n_rows) for rows in pair)
+        if np.isin(test, train).any():
+            raise DataError(f"Fold {number} fits on rows that it holds out; train and test rows must differ.")
+        pairs.append((train, test))
+    return pairs
+
+
+def _row_numbers(given: Any, fold: int, n: int) -> Index:
+    """Rows by their numbers, or by a mask."""
+    rows = np.asarray(given)
+    if rows.dtype == bool:
+        rows = np.flatnonzero(rows)
+    if rows.ndim != 1 or not len(rows) or rows.dtype.kind not in "iu":
+        raise ValueError(f"Fold {fold}: expected rows by their numbers or by a mask, at least one to fit and to score.")
+    outside = rows[(rows < 0) | (rows >= n)]
+    if len(outside):
+        raise DataError(f"Fold {fold} names row {outside[0]}, but rows are numbered 0 to {n - 1}.")
+    return rows.astype(np.intp)
+
+
+# -- models that were fitted before ----------------------------------------------------------------------------
+def fitted_models(given: Any) -> list[Any] | None:
+    """Models of a cross-validation that was run before; None: an estimator that is still to be fitted.
+
+    Takes what lgb.cv(return_cvbooster=True) and catboost.cv(return_models=True) return, the boosters of xgb.cv as a
+    callback sees them, and any list.
+    """
+    if isinstance(given, dict) and "cvbooster" in given:
+        given = given["cvbooster"]
+    if "boosters" in {*dir(type(given)), *getattr(given, "__dict__", {})}:  # a CVBooster has every name, if asked
+        given = given.boosters
+    elif hasattr(given, "cvfolds"):  # what a callback of xgb.cv is called with
+        given = [fold.bst for fold in given.cvfolds]
+    elif isinstance(given, tuple) and len(given) == 2 and isinstance(given[1], list):  # of catboost.cv
+        given = given[1]
+    if not isinstance(given, list | tuple):
+        return None
+    if not given:
+        raise ValueError("The list of models is empty; pass one fitted model per fold.")
+    return list(given)
+
+
+def held_out(cv: Any, data: Data, n_models: int) -> list[Split]:
+    """Rows held out from each of some fitted models: by a splitter, or as given."""
+    if isinstance(cv, str | numbers.Number | None) or _is_unseeded(cv):
+        raise ValueError(
+            f"cv={cv!r}: fitted models need the rows that each was not fitted on; pass cv=the folds that they were "
+            "fitted with: a splitter without random folds or with a random_state, (train, test) pairs, or a list of "
+            "held-out rows."
+        )
+    if hasattr(cv, "split"):
+        tests = [test for _, test in _pairs(cv, data)]
+    else:
+        given: Sequence[Any] = [pair[1] if isinstance(pair, tuple) and len(pair) == 2 else pair for pair in cv]
+        tests = [_row_numbers(test, number, data.n_rows) for number, test in enumerate(given)]
+    if len(tests) != n_models:
+        raise ValueError(f"There are {n_models} models but {len(tests)} folds; pass one fold per model.")
+    return [Split(np.empty(0, np.intp), test) for test in tests]

@@ -1,0 +1,290 @@
+"""A column given the other ones: which row's value each row takes.
+
+Redrawn columns are made of the table's own values. Row i takes the value of a donor row, so that categories, missing
+values, strings and encoded columns need no conversion, and codes that a model bins once are permuted as they are.
+
+Every column is described by a few numbers, its basis: a number by its normal score (the normal quantile of its rank)
+and the square of that, a missing value by an indicator, a level by an indicator. The basis of a column is regressed on
+the bases of all other columns, by ridge with the penalty that predicts rows left out best. Then, for each row,
+
+1. levels and missing values: a pattern is drawn with its probability given the other columns;
+2. among the rows of that pattern that are predicted alike one is drawn, and with it a residual;
+3. numbers: the donor is the row whose value is nearest to prediction plus residual.
+
+What it does not see: dependence that no sum of functions of single columns tells, such as x3 = x1 x2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+from numpy.typing import NDArray
+from scipy import spatial, special, stats
+
+from treeinner.rows.columns import is_missing, numbers
+from treeinner.rows.frames import as_frame, collected, dictionary
+from treeinner.rows.table import is_sparse
+
+__all__ = ["Columns", "Donors", "Sampler"]
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+#: (X, column, n_draws, rng) -> values of that column: (n_draws, rows)
+Sampler = Callable[[Any, int, int, np.random.Generator], NDArray[Any]]
+
+FEW_VALUES = 10  # a numeric column of at most so many distinct values is drawn as levels
+MOST_LEVELS = 20  # rarer levels share one indicator
+PENALTIES = np.array([0.003, 0.02, 0.1, 0.5])  # of ridge, in units of a standardised column
+FOLDS = 5
+NEIGHBOURS = 15  # rows on either side that are predicted alike, at least; else a fortieth or twentieth of all
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """A table by columns: numbers (float64, NaN is missing) or codes of levels (int64, -1 is missing)."""
+
+    values: tuple[FloatArray | IntArray, ...]
+
+    @classmethod
+    def of(cls, X: Any) -> Columns:
+        """Read a checked table (select/folds.py)."""
+        if is_sparse(X):
+            by_column = X.tocsc()
+            read = [by_column[:, [j]].toarray()[:, 0].astype(np.float64) for j in range(X.shape[1])]
+        elif as_frame(X) is not None:
+            read = [_read_series(series) for series in collected(X).iter_columns()]
+        else:
+            read = [_read_array(X[:, j], f"Column {j}") for j in range(X.shape[1])]
+        return cls(tuple(read))
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return len(self.values[0])
+
+
+def _read_series(series: nw.Series[Any]) -> FloatArray | IntArray:
+    if isinstance(series.dtype, (nw.Categorical, nw.Enum, nw.String)):
+        return np.asarray(dictionary(series)[0], dtype=np.int64)
+    if isinstance(series.dtype, (nw.Datetime, nw.Date, nw.Duration)):
+        known = ~series.is_null().to_numpy()
+        return np.where(known, series.to_numpy().astype("int64"), np.nan)
+    if series.dtype.is_numeric() or isinstance(series.dtype, nw.Boolean):
+        return np.asarray(series.cast(nw.Float64).to_numpy(), dtype=np.float64)
+    return _read_array(np.array(series.to_list(), dtype=object), f"Column {series.name!r}")
+
+
+def _read_array(values: NDArray[Any], where: str) -> FloatArray | IntArray:
+    if values.dtype.kind in "OUST":
+        items = values.tolist()
+        if any(isinstance(item, (str, bytes)) for item in items):
+            place = {item: i for i, item in enumerate(dict.fromkeys(items)) if not is_missing(item)}
+            return np.array([place.get(item, -1) for item in items], dtype=np.int64)
+    return numbers(values, where).astype(np.float64)
+
+
+# -- one column as a pattern and a number ----------------------------------------------------------------------
+def _by_frequency(values: FloatArray | IntArray) -> IntArray:
+    """Number of each row's value, 0 for the commonest one; the rare ones share a number. NaN is a value."""
+    _, level, count = np.unique(values, return_inverse=True, return_counts=True)
+    rank = np.empty(len(count), np.int64)
+    rank[np.argsort(-count, kind="stable")] = np.arange(len(count))
+    return np.minimum(rank, MOST_LEVELS)[level]
+
+
+def _normal_scores(values: FloatArray | IntArray) -> FloatArray:
+    """Normal quantiles of the ranks; NaN where the value is missing. Infinite values are the smallest or largest."""
+    known = ~np.isnan(values)
+    out = np.full(len(values), np.nan)
+    out[known] = special.ndtri((stats.rankdata(values[known]) - 0.5) / known.sum())
+    return out
+
+
+def _basis(level: IntArray, score: FloatArray | None) -> list[FloatArray]:
+    """What describes a column in the regressions of the others. The commonest level needs no indicator."""
+    out = [(level == one).astype(np.float64) for one in range(1, int(level.max()) + 1)]
+    if score is not None:
+        filled = np.nan_to_num(score)
+        out += [filled, np.where(np.isnan(score), 0.0, score**2 - 1)]
+    return out
+
+
+@dataclass(frozen=True, eq=False)
+class _Solver:
+    """Ridge on some rows: M'M = V diag(d) V', P = (M'M + penalty)^-1 for each penalty."""
+
+    V: FloatArray  # (m, components)
+    d: FloatArray
+    penalties: FloatArray
+
+    @classmethod
+    def of_products(cls, products: FloatArray, n: int) -> _Solver:
+        """From M'M of n rows."""
+        d, V = np.linalg.eigh(products)
+        kept = d > 1e-10 * d.max(initial=1.0)
+        return cls(V[:, kept], d[kept], n * PENALTIES)
+
+    @classmethod
+    def of_few_rows(cls, M: FloatArray) -> _Solver:
+        """From fewer rows than columns: M M' is smaller than M'M, and has the same d > 0."""
+        dual = cls.of_products(M @ M.T, len(M))
+        return cls(M.T @ (dual.V / np.sqrt(dual.d)), dual.d, dual.penalties)
+
+    def coefficients(self, moments: FloatArray, without: IntArray) -> Iterator[FloatArray]:
+        """Slopes of M in the regression on all its columns but some, for each penalty: 0 at those.
+
+        moments (m, q) is M' target. Dropping columns K changes P to P - P_K (P_KK)^-1 P_K'.
+        """
+        V_K, inside = self.V[without], self.V.T @ moments
+        for penalty in self.penalties:
+            shrink = 1 / (self.d + penalty)
+            slopes = self.V @ (shrink[:, None] * inside)
+            P_K = -(self.V @ ((self.d * shrink)[:, None] * V_K.T))
+            P_K[without, np.arange(len(without))] += 1  # times the penalty, which cancels
+            yield slopes - P_K @ np.linalg.solve(P_K[without], slopes[without])
+
+
+class _Ridge:
+    """Ridge regressions of anything on the bases of all columns but some, from one decomposition for each fold."""
+
+    def __init__(self, basis: FloatArray, owner: IntArray) -> None:
+        spread = basis.std(axis=0)
+        used = spread > 1e-9  # a constant says nothing
+        self.M = (basis[:, used] - basis[:, used].mean(axis=0)) / spread[used]
+        self.owner = owner[used]
+        n, m = self.M.shape
+        shuffled = np.random.default_rng(0).permutation(n)  # folds are no matter of chance: one table, one regression
+        self.folds = [np.sort(part) for part in np.array_split(shuffled, min(FOLDS, n)) if n > 1]
+        if m > n // 2:
+            self.solvers = [_Solver.of_few_rows(np.delete(self.M, part, axis=0)) for part in self.folds]
+        else:
+            products = self.M.T @ self.M
+            less = [(products - self.M[part].T @ self.M[part], n - len(part)) for part in self.folds]
+            self.solvers = [_Solver.of_products(*some) for some in less]
+
+    def predict(self, columns: Sequence[int], target: FloatArray) -> FloatArray:
+        """Predictions of target (n, q) from the other columns, by folds: no row has a part in its own."""
+        mean = target.mean(axis=0)
+        centred = target - mean
+        without = np.flatnonzero(np.isin(self.owner, columns))
+        out = np.zeros((len(PENALTIES), *target.shape))
+        moments = self.M.T @ centred
+        for part, solver in zip(self.folds, self.solvers, strict=True):
+            rows = self.M[part]
+            slopes = solver.coefficients(moments - rows.T @ centred[part], without)
+            for one, slope in enumerate(slopes):
+                out[one, part] = rows @ slope
+        errors = ((centred - out) ** 2).sum(axis=(1, 2))
+        best = errors.argmin()
+        useless = errors[best] >= (centred**2).sum()
+        return np.asarray(mean + (np.zeros_like(target) if useless else out[best]))
+
+
+class Donors:
+    """Donor rows for every column of a table. What all columns share is worked out once."""
+
+    def __init__(self, columns: Columns) -> None:
+        self.n_rows = columns.n_rows
+        self._level: list[IntArray] = []  # of each column; a numeric one: whether it is missing
+        self._score: dict[int, FloatArray] = {}  # normal scores of numeric columns
+        basis: list[FloatArray] = []
+        owner: list[int] = []
+        for j, values in enumerate(columns.values):
+            if values.dtype.kind == "f" and len(np.unique(values)) > FEW_VALUES:
+                self._level.append(np.isnan(values).astype(np.int64))
+                self._score[j] = _normal_scores(values)
+            else:
+                self._level.append(_by_frequency(values))
+            own = _basis(self._level[j], self._score.get(j))
+            basis += own
+            owner += [j] * len(own)
+        table = np.stack(basis, axis=1) if basis else np.empty((self.n_rows, 0))
+        self._ridge = _Ridge(table, np.array(owner, np.int64))
+
+    def draw(self, together: Sequence[int], n_draws: int, rng: np.random.Generator) -> IntArray:
+        """Draw donors of columns, together given all other ones: (n_draws, columns, rows).
+
+        Row i takes the value of row `out[draw, column, i]`.
+        """
+        predicted = {j: self._predicted(j, together) for j in together if j in self._score}
+        row = self._rows(together, self._likeness(together, predicted), n_draws, rng)
+        return np.stack([self._nearest(j, predicted[j], row) if j in predicted else row for j in together], axis=1)
+
+    def _predicted(self, j: int, together: Sequence[int]) -> FloatArray:
+        """Normal score of a numeric column given those outside of the set."""
+        return self._ridge.predict(together, np.nan_to_num(self._score[j])[:, None])[:, 0]  # NaN has a pattern
+
+    def _likeness(self, together: Sequence[int], predicted: dict[int, FloatArray]) -> FloatArray | None:
+        """Number by which rows have residuals alike; None if any row's residual is as good as any other's.
+
+        It is the prediction, or where the others do not tell the mean, what they tell about the size of the residual:
+        of x given x squared, for one. A set shares the residuals of its rows, so its first numeric column decides.
+        """
+        for j, mean in predicted.items():
+            if np.ptp(mean) > 0:
+                return mean
+            size = np.abs(self._score[j] - mean)
+            size = self._ridge.predict(together, np.where(np.isnan(size), np.nanmean(size), size)[:, None])[:, 0]
+            return size if np.ptp(size) > 0 else None
+        return None
+
+    def _rows(
+        self, together: Sequence[int], likeness: FloatArray | None, n_draws: int, rng: np.random.Generator
+    ) -> IntArray:
+        """For each row another one: its levels and missing values are plausible, its residual is: (n_draws, rows)."""
+        n = self.n_rows
+        levels = [self._level[j] for j in together if self._level[j].any()]
+        if not levels and likeness is None:
+            return rng.permuted(np.broadcast_to(np.arange(n), (n_draws, n)), axis=1)
+        pattern, drawn = np.zeros(n, np.int64), np.zeros((n_draws, n), np.int64)
+        if levels:
+            pattern = _by_frequency(np.unique(np.stack(levels), axis=1, return_inverse=True)[1].reshape(-1))
+            indicators = np.eye(int(pattern.max()) + 1)[pattern]
+            bounds = self._probabilities(together, indicators).cumsum(axis=1)[:, :-1]
+            drawn = (rng.random((n_draws, n, 1)) > bounds).sum(axis=2)
+        chance = rng.random((n_draws, n))
+        out = np.empty((n_draws, n), np.int64)
+        for one in range(int(pattern.max()) + 1):
+            members = np.flatnonzero(pattern == one)
+            first, width = np.zeros(n, np.int64), len(members)
+            if likeness is not None:
+                members = members[np.argsort(likeness[members], kind="stable")]
+                width = min(2 * max(NEIGHBOURS, len(members) // 20) + 1, len(members))
+                place = np.searchsorted(likeness[members], likeness)
+                first = np.clip(place - width // 2, 0, len(members) - width)
+            wanted = drawn == one
+            out[wanted] = members[(first + (chance * width).astype(np.int64))[wanted]]
+        return out
+
+    def _probabilities(self, together: Sequence[int], indicators: FloatArray) -> FloatArray:
+        """Probability of each pattern given the other columns: its share among the rows that are predicted alike."""
+        predicted = self._ridge.predict(together, indicators)
+        n = len(predicted)
+        if not np.ptp(predicted, axis=0).any():
+            return np.broadcast_to(indicators.mean(axis=0), indicators.shape)
+        if indicators.shape[1] > 2:
+            count = min(2 * max(NEIGHBOURS, n // 100) + 1, n)
+            alike = spatial.cKDTree(predicted, balanced_tree=False).query(predicted, k=count)[1].reshape(n, -1)
+            return np.asarray(indicators[alike].mean(axis=1))
+        # Of two patterns one prediction tells the other: rows alike are neighbours in its order.
+        reach = max(NEIGHBOURS, n // 40)
+        begin, end = np.maximum(np.arange(n) - reach, 0), np.minimum(np.arange(n) + reach + 1, n)
+        order = np.argsort(predicted[:, 1], kind="stable")
+        sums = np.append(0.0, indicators[order, 1].cumsum())
+        share = np.empty(n)
+        share[order] = (sums[end] - sums[begin]) / (end - begin)
+        return np.stack([1 - share, share], axis=1)
+
+    def _nearest(self, j: int, predicted: FloatArray, row: IntArray) -> IntArray:
+        """Donor in a numeric column: the nearest to prediction plus the residual of `row`; itself where it misses."""
+        score = self._score[j]
+        known = ~np.isnan(score)
+        order = np.argsort(score, kind="stable")[: known.sum()]
+        # A normal score is the quantile of a rank: the nearest rank needs no search.
+        chance = special.ndtr(predicted + (np.nan_to_num(score) - predicted)[row])
+        rank = np.minimum((chance * len(order)).astype(np.int64), len(order) - 1)
+        return np.where(known[row], order[rank], row)

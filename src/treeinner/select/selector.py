@@ -1,0 +1,399 @@
+"""TreeInnerSelector: the features to keep, with the share of wrong ones among them under control."""
+
+from __future__ import annotations
+
+import numbers
+import warnings
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import narwhals as nw
+import numpy as np
+from numpy.typing import NDArray
+from sklearn import get_config
+from sklearn.base import BaseEstimator, MetaEstimatorMixin
+from sklearn.feature_selection import SelectorMixin
+from sklearn.model_selection import check_cv
+from sklearn.utils import assert_all_finite, check_consistent_length, check_random_state, column_or_1d, get_tags
+from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from treeinner.errors import DataError, UnsupportedModelError, warn
+from treeinner.rows.frames import as_frame, collected, make_frame
+from treeinner.rows.table import refuse_by_name
+from treeinner.score.infer import benjamini_hochberg
+from treeinner.select.collinear import collinear_sets
+from treeinner.select.conditional import Conditional, conditional_test
+from treeinner.select.cross import SEED, CrossFit, cross_fit
+from treeinner.select.cuts import keep, note_on_hidden, one_sided, ranking, sets_of, threshold_value
+from treeinner.select.default import check_columns, default_booster, default_library, is_class_target
+from treeinner.select.folds import checked_data, checked_table
+from treeinner.select.samplers import Columns
+
+__all__ = ["TreeInnerSelector"]
+
+NONE_KEPT = "No features were selected: either the data is too noisy or the selection test too strict."
+
+
+class TreeInnerSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):  # type: ignore[misc]
+    """Keep the features that carry signal on rows the trees have not seen; at most a share q of them wrongly.
+
+    Every row is held out once per repeat. The scores are TreeInner's on the held-out rows, put together over all folds.
+
+    Parameters
+    ----------
+    estimator : estimator, optional
+        A regressor or classifier of trees of XGBoost, LightGBM, CatBoost or scikit-learn, or a Pipeline with one at its
+        end. None: 100 shallow trees on samples of rows and columns, of XGBoost, LightGBM or scikit-learn, whichever is
+        installed; a classifier if y holds classes.
+    q : float or None
+        The false discovery rate: the expected share of features kept wrongly among those that are kept. None: no
+        error control; `threshold` and `max_features` decide alone.
+    test : {"conditional", "marginal"}
+        conditional: does the column tell more than the other columns do? It is drawn anew given the others, and must
+        score better than that. marginal: does the score differ from 0? That finds proxies: a column correlated 0.9
+        with a signal and otherwise irrelevant is found in 90 % of models.
+    cv : int, splitter or iterable
+        Folds. Integers are shuffled folds, by class for classifiers, by group where there are groups.
+    repeats : int
+        How often all rows are held out once, each time in other folds.
+    n_draws : int
+        How often the conditional test draws each column anew.
+    sampler : callable, optional
+        sampler(X, column, n_draws, rng) -> (n_draws, rows): values to put into a column, drawn given the others. None:
+        ours, which takes values of other rows.
+    collinear : float, mapping or None
+        The conditional test takes columns as one whose rank correlation, without its sign, is at least this: given the
+        one, the other tells next to nothing. Or the columns to take as one, {name: columns}. None: each by itself. A
+        sampler of your own takes each by itself too.
+    max_features : int or callable, optional
+        Keep at most so many of what passes, those with the best scores; a function gets X.
+    threshold : float or str, optional
+        The least score to keep: a number, "mean", "median" or "1.25*mean" of all scores, as in SelectFromModel.
+    random_state : int, RandomState or None
+        Seed of folds, fits and draws; the result does not depend on n_jobs. None: a fixed one.
+    n_jobs : int
+        Folds in parallel; -1 for all cores.
+
+    Attributes
+    ----------
+    importance_ : Importance
+        Cross-fitted scores with their errors; its `folds` have their spread and the stability of the ranks.
+    feature_importances_ : array, one entry per column of X
+        Its scores; 0 for columns that no model could use.
+    pvalues_, qvalues_ : array, one entry per column of X
+        One-sided p value of the test (is there signal?), and Benjamini-Hochberg q value; NaN if q is None.
+    ranking_ : array, one entry per column of X
+        1 for every feature that is kept, as in RFE; the others from 2 on, by p value and then by score.
+    support_ : array, one entry per column of X
+        Which features are kept.
+    groups_ : tuple of tuples
+        Names of near-collinear columns that were tested as one: one of these, we cannot say which. They are kept or
+        dropped together, unless `threshold` or `max_features` cuts between them.
+    conditional_ : Conditional or None
+        What the conditional test found, scores of the redrawn columns included.
+    threshold_, max_features_ : float, int or None
+        The least score and the number of features in use; -inf and None without one.
+    estimator_ : estimator
+        What was cloned and fitted in every fold; not itself fitted.
+    n_features_in_ : int
+        Columns of X.
+    feature_names_in_ : array of str
+        Their names, if X is a data frame with names of text.
+
+    Examples
+    --------
+    >>> import numpy as np, treeinner as ti
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(300, 8))
+    >>> y = X[:, 0] + X[:, 1] ** 2 + rng.normal(size=300)
+    >>> ti.TreeInnerSelector(random_state=0).fit(X, y).get_support(indices=True)
+    array([0, 1])
+    """
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "estimator": [HasMethods(["fit"]), None],
+        "q": [Interval(numbers.Real, 0, 1, closed="neither"), None],
+        "test": [StrOptions({"conditional", "marginal"})],
+        "repeats": [Interval(numbers.Integral, 1, None, closed="left")],
+        "n_draws": [Interval(numbers.Integral, 5, None, closed="left")],
+        "sampler": [callable, None],
+        "collinear": [Interval(numbers.Real, 0, 1, closed="right"), Mapping, None],
+        "max_features": [Interval(numbers.Integral, 0, None, closed="left"), callable, None],
+        "threshold": [numbers.Real, str, None],
+        "random_state": ["random_state"],
+        "n_jobs": [numbers.Integral, None],
+    }
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        *,
+        q: float | None = 0.1,
+        test: str = "conditional",
+        cv: Any = 5,
+        repeats: int = 3,
+        n_draws: int = 20,
+        sampler: Any = None,
+        collinear: Any = 0.95,
+        max_features: Any = None,
+        threshold: Any = None,
+        random_state: Any = None,
+        n_jobs: int | None = -1,
+    ) -> None:
+        self.estimator = estimator
+        self.q = q
+        self.test = test
+        self.cv = cv
+        self.repeats = repeats
+        self.n_draws = n_draws
+        self.sampler = sampler
+        self.collinear = collinear
+        self.max_features = max_features
+        self.threshold = threshold
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def fit(
+        self, X: Any, y: Any, *, sample_weight: Any = None, groups: Any = None, **fit_params: Any
+    ) -> TreeInnerSelector:
+        """Find the features to keep.
+
+        Parameters
+        ----------
+        X : table
+            Rows; an array, a data frame of any library (missing values and categories included), a sparse matrix.
+        y : array
+            Target.
+        sample_weight : array, optional
+            Weight of each row, in the fits and in the scores.
+        groups : array, optional
+            Label of each row; rows of one group are in one fold, and only groups count as independent.
+        **fit_params
+            For the estimator's fit; what has one entry per row is cut by fold. With metadata routing enabled, what the
+            estimator requests.
+
+        Returns
+        -------
+        TreeInnerSelector
+            Itself.
+
+        Warns
+        -----
+        TreeInnerWarning
+            If something was assumed about y, or does not hold for the scores; `importance_.notes` has it too.
+        """
+        self._check_parameters()
+        X, y = self._read(X, y)
+        fit_params = self._routed(sample_weight, groups, fit_params)
+        self.max_features_ = self.max_features
+        if callable(self.max_features):
+            self.max_features_ = int(self.max_features(X))
+        self.estimator_, classes = self.estimator, None
+        if self.estimator is None:
+            of_classes = is_class_target(y, int(self.cv) if isinstance(self.cv, numbers.Integral) else 2)
+            self.estimator_ = default_booster(classes=of_classes)
+            if of_classes:  # XGBoost wants 0, 1, 2, ...
+                classes, y = np.unique(y, return_inverse=True)
+        seed = SEED if self.random_state is None else self.random_state
+        seeds = check_random_state(seed).randint(2**31 - 1, size=2).tolist()
+        data = checked_data(X, y, groups=groups, sample_weight=sample_weight, fit_params=fit_params)
+        run: dict[str, Any] = {"cv": self.cv, "repeats": self.repeats, "n_jobs": self.n_jobs}
+        self._conclude(cross_fit(self.estimator_, data, random_state=seeds[0], **run), classes, seeds[1])
+        return self
+
+    def _check_parameters(self) -> None:
+        """Raise what is wrong with the parameters before any model is fitted."""
+        self._validate_params()
+        if self.q is None and self.threshold is None and self.max_features is None:
+            raise ValueError("q=None keeps every feature unless threshold or max_features is given; pass one of them.")
+        if self.sampler is not None and self.test == "marginal":
+            raise ValueError("sampler has no meaning for test='marginal', which draws nothing; leave it out.")
+        threshold_value(self.threshold, np.zeros(1))
+
+    def _read(self, X: Any, y: Any) -> tuple[Any, NDArray[Any]]:
+        """X in the container it came in, y as an array, both checked; number and names of the columns are kept."""
+        refuse_by_name(y, "y")
+        if not isinstance(as_frame(X), nw.DataFrame | nw.LazyFrame):
+            X, y = validate_data(self, X, y, accept_sparse="csr", ensure_min_samples=2, ensure_all_finite="allow-nan")
+        elif y is None:
+            raise DataError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
+        else:
+            X = checked_table(X)
+            if self.estimator is None:
+                check_columns(collected(X))
+            validate_data(self, X, skip_check_array=True)
+            y = column_or_1d(np.asarray(y), warn=True)
+            check_consistent_length(X, y)
+            assert_all_finite(y, input_name="y")
+        return X, np.asarray(y.tolist() if y.dtype.kind == "O" else y)  # numbers as objects are numbers
+
+    # -- what follows from the fits ------------------------------------------------------------------------------
+    def _conclude(self, crossed: CrossFit, classes: Any, seed: int) -> None:
+        found, n = crossed.importance, self.n_features_in_
+        if classes is not None and found.outputs is not None:
+            found = replace(found, output_names=tuple(map(str, classes.tolist())))
+        mixed = found.feature_names[n:]  # those of the columns come first, in their order
+        if mixed:
+            raise UnsupportedModelError(
+                f"A score must belong to one column of X, but the Pipeline makes {mixed[0]!r} from several; put the "
+                "selector behind the step that mixes the columns."
+            )
+        self.importance_, self.conditional_ = found, None
+        self.groups_: tuple[tuple[str, ...], ...] = ()
+        self.feature_importances_ = scores = found.scores
+        self.pvalues_ = self.qvalues_ = np.full(n, np.nan)
+        if self.q is not None and self.test == "conditional":
+            self.conditional_ = self._tested(crossed, self.q, seed)
+            self.pvalues_, self.qvalues_ = self.conditional_.p_values, self.conditional_.q_values
+        elif self.q is not None:
+            self.pvalues_ = one_sided(scores, found.std_errors, found.p_values)
+            self.qvalues_ = benjamini_hochberg(self.pvalues_)
+        self.threshold_ = threshold_value(self.threshold, scores)
+        self.support_ = keep(scores, self.qvalues_, q=self.q, least=self.threshold_, most=self.max_features_)
+        self.ranking_ = ranking(self.support_, scores, None if self.q is None else self.pvalues_)
+
+    def _tested(self, crossed: CrossFit, q: float, seed: int) -> Conditional:
+        """The conditional test; columns that the others determine are warned about."""
+        names = crossed.importance.feature_names
+        tested = conditional_test(
+            crossed, sets=self._sets(crossed), n_draws=self.n_draws, sampler=self.sampler, random_state=seed,
+            n_jobs=self.n_jobs,
+        )  # fmt: skip
+        self.groups_ = tuple(tuple(names[k] for k in one) for one in tested.sets if len(one) > 1)
+        note = note_on_hidden([names[k] for k in tested.hidden(q)])
+        if note is not None:
+            warn(note)
+            self.importance_ = replace(self.importance_, notes=(*self.importance_.notes, note))
+        return tested
+
+    def _sets(self, crossed: CrossFit) -> list[list[int]] | None:
+        """Columns that are tested as one."""
+        if self.collinear is None or self.sampler is not None:
+            return None
+        if isinstance(self.collinear, Mapping):
+            return sets_of(self.collinear, crossed.importance.feature_names)
+        return collinear_sets(Columns.of(crossed.data.X), threshold=self.collinear)
+
+    def table(self) -> dict[str, NDArray[Any]]:
+        """What `to_frame` shows, by columns, in the order of the features.
+
+        Returns
+        -------
+        dict
+            Name of a column -> array, one entry per column of X.
+        """
+        check_is_fitted(self)
+        found, (low, high) = self.importance_, self.importance_.interval()
+        columns: dict[str, NDArray[Any]] = {
+            "feature": np.array(getattr(self, "feature_names_in_", found.feature_names), np.str_),
+            "score": self.feature_importances_,
+            "std_error": found.std_errors,
+            "ci_low": low,
+            "ci_high": high,
+        }
+        if self.conditional_ is not None:
+            columns["beyond"] = self.conditional_.scores - self.conditional_.redrawn.mean(axis=0)
+        return columns | {
+            "p_value": self.pvalues_, "q_value": self.qvalues_, "kept": self.support_, "rank": self.ranking_,
+        }  # fmt: skip
+
+    def to_frame(self) -> Any:
+        """Data frame in the library of X, best score first.
+
+        Score, standard error and interval are those of `importance_`. beyond is what the conditional test tests: the
+        score less its mean when the column is drawn anew, given the others; of columns that are tested as one, that of
+        all of them. p and q value are those of the test.
+
+        Returns
+        -------
+        data frame
+            feature, score, std_error, ci_low, ci_high, beyond, p_value, q_value, kept, rank.
+        """
+        table = self.table()
+        order = np.argsort(-table["score"], kind="stable")
+        rows = {name: values[order] for name, values in table.items()}
+        return make_frame(rows, library=self.importance_.frame_library)
+
+    @property
+    def rule(self) -> str:
+        """What a feature must do to be kept, in words: "by the conditional test at q = 0.1"."""
+        parts = [] if self.q is None else [f"by the {self.test} test at q = {self.q:g}"]
+        parts += [] if self.threshold is None else [f"with a score of at least {self.threshold_:.4g}"]
+        parts += [] if self.max_features is None else [f"at most {self.max_features_}"]
+        return ", ".join(parts)
+
+    # -- as scikit-learn has it ----------------------------------------------------------------------------------
+    def _get_support_mask(self) -> NDArray[np.bool_]:
+        check_is_fitted(self)
+        return self.support_
+
+    def transform(self, X: Any) -> Any:
+        """Reduce X to the features that are kept; a data frame stays one, with its types.
+
+        Parameters
+        ----------
+        X : table
+            The columns that `fit` saw.
+
+        Returns
+        -------
+        table
+            The columns that are kept.
+        """
+        frame = as_frame(X)
+        if not isinstance(frame, nw.DataFrame | nw.LazyFrame):
+            return super().transform(X)
+        kept = self.get_support(indices=True)
+        rows = collected(frame)
+        native = rows.to_native()
+        validate_data(self, native, reset=False, skip_check_array=True)
+        if not len(kept):
+            warnings.warn(NONE_KEPT, UserWarning, stacklevel=2)
+        # pandas keeps its rows when no column is left, if it is asked itself
+        return native.iloc[:, kept] if hasattr(native, "iloc") else rows[:, kept.tolist()].to_native()
+
+    def _routed(self, sample_weight: Any, groups: Any, fit_params: dict[str, Any]) -> dict[str, Any]:
+        """What goes to the estimator's fit besides weights, which the scores must share."""
+        if not get_config()["enable_metadata_routing"]:
+            return fit_params
+        given = {"sample_weight": sample_weight, "groups": groups}
+        given = {name: value for name, value in given.items() if value is not None}
+        routed = process_routing(self, "fit", **given, **fit_params)
+        if self.estimator is None:
+            return fit_params
+        to_fit = dict(routed.estimator.fit)
+        if sample_weight is not None and to_fit.pop("sample_weight", None) is None:
+            raise ValueError(
+                "sample_weight was passed, but the estimator does not request it; fits and scores must have the same "
+                "weights: estimator.set_fit_request(sample_weight=True)."
+            )
+        return to_fit
+
+    def get_metadata_routing(self) -> Any:
+        """Routing of what `fit` takes: to the estimator, and to the splitter.
+
+        Returns
+        -------
+        MetadataRouter
+            As scikit-learn's user guide on metadata routing has it.
+        """
+        router = MetadataRouter(owner=self).add_self_request(self)
+        if self.estimator is not None:
+            mapping = MethodMapping().add(caller="fit", callee="fit")
+            router.add(estimator=self.estimator, method_mapping=mapping)
+        mapping = MethodMapping().add(caller="fit", callee="split")
+        return router.add(splitter=check_cv(self.cv), method_mapping=mapping)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        if self.estimator is None:
+            tags.input_tags.allow_nan = True
+            tags.input_tags.sparse = default_library() != "sklearn"
+        elif hasattr(self.estimator, "fit"):
+            of_estimator = get_tags(self.estimator).input_tags
+            tags.input_tags.allow_nan, tags.input_tags.sparse = of_estimator.allow_nan, of_estimator.sparse
+        return tags
