@@ -2,74 +2,54 @@
 
 import ast
 import importlib
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-import treeinner
+import treeinner as ti
 
-SOURCE = Path(treeinner.__file__).parent
-
-# A module may import modules of rows above its own, and of its own package. See docs/decisions/0001.
-LAYERS = [
-    {"errors"},
-    {"tables", "groups", "html", "sign_flips"},
-    {"inference"},
-    {"compiled"},
-    {"ensemble"},
-    {"objectives"},
-    {"options"},
-    {"readers"},
-    {"model"},
-    {"stream"},
-    {"wrapped"},
-    {"attribution"},
-    {"attribution_file"},
-    {"scores"},
-    {"selection"},
-    {"plots", "explainer", "page", "dask", "spark"},
-    {"cli"},
-    {"files"},
-    {"__init__"},
-]
-LAYER = {name: i for i, names in enumerate(LAYERS) for name in names}
+SOURCE = Path(ti.__file__).parent
+PAGE = Path(__file__).parent.parent / "docs" / "architecture.md"
+SHOWN = {"score/result.py", "score/compare.py", "explain/attribute.py"}  # results print and draw themselves
 
 # Where an optional library may be imported at all.
 OPTIONAL = {
-    "xgboost": {"readers/xgboost/__init__.py", "cli/demo.py"},
-    "lightgbm": {"readers/lightgbm/__init__.py"},
-    "catboost": {"readers/catboost/__init__.py"},
-    "sklearn": {"cli/demo.py", "selection/default.py", "selection/selector.py"},
-    "shap": {"attribution.py"},
-    "dask": {"dask/__init__.py", "dask/rows.py"},
-    "distributed": {"dask/__init__.py"},
-    "pandas": {"dask/__init__.py"},
-    "pyspark": {"spark/__init__.py", "spark/columns.py", "spark/workers.py"},
+    "xgboost": {"read/xgboost.py"},
+    "lightgbm": {"read/lightgbm.py"},
+    "catboost": {"read/catboost.py"},
+    "sklearn": {"read/sklearn.py", "select/"},
+    "shap": {"explain/attribute.py"},
+    "dask": {"dask.py"},
+    "distributed": {"dask.py"},
+    "pandas": {"dask.py", "show/cli/"},
+    "pyspark": {"spark.py"},
     "polars": set(),
-    "pyarrow": {
-        "attribution_file.py",
-        "cli/data.py",
-        "cli/output.py",
-        "spark/workers.py",
-        "tables/files.py",
-        "tables/sources.py",
-    },
-    "typer": {
-        f"cli/{m}.py" for m in ("app", "attribute", "compare", "errors", "importance", "options", "output", "select")
-    },
-    "rich": {"cli/screen.py"},
-    "matplotlib": {"plots/_style.py", "cli/demo.py"},
+    "pyarrow": {"rows/stream.py", "spark.py", "show/cli/"},
+    "typer": {"show/cli/"},
+    "rich": set(),
+    "matplotlib": {"show/plots/"},
 }
 RUNTIME = {"numpy", "narwhals", "scipy"}
 
 
+def layers():
+    """Folder or module -> its layer, as the page has it."""
+    block = re.search(r"## Layers.*?```text\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.S).group(1)
+    lines = [line.split() for line in block.splitlines()]
+    return {name: int(number) for number, *names in lines for name in names}
+
+
 def modules():
+    """Every module of the package, as a path."""
     return sorted(p.relative_to(SOURCE).as_posix() for p in SOURCE.rglob("*.py"))
 
 
-def imports(path, *, at_import_time_only):
+def imports(path, *, at_import_time_only=False):
     """(module, name) pairs that a file imports; blocks under TYPE_CHECKING do not count."""
 
     def visit(node):
@@ -85,49 +65,37 @@ def imports(path, *, at_import_time_only):
         for child in ast.iter_child_nodes(node):
             yield from visit(child)
 
-    return list(visit(ast.parse((SOURCE / path).read_text())))
-
-
-def room(dotted):
-    return dotted.split(".")[1] if "." in dotted else "__init__"
+    return list(visit(ast.parse((SOURCE / path).read_text(encoding="utf-8"))))
 
 
 @pytest.mark.parametrize("path", modules())
 def test_imports_go_downwards(path):
+    layer = layers()
     own = path.split("/")[0].removesuffix(".py")
-    assert own in LAYER, f"{own} has no place in LAYERS"
-    for module, name in imports(path, at_import_time_only=False):
+    for module, name in imports(path):
         if module.split(".")[0] != "treeinner":
             continue
         dotted = f"treeinner.{name}" if module == "treeinner" else module
-        other = room(dotted)
-        if other in {own, "_core"}:
+        other = dotted.split(".")[1] if "." in dotted else "__init__"
+        if other in {own, "_core"} or (other == "show" and path in SHOWN):
             continue
-        assert LAYER[other] < LAYER[own], f"{path} imports {dotted}"
+        assert layer[other] < layer[own], f"{path} imports {dotted}"
 
 
-def test_only_the_compiled_package_touches_the_core():
+def test_only_the_kernels_touch_the_core():
     for path in modules():
-        names = {name for module, name in imports(path, at_import_time_only=False) if module == "treeinner"}
-        assert path.startswith("compiled/") or "_core" not in names, path
+        names = {name for module, name in imports(path) if module == "treeinner"}
+        assert path.startswith("kernels/") or "_core" not in names, path
 
 
 @pytest.mark.parametrize("path", modules())
 def test_third_party_imports(path):
-    for module, _ in imports(path, at_import_time_only=False):
+    for module, _ in imports(path):
         top = module.split(".")[0]
         if top in OPTIONAL:
-            assert path in OPTIONAL[top], f"{path} imports {top}"
+            assert any(path.startswith(where) for where in OPTIONAL[top]), f"{path} imports {top}"
         elif top != "treeinner":
             assert top in sys.stdlib_module_names or top in RUNTIME, f"{path} imports {top}"
-    for module, _ in imports(path, at_import_time_only=True):
-        # The commands are written with typer; only main() imports them, and says what to install if it is not there.
-        command = path.startswith("cli/") and path != "cli/__init__.py" and module == "typer"
-        # A selector of scikit-learn is one by its bases; nothing of ours imports it but the lazy name.
-        command |= path == "selection/selector.py" and module.split(".")[0] == "sklearn"
-        # Only users of a cluster import this room, and its collections are of that library.
-        command |= path.startswith("dask/")
-        assert command or module.split(".")[0] not in OPTIONAL, f"{path} imports {module} when it is imported"
 
 
 def test_importing_treeinner_loads_no_optional_library():
@@ -138,24 +106,71 @@ def test_importing_treeinner_loads_no_optional_library():
     assert loaded.stdout.split() == []
 
 
-def test_all_is_the_public_surface():
-    for name in treeinner.__all__:
-        assert getattr(treeinner, name) is not None
-    assert sorted(treeinner.__all__) == treeinner.__all__
-    public = {name for name in vars(treeinner) if not name.startswith("_")}
-    rooms = {name for names in LAYERS for name in names}
-    assert public - rooms == set(treeinner.__all__) - rooms
+def test_dir_shows_the_public_names_and_no_others():
+    shown = {name for name in dir(ti) if not name.startswith("_")}
+    assert shown == set(ti.__all__)
+    assert sorted(ti.__all__) == ti.__all__
+    for name in ti.__all__:
+        assert getattr(ti, name) is not None
 
 
 @pytest.mark.parametrize("path", modules())
 def test_all_of_every_module_exists(path):
-    module = importlib.import_module(
-        ".".join(["treeinner", *Path(path).with_suffix("").parts]).removesuffix(".__init__")
-    )
-    for name in getattr(module, "__all__", ()):
-        assert hasattr(module, name), f"{path} promises {name}"
+    if path in ("dask.py", "spark.py"):
+        pytest.importorskip("dask" if path == "dask.py" else "pyspark")
+    name = ".".join(["treeinner", *Path(path).with_suffix("").parts]).removesuffix(".__init__")
+    module = importlib.import_module(name) if not name.endswith("__main__") else None
+    for each in getattr(module, "__all__", ()):
+        assert hasattr(module, each), f"{path} promises {each}"
 
 
+# -- the path of one call ------------------------------------------------------------------------------------------
+@pytest.fixture(scope="module")
+def walk():
+    """(files in the order of first visit, named functions, calls of some functions) of ti.importance(model, X, y)."""
+    pd, xgb = pytest.importorskip("pandas"), pytest.importorskip("xgboost")
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(300, 6)), columns=list("abcdef"))
+    y = X["a"] + rng.normal(size=300)
+    model = xgb.XGBRegressor(n_estimators=8, max_depth=3, n_jobs=1).fit(X[:150], y[:150])
+    ti.importance(model, X[150:], y[150:], n_jobs=1)  # lazy imports, compiled tables
+    files, functions, calls = {}, set(), []
+
+    def profile(frame, event, _):
+        code = frame.f_code
+        if event == "call" and code.co_filename.startswith(str(SOURCE)) and not code.co_name.startswith("<"):
+            name = os.path.relpath(code.co_filename, SOURCE).replace(os.sep, "/")
+            files.setdefault(name)
+            functions.add((name, code.co_qualname))
+            calls.append((name, code.co_qualname))
+
+    sys.setprofile(profile)
+    try:
+        ti.importance(model, X[150:], y[150:], n_jobs=1)
+    finally:
+        sys.setprofile(None)
+    return list(files), functions, calls
+
+
+def test_one_call_can_be_followed(walk):
+    files, functions, _ = walk
+    assert len(files) <= 32
+    assert len(functions) <= 190
+
+
+def test_folders_are_entered_in_the_order_of_the_path(walk):
+    folders = list(dict.fromkeys(name.split("/")[0] for name in walk[0] if name != "score/importance.py"))
+    path = ["read", "rows", "losses", "kernels", "score"]
+    assert [folder for folder in folders if folder in path] == path
+
+
+def test_model_rows_and_forest_are_made_once(walk):
+    calls = walk[2]
+    for once in (("read/xgboost.py", "read"), ("rows/rows.py", "one_batch"), ("kernels/forest.py", "Forest.__init__")):
+        assert calls.count(once) == 1, once
+
+
+# -- the tests themselves -----------------------------------------------------------------------------------------
 TESTS = Path(__file__).parent
 
 

@@ -375,7 +375,7 @@ def _node_values(
                 "its leaves are not the stored weights times that learning rate; they were replaced after the splits "
                 "were chosen (absolute error, quantiles, refresh_leaf=0), or the learning rate is another one"
             )
-            return NodeValues(None, unknown, refusal=text)
+            return NodeValues(None, given[trees.round], refusal=text)
     inner = (rate * drop)[trees.tree_of_node, None] * stored.weight
     return NodeValues(np.where(leaf[:, None], trees.value, inner), rate * saved.n_parallel)
 

@@ -25,8 +25,8 @@ class ImportanceAccumulator:
 
     Batches, threads, processes and files may cut the rows in any way: the sums are exact, so the result is the same to
     the last bit. `a + b` adds two accumulators of the same model and settings, `sum` any number; they can be pickled. Parameters are those of `importance`; `clustered=True` means that every batch comes with clusters, and
-    `largest_weight` is the largest sample_weight of all rows, in whose units weights are summed: it is needed with
-    weights. Centred scores are exact after one pass; `second_pass` takes the same rows again and gives standard errors.
+    `largest_weight` is the largest sample_weight of all rows, in whose units weights are summed: it is needed where
+    batches differ in theirs. Centred scores are exact after one pass; `second_pass` takes the same rows again and gives standard errors.
     """
 
     def __init__(
@@ -74,11 +74,6 @@ class ImportanceAccumulator:
         given: sample_weight, clusters, base_margin and qid, as for `importance`. batch_id, such as the name of a file,
         makes sure that a batch counts once, here or in an accumulator that is added.
         """
-        if given.get("sample_weight") is not None and self.largest_weight is None:
-            raise DataError(
-                "Weights are summed in units of the largest, which a batch does not know; make the accumulator with "
-                "largest_weight=, the largest sample_weight of all rows."
-            )
         if (given.get("clusters") is not None) != self._asked["clustered"]:
             raise DataError(
                 "clusters were given for some batches only, or not announced; make the accumulator with clustered=True "
