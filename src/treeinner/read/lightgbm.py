@@ -19,7 +19,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import wraps
+from functools import partial
 from itertools import chain, islice, pairwise
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,8 @@ from treeinner.rows.schema import Level, Schema
 
 __all__ = ["read", "read_file"]
 
-NEWEST = 4  # version of the text that LightGBM 4 writes
+Levels = tuple[tuple[Level, ...] | None, ...]
+
 CATEGORICAL, DEFAULT_LEFT = 1, 2  # bits of decision_type; the next two hold the kind of missing value
 MISSING_NONE, MISSING_ZERO = 0, 1  # 2 is NaN
 NO_AVERAGE = 1e-15  # LightGBM adds no average that is smaller
@@ -54,13 +55,9 @@ DART = Note(
     "DART: the model does not store which trees each round dropped, so gradients are those at the sum of all trees "
     "before it. score='loss' adds up to the loss all the same.",
 )
-INIT_SCORE = (
-    "The first tree holds no average: the model was trained with init_score, which it does not store, or its average "
-    "is 0. Pass an init_score as base_margin."
-)
+INIT_SCORE = "The first tree holds no average: if training had an init_score, pass it as base_margin."
 MISMATCH = (
-    "the inner values that the model stores do not match its leaves: it was refitted, or some trees are of an earlier "
-    "training call with another lambda_l2"
+    "stored inner values do not match the leaves: a refitted model, or an earlier training call with other penalties"
 )
 AMBIGUOUS = (
     "the LightGBM model does not say which columns its pandas categories belong to; train it with every "
@@ -75,10 +72,9 @@ def read(model: Any, told: Told) -> Model:
     """
     kinds = {kind.__name__ for kind in type(model).__mro__ if kind.__module__.split(".")[0] == "lightgbm"}
     if not kinds & {"Booster", "LGBMModel"}:
-        folds = " A CVBooster holds one model per fold: pass one of its `boosters`, with the rows it did not see."
         raise UnsupportedModelError(
-            f"{type(model).__name__} is not one LightGBM model; pass a Booster, LGBMRegressor, LGBMClassifier or "
-            f"LGBMRanker.{folds * ('CVBooster' in kinds)}"
+            f"{type(model).__name__} is not a LightGBM model; pass a Booster, LGBMRegressor, LGBMClassifier or "
+            "LGBMRanker, of a CVBooster one of its `boosters` with the rows that it did not see."
         )
     booster = model if "Booster" in kinds else model.booster_
     if told.iteration_range is None and getattr(booster, "best_iteration", -1) > 0:
@@ -95,10 +91,8 @@ def read(model: Any, told: Told) -> Model:
 
 def read_file(path: Path, told: Told) -> Model:
     """Read a file written by `Booster.save_model`; lightgbm need not be installed."""
-    try:
+    with _parsing():
         text = path.read_bytes().decode()
-    except UnicodeDecodeError:
-        raise ModelError(f"{path} is not a text file; pass a file written by Booster.save_model.") from None
     return _read_text(text, told)
 
 
@@ -107,21 +101,20 @@ def _custom_gradient(objective: Any) -> Callable[[Any, Any], Any] | None:
     n_arguments = len(inspect.signature(objective).parameters) if callable(objective) else 0
     if n_arguments not in (2, 3):  # the fourth is the queries, which rows alone do not have
         return None
-
-    @wraps(objective)
-    def gradient(y: Any, margin: Any) -> Any:
-        weight = (np.ones(len(y)),) if n_arguments == 3 else ()
-        # LightGBM 3 has the outputs one after the other.
-        return np.reshape(np.asarray(objective(y, margin, *weight)[0]).T, np.shape(margin.T)).T
-
+    gradient = partial(_gradient, objective, n_arguments)
+    gradient.__dict__["__name__"] = getattr(objective, "__name__", "custom")
     return gradient
+
+
+def _gradient(objective: Any, n_arguments: int, y: Any, margin: Any) -> Any:
+    """First derivatives of an objective that is called as LightGBM calls it, in the shape of the margin."""
+    found = objective(y, margin, *[np.ones(len(y))] * (n_arguments - 2))[0]
+    return np.reshape(np.asarray(found).T, np.shape(margin.T)).T  # LightGBM 3 has the outputs one after the other
 
 
 def _read_text(text: str, told: Told) -> Model:
     """Model of a model text."""
-    version = re.match(r"tree\r?\nversion=v(\d{1,9})", text)
-    newer = version is not None and int(version[1]) > NEWEST
-    with _parsing(newer):
+    with _parsing():
         whole = _parse(text)
         n_outputs = int(whole.header["num_tree_per_iteration"])
         require(n_outputs >= 1 and len(whole.trees) % n_outputs == 0, "its last round is cut off")
@@ -129,25 +122,22 @@ def _read_text(text: str, told: Told) -> Model:
     first, stop = told.iteration_range or (0, n_rounds)
     check_rounds(first, stop, n_rounds)
     rates = told.rates(n_rounds)
-    with _parsing(newer):
+    with _parsing():
         part = replace(whole, trees=whole.trees[first * n_outputs : stop * n_outputs])
         training = _Training(part, told, n_outputs, first, None if rates is None else rates[first:stop])
         schema = _schema(part)
-        start = _start(part if training.forest else replace(part, trees=part.trees[:n_outputs]), training)
-        trees = _trees(part, training, start, schema.n_columns)
+        first_trees = part if training.forest else replace(part, trees=part.trees[:n_outputs])
+        base, averaged, shares, notes = _start(first_trees, training)
+        trees = _trees(part, training, base, averaged, schema.n_columns)
     words = (word.partition(":")[::2] for word in part.header.get("objective", "").split()[1:])
     params: dict[str, Any] = {key: value or "true" for key, value in (*words, *part.params.items()) if value != ""}
-    if training.unbalanced and start.shares:
-        params["label_weights"] = list(training.label_weights(start.shares[0]))  # of a binary loss
-    asked: dict[str, Any] = {
-        "library": "lightgbm",
-        "name": training.objective,
-        "params": params,
-        "n_outputs": n_outputs,
-    }
-    loss, needed = (
-        find_stored_loss(**asked) if told.objective is None else (find_loss(told=told.objective, **asked), "")
-    )
+    if training.unbalanced and not np.isnan(shares).any():
+        params["label_weights"] = list(training.label_weights(shares[0]))  # of a binary loss
+    asked: dict[str, Any] = {"name": training.objective, "params": params, "n_outputs": n_outputs}
+    if told.objective is None:
+        loss, needed = find_stored_loss(library="lightgbm", **asked)
+    else:
+        loss, needed = find_loss(told=told.objective, library="lightgbm", **asked), ""
     return Model(
         trees=trees,
         library="lightgbm",
@@ -156,7 +146,7 @@ def _read_text(text: str, told: Told) -> Model:
         loss_needed=needed,
         feature_names=schema.names,
         output_names=tuple(map(str, range(n_outputs))) if n_outputs > 1 else None,  # labels of native training
-        notes=start.notes + (DART,) * training.dart,
+        notes=(*notes, *[DART] * training.dart),
     )
 
 
@@ -172,9 +162,7 @@ class _Text:
 
     def number(self, key: str, default: float) -> float:
         """Parameter of the block as a number."""
-        found = float(self.params.get(key) or default)
-        require(np.isnan(default) or abs(found) < np.inf, f"its parameter {key} is {found}")  # NaN is not
-        return found
+        return float(self.params.get(key) or default)
 
     def of_trees(self, key: str, kind: type = np.float64) -> NDArray[Any]:
         """One number of each tree: (T,)."""
@@ -196,19 +184,15 @@ class _Text:
 
 
 @contextmanager
-def _parsing(newer: bool = False) -> Iterator[None]:
-    """Turn whatever goes wrong while a text is parsed into one error; newer: it is of a version that is not known."""
+def _parsing() -> Iterator[None]:
+    """Turn whatever goes wrong while a text is parsed into one error."""
     try:
         yield
     except UnsupportedModelError:
         raise
     except (ValueError, LookupError, ArithmeticError, TypeError, RecursionError) as error:
-        own = isinstance(error, TreeInnerError)
-        damage = str(error) if own else f"The model is malformed ({type(error).__name__}: {str(error)[:200]})."
-        advice = "The text of the LightGBM model is damaged, or was written before LightGBM 3: save it again."
-        if newer:
-            advice = f"It was written by a LightGBM newer than {NEWEST}: upgrade treeinner, or use LightGBM {NEWEST}."
-        raise (UnsupportedModelError if newer else ModelError)(f"{damage} {advice}") from error
+        damage = error if isinstance(error, TreeInnerError) else f"The model is malformed ({repr(error)[:200]})."
+        raise ModelError(f"{damage} LightGBM's text is damaged: save it again with Booster.save_model.") from error
 
 
 def _parse(text: str) -> _Text:
@@ -218,20 +202,17 @@ def _parse(text: str) -> _Text:
     body, found, tail = text.rpartition("\nend of trees")
     require(bool(found), "it is cut off before 'end of trees'")
     head, *blocks = body.split("\nTree=")
-    if not blocks:
-        raise ModelError("The LightGBM model has no trees; train it first.")
+    require(bool(blocks), "it has no trees; train it first")
     header, *trees = (dict(line.partition("=")[::2] for line in part.split("\n")) for part in (head, *blocks))
-    declared = len(header.get("tree_sizes", "").split())
-    require(declared in (0, len(trees)), f"it declares {declared} trees but contains {len(trees)}")
+    require(len(header.get("tree_sizes", "").split()) in (0, len(trees)), "it declares more trees, or fewer")
+    if (version := header.get("version")) not in ("v3", "v4"):
+        raise UnsupportedModelError(f"LightGBM's text has the unknown version {version}; save it with LightGBM 3 or 4.")
     if any(tree.get("is_linear", "0") != "0" for tree in trees):
-        raise UnsupportedModelError(
-            "LightGBM linear_tree=True: a leaf holds a linear model, not one value; use linear_tree=False."
-        )
+        raise UnsupportedModelError("linear_tree=True: leaves hold linear models, not values; train without it.")
     block, found, _ = tail.partition("\nparameters:\n")[2].partition("\nend of parameters")
     require(bool(found) or not block, "it is cut off inside its parameters")
     params = dict(line[1:-1].partition(": ")[::2] for line in block.split("\n") if line.startswith("["))
     levels = json.loads(tail.partition("\npandas_categorical:")[2].partition("\n")[0] or "null") or []
-    require(isinstance(levels, list) and all(isinstance(one, list) for one in levels), "it lists no categories")
     return _Text(header, params, levels, trees)
 
 
@@ -253,11 +234,10 @@ class _Training:
         quantized = number("use_quantized_grad", 0) != 0
         fractions = ("bagging_fraction", "pos_bagging_fraction", "neg_bagging_fraction")
         bagged = number("bagging_freq", 0) > 0 and any(number(key, 1) < 1 for key in fractions)
+        renewed = self.objective in RENEWED or (quantized and number("quant_train_renew_leaf", 0) != 0)
         self.refusal = _first({  # why PreDecomp does not hold
-            f"objective={self.objective!r} of LightGBM computes leaves anew after the splits were chosen, so that "
-            "inner nodes and leaves are in different units": self.objective in RENEWED,
-            "quant_train_renew_leaf computes leaves anew after the splits were chosen": quantized
-            and number("quant_train_renew_leaf", 0) != 0,
+            f"leaves are computed anew after the splits were chosen (objective={self.objective!r} or "
+            "quant_train_renew_leaf), so that inner nodes and leaves are in different units": renewed,
             "max_delta_step clips the values of nodes": number("max_delta_step", 0) > 0,
             "monotone_constraints clip the values of nodes": bool(re.search("[1-9]", monotone)),
         })  # fmt: skip
@@ -290,21 +270,19 @@ def _schema(text: _Text) -> Schema:
     """Names, categorical columns and pandas levels, from header and parameter block."""
     infos, names = text.header["feature_infos"].split(), tuple(text.header["feature_names"].split(" "))
     require(len(names) == len(infos), f"{len(infos)} features, but {len(names)} feature names")
-    made_up = names == tuple(f"Column_{i}" for i in range(len(names)))  # by LightGBM
     declared = re.findall(r"\b\d+\b", text.params.get("categorical_feature", ""))
     categorical = {j for j, info in enumerate(infos) if _n_bins(info)} | {int(j) for j in declared}
-    levels, external = _levels(text.pandas_categorical, infos, categorical)
+    levels = _levels(text.pandas_categorical, infos, categorical)
     # Ordered categories are split as numbers, but a table holds categories there.
     categorical |= {j for j, known in enumerate(levels or ()) if known is not None}
     return Schema(
         n_columns=len(infos),
-        names=None if made_up else names,
+        names=None if names == tuple(f"Column_{i}" for i in range(len(infos))) else names,  # LightGBM makes these up
         blank_is_underscore=True,
         categorical=tuple(j in categorical for j in range(len(infos))) if categorical else None,
         levels=levels,
         unseen="missing",
-        absent="zero",
-        external=external,
+        external=AMBIGUOUS if text.pandas_categorical and levels is None else "",
     )
 
 
@@ -313,34 +291,28 @@ def _n_bins(info: str) -> int:
     return 0 if info == "none" or info.startswith("[") else info.count(":") + 1
 
 
-def _levels(
-    lists: list[list[Any]], infos: list[str], categorical: set[int]
-) -> tuple[tuple[tuple[Level, ...] | None, ...] | None, str]:
-    """Levels of each column, and why they are not known.
+def _levels(lists: list[list[Any]], infos: list[str], categorical: set[int]) -> Levels | None:
+    """Levels of each column; None if there are none, or it does not show whose they are.
 
     The text lists the levels of every column of dtype category in column order, also of ordered ones, which
     LightGBM takes as numbers; it does not say which columns those were. So look for the one way they fit.
     """
+    # Two ways to fit are as bad as more.
+    found = list(islice(_fits(lists, infos, categorical, 0), 2)) or list(islice(_fits(lists, infos, set(), 0), 2))
+    if not lists or len(found) != 1:
+        return None
+    of_column = dict(zip(found[0], lists, strict=True))
+    return tuple(tuple(of_column[j]) if j in of_column else None for j in range(len(infos)))
+
+
+def _fits(lists: list[list[Any]], infos: list[str], needed: set[int], first: int) -> Iterator[tuple[int, ...]]:
+    """Ways to give the lists to columns in order so that every needed column has one."""
     if not lists:
-        return None, ""
-    sizes = [len(levels) for levels in lists]  # two ways to fit are as bad as more
-    found = list(islice(_fits(sizes, infos, categorical, 0), 2)) or list(islice(_fits(sizes, infos, set(), 0), 2))
-    if len(found) != 1:
-        return None, AMBIGUOUS
-    by_column: dict[int, tuple[Level, ...]] = {j: tuple(lists[i]) for i, j in enumerate(found[0])}
-    return tuple(by_column.get(j) for j in range(len(infos))), ""
-
-
-def _fits(sizes: list[int], infos: list[str], needed: set[int], first: int) -> Iterator[tuple[int, ...]]:
-    """Ways to give the lists of these sizes to columns in order so that every needed column has one."""
-    if not sizes:
-        if not any(j >= first for j in needed):
-            yield ()
+        yield from [()] * all(j < first for j in needed)
         return
-    for j in range(first, len(infos) - len(sizes) + 1):
-        if _can_hold(infos[j], sizes[0]):
-            for rest in _fits(sizes[1:], infos, needed, j + 1):
-                yield (j, *rest)
+    for j in range(first, len(infos) - len(lists) + 1):
+        if _can_hold(infos[j], len(lists[0])):
+            yield from ((j, *rest) for rest in _fits(lists[1:], infos, needed, j + 1))
         if j in needed:
             return
 
@@ -357,14 +329,13 @@ class _Nodes:
     """Where the nodes lie: of each tree first the splits, then the leaves, each in LightGBM's order.
 
     `start` (T + 1,) has the first node of each tree, `inner` (S,) and `leaf` (F,) the positions of splits and leaves,
-    `tree_of_split` (S,) and `tree_of_leaf` (F,) their trees, `children` the positions below each split, (S,) left and
-    (S,) right, as LightGBM has them. Trees.validate finds links that lead astray.
+    `tree_of_split` (S,) and `tree_of_leaf` (F,) their trees, `left` and `right` (S,) the positions of the children as
+    LightGBM has them. Trees.validate finds links that lead astray.
     """
 
     def __init__(self, text: _Text, training: _Training) -> None:
         self.leaf_value = text.of_leaves("leaf_value")  # checks num_leaves before anything of that size is made
         n_inner = text.of_trees("num_leaves", np.int64) - 1
-        require(np.all(n_inner >= 0), "a tree has no leaves")
         self.start = np.concatenate([[0], np.cumsum(2 * n_inner + 1)])
         self.tree = np.repeat(np.arange(len(n_inner)), np.diff(self.start))  # (V,)
         number = np.arange(self.start[-1]) - self.start[self.tree]
@@ -374,14 +345,14 @@ class _Nodes:
         self.leaf_id = number[self.leaf] - n_inner[self.tree_of_leaf]  # (F,)
         sides = [text.of_splits(side, np.int64) for side in ("left_child", "right_child")]
         behind, own = n_inner[self.tree_of_split], self.start[self.tree_of_split]
-        self.children = [own + np.where(child >= 0, child, behind + ~child) for child in sides]
+        self.left, self.right = (own + np.where(child >= 0, child, behind + ~child) for child in sides)
         self.column, self.decision = (text.of_splits(key, np.int64) for key in ("split_feature", "decision_type"))
         self.categorical = self.decision & CATEGORICAL > 0  # (S,)
         self.penalty = np.full(len(self.tree), float(training.l2))  # (V,) of a node's own value
         # Children of splits on columns with too many categories for one against the rest have cat_l2 besides.
         bins = np.array([_n_bins(info) for info in text.header["feature_infos"].split()])
         many = self.categorical & (bins[self.column] > text.number("max_cat_to_onehot", 4))
-        for child in self.children:
+        for child in (self.left, self.right):
             self.penalty[child[many]] += text.number("cat_l2", 10)
 
     def spread(self, at_splits: Any, at_leaves: Any) -> NDArray[Any]:
@@ -392,41 +363,33 @@ class _Nodes:
 
 
 # -- the margin before the first tree ------------------------------------------------------------------------
-@dataclass(frozen=True, eq=False)
-class _Start:
-    """Where boosting started."""
+def _start(text: _Text, training: _Training) -> tuple[Float, Bool, Float, list[Note]]:
+    """Find the margin before the first tree in the trees of the first round; of a forest, in all trees.
 
-    base: Float  # (K,) margin before the first tree
-    averaged: Bool  # (K,) outputs whose first tree holds an average
-    shares: tuple[float, ...] = ()  # of the positive rows of each output, where classes have weights and it shows
-    notes: tuple[Note, ...] = ()
-
-
-def _start(text: _Text, training: _Training) -> _Start:
-    """Find the margin before the first tree in the trees of the first round; of a forest, in all trees."""
+    Returns that margin (K,), which outputs' first trees hold an average (K,), shares of the positive rows in training
+    where classes have weights and the trees show them, else NaN (K,), and what was assumed.
+    """
     n_outputs, shrinkage = training.n_outputs, text.of_trees("shrinkage")[: training.n_outputs]
     averaged, nodes = _averaged(training, shrinkage), _Nodes(text, training)
     if training.first_round > 0 and not training.forest:  # left behind, as LightGBM's own predict does
-        return _Start(np.zeros(n_outputs), np.zeros_like(averaged))
+        return np.zeros(n_outputs), np.zeros_like(averaged), np.full(n_outputs, np.nan), []
     output, value = nodes.tree_of_leaf % n_outputs, nodes.leaf_value
     weight = text.of_leaves("leaf_weight") + nodes.penalty[nodes.leaf]
     total, mean = np.bincount(output, weight), np.bincount(output, value) / np.bincount(output)
     np.divide(np.bincount(output, weight * value), total, out=mean, where=total > 0)  # a lone leaf has no weight
     largest = np.zeros(n_outputs)
     np.maximum.at(largest, output, np.abs(value - mean[output]))
-    shares = [_share(text, nodes, training, output == k, bool(averaged[k])) for k in range(n_outputs)]
-    known = tuple(share for share in shares if share is not None)
-    found, notes = _judged(text, nodes, training, mean, largest)
-    if len(known) == n_outputs:
-        found, notes = logit(known) / training.sigmoid, []
-    notes = notes if np.any(mean[averaged]) else []
+    shares = np.array([_share(text, nodes, training, output == k, bool(averaged[k])) for k in range(n_outputs)])
+    found, notes = logit(shares) / training.sigmoid, list[Note]()
+    if np.isnan(found).any():
+        found, notes = _judged(text, nodes, training, mean, largest) if np.any(mean[averaged]) else (mean, [])
     if training.averages and not averaged.all():
         near = 0.05 if training.unsure or training.refusal else AGREEMENT
         none = averaged | (np.abs(mean) <= np.maximum(near * largest, NO_AVERAGE))
         notes = [*notes, Note("init_score", INIT_SCORE, quiet=bool(none.all()))]
     shrunk = shrinkage if training.dart else np.ones(n_outputs)  # together with the first tree
     base = np.divide(found, shrunk, out=np.zeros(n_outputs), where=averaged & (shrunk != 0))
-    return _Start(base, averaged, known if len(known) == n_outputs else (), tuple(notes))
+    return base, averaged, shares, notes
 
 
 def _averaged(training: _Training, shrinkage: Float) -> Bool:
@@ -434,9 +397,8 @@ def _averaged(training: _Training, shrinkage: Float) -> Bool:
     rate = training.learning_rate
     if training.forest:
         return np.full(len(shrinkage), training.averages)
-    if training.dart:  # later rounds multiply what is written
-        return np.asarray(training.averages & ((shrinkage != rate) | (rate == 1)))
-    return np.asarray((shrinkage == 1) & (training.averages or not (rate == 1 or np.isnan(rate))))
+    one = (shrinkage != rate) | (rate == 1) if training.dart else shrinkage == 1  # DART's rounds multiply what it says
+    return np.asarray(one & (training.averages or not (training.dart or rate == 1 or np.isnan(rate))))
 
 
 def _judged(text: _Text, nodes: _Nodes, training: _Training, mean: Float, largest: Float) -> tuple[Float, list[Note]]:
@@ -473,15 +435,15 @@ def _half_unit(stored: Float) -> Float:
     return np.asarray(0.5 * 10.0 ** (np.floor(np.log10(np.maximum(np.abs(stored), 1e-290))) - 5))
 
 
-def _share(text: _Text, nodes: _Nodes, training: _Training, own: Bool, averaged: bool) -> float | None:
-    """Share of the positive rows in training, from an output's `own` leaves of the first tree; None: it does not show.
+def _share(text: _Text, nodes: _Nodes, training: _Training, own: Bool, averaged: bool) -> float:
+    """Share of the positive rows in training, from an output's `own` leaves of the first tree; NaN: it does not show.
 
     With weights A and B of the positive and the negative rows of a leaf, p the prediction before the first tree and s
     the sigmoid's scale, its second derivatives add up to H = s^2 p (1 - p) (A + B), and its gradients to
     G = s (p B - (1 - p) A). For the true share, both classes add up to the number of rows of every leaf.
     """
     if not training.class_weights or training.inexact or training.bent or training.refusal or training.dart:
-        return None
+        return np.nan
     count, hessian = text.of_leaves("leaf_count")[own], text.of_leaves("leaf_weight")[own]
     step = (hessian + nodes.penalty[nodes.leaf[own]]) / (training.learning_rate * training.sigmoid)
 
@@ -498,23 +460,22 @@ def _share(text: _Text, nodes: _Nodes, training: _Training, own: Bool, averaged:
             share = float(np.round(share * count.sum()) / count.sum())
             if 0 < share < 1 and np.all(np.abs(misfit(share)) <= 1e-3 * count.max()):
                 return share
-    return None
+    return np.nan
 
 
 # -- the trees -----------------------------------------------------------------------------------------------
-def _trees(text: _Text, training: _Training, start: _Start, n_columns: int) -> Trees:
+def _trees(text: _Text, training: _Training, base: Float, averaged: Bool, n_columns: int) -> Trees:
     """Fill the fields of Trees, in their order."""
     nodes, number = _Nodes(text, training), np.arange(len(text.trees), dtype=np.int32)
     output = number % training.n_outputs
-    holds = start.averaged[output] & ((number < training.n_outputs) | training.forest)  # (T,) an average
+    holds = averaged[output] & ((number < training.n_outputs) | training.forest)  # (T,) an average
     rate, weight = _steps(text, training, holds)
-    taken_off = np.where(holds, start.base[output], 0.0)
+    taken_off = np.where(holds, base[output], 0.0)
     constant = taken_off * (weight - 1) if training.dart else 0.0 * weight  # what later rounds took off the average
     column, threshold, missing = nodes.spread(nodes.column, -1), text.of_splits("threshold"), nodes.decision >> 2 & 3
     # Where training saw no missing value, NaN is taken for 0. A missing category is in no set.
     to_left = np.where(missing == MISSING_NONE, threshold >= 0, nodes.decision & DEFAULT_LEFT > 0) | nodes.categorical
     category_set, set_start, set_codes = _category_sets(text, nodes, threshold)
-    left, right = nodes.children
     player, player_features = players_of(column)
     value = (nodes.leaf_value - taken_off[nodes.tree_of_leaf]) * (weight[0] if training.forest else 1.0)
     trees: Trees = Trees(
@@ -525,17 +486,18 @@ def _trees(text: _Text, training: _Training, start: _Start, n_columns: int) -> T
         column=column,
         player=player,
         threshold=nodes.spread(np.where(nodes.categorical, np.nan, threshold), np.nan),
-        left=nodes.spread(np.where(nodes.categorical, right, left), -1),
-        right=nodes.spread(np.where(nodes.categorical, left, right), -1),
+        left=nodes.spread(np.where(nodes.categorical, nodes.right, nodes.left), -1),
+        right=nodes.spread(np.where(nodes.categorical, nodes.left, nodes.right), -1),
         missing_left=nodes.spread(to_left, False),
         category_set=nodes.spread(category_set, -1),
         set_start=set_start,
         set_codes=set_codes,
         value=nodes.spread(0.0, value)[:, None],
         cover=nodes.spread(text.of_splits("internal_count"), text.of_leaves("leaf_count")),
-        gain=nodes.spread(text.of_splits("split_gain"), 0.0),
+        # Gains are float32, and infinite for targets of 1e30.
+        gain=nodes.spread(np.nan_to_num(text.of_splits("split_gain"), nan=np.nan, posinf=np.nan), 0.0),
         leaf_id=nodes.spread(-1, nodes.leaf_id),
-        base=start.base,
+        base=base,
         player_features=player_features,
         n_features=n_columns,
         n_columns=n_columns,
@@ -584,10 +546,7 @@ def _zero_as_missing(column: Long, missing: Long) -> tuple[int, ...]:
     zero = np.unique(column[missing == MISSING_ZERO])
     mixed = np.intersect1d(zero, column[missing != MISSING_ZERO])
     if len(mixed):
-        raise UnsupportedModelError(
-            f"Columns {mixed.tolist()} of the LightGBM model treat 0 as missing in some trees and not in "
-            "others (continued training with another zero_as_missing); train with one setting."
-        )
+        raise UnsupportedModelError(f"Columns {mixed.tolist()} treat 0 as missing in some trees only; train it anew.")
     return tuple(zero.tolist())
 
 
@@ -612,6 +571,7 @@ def _node_values(
     if np.any(off & ~(training.unsure & (start > 0))) and not training.bent:
         return NodeValues(None, rate, refusal=MISMATCH)
     if np.any(no_root & off[tree]) or np.any(off & (start > 0) & (_half_unit(start) > 0.02 * size)):
-        why = f"{training.bent or 'the start is an estimate'}, and stored inner values lack digits, or those of roots"
-        return NodeValues(None, rate, needs=() if training.known else ("reg_lambda",), refusal=why)
+        if not training.known:
+            return NodeValues(None, rate, needs=("reg_lambda",))
+        return NodeValues(None, rate, refusal=f"{training.bent or 'the start is unsure'}, and inner values lack digits")
     return NodeValues(np.where(off[nodes.tree], stored, found)[:, None], rate)
