@@ -8,9 +8,9 @@ import pandas as pd
 import pytest
 import xgboost as xgb
 
-import treeinner as ti
 from tests.browser.chromium import Browser, find
-from treeinner.page import report, report_selection
+from treeinner.select.selector import TreeInnerSelector
+from treeinner.show.page import report
 
 PROGRAM = find()
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason="Chromium is not installed (Debian: apt-get install chromium)")
@@ -278,13 +278,14 @@ def text(page, id):
 
 def test_training_rows_are_not_called_held_out(browser, tmp_path):
     X = np.random.default_rng(0).normal(size=(200, 3))
-    model = xgb.XGBRegressor(n_estimators=20, max_depth=2, n_jobs=1).fit(X, X[:, 0])
-    with pytest.warns(UserWarning, match="rows that the model was trained on"):
-        path = report(model, X, X[:, 0], X_train=X, y_train=X[:, 0], path=tmp_path / "same.html")
+    y = X.sum(axis=1)
+    model = xgb.XGBRegressor(n_estimators=20, max_depth=3, n_jobs=1).fit(X, y)
+    with pytest.warns(UserWarning, match="Training rows are among these rows"):
+        path = report(model, X, y, X_train=X, y_train=y, path=tmp_path / "same.html")
     p = browser.open(path.as_uri())
-    assert "have a score above 0 (q < 0.05) on 200 training rows" in text(p, "lead")
+    assert "have a score above 0 (q ≤ 0.1) on 200 rows, training rows among them" in text(p, "lead")
     assert not p.evaluate("document.getElementById('training-rows').hidden")
-    assert text(p, "training-rows").startswith("These are the rows that the model was trained on")
+    assert text(p, "training-rows").startswith("Training rows are among these rows")
     shown = p.evaluate("document.body.innerText")
     assert "held-out" not in shown.lower()
     assert "Training against scored" in shown
@@ -292,7 +293,7 @@ def test_training_rows_are_not_called_held_out(browser, tmp_path):
     p.close()
 
 
-def test_the_account_of_the_loss_is_shown_to_its_sum(browser, tmp_path):
+def test_the_breakdown_of_the_loss_is_shown_to_its_sum(browser, tmp_path):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(400, 3))
     y = X[:, 0] + 0.3 * rng.normal(size=400)
@@ -319,11 +320,11 @@ def test_a_page_about_features_to_keep(browser, tmp_path):
     X["again"] = 2 * X["b"]
     y = 3 * X["b"] + rng.normal(size=200)
     model = xgb.XGBRegressor(n_estimators=10, max_depth=2, n_jobs=1)
-    selector = ti.TreeInnerSelector(model, q=0.01, cv=3, repeats=1, random_state=0).fit(X, y)
-    p = browser.open(report_selection(selector, path=tmp_path / "page.html").as_uri())
+    selector = TreeInnerSelector(model, q=0.01, cv=3, repeats=1, random_state=0).fit(X, y)
+    p = browser.open(report(selector, path=tmp_path / "page.html").as_uri())
     assert p.complaints() == []
     assert text(p, "lead") == "2 of 5 features are kept by the conditional test at q = 0.01."
-    marked = "Array.from(document.querySelectorAll('#ranking-table tbody tr.noise bdi'), (n) => n.textContent)"
+    marked = "Array.from(document.querySelectorAll('#ranking-table tbody tr.grey bdi'), (n) => n.textContent)"
     assert set(p.evaluate(marked)) == {"a", "c", "d"}
     assert text(p, "stands-out").endswith("it is: b, again")
     shown = "Array.from(document.querySelectorAll('main > section')).filter((s) => !s.hidden).map((s) => s.id)"
