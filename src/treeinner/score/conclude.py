@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from treeinner.kernels.units import GRADIENT_BITS
 from treeinner.losses import Loss
 from treeinner.losses.labels import is_nested
 from treeinner.read import Model
+from treeinner.read.trees import Trees
 from treeinner.score.infer import Statistics, of_clusters, of_sums, unknown
 from treeinner.score.passes import Centre, knows_loss, share_columns
 from treeinner.score.result import Importance, Losses
@@ -73,7 +75,7 @@ def conclude(
         output_names=_output_names(model, leaf.target_names),
         has_errors=share is not None,
         rounds=rounds,
-        gains=_gains(model, spec, leaf, centre, whole.score * weight),
+        rates=partial(_rates, model.trees) if spec.score == "tree_inner" else None,
         losses=_losses(model, spec, loss, leaf, centre, whole.score),
         n_rows=leaf.rows,
         sum_of_weights=float(np.ldexp(weight, leaf.weight_exponent)),
@@ -138,18 +140,11 @@ def _leaf_unit(spec: Spec, bits: int) -> float:
     return float(2.0 ** (spec.scale_bits - GRADIENT_BITS + bits))
 
 
-def _gains(model: Model, spec: Spec, leaf: Sums, centre: Centre | None, score: Float) -> Float | None:
-    """The paper's sums over rows, each tree divided by its learning rate: (names,); None: rates are not known."""
-    factor = model.trees.known.rate * model.trees.weight if spec.score == "tree_inner" else np.array([np.nan])
-    if np.isnan(factor).any() or not (factor > 0).all():
-        return None
-    if not spec.by_path:
-        one = len(np.unique(factor)) == 1
-        return np.asarray(np.ldexp(score / factor[0], leaf.weight_exponent)) if one else None
-    assert centre is not None
-    value = centre.value / factor[model.trees.tree_of_node[model.trees.forest.numbered]][:, None]
-    gains = scores_from_leaves(model, spec, leaf, value).sum(axis=(0, 2))
-    return np.asarray(np.ldexp(gains, leaf.weight_exponent))
+def _rates(trees: Trees) -> Float:
+    """Learning rate times weight of the trees of each round; NaN where they differ, or are not known: (rounds,)."""
+    factor = trees.known.rate * trees.weight
+    low, high = (each.reduceat(factor, trees.first_trees[:-1]) for each in (np.minimum, np.maximum))
+    return np.where((low == high) & (low > 0), low, np.nan)
 
 
 def _losses(model: Model, spec: Spec, loss: Loss, leaf: Sums, centre: Centre | None, scores: Float) -> Losses | None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import math
 import operator
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -115,9 +117,8 @@ class Importance:
     output_names: tuple[str, ...] | None = None  #: classes or targets
     has_errors: bool = True  #: whether standard errors and p values were worked out
     rounds: Float | None = None  #: (rounds, features), per row; see `by_round`
-    #: (features,) the paper's TreeInner: a sum over rows, every tree divided by its learning rate. On the training rows
-    #: and with PreDecomp it is the total gain. None: the learning rates are not known, or it is another score
-    gains: Float | None = None
+    #: (rounds,) learning rates that `gains` divides by, NaN where they are not known; or how to work them out
+    rates: Float | Callable[[], Float] | None = field(default=None, repr=False)
     losses: Losses | None = None  #: the loss itself; None where it is not known
     folds: FoldSpread | None = None  #: of `cross_importance`: how the folds differ
     n_rows: int  #: rows that were scored
@@ -185,6 +186,20 @@ class Importance:
     def ranks(self) -> NDArray[np.intp]:
         """Rank of every feature; 1 is the best."""
         return ranks_of(self.scores)
+
+    @cached_property
+    def gains(self) -> Float | None:
+        """The paper's TreeInner: a sum over rows, every tree divided by its learning rate: (features,).
+
+        On the training rows and with PreDecomp it is the total gain. None: the learning rates are not known, in which
+        case `read_model(model, learning_rate=...)` settles them, or it is another score.
+        """
+        rates = self.rates() if callable(self.rates) else self.rates
+        if rates is None or np.isnan(rates).any():
+            return None
+        if self.rounds is not None:
+            return np.asarray((self.rounds / rates[:, None]).sum(axis=0) * self.sum_of_weights)
+        return self.scores * (self.sum_of_weights / rates[0]) if len(np.unique(rates)) == 1 else None
 
     @property
     def base(self) -> float:
@@ -262,7 +277,6 @@ class Importance:
             outputs=None if self.outputs is None else _taken(self.outputs, k),
             folds=None if self.folds is None else FoldSpread(self.folds.scores[:, k]),
             rounds=None if self.rounds is None else self.rounds[:, k],
-            gains=None if self.gains is None else self.gains[k],
         )
 
     def by_round(self) -> Float:
@@ -286,7 +300,7 @@ class Importance:
         k = names.index(output) if isinstance(output, str) else _number(output, len(names), "output")
         return replace(
             self, statistics=_taken(self.outputs, (slice(None), k)), outputs=None, output_names=(names[k],),
-            rounds=None, losses=None, folds=None, gains=None,
+            rounds=None, losses=None, folds=None, rates=None,
         )  # fmt: skip
 
     # -- tables ---------------------------------------------------------------------------------------------------
@@ -321,6 +335,11 @@ class Importance:
         from treeinner.show.plots import bar  # here: matplotlib is an extra
 
         return bar(self, **options)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the fields, with the learning rates worked out."""
+        rates = self.rates() if callable(self.rates) else self.rates
+        return {each.name: getattr(self, each.name) for each in fields(self)} | {"rates": rates}
 
     def __repr__(self) -> str:
         from treeinner.show.table import as_text
