@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -47,30 +47,25 @@ class Params:
 
     def number(self, *names: str, default: Any = REQUIRED) -> float:
         """Return one number."""
-        value = self.numbers(*names, default=default)
-        if len(value) != 1:
-            raise UnknownParameterError(f"{self.name}: {names[0]}={list(value)}, expected one number.")
-        return value[0]
+        return self.numbers(*names, sizes=(1,), default=default)[0]
 
-    def numbers(self, *names: str, default: Any = REQUIRED) -> list[float]:
-        """Return one or more numbers, from a list, a number, or text such as "[0.1, 0.9]" or "0.1,0.9"."""
+    def levels(self, *names: str) -> list[float]:
+        """Return levels of quantiles or expectiles: one, or one per output."""
+        return self.numbers(*names, sizes=(1, self.n_outputs))
+
+    def numbers(self, *names: str, sizes: Collection[int], default: Any = REQUIRED) -> list[float]:
+        """Return so many numbers, from a list, a number, or text such as "[0.1, 0.9]" or "0.1,0.9"."""
         value = self.raw(*names, default=default)
         if isinstance(value, str):
             value = [part for part in re.split(r"[,\s]+", value.strip("[]() ")) if part]
         try:
-            return [float(v) for v in np.atleast_1d(np.asarray(value)).tolist()]
+            found = [float(v) for v in np.atleast_1d(np.asarray(value)).tolist()]
         except (TypeError, ValueError):
             raise UnknownParameterError(f"{self.name}: {names[0]}={value!r} is not a number.") from None
-
-    def levels(self, *names: str) -> list[float]:
-        """Return levels of quantiles or expectiles: one, or one per output."""
-        alpha = self.numbers(*names)
-        if len(alpha) not in (1, self.n_outputs):
-            raise UnknownParameterError(
-                f"{self.name}: {names[0]} has {len(alpha)} values, expected one, or one for each output "
-                f"of the model ({self.n_outputs})."
-            )
-        return alpha
+        if len(found) not in sizes:
+            wanted = " or ".join(str(size) for size in sorted(set(sizes)) if size)
+            raise UnknownParameterError(f"{self.name}: {names[0]}={found}, expected {wanted} of them for this model.")
+        return found
 
     def flag(self, *names: str, default: bool = False) -> bool:
         """Return a yes or no."""
@@ -172,7 +167,8 @@ def _sqrt(p: Params, loss: Loss) -> Loss:
 def _lightgbm_binary(p: Params) -> Loss:
     """LightGBM's binary loss; with is_unbalance its weights are those of the training rows, never of others."""
     positive = p.number("scale_pos_weight", default=1.0)
-    weights = p.numbers("label_weights", default=[])  # of the negative and the positive class, as training found them
+    # Of the negative and the positive class, as training found them.
+    weights = p.numbers("label_weights", sizes=(0, 2), default=[])
     if p.flag("is_unbalance") and not weights and "scale_pos_weight" not in p.told:
         raise UnknownParameterError(
             "LightGBM is_unbalance=True: the model does not store its class weights; pass read_model(model, "
@@ -181,14 +177,7 @@ def _lightgbm_binary(p: Params) -> Loss:
         )
     if not weights or "scale_pos_weight" in p.told:
         weights = [1.0, positive]
-    _check_length(p, "label_weights", weights, 2)
     return classes.lightgbm_binary(p.number("sigmoid", default=1.0), (weights[0], weights[1]))
-
-
-def _check_length(p: Params, name: str, values: list[float], wanted: int) -> None:
-    """Raise unless a parameter has as many numbers as there are classes."""
-    if len(values) != wanted:
-        raise UnknownParameterError(f"{p.name}: {name}={values}, expected {wanted} numbers, one per class.")
 
 
 def _lightgbm_ova(p: Params) -> Loss:
@@ -204,12 +193,11 @@ def _lightgbm_ova(p: Params) -> Loss:
 
 def _lambdarank(p: Params) -> Loss:
     """LightGBM's lambdarank."""
-    gain = p.raw("label_gain", default=None)
     return ranking.lambdarank(
         sigmoid=p.number("sigmoid", default=1.0),
         norm=p.flag("lambdarank_norm", default=True),
         truncation_level=int(p.number("lambdarank_truncation_level", default=30)),
-        label_gain=p.numbers("label_gain") if gain not in (None, "", []) else None,
+        label_gain=p.numbers("label_gain", sizes=range(10_000), default=[]),
     )
 
 
@@ -237,12 +225,12 @@ LIGHTGBM: dict[str, Factory] = {
 
 def _class_weighted(p: Params, loss: Loss) -> Loss:
     """Add CatBoost's class_weights (scale_pos_weight is short for [1, scale]), in the order of the classes."""
-    positive, weights = p.number("scale_pos_weight", default=1.0), p.numbers("class_weights", default=[])
+    positive = p.number("scale_pos_weight", default=1.0)
+    weights = p.numbers("class_weights", sizes=(0, max(2, p.n_outputs)), default=[])
     if not weights or "scale_pos_weight" in p.told:
         weights = [1.0, positive] if positive != 1.0 else []
     if not weights:
         return loss
-    _check_length(p, "class_weights", weights, max(2, p.n_outputs))
     table = np.asarray(weights, np.float64)
     return classes.class_weighted(loss, weights, lambda y: table[np.asarray(y).reshape(len(y)).astype(np.int64)])
 

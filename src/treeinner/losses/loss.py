@@ -26,8 +26,6 @@ Scope = Literal["row", "query", "round", "data"]
 CoreKind = Literal["squared", "logistic", "poisson", "softmax"]
 Function = Callable[..., Float]
 
-NEEDS = {"round": "all rows of the round", "query": "the rows of its query", "data": "all rows"}
-
 
 @dataclass(frozen=True)
 class Domain:
@@ -205,15 +203,11 @@ class Loss:
 
     def check_breakdown(self) -> None:
         """Raise an UnsupportedModelError unless score="loss" is possible: a loss per row whose value is known."""
-        if self.scope != "row":
+        if self.scope != "row" or self.value is None:
+            lacks = "has only a gradient" if self.scope == "row" else "depends on other rows"
             raise UnsupportedModelError(
-                f"score='loss' follows the loss of each row; {self.name!r} depends on {NEEDS[self.scope]}; use "
-                "score='tree_inner'."
-            )
-        if self.value is None:
-            raise UnsupportedModelError(
-                f"score='loss' needs the loss itself, but {self.name!r} has only a gradient; pass a Loss with `value`, "
-                "or use score='tree_inner'."
+                f"score='loss' follows the loss of each row, but {self.name!r} {lacks}; use score='tree_inner', or tell "
+                "read_model(model, objective=...) a Loss with a `value` of each row."
             )
 
     def check_target(self, y: ArrayLike) -> None:

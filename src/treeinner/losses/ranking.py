@@ -52,9 +52,9 @@ def _pairwise(name: str, pairs: Callable[..., Pairs], *, norm: bool, single: boo
     return Loss(name=name, words=f"{name} loss", gradient=gradient, scope="query", unit="ranking score", **fields)
 
 
-def lambdarank(*, sigmoid: float, norm: bool, truncation_level: int, label_gain: Sequence[float] | None) -> Loss:
+def lambdarank(*, sigmoid: float, norm: bool, truncation_level: int, label_gain: Sequence[float]) -> Loss:
     """LightGBM's lambdarank (NDCG), without position bias; y holds relevance labels 0, 1, 2, ..."""
-    gain = np.asarray(label_gain if label_gain else 2.0 ** np.arange(MAX_LABEL) - 1.0, np.float64)
+    gain = np.asarray(label_gain or 2.0 ** np.arange(MAX_LABEL) - 1.0, np.float64)
 
     def pairs(y: Float, score: Float) -> Pairs:
         label = y.astype(np.int64)
