@@ -1,0 +1,126 @@
+"""What commands read and write: models, tables, groups of features."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from treeinner.errors import DataError, Note, did_you_mean
+from treeinner.read import Model, read_model
+from treeinner.rows.frames import make_frame
+from treeinner.show.files import check_output, write_file
+
+__all__ = [
+    "check_files", "open_model", "parse_groups", "read_frame", "say", "say_notes", "write_json", "write_table",
+]  # fmt: skip
+
+FORMATS = (".csv", ".parquet", ".json")
+NUMBERS = ("learning_rate", "reg_lambda", "reg_alpha")  # of what can be told about a model
+
+
+def say(text: str) -> None:
+    """Print one line on stderr."""
+    print(" ".join(text.split()), file=sys.stderr)
+
+
+def say_notes(notes: Iterable[Note]) -> None:
+    """Print the notes on a result that were no warnings."""
+    for note in notes:
+        if note.quiet:
+            say(f"Note: {note.text}")
+
+
+def check_files(output: Path | None, inputs: Sequence[Path], endings: Sequence[str] = FORMATS) -> None:
+    """Raise before the work begins if the result cannot be written."""
+    if output is not None:
+        if output.suffix.lower() not in endings:
+            raise ValueError(f"-o {output}: the name of the file must end in {' or '.join(endings)}.")
+        check_output(output, inputs)
+
+
+def open_model(path: Path, told: Sequence[str] | None) -> Model:
+    """Read a model file. told: NAME=VALUE, as `read_model` takes them."""
+    options: dict[str, Any] = {}
+    for text in told or ():
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise ValueError(f"--read {text}: expected NAME=VALUE, such as learning_rate=0.1.")
+        if name == "iteration_range":
+            options[name] = tuple(int(part or 0) for part in value.split(":"))
+        else:
+            options[name] = float(value) if name in NUMBERS else value
+    return read_model(path, **options)
+
+
+def parse_groups(texts: Sequence[str] | None) -> dict[str, list[str]] | None:
+    """Groups of features, each NAME=a,b,c; None if there are none."""
+    groups: dict[str, list[str]] = {}
+    for text in texts or ():
+        name, equals, members = text.partition("=")
+        if not (equals and name and members) or name in groups:
+            raise ValueError(f"--group {text}: expected NAME=a,b,c, every name once.")
+        groups[name] = [member.strip() for member in members.split(",")]
+    return groups or None
+
+
+def read_frame(path: Path, dropped: Sequence[str]) -> Any:
+    """A data file as a pandas frame to train on, without some columns; text becomes categories."""
+    import pandas as pd
+    import pyarrow
+
+    kinds: dict[str, Any] = {
+        ".csv": pd.read_csv,
+        ".tsv": pd.read_table,
+        ".parquet": pd.read_parquet,
+        ".feather": pd.read_feather,
+    }
+    read = kinds.get(path.suffix.lower())
+    if read is None:
+        raise DataError(f"{path}: the rows to select on must be in a file that ends in {', '.join(kinds)}.")
+    try:
+        frame: Any = read(path)
+    except (ValueError, pyarrow.ArrowException) as error:
+        raise DataError(f"{path} cannot be read ({error}); write it again.") from error
+    frame.columns = frame.columns.map(str)
+    for name in dropped:
+        if name not in frame:
+            raise DataError(f"{path} has no column {name!r}{did_you_mean(name, frame.columns)}")
+    text = frame.select_dtypes(["object", "string"]).columns
+    return frame.drop(columns=list(dropped)).astype(dict.fromkeys(text.difference(dropped), "category"))
+
+
+def write_json(content: Any, output: Path | None = None) -> None:
+    """Write JSON, to stdout where no file is named; what is not finite is null."""
+    text = json.dumps(_plain(content), ensure_ascii=False, indent=1) + "\n"
+    if output is None:
+        sys.stdout.write(text)
+    else:
+        write_file(output, text.encode())
+
+
+def write_table(columns: Mapping[str, Any], output: Path) -> None:
+    """Write a table; the ending of the file says how."""
+    if output.suffix.lower() == ".json":
+        return write_json({name: list(values) for name, values in columns.items()}, output)
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    table, content = make_frame(columns, library="pyarrow"), io.BytesIO()
+    write = pyarrow.csv.write_csv if output.suffix.lower() == ".csv" else pyarrow.parquet.write_table
+    write(table, content)
+    return write_file(output, content.getvalue())
+
+
+def _plain(content: Any) -> Any:
+    """Content as JSON can hold it."""
+    if isinstance(content, Mapping):
+        return {name: _plain(value) for name, value in content.items()}
+    if isinstance(content, list | tuple):
+        return [_plain(value) for value in content]
+    value = content.item() if hasattr(content, "item") else content
+    return None if isinstance(value, float) and not math.isfinite(value) else value
