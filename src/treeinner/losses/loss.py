@@ -206,7 +206,7 @@ class Loss:
         if self.scope != "row" or self.value is None:
             lacks = "has only a gradient" if self.scope == "row" else "depends on other rows"
             raise UnsupportedModelError(
-                f"score='loss' follows the loss of each row, but {self.name!r} {lacks}; use score='tree_inner', or tell "
+                f"score='loss' follows each row's loss, but {self.name!r} {lacks}; use score='tree_inner', or pass "
                 "read_model(model, objective=...) a Loss with a `value` of each row."
             )
 
