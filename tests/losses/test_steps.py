@@ -59,7 +59,7 @@ def test_the_breakdown_of_smooth_losses_follows_what_they_smooth():
         new, old = (loss_of("xgboost", name, params, version=(3, minor)) for minor in (4, 2))
         new.metric.check_breakdown()
         np.testing.assert_array_equal(new.metric.losses(y, m), old.losses(y, m))
-        assert (new.scope, new.words) == ("round", old.words)
+        assert (new.scope, new.metric.words) == ("round", old.words)
 
 
 def test_losses_without_a_value_of_each_row_are_refused():

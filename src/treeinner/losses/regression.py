@@ -217,7 +217,7 @@ def smoothed(metric: Loss, gradient: Any, curvature: Any, **fields: Any) -> Loss
     """
     metric = replace(metric, name=metric.words)
     fields = {"scope": "round", "state": residual_scale, "metric": metric, "least": None, **fields}
-    return of_residual(metric.words, None, gradient, curvature, **fields)
+    return of_residual(f"XGBoost's smooth form of the {metric.words}", None, gradient, curvature, **fields)
 
 
 def smooth_absolute_error() -> Loss:
