@@ -187,12 +187,13 @@ class _Text:
 def _parsing() -> Iterator[None]:
     """Turn whatever goes wrong while a text is parsed into one error."""
     try:
-        yield
+        with np.errstate(all="ignore"):
+            yield
     except UnsupportedModelError:
         raise
     except (ValueError, LookupError, ArithmeticError, TypeError, RecursionError) as error:
         damage = error if isinstance(error, TreeInnerError) else f"The model is malformed ({repr(error)[:200]})."
-        raise ModelError(f"{damage} LightGBM's text is damaged: save it again with Booster.save_model.") from error
+        raise ModelError(f"{damage} If it came from a file, save it again with Booster.save_model.") from error
 
 
 def _parse(text: str) -> _Text:
@@ -529,8 +530,7 @@ def _category_sets(text: _Text, nodes: _Nodes, threshold: Float) -> tuple[Long, 
     n_sets, sizes, words = text.of_trees("num_cat", np.int64), [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     for i in np.flatnonzero(n_sets):
         bound, word = (np.array(text.trees[i][f"cat_{key}"].split(), np.int64) for key in ("boundaries", "threshold"))
-        cut = len(bound) == n_sets[i] + 1 and bound[0] == 0 and bound[-1] == len(word)
-        require(cut, f"the category sets of tree {i} are inconsistent")
+        require(len(bound) == n_sets[i] + 1 and bound[-1] == len(word), f"the categories of tree {i} are cut off")
         sizes.append(np.diff(bound))  # words of each set
         words.append(word)
     size = np.concatenate(sizes)
@@ -550,16 +550,16 @@ def _zero_as_missing(column: Long, missing: Long) -> tuple[int, ...]:
     return tuple(zero.tolist())
 
 
+@_parsing()
 def _node_values(
     trees: Trees, text: _Text, nodes: _Nodes, training: _Training, taken_off: Float, constant: Float, rate: Float
 ) -> NodeValues:
     """Inner values by the l2 formula, checked against the six digits; these where the formula does not hold."""
     if training.refusal:
         return NodeValues(None, rate, refusal=training.refusal)
-    with _parsing():
-        written, hessian = text.of_splits("internal_value"), text.of_leaves("leaf_weight")
-        # LightGBM before 4.4 does not store the values of roots.
-        no_root = (nodes.inner == nodes.start[nodes.tree_of_split]) & (text.of_splits("internal_weight") == 0)
+    written, hessian = text.of_splits("internal_value"), text.of_leaves("leaf_weight")
+    # LightGBM before 4.4 does not store the values of roots.
+    no_root = (nodes.inner == nodes.start[nodes.tree_of_split]) & (text.of_splits("internal_weight") == 0)
     tree, factor = nodes.tree_of_split, trees.weight if trees.averaged else np.ones(trees.n_trees)
     stored = nodes.spread((written - taken_off[tree]) * factor[tree], trees.value[nodes.leaf, 0])
     size, start = np.zeros(trees.n_trees), np.abs(taken_off * factor)
