@@ -19,6 +19,7 @@ from treeinner import kernels
 from treeinner.errors import DataError, UnknownParameterError, UnsupportedModelError
 from treeinner.read import read_model
 from treeinner.rows import needs_all_rows, read_rows, read_table
+from treeinner.rows.frames import names_of
 
 FRAME = NUMBERS.assign(price=Y, w=WEIGHT, day=np.arange(N) // 10, note="n")
 
@@ -38,9 +39,9 @@ def test_rows_in_memory():
     assert rows.names is None  # the model stores them
     np.testing.assert_array_equal(rows.y.reshape(-1), Y)
     np.testing.assert_array_equal(rows.start, np.broadcast_to(model("xgboost").trees.base, (N, 1)))
-    some = rows.take(np.array([5, 3]))
-    np.testing.assert_array_equal(matrix(some.table), NUMBERS.to_numpy()[[5, 3]])
-    np.testing.assert_array_equal(some.y.reshape(-1), Y[[5, 3]])
+    np.testing.assert_array_equal(matrix(rows.table), NUMBERS.to_numpy())
+    with pytest.raises(TypeError, match="weights"):
+        one(NUMBERS, Y, weights=WEIGHT)
 
 
 def test_names_of_the_columns_where_the_model_stores_none():
@@ -54,15 +55,13 @@ def test_names_of_the_columns_where_the_model_stores_none():
 # -- columns by name -----------------------------------------------------------------------------------------
 @pytest.mark.parametrize("frame", [lambda f: f, pl.from_pandas, pa.Table.from_pandas, lambda f: f[f.columns[::-1]]])
 def test_columns_by_name(frame):
-    stream = read_rows(model("xgboost"), frame(FRAME), "price", sample_weight="w", clusters="day", by="note")
+    stream = read_rows(model("xgboost"), frame(FRAME), "price", sample_weight="w", clusters="day")
     (named,) = stream
-    plain = one(NUMBERS, Y, sample_weight=WEIGHT, clusters=FRAME["day"], by=FRAME["note"].to_numpy())
+    plain = one(NUMBERS, Y, sample_weight=WEIGHT, clusters=FRAME["day"])
     assert stream.clustered
-    assert list(stream.head.columns if hasattr(stream.head, "columns") else stream.head.column_names) == list(
-        "abcd"
-    ) or (isinstance(stream.head, pa.Table) and stream.head.column_names == list("abcd"))
+    assert names_of(stream.head) == tuple("abcd")
     np.testing.assert_array_equal(matrix(named.table), matrix(plain.table))
-    for field in ("y", "weight", "clusters", "segment", "weight_exponent"):
+    for field in ("y", "weight", "clusters", "weight_exponent"):
         np.testing.assert_array_equal(getattr(named, field), getattr(plain, field))
 
 
@@ -119,7 +118,7 @@ def test_a_target_in_another_order_is_refused_and_the_same_order_is_not():
         ({"y": Y, "clusters": [None] * N}, "row 0"),
         ({"y": Y, "clusters": np.where(np.arange(N) == 3, np.nan, 1.0)}, "row 3"),
         ({"y": Y, "clusters": np.array(["NaT"] * N, "M8[ns]")}, "row 0"),
-        ({"y": Y, "clusters": np.array([1, "1"] * (N // 2), object)}, "one type"),
+        ({"y": Y, "clusters": np.array([1, "1"] * (N // 2), object)}, "several types"),
         ({"y": Y, "base_margin": np.zeros((N, 2))}, "shape"),
         ({"y": Y, "base_margin": np.full(N, np.inf)}, "finite"),
         ({"y": Y, "base_margin": ["x"] * N}, "not numbers"),

@@ -113,7 +113,6 @@ SOURCES = {
     "CSV, semicolons": lambda f: written(f, "semi.csv", lambda p: FRAME.to_csv(p, index=False, sep=";")),
     "Feather": lambda f: written(f, "all.feather", lambda p: pa.feather.write_feather(table(), p, chunksize=99)),
     "a Dataset": pa.dataset.dataset,
-    "a filtered Dataset": lambda f: pa.dataset.dataset(f).filter(pa.dataset.field("a") < 99),
     "a LazyFrame": lambda f: pl.scan_parquet(f"{f}/*.parquet"),
     "a DuckDB relation": duck,
     "an Arrow stream": lambda f: Sized(table()),
@@ -153,7 +152,8 @@ def test_the_same_rows_from_every_source(kind, folder):
     assert stream.clustered
     parts = check_same(stream, **NAMED)
     check_same(stream, **NAMED)
-    assert {rows.frame_library for rows in parts} == {"polars" if kind == "a LazyFrame" else ""}
+    of_frames = {"a LazyFrame": "polars", "a list of frames": "pandas", "a function": "pandas"}
+    assert {rows.frame_library for rows in parts} == {of_frames.get(kind, "")}
 
 
 @pytest.mark.parametrize("kind", PAIRS)
@@ -204,17 +204,16 @@ def test_a_pipeline_on_files(folder):
     np.testing.assert_array_equal(found, pipeline[:-1].transform(NUMBERS))
 
 
-@pytest.mark.parametrize("size", [64, 10_000])
-def test_whole_queries_whatever_the_pieces(tmp_path, size):
-    grade = np.arange(N) % 3
-    ranker = read_model(xgboost.XGBRanker(n_estimators=3).fit(NUMBERS, grade, qid=FRAME["day"]))
-    NUMBERS.assign(grade=grade, day=FRAME["day"]).to_parquet(tmp_path / "rows.parquet", row_group_size=size)
-    parts = list(read_rows(ranker, tmp_path, "grade", qid="day"))
-    assert len(parts) == 2 if size > N else len(parts) > 9  # the last query is not known to be whole until the end
-    np.testing.assert_array_equal(np.concatenate([rows.query for rows in parts]), FRAME["day"])
-    queries = [query for rows in parts for query in np.unique(rows.query)]
-    assert len(queries) == len(set(queries)) == N // 10
-    np.testing.assert_array_equal(np.concatenate([matrix(rows.table) for rows in parts]), NUMBERS.to_numpy())
+def test_queries_are_not_cut_where_files_end(tmp_path):
+    grade, day = np.arange(N) % 3, FRAME["day"].to_numpy()
+    ranker = read_model(xgboost.XGBRanker(n_estimators=3).fit(NUMBERS, grade, qid=day))
+    for number, rows in enumerate(np.split(np.arange(N), [15, 501])):
+        NUMBERS.assign(grade=grade, day=day).iloc[rows].to_parquet(tmp_path / f"{number}.parquet", row_group_size=64)
+    (rows,) = read_rows(ranker, tmp_path, "grade", qid="day")
+    np.testing.assert_array_equal(rows.query, day)
+    np.testing.assert_array_equal(matrix(rows.table), NUMBERS.to_numpy())
+    whole = [{"X": NUMBERS[s], "y": grade[s], "qid": day[s]} for s in (slice(0, 20), slice(20, N))]
+    assert [part.n_rows for part in read_rows(ranker, whole)] == [20, N - 20]
 
 
 def test_integers_with_fractions_later_and_words_that_look_like_numbers(tmp_path):
@@ -333,12 +332,14 @@ def test_what_needs_all_rows_is_read_into_memory(folder):
 
 def test_arguments_that_cannot_be(folder):
     m = model("xgboost", categories=True)
-    with pytest.raises(DataError, match="name of the column"):
+    with pytest.raises(DataError, match="name of a column"):
         read_rows(m, folder, Y)
     with pytest.raises(DataError, match="zero in every row"):
         read_rows(m, [FRAME.assign(w=0.0)], "price", sample_weight="w")
     with pytest.raises(DataError, match="'price'"):
         read_rows(m, folder, "prize")
+    with pytest.raises(DataError, match="filtered"):
+        read_rows(m, pa.dataset.dataset(folder).filter(pa.dataset.field("a") < 99), "price")
 
 
 def test_rows_are_not_held(folder):

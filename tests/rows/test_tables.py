@@ -147,7 +147,6 @@ def test_sparse_matrices(kind, absent):
     table = read(rows, absent=absent)
     expected = dense if absent == "zero" else np.where(dense == 0, np.nan, dense)
     np.testing.assert_array_equal(matrix(table), expected)
-    np.testing.assert_array_equal(matrix(table.take(np.array([2, 0]))), expected[[2, 0]])
 
 
 def test_sparse_entries_in_one_place_add_up_and_stored_zeros_are_zeros():

@@ -43,10 +43,8 @@ def numbers(values: NDArray[Any], where: str) -> NDArray[Any]:
         return np.array([np.nan if is_missing(item) else item for item in items], np.float64)
     except (TypeError, ValueError):
         bad = next((item for item in items if not isinstance(item, Real) and not is_missing(item)), items[0])
-        shown = repr(bad) if len(repr(bad)) <= 60 else repr(bad)[:60] + "..."
-        raise DataError(
-            f"{where} holds {shown} (a {type(bad).__name__}), but the model needs numbers there; {AS_IN_TRAINING}"
-        ) from None
+        shown = f"{repr(bad)[:60]} (a {type(bad).__name__})"
+        raise DataError(f"{where} holds {shown}, but the model needs numbers there; {AS_IN_TRAINING}") from None
 
 
 # -- missing values ------------------------------------------------------------------------------------------
@@ -118,24 +116,22 @@ class Levels:
 
 
 # -- labels of rows ------------------------------------------------------------------------------------------
-def labels(given: Any, n_rows: int, name: str) -> NDArray[Any]:
-    """One label per row, checked: (rows,) of one type, numbers or text."""
+def labels(given: Any, n_rows: int, name: str) -> NDArray[Any] | None:
+    """One label per row, checked: (rows,) of one type, numbers or text; None if none are given."""
+    if given is None:
+        return None
     array = np.asarray(given).reshape(-1)
     if len(array) != n_rows:
         raise DataError(f"{name} has {len(array)} labels, but X has {n_rows} rows; pass one label per row.")
     if array.dtype.kind in "iubU":
         return array
-    if array.dtype.kind in "mM":
-        array = np.array([None if np.isnat(one) else str(one) for one in array], object)
-    distinct = list(dict.fromkeys(array.tolist()))
-    if any(map(is_missing, distinct)):
-        row = next(i for i, label in enumerate(array.tolist()) if is_missing(label))
-        raise DataError(f"{name} has no label in row {row}; give every row one.")
+    items = [str(one) for one in array] if array.dtype.kind in "mM" else array.tolist()  # "NaT"
+    distinct = list(dict.fromkeys(items))
+    if gaps := [one for one in distinct if one == "NaT" or is_missing(one)]:
+        raise DataError(f"{name} has no label in row {items.index(gaps[0])}; give every row one.")
     # Nullable integers come as objects in one batch and as numbers in another: they are the same labels.
-    kinds = {
-        Integral if isinstance(one, Integral) else Real if isinstance(one, Real) else type(one) for one in distinct
-    }
-    if len(kinds - {Integral, Real}) + bool(kinds & {Integral, Real}) > 1:
-        kinds_shown = " and ".join(sorted(kind.__name__ for kind in kinds))
-        raise DataError(f"{name} holds {kinds_shown}; use labels of one type, for 1 is not '1'.")
-    return array.astype(np.int64 if kinds == {Integral} else np.float64 if kinds <= {Integral, Real} else np.str_)
+    kinds = ((Integral, np.int64), (Real, np.float64), (object, np.str_))
+    dtype = next(dtype for kind, dtype in kinds if all(isinstance(one, kind) for one in distinct))
+    if dtype is np.str_ and len(set(map(type, distinct))) > 1:
+        raise DataError(f"{name} holds labels of several types; use one, for 1 is not '1'.")
+    return np.array(items, dtype)

@@ -31,8 +31,7 @@ def as_frame(X: Any) -> Frame | nw.Series[Any] | None:
     """X as narwhals sees it; None if it is neither a frame nor a series."""
     if type(X) is np.ndarray or isinstance(X, nw.DataFrame):  # narwhals takes longer to find out
         return X if isinstance(X, nw.DataFrame) else None
-    if any((kind.__module__, kind.__name__) == ("pyarrow.lib", "RecordBatch") for kind in type(X).__mro__):
-        # numpy would take it for an array without names; narwhals does not know it
+    if type(X).__name__ == "RecordBatch":  # which narwhals does not know, and numpy takes for an array without names
         X = sys.modules["pyarrow"].Table.from_batches([X])
     try:
         seen = nw.from_native(X, pass_through=True, allow_series=True)
@@ -76,21 +75,14 @@ def names_of(X: Any) -> tuple[str, ...] | None:
     return names
 
 
-def as_stored(names: Sequence[str], schema: Schema) -> tuple[str, ...]:
-    """Names as the model's library keeps them."""
-    return tuple(name.replace(" ", "_") for name in names) if schema.blank_is_underscore else tuple(names)
-
-
-def places_among(names: Sequence[str], wanted: Sequence[str], stored: Sequence[str], where: str = "X") -> list[int]:
-    """Positions of the columns that the model was trained on; stored: `names` as its library keeps them."""
-    place = {name: j for j, name in enumerate(stored)}
+def places_of(names: Sequence[str], wanted: Sequence[str], where: str = "X") -> list[int]:
+    """Positions of the columns that the model was trained on."""
+    # LightGBM keeps "my column" as "my_column".
+    place = {name.replace(" ", "_"): j for j, name in enumerate(names)} | {name: j for j, name in enumerate(names)}
     if missing := [name for name in wanted if name not in place]:
         close = closest(missing[0], names, cutoff=0.8)
         hint = f" (is {close!r} meant to be {missing[0]!r}?)" if close else ""
-        raise DataError(
-            f"{where} lacks {len(missing)} of the {len(wanted)} columns that the model was trained on: "
-            f"{listing(missing)}{hint}; prepare it as for training, with the same column names."
-        )
+        raise DataError(f"{where} lacks {listing(missing)}{hint}, which the model was trained on; prepare it likewise.")
     return [place[name] for name in wanted]
 
 
@@ -101,11 +93,9 @@ def read_columns(frame: Frame | nw.Series[Any], schema: Schema, notes: list[Note
     names = names_of(rows) or ()
     places = list(range(len(names)))
     if schema.names is not None:
-        places = places_among(names, schema.names, as_stored(names, schema))
+        places = places_of(names, schema.names)
         if extra := [name for j, name in enumerate(names) if j not in set(places)]:
-            raise DataError(
-                f"X has columns that the model was not trained on: {listing(extra)}; select the training columns."
-            )
+            raise DataError(f"X has {listing(extra)}, which the model was not trained on; select the other columns.")
     schema.check_shape(rows.shape[0], len(names))
     columns = list(rows.iter_columns())
     return [_column(columns[place], j, schema, notes) for j, place in enumerate(places)]
@@ -114,14 +104,19 @@ def read_columns(frame: Frame | nw.Series[Any], schema: Schema, notes: list[Note
 def _column(series: nw.Series[Any], j: int, schema: Schema, notes: list[Note]) -> NDArray[Any]:
     where, kind = f"Column {series.name!r}", series.dtype
     labelled = isinstance(kind, nw.Categorical | nw.Enum)
-    if isinstance(kind, NO_FEATURE) or (labelled and not schema.is_categorical(j)):
+    known = schema.levels_of(j)
+    # Codes as pandas has them are all there is when the model does not store its training categories.
+    own_codes = schema.is_categorical(j) and known is None and series.implementation.is_pandas()
+    if isinstance(kind, NO_FEATURE) or (labelled and known is None and not own_codes):
         raise DataError(f"{where} holds {kind}, but the model was trained on something else there; {AS_IN_TRAINING}")
     # Of Arrow's null type, for one; and parts of a file without a value are often typed as strings.
     if not (kind.is_numeric() or kind == nw.Boolean) and series.null_count() == len(series):
         return np.full(len(series), np.nan)
-    known = schema.levels_of(j)
+    if known is None and labelled:
+        keys, _ = dictionary(series)
+        return np.where(keys < 0, np.nan, keys)
     if known is None:
-        return _own_codes(series, where) if labelled else numbers(values_of(series), where)
+        return numbers(values_of(series), where)
     levels = Levels(known, schema.unseen, where, notes)
     values = np.zeros(0) if labelled or isinstance(kind, nw.String | nw.Object) else values_of(series)
     if not len(values) or values.dtype.kind == "O":
@@ -137,8 +132,7 @@ def values_of(series: nw.Series[Any]) -> NDArray[Any]:
     if isinstance(kind, WIDE) or (kind == nw.Boolean and series.null_count()):
         series = series.cast(nw.Float64)
     if kind.is_numeric() or kind == nw.Boolean:
-        values = series.to_numpy()
-        return values.astype(np.bool_) if kind == nw.Boolean and values.dtype.kind == "O" else values
+        return series.to_numpy()
     return np.array(series.to_list(), dtype=object)
 
 
@@ -157,17 +151,6 @@ def dictionary(series: nw.Series[Any]) -> tuple[NDArray[Any], list[Any]]:
         return native.cat.codes.to_numpy().astype(np.int64, copy=False), native.cat.categories.tolist()
     keys, entries = native.factorize()
     return np.asarray(keys), entries.tolist()
-
-
-def _own_codes(series: nw.Series[Any], where: str) -> NDArray[np.float64]:
-    """Codes as the frame has them: all there is when the model does not store the training categories."""
-    if not hasattr(series.to_native(), "cat") or series.implementation.is_polars():
-        raise DataError(
-            f"{where} holds {series.dtype} labels, but the model does not store its training categories; "
-            "pass the codes that it was trained on."
-        )
-    keys, _ = dictionary(series)
-    return np.where(keys < 0, np.nan, keys)
 
 
 # -- results -------------------------------------------------------------------------------------------------
@@ -190,15 +173,9 @@ def to_array(data: Any, feature_names: Sequence[str]) -> NDArray[Any]:
     """Return the user's table as a 2-D array in the order of the features."""
     if hasattr(data, "toarray"):  # scipy sparse: only shown rows are asked for here
         return np.asarray(data.toarray())
-    if names_of(data) is not None:
-        frame = collected(data)
-        data = frame[:, places_of(frame.columns, feature_names)].to_numpy()
+    names = names_of(data)
+    if names is not None:  # as the columns stand if they are others than the features
+        rows = collected(data).to_numpy()
+        known = {name.replace(" ", "_") for name in names} | set(names)
+        return rows[:, places_of(names, feature_names)] if set(feature_names) <= known else rows
     return np.asarray(data)
-
-
-def places_of(columns: Sequence[str], feature_names: Sequence[str]) -> list[int]:
-    """Positions of the features among the columns: by name if all are there, else as the columns stand."""
-    # LightGBM keeps "my column" as "my_column".
-    place = {str(name).replace(" ", "_"): j for j, name in enumerate(columns)}
-    place |= {str(name): j for j, name in enumerate(columns)}
-    return [place[name] for name in feature_names] if set(feature_names) <= place.keys() else [*range(len(columns))]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from treeinner import errors, losses
 from treeinner.errors import DataError, Note, TreeInnerError, UnsupportedModelError, did_you_mean, own_name
 from treeinner.rows.columns import labels, listing
-from treeinner.rows.frames import as_stored, collected, frame_library_of, names_of, places_among, values_of
+from treeinner.rows.frames import collected, frame_library_of, names_of, places_of, values_of
 from treeinner.rows.table import DenseTable, Table, make_table, refuse_by_name
 
 if TYPE_CHECKING:
@@ -22,8 +22,7 @@ __all__ = ["ROLES", "Rows", "columns_in", "needs_all_rows", "one_batch", "read_t
 
 Float = NDArray[np.float64]
 
-ROLES = ("y", "sample_weight", "clusters", "base_margin", "qid", "by")  # what comes with X
-LABELS = ("clusters", "qid", "by")
+ROLES = ("y", "sample_weight", "clusters", "base_margin", "qid")  # what comes with X
 SEVERAL = ("y", "base_margin")  # which may be several columns
 WEIGHT_BITS = 24  # a weight below 2^-24 of the largest has no digits left in the sums
 NO_WEIGHT = "sample_weight is zero in every row; at least one row must count."
@@ -40,7 +39,6 @@ class Rows:
     weight_exponent: int = 0  # of the largest weight of all rows, in every batch and partition; it is below 1 here
     clusters: NDArray[Any] | None = None  # (n,) labels
     query: NDArray[Any] | None = None  # (n,) labels
-    segment: NDArray[Any] | None = None  # (n,) labels of by=
     tree_weight: Float | None = None  # (T, n) what a row counts for in a tree: out-of-bag rows
     names: tuple[str, ...] | None = None  # columns of X, where the model stores none
     target_names: tuple[str, ...] | None = None  # columns of y, if several
@@ -61,14 +59,6 @@ class Rows:
         """Return an error about these rows with the file or batch that they come from."""
         return named(self.label, error)
 
-    def take(self, rows: Any) -> Rows:
-        """Return some of the rows, by their positions or a slice."""
-        arrays = {name: getattr(self, name) for name in ("y", "start", "weight", "clusters", "query", "segment")}
-        some: dict[str, Any] = {name: array[rows] for name, array in arrays.items() if array is not None}
-        if self.tree_weight is not None:
-            some["tree_weight"] = self.tree_weight[:, rows]
-        return replace(self, table=self.table.take(rows), **some)
-
 
 def named(label: str, error: TreeInnerError) -> TreeInnerError:
     """Return the error with what it is about, such as a file, in front."""
@@ -88,8 +78,9 @@ def one_batch(
     if y is None:
         raise DataError("The score needs the target: pass y, one value per row of X.")
     if (qid is not None) != (loss.scope == "query"):
-        what = "ranks within queries; pass qid, the query of every row" if qid is None else "has no queries; omit qid"
-        raise DataError(f"The loss, {loss.name}, {what}.")
+        raise DataError(
+            f"The loss, {loss.name}, {'needs qid, the query of every row' if qid is None else 'takes no qid'}."
+        )
     seen = _as_seen(model, X)
     table = _table(model, seen)
     n, target_names = table.n_rows, names_of(y)
@@ -100,16 +91,14 @@ def one_batch(
         averaged=model.trees.averaged,
     )  # fmt: skip
     weight, exponent = _weights(model, y, given["sample_weight"], n, largest_weight)
-    of_rows = {role: None if given[role] is None else labels(given[role], n, role) for role in LABELS}
     return Rows(
         table=table,
         y=np.asarray(encoded),
         start=start_margin(model, given["base_margin"], n),
         weight=weight,
         weight_exponent=exponent,
-        clusters=of_rows["clusters"],
-        query=of_rows["qid"],
-        segment=of_rows["by"],
+        clusters=labels(given["clusters"], n, "clusters"),
+        query=labels(qid, n, "qid"),
         tree_weight=_out_of_bag(model, seen, y, weight) if oob else None,
         names=names_in(model, X),
         target_names=target_names if np.shape(y)[1:] == (len(target_names or ()),) else None,
@@ -156,8 +145,7 @@ def transform(transformers: Sequence[Any], X: Any) -> Any:
             X = step.transform(X)
         elif not hasattr(step, "fit_resample"):  # imblearn's samplers work in fit alone
             raise UnsupportedModelError(
-                f"The pipeline step {type(step).__name__} cannot transform X; pass the final model and the X it was "
-                "fitted on."
+                f"The step {type(step).__name__} cannot transform X; pass the final model alone."
             )
     return X
 
@@ -205,12 +193,12 @@ def roles_among(given: Mapping[str, Any], names: Sequence[str], where: str = "X"
     """
     found = {}
     for role, value in given.items():
+        if isinstance(value, str) and value not in names:
+            hint = did_you_mean(value, names, f"; it has {listing(names)}." if names else "; it is no data frame.")
+            raise DataError(f"{role}={value!r}: {where} has no such column{hint}")
         several = role in SEVERAL and isinstance(value, list | tuple) and set(map(type, value)) == {str}
         if isinstance(value, str) or (several and set(value) <= set(names) and len(set(value)) == len(value)):
             found[role] = [value] if isinstance(value, str) else list(value)
-            for name in set(found[role]) - set(names):
-                hint = did_you_mean(name, names, f"; it has {listing(names)}." if names else "; it is no data frame.")
-                raise DataError(f"{role}={name!r}: {where} has no such column{hint}")
     return found
 
 
@@ -218,22 +206,18 @@ def features_among(
     model: Model, names: Sequence[str], roles: Mapping[str, Sequence[str]], where: str = "X"
 ) -> list[str]:
     """Which of these columns the model reads, in its order, or by position if it stores no names."""
-    stored: Sequence[str] = names
     if model.transformers:
         wanted, n_columns = columns_in(model.transformers)
     elif model.route is not None:  # the schema is about what it makes of X
         wanted, n_columns = model.feature_names, model.n_features
     else:
-        wanted, n_columns, stored = model.schema.names, model.schema.n_columns, as_stored(names, model.schema)
+        wanted, n_columns = model.schema.names, model.schema.n_columns
     taken = {name for columns in roles.values() for name in columns}
     features = [name for name in names if name not in taken]
     if wanted is not None:
-        features = [names[j] for j in places_among(names, wanted, stored, where)]
+        features = [names[j] for j in places_of(names, wanted, where)]
     elif n_columns not in (None, len(features)):
-        raise DataError(
-            f"{where} has {len(features)} columns besides {listing(sorted(taken))}, but the model was trained on "
-            f"{n_columns} and does not store their names; pass the training columns in training order, and no others."
-        )
+        raise DataError(f"{where} has {len(features)} columns besides {listing(sorted(taken))}, expected {n_columns}.")
     if wrong := [name for name in roles.get("y", ()) if name in features]:
         raise DataError(f"y={wrong[0]!r}: this column is a feature of the model; name the one that it predicts.")
     return features
@@ -248,8 +232,7 @@ def check_order(X: Any, values: Any, role: str) -> None:
         return
     if set(index) == set(other):
         raise DataError(
-            f"{role} has the row labels of X in another order; pass {role}.loc[X.index], or {role}.to_numpy() if its "
-            "rows are in the order of X as they stand."
+            f"{role} has the row labels of X in another order; pass {role}.loc[X.index] or {role}.to_numpy()."
         )
 
 
@@ -320,10 +303,7 @@ def _out_of_bag(model: Model, X: Any, y: Any, weight: Float | None) -> Float:
     0 if the tree saw it, else all rows / out-of-bag rows of the tree, so that the score is MDI-oob.
     """
     if model.out_of_bag is None:
-        raise UnsupportedModelError(
-            f"oob=True needs a scikit-learn forest trained with bootstrap=True, which this {model.library} model is "
-            "not. Use held-out rows instead."
-        )
+        raise UnsupportedModelError("oob=True needs a scikit-learn forest with bootstrap=True; use held-out rows.")
     unseen: Float = model.out_of_bag(X, y).astype(np.float64)
     counted = np.ones(unseen.shape[1]) if weight is None else weight
     total = unseen @ counted

@@ -17,7 +17,7 @@ from treeinner.errors import DataError, MissingDependencyError, TreeInnerError
 from treeinner.rows import rows as in_memory
 from treeinner.rows.columns import listing
 from treeinner.rows.frames import as_frame, collected, values_of
-from treeinner.rows.rows import LABELS, ROLES, Rows, needs_all_rows, one_batch, split
+from treeinner.rows.rows import ROLES, Rows, needs_all_rows, one_batch, split
 from treeinner.rows.table import is_sparse, refuse_by_name
 
 if TYPE_CHECKING:
@@ -62,30 +62,22 @@ class Source:
     read: Callable[[Wanted], Iterator[Piece]]
     names: list[str] | None = None  # columns; None: known when the rows come
     again: bool = True
-    library: str = ""  # in which results are returned; "": what is installed
 
 
 def read_rows(
-    model: Model,
-    X: Any,
-    y: Any = None,
-    *,
-    sample_weight: Any = None,
-    clusters: Any = None,
-    base_margin: Any = None,
-    qid: Any = None,
-    by: Any = None,
-    oob: bool = False,
-    largest_weight: float | None = None,
+    model: Model, X: Any, y: Any = None, *, oob: bool = False, largest_weight: float | None = None, **given: Any
 ) -> Stream:
     """Rows of X with what comes with them, checked: one Rows in memory, or many one after the other.
 
-    y, sample_weight, clusters, base_margin, qid and by may be names of columns of X. largest_weight: the largest
-    sample_weight of all rows, if these are some of them; None: that of these rows.
+    given: sample_weight, clusters, base_margin, qid. Like y, they may be names of columns of X. largest_weight: the
+    largest sample_weight of all rows, if these are some of them; None: that of these rows.
     """
-    given = dict(zip(ROLES, (y, sample_weight, clusters, base_margin, qid, by), strict=True))
+    if unknown := given.keys() - set(ROLES):
+        raise TypeError(f"read_rows() got an unexpected keyword argument {min(unknown)!r}")
+    given = {**dict.fromkeys(ROLES), "y": y, **given}
     source = source_of(X)
-    if source is not None and not oob and not needs_all_rows(model):
+    # Queries must not be cut where a file ends; batches of an iterator may bring theirs along.
+    if source is not None and not (oob or needs_all_rows(model) or given["qid"] is not None):
         return _stream(model, source, given, largest_weight)
     X, given = load_table(model, X, given)
     rows = one_batch(model, X, given, oob=oob, largest_weight=largest_weight)
@@ -102,11 +94,12 @@ def load_table(model: Model, X: Any, given: Mapping[str, Any]) -> tuple[Any, dic
     return split(model, X, given)
 
 
-def _stream(model: Model, source: Source, given: Mapping[str, Any], largest: float | None) -> Stream:
+def _stream(model: Model, source: Source, given: dict[str, Any], largest: float | None) -> Stream:
     """The rows of a source as the model takes them."""
     wanted = _wanted(model, source, given)
     start: Any = source.read(wanted)
-    first = next((piece for piece in start if _n_rows(piece)), None)  # tells what comes with the rows
+    with naming(source.what):
+        first = next((piece for piece in start if _n_rows(piece)), None)  # tells what comes with the rows
     if first is None:
         raise DataError(f"X is {source.what}, which has no rows; pass at least one.")
     rest = chain([first], start)
@@ -116,20 +109,19 @@ def _stream(model: Model, source: Source, given: Mapping[str, Any], largest: flo
     if largest is None and (given["sample_weight"] is not None or "sample_weight" in roles):
         largest = _largest_weight(source, wanted, given["sample_weight"])
 
-    def read(label: str, batch: Mapping[str, Any]) -> Rows:
-        with naming(label):
-            if batch.keys() != roles:
-                raise DataError(f"it comes with {listing(list(batch))}, but the first with {listing(list(roles))}.")
-            X, values = split(model, batch["X"], {**given, **batch})
-            rows = one_batch(model, X, {role: values[role] for role in ROLES}, largest_weight=largest)
-            return replace(rows, label=label, frame_library=source.library)
-
     def batches() -> Iterator[Rows]:
-        pieces = source.read(wanted) if source.again else rest
-        whole = pieces if given["qid"] is None else _whole_queries(pieces, given["qid"])
-        return (read(*piece) for piece in whole if _n_rows(piece))
+        for piece in source.read(wanted) if source.again else rest:
+            label, batch = piece
+            with naming(label):
+                if batch.keys() != roles:
+                    raise DataError(f"it comes with {listing(list(batch))}, but the first with {listing(list(roles))}.")
+                if _n_rows(piece):
+                    rows = one_batch(model, *split(model, batch["X"], given | batch), largest_weight=largest)
+                    # Nobody wants a pyarrow table for a result because rows came from a file.
+                    library = rows.frame_library.replace("pyarrow", "")
+                    yield replace(rows, label=label, frame_library=library)
 
-    head = split(model, first[1]["X"], {**given, **first[1]})[0]
+    head = split(model, first[1]["X"], given | first[1])[0]
     clustered = given["clusters"] is not None or "clusters" in roles
     return Stream(batches, head, in_memory.names_in(model, head), clustered, source.again)
 
@@ -138,32 +130,25 @@ def _wanted(model: Model, source: Source, given: Mapping[str, Any]) -> Wanted:
     """Columns of a source to read; all of an iterator's, whose columns are not known yet."""
     for role, value in given.items():
         if value is not None and not isinstance(value, str | list | tuple):
-            raise DataError(
-                f"{role} is a {type(value).__name__}, but X is {source.what}, whose rows are read piece by piece; pass "
-                f"the name of the column that holds {role}, or all rows in a data frame."
-            )
+            raise DataError(f"X is {source.what}; pass {role} as the name of a column, or all rows in a data frame.")
     if source.names is None:
         return Wanted()
     roles = in_memory.roles_among(given, source.names, source.what)
     features = in_memory.features_among(model, source.names, roles, source.what)
-    own = not model.transformers and len(model.schema.categorical or ()) == len(features)
-    levels = {
-        name: model.schema.levels_of(j) for j, name in enumerate(features) if own and model.schema.is_categorical(j)
-    }
+    schema = model.schema
+    own = [] if model.transformers or schema.n_columns != len(features) else features
+    categories = {name: schema.levels_of(j) for j, name in enumerate(own) if schema.is_categorical(j)}
     return Wanted(
         list(dict.fromkeys(chain(features, *roles.values()))),
-        {name: known for name, known in levels.items() if known is not None},
-        [*levels, *chain(*(roles.get(role, ()) for role in LABELS))],
+        {name: levels for name, levels in categories.items() if levels is not None},
+        [*categories, *roles.get("clusters", ())],
     )
 
 
 def _largest_weight(source: Source, wanted: Wanted, name: str | None) -> float:
     """The largest of all weights, from one pass over them alone."""
     if not source.again:
-        raise DataError(
-            f"X is {source.what} that can be read only once, but the largest weight must be known first; pass a "
-            "function that returns the iterator, or files."
-        )
+        raise DataError(f"X is {source.what} that can be read only once; weights need a function that returns it.")
     largest = 0.0
     for label, batch in source.read(wanted if name is None or source.names is None else Wanted([name])):
         with naming(label):
@@ -172,20 +157,6 @@ def _largest_weight(source: Source, wanted: Wanted, name: str | None) -> float:
     if not largest:
         raise DataError(in_memory.NO_WEIGHT)
     return largest
-
-
-def _whole_queries(pieces: Iterable[Piece], qid: str) -> Iterator[Piece]:
-    """Pieces that end where a query ends: the rows of the last one wait for the next piece."""
-    held: list[nw.DataFrame[Any]] = []
-    label = ""
-    for label, batch in pieces:
-        rows = nw.concat([*held, collected(batch["X"])])
-        query = values_of(rows[qid])
-        others = np.flatnonzero(query[:-1] != query[-1:])
-        end = int(others[-1]) + 1 if len(others) else 0
-        yield label, {"X": rows[:end]}
-        held = [rows[end:]]
-    yield from ((label, {"X": rows}) for rows in held)
 
 
 def _n_rows(piece: Piece) -> int:
@@ -215,9 +186,8 @@ def source_of(X: Any) -> Source | None:
     refuse_by_name(X)
     frame = as_frame(X)
     if isinstance(frame, nw.LazyFrame) and hasattr(frame.to_native(), "collect_batches"):  # polars 1.34
-        options = {"chunk_size": ROWS, "maintain_order": True}
-        return replace(_batches(lambda: X.collect_batches(**options), "a LazyFrame"), library="polars")
-    if any((kind.__module__, kind.__name__) == ("pyarrow._dataset", "Dataset") for kind in type(X).__mro__):
+        return _batches(lambda: X.collect_batches(chunk_size=ROWS, maintain_order=True), "a LazyFrame")
+    if hasattr(X, "get_fragments"):
         return Source("a pyarrow Dataset", lambda wanted: _scan(X, wanted), X.schema.names)
     if isinstance(frame, nw.DataFrame | nw.Series) or hasattr(X, "__array__"):
         return None
@@ -309,15 +279,10 @@ def _scan(dataset: Any, wanted: Wanted) -> Iterator[Piece]:
     """Rows of a Dataset, file by file and row group by row group: its own scanner reads far ahead."""
     columns = wanted.columns or dataset.schema.names
     options = {"columns": columns, "batch_size": ROWS, "batch_readahead": 1, "fragment_readahead": 1}
-    try:
-        files = list(dataset.get_fragments())
-    except (NotImplementedError, ValueError):  # filtered, for one
-        files = [dataset]
-    for file in files:
+    for file in dataset.get_fragments():
         path = str(getattr(file, "path", "X"))
         with naming(path):
-            if file is not dataset:
-                options["schema"] = _schema_of(file, dataset, columns)
+            options["schema"] = _schema_of(file, dataset, columns)
             for part in file.split_by_row_group() if hasattr(file, "split_by_row_group") else [file]:
                 for batch in part.to_batches(**options):
                     for j, name in enumerate(columns):  # numbers would be taken for codes of the categories

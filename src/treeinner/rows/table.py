@@ -52,13 +52,9 @@ class DenseTable:
 
     def block(self, start: int, stop: int) -> Block:
         """Rows start..stop, as views."""
-        return self.take(slice(start, stop)).values
-
-    def take(self, rows: Any) -> DenseTable:
-        """Table of some rows."""
         if isinstance(self.values, np.ndarray):
-            return replace(self, values=self.values[rows])
-        return replace(self, values=[column[rows] for column in self.values])
+            return self.values[start:stop]
+        return [column[start:stop] for column in self.values]
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,10 +84,6 @@ class SparseTable:
         out: NDArray[Any] = np.full((len(first) - 1, X.shape[1]), self.fill, np.result_type(X.dtype, np.float32))
         out[np.repeat(np.arange(len(out)), np.diff(first)), X.indices[entries]] = X.data[entries]
         return mark_missing(numbers(out, "X"), self.missing)
-
-    def take(self, rows: Any) -> SparseTable:
-        """Table of some rows."""
-        return replace(self, matrix=self.matrix[rows])
 
 
 # What the kernels read. block(start, stop): rows as a 2-D array or as 1-D columns of numbers, of any stride; a block
@@ -126,23 +118,17 @@ def refuse_by_name(X: Any, name: str = "X") -> None:
 
 
 def _check_finite(table: Table, schema: Schema) -> None:
-    """One pass in blocks; the first value that the library refuses is an error that names its column."""
+    """One pass in blocks; a value that the library refuses is an error that names its column."""
     step = table.block_rows or 4096
     for start in range(0, table.n_rows, step):
         block = table.block(start, start + step)
         for j, column in enumerate(block.T if isinstance(block, np.ndarray) else block):
-            with np.errstate(over="ignore", invalid="ignore"):
+            with np.errstate(over="ignore"):
                 values = column.astype(np.float32, copy=False)  # as these trees take them
-            if not schema.allow_infinite and np.isinf(values).any():
-                bad = "an infinite value, or one beyond the range of float32,"
-            elif not schema.allow_missing and np.isnan(values).any():
-                bad = "a missing value,"
-            else:
-                continue
-            raise DataError(
-                f"{schema.column_label(j)} of X holds {bad} which the model's own library refuses; "
-                "replace it as it was done for training."
-            )
+            infinite = not schema.allow_infinite and np.isinf(values).any()
+            if infinite or (not schema.allow_missing and np.isnan(values).any()):
+                bad = "an infinite value, or one beyond float32" if infinite else "a missing value"
+                raise DataError(f"{schema.column_label(j)} of X holds {bad}, which the model's own library refuses.")
 
 
 # -- arrays --------------------------------------------------------------------------------------------------
