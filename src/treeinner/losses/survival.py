@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from treeinner.errors import UnsupportedModelError
 from treeinner.losses.loss import Domain, Float, Loss, sigmoid
@@ -89,34 +88,6 @@ DISTRIBUTIONS = {
 }
 
 
-class _Ends(NamedTuple):
-    """Standardised ends of each row's interval; an end that is not there has z = 0 and is masked by has_*."""
-
-    exact: NDArray[np.bool_]
-    has_low: NDArray[np.bool_]
-    has_high: NDArray[np.bool_]
-    z_low: Float
-    z_high: Float
-
-    def difference(self, f: Callable[[Float], Float], at_infinity: float = 0.0) -> Float:
-        """Return f of the upper end minus f of the lower end."""
-        return np.where(self.has_high, f(self.z_high), at_infinity) - np.where(self.has_low, f(self.z_low), 0.0)
-
-    def mass(self, d: Distribution) -> Float:
-        """Probability of the interval, counted from the nearer end."""
-        right = self.has_low & ((self.z_low > 0) | ~self.has_high)
-        return np.where(right, -self.difference(d.above), self.difference(d.cdf, 1.0))
-
-
-def _ends(y: Float, m: Float, sigma: float) -> _Ends:
-    """Standardised ends of each row's interval."""
-    low, high = y[:, :1], y[:, 1:]
-    has_low, has_high = low > 0, np.isfinite(high)
-    z_low = np.where(has_low, np.log(np.where(has_low, low, 1.0)) - m, 0.0) / sigma
-    z_high = np.where(has_high, np.log(np.where(has_high, high, 1.0)) - m, 0.0) / sigma
-    return _Ends(low == high, has_low, has_high, z_low, z_high)
-
-
 def aft(distribution: str, sigma: float) -> Loss:
     """Accelerated failure time: -log likelihood of log T = m + sigma * noise; y = [lower, upper] of T."""
     if distribution not in DISTRIBUTIONS:
@@ -125,31 +96,35 @@ def aft(distribution: str, sigma: float) -> Loss:
         )
     d = DISTRIBUTIONS[distribution]
 
+    def standardised(y: Float, m: Float) -> tuple[Float, Float]:
+        """Both ends of each row's interval; infinite where it is censored: densities there are 0."""
+        with np.errstate(divide="ignore"):
+            return (np.log(y[:, :1]) - m) / sigma, (np.log(y[:, 1:]) - m) / sigma
+
     def value(y: Float, m: Float) -> Float:
-        e = _ends(y, m, sigma)
-        density = d.pdf(e.z_low) / (sigma * np.where(e.exact, y[:, :1], 1.0))
-        return -np.log(np.maximum(np.where(e.exact, density, e.mass(d)), EPS))
+        low, high = standardised(y, m)
+        right = (low > 0) | (high == np.inf)  # counted from the nearer end
+        mass = np.where(right, d.above(low) - d.above(high), d.cdf(high) - d.cdf(low))
+        exact = y[:, :1] == y[:, 1:]
+        density = d.pdf(low) / (sigma * np.where(exact, y[:, :1], 1.0))
+        return -np.log(np.maximum(np.where(exact, density, mass), EPS))
 
     # Differences of the plain distribution function, as in XGBoost: where they round to 0, its limits come in.
     def gradient(y: Float, m: Float) -> Float:
-        e = _ends(y, m, sigma)
-        above = np.where(e.exact, d.pdf_d1(e.z_low), e.difference(d.pdf))
-        below = sigma * np.where(e.exact, d.pdf(e.z_low), e.difference(d.cdf, 1.0))
+        low, high = standardised(y, m)
+        exact = y[:, :1] == y[:, 1:]
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            ratio = above / below
-        unknown = (below < EPS) & ~np.isfinite(ratio)
-        return np.clip(np.where(unknown, _limit(e, *d.limits(sigma)), ratio), -MAX_GRADIENT, MAX_GRADIENT)
+            below = sigma * np.where(exact, d.pdf(low), d.cdf(high) - d.cdf(low))
+            ratio = np.where(exact, d.pdf_d1(low), d.pdf(high) - d.pdf(low)) / below
+        # At an infinite margin; a censored row feels nothing once it lies on the allowed side.
+        positive, negative = d.limits(sigma)
+        too_low = (low > 0) | ((high > 0) & (high < np.inf) & ~exact)
+        limit = np.where(too_low, np.where(low == -np.inf, 0.0, positive), np.where(high == np.inf, 0.0, negative))
+        return np.clip(np.where((below < EPS) & ~np.isfinite(ratio), limit, ratio), -MAX_GRADIENT, MAX_GRADIENT)
 
     functions: dict[str, Any] = {"value": value, "gradient": gradient, "link": np.exp}
     words = f"negative log-likelihood of the survival time ({distribution}, scale {sigma:g})"
     return Loss(name="aft", words=words, target="interval", unit="log of the survival time", **functions)
-
-
-def _limit(e: _Ends, positive: float, negative: float) -> Float:
-    """Gradient at an infinite margin; a censored row feels nothing once it lies on the allowed side."""
-    right, left = e.has_low & ~e.has_high, ~e.has_low & e.has_high
-    is_positive = np.where(e.exact, e.z_low > 0, (e.z_high > 0) | (e.z_low > 0))
-    return np.where(is_positive, np.where(left, 0.0, positive), np.where(right, 0.0, negative))
 
 
 def cox() -> Loss:
