@@ -237,12 +237,12 @@ def test_init_score_is_passed_as_base_margin():
     for init in (np.linspace(0, 2, N), np.full(N, (signal + 3).mean())):  # the second leaves gradients that cancel
         model = check(train(data={"init_score": init}))
         assert model.trees.base[0] == 0
-        assert codes(model) == ["init_score" + "!" * int(init[0] == 0)]
+        assert codes(model) == ["start_assumed" + "!" * int(init[0] == 0)]
     for scale in (1e30, 1e-30):  # LightGBM adds no average below 1e-15
         model = check(train(y=(signal + 3) * scale), rows=X)
         np.testing.assert_allclose(model.trees.base, (signal + 3).mean() * scale * (scale > 1), rtol=1e-6)
         assert model.trees.known.value is not None
-        assert "init_score!" not in codes(model)
+        assert "start_assumed!" not in codes(model)
 
 
 def test_rounds_are_those_of_lightgbms_predict():

@@ -387,7 +387,7 @@ def _start(text: _Text, training: _Training) -> tuple[Float, Bool, Float, list[N
     if training.averages and not averaged.all():
         near = 0.05 if training.unsure or training.refusal else AGREEMENT
         none = averaged | (np.abs(mean) <= np.maximum(near * largest, NO_AVERAGE))
-        notes = [*notes, Note("init_score", INIT_SCORE, quiet=bool(none.all()))]
+        notes = [*notes, Note("start_assumed", INIT_SCORE, quiet=bool(none.all()))]
     shrunk = shrinkage if training.dart else np.ones(n_outputs)  # together with the first tree
     base = np.divide(found, shrunk, out=np.zeros(n_outputs), where=averaged & (shrunk != 0))
     return base, averaged, shares, notes
