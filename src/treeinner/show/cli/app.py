@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -73,6 +72,7 @@ app = typer.Typer(
 def run(arguments: Sequence[str]) -> int:
     """Run one command and return its exit status; an error is one line on stderr, in the words of the library."""
     with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # for programmers
         warnings.showwarning = lambda message, *_, **__: say(f"Warning: {message}")
         try:
             app(list(arguments), prog_name="treeinner")
@@ -82,7 +82,9 @@ def run(arguments: Sequence[str]) -> int:
             return 0
         except MemoryError:
             say("Error: out of memory; use fewer rows, or fewer threads (--jobs 1).")
-        except (TreeInnerError, OSError, ValueError, TypeError) as error:
+        except OSError as error:
+            say(f"Error: {error.filename}: {error.strerror}." if error.filename else f"Error: {error}")
+        except (TreeInnerError, ValueError, TypeError) as error:
             say(f"Error: {error}")
     return ERROR
 
@@ -134,7 +136,7 @@ def importance(
     if output is not None:
         write_table(_best_first(found.columns(), found.order), output)
     elif as_json:
-        write_json(json.loads(found.to_json()))
+        print(found.to_json())
     else:
         print(as_text(replace(found, notes=()), top or None))
 
@@ -166,8 +168,7 @@ def compare(
     roles = _roles(target, weight, clusters, qid, base_margin)
     found = compare_rows(
         open_model(model, read), {"X": str(before), **roles}, {"X": str(after), **roles},
-        names=(before.stem, after.stem) if before.stem != after.stem else ("before", "after"),
-        score=score, method=method, feature_groups=parse_groups(group), n_jobs=jobs,
+        names=("before", "after"), score=score, method=method, feature_groups=parse_groups(group), n_jobs=jobs,
     )  # fmt: skip
     say_notes(found.notes)
     columns = _best_first(found.columns(), found.after.order)

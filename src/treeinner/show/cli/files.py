@@ -96,7 +96,7 @@ def read_frame(path: Path, dropped: Sequence[str]) -> Any:
 
 def write_json(content: Any, output: Path | None = None) -> None:
     """Write JSON, to stdout where no file is named; what is not finite is null."""
-    text = json.dumps(_plain(content), ensure_ascii=False, indent=1) + "\n"
+    text = json.dumps(_plain(content), ensure_ascii=False) + "\n"
     if output is None:
         sys.stdout.write(text)
     else:
