@@ -1,9 +1,9 @@
 """Near-collinear columns: which ones tell so much the same that one stands for the other.
 
 How much two columns have in common is the square root of a share of variance: of two numbers their rank correlation,
-without its sign; where a column has levels, the share of the one that the other explains (correlation ratio of ranks,
-Goodman and Kruskal's tau of levels, both corrected for the number of levels), the lesser of the two directions. So a
-town and its country are not collinear: the country follows from the town, not the town from the country.
+without its sign; where a column has levels, the share of the one that the other explains (Goodman and Kruskal's tau,
+corrected for the number of levels; numbers in bins), the lesser of the two directions. So a town and its country are
+not collinear: the country follows from the town, not the town from the country.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Float = NDArray[np.float64]
 Codes = NDArray[np.int64]
 
 FEWEST_ROWS = 10  # that must have both values; with fewer, nothing is said about two columns
-MOST_BINS = 20  # of a number, where it has to explain levels
+MOST_BINS = 20  # of a number beside levels
 ROUNDING = 1e-12
 
 
@@ -51,13 +51,11 @@ def associations(columns: Columns) -> Float:
     out = np.eye(n)
     if ranks:
         out[np.ix_(is_number, is_number)] = _rank_correlations(np.column_stack(list(ranks.values())))
-    bins = {j: _bins(r) for j, r in ranks.items()} if not is_number.all() else {}
-    for i in np.flatnonzero(~is_number).tolist():
-        for j in range(n):
-            if is_number[j]:
-                out[i, j] = out[j, i] = _number_and_levels(ranks[j], bins[j], columns.values[i])
-            elif j < i:
-                out[i, j] = out[j, i] = _levels_and_levels(columns.values[j], columns.values[i])
+    if not is_number.all():
+        levels = [_bins(ranks[j]) if is_number[j] else columns.values[j] for j in range(n)]
+        for i in np.flatnonzero(~is_number).tolist():
+            for j in (j for j in range(n) if is_number[j] or j < i):
+                out[i, j] = out[j, i] = _in_common(levels[j], levels[i])
     return out
 
 
@@ -104,39 +102,26 @@ def _bins(ranks: Float) -> Codes:
     return out
 
 
-def _number_and_levels(ranks: Float, bins: Codes, levels: NDArray[Any]) -> float:
-    both = (bins >= 0) & (levels >= 0)
-    if both.sum() < FEWEST_ROWS:
-        return 0.0
-    values, (_, group) = ranks[both], np.unique(levels[both], return_inverse=True)
-    count = np.bincount(group)
-    between = float((np.bincount(group, values) ** 2 / count).sum() - values.sum() ** 2 / len(values))
-    total = float(((values - values.mean()) ** 2).sum())
-    explained = _corrected(between, total, len(values), len(count))
-    return float(np.sqrt(min(explained, _explained_levels(levels[both], bins[both]))))
-
-
-def _levels_and_levels(one: NDArray[Any], other: NDArray[Any]) -> float:
+def _in_common(one: NDArray[Any], other: NDArray[Any]) -> float:
+    """What two columns of levels have in common, the lesser of the two directions; -1: missing."""
     both = (one >= 0) & (other >= 0)
     if both.sum() < FEWEST_ROWS:
         return 0.0
     one, other = one[both], other[both]
-    return float(np.sqrt(min(_explained_levels(one, other), _explained_levels(other, one))))
+    return float(np.sqrt(min(_explained(one, other), _explained(other, one))))
 
 
-def _explained_levels(target: NDArray[Any], by: NDArray[Any]) -> float:
-    """Share of the variance of the levels' indicators that is between the levels of `by` (Goodman and Kruskal)."""
+def _explained(target: NDArray[Any], by: NDArray[Any]) -> float:
+    """Share of the variance of the levels' indicators that is between the levels of `by` (Goodman and Kruskal's tau).
+
+    Less what so many levels explain by chance: 0 to 1.
+    """
     (_, rows), (_, columns) = (np.unique(codes, return_inverse=True) for codes in (by, target))
     width = int(columns.max()) + 1
     cells, counts = np.unique(rows * width + columns, return_counts=True)
     n, of_row, of_column = len(rows), np.bincount(rows), np.bincount(columns)
     total = n - float((of_column.astype(np.float64) ** 2).sum()) / n
     between = float((counts.astype(np.float64) ** 2 / of_row[cells // width]).sum()) - (n - total)
-    return _corrected(between, total, n, len(of_row))
-
-
-def _corrected(between: float, total: float, n: int, n_levels: int) -> float:
-    """The share explained, less what so many levels explain by chance: 0 to 1."""
-    if n_levels >= n or total <= ROUNDING * n:
+    if len(of_row) >= n or total <= ROUNDING * n:
         return 0.0
-    return float(np.clip(1 - (1 - between / total) * (n - 1) / (n - n_levels), 0.0, 1.0))
+    return float(np.clip(1 - (1 - between / total) * (n - 1) / (n - len(of_row)), 0.0, 1.0))

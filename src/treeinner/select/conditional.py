@@ -54,13 +54,7 @@ class Conditional:
 
 
 def conditional_test(
-    fit: CrossFit,
-    *,
-    sets: Sequence[Sequence[int]] | None = None,
-    n_draws: int = 20,
-    sampler: Sampler | None = None,
-    random_state: int | np.random.Generator | None = None,
-    n_jobs: int | None = -1,
+    fit: CrossFit, sets: Sequence[Sequence[int]], n_draws: int, sampler: Sampler | None, seed: int, n_jobs: int | None
 ) -> Conditional:
     """Test every column of X given the others, by the models of a cross-validation.
 
@@ -75,14 +69,14 @@ def conditional_test(
     sampler
         Function (X, column, n_draws, rng) -> (n_draws, rows): values of a column drawn from its law given the others.
         None: ours.
-    random_state, n_jobs
+    seed, n_jobs
         As for `cross_fit`.
     """
     table = Columns.of(fit.data.X)
     n_columns = len(table.values)
     assert len(fit.importance) == n_columns
     together = _all_sets(sets, n_columns)
-    rng = np.random.default_rng(random_state)
+    rng = np.random.default_rng(seed)
     held_out = np.concatenate([fold.rows for fold in fit.folds])
     often = len(held_out) / len(np.unique(held_out))  # how often a row was held out, on average
     by = Donors(table) if sampler is None else sampler
@@ -98,9 +92,9 @@ def conditional_test(
     return _concluded(fit, together, sums / often, likeness)
 
 
-def _all_sets(given: Sequence[Sequence[int]] | None, n_columns: int) -> list[Index]:
+def _all_sets(given: Sequence[Sequence[int]], n_columns: int) -> list[Index]:
     """Sets of columns; every column is in one."""
-    sets = [np.asarray(some, np.intp) for some in given or ()]
+    sets = [np.asarray(some, np.intp) for some in given]
     alone = np.setdiff1d(np.arange(n_columns), np.concatenate([np.empty(0, np.intp), *sets]))
     return sorted([*sets, *(np.array([k]) for k in alone)], key=lambda some: int(some.min()))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numbers
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,7 @@ from treeinner.score.conclude import conclude, statistics_of, warned
 from treeinner.score.infer import Statistics
 from treeinner.score.passes import leaf_pass, node_means, share_columns, share_pass
 from treeinner.score.result import FoldSpread, Importance, Losses
-from treeinner.score.spec import Spec, check_choice, make_spec
+from treeinner.score.spec import METHODS, SCORES, Spec, check_choice, make_spec
 from treeinner.score.sums import Sums
 from treeinner.score.training_rows import training_rows_note
 from treeinner.select.fits import check_fit, fit
@@ -36,6 +36,14 @@ Float = NDArray[np.float64]
 SEED = 0  # of random_state=None: the same call gives the same numbers
 
 
+class Asked(NamedTuple):
+    """What is asked of the model of each fold, as of `importance`."""
+
+    score: str = "tree_inner"
+    method: str = "centred"
+    feature_groups: GroupSpec | None = None
+
+
 @dataclass(frozen=True, eq=False)
 class Fold:
     """A fitted model, the rows that it was not fitted on, and their shares."""
@@ -44,7 +52,7 @@ class Fold:
     spec: Spec  # what was asked of it
     rows: NDArray[np.intp]
     shares: Float  # (rows, names, outputs), weights in them
-    weight: Float | None  # (rows,), those of the model's class_weight included; None: every row counts as 1
+    weight: Float  # (rows,), those of the model's class_weight included
     importance: Importance  # of these rows by themselves, without standard errors
 
 
@@ -56,7 +64,7 @@ class CrossFit:
     folds: tuple[Fold, ...]
     importance: Importance
     shares: Float  # (rows held out, names, outputs), averaged over the folds that held a row out
-    weight: Float | None  # (rows held out,)
+    weight: Float  # (rows held out,), in units of a power of two near the largest
     clusters: NDArray[Any] | None  # (rows held out,)
 
     def statistics(self, shares: Float) -> Statistics:
@@ -128,31 +136,23 @@ def cross_importance(
         X, y, sample_weight=sample_weight, base_margin=base_margin, qid=qid, groups=groups, clusters=clusters,
         fit_params=fit_params,
     )  # fmt: skip
-    asked = {"score": score, "method": method, "feature_groups": feature_groups}
-    run: dict[str, Any] = {"n_jobs": n_jobs, "random_state": random_state, "progress": progress}
-    return cross_fit(estimator, data, cv=cv, repeats=repeats, asked=asked, **run).importance
+    asked = Asked(score, method, feature_groups)
+    seed = SEED if random_state is None else random_state
+    return cross_fit(estimator, data, asked, cv, repeats, seed, n_jobs, progress).importance
 
 
 def cross_fit(
-    estimator: Any,
-    data: Data,
-    *,
-    cv: Any = 5,
-    repeats: int = 1,
-    asked: Mapping[str, Any] | None = None,
-    n_jobs: int | None = -1,
-    random_state: int | None = None,
-    progress: Progress | None = None,
+    estimator: Any, data: Data, asked: Asked, cv: Any, repeats: int, seed: int, n_jobs: int | None, progress: Any = None
 ) -> CrossFit:
-    """As `cross_importance`, with the models and the shares of the rows; asked: score, method, feature_groups."""
-    asked = {"score": "tree_inner", "method": "centred", "feature_groups": None, **(asked or {})}
-    check_choice("score", asked["score"], ("tree_inner", "loss"))
+    """As `cross_importance`, with the models and the shares of the rows."""
+    check_choice("score", asked.score, SCORES)
+    check_choice("method", asked.method, METHODS)
     if not isinstance(repeats, numbers.Integral) or repeats < 1:
         raise ValueError(f"repeats={repeats!r}: expected a number of repeats, 1 or more.")
     models = fitted_models(estimator)
     if models is None:
         check_fit(estimator, data.fit_params)
-        split = splits(estimator, data, cv, int(repeats), SEED if random_state is None else random_state)
+        split = splits(estimator, data, cv, int(repeats), seed)
         jobs = [(estimator, data, each, asked) for each in split]
     elif repeats != 1:
         raise ValueError(f"repeats={repeats}: models that were fitted before cannot be fitted again.")
@@ -164,16 +164,16 @@ def cross_fit(
 
 
 # -- one fold ------------------------------------------------------------------------------------------------
-def _fit_and_score(estimator: Any, data: Data, split: Split, asked: Mapping[str, Any]) -> Fold:
+def _fit_and_score(estimator: Any, data: Data, split: Split, asked: Asked) -> Fold:
     return _score(fit(estimator, data, split), data, split, asked, fresh=True)
 
 
-def _score(fitted: Any, data: Data, split: Split, asked: Mapping[str, Any], *, fresh: bool = False) -> Fold:
+def _score(fitted: Any, data: Data, split: Split, asked: Asked, *, fresh: bool = False) -> Fold:
     """Score rows that a model was not fitted on; of one that is not fresh from its fit this is checked."""
     model, part = read_model(fitted), data.take(split.test)
     stream = read_rows(model, part.X, part.y, **part.given)
-    names = credit(model, stream.names, asked["feature_groups"], data.X)
-    spec = make_spec(model, names, score=asked["score"], method=asked["method"])
+    names = credit(model, stream.names, asked.feature_groups, data.X)
+    spec = make_spec(model, names, score=asked.score, method=asked.method)
     (rows,) = stream
     shares = np.empty((rows.n_rows, len(names.names), model.n_outputs))
     leaf = leaf_pass(model, spec, rows, n_jobs=1) if spec.method == "centred" else None
@@ -181,15 +181,12 @@ def _score(fitted: Any, data: Data, split: Split, asked: Mapping[str, Any], *, f
     share = share_pass(model, spec, rows, centre, leaves=leaf is None, keep=shares, n_jobs=1)
     found = conclude(model, spec, leaf or share, None if spec.by_path else share, centre)
     note = None if fresh else training_rows_note(model, stream)
-    if note is not None:
-        found = replace(found, notes=(*found.notes, note))
-    weight = None if rows.weight is None else np.ldexp(rows.weight, rows.weight_exponent)
+    found = replace(found, rates=None, notes=found.notes if note is None else (*found.notes, note))
+    weight = np.ones(rows.n_rows) if rows.weight is None else np.ldexp(rows.weight, rows.weight_exponent)
     return Fold(model, spec, split.test, np.ldexp(shares, rows.weight_exponent), weight, found)
 
 
-def in_parallel(
-    function: Any, jobs: Sequence[Any], n_jobs: int | None, progress: Progress | None = None
-) -> tuple[Any, ...]:
+def in_parallel(function: Any, jobs: Sequence[Any], n_jobs: int | None, progress: Any = None) -> tuple[Any, ...]:
     """Results of all jobs, in their order."""
     out = []
     for result in Parallel(n_jobs=n_jobs, return_as="generator")(delayed(function)(*job) for job in jobs):
@@ -219,16 +216,15 @@ def _put_together(data: Data, folds: tuple[Fold, ...]) -> CrossFit:
             )
         columns = np.array([place[name] for name in fold.importance.feature_names], np.intp)
         np.add.at(shares, (fold.rows[:, None], columns), fold.shares)
-        np.add.at(weight, fold.rows, 1.0 if fold.weight is None else fold.weight)
+        np.add.at(weight, fold.rows, fold.weight)
         np.add.at(counts, fold.rows, 1)
         scores[number, columns] = fold.importance.scores
     seen = np.flatnonzero(counts)
     shares, weight = shares[seen] / counts[seen, None, None], weight[seen] / counts[seen]
-    weighted = any(fold.weight is not None for fold in folds)
     clusters = None if data.clusters is None else data.clusters[seen]
-    unit = int(np.frexp(weight.max())[1]) if weighted else 0  # weights are summed in units of the largest
-    own = (np.ldexp(shares, -unit), np.ldexp(weight, -unit) if weighted else None, clusters)
-    sums = Sums.of_shares(share_columns(own[0]), *own[1:])
+    unit = int(np.frexp(weight.max())[1])  # weights are summed in units of the largest
+    shares, weight = np.ldexp(shares, -unit), np.ldexp(weight, -unit)
+    sums = Sums.of_shares(share_columns(shares), weight, clusters)
     whole, outputs = statistics_of(sums, n_outputs)
     imp = replace(
         found[0],
@@ -237,14 +233,15 @@ def _put_together(data: Data, folds: tuple[Fold, ...]) -> CrossFit:
         outputs=outputs if n_outputs > 1 else None,
         has_errors=True,
         rounds=None,
-        gains=None,
         losses=_losses(found),
         folds=FoldSpread(scores),
         n_rows=len(seen),
         sum_of_weights=float(np.ldexp(sums.sum_of_weights(), unit)),
         notes=tuple(dict.fromkeys(note for part in found for note in part.notes)),
     )
-    return CrossFit(data, folds, warned(imp, _never_held_out(n - len(seen), n)), *own)
+    text = f"{counted(n - len(seen), 'row')} of {n:,} were held out by no fold, and are not scored."
+    never = Note("not_held_out", text, quiet=True) if len(seen) < n else None
+    return CrossFit(data, folds, warned(imp, never), shares, weight, clusters)
 
 
 def _losses(found: Sequence[Importance]) -> Losses | None:
@@ -257,8 +254,3 @@ def _losses(found: Sequence[Importance]) -> Losses | None:
         name: float(np.average([getattr(part.losses, name) for part in found], weights=weights)) for name in names
     }
     return Losses(**means)
-
-
-def _never_held_out(never: int, n: int) -> Note | None:
-    text = f"{counted(never, 'row')} of {n:,} were held out by no fold, and are not scored."
-    return Note("not_held_out", text, quiet=True) if never else None

@@ -60,15 +60,14 @@ def default_booster(*, classes: bool, library: str | None = None) -> Any:
 
 
 def check_columns(frame: nw.DataFrame[Any]) -> None:
-    """Raise if a column is neither numbers nor categories, or infinite: libraries say so in words of their own."""
-    text = [name for name, kind in frame.schema.items() if isinstance(kind, nw.String | nw.Object)]
-    if text:
-        raise DataError(f"Columns hold text: {listing(text)}; make them categories, X.astype('category') in pandas.")
-    for name, kind in frame.schema.items():
-        if not (kind.is_numeric() or isinstance(kind, (nw.Boolean, nw.Categorical, nw.Enum))):
-            raise DataError(f"Column {name!r} holds {kind}; make it numbers or categories, or drop it.")
-        if kind.is_float() and np.isinf(frame[name].to_numpy()).any():
-            raise DataError(f"Column {name!r} holds infinity; make it missing, or a large number.")
+    """Raise if columns are neither numbers nor categories: libraries say so in words of their own."""
+    kinds = (nw.Boolean, nw.Categorical, nw.Enum)
+    other = [name for name, kind in frame.schema.items() if not (kind.is_numeric() or isinstance(kind, kinds))]
+    if other:
+        raise DataError(
+            f"Columns that hold neither numbers nor categories: {listing(other)}; make text categories, "
+            "X[columns].astype('category') in pandas, and dates numbers, or drop them."
+        )
 
 
 def is_class_target(y: NDArray[Any], folds: int) -> bool:

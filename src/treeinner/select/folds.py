@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import numbers
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -65,41 +65,27 @@ class Split:
     seed: int = 0
 
 
-def checked_data(
-    X: Any,
-    y: Any,
-    *,
-    sample_weight: Any = None,
-    base_margin: Any = None,
-    qid: Any = None,
-    groups: Any = None,
-    clusters: Any = None,
-    fit_params: Mapping[str, Any] | None = None,
-) -> Data:
-    """Check that everything has an entry for every row; queries and clusters are groups, and groups are clusters."""
-    for name, value in {"y": y, "sample_weight": sample_weight, "base_margin": base_margin}.items():
+def checked_data(X: Any, y: Any, *, fit_params: Mapping[str, Any] | None = None, **given: Any) -> Data:
+    """Check that everything has an entry for every row; queries and clusters are groups, and groups are clusters.
+
+    given: sample_weight, base_margin, qid, groups and clusters.
+    """
+    given = {name: value for name, value in given.items() if value is not None}
+    for name, value in {"y": y, **given}.items():
         check_order(X, value, name)
-    X, y = checked_table(X), _checked_target(y)
+    X, given["y"] = checked_table(X), _checked_target(y)
     n = int(_num_samples(X))
-    weight = None if sample_weight is None else given_weights(sample_weight, n)
-    if weight is not None and not weight.any():
-        raise DataError(NO_WEIGHT)
-    for name, value in {"y": y, "base_margin": base_margin}.items():
-        if value is not None and _num_samples(value) != n:
+    for name, value in given.items():
+        if name in ("qid", "groups", "clusters"):
+            given[name] = labels(value, n, name)
+        elif name == "sample_weight":
+            given[name] = given_weights(value, n)
+        elif _num_samples(value) != n:
             raise DataError(f"{name} has {_num_samples(value)} entries, but X has {n} rows; pass one per row.")
-    given = {"qid": qid, "groups": groups, "clusters": clusters}
-    label = {name: labels(value, n, name) for name, value in given.items() if value is not None}
-    together = next((label[name] for name in ("groups", "qid", "clusters") if name in label), None)
-    return Data(
-        X=X,
-        y=y,
-        sample_weight=weight,
-        base_margin=base_margin,
-        qid=label.get("qid"),
-        groups=together,
-        clusters=label.get("clusters", together),
-        fit_params=dict(fit_params or {}),
-    )
+    if not np.any(given.get("sample_weight", 1)):
+        raise DataError(NO_WEIGHT)
+    together = next((given[name] for name in ("groups", "qid", "clusters") if name in given), None)
+    return Data(X=X, fit_params=fit_params or {}, **{"clusters": together, **given, "groups": together})
 
 
 def checked_table(X: Any) -> Any:
@@ -220,8 +206,7 @@ def fitted_models(given: Any) -> list[Any] | None:
     Takes what lgb.cv(return_cvbooster=True) and catboost.cv(return_models=True) return, the boosters of xgb.cv as a
     callback sees them, and any list.
     """
-    if isinstance(given, dict) and "cvbooster" in given:
-        given = given["cvbooster"]
+    given = given.get("cvbooster", given) if isinstance(given, dict) else given
     if "boosters" in {*dir(type(given)), *getattr(given, "__dict__", {})}:  # a CVBooster has every name, if asked
         given = given.boosters
     elif hasattr(given, "cvfolds"):  # what a callback of xgb.cv is called with
@@ -243,11 +228,9 @@ def held_out(cv: Any, data: Data, n_models: int) -> list[Split]:
             "fitted with: a splitter without random folds or with a random_state, (train, test) pairs, or a list of "
             "held-out rows."
         )
-    if hasattr(cv, "split"):
-        tests = [test for _, test in _pairs(cv, data)]
-    else:
-        given: Sequence[Any] = [pair[1] if isinstance(pair, tuple) and len(pair) == 2 else pair for pair in cv]
-        tests = [_row_numbers(test, number, data.n_rows) for number, test in enumerate(given)]
+    folds = _pairs(cv, data) if hasattr(cv, "split") else list(cv)
+    given = [pair[1] if isinstance(pair, tuple) and len(pair) == 2 else pair for pair in folds]
+    tests = [_row_numbers(test, number, data.n_rows) for number, test in enumerate(given)]
     if len(tests) != n_models:
         raise ValueError(f"There are {n_models} models but {len(tests)} folds; pass one fold per model.")
     return [Split(np.empty(0, np.intp), test) for test in tests]

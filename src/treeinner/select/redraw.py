@@ -46,20 +46,18 @@ class Draws:
     @property
     def n_draws(self) -> int:
         """Number of draws, with draw 0."""
-        drawn = self.donors if self.values is None else self.values
-        assert drawn is not None
-        return 1 + len(drawn)
+        return 1 + max(len(drawn) for drawn in (self.donors, self.values) if drawn is not None)
 
     def table(self, X: Any, held_out: Index, draw: int) -> Any:
         """Held-out rows of X with these columns drawn."""
         out = take_rows(X, held_out)
-        if draw == 0:
-            return out
-        if self.values is not None:
-            return _put_column(out, int(self.columns[0]), self.values[draw - 1, held_out])
-        assert self.donors is not None
-        for column, donors in zip(self.columns.tolist(), self.donors[draw - 1], strict=True):
-            out = _put_column(out, column, take_rows(_column_of(X, column), donors[held_out].astype(np.intp)))
+        for k, column in enumerate(self.columns.tolist() if draw else ()):
+            if self.donors is None:
+                assert self.values is not None
+                new = self.values[draw - 1, held_out]
+            else:
+                new = take_rows(_column_of(X, column), self.donors[draw - 1, k, held_out].astype(np.intp))
+            out = _put_column(out, column, new)
         return out
 
 
@@ -123,14 +121,9 @@ def _put_column(X: Any, column: int, values: Any) -> Any:
         else:
             series = nw.from_native(values, series_only=True).alias(name)
         return frame.with_columns(series).to_native()
-    if hasattr(X, "tocsc"):
-        from scipy.sparse import hstack
-
-        parts = (X.tocsc()[:, :column], np.asarray(values, np.float64).reshape(-1, 1), X.tocsc()[:, column + 1 :])
-        return hstack([part for part in parts if part.shape[1]]).tocsr()
-    out = X.astype(np.result_type(X, np.asarray(values)))
-    out[:, column] = values
-    return out
+    out = (X.tolil() if hasattr(X, "tolil") else X).astype(np.result_type(X.dtype, values))
+    out[:, column] = values.reshape(out[:, [column]].shape) if hasattr(X, "tolil") else values
+    return out.tocsr() if hasattr(X, "tolil") else out
 
 
 def planes_of(model: Model, spec: Spec, names: Any) -> Index:
@@ -225,13 +218,10 @@ class _HeldOut:
         per_row = n_draws * forest.n_planes * forest.code_dtype.itemsize
         per_row += 8 * (trees.n_trees * trees.width + trees.n_rounds * trees.n_outputs)
         step = max(BLOCK, MOST_BYTES // max(1, per_row) // BLOCK * BLOCK)
-        if n > step:
-            for start in range(0, n, step):
-                yield _Piece(self.model, self.spec, self.rows, slice(start, min(start + step, n)), n_draws)
-            return
-        if self._piece is None or self._piece.n_draws != n_draws:
-            self._piece = _Piece(self.model, self.spec, self.rows, slice(0, n), n_draws)
-        yield self._piece
+        for start in range(0, n, step):
+            if self._piece is None or n > step:
+                self._piece = _Piece(self.model, self.spec, self.rows, slice(start, min(start + step, n)), n_draws)
+            yield self._piece
 
 
 class _Piece:

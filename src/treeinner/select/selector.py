@@ -15,18 +15,18 @@ from sklearn import get_config
 from sklearn.base import BaseEstimator, MetaEstimatorMixin
 from sklearn.feature_selection import SelectorMixin
 from sklearn.model_selection import check_cv
-from sklearn.utils import assert_all_finite, check_consistent_length, check_random_state, column_or_1d, get_tags
-from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
+from sklearn.utils import check_random_state, get_tags
+from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import _check_y, check_is_fitted, validate_data
 
-from treeinner.errors import DataError, UnsupportedModelError, warn
+from treeinner.errors import UnsupportedModelError, warn
 from treeinner.rows.frames import as_frame, collected, make_frame
 from treeinner.rows.table import refuse_by_name
 from treeinner.score.infer import benjamini_hochberg
 from treeinner.select.collinear import collinear_sets
 from treeinner.select.conditional import Conditional, conditional_test
-from treeinner.select.cross import SEED, CrossFit, cross_fit
+from treeinner.select.cross import SEED, Asked, CrossFit, cross_fit
 from treeinner.select.cuts import keep, note_on_hidden, one_sided, ranking, sets_of, threshold_value
 from treeinner.select.default import check_columns, default_booster, default_library, is_class_target
 from treeinner.select.folds import checked_data, checked_table
@@ -114,7 +114,6 @@ class TreeInnerSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):  # ty
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        "estimator": [HasMethods(["fit"]), None],
         "q": [Interval(numbers.Real, 0, 1, closed="neither"), None],
         "test": [StrOptions({"conditional", "marginal"})],
         "repeats": [Interval(numbers.Integral, 1, None, closed="left")],
@@ -122,9 +121,6 @@ class TreeInnerSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):  # ty
         "sampler": [callable, None],
         "collinear": [Interval(numbers.Real, 0, 1, closed="right"), Mapping, None],
         "max_features": [Interval(numbers.Integral, 0, None, closed="left"), callable, None],
-        "threshold": [numbers.Real, str, None],
-        "random_state": ["random_state"],
-        "n_jobs": [numbers.Integral, None],
     }
 
     def __init__(
@@ -200,8 +196,8 @@ class TreeInnerSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):  # ty
         seed = SEED if self.random_state is None else self.random_state
         seeds = check_random_state(seed).randint(2**31 - 1, size=2).tolist()
         data = checked_data(X, y, groups=groups, sample_weight=sample_weight, fit_params=fit_params)
-        run: dict[str, Any] = {"cv": self.cv, "repeats": self.repeats, "n_jobs": self.n_jobs}
-        self._conclude(cross_fit(self.estimator_, data, random_state=seeds[0], **run), classes, seeds[1])
+        crossed = cross_fit(self.estimator_, data, Asked(), self.cv, self.repeats, seeds[0], self.n_jobs)
+        self._conclude(crossed, classes, seeds[1])
         return self
 
     def _check_parameters(self) -> None:
@@ -216,18 +212,14 @@ class TreeInnerSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):  # ty
     def _read(self, X: Any, y: Any) -> tuple[Any, NDArray[Any]]:
         """X in the container it came in, y as an array, both checked; number and names of the columns are kept."""
         refuse_by_name(y, "y")
-        if not isinstance(as_frame(X), nw.DataFrame | nw.LazyFrame):
-            X, y = validate_data(self, X, y, accept_sparse="csr", ensure_min_samples=2, ensure_all_finite="allow-nan")
-        elif y is None:
-            raise DataError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
-        else:
+        if isinstance(as_frame(X), nw.DataFrame | nw.LazyFrame):
             X = checked_table(X)
+            validate_data(self, X, y, skip_check_array=True)
             if self.estimator is None:
                 check_columns(collected(X))
-            validate_data(self, X, skip_check_array=True)
-            y = column_or_1d(np.asarray(y), warn=True)
-            check_consistent_length(X, y)
-            assert_all_finite(y, input_name="y")
+            y = _check_y(np.asarray(y), estimator=self)
+        else:
+            X, y = validate_data(self, X, y, accept_sparse="csr", ensure_min_samples=2, ensure_all_finite="allow-nan")
         return X, np.asarray(y.tolist() if y.dtype.kind == "O" else y)  # numbers as objects are numbers
 
     # -- what follows from the fits ------------------------------------------------------------------------------
@@ -258,10 +250,7 @@ class TreeInnerSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):  # ty
     def _tested(self, crossed: CrossFit, q: float, seed: int) -> Conditional:
         """The conditional test; columns that the others determine are warned about."""
         names = crossed.importance.feature_names
-        tested = conditional_test(
-            crossed, sets=self._sets(crossed), n_draws=self.n_draws, sampler=self.sampler, random_state=seed,
-            n_jobs=self.n_jobs,
-        )  # fmt: skip
+        tested = conditional_test(crossed, self._sets(crossed), self.n_draws, self.sampler, seed, self.n_jobs)
         self.groups_ = tuple(tuple(names[k] for k in one) for one in tested.sets if len(one) > 1)
         note = note_on_hidden([names[k] for k in tested.hidden(q)])
         if note is not None:
@@ -269,10 +258,10 @@ class TreeInnerSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):  # ty
             self.importance_ = replace(self.importance_, notes=(*self.importance_.notes, note))
         return tested
 
-    def _sets(self, crossed: CrossFit) -> list[list[int]] | None:
+    def _sets(self, crossed: CrossFit) -> list[list[int]]:
         """Columns that are tested as one."""
         if self.collinear is None or self.sampler is not None:
-            return None
+            return []
         if isinstance(self.collinear, Mapping):
             return sets_of(self.collinear, crossed.importance.feature_names)
         return collinear_sets(Columns.of(crossed.data.X), threshold=self.collinear)
