@@ -3,6 +3,7 @@
 import gc
 
 import lightgbm
+import narwhals as nw
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -114,6 +115,7 @@ SOURCES = {
     "Feather": lambda f: written(f, "all.feather", lambda p: pa.feather.write_feather(table(), p, chunksize=99)),
     "a Dataset": pa.dataset.dataset,
     "a LazyFrame": lambda f: pl.scan_parquet(f"{f}/*.parquet"),
+    "a LazyFrame of narwhals": lambda f: nw.from_native(pl.scan_parquet(f"{f}/*.parquet")),
     "a DuckDB relation": duck,
     "an Arrow stream": lambda f: Sized(table()),
     "a list of frames": lambda f: [FRAME[:500], FRAME[500:500], FRAME[500:]],
@@ -152,7 +154,12 @@ def test_the_same_rows_from_every_source(kind, folder):
     assert stream.clustered
     parts = check_same(stream, **NAMED)
     check_same(stream, **NAMED)
-    of_frames = {"a LazyFrame": "polars", "a list of frames": "pandas", "a function": "pandas"}
+    of_frames = {
+        "a LazyFrame": "polars",
+        "a LazyFrame of narwhals": "polars",
+        "a list of frames": "pandas",
+        "a function": "pandas",
+    }
     assert {rows.frame_library for rows in parts} == {of_frames.get(kind, "")}
 
 
@@ -324,6 +331,8 @@ def test_what_needs_all_rows_is_read_into_memory(folder):
     frame = FRAME.assign(label=labels[N:])
     (rows,) = read_rows(m, [frame[:9], frame[9:]], "label")
     (whole,) = read_rows(m, frame, "label")
+    np.testing.assert_array_equal(rows.weight, whole.weight)
+    (rows,) = read_rows(m, pa.Table.from_pandas(frame).to_reader(max_chunksize=100), "label")
     np.testing.assert_array_equal(rows.weight, whole.weight)
     X, given = load_table(model("xgboost", categories=True), folder, {"y": "price"})
     np.testing.assert_array_equal(given["y"], Y)

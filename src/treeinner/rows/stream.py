@@ -75,9 +75,9 @@ def read_rows(
     if unknown := given.keys() - set(ROLES):
         raise TypeError(f"read_rows() got an unexpected keyword argument {min(unknown)!r}")
     given = {**dict.fromkeys(ROLES), "y": y, **given}
-    source = source_of(X)
     # Queries must not be cut where a file ends; batches of an iterator may bring theirs along.
-    if source is not None and not (oob or needs_all_rows(model) or given["qid"] is not None):
+    all_at_once = oob or needs_all_rows(model) or given["qid"] is not None
+    if not all_at_once and (source := source_of(X)) is not None:
         return _stream(model, source, given, largest_weight)
     X, given = load_table(model, X, given)
     rows = one_batch(model, X, given, oob=oob, largest_weight=largest_weight)
@@ -185,8 +185,8 @@ def source_of(X: Any) -> Source | None:
         return _files([Path(path) for path in items])
     refuse_by_name(X)
     frame = as_frame(X)
-    if isinstance(frame, nw.LazyFrame) and hasattr(frame.to_native(), "collect_batches"):  # polars 1.34
-        return _batches(lambda: X.collect_batches(chunk_size=ROWS, maintain_order=True), "a LazyFrame")
+    if hasattr(lazy := nw.to_native(frame, pass_through=True), "collect_batches"):  # polars 1.34
+        return _batches(lambda: lazy.collect_batches(chunk_size=ROWS, maintain_order=True), "a LazyFrame")
     if hasattr(X, "get_fragments"):
         return Source("a pyarrow Dataset", lambda wanted: _scan(X, wanted), X.schema.names)
     if isinstance(frame, nw.DataFrame | nw.Series) or hasattr(X, "__array__"):
@@ -243,12 +243,11 @@ def _files(paths: Sequence[Path]) -> Source:
                 return pa.dataset.dataset(**options, format=_kind(inside[0]))
             # Types that later rows fit too: integers may have fractions there, and nulls values.
             format = _csv_format(str(inside[0]), wanted)
-            number = pa.types.is_integer, pa.types.is_null
-            fields = [
-                f.with_type(pa.float64()) if f.name not in wanted.integers and any(is_(f.type) for is_ in number) else f
-                for f in pa.dataset.dataset(**options, format=format).schema
-            ]
-            return pa.dataset.dataset(**options, format=format, schema=pa.schema(fields))
+            schema = pa.dataset.dataset(**options, format=format).schema
+            for j, column in enumerate(schema):
+                if column.name not in wanted.integers and str(column.type) in ("int64", "null"):
+                    schema = schema.set(j, column.with_type(pa.float64()))
+            return pa.dataset.dataset(**options, format=format, schema=schema)
 
     return Source(str(paths[0]), lambda wanted: _scan(opened(wanted), wanted), opened(Wanted()).schema.names)
 
