@@ -187,7 +187,7 @@ def _notes(model: Model, spec: Spec, leaf: Sums, found: Statistics, tested: bool
     """What was assumed of the model, and what does not hold for these numbers."""
     notes = [note for note in model.notes if not (note.code == "start_assumed" and leaf.margins_given)]
     off, largest = _rounding(model, spec, leaf) / leaf.sum_of_weights(), float(np.abs(found.score).max(initial=0.0))
-    if off > LOST * largest and largest > 0:
+    if off > LOST * largest and len(spec.credit.player):
         notes.append(
             Note(
                 "rounding",

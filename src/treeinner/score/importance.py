@@ -89,8 +89,8 @@ def importance(
     """
     given = {"sample_weight": sample_weight, "clusters": clusters, "base_margin": base_margin, "qid": qid}
     if (several := members(model)) is not None:
-        asked = {"score": score, "method": method, "feature_groups": feature_groups, "n_jobs": n_jobs}
-        return average_importance(several, X, y, **asked, oob=oob, **given)
+        asked: dict[str, Any] = {"score": score, "method": method, "feature_groups": feature_groups, "n_jobs": n_jobs}
+        return average_importance(several, X, y, **asked, oob=oob, std_errors=std_errors, **given)
     model = read_model(model)
     rows = read_rows(model, X, y, oob=oob, **given)
     spec = make_spec(
