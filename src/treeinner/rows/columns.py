@@ -123,13 +123,16 @@ def labels(given: Any, n_rows: int, name: str) -> NDArray[Any] | None:
     array = np.asarray(given).reshape(-1)
     if len(array) != n_rows:
         raise DataError(f"{name} has {len(array)} labels, but X has {n_rows} rows; pass one label per row.")
-    if array.dtype.kind in "iubU":
+    # The same labels come as integers, floats or objects, depending on what else is in their batch.
+    with np.errstate(invalid="ignore"):
+        if array.dtype.kind in "iub" or (array.dtype.kind == "f" and np.array_equal(array, array.astype(np.int64))):
+            return array.astype(np.int64)
+    if array.dtype.kind == "U":
         return array
     items = [str(one) for one in array] if array.dtype.kind in "mM" else array.tolist()  # "NaT"
     distinct = list(dict.fromkeys(items))
     if gaps := [one for one in distinct if one == "NaT" or is_missing(one)]:
         raise DataError(f"{name} has no label in row {items.index(gaps[0])}; give every row one.")
-    # Nullable integers come as objects in one batch and as numbers in another: they are the same labels.
     kinds = ((Integral, np.int64), (Real, np.float64), (object, np.str_))
     dtype = next(dtype for kind, dtype in kinds if all(isinstance(one, kind) for one in distinct))
     if dtype is np.str_ and len(set(map(type, distinct))) > 1:
