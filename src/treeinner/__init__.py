@@ -1,57 +1,50 @@
 """Feature importance for boosted trees and forests, measured on held-out data, with error bars."""
 
+from importlib import import_module as _import_module
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
-from treeinner import objectives
-from treeinner.attribution import Attribution, attribute
-from treeinner.compiled import instruction_set
-from treeinner.ensemble import Ensemble
 from treeinner.errors import (
     DataError,
     MissingDependencyError,
     ModelError,
+    Note,
     TreeInnerError,
     TreeInnerWarning,
     UnknownParameterError,
     UnsupportedModelError,
 )
-from treeinner.explainer import TreeExplainer
-from treeinner.files import load
-from treeinner.model import Model, read_model
-from treeinner.options import ReadOptions
-from treeinner.scores import (
+from treeinner.explain import Attribution, TreeExplainer, attribute
+from treeinner.losses import Loss
+from treeinner.read import Model, read_model
+from treeinner.score import (
     Comparison,
-    FeatureScore,
     Importance,
     ImportanceAccumulator,
     compare,
+    forest_inner,
     importance,
+    mean_abs,
     permutation_importance,
     total_gain,
 )
-from treeinner.wrapped import Member, members
 
 if _TYPE_CHECKING:
-    from treeinner import plots
-    from treeinner.page import report, report_selection
-    from treeinner.selection import cross_importance, propose_groups
-    from treeinner.selection.getter import importance_getter
-    from treeinner.selection.selector import TreeInnerSelector
+    from treeinner.select import TreeInnerSelector, cross_importance
+    from treeinner.show import plots
+    from treeinner.show.page import report
 
 __all__ = [
     "Attribution",
     "Comparison",
     "DataError",
-    "Ensemble",
-    "FeatureScore",
     "Importance",
     "ImportanceAccumulator",
-    "Member",
+    "Loss",
     "MissingDependencyError",
     "Model",
     "ModelError",
-    "ReadOptions",
+    "Note",
     "TreeExplainer",
     "TreeInnerError",
     "TreeInnerSelector",
@@ -59,52 +52,34 @@ __all__ = [
     "UnknownParameterError",
     "UnsupportedModelError",
     "attribute",
-    "attribute_to_parquet",
     "compare",
     "cross_importance",
+    "forest_inner",
     "importance",
-    "importance_getter",
-    "instruction_set",
-    "load",
-    "members",
-    "objectives",
+    "mean_abs",
     "permutation_importance",
     "plots",
-    "propose_groups",
     "read_model",
     "report",
-    "report_selection",
     "total_gain",
 ]
 
-
-_LAZY = {
-    "attribute_to_parquet": "attribution_file",
-    "TreeInnerSelector": "selection.selector",
-    "cross_importance": "selection",
-    "importance_getter": "selection.getter",
-    "propose_groups": "selection",
-    "report": "page",
-    "report_selection": "page",
-}  # name -> module
+_LAZY = {"TreeInnerSelector": "select", "cross_importance": "select", "plots": "show", "report": "show.page"}
 
 
 def __getattr__(name: str) -> _Any:
-    """Load what not everybody needs at its first use: plots, report, selection, __version__."""
-    from importlib import import_module, metadata
+    """Load what not everybody needs at its first use: selection, plots, report, __version__."""
+    if name == "__version__":
+        from importlib import metadata
 
-    found: _Any
-    if name == "plots":
-        found = import_module("treeinner.plots")
-    elif name in _LAZY:
-        found = getattr(import_module(f"treeinner.{_LAZY[name]}"), name)
-    elif name == "__version__":
-        found = metadata.version("treeinner")
-    else:
+        return metadata.version("treeinner")
+    if name not in _LAZY:
         raise AttributeError(f"module 'treeinner' has no attribute {name!r}")
+    room = f"treeinner.{_LAZY[name]}"
+    found = _import_module(f"{room}.plots") if name == "plots" else getattr(_import_module(room), name)
     globals()[name] = found
     return found
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, "__version__"})
+    return [*__all__, "__version__"]

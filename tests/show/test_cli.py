@@ -12,7 +12,7 @@ import xgboost as xgb
 pytest.importorskip("typer")
 from tests.show.results import make_importance
 from tests.show.test_page import TreeInnerSelector
-from treeinner.explain import attribute
+from treeinner.explain.attribute import attribute
 from treeinner.score.compare import compare
 from treeinner.score.importance import importance
 from treeinner.score.infer import unknown

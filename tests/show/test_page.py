@@ -23,7 +23,7 @@ from sklearn.preprocessing import StandardScaler
 
 from tests.show.results import NAMES, make_importance
 from treeinner.errors import DataError, TreeInnerWarning
-from treeinner.explain import attribute
+from treeinner.explain.attribute import attribute
 from treeinner.read import read_model
 from treeinner.read.trees import NodeValues
 from treeinner.score.baselines import total_gain

@@ -381,6 +381,7 @@ def _frame(X: Any, schema: Schema, cat: list[int]) -> Any:
             raise DataError(f"X lacks the columns {absent[:5]} of the model; pass a frame with its training columns.")
         X = X.iloc[:, [place[name] for name in schema.names or ()]]
     schema.check_shape(*X.shape)
+    X = X if schema.names is None else X.set_axis(schema.names, axis=1)  # CatBoost compares them, and an array has none
     floats = [i for i in cat if X.dtypes.iloc[i] in (np.float32, np.float64) and np.all(X.iloc[:, i] % 1 == 0)]
     if not floats:
         return X
@@ -399,9 +400,9 @@ def _refusal(settings: Mapping[str, Any]) -> str:
         f"its leaves are computed by the method {method}, not by a gradient step": method not in ("Newton", "Gradient"),
         f"its leaves are sums of {steps} estimation steps (leaf_estimation_iterations)": steps != 1,
         "CatBoost does not store second derivatives": method == "Newton" and not settings["unit_hessian"],
+        "monotone constraints changed the leaves": settings.get("monotone_constraints"),
         "model_shrink_rate scaled down earlier trees": settings.get("model_shrink_rate"),
         "Langevin boosting added noise to the gradients": noise,
-        "monotone constraints changed the leaves": settings.get("monotone_constraints"),
         "the leaf formula has not been checked on a GPU, where it was trained": settings["task_type"] != "CPU",
     }
     return next((reason for reason, holds in reasons.items() if holds), "")

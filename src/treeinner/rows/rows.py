@@ -141,12 +141,7 @@ def _as_seen(model: Model, X: Any) -> Any:
 def transform(transformers: Sequence[Any], X: Any) -> Any:
     """X behind the steps of a pipeline."""
     for step in transformers:
-        if hasattr(step, "transform"):
-            X = step.transform(X)
-        elif not hasattr(step, "fit_resample"):  # imblearn's samplers work in fit alone
-            raise UnsupportedModelError(
-                f"The step {type(step).__name__} cannot transform X; pass the final model alone."
-            )
+        X = step.transform(X) if hasattr(step, "transform") else X  # imblearn's samplers work in fit alone
     return X
 
 

@@ -99,7 +99,7 @@ def _stream(model: Model, source: Source, given: dict[str, Any], largest: float 
     wanted = _wanted(model, source, given)
     start: Any = source.read(wanted)
     with naming(source.what):
-        first = next((piece for piece in start if _n_rows(piece)), None)  # tells what comes with the rows
+        first = next((piece for piece in start if np.shape(piece[1]["X"])[0]), None)  # tells what comes with the rows
     if first is None:
         raise DataError(f"X is {source.what}, which has no rows; pass at least one.")
     rest = chain([first], start)
@@ -110,12 +110,11 @@ def _stream(model: Model, source: Source, given: dict[str, Any], largest: float 
         largest = _largest_weight(source, wanted, given["sample_weight"])
 
     def batches() -> Iterator[Rows]:
-        for piece in source.read(wanted) if source.again else rest:
-            label, batch = piece
+        for label, batch in source.read(wanted) if source.again else rest:
             with naming(label):
                 if batch.keys() != roles:
                     raise DataError(f"it comes with {listing(list(batch))}, but the first with {listing(list(roles))}.")
-                if _n_rows(piece):
+                if np.shape(batch["X"])[0]:
                     rows = one_batch(model, *split(model, batch["X"], given | batch), largest_weight=largest)
                     # Nobody wants a pyarrow table for a result because rows came from a file.
                     library = rows.frame_library.replace("pyarrow", "")
@@ -157,11 +156,6 @@ def _largest_weight(source: Source, wanted: Wanted, name: str | None) -> float:
     if not largest:
         raise DataError(in_memory.NO_WEIGHT)
     return largest
-
-
-def _n_rows(piece: Piece) -> int:
-    X = piece[1]["X"]
-    return int(X.shape[0]) if hasattr(X, "shape") else len(X)
 
 
 @contextmanager

@@ -13,8 +13,8 @@ import numpy as np
 import typer
 
 from treeinner.errors import TreeInnerError, counted, short
-from treeinner.explain import Attribution
-from treeinner.explain import attribute as attribute_rows
+from treeinner.explain.attribute import Attribution
+from treeinner.explain.attribute import attribute as attribute_rows
 from treeinner.rows import load_table
 from treeinner.score.compare import compare as compare_rows
 from treeinner.score.importance import importance as score_rows

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeinner.errors import TreeInnerError
-from treeinner.explain import attribute
+from treeinner.explain.attribute import attribute
 from treeinner.losses import encode_target
 from treeinner.read.methods import node_values
 from treeinner.rows.frames import as_frame, collected, row_labels_of, to_array
