@@ -143,8 +143,8 @@ def _trees(shapes: Any, questions: Any, leaves: Any, settings: Any, told: Told, 
     leaf = question < 0
     left, right = (np.where(leaf, -1, child + start[tree]) for child in (left, right))
     question = np.where(leaf, -1, question + np.cumsum([0, *(shape[0].max() + 1 for shape in shapes)])[tree])
-    at_leaves = (-1, np.nan, True, (), ())
-    column, threshold, missing_left, features, sets = zip(*questions, at_leaves, strict=True)
+    # Question -1, the last one, is that of the leaves.
+    column, threshold, missing_left, features, sets = zip(*questions, (-1, np.nan, True, (), ()), strict=True)
     player, player_features = players_of(question, features)
     set_size = np.array([*map(len, sets)])
 
@@ -345,9 +345,7 @@ def _credited(model: Any) -> Iterator[list[tuple[int, ...]]]:
         if derived is None:
             return tuple(sorted({int(place) for place in re.findall(r"<(\d+)>", split)}))
         if text and embedding:
-            raise UnsupportedModelError(
-                "CatBoost does not tell splits on texts from those on embeddings; train with one."
-            )
+            raise UnsupportedModelError("CatBoost does not tell texts from embeddings in splits; train with one kind.")
         return ((text or embedding)[int(derived[1])],)
 
     for tree in range(model.tree_count_):
