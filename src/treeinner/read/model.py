@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from treeinner import kernels
 from treeinner.errors import ModelError, Note, TreeInnerError, UnsupportedModelError, counted, did_you_mean, readable
 from treeinner.read.trees import Trees
-from treeinner.read.unwrap import Unwrapped, carried_names, package_of, require_fitted, unwrap
+from treeinner.read.unwrap import Codes, Unwrapped, carried_names, package_of, require_fitted, unwrap
 
 if TYPE_CHECKING:
     from treeinner.losses import Loss
@@ -254,9 +254,11 @@ def read_unwrapped(inside: Unwrapped, told: Told) -> Model:
     if inside.transformers and names is None:
         carried = carried_names(inside.transformers)
         names = carried if carried is not None and len(carried) == found.n_features else None
+    labels = next((step.classes for step in inside.targets if isinstance(step, Codes)), ())
     return replace(
         found,
         feature_names=names,
+        output_names=tuple(map(str, labels)) if len(labels) == found.n_outputs else found.output_names,
         transformers=inside.transformers,
         targets=(*inside.targets, *found.targets),
         notes=(*found.notes, *inside.notes),
