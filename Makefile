@@ -35,7 +35,7 @@ $(VENV)/.cross: $(VENV)/.made
 	touch $@
 
 demo: $(VENV)/.test
-	$(BIN)/treeinner demo
+	$(BIN)/python examples/demo.py
 
 test: $(VENV)/.test
 	$(BIN)/python -m pytest $(PYTEST_FLAGS)
@@ -84,8 +84,7 @@ check: $(VENV)/.check
 	$(BIN)/ruff format --check .
 	$(BIN)/clang-format --dry-run --Werror $(CXX_FILES)
 	$(BIN)/mypy
-	@echo "src/core: $$(find src/core -name '*.h' -o -name '*.cpp' | xargs cat | wc -l) lines of C++, 3,300 at most"
-	@echo "src/treeinner: $$(find src/treeinner -name '*.py' | xargs cat | wc -l) lines of Python, 15,500 at most"
+	$(BIN)/python tests/house.py
 
 format: $(VENV)/.check
 	$(BIN)/ruff check --fix .
@@ -228,8 +227,7 @@ build/neon-sanitized/check: $(CXX_FILES) | need-neon
 # The Python tests of the kernels with an extension that was built with the sanitizers, in an environment of its own: it sees the
 # libraries of $(VENV), but not the treeinner there. Python itself is not sanitized and leaks at its end, so leaks are not looked for.
 SANITIZED_VENV := build/sanitized/venv
-KERNEL_TESTS ?= tests/test_kernels.py tests/test_shuffle.py tests/test_bits.py tests/test_core_losses.py tests/test_threads.py \
-	tests/test_accuracy.py
+KERNEL_TESTS ?= tests/kernels
 PRELOAD = $(shell $(CXX) -print-file-name=libasan.so):$(shell $(CXX) -print-file-name=libstdc++.so)
 
 $(SANITIZED_VENV)/.made: $(VENV)/.test $(SOURCES) $(shell find src/treeinner -name '*.py')
@@ -242,18 +240,13 @@ $(SANITIZED_VENV)/.made: $(VENV)/.test $(SOURCES) $(shell find src/treeinner -na
 test-python-sanitized: $(SANITIZED_VENV)/.made
 	cd tests && PYTHONPATH= ASAN_OPTIONS=detect_leaks=0 LD_PRELOAD=$(PRELOAD) ../$(SANITIZED_VENV)/bin/python -m pytest -q -p no:cacheprovider --disable-warnings $(KERNEL_TESTS:tests/%=%)
 
-# Mutants of every format that is read, each in a process with limits: 200,000 of each, many hours of one core; an interrupted run
-# continues. FUZZ_FLAGS="--format lightgbm --minutes 30" is a part of it; "--help" tells the others.
+# Mutants of every format that is read, each in a process with limits. FUZZ_FLAGS="--mutants 100000 --seed 7" tries more.
 FUZZ_FLAGS ?=
 
-.PHONY: fuzz fuzz-ci
+.PHONY: fuzz
 
 fuzz: $(VENV)/.test
 	$(BIN)/python -m tests.fuzz $(FUZZ_FLAGS)
-
-# The first of them, for two minutes; any failure fails.
-fuzz-ci: $(VENV)/.test
-	$(BIN)/python -m tests.fuzz --fresh --folder build/fuzz/ci --minutes 2 --mutants 5000 --jobs 2
 
 # The core for every system that wheels are made for, by one compiler that has them all (zig, of the group `cross`): kernels, their
 # test, and the bindings as far as Python's headers for that system are here. What can run here runs: Linux as it is or in an

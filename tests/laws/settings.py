@@ -145,9 +145,9 @@ class Setting:
         if error and squared and not summed and "loss" not in words and words[-1] != "centred":
             return 0.0  # one pass over stored values: the steps are rounded from the same numbers, the sums are exact
         if "sample_weight" in self.given:  # the unit follows the largest weight in the third edition
-            return STEPS if error else 10 * UNITS if quantity == "base" else UNITS  # the base is a small remainder
+            return STEPS if error or quantity == "base" else UNITS  # the base is a small remainder
         if words[-1] == "predecomp" and not error:  # the unit followed the learning rate in the second edition
-            return UNITS
+            return STEPS if quantity == "base" else UNITS
         return self.tolerance
 
 

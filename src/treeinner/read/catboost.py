@@ -121,7 +121,9 @@ def _settings(info: Mapping[str, Any]) -> dict[str, Any]:
     sections = ("boosting_options", "tree_learner_options", "data_processing_options")
     loss = params.get("loss_function") or loss
     name = str(loss.get("type", ""))
-    return {key: item for section in sections for key, item in (params.get(section) or {}).items()} | {
+    found = {key: item for section in sections for key, item in (params.get(section) or {}).items()}
+    return found | {
+        "l2": float(found.get("l2_leaf_reg", np.nan)),
         "loss": "" if name.startswith("PythonUserDefined") else name,
         "loss_params": loss.get("params") or {},
         "unit_hessian": name in ("RMSE", "MultiRMSE"),  # a Newton step divides by the sum of weights
@@ -392,7 +394,6 @@ def _frame(X: Any, schema: Schema, cat: list[int]) -> Any:
 def _refusal(settings: Mapping[str, Any]) -> str:
     """Why a leaf is not -rate * G / (weight + penalty); "" if it is."""
     method, steps = (settings.get(f"leaf_estimation_{name}") for name in ("method", "iterations"))
-    noise = settings.get("langevin") or settings.get("posterior_sampling")
     reasons = {
         "it does not store how it was trained (a sum of models, for example)": method is None,
         f"its leaves are computed by the method {method}, not by a gradient step": method not in ("Newton", "Gradient"),
@@ -400,7 +401,7 @@ def _refusal(settings: Mapping[str, Any]) -> str:
         "CatBoost does not store second derivatives": method == "Newton" and not settings["unit_hessian"],
         "monotone constraints changed the leaves": settings.get("monotone_constraints"),
         "model_shrink_rate scaled down earlier trees": settings.get("model_shrink_rate"),
-        "Langevin boosting added noise to the gradients": noise,
+        "Langevin boosting added noise": settings.get("langevin") or settings.get("posterior_sampling"),
         "the leaf formula has not been checked on a GPU, where it was trained": settings["task_type"] != "CPU",
     }
     return next((reason for reason, holds in reasons.items() if holds), "")
@@ -423,7 +424,7 @@ def _penalty(trees: Trees, settings: Mapping[str, Any], rate: Float) -> float | 
     A leaf v = -rate * G / (W + penalty) tells the sum of the gradients of all rows before each tree. For squared error
     a step of v in a leaf changes it by W v, so every two neighbouring trees give an equation for the penalty.
     """
-    l2 = float(settings["l2_leaf_reg"])
+    l2 = settings["l2"]
     if l2 <= 1e-12:  # CatBoost stores 1e-20 for 0
         return 0.0
     if not settings["unit_hessian"]:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from scipy.special import stdtr
 from scipy.stats import rankdata
 
+from treeinner.errors import UnsupportedModelError
 from treeinner.score.infer import benjamini_hochberg
 from treeinner.select.cross import CrossFit, in_parallel
 from treeinner.select.folds import Data
@@ -77,7 +78,11 @@ def conditional_test(
     assert len(fit.importance) == n_columns
     together = _all_sets(sets, n_columns)
     rng = np.random.default_rng(seed)
-    held_out = np.concatenate([fold.rows for fold in fit.folds])
+    if any(fold.model is None for fold in fit.folds):
+        raise UnsupportedModelError(
+            "The conditional test needs one model, not an average of several; use test='marginal'."
+        )
+    held_out = np.concatenate(fit.held_out)
     often = len(held_out) / len(np.unique(held_out))  # how often a row was held out, on average
     by = Donors(table) if sampler is None else sampler
     sums, likeness = np.zeros((len(together), 1 + n_draws)), np.zeros(n_columns)
@@ -86,7 +91,7 @@ def conditional_test(
         draws = [_drawn(by, fit.data, columns, n_draws, rng) for columns in together[first : first + step]]
         for drawn in draws:
             likeness[drawn.columns] = _likeness(table, drawn)
-        jobs = [(fold.model, fold.spec, fit.data, fold.rows, draws) for fold in fit.folds]
+        jobs = [(one.model, one.spec, fit.data, test, draws) for one, test in zip(fit.folds, fit.held_out, strict=True)]
         for found in in_parallel(redrawn_scores, jobs, n_jobs):
             sums[first : first + len(draws)] += found
     return _concluded(fit, together, sums / often, likeness)

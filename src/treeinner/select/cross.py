@@ -9,7 +9,7 @@ from __future__ import annotations
 import numbers
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,43 +17,23 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from treeinner.errors import DataError, Note, counted
 from treeinner.kernels import Progress
-from treeinner.read import Model, read_model
-from treeinner.read.columns import GroupSpec, credit
-from treeinner.rows import read_rows
-from treeinner.score.conclude import conclude, statistics_of, warned
+from treeinner.read import read_model
+from treeinner.read.columns import GroupSpec
+from treeinner.read.unwrap import members
+from treeinner.score.average import Scored, all_names, average_shares, importance_of_shares, shares_of
+from treeinner.score.conclude import statistics_of, warned
 from treeinner.score.infer import Statistics
-from treeinner.score.passes import leaf_pass, node_means, share_columns, share_pass
 from treeinner.score.result import FoldSpread, Importance, Losses
-from treeinner.score.spec import METHODS, SCORES, Spec, check_choice, make_spec
+from treeinner.score.spec import METHODS, SCORES, check_choice
 from treeinner.score.sums import Sums
-from treeinner.score.training_rows import training_rows_note
 from treeinner.select.fits import check_fit, fit
-from treeinner.select.folds import Data, Split, checked_data, fitted_models, held_out, splits
+from treeinner.select.folds import Data, Index, Split, checked_data, fitted_models, held_out, splits
 
-__all__ = ["CrossFit", "Fold", "cross_fit", "cross_importance", "in_parallel"]
+__all__ = ["ASKED", "CrossFit", "cross_fit", "cross_importance", "in_parallel"]
 
 Float = NDArray[np.float64]
 SEED = 0  # of random_state=None: the same call gives the same numbers
-
-
-class Asked(NamedTuple):
-    """What is asked of the model of each fold, as of `importance`."""
-
-    score: str = "tree_inner"
-    method: str = "centred"
-    feature_groups: GroupSpec | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class Fold:
-    """A fitted model, the rows that it was not fitted on, and their shares."""
-
-    model: Model
-    spec: Spec  # what was asked of it
-    rows: NDArray[np.intp]
-    shares: Float  # (rows, names, outputs), weights in them
-    weight: Float  # (rows,), those of the model's class_weight included
-    importance: Importance  # of these rows by themselves, without standard errors
+ASKED = {"score": "tree_inner", "method": "centred", "feature_groups": None}
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +41,8 @@ class CrossFit:
     """The models of all folds, and what they found."""
 
     data: Data
-    folds: tuple[Fold, ...]
+    folds: tuple[Scored, ...]  # each with the rows that were held out from its model
+    held_out: tuple[Index, ...]  # their numbers
     importance: Importance
     shares: Float  # (rows held out, names, outputs), averaged over the folds that held a row out
     weight: Float  # (rows held out,), in units of a power of two near the largest
@@ -136,17 +117,24 @@ def cross_importance(
         X, y, sample_weight=sample_weight, base_margin=base_margin, qid=qid, groups=groups, clusters=clusters,
         fit_params=fit_params,
     )  # fmt: skip
-    asked = Asked(score, method, feature_groups)
+    asked = {"score": score, "method": method, "feature_groups": feature_groups}
     seed = SEED if random_state is None else random_state
     return cross_fit(estimator, data, asked, cv, repeats, seed, n_jobs, progress).importance
 
 
 def cross_fit(
-    estimator: Any, data: Data, asked: Asked, cv: Any, repeats: int, seed: int, n_jobs: int | None, progress: Any = None
+    estimator: Any,
+    data: Data,
+    asked: Mapping[str, Any],
+    cv: Any,
+    repeats: int,
+    seed: int,
+    n_jobs: int | None,
+    progress: Progress | None = None,
 ) -> CrossFit:
     """As `cross_importance`, with the models and the shares of the rows."""
-    check_choice("score", asked.score, SCORES)
-    check_choice("method", asked.method, METHODS)
+    check_choice("score", asked["score"], SCORES)
+    check_choice("method", asked["method"], METHODS)
     if not isinstance(repeats, numbers.Integral) or repeats < 1:
         raise ValueError(f"repeats={repeats!r}: expected a number of repeats, 1 or more.")
     models = fitted_models(estimator)
@@ -160,30 +148,23 @@ def cross_fit(
         split = held_out(cv, data, len(models))
         jobs = [(model, data, each, asked) for model, each in zip(models, split, strict=True)]
     folds = in_parallel(_fit_and_score if models is None else _score, jobs, n_jobs, progress)
-    return _put_together(data, folds)
+    return _put_together(data, folds, tuple(each.test for each in split))
 
 
 # -- one fold ------------------------------------------------------------------------------------------------
-def _fit_and_score(estimator: Any, data: Data, split: Split, asked: Asked) -> Fold:
-    return _score(fit(estimator, data, split), data, split, asked, fresh=True)
+def _fit_and_score(estimator: Any, data: Data, split: Split, asked: Mapping[str, Any]) -> Scored:
+    return _score(fit(estimator, data, split), data, split, asked, checked=False)
 
 
-def _score(fitted: Any, data: Data, split: Split, asked: Asked, *, fresh: bool = False) -> Fold:
-    """Score rows that a model was not fitted on; of one that is not fresh from its fit this is checked."""
-    model, part = read_model(fitted), data.take(split.test)
-    stream = read_rows(model, part.X, part.y, **part.given)
-    names = credit(model, stream.names, asked.feature_groups, data.X)
-    spec = make_spec(model, names, score=asked.score, method=asked.method)
-    (rows,) = stream
-    shares = np.empty((rows.n_rows, len(names.names), model.n_outputs))
-    leaf = leaf_pass(model, spec, rows, n_jobs=1) if spec.method == "centred" else None
-    centre = node_means(model, spec, leaf) if spec.by_path else None
-    share = share_pass(model, spec, rows, centre, leaves=leaf is None, keep=shares, n_jobs=1)
-    found = conclude(model, spec, leaf or share, None if spec.by_path else share, centre)
-    note = None if fresh else training_rows_note(model, stream)
-    found = replace(found, rates=None, notes=found.notes if note is None else (*found.notes, note))
-    weight = np.ones(rows.n_rows) if rows.weight is None else np.ldexp(rows.weight, rows.weight_exponent)
-    return Fold(model, spec, split.test, np.ldexp(shares, rows.weight_exponent), weight, found)
+def _score(fitted: Any, data: Data, split: Split, asked: Mapping[str, Any], *, checked: bool = True) -> Scored:
+    """Score the rows that a model was not fitted on; checked: whether it is looked into that it was not."""
+    part, several = data.take(split.test), members(fitted)
+    options = {**asked, **part.given, "checked": checked, "head": data.X}
+    if several is not None:
+        found = average_shares(several, part.X, part.y, **options)
+    else:
+        found = shares_of(read_model(fitted), part.X, part.y, **options)
+    return found._replace(importance=replace(found.importance, rates=None))
 
 
 def in_parallel(function: Any, jobs: Sequence[Any], n_jobs: int | None, progress: Any = None) -> tuple[Any, ...]:
@@ -197,60 +178,49 @@ def in_parallel(function: Any, jobs: Sequence[Any], n_jobs: int | None, progress
 
 
 # -- all folds -------------------------------------------------------------------------------------------------
-def _put_together(data: Data, folds: tuple[Fold, ...]) -> CrossFit:
+def _put_together(data: Data, folds: tuple[Scored, ...], tests: tuple[Index, ...]) -> CrossFit:
     """Average shares over the folds that held a row out, and conclude.
 
     A feature that the model of a fold does not know, such as a level that its rows lack, has no score there.
     """
     found = [fold.importance for fold in folds]
-    names = tuple(dict.fromkeys(name for part in found for name in part.feature_names))
-    place = {name: k for k, name in enumerate(names)}
+    place = {name: k for k, name in enumerate(all_names(found))}
     n, n_outputs = data.n_rows, folds[0].shares.shape[2]
-    shares, weight, counts = np.zeros((n, len(names), n_outputs)), np.zeros(n), np.zeros(n, np.intp)
-    scores = np.zeros((len(folds), len(names)))
-    for number, fold in enumerate(folds):
+    shares, weight, counts = np.zeros((n, len(place), n_outputs)), np.zeros(n), np.zeros(n, np.intp)
+    scores = np.zeros((len(folds), len(place)))
+    for number, (fold, test) in enumerate(zip(folds, tests, strict=True)):
         if fold.shares.shape[2] != n_outputs:
             raise DataError(
                 f"The model of fold {number} has {fold.shares.shape[2]} outputs, that of fold 0 {n_outputs}; every "
                 "fold must be fitted on rows of all classes."
             )
         columns = np.array([place[name] for name in fold.importance.feature_names], np.intp)
-        np.add.at(shares, (fold.rows[:, None], columns), fold.shares)
-        np.add.at(weight, fold.rows, fold.weight)
-        np.add.at(counts, fold.rows, 1)
+        unit = fold.rows.weight_exponent
+        np.add.at(shares, (test[:, None], columns), np.ldexp(fold.shares, unit))
+        np.add.at(weight, test, 1.0 if fold.rows.weight is None else np.ldexp(fold.rows.weight, unit))
+        np.add.at(counts, test, 1)
         scores[number, columns] = fold.importance.scores
     seen = np.flatnonzero(counts)
-    shares, weight = shares[seen] / counts[seen, None, None], weight[seen] / counts[seen]
-    clusters = None if data.clusters is None else data.clusters[seen]
     unit = int(np.frexp(weight.max())[1])  # weights are summed in units of the largest
-    shares, weight = np.ldexp(shares, -unit), np.ldexp(weight, -unit)
-    sums = Sums.of_shares(share_columns(shares), weight, clusters)
-    whole, outputs = statistics_of(sums, n_outputs)
-    imp = replace(
-        found[0],
-        feature_names=names,
-        statistics=whole,
-        outputs=outputs if n_outputs > 1 else None,
-        has_errors=True,
-        rounds=None,
-        losses=_losses(found),
-        folds=FoldSpread(scores),
-        n_rows=len(seen),
-        sum_of_weights=float(np.ldexp(sums.sum_of_weights(), unit)),
-        notes=tuple(dict.fromkeys(note for part in found for note in part.notes)),
-    )
+    shares = np.ldexp(shares[seen], -unit) / counts[seen, None, None]
+    weight = weight[seen] / counts[seen]
+    clusters = None if data.clusters is None else data.clusters[seen]
+    imp = importance_of_shares(
+        found, shares, np.ldexp(weight, -unit), clusters, losses=_losses(found), folds=FoldSpread(scores),
+        n_rows=len(seen), sum_of_weights=float(weight.sum()),
+    )  # fmt: skip
     text = f"{counted(n - len(seen), 'row')} of {n:,} were held out by no fold, and are not scored."
     never = Note("not_held_out", text, quiet=True) if len(seen) < n else None
-    return CrossFit(data, folds, warned(imp, never), shares, weight, clusters)
+    return CrossFit(data, folds, tests, warned(imp, never), shares, np.ldexp(weight, -unit), clusters)
 
 
 def _losses(found: Sequence[Importance]) -> Losses | None:
     """Mean of the losses over the folds, by their rows."""
-    if any(part.losses is None for part in found):
+    losses, weights = [part.losses for part in found], [part.sum_of_weights for part in found]
+    if None in losses:
         return None
-    weights = np.array([part.sum_of_weights for part in found])
     names = ("before", "after", "least", "first_order", "base")
     means: dict[str, Any] = {
-        name: float(np.average([getattr(part.losses, name) for part in found], weights=weights)) for name in names
+        name: float(np.average([getattr(part, name) for part in losses], weights=weights)) for name in names
     }
     return Losses(**means)

@@ -26,7 +26,7 @@ from treeinner.rows.table import refuse_by_name
 from treeinner.score.infer import benjamini_hochberg
 from treeinner.select.collinear import collinear_sets
 from treeinner.select.conditional import Conditional, conditional_test
-from treeinner.select.cross import SEED, Asked, CrossFit, cross_fit
+from treeinner.select.cross import ASKED, SEED, CrossFit, cross_fit
 from treeinner.select.cuts import keep, note_on_hidden, one_sided, ranking, sets_of, threshold_value
 from treeinner.select.default import check_columns, default_booster, default_library, is_class_target
 from treeinner.select.folds import checked_data, checked_table
@@ -196,7 +196,7 @@ class TreeInnerSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):  # ty
         seed = SEED if self.random_state is None else self.random_state
         seeds = check_random_state(seed).randint(2**31 - 1, size=2).tolist()
         data = checked_data(X, y, groups=groups, sample_weight=sample_weight, fit_params=fit_params)
-        crossed = cross_fit(self.estimator_, data, Asked(), self.cv, self.repeats, seeds[0], self.n_jobs)
+        crossed = cross_fit(self.estimator_, data, ASKED, self.cv, self.repeats, seeds[0], self.n_jobs)
         self._conclude(crossed, classes, seeds[1])
         return self
 
