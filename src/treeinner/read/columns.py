@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from treeinner.errors import UnsupportedModelError, did_you_mean, readable
 from treeinner.read.model import Model
-from treeinner.read.unwrap import columns_in, transform
+from treeinner.rows.rows import columns_in, transform
 
-__all__ = ["Credit", "GroupSpec", "credit", "grouped"]
+__all__ = ["Credit", "GroupSpec", "as_table", "credit", "gathered", "grouped"]
 
 Float = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -158,7 +158,7 @@ def _position(member: Any, position: Mapping[str, int], group: str) -> int:
 # -- raw columns of a pipeline, by probing -----------------------------------------------------------------------
 def _raw_columns(model: Model, own: Sequence[str], X: Any) -> tuple[list[str], Index]:
     """Raw columns, then what belongs to none of them; and which of these every feature of the model belongs to."""
-    X = _table(X)
+    X = as_table(X)
     known = X.columns if isinstance(X, nw.DataFrame) else columns_in(model.transformers)[0]
     names = [f"f{k}" for k in range(X.shape[1])] if known is None else [readable(name) for name in known]
     used = np.unique([j for shared in model.trees.player_features for j in shared]).astype(np.intp)
@@ -205,7 +205,7 @@ def _probe(steps: Sequence[Any], X: Any, rows: Index, used: Index) -> Bool:
         out, at_once = [], max(1, CELLS // base.size)
         for i in range(0, len(columns), at_once):
             tried = [np.where(each, changed, base) for each in columns[i : i + at_once]]
-            values = _numbers(transform(steps, _gathered(X, np.concatenate([base, *tried]))), used)
+            values = _numbers(transform(steps, gathered(X, np.concatenate([base, *tried]))), used)
             values = values.reshape(len(tried) + 1, len(rows), len(used))
             close = ROUNDING * np.ptp(values, axis=(0, 1))
             out.append((np.abs(values[1:] - values[0]) > close).any(axis=1))
@@ -249,7 +249,7 @@ def _changes(column: Any, rows: Index) -> Index:
 
 
 # -- tables of any kind --------------------------------------------------------------------------------------------
-def _table(X: Any) -> Any:
+def as_table(X: Any) -> Any:
     """X as a frame of narwhals, a sparse matrix or an array."""
     frame = nw.from_native(X, eager_only=True, pass_through=True)
     if isinstance(frame, nw.DataFrame):  # scikit-learn takes no Arrow tables
@@ -267,7 +267,7 @@ def _column(X: Any, k: int) -> Any:
     return X[:, [k]].toarray()[:, 0] if hasattr(X, "tocsr") else X[:, k]
 
 
-def _gathered(X: Any, index: Index) -> Any:
+def gathered(X: Any, index: Index) -> Any:
     """Table whose column k holds the rows index[:, k] of X's column k."""
     if isinstance(X, nw.DataFrame):
         columns = [X[:, k][index[:, k].tolist()] for k in range(X.shape[1])]
@@ -280,7 +280,7 @@ def _gathered(X: Any, index: Index) -> Any:
 
 def _numbers(made: Any, columns: Index) -> Float:
     """Some columns of what a pipeline makes, as numbers that differ where the columns do: (rows, columns)."""
-    made = _table(made)
+    made = as_table(made)
     out = np.empty((made.shape[0], len(columns)))
     for i, j in enumerate(columns.tolist()):
         values = np.asarray(_column(made, j))

@@ -24,14 +24,13 @@ from scipy.stats import rankdata
 from treeinner.errors import UnsupportedModelError
 from treeinner.score.infer import benjamini_hochberg
 from treeinner.select.cross import CrossFit, in_parallel
-from treeinner.select.folds import Data
+from treeinner.select.folds import Data, Index
 from treeinner.select.redraw import Draws, redrawn_scores
 from treeinner.select.samplers import Columns, Donors, Sampler
 
 __all__ = ["Conditional", "conditional_test"]
 
 Float = NDArray[np.float64]
-Index = NDArray[np.intp]
 MOST_BYTES = 1 << 28  # of donors that are held at a time
 MOST_COMPARED = 5  # draws that are compared with the column itself
 DETERMINED = 0.9  # likeness from which on a column is determined by the others
@@ -121,19 +120,13 @@ def _drawn(by: Donors | Sampler, data: Data, columns: Index, n_draws: int, rng: 
 def _likeness(table: Columns, drawn: Draws) -> Float:
     """How alike drawn columns and their own values are: rank correlation of numbers, agreement of levels beyond chance.
 
-    0 for a constant, and for values of a user's own that are no numbers.
+    0 for a constant, and for values of a user's own.
     """
     out = np.zeros(len(drawn.columns))
-    for k, column in enumerate(drawn.columns.tolist()):
+    for k, column in enumerate(drawn.columns.tolist() if drawn.donors is not None else ()):
+        assert drawn.donors is not None
         own = table.values[column]
-        if drawn.donors is None:
-            given = drawn.values
-            assert given is not None
-            if own.dtype.kind != "f" or given.dtype.kind not in "fiub":
-                continue
-            redrawn = given[:MOST_COMPARED].astype(np.float64)
-        else:
-            redrawn = own[drawn.donors[:MOST_COMPARED, k]]
+        redrawn = own[drawn.donors[:MOST_COMPARED, k]]
         if own.dtype.kind == "f":
             ranks, drawn_ranks = rankdata(np.nan_to_num(own)), rankdata(np.nan_to_num(redrawn), axis=1)
             spread = ranks.std() * drawn_ranks.std(axis=1)

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.multiclass import type_of_target
 
-from treeinner.errors import DataError, MissingDependencyError, Note, warn
+from treeinner.errors import DataError, Note, warn
 from treeinner.rows.columns import listing
 
-__all__ = ["LIBRARIES", "check_columns", "default_booster", "default_library", "is_class_target"]
+__all__ = ["check_columns", "default_booster", "default_library", "is_class_target"]
 
 # Each library's names of: 100 rounds of depth 2 at rate 0.1, half of the rows per tree, 0.3 of the columns per node, an
 # l2 penalty of 1. One thread: folds run in parallel, and the same bits come out whatever n_jobs.
@@ -36,26 +36,20 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "early_stopping": False, "categorical_features": "from_dtype",
     },
 }  # fmt: skip
-LIBRARIES = tuple(SETTINGS)
 NAMES = {"xgboost": "XGB", "lightgbm": "LGBM", "sklearn": "HistGradientBoosting"}
-MODULES = {"sklearn": "sklearn.ensemble"}
 MOST_CLASSES = 20  # of a target of integers: more are taken as numbers
 UNCLEAR = 50  # up to so many that is said
 
 
 def default_library() -> str:
-    """The first of LIBRARIES that is installed."""
-    found = next((library for library in LIBRARIES if find_spec(library) is not None), None)
-    if found is None:
-        raise MissingDependencyError("estimator=None needs a library of trees; install one: pip install xgboost")
-    return found
+    """The first library of SETTINGS that is installed."""
+    return next(library for library in SETTINGS if find_spec(library) is not None)
 
 
-def default_booster(*, classes: bool, library: str | None = None) -> Any:
-    """Make the booster of the first library that is installed."""
-    library = library or default_library()
-    kind = "Classifier" if classes else "Regressor"
-    made = getattr(import_module(MODULES.get(library, library)), NAMES[library] + kind)
+def default_booster(library: str, *, classes: bool) -> Any:
+    """Make the booster of a library."""
+    module = import_module("sklearn.ensemble" if library == "sklearn" else library)
+    made = getattr(module, NAMES[library] + ("Classifier" if classes else "Regressor"))
     return made(**SETTINGS[library])
 
 

@@ -20,16 +20,16 @@ from treeinner.errors import DataError
 from treeinner.kernels import BLOCK, aligned, padded_rows, task_rows
 from treeinner.kernels.units import GRADIENT_BITS
 from treeinner.read import Model
+from treeinner.read.columns import as_table, gathered
 from treeinner.rows import Rows, read_rows, read_table
 from treeinner.score.conclude import conclude
 from treeinner.score.passes import leaf_pass, node_means, open_task
 from treeinner.score.spec import Spec, scored_loss
-from treeinner.select.folds import Data, take_rows
+from treeinner.select.folds import Data, Index
 
 __all__ = ["Draws", "redrawn_scores"]
 
 Float = NDArray[np.float64]
-Index = NDArray[np.intp]
 Long = NDArray[np.int64]
 MOST_BYTES = 1 << 27  # of codes and margins that are held at a time
 MOST_IN_A_LEAF = 2.0**62  # sums are 64-bit integers
@@ -50,14 +50,12 @@ class Draws:
 
     def table(self, X: Any, held_out: Index, draw: int) -> Any:
         """Held-out rows of X with these columns drawn."""
-        out = take_rows(X, held_out)
-        for k, column in enumerate(self.columns.tolist() if draw else ()):
-            if self.donors is None:
-                assert self.values is not None
-                new = self.values[draw - 1, held_out]
-            else:
-                new = take_rows(_column_of(X, column), self.donors[draw - 1, k, held_out].astype(np.intp))
-            out = _put_column(out, column, new)
+        index = np.repeat(held_out[:, None], X.shape[1], axis=1)
+        if draw and self.donors is not None:
+            index[:, self.columns] = self.donors[draw - 1][:, held_out].T
+        out = gathered(as_table(X), index)
+        if draw and self.values is not None:
+            out = _put_column(out, int(self.columns[0]), self.values[draw - 1, held_out])
         return out
 
 
@@ -103,24 +101,12 @@ def _codes(model: Model, X: Any) -> NDArray[Any]:
     return out
 
 
-def _column_of(X: Any, column: int) -> Any:
-    """One column of a table, as a series or an array."""
+def _put_column(X: Any, column: int, values: NDArray[Any]) -> Any:
+    """Table with other values in a column."""
     frame = nw.from_native(X, eager_only=True, pass_through=True)
     if isinstance(frame, nw.DataFrame):
-        return frame[frame.columns[column]].to_native()
-    return X[:, [column]].toarray()[:, 0] if hasattr(X, "toarray") else X[:, column]
-
-
-def _put_column(X: Any, column: int, values: Any) -> Any:
-    """Table with another column in the place of one: values as `_column_of` gives them, or an array."""
-    frame = nw.from_native(X, eager_only=True, pass_through=True)
-    if isinstance(frame, nw.DataFrame):
-        name = frame.columns[column]
-        if isinstance(values, np.ndarray):
-            series = nw.new_series(name, values, backend=frame.implementation)
-        else:
-            series = nw.from_native(values, series_only=True).alias(name)
-        return frame.with_columns(series).to_native()
+        new = nw.new_series(frame.columns[column], values, backend=frame.implementation)
+        return frame.with_columns(new).to_native()
     out = (X.tolil() if hasattr(X, "tolil") else X).astype(np.result_type(X.dtype, values))
     out[:, column] = values.reshape(out[:, [column]].shape) if hasattr(X, "tolil") else values
     return out.tocsr() if hasattr(X, "tolil") else out
@@ -138,8 +124,7 @@ class _Splits:
 
     def __init__(self, model: Model, spec: Spec, names: Index) -> None:
         trees, forest, credit = model.trees, model.trees.forest, spec.credit
-        players = credit.player[np.isin(credit.name, names)]
-        here = np.flatnonzero(np.isin(forest.split_player, players))
+        here = np.flatnonzero(np.isin(forest.split_player, credit.player[np.isin(credit.name, names)]))
         self.model, self.spec = model, spec
         self.planes = planes_of(model, spec, names)
         self.trees = np.unique(trees.tree_of_node[forest.split_nodes[here]]).astype(np.int32)

@@ -190,7 +190,7 @@ class TreeInnerSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):  # ty
         self.estimator_, classes = self.estimator, None
         if self.estimator is None:
             of_classes = is_class_target(y, int(self.cv) if isinstance(self.cv, numbers.Integral) else 2)
-            self.estimator_ = default_booster(classes=of_classes)
+            self.estimator_ = default_booster(default_library(), classes=of_classes)
             if of_classes:  # XGBoost wants 0, 1, 2, ...
                 classes, y = np.unique(y, return_inverse=True)
         seed = SEED if self.random_state is None else self.random_state
