@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from treeinner import kernels
 from treeinner.errors import ModelError, Note, TreeInnerError, UnsupportedModelError, counted, did_you_mean, readable
 from treeinner.read.trees import Trees
-from treeinner.read.unwrap import Codes, Unwrapped, carried_names, package_of, require_fitted, unwrap
+from treeinner.read.unwrap import Unwrapped, carried_names, package_of, require_fitted, unwrap
 
 if TYPE_CHECKING:
     from treeinner.losses import Loss
@@ -128,13 +128,11 @@ class Model:
 
     def predict(self, X: Any, *, base_margin: Any = None, n_jobs: int | None = -1) -> Float:
         """Raw margin of each row: (rows,), or (rows, outputs) if there are several."""
-        from treeinner.rows import read_table
+        from treeinner.rows.rows import read_table, start_margin
 
-        margin: Float = kernels.predict(self.trees.forest, read_table(self, X), n_jobs=n_jobs)
-        if base_margin is None or self.base_margin == "add":
-            margin += self.trees.base
-        if base_margin is not None:
-            margin += np.asarray(base_margin, np.float64).reshape(margin.shape)
+        table = read_table(self, X)
+        start = start_margin(self, base_margin, table.n_rows)
+        margin: Float = kernels.predict(self.trees.forest, table, n_jobs=n_jobs) + start
         return margin[:, 0] if self.n_outputs == 1 else margin
 
     def apply(self, X: Any, *, n_jobs: int | None = -1) -> NDArray[np.int32]:
@@ -254,7 +252,7 @@ def read_unwrapped(inside: Unwrapped, told: Told) -> Model:
     if inside.transformers and names is None:
         carried = carried_names(inside.transformers)
         names = carried if carried is not None and len(carried) == found.n_features else None
-    labels = next((step.classes for step in inside.targets if isinstance(step, Codes)), ())
+    labels = inside.labels
     return replace(
         found,
         feature_names=names,

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any
 
 import narwhals as nw
 import numpy as np
@@ -16,8 +17,8 @@ from numpy.typing import NDArray
 from treeinner.errors import DataError, ModelError, Note, UnsupportedModelError
 
 __all__ = [
-    "Codes", "Columns", "Member", "TransformedTarget", "Unwrapped", "carried_names", "columns_in", "members",
-    "package_of", "require_fitted", "transform", "unwrap",
+    "Columns", "Unwrapped", "carried_names", "codes", "members", "package_of", "require_fitted", "transformed_target",
+    "unwrap",
 ]  # fmt: skip
 
 LIBRARIES = ("xgboost", "lightgbm", "catboost", "sklearn")
@@ -59,7 +60,7 @@ OWN_MARGIN = Note(
 CALIBRATION = Note("calibration", "The calibrators, monotone in the margin, are not scored.", quiet=True)
 
 
-# -- what X and y pass; classes, not functions, so that a Model that holds one can be pickled ------------------------
+# -- what X and y pass ------------------------
 @dataclass(frozen=True, eq=False)
 class Columns:
     """The columns of X that a model inside a wrapper sees, as a transformer."""
@@ -78,33 +79,21 @@ class Columns:
         return X[:, self.positions]
 
 
-@dataclass(frozen=True, eq=False)
-class Codes:
-    """Labels as their positions among the sorted classes of a wrapper."""
-
-    classes: NDArray[Any]
-
-    def __call__(self, y: Any) -> NDArray[Any]:
-        """Code of each row: (rows,)."""
-        labels = np.asarray(y)
-        known = np.isin(labels, self.classes)
-        if labels.ndim != 1 or not known.all():
-            other = f"{labels.ndim} dimensions" if labels.ndim != 1 else f"the label {labels[~known][0]!r}"
-            raise DataError(f"y has {other}; expected one of the labels {self.classes.tolist()} per row.")
-        return np.searchsorted(self.classes, labels)
+def codes(classes: NDArray[Any], y: Any) -> NDArray[Any]:
+    """Labels as their positions among the sorted classes of a wrapper: (rows,)."""
+    labels = np.asarray(y)
+    known = np.isin(labels, classes)
+    if labels.ndim != 1 or not known.all():
+        other = f"{labels.ndim} dimensions" if labels.ndim != 1 else f"the label {labels[~known][0]!r}"
+        raise DataError(f"y has {other}; expected one of the labels {classes.tolist()} per row.")
+    return np.searchsorted(classes, labels)
 
 
-@dataclass(frozen=True, eq=False)
-class TransformedTarget:
-    """The target on the scale that a TransformedTargetRegressor fits."""
-
-    transformer: Any
-
-    def __call__(self, y: Any) -> NDArray[Any]:
-        """Transformed target: (rows,) or (rows, targets)."""
-        values = np.asarray(y)
-        found = np.asarray(self.transformer.transform(values.reshape(len(values), -1)))
-        return found[:, 0] if found.ndim == 2 and found.shape[1] == 1 else found
+def transformed_target(transformer: Any, y: Any) -> NDArray[Any]:
+    """The target on the scale that a TransformedTargetRegressor fits: (rows,) or (rows, targets)."""
+    values = np.asarray(y)
+    found = np.asarray(transformer.transform(values.reshape(len(values), -1)))
+    return found[:, 0] if found.ndim == 2 and found.shape[1] == 1 else found
 
 
 # -- down to one model, or to an average --------------------------------------------------------------------------
@@ -116,19 +105,18 @@ class Unwrapped:
     transformers: tuple[Any, ...] = ()
     targets: tuple[Callable[[Any], Any], ...] = ()
     notes: tuple[Note, ...] = ()
-    members: tuple[Member, ...] = ()  # of the model itself, if it is an average of several
+    labels: tuple[Any, ...] = ()  # classes of a wrapper that encodes them
+    members: tuple[Unwrapped, ...] = ()  # of the model itself, if it is an average of several
+    name: str = ""  # of a member, as the average calls it
+    weight: float = 1.0  # of a member; those of all members add up to 1
 
-    def through(self, model: Any, *, transformers: Any = (), targets: Any = (), notes: Any = ()) -> Unwrapped:
+    def through(self, model: Any, *, transformers: Any = (), targets: Any = (), **more: Any) -> Unwrapped:
         """The model inside this one, behind what X and y pass in its wrapper."""
-        return Unwrapped(model, (*self.transformers, *transformers), (*self.targets, *targets), (*self.notes, *notes))
-
-
-class Member(NamedTuple):
-    """A model of an average."""
-
-    name: str  # what the wrapper calls it
-    weight: float  # those of all members add up to 1
-    inside: Unwrapped
+        notes = (*self.notes, *more.pop("notes", ()))
+        return replace(
+            self, model=model, transformers=(*self.transformers, *transformers), targets=(*self.targets, *targets),
+            notes=notes, **more,
+        )  # fmt: skip
 
 
 def unwrap(model: Any) -> Unwrapped:
@@ -136,17 +124,18 @@ def unwrap(model: Any) -> Unwrapped:
     return _unwrapped(Unwrapped(model))
 
 
-def members(model: Any) -> tuple[Member, ...] | None:
+def members(model: Any) -> tuple[Unwrapped, ...] | None:
     """Models of an average (Voting, Bagging, CalibratedClassifierCV), also of averages inside it; None: it is none."""
-    return tuple(leaf for part in unwrap(model).members for leaf in _leaves(part)) or None
+    return tuple(_leaves(unwrap(model))) or None
 
 
-def _leaves(member: Member) -> Iterator[Member]:
-    inside = _unwrapped(member.inside)
-    for part in inside.members:
-        yield from _leaves(Member(f"{member.name} / {part.name}", member.weight * part.weight, part.inside))
-    if not inside.members:
-        yield member._replace(inside=inside)
+def _leaves(average: Unwrapped) -> Iterator[Unwrapped]:
+    for member in average.members:
+        inside = _unwrapped(member)
+        if inside.members:
+            yield from _leaves(inside)
+        else:
+            yield inside
 
 
 def _unwrapped(found: Unwrapped) -> Unwrapped:
@@ -166,7 +155,7 @@ def _unwrapped(found: Unwrapped) -> Unwrapped:
             found = found.through(_fitted(model, "best_estimator_"))
         elif holder := next((name for name in names if name in HOLDERS), None):
             inside = _fitted(model, *HOLDERS[holder])
-            scale = [TransformedTarget(model.transformer_)] if holder == "TransformedTargetRegressor" else []
+            scale = [partial(transformed_target, model.transformer_)] if holder == "TransformedTargetRegressor" else []
             found = found.through(inside, targets=scale)
         elif "RFE" in names:
             columns = _columns(model, np.flatnonzero(_fitted(model, "support_")))
@@ -175,7 +164,7 @@ def _unwrapped(found: Unwrapped) -> Unwrapped:
             parts = tuple(average(found, model))
             if len(parts) != 1:
                 return replace(found, members=parts)
-            found = parts[0].inside
+            found = replace(parts[0], name=found.name, weight=found.weight)
         else:
             return found
 
@@ -200,59 +189,60 @@ def _refusal(model: Any, why: str, rows: str) -> UnsupportedModelError:
 
 
 # -- averages -----------------------------------------------------------------------------------------------------
-def _voting(found: Unwrapped, model: Any) -> Iterator[Member]:
+def _voting(found: Unwrapped, model: Any) -> Iterator[Unwrapped]:
     estimators = _fitted(model, "estimators_")
     in_use = [not (one is None or isinstance(one, str)) for _, one in model.estimators]  # the others are "drop"
     names = [name for (name, _), used in zip(model.estimators, in_use, strict=True) if used]
     weights = np.ones(len(in_use)) if model.weights is None else np.asarray(model.weights, np.float64)
-    targets = []
-    if hasattr(model, "le_"):
-        if model.voting != "soft":
-            raise _refusal(model, *HARD_VOTES)
-        targets = [Codes(model.le_.classes_)]
-    insides = [found.through(one, targets=targets, notes=[OWN_MARGIN] * len(targets)) for one in estimators]
-    return _averaged(model, names, insides, weights[in_use])
+    labels = model.le_.classes_ if hasattr(model, "le_") else None
+    if labels is not None and model.voting != "soft":
+        raise _refusal(model, *HARD_VOTES)
+    return _averaged(model, names, weights[in_use], [found.through(one, **_encoded(labels)) for one in estimators])
 
 
-def _bagging(found: Unwrapped, model: Any) -> Iterator[Member]:
-    estimators, classes = _fitted(model, "estimators_"), getattr(model, "classes_", None)
-    names = [f"estimators_[{i}]" for i in range(len(estimators))]
-    for name, one in zip(names, estimators, strict=True):
-        if classes is not None and len(getattr(one, "classes_", classes)) < len(classes):
-            raise UnsupportedModelError(f"{name} of this {type(model).__name__} was fitted on rows without some class.")
-    targets = [] if classes is None else [Codes(classes)]
+def _bagging(found: Unwrapped, model: Any) -> Iterator[Unwrapped]:
+    estimators, encoded = _fitted(model, "estimators_"), _encoded(getattr(model, "classes_", None))
     insides = [
-        found.through(one, transformers=[_columns(model, columns)], targets=targets, notes=[OWN_MARGIN] * len(targets))
+        found.through(one, transformers=[_columns(model, columns)], **encoded)
         for one, columns in zip(estimators, model.estimators_features_, strict=True)
     ]
-    return _averaged(model, names, insides, np.ones(len(estimators)))
+    return _averaged(model, [f"estimators_[{i}]" for i in range(len(insides))], np.ones(len(insides)), insides)
 
 
-def _calibrated(found: Unwrapped, model: Any) -> Iterator[Member]:
+def _calibrated(found: Unwrapped, model: Any) -> Iterator[Unwrapped]:
     distinct = {id(part.estimator): part.estimator for part in _fitted(model, "calibrated_classifiers_")}
-    own = [getattr(one, "classes_", model.classes_) for one in distinct.values()]
-    # Temperature scaling encodes labels that are strings before it fits.
-    encoded = [not np.array_equal(labels, model.classes_) for labels in own]
-    insides = [
-        found.through(one, targets=[Codes(model.classes_)] * coded, notes=[CALIBRATION])
-        for one, coded in zip(distinct.values(), encoded, strict=True)
-    ]
-    return _averaged(model, [f"fold {i}" for i in range(len(insides))], insides, np.ones(len(insides)))
+    insides = []
+    for one in distinct.values():
+        # Temperature scaling encodes labels that are strings before it fits.
+        own = np.array_equal(getattr(one, "classes_", model.classes_), model.classes_)
+        insides.append(found.through(one, **_encoded(None if own else model.classes_) | {"notes": [CALIBRATION]}))
+    return _averaged(model, [f"fold {i}" for i in range(len(insides))], np.ones(len(insides)), insides)
 
 
-AVERAGES: dict[str, Callable[[Unwrapped, Any], Iterator[Member]]] = {
+AVERAGES: dict[str, Callable[[Unwrapped, Any], Iterator[Unwrapped]]] = {
     "_BaseVoting": _voting,
     "BaseBagging": _bagging,
     "CalibratedClassifierCV": _calibrated,
 }
 
 
-def _averaged(model: Any, names: list[str], insides: list[Unwrapped], weights: NDArray[np.float64]) -> Iterator[Member]:
-    """Members with weights that add up to 1; who has no part in the prediction is left out."""
+def _encoded(labels: Any) -> dict[str, Any]:
+    """What y passes in a wrapper that encodes its labels; None: it does not."""
+    if labels is None:
+        return {}
+    return {"targets": [partial(codes, labels)], "labels": tuple(labels.tolist()), "notes": [OWN_MARGIN]}
+
+
+def _averaged(
+    model: Any, names: list[str], weights: NDArray[np.float64], insides: list[Unwrapped]
+) -> Iterator[Unwrapped]:
+    """Members by name and weight; who has no part in the prediction is left out."""
     if not weights.sum() > 0:
         raise UnsupportedModelError(f"{type(model).__name__}: no mean can be taken with weights {weights.tolist()}.")
-    shares = (weights / weights.sum()).tolist()
-    return (Member(*each) for each in zip(names, shares, insides, strict=True) if each[1] != 0)
+    for name, share, inside in zip(names, (weights / weights.sum()).tolist(), insides, strict=True):
+        if share:
+            outer = f"{inside.name} / " if inside.name else ""
+            yield replace(inside, name=outer + name, weight=inside.weight * share)
 
 
 def _columns(model: Any, positions: Any) -> Columns:
@@ -290,19 +280,6 @@ def _not_fitted(model: Any) -> ModelError:
     return ModelError(f"This {type(model).__name__} is not fitted yet; call fit first.")
 
 
-def transform(transformers: Sequence[Any], X: Any) -> Any:
-    """X as the model behind the transformers sees it."""
-    for step in transformers:
-        if hasattr(step, "transform"):
-            X = step.transform(X)
-        elif not hasattr(step, "fit_resample"):  # imblearn's samplers work in fit alone
-            raise UnsupportedModelError(
-                f"The pipeline step {type(step).__name__} cannot transform X; pass the final model and the X it was "
-                "fitted on."
-            )
-    return X
-
-
 def carried_names(transformers: Sequence[Any]) -> tuple[str, ...] | None:
     """Feature names behind the transformers; None where one does not know them."""
     names: Any = None
@@ -313,12 +290,3 @@ def carried_names(transformers: Sequence[Any]) -> tuple[str, ...] | None:
             except (AttributeError, TypeError, ValueError):  # a transformer that knows no names, or other ones
                 return None
     return None if names is None else tuple(str(name) for name in names)
-
-
-def columns_in(transformers: Sequence[Any]) -> tuple[tuple[str, ...] | None, int | None]:
-    """Names and number of the columns that a pipeline's first step was fitted on, as far as it stores them."""
-    for step in transformers:
-        names, number = getattr(step, "feature_names_in_", None), getattr(step, "n_features_in_", None)
-        if names is not None or number is not None:
-            return None if names is None else tuple(map(str, names)), number
-    return None, None

@@ -17,7 +17,7 @@ from treeinner.errors import DataError, Note, UnsupportedModelError
 from treeinner.read import Model
 from treeinner.read.columns import GroupSpec, credit
 from treeinner.read.model import Told, read_unwrapped
-from treeinner.read.unwrap import Member
+from treeinner.read.unwrap import Unwrapped
 from treeinner.rows import Rows, read_rows
 from treeinner.score.conclude import conclude, statistics_of, warned
 from treeinner.score.passes import leaf_pass, node_means, share_columns, share_pass
@@ -43,7 +43,7 @@ class Scored(NamedTuple):
 
 
 def average_importance(
-    several: Sequence[Member], X: Any, y: Any, *, oob: bool = False, std_errors: bool = True, **asked: Any
+    several: Sequence[Unwrapped], X: Any, y: Any, *, oob: bool = False, std_errors: bool = True, **asked: Any
 ) -> Importance:
     """Importance of an average; asked: other arguments of `importance`."""
     if oob:
@@ -51,12 +51,12 @@ def average_importance(
     return warned(replace(average_shares(several, X, y, **asked).importance, has_errors=std_errors))
 
 
-def average_shares(several: Sequence[Member], X: Any, y: Any, *, checked: bool = True, **asked: Any) -> Scored:
+def average_shares(several: Sequence[Unwrapped], X: Any, y: Any, *, checked: bool = True, **asked: Any) -> Scored:
     """Mean of the shares of the members of an average; arguments are those of `shares_of`."""
     for name in ("base_margin", "qid"):
         if asked.get(name) is not None:
             raise ValueError(f"{name} has no meaning for the members of an average together; score them one by one.")
-    models = [read_unwrapped(member.inside, Told()) for member in several]
+    models = [read_unwrapped(member, Told()) for member in several]
     scored = [shares_of(one, X, y, checked=checked and i < CHECKED, **asked) for i, one in enumerate(models)]
     found, rows = [one.importance for one in scored], scored[0].rows
     if len({(imp.loss_name, imp.output_names) for imp in found}) > 1:
