@@ -16,7 +16,7 @@ from treeinner.errors import DataError, UnsupportedModelError
 from treeinner.read.model import Told
 from treeinner.read.sklearn import read
 
-from .tables import leaves, margins, table
+from .tables import leaves, margins
 
 N = 300
 rng = np.random.default_rng(7)
@@ -264,12 +264,12 @@ class Balanced(ske.RandomForestClassifier):
 def test_out_of_bag_rows_are_those_that_a_tree_did_not_see_in_training_order(kind, seed):
     model = kind(n_estimators=8, max_depth=4, random_state=seed).fit(X, TWO_CLASSES[:, 1])
     found = read(model, Told())
-    unseen = found.out_of_bag(table(X), None)
+    unseen = found.out_of_bag(X, None)
     drawn = [s.sample_indices_ for s in model.samplers_] if kind is Balanced else model.estimators_samples_
     assert all(set(np.flatnonzero(~row)) == set(rows) for row, rows in zip(unseen, drawn, strict=True))
     order = np.random.default_rng(seed).permutation(N)
     with pytest.raises(UnsupportedModelError, match="bootstrap=False"):
-        read(ske.ExtraTreesClassifier(n_estimators=2).fit(X, TWO[:, 1]), Told()).out_of_bag(table(X), None)
+        read(ske.ExtraTreesClassifier(n_estimators=2).fit(X, TWO[:, 1]), Told()).out_of_bag(X, None)
     for rows in (X[order], X[::-1], X[:-20], np.random.default_rng(seed).normal(size=X.shape)):
         with pytest.raises(DataError, match="training order"):
-            found.out_of_bag(table(rows), None)
+            found.out_of_bag(rows, None)

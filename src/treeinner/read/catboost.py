@@ -425,10 +425,8 @@ def _penalty(trees: Trees, settings: Mapping[str, Any], rate: Float) -> float | 
     a step of v in a leaf changes it by W v, so every two neighbouring trees give an equation for the penalty.
     """
     l2 = settings["l2"]
-    if l2 <= 1e-12:  # CatBoost stores 1e-20 for 0
-        return 0.0
-    if not settings["unit_hessian"]:
-        return None
+    if l2 <= 1e-12 or not settings["unit_hessian"]:
+        return 0.0 if l2 <= 1e-12 else None  # CatBoost stores 1e-20 for 0
     value = trees.value / trees.weight[trees.tree_of_node, None]
     plain, weighted = (np.add.reduceat(terms, trees.start[:-1]) for terms in (value, value * trees.cover[:, None]))
     a = np.diff(plain / rate[:, None], axis=0).ravel()  # penalty * a = b

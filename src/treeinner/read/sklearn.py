@@ -390,13 +390,13 @@ def _out_of_bag(model: Any, X: Any, y: Any) -> Bool:
             "use held-out rows instead."
         )
     drawn = model.estimators_samples_ if samplers is None else [sampler.sample_indices_ for sampler in samplers]
-    if hasattr(X, "block"):
-        X = X.block(0, X.n_rows)
-        X = X if isinstance(X, np.ndarray) else np.column_stack(X)
-    X = np.asarray(X, np.float32)
-    unseen = np.ones((len(drawn), len(X)), bool)
+    if hasattr(X, "columns") and hasattr(model, "feature_names_in_"):
+        X = X[list(model.feature_names_in_)]
+    X = X.tocsr().astype(np.float32) if hasattr(X, "tocsr") else np.asarray(X, np.float32)
+    n_rows = X.shape[0]
+    unseen = np.ones((len(drawn), n_rows), bool)
     for number, (rows, tree) in enumerate(zip(drawn, model.estimators_, strict=True)):
-        inside = rows.max(initial=0) < len(X) == getattr(model, "_n_samples", len(X))
+        inside = rows.max(initial=0) < n_rows == getattr(model, "_n_samples", n_rows)
         # scikit-learn makes a weight of 2 of a row that was drawn twice; imblearn makes two rows of it.
         once = np.unique(rows) if samplers is None else rows
         if not inside or (number < CHECKED_TREES and not _are_in_leaves(tree.tree_, X[once])):
