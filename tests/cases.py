@@ -1,24 +1,30 @@
-"""Random ensembles with rows, targets and weights, and how their scores are compared with the oracle's."""
+"""Random trees with rows, targets and weights, and how their scores are compared with the oracle's."""
 
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 
 import treeinner as ti
+from treeinner.losses import find_loss
+from treeinner.read.trees import NodeValues
 
 from . import oracle
-from .forests import Recipe, make_ensemble, make_rows
+from .forests import Recipe, make_model, make_rows, make_trees
 
 N = 37  # rows of the small cases: less than a block of 64, and odd
-METHODS = ("predecomp", "saabas", "treeshap")
-INNER_METHODS = ("centred", *METHODS)  # of scores that multiply by gradients
+METHODS = ("centred", "predecomp", "saabas", "treeshap")
+FLOAT32 = 1e-6  # row scores are added in float32: 6e-8 for each rounding, a few of them in a row
 
 
 def squared(y):
+    """Gradient of half the squared error."""
     return lambda margin: margin - y.reshape(len(y), -1)
 
 
 def softmax(y):
+    """Gradient of the log loss of several classes."""
+
     def gradient(margin):
         e = np.exp(margin - margin.max(axis=1, keepdims=True))
         return e / e.sum(axis=1, keepdims=True) - np.eye(margin.shape[1])[y]
@@ -27,67 +33,85 @@ def softmax(y):
 
 
 def logistic(y):
+    """Gradient of the log loss of two classes."""
     return lambda margin: 1 / (1 + np.exp(-margin)) - y[:, None]
 
 
 def poisson(y):
+    """Gradient of half the Poisson deviance."""
     return lambda margin: np.exp(margin) - y[:, None]
 
 
+GRADIENTS = {"softmax": softmax, "logistic": logistic, "poisson": poisson, "squared_error": squared}
+
+
+def loss_named(name, n_outputs=1, library="test", **params):
+    """Loss by its name, for models made by hand."""
+    return find_loss(told=name, library=library, name="", params=params, n_outputs=n_outputs)
+
+
 class Case:
-    """A random ensemble with rows, targets, weights, and the tensor of its definition."""
+    """Random trees with rows, targets, weights, and the tensor of their definition."""
 
     def __init__(self, recipe, objective, seed, *, n=N, trees_per_round=1, weighted=True, rate=0.3, tree_weight=1.0):
         rng = np.random.default_rng(seed)
-        e = make_ensemble(recipe, seed)
-        rounds = np.arange(e.n_trees) // (trees_per_round * (1 if recipe.vector else e.n_outputs))
-        self.e = e = replace(
-            e, tree_round=rounds, tree_rate=np.full(e.n_trees, rate), tree_weight=np.full(e.n_trees, tree_weight)
+        trees = make_trees(recipe, seed)
+        per_round = trees_per_round * (1 if recipe.vector else trees.n_outputs)
+        self.trees = trees = replace(
+            trees,
+            round=np.arange(trees.n_trees) // per_round,
+            weight=np.full(trees.n_trees, tree_weight),
+            node_values=NodeValues(trees.known.value, np.full(trees.n_trees, rate)),
         )
-        self.X = make_rows(e, n, seed + 1)
         self.objective = objective
+        self.model = make_model(trees, loss_named(objective, trees.n_outputs))
+        self.X = make_rows(trees, n, seed + 1)
         if objective == "softmax":
-            self.y = rng.integers(0, e.n_outputs, n)
+            self.y = rng.integers(0, trees.n_outputs, n)
         elif objective == "logistic":
             self.y = rng.integers(0, 2, n).astype(float)
         elif objective == "poisson":
             self.y = rng.poisson(2.0, n).astype(float)
         else:
-            self.y = rng.normal(size=(n, e.n_outputs)) if e.n_outputs > 1 else rng.normal(size=n)
-        self.gradient = {"softmax": softmax, "logistic": logistic, "poisson": poisson}.get(objective, squared)(self.y)
+            self.y = rng.normal(size=(n, trees.n_outputs)) if trees.n_outputs > 1 else rng.normal(size=n)
+        self.gradient = GRADIENTS[objective](self.y)
         self.weight = rng.choice([0.0, 0.5, 1.0, 2.5], n) if weighted else None
-        self.residual = oracle.residuals(e, self.X, self.gradient, self.weight)
+
+    @cached_property
+    def residual(self):
+        """Minus the gradient before each round, times the weight: (rounds, rows, outputs)."""
+        return oracle.residuals(self.trees, self.X, self.gradient, self.weight)
+
+    @property
+    def alive(self):
+        """Rows of positive weight."""
+        return np.full(len(self.X), True) if self.weight is None else self.weight > 0
 
     def importance(self, **options):
-        defaults = {"sample_weight": self.weight, "n_jobs": 1}
-        if options.get("score") != "abs":  # which asks for no loss
-            defaults |= {"y": self.y, "objective": self.objective}
-        return ti.importance(self.e, self.X, **{**defaults, **options})
+        """What is tested."""
+        return ti.importance(self.model, self.X, self.y, **{"sample_weight": self.weight, "n_jobs": 1, **options})
 
     def tensor(self, method):
         """Attribution of every tree, (trees, rows, columns, outputs), by its definition."""
-        if method == "centred":
-            return oracle.centred_tensor(self.e, self.X, self.weight)
-        return oracle.tensor(self.e, self.X, method)
+        return oracle.tensor(self.trees, self.X, method, self.weight)
 
     def shares(self, method, residual=None):
         """Share of every round and row in the inner product with the residuals: (rounds, rows, columns, outputs)."""
         residual = self.residual if residual is None else residual
         if method == "centred":
-            return oracle.centred_shares(self.e, self.X, residual, self.weight)
-        return oracle.tree_inner(self.e, self.tensor(method), residual)
+            return oracle.centred_shares(self.trees, self.X, residual, self.weight)
+        return oracle.tree_inner(self.trees, self.tensor(method), residual)
 
-    def leaf_bound(self, r):
-        """Leaf sums hold a gradient to 2^-32 of the largest leaf: what that may change in each feature's score."""
-        largest = np.abs(self.e.value * oracle.paper_units(self.e)[self.e.tree_of_node][:, None]).max()
-        resolution = 2.0 ** (np.frexp(largest)[1] - 32 + 3) / 2  # 3: a typical rate, 1/16, may stand in for 0.3
-        return resolution * np.abs(r).sum(axis=(0, 1, 3)) + 1e-12 * np.abs(r).sum()
+    def slack(self, r):
+        """What rounded gradients, held to 2^-28 of the largest leaf, may change in a score: (columns,)."""
+        return 2.0**-28 * np.abs(self.trees.value).max() * np.abs(r).sum(axis=(0, 1, 3)) + 1e-12 * np.abs(r).sum()
 
 
 CASES = {
     "one output": (Recipe(n_trees=4, depth=4, n_columns=4), "squared_error", {}),
     "unweighted": (Recipe(n_trees=3, depth=3, n_columns=3), "squared_error", {"weighted": False}),
     "logistic": (Recipe(n_trees=4, depth=3, n_columns=4), "logistic", {"tree_weight": 0.7}),
+    "poisson": (Recipe(n_trees=3, depth=4), "poisson", {}),
     "three classes": (Recipe(n_trees=9, depth=3, n_columns=4, n_outputs=3), "softmax", {}),
     "two trees a round": (Recipe(n_trees=12, depth=3, n_columns=4, n_outputs=3), "softmax", {"trees_per_round": 2}),
     "vector leaves": (Recipe(n_trees=4, depth=4, n_columns=4, n_outputs=3, vector=True), "squared_error", {}),
@@ -97,33 +121,27 @@ CASES = {
 }
 
 
-FLOAT32 = 1e-6  # row scores are added in float32: 6e-8 for each rounding, a few of them in a row
+def make_case(name):
+    """One of CASES."""
+    recipe, objective, options = CASES[name]
+    return Case(recipe, objective, seed=sorted(CASES).index(name), **options)
 
 
-def check(imp, shares, n_units, *, slack=None):
-    """Scores and standard errors of an Importance against the share of every row: (rows, features, outputs).
-
-    slack: (features,) what the leaf sums may change in the scores, where these come from them.
-    """
-    total = shares.sum(axis=2)
-    size = np.abs(shares).sum() + 1e-300
-    by_leaf = slack is not None
-    if slack is None:  # both add the same few thousand terms, in another order
-        slack = np.full(total.shape[1], 1e-12 * size)
-    weight = imp.sum_of_weights
-    assert np.all(np.abs(imp.scores * weight - total.sum(axis=0)) <= slack)
-    spread = (total**2).sum(axis=0) - total.sum(axis=0) ** 2 / n_units
-    error = np.sqrt(np.maximum(spread, 0) * n_units / (n_units - 1))
-    # Sums of squares cancel to 1e-16 of their size at worst, so their root to 1e-8; here they hardly cancel.
-    np.testing.assert_allclose(imp.std_errors * weight, error, rtol=FLOAT32 if by_leaf else 1e-9, atol=1e-7 * size)
-    if shares.shape[2] > 1:
-        assert np.all(np.abs(imp.outputs.score * weight - shares.sum(axis=0)) <= slack[:, None])
-        for k in range(shares.shape[2]):
-            assert np.all(np.abs(imp.for_output(k).scores * weight - shares[:, :, k].sum(axis=0)) <= slack)
-    else:
-        assert imp.outputs is None
+def check_errors(found, shares, near=FLOAT32):
+    """Standard errors of a sum of independent shares, (units, features, ...)."""
+    expected = np.sqrt(len(shares)) * shares.std(axis=0, ddof=1)
+    # Features that hardly count are small differences of larger numbers.
+    np.testing.assert_allclose(found, expected, rtol=near, atol=near / 10 * expected.max())
 
 
-def units(case):
-    """Rows of positive weight."""
-    return len(case.X) if case.weight is None else np.count_nonzero(case.weight)
+def same_bits(a, b):
+    """Two importances are one, to the last bit."""
+    assert (a.n_rows, a.sum_of_weights, a.feature_names) == (b.n_rows, b.sum_of_weights, b.feature_names)
+    for name in ("scores", "std_errors", "df", "p_values", "q_values"):
+        np.testing.assert_array_equal(getattr(a, name), getattr(b, name), err_msg=name)
+    for part in ("outputs", "losses"):
+        assert (getattr(a, part) is None) == (getattr(b, part) is None)
+        for name, value in vars(getattr(a, part) or a.statistics).items():
+            np.testing.assert_array_equal(value, getattr(getattr(b, part) or b.statistics, name), err_msg=name)
+    if a.rounds is not None and b.rounds is not None:
+        np.testing.assert_array_equal(a.by_round(), b.by_round())

@@ -1,0 +1,1 @@
+"""Scores through the public API: laws, oracles, and facts of the libraries."""
