@@ -56,11 +56,10 @@ def conclude(
         assert centre is not None
         by_round = scores_from_leaves(model, spec, leaf, centre.value)
         score, rounds = by_round.sum(axis=0), by_round.sum(axis=2) / weight
-    if share is None:
-        assert score is not None
+    if share is None and score is not None:
         whole, outputs = unknown(score.sum(axis=1) / weight), unknown(score / weight)
-    else:
-        whole, outputs = statistics_of(share, model.n_outputs, score)
+    else:  # scores by TreeSHAP are the sums of the shares, whether their errors are asked for or not
+        whole, outputs = statistics_of(leaf if share is None else share, model.n_outputs, score)
     if share is not None and share is not leaf:
         _check_same_rows(leaf, share, whole, weight, _rounding(model, spec, leaf))
     if rounds is not None:  # the rounds add up to the scores, to the last bit
