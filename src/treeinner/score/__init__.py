@@ -7,7 +7,7 @@
     infer           from sums to standard errors, p and q values
     conclude        from sums to an Importance, and what must be said about it
     result          Importance
-    accumulator, partitions, average, compare       what stands on the passes: batches, clusters, averages, two sets of rows
+    accumulator, partitions, average, compare       what stands on the passes
     baselines, permutation      what others compute
     training_rows   whether rows were used for training
 

@@ -24,9 +24,12 @@ class ImportanceAccumulator:
     """Scores of rows that come in batches; memory does not grow with the number of rows.
 
     Batches, threads, processes and files may cut the rows in any way: the sums are exact, so the result is the same to
-    the last bit. `a + b` adds two accumulators of the same model and settings, `sum` any number; they can be pickled. Parameters are those of `importance`; `clustered=True` means that every batch comes with clusters, and
+    the last bit. `a + b` adds two accumulators of the same model and settings, `sum` any number; they can be pickled.
+    Centred scores are exact after one pass; `second_pass` takes the same rows again and gives standard errors.
+
+    Parameters are those of `importance`; `clustered=True` means that every batch comes with clusters, and
     `largest_weight` is the largest sample_weight of all rows, in whose units weights are summed: it is needed where
-    batches differ in theirs. Centred scores are exact after one pass; `second_pass` takes the same rows again and gives standard errors.
+    batches differ in theirs.
     """
 
     def __init__(

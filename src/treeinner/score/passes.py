@@ -7,7 +7,7 @@ gradients, let the trees of the round give their attributions, add their leaf va
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from threading import get_ident
 from typing import Any
 
@@ -17,20 +17,17 @@ from numpy.typing import NDArray
 from treeinner.errors import DataError
 from treeinner.kernels import LOSSES as CORE_LOSSES
 from treeinner.kernels import PlayerSums, Progress, aligned, map_rows, padded_rows, task_rows
-from treeinner.kernels.units import GRADIENT_BITS, LIMBS, WEIGHT_BITS, carry
+from treeinner.kernels.units import GRADIENT_BITS, LIMBS, WEIGHT_BITS
 from treeinner.losses import Loss
 from treeinner.read import Model
 from treeinner.read.methods import node_values
 from treeinner.rows import Rows
 from treeinner.score.spec import Spec, largest_steps, scored_loss, start_of, step_rule
-from treeinner.score.sums import LOSSES, Sums, exact_sums, grouped_sums, zero_shares
+from treeinner.score.sums import LOSSES, MOST_AT_ONCE, Sums, exact_sums, grouped_sums, zero_shares
 
 __all__ = ["Centre", "Task", "leaf_pass", "node_means", "open_task", "share_pass", "total"]
 
 Float = NDArray[np.float64]
-MOST_AT_ONCE = 2.0**50  # a fixed-point gradient or weight below it: a task of 4,096 rows adds less than 2^62 to a leaf
-ROOM = 2**61  # integers below it take another task
-MOST_UNCARRIED = 2**21  # rows: each adds less than 2^40 to a limb of its cluster
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,52 +141,20 @@ class _Pass:
         return out
 
 
-class _Tally:
-    """What one thread adds up. Leaf sums are 64-bit integers, carried into two limbs before they can overflow."""
-
-    def __init__(self, work: _Pass, clusters: int) -> None:
-        trees, spec = work.model.trees, work.spec
-        shape = (2, len(trees.forest.leaf_nodes), trees.width)
-        columns = len(spec.credit.names) * (trees.n_outputs + (trees.n_outputs > 1))
-        self.integers = np.zeros(shape, np.int64) if work.sums_leaves else None
-        self.bound = 0  # of their size
-        self.since_carried = 0  # rows that were added to clusters
-        self.sums = Sums(key="", exponent=spec.exponent)
-        self.sums.leaf = np.zeros((*shape, 2), np.int64) if work.sums_leaves else None
-        self.sums.losses = np.zeros((len(LOSSES), LIMBS), np.int64) if work.leaves else None
-        self.sums.moved = np.zeros((trees.n_outputs, LIMBS), np.int64)
-        if work.shares:
-            self.sums.shares, self.sums.fourths = zero_shares(columns)
-        if work.shares and spec.clustered:
-            self.sums.clusters = np.zeros((clusters, columns, LIMBS), np.int64)
-
-    def leaf_integers(self) -> NDArray[np.int64] | None:
-        """Return the leaf sums with room for the rows of another task: (2, leaves, width)."""
-        if self.bound >= ROOM:
-            self.carry()
-        return self.integers
-
-    def added(self, n: int, largest: float) -> None:
-        """Note that n rows added fixed-point numbers of at most this size to the leaves."""
-        if not largest < MOST_AT_ONCE:
-            raise DataError(
-                "A gradient is far out of proportion to the model's own values; check y, sample_weight and base_margin "
-                "for wrong units or outliers."
-            )
-        self.bound += n * int(max(largest, 2.0**WEIGHT_BITS))
-
-    def carry(self) -> None:
-        """Carry the integers into limbs, and the limbs of clusters."""
-        if self.integers is not None and self.sums.leaf is not None:
-            high = self.integers >> 32
-            self.sums.leaf[..., 0] += high
-            self.sums.leaf[..., 1] += self.integers - (high << 32)
-            carry(self.sums.leaf)
-            self.integers[:] = 0
-            self.bound = 0
-        if self.sums.clusters is not None:
-            carry(self.sums.clusters)
-            self.since_carried = 0
+def _no_sums(work: _Pass, clusters: int) -> Sums:
+    """Sums of no rows, which one thread adds to."""
+    trees, spec = work.model.trees, work.spec
+    shape = (2, len(trees.forest.leaf_nodes), trees.width)
+    columns = len(spec.credit.names) * (trees.n_outputs + (trees.n_outputs > 1))
+    out = Sums(key="", exponent=spec.exponent, moved=np.zeros((trees.n_outputs, LIMBS), np.int64))
+    if work.sums_leaves:
+        out.integers, out.leaf = np.zeros(shape, np.int64), np.zeros((*shape, 2), np.int64)
+    if work.leaves:
+        out.losses = np.zeros((len(LOSSES), LIMBS), np.int64)
+    if work.shares:
+        out.shares, out.fourths = zero_shares(columns)
+        out.clusters = np.zeros((clusters, columns, LIMBS), np.int64) if spec.clustered else None
+    return out
 
 
 @dataclass(eq=False)
@@ -199,8 +164,7 @@ class Task:
     work: _Pass
     rows: Rows
     here: slice
-    tally: _Tally
-    n: int = field(init=False)
+    sums: Sums  # of the thread
 
     def __post_init__(self) -> None:
         forest, work = self.work.model.trees.forest, self.work
@@ -215,24 +179,17 @@ class Task:
         self.first_order = np.zeros(n)  # the same with the residuals at the start of each step
         self.weight = None if self.rows.weight is None else self.rows.weight[self.here]
         self.y = self.rows.y[self.here]
-
-    @property
-    def repeated(self) -> NDArray[np.intp]:
-        """Numbers of the rows, the last one repeated up to full blocks.
-
-        numpy adds the outputs of a single row in another order than those of many rows. Full blocks make the gradient
-        of a row the same bits wherever the row stands.
-        """
-        return np.minimum(np.arange(padded_rows(self.n)), self.n - 1)
+        # Numbers of the rows, the last repeated up to full blocks: numpy adds the outputs of a single row in another
+        # order than those of many, and full blocks make the gradient of a row the same bits wherever it stands.
+        self.padded = np.minimum(np.arange(padded_rows(n)), n - 1)
+        self.given_weight = None  # weights as they were given: (padded rows,)
+        if self.weight is not None:
+            self.given_weight = np.ldexp(self.weight[self.padded], self.rows.weight_exponent)
 
     def padded_margins(self) -> Float:
         """Margins so far, the last row repeated up to full blocks: (padded rows, outputs)."""
         self.margin[:, self.n :] = self.margin[:, self.n - 1 : self.n]
         return self.margin.T
-
-    def given_weight(self) -> Float | None:
-        """Weights as they were given, the last row repeated up to full blocks: (padded rows,)."""
-        return None if self.weight is None else np.ldexp(self.weight[self.repeated], self.rows.weight_exponent)
 
     def core_target(self) -> tuple[int, float, Float, Float | None]:
         """Number of the loss in the core and its scale, y as it takes it, (columns, rows), and weights, (rows,)."""
@@ -255,7 +212,7 @@ class Task:
 def open_task(model: Model, spec: Spec, rows: Rows, start: int, stop: int) -> Task:
     """Rows start..stop, binned, at their margins before the first round; for walks of their own, such as redraws."""
     work = _Pass(model, spec)
-    return Task(work, rows, slice(start, stop), _Tally(work, 0))
+    return Task(work, rows, slice(start, stop), _no_sums(work, 0))
 
 
 # -- tasks over threads ---------------------------------------------------------------------------------------
@@ -269,11 +226,12 @@ def _run(work: _Pass, rows: Rows, n_jobs: int | None, progress: Progress | None)
         labels = np.unique(rows.clusters[counted])
         cluster = np.minimum(np.searchsorted(labels, rows.clusters), len(labels) - 1)
     n_clusters = 0 if labels is None else len(labels)
-    tallies: dict[int, _Tally] = {}
+    by_thread: dict[int, Sums] = {}
 
     def opened(start: int, stop: int) -> Task:
-        tally = tallies.get(get_ident()) or tallies.setdefault(get_ident(), _Tally(work, n_clusters))
-        return Task(work, rows, slice(start, stop), tally)
+        if get_ident() not in by_thread:
+            by_thread[get_ident()] = _no_sums(work, n_clusters)
+        return Task(work, rows, slice(start, stop), by_thread[get_ident()])
 
     def alone(start: int, stop: int) -> None:
         task = opened(start, stop)
@@ -288,21 +246,15 @@ def _run(work: _Pass, rows: Rows, n_jobs: int | None, progress: Progress | None)
         _together(tasks, rows)
         for task in tasks:
             _finish(task, cluster)
-    found = _added(work, rows, list(tallies.values()))
-    found.labels = labels
-    return found
+    for sums in by_thread.values():
+        sums.settle()
+        sums.labels = labels
+    first, *others = by_thread.values()
+    return _about(work, rows, sum(others, start=first))
 
 
-def _added(work: _Pass, rows: Rows, tallies: Sequence[_Tally]) -> Sums:
-    """Sums of all threads, and what is known of the rows as a whole."""
-    for tally in tallies:
-        tally.carry()
-        tally.sums.parts = frozenset()
-    out = tallies[0].sums
-    for tally in tallies[1:]:
-        out = out + tally.sums
-        if out.clusters is not None and tally.sums.clusters is not None:  # of the same labels
-            out.clusters = carry(out.clusters + tally.sums.clusters)
+def _about(work: _Pass, rows: Rows, out: Sums) -> Sums:
+    """Sums with what is known of the rows as a whole."""
     weight = rows.weight
     out.rows, out.units = rows.n_rows, rows.n_rows if weight is None else int(np.count_nonzero(weight))
     exact_sums(np.ones((rows.n_rows, 1)) if weight is None else weight[:, None], 0, out.weight)
@@ -321,7 +273,7 @@ def _through_rounds(task: Task) -> None:
     if loss.core is not None and work.spec.by_path and task.rows.tree_weight is None:
         _in_core(task)
         return
-    y, weight = task.y[task.repeated], task.given_weight()
+    y, weight = task.y[task.padded], task.given_weight
     for number in range(work.model.trees.n_rounds):
         _take(task, loss.gradients(y, task.padded_margins(), weight=weight)[: task.n])
         step = _step(task, number)
@@ -346,8 +298,8 @@ def _together(tasks: Sequence[Task], rows: Rows) -> None:
 
 def _in_core(task: Task) -> None:
     """All rounds in one call of the core."""
-    work, tally, forest = task.work, task.tally, task.work.model.trees.forest
-    largest, sums = np.zeros(padded_rows(task.n)), tally.leaf_integers()
+    work, forest = task.work, task.work.model.trees.forest
+    largest, sums = np.zeros(padded_rows(task.n)), task.sums.leaf_integers()
     kind, loss_scale, target, weight = task.core_target()
     first_order = task.first_order if work.leaves else np.zeros(0)
     forest.core.boost(
@@ -369,7 +321,7 @@ def _in_core(task: Task) -> None:
         None if work.root is None else task.weight,
         None if work.rule is None else (*work.rule, first_order),
     )
-    tally.added(task.n, float(largest.max(initial=0.0)))
+    task.sums.added(task.n, float(largest.max(initial=0.0)))
 
 
 def _take(task: Task, gradient: Float) -> None:
@@ -431,12 +383,11 @@ def _less_mean(task: Task, number: int, tree: int, residual: Float, weight: Floa
 
 def _add_to_leaves(task: Task, tree: int, n_trees: int, residual: Float, weight: Float | None) -> None:
     """Add gradients and weights to the leaves of some trees."""
-    tally, core = task.tally, task.work.model.trees.forest.core
-    integers = tally.leaf_integers()
+    core, integers = task.work.model.trees.forest.core, task.sums.leaf_integers()
     assert integers is not None
     with np.errstate(over="ignore"):  # infinite is refused
         fixed = np.rint(residual * task.work.scale)
-    tally.added(task.n, float(np.abs(fixed).max(initial=0.0)))
+    task.sums.added(task.n, float(np.abs(fixed).max(initial=0.0)))
     core.leaf_sums(task.codes, tree, n_trees, fixed.astype(np.int64), integers[0])
     counted = np.zeros(task.margin.shape, np.int64)
     counted[:, : task.n] = _fixed_point(weight, task.n)
@@ -451,7 +402,7 @@ def _fixed_point(weight: Float | None, n: int) -> NDArray[np.int64]:
 # -- after the last round -------------------------------------------------------------------------------------
 def _finish(task: Task, cluster: NDArray[np.intp] | None) -> None:
     """Add what the rows give to the sums of their thread."""
-    work, sums, n = task.work, task.tally.sums, task.n
+    work, sums, n = task.work, task.sums, task.n
     scores = None
     if work.shares:
         scores = work.spec.credit.add_up(task.players.players(), axis=2).transpose(0, 2, 1)  # (rows, names, outputs)
@@ -463,9 +414,9 @@ def _finish(task: Task, cluster: NDArray[np.intp] | None) -> None:
         if cluster is not None and sums.clusters is not None:
             here = np.arange(n) if task.weight is None else np.flatnonzero(task.weight)
             grouped_sums(columns[here], work.spec.exponent, cluster[task.here][here], sums.clusters)
-            task.tally.since_carried += n
-            if task.tally.since_carried >= MOST_UNCARRIED:
-                task.tally.carry()
+            sums.uncarried += n
+            if sums.uncarried >= MOST_AT_ONCE:
+                sums.settle()
     if sums.losses is not None:
         _add_losses(task, None if scores is None else scores.sum(axis=(1, 2)))
     # In units of the leaf values: the exponent is that of values times gradients.
@@ -486,7 +437,7 @@ def _add_losses(task: Task, scores: Float | None) -> None:
     if not work.sums_leaves and scores is not None:
         known["base"] = task.fall - scores
     if knows_loss(work.model, work.spec, loss):
-        rows, weight = task.repeated, task.given_weight()  # full blocks, for the same reason as gradients
+        rows, weight = task.padded, task.given_weight  # full blocks, for the same reason as gradients
         for name, margin in {"before": task.start[rows], "after": task.padded_margins()}.items():
             known[name] = task.in_units(loss.losses(task.y[rows], margin, weight=weight)[:n])
         least = loss.least_losses(task.y[rows], weight=weight)
@@ -498,7 +449,7 @@ def _add_losses(task: Task, scores: Float | None) -> None:
     values = np.zeros((n, len(LOSSES)))
     for name, each in known.items():
         values[:, LOSSES.index(name)] = each
-    exact_sums(values, work.spec.exponent, task.tally.sums.losses)
+    exact_sums(values, work.spec.exponent, task.sums.losses)
 
 
 def knows_loss(model: Model, spec: Spec, loss: Loss) -> bool:

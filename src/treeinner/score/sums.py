@@ -11,13 +11,15 @@ from numpy.typing import NDArray
 
 from treeinner.errors import DataError, ModelError
 from treeinner.kernels import add_exact
-from treeinner.kernels.units import FOURTH_BITS, FOURTH_LIMBS, LIMBS, LOWEST_UNIT, carry, totals
+from treeinner.kernels.units import FOURTH_BITS, FOURTH_LIMBS, LIMBS, LOWEST_UNIT, WEIGHT_BITS, carry, totals
 
 __all__ = ["LOSSES", "Sums", "exact_sums", "grouped_sums", "zero_shares"]
 
 Float = NDArray[np.float64]
 Limbs = NDArray[np.int64]
-MOST_AT_ONCE = 2**21  # rows that the core adds before limbs are carried
+MOST_AT_ONCE = 2**21  # rows that the core adds before limbs are carried: each adds less than 2^40 to a limb
+MOST_ADDED = 2.0**50  # a fixed-point gradient or weight below it: a task of 4,096 rows adds less than 2^62 to a leaf
+ROOM = 2**61  # integers below it take another task
 # Sums over the rows: their losses before the first round, after the last, and if predicted perfectly; how many have no
 # such bound; the fall of the loss by the gradients at the start of each step; and what of the fall no feature gets.
 LOSSES = ("before", "after", "least", "unbounded", "first_order", "base")
@@ -49,6 +51,36 @@ class Sums:
     target_names: tuple[str, ...] | None = None  # columns of y
     frame_library: str = ""
     margins_given: bool = False
+    integers: Limbs | None = None  # (2, leaves, width) leaf sums that are not carried into limbs yet
+    bound: int = 0  # of their size
+    uncarried: int = 0  # rows that were added to clusters since limbs were carried
+
+    def leaf_integers(self) -> Limbs | None:
+        """Return the leaf sums of one thread with room for the rows of another task: (2, leaves, width)."""
+        if self.bound >= ROOM:
+            self.settle()
+        return self.integers
+
+    def added(self, n: int, largest: float) -> None:
+        """Note that n rows added fixed-point numbers of at most this size to the leaves."""
+        if not largest < MOST_ADDED:
+            raise DataError(
+                "A gradient is far out of proportion to the model's own values; check y, sample_weight and base_margin "
+                "for wrong units or outliers."
+            )
+        self.bound += n * int(max(largest, 2.0**WEIGHT_BITS))
+
+    def settle(self) -> None:
+        """Carry the integers into limbs, and the limbs of clusters."""
+        if self.integers is not None and self.leaf is not None:
+            high = self.integers >> 32
+            self.leaf[..., 0] += high
+            self.leaf[..., 1] += self.integers - (high << 32)
+            carry(self.leaf)
+            self.integers[:] = 0
+        if self.clusters is not None:
+            carry(self.clusters)
+        self.bound = self.uncarried = 0
 
     def __add__(self, other: Sums) -> Sums:
         """Return both together; neither is changed."""
