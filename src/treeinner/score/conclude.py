@@ -57,7 +57,7 @@ def conclude(
         by_round = scores_from_leaves(model, spec, leaf, centre.value)
         score, rounds = by_round.sum(axis=0), by_round.sum(axis=2) / weight
     if share is None and score is not None:
-        whole, outputs = unknown(score.sum(axis=1) / weight), unknown(score / weight)
+        whole, outputs = unknown(score.sum(axis=1) / weight), unknown(score * (1.0 / weight))  # as statistics_of has it
     else:  # scores by TreeSHAP are the sums of the shares, whether their errors are asked for or not
         whole, outputs = statistics_of(leaf if share is None else share, model.n_outputs, score)
     if share is not None and share is not leaf:
