@@ -84,7 +84,7 @@ def codes(classes: NDArray[Any], y: Any) -> NDArray[Any]:
     labels = np.asarray(y)
     known = np.isin(labels, classes)
     if labels.ndim != 1 or not known.all():
-        other = f"{labels.ndim} dimensions" if labels.ndim != 1 else f"the label {labels[~known][0]!r}"
+        other = f"{labels.ndim} dimensions" if labels.ndim != 1 else f"the label {labels[~known].tolist()[0]!r}"
         raise DataError(f"y has {other}; expected one of the labels {classes.tolist()} per row.")
     return np.searchsorted(classes, labels)
 
