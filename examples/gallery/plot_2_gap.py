@@ -20,5 +20,5 @@ X_train, X_valid, y_train, y_valid = train_test_split(X, y, test_size=0.4, rando
 model = xgb.XGBRegressor(n_estimators=100, max_depth=4, learning_rate=0.05, n_jobs=1)
 model.fit(X_train, y_train)
 
-comparison = ti.compare(model, X_train, y_train, X_valid, y_valid)
+comparison = ti.compare(model, (X_train, y_train), (X_valid, y_valid))
 ti.plots.gap(comparison)

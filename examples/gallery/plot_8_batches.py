@@ -22,29 +22,26 @@ model = xgb.XGBClassifier(n_estimators=40, max_depth=3, learning_rate=0.2, n_job
 model.fit(X_train, y_train)
 
 # %%
-# Intervals shrink as rows arrive. After a single pass they are conservative, and a warning says so.
+# The first pass gives the scores.
 
-warnings.simplefilter("ignore", ti.TreeInnerWarning)
 accumulator = ti.ImportanceAccumulator(model)
 batches = np.array_split(np.arange(len(X_valid)), 25)
-rows, scores, low, high = [], [], [], []
-for batch in batches:
-    accumulator.update(X_valid.iloc[batch], y_valid.iloc[batch])
-    so_far = accumulator.result()
-    k = so_far.feature_names.index("pixel_2_5")
-    rows.append(so_far.n_rows)
-    for series, values in ((scores, so_far.scores), (low, so_far.ci_low), (high, so_far.ci_high)):
-        series.append(values[k])
+rows, scores = [], []
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", ti.TreeInnerWarning)  # after one pass there are no standard errors, it says
+    for batch in batches:
+        so_far = accumulator.update(X_valid.iloc[batch], y_valid.iloc[batch]).result()
+        rows.append(so_far.n_rows)
+        scores.append(so_far["pixel_2_5"].score)
 
 figure, ax = plt.subplots(layout="constrained")
-ax.fill_between(rows, low, high, alpha=0.25, label="95 % interval")
 ax.plot(rows, scores, label="score of pixel_2_5")
 ax.set(xlabel="held-out rows so far", ylabel=so_far.unit)
 ax.legend()
 plt.show()
 
 # %%
-# A second pass over the same batches gives exact standard errors and p values: the same bits as all rows at once.
+# A second pass over the same batches gives standard errors and p values: the same bits as all rows at once.
 
 again = accumulator.second_pass()
 for batch in batches:

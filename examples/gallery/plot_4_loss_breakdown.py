@@ -20,17 +20,17 @@ X_train, X_valid, y_train, y_valid = train_test_split(X, y, test_size=0.4, rando
 model = xgb.XGBRegressor(n_estimators=60, max_depth=3, learning_rate=0.3, n_jobs=1)
 model.fit(X_train, y_train)
 
-account = ti.importance(model, X_valid, y_valid, score="loss")
-ti.plots.curve(account)
+breakdown = ti.importance(model, X_valid, y_valid, score="loss")
+ti.plots.curve(breakdown)
 
 # %%
-# What each feature gained or cost in the end, and whether it can be told apart from noise.
+# What each feature gained or cost in the end, and whether the rows show it clearly.
 
-ti.plots.bar(account)
+ti.plots.bar(breakdown)
 
 # %%
-# The loss before the first round and after the last one, from the account and from the predictions.
+# The loss before the first round and after the last one, from the scores and from the predictions.
 
-print(f"scores and base: {account.scores.sum() + account.base:.1f}")
+print(f"scores and base: {breakdown.scores.sum() + breakdown.base:.1f}")
 before, after = (((y_valid - p) ** 2).mean() / 2 for p in (model.intercept_[0], model.predict(X_valid)))
 print(f"half the squared error before and after: {before:.1f} - {after:.1f} = {before - after:.1f}")
