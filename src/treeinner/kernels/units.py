@@ -30,7 +30,7 @@ __all__ = [
 
 GRADIENT_BITS = 32  # a typical gradient is held as a multiple of 2^-32 of the model's scale
 WEIGHT_BITS = 32  # a weight, in units of the largest, as a multiple of 2^-32
-SPARE_BITS = 4  # by which a unit may exceed that of the steepest gradient
+SPARE_BITS, MOST_BELOW = 4, 16  # by which a unit may exceed that of the steepest gradient, and stay below it
 TYPICAL_RATE = 1 / 16  # of a learning rate: centred scores need none, and must not ask for it
 NOTHING = 1e-200  # leaves below it have no score: products with gradients of their size are 0 in float64
 OUTLIER_BITS = 16  # the largest leaf may be 2^16 times the median one before the unit of the gradients becomes finer,
@@ -61,11 +61,12 @@ def leaf_bits(trees: Trees) -> tuple[int, int]:
 def scale_bits(trees: Trees, steepest: float | None) -> int:
     """Power of two above a typical gradient: that of the leaf values over their rate, or of the steepest gradient.
 
-    Leaves of a model of large targets may be far above gradients that have a bound, such as signs.
+    Leaves of a model of large or small targets may be far from gradients that have a bound, such as signs.
     """
     value_bits, finer = leaf_bits(trees)
     own = value_bits - finer
-    return own if not steepest else min(own, int(np.frexp(steepest)[1]) + SPARE_BITS)
+    top = int(np.frexp(steepest or 0.0)[1])
+    return min(max(own, top - MOST_BELOW), top + SPARE_BITS) if steepest else own
 
 
 def carry(limbs: NDArray[np.int64]) -> NDArray[np.int64]:
