@@ -26,14 +26,14 @@ from treeinner.score.spec import make_spec
 
 from .clusters import FEATURES, TRAINED, held_out, in_memory, model, rows, same
 
-MODULE = "treeinner.on_dask"
+MODULE = "treeinner.dask"
 
 dd = pytest.importorskip("dask.dataframe")
 da = pytest.importorskip("dask.array")
 distributed = pytest.importorskip("distributed")
 tid = importlib.import_module(MODULE)
 delayed = tid.delayed
-pytestmark = [pytest.mark.timeout(120), pytest.mark.filterwarnings("ignore::treeinner.errors.TreeInnerWarning")]
+pytestmark = [pytest.mark.timeout(120), pytest.mark.filterwarnings("ignore::treeinner.TreeInnerWarning")]
 
 COLUMNS = {"sample_weight": "weight", "clusters": "cluster"}
 CASES = {
@@ -132,7 +132,7 @@ def test_a_partition_is_computed_once_in_a_round_whatever_is_taken_from_it(clien
     assert (tmp_path / "calls").read_text() == "x" * 6  # two rounds
 
 
-@pytest.mark.filterwarnings("default::treeinner.errors.TreeInnerWarning")
+@pytest.mark.filterwarnings("default::treeinner.TreeInnerWarning")
 def test_warnings_of_the_workers_reach_the_user(client):
     train = rows()[:TRAINED]
     with pytest.warns(TreeInnerWarning, match="Training rows are among these rows") as said:
@@ -207,7 +207,7 @@ def test_codes_of_categories_that_the_model_does_not_store_must_be_the_same_ever
     parts = dd.from_delayed([delayed(frame[:1000]), delayed(other)], meta=frame[:0], verify_meta=False)
     with pytest.raises(DataError, match="Partition 1: Column 'digit' has the categories '9', '8'"):
         tid.importance(client, booster, parts, "label")
-    with pytest.raises(DataError, match="Partition .: Column 'digit' has the categories .*UNKNOWN"):
+    with pytest.raises(DataError, match=r"Partition .: Column 'digit' has the categories .*UNKNOWN"):
         tid.importance(client, booster, known.assign(digit=known.digit.cat.as_unknown()), "label")
 
 
@@ -262,9 +262,10 @@ def test_every_worker_killed_in_turn_in_both_rounds_changes_no_bit(client, tmp_p
 
 def test_a_driver_that_fails_and_tries_again_and_two_actions_on_one_frame(client, monkeypatch):
     frame = dd.from_pandas(held_out(), npartitions=6).persist()
-    with monkeypatch.context() as broken, pytest.raises(ZeroDivisionError):
+    with monkeypatch.context() as broken:
         broken.setattr(partitions, "node_means", lambda *_: 1 / 0)
-        tid.importance(client, model(), frame, "label")
+        with pytest.raises(ZeroDivisionError):
+            tid.importance(client, model(), frame, "label")
     found = {}
 
     def act(case):

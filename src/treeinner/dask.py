@@ -1,0 +1,275 @@
+"""Rows in Dask's partitions: importance on the cluster that holds them.
+
+    from treeinner.dask import importance
+    imp = importance(client, model, X, y)      # the same bits as ti.importance(model, X.compute(), y.compute())
+
+The model goes into the graph, a partition is summed by one thread where it lies, and sums travel by pickle. A worker
+that dies takes nothing along: Dask computes its tasks again, the model included. Attributions need no function here:
+
+    ddf.map_partitions(lambda part: ti.attribute(model, part).to_frame())
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from treeinner.errors import DataError, MissingDependencyError, TreeInnerError, counted
+from treeinner.read import Model, read_model
+from treeinner.read.columns import GroupSpec, credit
+from treeinner.rows.columns import listing
+from treeinner.rows.rows import features_among, roles_among
+from treeinner.score.partitions import PROBED_ROWS, Job, Part, add_parts, importance_of_partitions, of_partition
+from treeinner.score.result import Importance
+from treeinner.score.spec import make_spec
+
+try:
+    import dask.array as da
+    import dask.dataframe as dd
+    from dask.delayed import Delayed, delayed
+    from distributed import Client, get_client
+except ImportError as error:
+    raise MissingDependencyError(
+        "treeinner.dask needs Dask; install it with: pip install 'dask[dataframe]' distributed"
+    ) from error
+
+__all__ = ["importance"]
+
+
+def importance(
+    client: Client | None,
+    model: Any,
+    X: Any,
+    y: Any = None,
+    *,
+    score: str = "tree_inner",
+    method: str = "centred",
+    sample_weight: Any = None,
+    clusters: Any = None,
+    base_margin: Any = None,
+    qid: Any = None,
+    feature_groups: GroupSpec | None = None,
+    std_errors: bool = True,
+    split_every: int = 8,
+) -> Importance:
+    """Global importance of every feature, with standard errors, from rows on a Dask cluster.
+
+    The result has the bits of `ti.importance` on all rows in memory, however they are partitioned. Centred scores with
+    standard errors need the rows twice: persist X if it is slow to compute and fits into the cluster's memory.
+
+    Parameters
+    ----------
+    client : distributed.Client or None
+        None: the current one.
+    model : fitted model, path or Model
+        As for `ti.importance`, and models of xgboost.dask, what its `train` returns included, and of lightgbm.dask.
+    X : dask DataFrame or Array
+        Held-out rows. The rows of a query must be in one partition.
+    y, sample_weight, clusters, base_margin, qid : str, dask Series, DataFrame or Array, optional
+        Names of columns of X, which may then have other columns too, or collections with the partitions of X.
+    score, method, feature_groups, std_errors
+        As for `ti.importance`.
+    split_every : int
+        Sums of so many partitions are added up by one task.
+
+    Returns
+    -------
+    Importance
+        As from `ti.importance`.
+    """
+    client = _checked_client(client)
+    if not isinstance(split_every, int) or split_every < 2:
+        raise ValueError(f"split_every={split_every!r}: expected an integer, 2 or more.")
+    opened = read_model(_local(model))
+    given = {"y": y, "sample_weight": sample_weight, "clusters": clusters, "base_margin": base_margin, "qid": qid}
+    given = {name: value for name, value in given.items() if value is not None}
+    layout, blocks = _partitions(opened, X, given)
+    head = None
+    if opened.transformers:
+        heads = (_computed(client, delayed(layout.head)(*own)) for own in blocks)
+        head = next((some for some in heads if len(some)), None)
+    names = credit(opened, layout.features, feature_groups, head)
+    spec = make_spec(opened, names, score=score, method=method, clustered=clusters is not None)
+    largest = None
+    if sample_weight is not None:
+        weights = _narrowed(X, [sample_weight]) if isinstance(sample_weight, str) else sample_weight
+        found = [delayed(_largest_weight)(sample_weight, block) for block in _row_blocks(weights)]
+        largest = _computed(client, delayed(max)(found))
+
+    def run(job: Job) -> Part:
+        # Part of the graph, not scattered: what is scattered dies with its workers.
+        shared = delayed(job, traverse=False)
+        parts = [delayed(_sums)(shared, layout, number, *own) for number, own in enumerate(blocks)]
+        while len(parts) > 1:
+            parts = [delayed(add_parts)(parts[i : i + split_every]) for i in range(0, len(parts), split_every)]
+        total: Part = _computed(client, parts[0])
+        return total
+
+    job = Job(model=opened, spec=spec, largest_weight=largest)
+    return importance_of_partitions(job, run, len(blocks), std_errors=std_errors)
+
+
+# -- on the driver ----------------------------------------------------------------------------------------------
+def _checked_client(client: Any) -> Client:
+    """The client to use, one that waits for its results."""
+    if client is None:
+        try:
+            client = get_client()
+        except ValueError:
+            raise ValueError("There is no current client; make one, distributed.Client(), and pass it.") from None
+    if not isinstance(client, Client) or client.asynchronous:
+        raise TypeError(
+            f"client is a {type(client).__name__}, expected a distributed.Client that is not asynchronous, or None; it "
+            "comes first: importance(client, model, X, y)."
+        )
+    return client
+
+
+def _local(model: Any) -> Any:
+    """The model without what ties it to a cluster."""
+    if isinstance(model, dict) and "booster" in model:  # of xgboost.dask.train
+        return model["booster"]
+    of_lightgbm = any(kind.__module__ == "lightgbm.dask" for kind in type(model).__mro__)
+    return model.to_local() if of_lightgbm else model
+
+
+def _computed(client: Client, task: Delayed) -> Any:
+    """What a task returns."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Sending large graph")  # the model, once
+        future = client.compute(task)
+    try:
+        return future.result()
+    except TreeInnerError as error:  # without the frames of the worker
+        raise type(error)(str(error)) from None
+    finally:
+        future.release()
+
+
+def _partitions(model: Model, X: Any, given: Mapping[str, Any]) -> tuple[_Layout, list[tuple[Delayed, ...]]]:
+    """X and what comes with it: the layout, and the blocks of each partition."""
+    if not isinstance(X, dd.DataFrame | da.Array):
+        raise DataError(
+            f"X is a {type(X).__module__.split('.')[0]} {type(X).__name__}, expected a dask DataFrame or Array; for "
+            "rows in memory use ti.importance."
+        )
+    names = tuple(map(str, X.columns)) if isinstance(X, dd.DataFrame) else None
+    named = roles_among(given, names or ())
+    features = None if names is None else tuple(features_among(model, names, named))
+    if named and features is not None:
+        needed = {*features, *(name for some in named.values() for name in some)}
+        X = _narrowed(X, [column for column in X.columns if str(column) in needed])
+    blocks = {"X": _row_blocks(X)}
+    for role in given.keys() - named.keys():
+        value = given[role]
+        if not isinstance(value, dd.Series | dd.DataFrame | da.Array):
+            raise DataError(
+                f"{role} is a {type(value).__name__}, but X is spread over a cluster; pass the name of a column of X, "
+                "or a dask Series or Array with the partitions of X."
+            )
+        if isinstance(X, da.Array) and isinstance(value, da.Array) and value.shape[0] == X.shape[0]:  # not NaN
+            value = value.rechunk({0: X.chunks[0]})
+        blocks[role] = _row_blocks(value)
+        if len(blocks[role]) != len(blocks["X"]):
+            raise DataError(
+                f"{role} has {counted(len(blocks[role]), 'partition')}, but X has {len(blocks['X']):,}; pass it as a "
+                "column of X, by name, or with the partitions of X."
+            )
+    meta = None if features is None else X._meta
+    layout = _Layout(tuple(blocks), {role: given[role] for role in named}, meta, features, _own_codes(model, features))
+    return layout, list(zip(*blocks.values(), strict=True))
+
+
+def _narrowed(X: Any, columns: list[Any]) -> Any:
+    """X without other columns, if they need not be read; else X, so that a partition comes as it is and is checked."""
+
+    def projections(frame: Any) -> int:
+        return sum(type(step).__name__ == "Projection" for step in frame.expr.walk())
+
+    fewer = X[columns].simplify()
+    return fewer if projections(fewer) <= projections(X.simplify()) else X
+
+
+def _row_blocks(rows: Any) -> list[Delayed]:
+    """Partitions of a frame, blocks of rows of an array; the user's own, which `optimize` might put together.
+
+    Frames and arrays made from one another have steps in common, with the same keys: they are computed once.
+    """
+    if isinstance(rows, da.Array):
+        rows = rows.rechunk(dict.fromkeys(range(1, rows.ndim), -1))
+        blocks: list[Delayed] = rows.to_delayed(optimize_graph=False).ravel().tolist()
+        return blocks
+    return list(rows.simplify().to_delayed(optimize_graph=False))
+
+
+def _own_codes(model: Model, features: Sequence[str] | None) -> tuple[str, ...]:
+    """Columns whose category codes the model takes as they stand, because it does not store those of training."""
+    schema = model.schema
+    if features is None or model.transformers or model.route is not None:
+        return ()
+    return tuple(name for j, name in enumerate(features) if schema.is_categorical(j) and schema.levels_of(j) is None)
+
+
+# -- in tasks ---------------------------------------------------------------------------------------------------
+@dataclass(frozen=True, eq=False)
+class _Layout:
+    """What the tasks need to know about the blocks of a partition."""
+
+    arguments: tuple[str, ...]  # of each block
+    roles: Mapping[str, Any]  # arguments that name columns of X
+    meta: Any  # X without rows, as Dask describes it; None: it is an array
+    features: tuple[str, ...] | None  # columns of X that the model reads
+    own_codes: tuple[str, ...]  # those whose categories must be the same everywhere
+
+    def batch(self, *blocks: Any) -> dict[str, Any]:
+        """X and what comes with it in one partition, checked against what Dask says of it."""
+        out = dict(zip(self.arguments, blocks, strict=True))
+        X = out["X"]
+        if self.meta is not None:
+            self._check_frame(X)
+        for role, block in out.items():
+            if hasattr(block, "index") and hasattr(X, "index") and not block.index.equals(X.index):
+                raise DataError(f"{role} has another index than X; pass it as a column of X, by name.")
+        return out | dict(self.roles)
+
+    def _check_frame(self, X: Any) -> None:
+        """Raise if a partition has other columns or categories than Dask says."""
+        found, expected = (tuple(map(str, getattr(each, "columns", ()))) for each in (X, self.meta))
+        if found != expected:
+            raise DataError(
+                f"It has the columns {listing(found)}, and not {listing(expected)}, as Dask says of all partitions; "
+                "give every partition the same columns in the same order."
+            )
+        for name in self.own_codes:
+            here, all_over = (each.dtypes.iloc[found.index(name)] for each in (X, self.meta))
+            own, of_all = (list(getattr(kind, "categories", [kind])) for kind in (here, all_over))
+            if own != of_all:
+                raise DataError(
+                    f"Column {name!r} has the categories {listing(own)}, but {listing(of_all)} as Dask says of all "
+                    f"partitions, and the model takes their codes; use X[{name!r}].cat.set_categories(...) with those "
+                    "of training."
+                )
+
+    def head(self, *blocks: Any) -> Any:
+        """First rows of a partition, the columns that the model reads."""
+        X = self.batch(*blocks)["X"][:PROBED_ROWS]
+        return X if self.features is None else X[[name for name in X.columns if str(name) in self.features]]
+
+
+def _largest_weight(name: Any, block: Any) -> float:
+    """Largest weight of a partition; 0 if it has no rows. What is wrong with weights is said when rows are read."""
+    try:
+        values = np.asarray(block[name] if isinstance(name, str) else block, np.float64)
+    except (IndexError, KeyError, TypeError, ValueError):
+        return 0.0
+    return float(np.fmax.reduce(values, axis=None, initial=0.0))
+
+
+def _sums(job: Job, layout: _Layout, number: int, *blocks: Any) -> Part:
+    """Sums over one partition."""
+    batches = (batch for batch in map(layout.batch, *([block] for block in blocks)) if np.shape(batch["X"])[0])
+    return of_partition(job, number, batches)
