@@ -258,6 +258,7 @@ def _about(work: _Pass, rows: Rows, out: Sums) -> Sums:
     weight = rows.weight
     out.rows, out.units = rows.n_rows, rows.n_rows if weight is None else int(np.count_nonzero(weight))
     exact_sums(np.ones((rows.n_rows, 1)) if weight is None else weight[:, None], 0, out.weight)
+    out.settle()
     out.weight_exponent = rows.weight_exponent
     out.queries = frozenset(() if rows.query is None else np.unique(rows.query).tolist())
     out.names, out.target_names, out.frame_library = rows.names, rows.target_names, rows.frame_library
@@ -403,6 +404,9 @@ def _fixed_point(weight: Float | None, n: int) -> NDArray[np.int64]:
 def _finish(task: Task, cluster: NDArray[np.intp] | None) -> None:
     """Add what the rows give to the sums of their thread."""
     work, sums, n = task.work, task.sums, task.n
+    sums.uncarried += n
+    if sums.uncarried >= MOST_AT_ONCE:
+        sums.settle()
     scores = None
     if work.shares:
         scores = work.spec.credit.add_up(task.players.players(), axis=2).transpose(0, 2, 1)  # (rows, names, outputs)
@@ -414,9 +418,6 @@ def _finish(task: Task, cluster: NDArray[np.intp] | None) -> None:
         if cluster is not None and sums.clusters is not None:
             here = np.arange(n) if task.weight is None else np.flatnonzero(task.weight)
             grouped_sums(columns[here], work.spec.exponent, cluster[task.here][here], sums.clusters)
-            sums.uncarried += n
-            if sums.uncarried >= MOST_AT_ONCE:
-                sums.settle()
     if sums.losses is not None:
         _add_losses(task, None if scores is None else scores.sum(axis=(1, 2)))
     # In units of the leaf values: the exponent is that of values times gradients.

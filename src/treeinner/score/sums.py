@@ -53,7 +53,7 @@ class Sums:
     margins_given: bool = False
     integers: Limbs | None = None  # (2, leaves, width) leaf sums that are not carried into limbs yet
     bound: int = 0  # of their size
-    uncarried: int = 0  # rows that were added to clusters since limbs were carried
+    uncarried: int = 0  # rows that were added since limbs were carried
 
     def leaf_integers(self) -> Limbs | None:
         """Return the leaf sums of one thread with room for the rows of another task: (2, leaves, width)."""
@@ -71,15 +71,15 @@ class Sums:
         self.bound += n * int(max(largest, 2.0**WEIGHT_BITS))
 
     def settle(self) -> None:
-        """Carry the integers into limbs, and the limbs of clusters."""
+        """Carry the integers into limbs, and what limbs have beyond 32 bits."""
         if self.integers is not None and self.leaf is not None:
             high = self.integers >> 32
             self.leaf[..., 0] += high
             self.leaf[..., 1] += self.integers - (high << 32)
-            carry(self.leaf)
             self.integers[:] = 0
-        if self.clusters is not None:
-            carry(self.clusters)
+        for name in (*LIMBED, "clusters"):
+            if (limbs := getattr(self, name)) is not None:
+                carry(limbs)
         self.bound = self.uncarried = 0
 
     def __add__(self, other: Sums) -> Sums:
@@ -169,7 +169,7 @@ class Sums:
             out.labels, group = np.unique(clusters[here], return_inverse=True)
             out.clusters = np.zeros((len(out.labels), shares.shape[1], LIMBS), np.int64)
             grouped_sums(shares[here], exponent, group, out.clusters)
-            carry(out.clusters)
+        out.settle()
         return out
 
 
@@ -182,13 +182,16 @@ def zero_shares(n_columns: int) -> tuple[Limbs, Limbs]:
 
 
 def exact_sums(values: Float, exponent: int, *limbs: Limbs | None) -> None:
-    """Add the columns of `values`, (rows, columns), to limbs of their sums, squares and fourth powers, in place."""
+    """Add the columns of `values`, (rows, columns), to limbs of their sums, squares and fourth powers.
+
+    Limbs are carried here only where they could overflow; `Sums.settle` brings them into their one form.
+    """
     values = np.ascontiguousarray(values, np.float64)
     for first in range(0, len(values), MOST_AT_ONCE):
         some = values[first : first + MOST_AT_ONCE]
         sums, squares, fourths = (*limbs, None, None)[:3]
         _check_fit(add_exact(some, 2.0**exponent, sums, squares, None, fourths=fourths), some)
-        for each in limbs:
+        for each in limbs if len(values) > MOST_AT_ONCE else ():
             if each is not None:
                 carry(each)
 
