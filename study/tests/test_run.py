@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 import xml.etree.ElementTree
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -31,9 +32,12 @@ from treeinner_study.run import REPLICATIONS, SWEEP_REPLICATIONS, Plan, run_stud
 
 SIMULATED = PROBLEMS[2:]
 SCORES = {
-    "TreeInner": {}, "ForestInner": {"score": "forest_inner"}, "Abs": {"score": "abs"}, "Account": {"score": "loss"},
-    "ForestInner(label)": {"score": "forest_inner", "against": "label"},
-}  # fmt: skip
+    "TreeInner": partial(ti.importance, score="tree_inner", std_errors=False),
+    "Account": partial(ti.importance, score="loss", std_errors=False),
+    "ForestInner": ti.forest_inner,
+    "ForestInner(label)": partial(ti.forest_inner, against="label"),
+    "Abs": partial(ti.mean_abs, over="trees"),
+}
 SECONDS = ["score_seconds", "train_seconds", "read_seconds", "alone_seconds"]
 PIECE = {"replications": 2, "rounds": 4, "sweeps": ("eta", "num_boost_round")}
 CORES = 2
@@ -109,8 +113,7 @@ def test_scores_of_a_cut_are_those_of_a_model_trained_so_far(problem):
             if score.gfa in SCORES:
                 X, y = data.rows(score.domain)
                 rows = (X,) if score.gfa == "Abs" else (X, y)
-                options = {"method": score.ifa.lower(), "std_errors": False, "n_jobs": 1, **SCORES[score.gfa]}
-                imp = ti.importance(read, *rows, **options)
+                imp = SCORES[score.gfa](read, *rows, method=score.ifa.lower(), n_jobs=1)
                 # the stretches are added in another order: rounding of float64, of the largest score
                 expected = imp.gains if score.gfa == "TreeInner" and score.ifa != "Centred" else imp.scores
                 np.testing.assert_allclose(vector, expected, rtol=0, atol=1e-12 * np.abs(expected).max())

@@ -7,12 +7,14 @@ normalises vectors. Everything runs on one thread: `run.py` works in parallel pr
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 import treeinner as ti
+from treeinner.kernels import instruction_set
 
 __all__ = [
     "Model", "absolute", "account", "attributions", "centred", "cut", "forest_inner", "instruction_set", "permutation",
@@ -23,8 +25,7 @@ FloatArray = NDArray[np.float64]
 Model = ti.Model
 
 ONE_THREAD: dict[str, Any] = {"n_jobs": 1}
-
-instruction_set = ti.instruction_set
+SCORES_ONLY: dict[str, Any] = {"score": "tree_inner", "std_errors": False}
 
 
 def read(booster: Any, *, objective: str, eta: float, reg_lambda: float) -> Model:
@@ -45,17 +46,17 @@ def predict(model: Model, X: Any) -> FloatArray:
 
 def tree_inner(model: Model, X: Any, y: Any, method: str = "predecomp", *, base_margin: Any = None) -> FloatArray:
     """The paper's TreeInner, a sum over the rows: (features,); the first tree starts from `base_margin`."""
-    return _importance(model, X, y, method=method, base_margin=base_margin).gains
+    return _quiet(ti.importance, model, X, y, method=method, base_margin=base_margin, **SCORES_ONLY).gains
 
 
 def centred(model: Model, X: Any, y: Any) -> FloatArray:
     """TreeInner whose node values are means over these rows, so that no rate or penalty enters: (features,)."""
-    return _importance(model, X, y, method="centred").scores
+    return _quiet(ti.importance, model, X, y, method="centred", **SCORES_ONLY).scores
 
 
 def account(model: Model, X: Any, y: Any) -> FloatArray:
-    """What each feature did to the loss on these rows, by the exact account: (features,)."""
-    return _importance(model, X, y, score="loss", method="centred").scores
+    """What each feature took off the loss on these rows, by the loss breakdown: (features,)."""
+    return _quiet(ti.importance, model, X, y, score="loss", method="centred", std_errors=False).scores
 
 
 def forest_inner(
@@ -67,12 +68,12 @@ def forest_inner(
     against: Literal["residual", "label"] = "residual",
 ) -> FloatArray:
     """ForestInner, the attributions of the whole model times the residual or the label: (features,)."""
-    return _importance(model, X, y, score="forest_inner", method=method, against=against).scores
+    return _quiet(ti.forest_inner, model, X, y, method=method, against=against).scores
 
 
 def absolute(model: Model, X: Any, method: str) -> FloatArray:
     """Abs, the sum of |attribution| over the trees, mean over the rows: (features,)."""
-    return _importance(model, X, score="abs", over="trees", method=method).scores
+    return _quiet(ti.mean_abs, model, X, method=method, over="trees").scores
 
 
 def permutation(model: Model, X: Any, y: Any, seed: int) -> FloatArray:
@@ -82,14 +83,14 @@ def permutation(model: Model, X: Any, y: Any, seed: int) -> FloatArray:
 
 def attributions(model: Model, X: Any, method: str, rounds: int) -> FloatArray:
     """Attributions of each row by the first rounds: (rows, features)."""
-    return ti.attribute(model, X, method=method, iteration_range=(0, rounds), **ONE_THREAD).values
+    return ti.attribute(cut(model, 0, rounds), X, method=method, **ONE_THREAD).values
 
 
-def _importance(model: Model, X: Any, y: Any = None, **options: Any) -> ti.Importance:
-    """Scores without errors and p values; warnings of these (eta 1 overshoots on purpose) do not concern the study."""
+def _quiet(work: Callable[..., ti.Importance], *rows: Any, **options: Any) -> ti.Importance:
+    """Call a function of treeinner; its warnings (eta 1 overshoots on purpose) do not concern the study."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ti.TreeInnerWarning)
-        return ti.importance(model, X, y, std_errors=False, **ONE_THREAD, **options)
+        return work(*rows, **ONE_THREAD, **options)
 
 
 def _built(model: Model) -> Model:
