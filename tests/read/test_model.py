@@ -60,7 +60,7 @@ def test_a_pickled_model_is_the_same_without_the_library_s_object(name):
     model = ti.read_model(MODELS[name])
     again = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
-    assert again.digest() == model.digest()
+    assert again.digest == model.digest
     assert again.origin is None
     with pytest.raises(ValueError, match="read it again"):
         ti.read_model(again, feature_names=list("abcd"))
@@ -71,7 +71,7 @@ def test_an_object_and_its_own_file_agree(name, tmp_path):
     path, model = saved(name, tmp_path)
     path = path.rename(path.with_suffix(".model"))  # files are recognised by their content
     found, of_object = ti.read_model(path), ti.read_model(model)
-    assert found.digest() == of_object.digest()
+    assert found.digest == of_object.digest
     assert (found.library, found.n_rounds) == (of_object.library, 6)
     np.testing.assert_array_equal(found.predict(X), of_object.predict(X))
 
@@ -83,8 +83,8 @@ def test_the_digest_tells_models_and_losses_apart():
         ti.read_model(MODELS["xgboost"], objective="reg:pseudohubererror"),
         ti.read_model(MODELS["hist"]),
     ]
-    assert len({one.digest() for one in (model, *others)}) == 4
-    assert ti.read_model(MODELS["xgboost"], feature_names=list("abcd")).digest() == model.digest()
+    assert len({one.digest for one in (model, *others)}) == 4
+    assert ti.read_model(MODELS["xgboost"], feature_names=list("abcd")).digest == model.digest
 
 
 # -- what the user says ----------------------------------------------------------------------------------------------
@@ -152,7 +152,7 @@ CONTENTS = {
     "other": (b'{"a": 1}', ti.ModelError, "not a model file"),
     "text": (b"Dear reader", ti.ModelError, "not a model file"),
     "empty": (b"", ti.ModelError, "empty"),
-    "json": (b'{"learn', ti.ModelError, "cannot be read"),
+    "json": (b'{"learn', ti.ModelError, "not a model file"),
 }
 
 

@@ -384,7 +384,7 @@ def test_files_equal_the_object_without_importing_xgboost(files):
         for name in ("threshold", "value", "left", "leaf_id", "set_codes", "base", "gain", "cover"):
             np.testing.assert_array_equal(getattr(model.trees, name), getattr(live.trees, name))
         np.testing.assert_array_equal(model.trees.known.value, live.trees.known.value)
-        assert model.digest() == live.digest()
+        assert model.digest == live.digest
     script = (
         f"import sys, treeinner.read.model as m; m.read_model({str(paths[0])!r}); assert 'xgboost' not in sys.modules"
     )

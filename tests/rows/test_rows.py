@@ -167,7 +167,7 @@ def test_base_margin_by_the_models_rule():
 
 
 def test_a_loss_that_is_not_stored_is_asked_for():
-    unknown = replace(model("xgboost"), loss=None, loss_needed="pass objective=")
+    unknown = replace(model("xgboost"), find_loss=(None, "pass objective="))
     with pytest.raises(UnknownParameterError, match="objective"):
         read_rows(unknown, NUMBERS, Y)
 

@@ -22,7 +22,14 @@ from typing import Any
 
 import numpy as np
 
-from treeinner.errors import DataError, UnknownParameterError, UnsupportedModelError, did_you_mean
+from treeinner.errors import (
+    DataError,
+    ModelError,
+    TreeInnerError,
+    UnknownParameterError,
+    UnsupportedModelError,
+    did_you_mean,
+)
 from treeinner.losses import catalogue
 from treeinner.losses.catalogue import Params
 from treeinner.losses.labels import class_weights, encode_target
@@ -99,6 +106,10 @@ def find_stored_loss(**asked: Any) -> tuple[Loss | None, str]:
         return find_loss(told=None, **asked), ""
     except (UnknownParameterError, UnsupportedModelError) as error:
         return None, str(error)
+    except TreeInnerError:
+        raise
+    except (TypeError, ValueError, LookupError, ArithmeticError, AttributeError) as error:
+        raise ModelError(f"The parameters of the model's loss are damaged ({error}); save the model again.") from error
 
 
 def _stored_loss(params: Params, library: str, *, averaged: bool, many_targets: bool) -> Loss:

@@ -89,15 +89,16 @@ def _finished(trees: Trees, settings: Mapping[str, Any], schema: Schema, told: T
         objective.__dict__["__name__"] = type(own).__name__
         notes.append(Note("custom_loss", CUSTOM_LOSS.format(type(own).__name__), quiet=True))
     asked: Any = {"library": "catboost", "name": settings["loss"], "params": params, "n_outputs": trees.n_outputs}
-    loss, needed = find_stored_loss(**asked) if objective is None else (find_loss(told=objective, **asked), "")
+    found: Any = partial(find_stored_loss, **asked)
+    if objective is not None:
+        found = find_loss(told=objective, **asked), ""
     classes = settings["classes"]
     several = settings["loss"].startswith("MultiClass") and len(classes) == trees.n_outputs
     return Model(
         trees=trees,
         library="catboost",
         schema=schema,
-        loss=loss,
-        loss_needed=needed,
+        find_loss=found,
         feature_names=schema.names,
         output_names=tuple(map(str, classes)) if several else None,
         classes=classes or None,

@@ -180,25 +180,27 @@ def _raw_columns(model: Model, own: Sequence[str], X: Any) -> tuple[list[str], I
 
 def _movers(steps: Sequence[Any], X: Any, used: Index) -> Bool:
     """Which raw columns move which of the model's columns in use: (raw columns, used)."""
-    moved = _probe(steps, X[:FIRST_ROWS], np.arange(min(X.shape[0], FIRST_ROWS)), used)
+    moved = _probe(steps, X[:FIRST_ROWS], used)
     start, stop = 0, MANY_ROWS
     while start < X.shape[0] and not moved.any(axis=0).all():
         still = ~moved.any(axis=0)  # perhaps a level that few rows have: see rows in which these columns differ
-        seen = _numbers(transform(steps, _native(X[start:stop])), used[still])
+        some = X[start:stop]
+        seen = _numbers(transform(steps, some.to_native() if isinstance(some, nw.DataFrame) else some), used[still])
         rows = np.unique([seen.argmin(axis=0), seen.argmax(axis=0)])
-        moved[:, still] = _probe(steps, X[start:stop], rows, used[still])
+        moved[:, still] = _probe(steps, some[rows.tolist()], used[still])
         start, stop = stop, stop + MANY_ROWS
     return moved
 
 
-def _probe(steps: Sequence[Any], X: Any, rows: Index, used: Index) -> Bool:
-    """The same, from some rows: (raw columns, used).
+def _probe(steps: Sequence[Any], X: Any, used: Index) -> Bool:
+    """The same, from a few rows: (raw columns, used).
 
     Raw columns take other values of their own, in rows without gaps. What does not move then, such as an indicator of
     missing values, may do so when they are missing: a filled gap belongs to its own column, not to those that fill it.
     """
-    n = X.shape[1]
-    base, other, missing = np.stack([_changes(_column(X, k), rows) for k in range(n)], axis=2)
+    X = X.toarray() if hasattr(X, "toarray") else X
+    n_rows, n = X.shape
+    base, other, missing = np.stack([_changes(X[:, k].tolist()) for k in range(n)], axis=2)
 
     def moves(columns: Sequence[Bool], changed: Index) -> Bool:
         """What moves when these columns change, one set of them after the other: (sets, used)."""
@@ -206,7 +208,7 @@ def _probe(steps: Sequence[Any], X: Any, rows: Index, used: Index) -> Bool:
         for i in range(0, len(columns), at_once):
             tried = [np.where(each, changed, base) for each in columns[i : i + at_once]]
             values = _numbers(transform(steps, gathered(X, np.concatenate([base, *tried]))), used)
-            values = values.reshape(len(tried) + 1, len(rows), len(used))
+            values = values.reshape(len(tried) + 1, n_rows, len(used))
             close = ROUNDING * np.ptp(values, axis=(0, 1))
             out.append((np.abs(values[1:] - values[0]) > close).any(axis=1))
         return np.concatenate(out)
@@ -229,23 +231,18 @@ def _probe(steps: Sequence[Any], X: Any, rows: Index, used: Index) -> Bool:
     return moved
 
 
-def _changes(column: Any, rows: Index) -> Index:
-    """Rows whose values stand in for those of `rows`: without gaps, with other values, with gaps: (3, rows)."""
-    values = column[rows.tolist()]
-    if isinstance(values, nw.Series):
-        values = np.array([None, *values.to_list()], object)[1:]  # as they are, whatever their types
-    keys = [value if isinstance(value, (str, int, float)) else repr(value) for value in values.tolist()]
+def _changes(values: list[Any]) -> Index:
+    """Rows whose values stand in for those of a column: without gaps, with other values, with gaps: (3, rows)."""
+    keys = [value if isinstance(value, (str, int, float)) else repr(value) for value in values]
     gap = np.array([str(key) in ("None", "NaT", "<NA>", "nan") for key in keys], bool)
     code = {key: i for i, key in enumerate(dict.fromkeys(keys))}
-    known, gaps = np.flatnonzero(~gap), np.flatnonzero(gap)
-    here = np.arange(len(rows))
+    known, gaps, here = np.flatnonzero(~gap), np.flatnonzero(gap), np.arange(len(keys))
     filled = np.where(gap, known[here % len(known)], here) if len(known) else here
     # Half a turn in the order of the values: every value comes and goes in some row.
     order = np.argsort(np.array([code[keys[i]] for i in filled]), kind="stable")
     other = np.empty_like(here)
-    other[order] = filled[np.roll(order, len(rows) // 2)]
-    missing = np.full_like(here, gaps[0]) if len(gaps) else filled
-    return np.stack([rows[filled], rows[other], rows[missing]])
+    other[order] = filled[np.roll(order, len(here) // 2)]
+    return np.stack([filled, other, np.full_like(here, gaps[0]) if len(gaps) else filled])
 
 
 # -- tables of any kind --------------------------------------------------------------------------------------------
@@ -257,33 +254,25 @@ def as_table(X: Any) -> Any:
     return X.tocsr() if hasattr(X, "tocsr") else np.asarray(X)
 
 
-def _native(X: Any) -> Any:
-    return X.to_native() if isinstance(X, nw.DataFrame) else X
-
-
-def _column(X: Any, k: int) -> Any:
-    if isinstance(X, nw.DataFrame):
-        return X[:, k]
-    return X[:, [k]].toarray()[:, 0] if hasattr(X, "tocsr") else X[:, k]
-
-
 def gathered(X: Any, index: Index) -> Any:
     """Table whose column k holds the rows index[:, k] of X's column k."""
-    if isinstance(X, nw.DataFrame):
-        columns = [X[:, k][index[:, k].tolist()] for k in range(X.shape[1])]
-        return X[index[:, 0].tolist()].with_columns(*columns).to_native()
-    rows, place = np.unique(index, return_inverse=True)
-    few = X[rows].toarray() if hasattr(X, "tocsr") else X[rows]
-    out = few[place.reshape(index.shape), np.arange(X.shape[1])]
-    return type(X)(out) if hasattr(X, "tocsr") else out
+    if hasattr(X, "tocsr"):
+        rows, place = np.unique(index, return_inverse=True)
+        return type(X)(gathered(X[rows].toarray(), place.reshape(index.shape)))
+    if not isinstance(X, nw.DataFrame):
+        return X[index, np.arange(X.shape[1])]
+    columns = [X[:, k][index[:, k].tolist()] for k in range(X.shape[1])]
+    return X[index[:, 0].tolist()].with_columns(*columns).to_native()
 
 
 def _numbers(made: Any, columns: Index) -> Float:
     """Some columns of what a pipeline makes, as numbers that differ where the columns do: (rows, columns)."""
-    made = as_table(made)
+    made, places = as_table(made), columns.tolist()
+    if hasattr(made, "tocsr"):
+        made, places = made[:, columns].toarray(), range(len(columns))
     out = np.empty((made.shape[0], len(columns)))
-    for i, j in enumerate(columns.tolist()):
-        values = np.asarray(_column(made, j))
+    for i, j in enumerate(places):
+        values = np.asarray(made[:, j])
         if values.dtype.kind not in "biuf":
             values = np.unique([repr(value) for value in values.tolist()], return_inverse=True)[1]
         out[:, i] = values

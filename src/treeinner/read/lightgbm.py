@@ -134,16 +134,14 @@ def _read_text(text: str, told: Told) -> Model:
     if training.unbalanced and not np.isnan(shares).any():
         params["label_weights"] = list(training.label_weights(shares[0]))  # of a binary loss
     asked: dict[str, Any] = {"name": training.objective, "params": params, "n_outputs": n_outputs}
-    if told.objective is None:
-        loss, needed = find_stored_loss(library="lightgbm", **asked)
-    else:
-        loss, needed = find_loss(told=told.objective, library="lightgbm", **asked), ""
+    found: Any = partial(find_stored_loss, library="lightgbm", **asked)
+    if told.objective is not None:
+        found = find_loss(told=told.objective, library="lightgbm", **asked), ""
     return Model(
         trees=trees,
         library="lightgbm",
         schema=schema,
-        loss=loss,
-        loss_needed=needed,
+        find_loss=found,
         feature_names=schema.names,
         output_names=tuple(map(str, range(n_outputs))) if n_outputs > 1 else None,  # labels of native training
         notes=(*notes, *[DART] * training.dart),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import html
-import json
 import math
 import numbers
 import os
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["Model", "Told", "read_model", "read_unwrapped"]
 
 Float = NDArray[np.float64]
+FoundLoss = tuple["Loss | None", str]
 
 # Arguments as the libraries call them -> their names here.
 FOREIGN_NAMES = {
@@ -48,6 +48,7 @@ UNREADABLE = {
     rb"\x80[\x02-\x05]|\x78[\x01\x5e\x9c\xda]": "a pickle, and loading one can run arbitrary code; load it yourself",
     rb"\x1f\x8b|BZh|\xfd7zXZ|\x5d\x00\x00|\x04\x22M\x18": "compressed; decompress it, or load a joblib file yourself",
     rb"binf|bs64": "in XGBoost's old binary format; load it with the XGBoost that wrote it",
+    rb'\{\s*"name"\s*:\s*"tree"': "LightGBM's dump_model, not its model.txt; load the model itself",
 }
 # Keys of a JSON file -> the library that wrote it.
 KEYS = dict.fromkeys(("oblivious_trees", "features_info", "model_info", "scale_and_bias", "ctr_data"), "catboost")
@@ -86,8 +87,8 @@ class Model:
     trees: Trees
     library: str  #: "xgboost", "lightgbm", "catboost" or "sklearn"
     schema: Schema  #: what a table must look like
-    loss: Loss | None  #: None: the model does not store it; `loss_needed` says why
-    loss_needed: str = ""  #: why the loss is not known and what to pass, where it is not
+    #: the loss, or None and why it is not known and what to pass; or how to find it, at its first use
+    find_loss: FoundLoss | Callable[[], FoundLoss]
     feature_names: tuple[str, ...] | None = None  #: (n_features,) what attributions are reported for, as far as known
     output_names: tuple[str, ...] | None = None  #: classes or targets
     classes: Any = None  #: labels of a classifier in the model's order; a list of them per target; None: y is numbers
@@ -97,14 +98,23 @@ class Model:
     class_weight: Any = None  #: weights of rows by label, as the estimator was given; "balanced" needs all rows at once
     route: Callable[[Any], NDArray[Any]] | None = None  #: X -> kernel columns, where only the library can make them
     path_only: bool = False  #: these columns tell the splits on a row's own path alone: no TreeSHAP
-    out_of_bag: Callable[[Any, Any], NDArray[np.bool_]] | None = (
-        None  #: (X, y) of training -> (trees, rows) unseen by each tree
-    )
+    #: (X, y) of training -> (trees, rows): which rows a tree did not see
+    out_of_bag: Callable[[Any, Any], NDArray[np.bool_]] | None = None
     base_margin: Literal["replace", "add"] = "add"  #: what a user's base_margin does to the model's start
     notes: tuple[Note, ...] = ()
     source: Any = field(default=None, repr=False)  #: the library's object, for what is asked of it later
     origin: Any = field(default=None, repr=False)  #: what it was read from, to read it again; not pickled
     told: Told = field(default_factory=Told)
+
+    @cached_property
+    def loss(self) -> Loss | None:
+        """The loss that the model was trained with; None: it is not known, and `loss_needed` says what to pass."""
+        return (self.find_loss() if callable(self.find_loss) else self.find_loss)[0]
+
+    @property
+    def loss_needed(self) -> str:
+        """Why the loss is not known, and what to pass; "" where it is."""
+        return (self.find_loss() if callable(self.find_loss) else self.find_loss)[1]
 
     @property
     def n_features(self) -> int:
@@ -141,13 +151,10 @@ class Model:
 
         return kernels.apply(self.trees.forest, read_table(self, X), n_jobs=n_jobs)
 
+    @cached_property
     def digest(self) -> str:
         """Hash of what predictions and scores depend on; a model and its own file have the same."""
-        return self._digest
-
-    @cached_property
-    def _digest(self) -> str:
-        hashed = hashlib.sha256(repr(self.loss and self.loss.name).encode())
+        hashed = hashlib.sha256(repr(self.loss and (self.loss.name, self.loss.words)).encode())
         for part in (getattr(self.trees, f.name) for f in fields(Trees) if f.name not in NOT_HASHED):
             hashed.update(part.data if isinstance(part, np.ndarray) else repr(part).encode())
         return hashed.hexdigest()
@@ -210,11 +217,11 @@ def read_model(
         raise TypeError(f"read_model() got an unexpected argument {name!r}{hint}")
     told = Told(
         objective=objective,
-        learning_rate=_rates(learning_rate),
-        reg_lambda=_penalty("reg_lambda", reg_lambda),
-        reg_alpha=_penalty("reg_alpha", reg_alpha),
-        iteration_range=_range(iteration_range),
-        feature_names=_names(feature_names),
+        learning_rate=None if learning_rate is None else _rates(learning_rate),
+        reg_lambda=None if reg_lambda is None else _penalty("reg_lambda", reg_lambda),
+        reg_alpha=None if reg_alpha is None else _penalty("reg_alpha", reg_alpha),
+        iteration_range=None if iteration_range is None else _range(iteration_range),
+        feature_names=None if feature_names is None else _names(feature_names),
     )
     if not isinstance(model, Model):
         return _read(model, told)
@@ -297,24 +304,10 @@ def _library_of(path: Path) -> str:
     for pattern, library in BEGINNINGS.items():
         if re.match(pattern, head):
             return library
-    keys = _json_keys(path, head)
-    if "tree_info" in keys:
-        raise UnsupportedModelError(f"{path} is LightGBM's dump_model; save it with model.save_model('model.txt').")
-    for key in keys:
-        if key in KEYS:
-            return KEYS[key]
+    for key in re.findall(rb'"(\w+)"\s*:', head) if re.match(rb"(\xef\xbb\xbf)?\s*\{", head) else ():
+        if key.decode() in KEYS:
+            return KEYS[key.decode()]
     raise ModelError(f"this is not a model file that treeinner can read; {SAVE_AS}.")
-
-
-def _json_keys(path: Path, head: bytes) -> list[str]:
-    """Top keys of a JSON file: the first one, which is enough as a rule, else all of them; []: it is no JSON object."""
-    first = re.match(rb'(?:\xef\xbb\xbf)?\s*[{\[]\s*(?:"(\w+)")?', head)
-    if first is None:
-        return []
-    if first[1] is not None and first[1].decode() in KEYS:
-        return [first[1].decode()]
-    content = json.loads(path.read_bytes())
-    return list(content) if isinstance(content, dict) else []
 
 
 # -- what the user says, checked ---------------------------------------------------------------------------------------

@@ -75,7 +75,7 @@ def read(model: Any, told: Told) -> Model:
         trees=trees,
         library="sklearn",
         schema=schema,
-        loss=loss,
+        find_loss=(loss, ""),
         feature_names=schema.names,
         output_names=_output_names(classes, nested, trees.n_outputs),
         classes=classes,

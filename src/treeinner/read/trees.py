@@ -95,37 +95,19 @@ class Trees:
     known_codes: tuple[int | None, ...] | None = None  # per column: a code outside 0..known-1 is missing; None: "other"
     averaged: bool = False  # a forest: every tree fits y itself
     node_values: NodeValues | Callable[[], NodeValues] = field(repr=False)  # worked out at first use: see `known`
+    n_trees: int = field(init=False)
+    n_nodes: int = field(init=False)
+    n_outputs: int = field(init=False)  # margins per row: 1, or the number of classes or targets
+    n_rounds: int = field(init=False)
+    width: int = field(init=False)  # values in a leaf
 
     def __post_init__(self) -> None:
-        for name, dtype in ARRAYS.items():
-            self.__dict__[name] = _frozen(getattr(self, name), dtype, name)
+        held = {name: _frozen(getattr(self, name), dtype, name) for name, dtype in ARRAYS.items()}
+        require(held["value"].ndim == 2, "value does not have one row per node")
+        sizes = {"n_trees": len(held["output"]), "n_nodes": len(held["column"]), "n_outputs": len(held["base"])}
+        n_rounds = int(held["round"][-1]) + 1 if len(held["round"]) else 0
+        self.__dict__.update(held, **sizes, n_rounds=n_rounds, width=held["value"].shape[1])
         self.validate()
-
-    # -- sizes ---------------------------------------------------------------------------------------------------
-    @property
-    def n_trees(self) -> int:
-        """Number of trees."""
-        return len(self.output)
-
-    @property
-    def n_nodes(self) -> int:
-        """Number of nodes of all trees together."""
-        return len(self.column)
-
-    @property
-    def n_outputs(self) -> int:
-        """Number of margins per row: 1, or the number of classes or targets."""
-        return len(self.base)
-
-    @property
-    def n_rounds(self) -> int:
-        """Number of boosting rounds."""
-        return int(self.round[-1]) + 1 if self.n_trees else 0
-
-    @property
-    def width(self) -> int:
-        """Number of values in a leaf."""
-        return int(self.value.shape[1])
 
     # -- what is worked out at first use ---------------------------------------------------------------------------
     @cached_property
@@ -213,7 +195,6 @@ class Trees:
             require(getattr(self, name).shape == (self.n_trees,), f"{name} does not have one entry per tree")
         for name in PER_NODE:
             require(len(getattr(self, name)) == self.n_nodes, f"{name} does not have one entry per node")
-        require(self.value.ndim == 2, "value does not have one row per node")
         cut = self.start.shape == (self.n_trees + 1,) and _cuts(self.start, self.n_nodes, smallest=1)
         require(cut, "start does not cut the nodes into non-empty trees")
         require(self.n_outputs >= 1, "there is no output")

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -112,12 +113,11 @@ def _read(document: Any, told: Told, *, config: Callable[[], str] = str, estimat
     schema = _schema(saved, trees, math.nan if missing is None else float(missing))
     needed, notes = _doubts(saved, trees, stored, estimator)
     asked: dict[str, Any] = {"name": saved.objective, "params": saved.params, "n_outputs": saved.n_outputs}
-    loss = None
-    if told.objective is None and not needed:
-        loss, needed = find_stored_loss(library="xgboost", version=saved.version, **asked)
-    elif told.objective is not None:
-        loss = find_loss(told=told.objective, library="xgboost", version=saved.version, **asked)
-        needed, notes = "", [note for note in notes if note.code != "loss_assumed"]
+    asked |= {"library": "xgboost", "version": saved.version}
+    found: Any = (None, needed) if needed else partial(find_stored_loss, **asked)
+    if told.objective is not None:
+        loss = find_loss(told=told.objective, **asked)
+        found, notes = (loss, ""), [note for note in notes if note.code != "loss_assumed"]
         if callable(own) and told.objective is own:
             text = f"The loss is the estimator's own objective, {loss.name}, called for blocks of rows."
             notes.append(Note("own_objective", text, quiet=True))
@@ -133,8 +133,7 @@ def _read(document: Any, told: Told, *, config: Callable[[], str] = str, estimat
         trees=trees if rounds is None else trees.rounds(*rounds),
         library="xgboost",
         schema=schema,
-        loss=loss,
-        loss_needed=needed,
+        find_loss=found,
         feature_names=schema.names,
         output_names=_output_names(saved),
         classes=None if labels is None else np.asarray(labels).tolist(),

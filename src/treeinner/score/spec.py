@@ -50,7 +50,7 @@ class Spec:
 
     def key(self, model: Model, *centre: Any) -> str:
         """Digest of what enters the sums: model, what is asked, and node values of a second pass."""
-        parts = (model.digest(), self.score, self.method, self.clustered, self.credit.names, self.scale_bits)
+        parts = (model.digest, self.score, self.method, self.clustered, self.credit.names, self.scale_bits)
         found = hashlib.sha256(repr(parts).encode())
         for array in (self.credit.player, self.credit.name, *centre):
             found.update(np.ascontiguousarray(array).tobytes())

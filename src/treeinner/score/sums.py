@@ -190,7 +190,7 @@ def exact_sums(values: Float, exponent: int, *limbs: Limbs | None) -> None:
     for first in range(0, len(values), MOST_AT_ONCE):
         some = values[first : first + MOST_AT_ONCE]
         sums, squares, fourths = (*limbs, None, None)[:3]
-        _check_fit(add_exact(some, 2.0**exponent, sums, squares, None, fourths=fourths), some)
+        _check_fit(add_exact(some, 2.0**exponent, sums, squares, fourths=fourths), some)
         for each in limbs if len(values) > MOST_AT_ONCE else ():
             if each is not None:
                 carry(each)
@@ -216,7 +216,7 @@ def _merged(a: Sums, b: Sums) -> tuple[NDArray[Any] | None, Limbs | None]:
 def grouped_sums(values: Float, exponent: int, group: NDArray[np.intp], limbs: Limbs) -> None:
     """Add the columns of `values` to the sums of each row's group, (groups, columns, LIMBS); the caller carries."""
     values, group = np.ascontiguousarray(values, np.float64), np.ascontiguousarray(group, np.int64)
-    _check_fit(add_exact(values, 2.0**exponent, limbs, None, None, cluster=group), values)
+    _check_fit(add_exact(values, 2.0**exponent, limbs, None, cluster=group), values)
 
 
 def _check_fit(fits: bool, values: Float) -> None:
