@@ -237,23 +237,7 @@ void check_residuals(const Case& c, const Results& got, const char* who) {
   check(all_close(got.permuted, oracle::permuted(f, got.codes, c.n_rows)), who, "permute against the oracle");
 }
 
-// -- exact sums and counts of sizes
-
-// How many numbers of a column have each size: a power of two times 1, 5/4, 6/4 or 7/4 and what is above it, below the
-// next; and how far above, in parts of 1 / 256 of the distance.
-std::vector<int64_t> counts_of(const std::vector<double>& values, size_t n_columns, double scale) {
-  std::vector<int64_t> counts(n_columns * kCounts);
-  for (size_t i = 0; i < values.size(); ++i) {
-    int exponent = 0;
-    const double fraction = std::frexp(std::fabs(values[i] * scale), &exponent);  // in [1/2, 1)
-    if (fraction == 0 || exponent - 1 < kLeastSize || exponent - 1 >= kMostSize) continue;
-    const double at = (fraction * 2 - 1) * (1 << kSizeBits);
-    const int size = ((exponent - 1 - kLeastSize) << kSizeBits) + static_cast<int>(at);
-    int64_t* count = &counts[i % n_columns * kCounts + index(2 * size)];
-    count[0] += 1, count[1] += static_cast<int64_t>((at - std::floor(at)) * (1 << kOffsetBits));
-  }
-  return counts;
-}
+// -- exact sums
 
 // From 1 to the next long double: 64 bits on x86, 113 on arm64 under Linux, 53 on macOS, with MSVC's library and,
 // whatever the compiler says, in valgrind. So it is measured.
@@ -266,20 +250,20 @@ long double long_double_unit() {
 constexpr int kSumLimbs = 5, kSquareLimbs = 7, kFourthLimbs = 10;
 
 struct ExactSums {
-  Array<int64_t> sums, squares, fourths, counts;
+  Array<int64_t> sums, squares, fourths;
   bool fits = false;
   bool same_as(const ExactSums& other) const {
     return fits && other.fits && same_bits(sums, other.sums) && same_bits(squares, other.squares) &&
-           same_bits(fourths, other.fourths) && same_bits(counts, other.counts);
+           same_bits(fourths, other.fourths);
   }
 };
 
-// values: (rows, columns). cluster: of each row; none: all rows are one, and are counted by their sizes.
+// values: (rows, columns). cluster: of each row; none: all rows are one.
 ExactSums exact_sums(const Kernels& k, const std::vector<double>& values, size_t n_columns, double scale,
                      const std::vector<int64_t>& cluster = {}, size_t n_clusters = 1) {
   const size_t places = n_clusters * n_columns;
   ExactSums out{Array<int64_t>(places * kSumLimbs), Array<int64_t>(places * kSquareLimbs),
-                Array<int64_t>(places * kFourthLimbs), Array<int64_t>(cluster.empty() ? n_columns * kCounts : 0)};
+                Array<int64_t>(places * kFourthLimbs)};
   Job job;
   job.n_rows = static_cast<int64_t>(values.size() / n_columns);
   call(counted(k).exact, job,
@@ -290,7 +274,6 @@ ExactSums exact_sums(const Kernels& k, const std::vector<double>& values, size_t
                  {out.squares.data(), kSquareLimbs},
                  {out.fourths.data(), kFourthLimbs},
                  cluster.empty() ? nullptr : cluster.data(),
-                 cluster.empty() ? out.counts.data() : nullptr,
                  &out.fits});
   return out;
 }
@@ -339,7 +322,6 @@ void check_exact(Random& random, int n_rows, int n_columns, const std::vector<In
     right &= close(held(plain.fourths, c, kFourthLimbs, -184), fourths, (loop + 6e-16L) * fourths, -184);
   }
   check(right, "baseline", "exact sums against plain loops");
-  check(same_bits(plain.counts, counts_of(values, columns, scale)), "baseline", "counts of sizes against plain loops");
 
   // Clusters: one with more rows than a tile has, one after the other, then rows of any; the last one has none.
   const int n_clusters = 4;

@@ -24,7 +24,7 @@ def add_exact(values, scale=1.0, *, n_clusters=None, cluster=None, limbs=LIMBS):
     shape = (values.shape[1],) if n_clusters is None else (n_clusters, values.shape[1])
     out = {name: np.zeros((*shape, n), np.int64) for name, n in limbs.items()}
     fits = _core.add_exact(
-        values, scale, out["sums"], out.get("squares"), None, fourths=out.get("fourths"), cluster=cluster
+        values, scale, out["sums"], out.get("squares"), fourths=out.get("fourths"), cluster=cluster
     )
     return fits, out
 
@@ -117,7 +117,7 @@ def test_what_does_not_fit_is_refused(name, n):
 def test_shapes_that_do_not_go_together_are_refused():
     values, cluster = np.ones((4, 3)), np.array([0, 1, 1, 0])
     of = {"limbs": np.zeros((3, 5), np.int64), "clusters": np.zeros((2, 3, 5), np.int64)}
-    assert _core.add_exact(values, 1.0, of["clusters"], None, None, cluster=cluster)
+    assert _core.add_exact(values, 1.0, of["clusters"], None, cluster=cluster)
     for sums, clusters in [
         (of["limbs"], cluster),  # no limbs of the clusters
         (of["clusters"], None),
@@ -130,15 +130,15 @@ def test_shapes_that_do_not_go_together_are_refused():
         (np.zeros(15, np.int64), None),
     ]:
         with pytest.raises(ValueError, match="treeinner core"):
-            _core.add_exact(values, 1.0, sums, None, None, cluster=clusters)
+            _core.add_exact(values, 1.0, sums, None, cluster=clusters)
     with pytest.raises(ValueError, match="fourth powers 10"):
-        _core.add_exact(values, 1.0, None, None, None, fourths=of["limbs"])
+        _core.add_exact(values, 1.0, None, None, fourths=of["limbs"])
 
 
 def test_limbs_are_never_a_copy():
     """Sums that went into a converted copy would be lost in silence."""
     for limbs in (np.zeros((2, 5), np.int32), np.zeros((2, 10), np.int64)[:, ::2], np.zeros((5, 2), np.int64).T):
         with pytest.raises(TypeError):
-            _core.add_exact(np.ones((3, 2)), 1.0, limbs, None, None)
+            _core.add_exact(np.ones((3, 2)), 1.0, limbs, None)
         with pytest.raises(TypeError):
-            _core.add_exact(np.ones((3, 2)), 1.0, None, None, None, fourths=limbs)
+            _core.add_exact(np.ones((3, 2)), 1.0, None, None, fourths=limbs)

@@ -1,4 +1,4 @@
-// Sums that do not depend on the order: fixed-point numbers, which add exactly, and counts.
+// Sums that do not depend on the order: fixed-point numbers, which add exactly.
 //
 // A number x is cut into integers ("limbs") with the units 2^-88, 2^-56, 2^-24, 2^8 and so on, each rounded to nearest,
 // the remainder handed on; the last limb has the least unit. Limbs are added as 64-bit integers, so any batches in any
@@ -16,12 +16,6 @@ constexpr int kLeastLimbs = 3, kMostLimbs = 10;  // of an exact sum; n limbs tak
 // with an outlier among its leaves, may be 2^-40. Ten limbs then take those of numbers below 2^36.
 constexpr double kFourthScale = 0x1p24;
 
-// Numbers of every size are counted too: 2^kSizeBits sizes from one power of two to the next, from 2^kLeastSize up to
-// 2^kMostSize. What is smaller is not counted. Each count is followed by the sum of the next kOffsetBits bits of its
-// numbers.
-constexpr int kSizeBits = 2, kOffsetBits = 8, kLeastSize = -56, kMostSize = 40;
-constexpr int kSizes = (kMostSize - kLeastSize) << kSizeBits, kCounts = 2 * kSizes;
-
 // The limbs of one power: (columns, n), or of the rows of each cluster, (clusters, columns, n); or null.
 struct Limbs {
   int64_t* data = nullptr;
@@ -35,7 +29,6 @@ struct ExactArgs {
   double scale;
   Limbs sums, squares, fourths;  // fourths: of numbers times kFourthScale
   const int64_t* cluster;        // (rows,) whose limbs a row is added to; or null
-  int64_t* counts;               // (columns, kCounts) or null
   bool* fits;                    // false if a number is too large or NaN; the limbs are then of no use
 };
 
@@ -109,21 +102,6 @@ inline bool add_tile(const Tile& t, const Limbs& limbs, int64_t place) {
   return true;
 }
 
-// counts: (columns, kCounts) += the tile's numbers, by the exponent and the first bits of each. Row by row: neighbours
-// in a column are often of one size, and would wait for each other.
-inline void count_sizes(const Tile& t, int64_t* counts) {
-  constexpr uint64_t kFirst = static_cast<uint64_t>(kLeastSize + 1023) << kSizeBits, kOffsets = 1 << kOffsetBits;
-  for (int row = 0; row < t.n_rows; ++row)
-    for (int c = 0; c < t.n_columns; ++c) {
-      const uint64_t first_bits = bits_of(absolute(t.values[row][c])) >> (52 - kSizeBits - kOffsetBits);
-      const uint64_t size = first_bits / kOffsets - kFirst;
-      if (size >= kSizes) continue;
-      int64_t* count = counts + c * int64_t{kCounts} + 2 * static_cast<int64_t>(size);
-      ++count[0];
-      count[1] += static_cast<int64_t>(first_bits % kOffsets);
-    }
-}
-
 inline bool add_exactly(int64_t n_rows, const ExactArgs& args) {
   Tile tile;
   for (int64_t first = 0; first < args.n_columns; first += kTileColumns) {
@@ -134,7 +112,6 @@ inline bool add_exactly(int64_t n_rows, const ExactArgs& args) {
       for (tile.n_rows = 1; tile.n_rows < kTileRows && row + tile.n_rows < n_rows && together(row + tile.n_rows);)
         ++tile.n_rows;
       fill(tile, args.values + row * args.n_columns + first, args.n_columns, args.scale);
-      if (args.counts) count_sizes(tile, args.counts + first * kCounts);
       const int64_t place = (args.cluster ? args.cluster[row] * args.n_columns : 0) + first;
       if (!add_tile(tile, args.sums, place)) return false;
       if (args.squares.data || args.fourths.data) square(tile, 1);

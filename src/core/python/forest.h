@@ -1,4 +1,4 @@
-// The compiled ensemble and its tables as Python holds them: own the arrays, check shapes, call the kernels.
+// The compiled trees and its tables as Python holds them: own the arrays, check shapes, call the kernels.
 #pragma once
 
 #include "../model/shap_table.h"
@@ -14,19 +14,19 @@ struct Codes {
 
 class CoreForest {
  public:
-  // ensemble: Trees; plan: its Plan (treeinner/kernels/binning.py); nodes: (nodes, 6), an EnsembleNode for each.
-  CoreForest(const nb::object& ensemble, const nb::object& plan, In<int32_t, 2> nodes, int n_players)
-      : built_(arrays_of(ensemble, plan, nodes, n_players)),
+  // trees: Trees; plan: its Plan (treeinner/kernels/binning.py); nodes: (nodes, 6), an EnsembleNode for each.
+  CoreForest(const nb::object& trees, const nb::object& plan, In<int32_t, 2> nodes, int n_players)
+      : built_(arrays_of(trees, plan, nodes, n_players)),
         f_(built_.view()),
         plan_(plan),
         columns_(rows_of<Column, int64_t>(plan, "columns")),
         planes_(rows_of<Plane, int32_t>(plan, "planes")) {
     const auto is = [&](const char* rule, const char* value) {
-      return nb::cast<std::string>(ensemble.attr(rule)) == value;
+      return nb::cast<std::string>(trees.attr(rule)) == value;
     };
     binning_ = {static_cast<int32_t>(columns_.size()),
                 is("right_if", "greater_equal"),
-                nb::cast<bool>(ensemble.attr("float32_input")),
+                nb::cast<bool>(trees.attr("float32_input")),
                 is("category_rule", "truncate"),
                 columns_.data(),
                 planes_.data(),
@@ -235,25 +235,25 @@ class CoreForest {
   }
 
  private:
-  static EnsembleArrays arrays_of(const nb::object& e, const nb::object& plan, const In<int32_t, 2>& nodes,
+  static EnsembleArrays arrays_of(const nb::object& trees, const nb::object& plan, const In<int32_t, 2>& nodes,
                                   int n_players) {
-    const auto tree_start = array_of<int64_t>(e, "tree_start");
-    const auto tree_output = array_of<int32_t>(e, "tree_output");
-    const auto value = array_of<double, 2>(e, "value");
+    const auto start = array_of<int64_t>(trees, "start");
+    const auto output = array_of<int32_t>(trees, "output");
+    const auto value = array_of<double, 2>(trees, "value");
     const auto sets = array_of<uint64_t>(plan, "sets");
     const auto planes = array_of<int32_t, 2>(plan, "planes");
-    const auto n_trees = static_cast<int32_t>(tree_output.size()), width = static_cast<int32_t>(value.shape(1)),
+    const auto n_trees = static_cast<int32_t>(output.size()), width = static_cast<int32_t>(value.shape(1)),
                n_planes = static_cast<int32_t>(planes.shape(0));
-    const int n_outputs = nb::cast<int>(e.attr("n_outputs")), code_bytes = nb::cast<int>(plan.attr("code_bytes"));
+    const int n_outputs = nb::cast<int>(trees.attr("n_outputs")), code_bytes = nb::cast<int>(plan.attr("code_bytes"));
     require(has_shape(nodes, value.shape(0), sizeof(EnsembleNode) / sizeof(int32_t)), "one EnsembleNode per node");
-    require(has_shape(tree_start, n_trees + 1) && tree_start.data()[0] == 0 &&
-                tree_start.data()[n_trees] == static_cast<int64_t>(value.shape(0)),
+    require(has_shape(start, n_trees + 1) && start.data()[0] == 0 &&
+                start.data()[n_trees] == static_cast<int64_t>(value.shape(0)),
             "trees begin at the first node and end at the last");
     require(code_bytes == 1 || code_bytes == 2, "codes have 1 or 2 bytes");
     const ForestShape shape{n_trees, n_outputs, width, n_planes, n_players, code_bytes};
-    // Python holds the arrays as long as it holds the ensemble and the plan: until the forest is built.
+    // Python holds the arrays as long as it holds the trees and the plan: until the forest is built.
     const auto* by_node = reinterpret_cast<const EnsembleNode*>(nodes.data());
-    return {shape, tree_start.data(), tree_output.data(), by_node, value.data(), sets.data(), sets.size()};
+    return {shape, start.data(), output.data(), by_node, value.data(), sets.data(), sets.size()};
   }
 
   size_t code_bytes(int64_t n_rows) const { return index(padded(n_rows) * f_.n_planes * f_.code_bytes); }

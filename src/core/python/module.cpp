@@ -7,10 +7,9 @@ namespace {
 using Sums = std::optional<nb::ndarray<int64_t, nb::c_contig, nb::device::cpu>>;
 
 // Adds the columns of values times scale, and their powers, to limbs or None: (columns, 3 to 10), of fourth powers 10;
-// with the cluster of each row, (clusters, columns, ...). counts: (columns, 2 x sizes) or None. Returns whether all
-// fit.
-bool add_exact(In<double, 2> values, double scale, const Sums& sums, const Sums& squares,
-               const std::optional<Out<int64_t, 2>>& counts, const Sums& fourths, const Maybe<int64_t>& cluster) {
+// with the cluster of each row, (clusters, columns, ...). Returns whether all fit.
+bool add_exact(In<double, 2> values, double scale, const Sums& sums, const Sums& squares, const Sums& fourths,
+               const Maybe<int64_t>& cluster) {
   const auto n_rows = static_cast<int64_t>(values.shape(0)), n_columns = static_cast<int64_t>(values.shape(1));
   require(!cluster || has_shape(*cluster, n_rows), "clusters are (rows,)");
   const auto limbs_of = [&](const Sums& a, size_t least) {
@@ -24,28 +23,27 @@ bool add_exact(In<double, 2> values, double scale, const Sums& sums, const Sums&
     require(n >= least && n <= kMostLimbs, "numbers and squares have 3 to 10 limbs, fourth powers 10");
     return Limbs{a->data(), static_cast<int>(n)};
   };
-  require(!counts || (!cluster && has_shape(*counts, n_columns, kCounts)), "counts are (columns, 2 x sizes)");
   bool fits = false;
   Job job;
   job.n_rows = n_rows;
   run(&Kernels::exact, job,
       ExactArgs{values.data(), n_columns, scale, limbs_of(sums, kLeastLimbs), limbs_of(squares, kLeastLimbs),
-                limbs_of(fourths, kMostLimbs), data_of(cluster), data_of(counts), &fits});
+                limbs_of(fourths, kMostLimbs), data_of(cluster), &fits});
   return fits;
 }
 }  // namespace
 
 NB_MODULE(_core, m) {
   using nb::arg;
+  nb::set_leak_warnings(false);  // threads of Dask that outlive the interpreter keep objects: no leak of ours
   m.doc() = "Compiled core of treeinner; use treeinner.kernels.";
   m.def("instruction_sets", &instruction_sets, "Those that this machine can run, slowest first.");
   m.def("instruction_set", [] { return std::string(active->name); }, "The one in use.");
   m.def("use_instruction_set", &use_instruction_set, "An unknown name changes nothing.");
   // Not into a converted copy.
-  m.def("add_exact", &add_exact, arg(), arg(), arg().noconvert(), arg().noconvert(), arg().noconvert(),
+  m.def("add_exact", &add_exact, arg(), arg(), arg().noconvert(), arg().noconvert(),
         arg("fourths").noconvert() = nb::none(), arg("cluster") = nb::none());
   m.attr("FOURTH_SCALE") = kFourthScale;
-  m.attr("SIZES") = nb::make_tuple(kSizeBits, kOffsetBits, kLeastSize, kMostSize);
   m.attr("SLICE_ROWS") = kSlice;
   nb::class_<Paths>(m, "PathTable");
   nb::class_<Shares, Paths>(m, "ShareTable");

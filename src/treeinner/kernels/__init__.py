@@ -8,35 +8,11 @@
 Belongs here: arrays in the core's layout, threads. Does not: what a user typed, losses, statistics.
 """
 
-from treeinner.kernels.forest import BLOCK, LOSSES, TASK_ROWS, Forest, instruction_set
-from treeinner.kernels.rows import (
-    PlayerSums,
-    Shuffle,
-    add_exact,
-    aligned,
-    apply,
-    attribute,
-    padded_rows,
-    predict,
-    task_rows,
-)
+from treeinner.kernels.forest import BLOCK, LOSSES, Forest, aligned, instruction_set, leaf_ranges, padded_rows
+from treeinner.kernels.rows import PlayerSums, Shuffle, add_exact, apply, attribute, predict, task_rows
 from treeinner.kernels.threads import Progress, map_rows
 
 __all__ = [
-    "BLOCK",
-    "LOSSES",
-    "TASK_ROWS",
-    "Forest",
-    "PlayerSums",
-    "Progress",
-    "Shuffle",
-    "add_exact",
-    "aligned",
-    "apply",
-    "attribute",
-    "instruction_set",
-    "map_rows",
-    "padded_rows",
-    "predict",
-    "task_rows",
-]
+    "BLOCK", "LOSSES", "Forest", "PlayerSums", "Progress", "Shuffle", "add_exact", "aligned", "apply", "attribute",
+    "instruction_set", "leaf_ranges", "map_rows", "padded_rows", "predict", "task_rows",
+]  # fmt: skip

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Sequence
-from functools import cached_property
-from types import SimpleNamespace
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +17,10 @@ from treeinner.kernels.quadrature import quadrature
 if TYPE_CHECKING:
     from treeinner.read.trees import Trees
 
-__all__ = ["BLOCK", "ENVIRONMENT_VARIABLE", "INSTRUCTION_SETS", "LOSSES", "TASK_ROWS", "Forest", "instruction_set"]
+__all__ = [
+    "BLOCK", "INSTRUCTION_SETS", "LOSSES", "Forest", "aligned", "instruction_set", "leaf_ranges", "padded_rows",
+    "use_instruction_set",
+]  # fmt: skip
 
 # The position is the number that core/kernels/bin.h knows the type by; a bool is a byte.
 _DTYPE_CODE = {np.dtype(t): i for i, t in enumerate(("f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"))}
@@ -28,7 +29,6 @@ _DTYPE_CODE[np.dtype(bool)] = _DTYPE_CODE[np.dtype("u1")]
 BLOCK = 64  # rows that go down a tree together
 TASK_ROWS = 4096  # rows of one task at most
 TASK_BYTES = 1 << 23  # of sums that one task holds at most
-ENVIRONMENT_VARIABLE = "TREEINNER_ISA"
 INSTRUCTION_SETS: tuple[str, ...] = tuple(_core.instruction_sets())  # that this machine can run, slowest first
 
 # Losses whose gradients the core computes, by their number in the core.
@@ -47,8 +47,21 @@ def use_instruction_set(name: str) -> None:
     _core.use_instruction_set(name)
 
 
-if os.environ.get(ENVIRONMENT_VARIABLE):
-    use_instruction_set(os.environ[ENVIRONMENT_VARIABLE])
+if os.environ.get("TREEINNER_ISA"):
+    use_instruction_set(os.environ["TREEINNER_ISA"])
+
+
+def aligned(shape: tuple[int, ...]) -> NDArray[np.float64]:
+    """Zeros at an address that is a multiple of 64, as the vector loads need."""
+    size = int(np.prod(shape))
+    buffer = np.zeros(size + 8)
+    offset = -buffer.ctypes.data % 64 // 8
+    return buffer[offset : offset + size].reshape(shape)
+
+
+def padded_rows(n_rows: int) -> int:
+    """Rows rounded up to whole blocks."""
+    return -(-n_rows // BLOCK) * BLOCK
 
 
 class Forest:
@@ -60,7 +73,7 @@ class Forest:
         self.n_planes, self.code_dtype = len(planned.planes), np.dtype(f"u{planned.code_bytes}")
         self.plane_column = planned.planes[:, 0]
         nodes = (e.left, e.right, planned.node_plane, planned.node_cut, planned.node_set, e.player)
-        self.core = _core.Forest(_as_the_core_reads(e), planned, np.stack(nodes, axis=1), self.n_players)
+        self.core = _core.Forest(e, planned, np.stack(nodes, axis=1), self.n_players)
         # Node of the trees by the core's number: each tree's splits in pre-order, then its leaves.
         self.numbered = np.empty(e.n_nodes, np.int32)
         self.core.numbered(self.numbered)
@@ -72,7 +85,7 @@ class Forest:
         self.leaf_id = e.leaf_id[self.leaf_nodes]  # of each leaf, in the library's own count
         self.split_player = e.player[self.split_nodes]
 
-        self._cover, self._left, self._right, self._tree_start = e.cover, e.left, e.right, e.start
+        self._cover = e.cover
         self._shap_table: _core.ShapTable | None = None
         self._lock = threading.Lock()
         self.cache: dict[Any, Any] = {}  # what callers work out of the model alone, once for all their calls
@@ -87,9 +100,9 @@ class Forest:
                 self._shap_table = self.core.shap_table(self._cover[self.numbered], quadrature)
             return self._shap_table
 
-    def path_table(self, node_value: NDArray[np.float64], *, with_scores: bool = False) -> _core.PathTable:
-        """Path attribution by these node values, (n_nodes, width), compiled; for row scores too if asked."""
-        return self.core.path_table(np.ascontiguousarray(node_value[self.numbered]), with_scores)
+    def path_table(self, node_value: NDArray[np.float64]) -> _core.PathTable:
+        """Path attribution by these node values, (n_nodes, width), compiled."""
+        return self.core.path_table(np.ascontiguousarray(node_value[self.numbered]), False)
 
     def bin(self, block: NDArray[Any] | Sequence[NDArray[Any]]) -> Any:
         """Codes of a block of rows; `block` as `Table.block` gives it."""
@@ -109,45 +122,22 @@ class Forest:
         """View codes as (blocks, planes, 64)."""
         return codes.bytes().view(self.code_dtype).reshape(-(-codes.n_rows // BLOCK), self.n_planes, BLOCK)
 
-    @cached_property
-    def leaf_ranges(self) -> NDArray[np.int64]:
-        """Leaves below every split: the first, the first on its right side, and the end; (splits, 3).
 
-        In the order of their numbers the leaves below a node follow one another.
-        """
-        out = np.zeros((len(self.split_nodes), 3), np.int64)
-        starts, first_leaf = self.first_split.tolist(), self.first_leaf.tolist()
-        for tree, (left, right) in enumerate(self._children()):
-            n, leaves = len(left), [1] * (2 * len(left) + 1)
-            for split in range(n - 1, -1, -1):
-                leaves[split] = leaves[left[split]] + leaves[right[split]]
-            first = [first_leaf[tree]] * len(leaves)
-            for split in range(n):
-                first[left[split]] = first[split]
-                first[right[split]] = first[split] + leaves[left[split]]
-                row = (first[split], first[right[split]], first[split] + leaves[split])
-                out[starts[tree] + split] = row
-        return out
+def leaf_ranges(e: Trees) -> NDArray[np.int64]:
+    """Leaves below every split: the first, the first on its right side, and the end; (splits, 3).
 
-    def _children(self) -> Iterator[tuple[list[int], list[int]]]:
-        """Numbers of the left and right children of every tree's splits."""
-        place = np.empty(len(self.numbered), np.int64)
-        place[self.numbered] = np.arange(len(self.numbered)) - np.repeat(
-            self._tree_start[:-1], np.diff(self._tree_start)
-        )
-        left, right = place[self._left[self.split_nodes]], place[self._right[self.split_nodes]]
-        for first, stop in zip(self.first_split[:-1], self.first_split[1:], strict=True):
-            yield left[first:stop].tolist(), right[first:stop].tolist()
-
-
-def _as_the_core_reads(e: Trees) -> SimpleNamespace:
-    """The arrays of the trees under the names that core/python/forest.h looks for."""
-    return SimpleNamespace(
-        tree_start=e.start,
-        tree_output=e.output,
-        value=e.value,
-        n_outputs=e.n_outputs,
-        right_if=e.right_if,
-        float32_input=e.float32_input,
-        category_rule=e.category_rule,
-    )
+    In the order of their numbers the leaves below a node follow one another.
+    """
+    forest = e.forest
+    if "leaf ranges" not in forest.cache:
+        leaves, first = (e.column < 0).astype(np.int64), np.zeros(e.n_nodes, np.int64)
+        for node, left, right in e.upwards:
+            leaves[node] = leaves[left] + leaves[right]
+        first[e.start[:-1]] = forest.first_leaf[:-1]
+        for node, left, right in reversed(e.upwards):
+            first[left], first[right] = first[node], first[node] + leaves[left]
+        split = forest.split_nodes
+        ranges = (first[split], first[e.right[split]], first[split] + leaves[split])
+        forest.cache["leaf ranges"] = np.stack(ranges, axis=1)
+    found: NDArray[np.int64] = forest.cache["leaf ranges"]
+    return found

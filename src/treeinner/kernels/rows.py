@@ -12,28 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeinner import _core
-from treeinner.kernels.forest import BLOCK, Forest
+from treeinner.kernels.forest import BLOCK, Forest, aligned, padded_rows
 from treeinner.kernels.threads import Progress, map_rows
 
 if TYPE_CHECKING:
     from treeinner.rows.table import Table
 
-# (values, scale, then arrays to be added to, or None: limbs of sums and squares, counts) -> whether all fitted
-# (kernels/exact.h)
+Float = NDArray[np.float64]
+# (values, scale, limbs of sums and squares to be added to, or None) -> whether all fitted (core/kernels/exact.h)
 add_exact = _core.add_exact
-
-
-def aligned(shape: tuple[int, ...]) -> NDArray[np.float64]:
-    """Zeros at an address that is a multiple of 64, as the vector loads need."""
-    size = int(np.prod(shape))
-    buffer = np.zeros(size + 8)
-    offset = -buffer.ctypes.data % 64 // 8
-    return buffer[offset : offset + size].reshape(shape)
-
-
-def padded_rows(n_rows: int) -> int:
-    """Rows rounded up to whole blocks."""
-    return -(-n_rows // BLOCK) * BLOCK
 
 
 class PlayerSums:
@@ -49,14 +36,7 @@ class PlayerSums:
         n_slices = padded_rows(n_rows) // _core.SLICE_ROWS
         self._held = aligned((n_slices, *players, _core.SLICE_ROWS)) if paths is None else np.zeros((n_rows, *players))
 
-    def add(
-        self,
-        codes: Any,
-        first: int,
-        n: int,
-        weight: NDArray[np.float64] | None = None,
-        row_weight: NDArray[np.float64] | None = None,
-    ) -> None:
+    def add(self, codes: Any, first: int, n: int, weight: Float | None = None, row_weight: Float | None = None) -> None:
         """Add the attributions by trees first..first + n, times a weight per row and output.
 
         For shares that is the residual less its mean, and row_weight the weight of every row.
@@ -66,7 +46,7 @@ class PlayerSums:
         else:
             self.forest.core.path(codes, first, n, self.paths, weight, self._held, row_weight)
 
-    def players(self) -> NDArray[np.float64]:
+    def players(self) -> Float:
         """Return the sums of the players: (rows, outputs, players); by path they are held so, and may be changed."""
         if self.paths is not None:
             return self._held
@@ -111,7 +91,7 @@ class Shuffle:
         by_block[:] = by_row.reshape(len(by_block), BLOCK, self.forest.n_planes).transpose(0, 2, 1)
         return codes
 
-    def margins(self, start: int, order: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def margins(self, start: int, order: NDArray[np.int64]) -> tuple[Float, Float]:
         """Leaf sums of the task that begins at `start`, and their changes if its rows are those of `order`.
 
         (outputs, rows) as the rows are, and (groups, outputs, rows) with each group shuffled.
@@ -128,7 +108,7 @@ def task_rows(forest: Forest, table: Table) -> int:
     return forest.task_rows if table.block_rows is None else max(1, min(forest.task_rows, table.block_rows))
 
 
-def predict(forest: Forest, table: Table, *, n_jobs: int | None = -1) -> NDArray[np.float64]:
+def predict(forest: Forest, table: Table, *, n_jobs: int | None = -1) -> Float:
     """Sum of the leaf values of every row, without the base score: (rows, outputs)."""
     out = np.empty((table.n_rows, forest.n_outputs))
 
@@ -157,13 +137,8 @@ def apply(forest: Forest, table: Table, *, n_jobs: int | None = -1) -> NDArray[n
 
 
 def attribute(
-    forest: Forest,
-    table: Table,
-    table_of_paths: Any,
-    *,
-    n_jobs: int | None = -1,
-    progress: Progress | None = None,
-) -> NDArray[np.float64]:
+    forest: Forest, table: Table, table_of_paths: Any, *, n_jobs: int | None = -1, progress: Progress | None = None
+) -> Float:
     """Attribution of every row, by path with a `Forest.path_table`, else by TreeSHAP: (rows, outputs, players)."""
     out = np.zeros((table.n_rows, forest.n_outputs, forest.n_players))
 

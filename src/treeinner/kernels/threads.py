@@ -29,12 +29,7 @@ def n_threads(n_jobs: int | None) -> int:
 
 
 def map_rows(
-    n_rows: int,
-    step: int,
-    work: Callable[[int, int], T],
-    *,
-    n_jobs: int | None = -1,
-    progress: Progress | None = None,
+    n_rows: int, step: int, work: Callable[[int, int], T], *, n_jobs: int | None = -1, progress: Progress | None = None
 ) -> Iterator[T]:
     """work(start, stop) for consecutive ranges of rows; the results come in order, exceptions surface."""
     ranges = [(start, min(start + step, n_rows)) for start in range(0, n_rows, step)]

@@ -16,17 +16,9 @@ if TYPE_CHECKING:
     from treeinner.read.trees import Trees
 
 __all__ = [
-    "FOURTH_BITS",
-    "FOURTH_LIMBS",
-    "GRADIENT_BITS",
-    "LIMBS",
-    "LOWEST_UNIT",
-    "WEIGHT_BITS",
-    "carry",
-    "leaf_bits",
-    "scale_bits",
-    "totals",
-]
+    "FOURTH_BITS", "FOURTH_LIMBS", "GRADIENT_BITS", "LIMBS", "LOWEST_UNIT", "WEIGHT_BITS", "carry", "leaf_bits",
+    "scale_bits", "totals",
+]  # fmt: skip
 
 GRADIENT_BITS = 32  # a typical gradient is held as a multiple of 2^-32 of the model's scale
 WEIGHT_BITS = 32  # a weight, in units of the largest, as a multiple of 2^-32

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeinner.errors import DataError
-from treeinner.kernels import BLOCK, aligned, padded_rows, task_rows
+from treeinner.kernels import BLOCK, aligned, leaf_ranges, padded_rows, task_rows
 from treeinner.kernels.units import GRADIENT_BITS
 from treeinner.read import Model
 from treeinner.read.columns import as_table, gathered
@@ -133,7 +133,7 @@ class _Splits:
         # Leaves of these trees, one after the other; and of every split the first, the first on its right, and the end.
         start, stop = forest.first_leaf[self.trees], forest.first_leaf[self.trees + 1]
         self.leaves = np.concatenate([np.arange(*ends) for ends in zip(start, stop, strict=True)] or [start])
-        self.ranges = np.searchsorted(self.leaves, forest.leaf_ranges[here])
+        self.ranges = np.searchsorted(self.leaves, leaf_ranges(trees)[here])
 
     def scores(self, sums: Long, weights: Long) -> Float:
         """Sum over the splits of (c_l - c_r)(g_l - g_r) W_l W_r / W for every draw: (draws,).
