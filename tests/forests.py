@@ -82,7 +82,7 @@ def make_model(trees: Trees, loss=None, **fields) -> Model:
     schema = Schema(
         n_columns=trees.n_columns, categorical=tuple(is_categorical(trees).tolist()), known_codes=trees.known_codes
     )
-    return Model(trees=trees, library="test", schema=schema, loss=loss, loss_needed="pass objective=", **fields)
+    return Model(trees=trees, library="test", schema=schema, find_loss=(loss, "pass objective="), **fields)
 
 
 def is_categorical(trees: Trees) -> np.ndarray:
