@@ -36,7 +36,7 @@ def _tree_inner(workload, peer, scores_at_most=None, errors_at_most=None, which=
 
 
 PREDECOMP, SAABAS, SHAP = "PreDecomp of every row", "Saabas of every row", "TreeSHAP of every row"
-PERMUTATION, READING = "permutation importance, 1 repeat", "reading the .ubj file of 1000 trees into an Ensemble"
+PERMUTATION, READING = "permutation importance, 1 repeat", "reading the .ubj file of 1000 trees"
 
 
 def _w1():
@@ -47,8 +47,8 @@ def _w1():
         *_tree_inner("W2", predict, 0.50),
         *(Claim("TreeInner(PreDecomp) with standard errors", "treeinner.predecomp_errors", predict, workload, bound,
                 "total", reference="reference.predecomp") for workload, bound in (("W1", 0.70), ("W2", 0.90))),
-        Claim("the account, both passes", "treeinner.account", predict, "W1", 0.90, "total",
-              reference="reference.account"),
+        Claim("the loss breakdown, both passes", "treeinner.breakdown", predict, "W1", 0.90, "total",
+              reference="reference.breakdown"),
         Claim(PREDECOMP, "treeinner.predecomp", approx, "W1", 1 / 14, "margin"),
         Claim(PREDECOMP, "treeinner.predecomp", predict, "W1", 0.50, "margin"),
         Claim(SAABAS, "treeinner.saabas", approx, "W1", None, "contribs"),

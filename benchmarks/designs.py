@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 import treeinner as ti
-from treeinner.inference import t_tail
 
 N_TRAIN = N_VALID = 1000
 N_FEATURES, N_SIGNALS = 30, 5
@@ -235,32 +234,41 @@ def _is_array(X):
     return isinstance(X, np.ndarray)
 
 
-def score(model, sample, **how):
+def score(model, sample, score="tree_inner", **how):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ti.TreeInnerWarning)
         return ti.importance(
-            model, sample.X, sample.y, sample_weight=sample.weight, clusters=sample.clusters, n_jobs=1, **how
+            model,
+            sample.X,
+            sample.y,
+            score=score,
+            sample_weight=sample.weight,
+            clusters=sample.clusters,
+            n_jobs=1,
+            **how,
         )
 
 
 # -- one replication -----------------------------------------------------------------------------------------
 def p_values(imp):
-    """Of one score by three tests; 1 for features that carry nothing."""
+    """Two-sided, by two tests: Student's t with effective rows, and the normal distribution; 1 where nothing is known.
+
+    A p value counts as found only where the score is positive; `up` says where.
+    """
     from scipy.special import ndtr
 
-    s, asked = imp.statistics, imp.std_errors > 0
-    plain = {"flips": s.p_value, "t": t_tail(s.z, np.maximum(s.df, 1)), "z": ndtr(-s.z)}
-    return {test: np.where(asked, p, 1.0) for test, p in plain.items()}
+    asked = imp.std_errors > 0
+    z = np.divide(imp.scores, imp.std_errors, out=np.zeros_like(imp.scores), where=asked)
+    return {"t": imp.p_values, "z": 2 * ndtr(-np.abs(z)), "up": (imp.scores > 0).astype(int)}
 
 
 def split_on(model):
     """Which features the model splits on: (features,)."""
-    trees = model.ensemble
-    return np.isin(np.arange(trees.n_features), trees.feature)
+    return np.isin(np.arange(model.n_features), model.trees.column)
 
 
 def significance(design, replication, eta=0.1, n=N_VALID, depth=4):
-    """p values of a model's features on fresh rows, by TreeInner and by the account."""
+    """p values of a model's features on fresh rows, by TreeInner and by the loss breakdown."""
     rng = design.rng(0, replication)
     data = design.draw(rng, 2 * n)
     train, valid = data.rows(0, n), data.rows(n, 2 * n)
@@ -271,7 +279,7 @@ def significance(design, replication, eta=0.1, n=N_VALID, depth=4):
     else:
         found = {name: score(model, valid, score=name) for name in ("tree_inner", "loss")}
     p = {name: p_values(imp) for name, imp in found.items()}
-    return {"used": split_on(model).astype(int), "overshoot": found["tree_inner"].overshoot, "p": p}
+    return {"used": split_on(model).astype(int), "p": p}
 
 
 def coverage(design, replication, score_name="tree_inner", samples=20):
@@ -284,7 +292,8 @@ def coverage(design, replication, score_name="tree_inner", samples=20):
     for n in SIZES:
         found = [score(model, design.draw(rng, n), score=score_name) for _ in range(samples)]
         scores, errors = np.array([imp.scores for imp in found]), np.array([imp.std_errors for imp in found])
-        inside = np.array([(imp.ci_low <= truth) & (truth <= imp.ci_high) for imp in found])
+        intervals = [imp.interval() for imp in found]
+        inside = np.array([(low <= truth) & (truth <= high) for low, high in intervals])
         out[str(n)] = {
             "reached": (errors > 0).sum(axis=0),  # else no row came where the feature's splits tell rows apart
             "inside": (inside & (errors > 0)).sum(axis=0),
@@ -321,7 +330,7 @@ def misuse(replication):
     stop = [lgb.early_stopping(100, verbose=False)]
     stopped = ti.read_model(lgb.train(params, rows, 100, valid_sets=watch, callbacks=stop))
     models = [ti.read_model(lgb.train(params | {"seed": seed}, rows, 10)) for seed in range(10)]
-    best = min(models, key=lambda m: np.mean((valid.y - m.ensemble.predict(valid.X, n_jobs=1)) ** 2))
+    best = min(models, key=lambda m: np.mean((valid.y - m.predict(valid.X, n_jobs=1)) ** 2))
     found |= {
         "stopped early, fresh rows": (stopped, fresh),
         "stopped early, the same rows": (stopped, valid),
@@ -330,8 +339,8 @@ def misuse(replication):
         "the training rows": (stopped, train),
     }
     return {
-        case: {"used": split_on(m).astype(int), "p": p_values(score(m, rows))["flips"]}
-        for case, (m, rows) in found.items()
+        case: {"used": split_on(m).astype(int), "p": np.where(imp.scores > 0, imp.p_values, 1.0)}
+        for case, m, imp in ((case, m, score(m, rows)) for case, (m, rows) in found.items())
     }
 
 

@@ -1,6 +1,6 @@
 """Peak memory beyond inputs and outputs on W6, in a process of its own: `python benchmarks/memory.py [--scale 0.01]`.
 
-Inputs are X, y and the Ensemble; outputs are the arrays that come back. The peak is the kernel's own count (VmHWM), set
+Inputs are X, y and the Model; outputs are the arrays that come back. The peak is the kernel's own count (VmHWM), set
 back before the call, so that nothing that lives between two looks is missed. The compiled form of the model counts.
 """
 
@@ -11,6 +11,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -33,20 +34,20 @@ def measure(case, threads, scale):
 
     w = workload("W6", scale)
     X, y = rows_of(w)
-    e = Model(w, threads).ensemble()
+    model = Model(w, threads).read()
 
-    def call(e, X, y):
+    def call(model, X, y):
         if case in ("predecomp", "treeshap"):
-            return treeinner.attribute(e, X, method=case, n_jobs=threads).values
-        return treeinner.importance(e, X, y, std_errors=case == "errors", n_jobs=threads).scores
+            return treeinner.attribute(model, X, method=case, n_jobs=threads).values
+        return treeinner.importance(model, X, y, score="tree_inner", std_errors=case == "errors", n_jobs=threads).scores
 
     # Load what is imported late, on a copy without the trees, so that nothing of the model itself is made yet.
-    call(e.slice_trees(0, 1), X[:100], y[:100])
+    call(replace(model, trees=model.trees.rounds(0, 1)), X[:100], y[:100])
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)  # what was freed but is still held would hide what is taken next
     Path("/proc/self/clear_refs").write_text("5")  # set the peak back to what is held now
     before = _status("VmRSS")
-    out = np.asarray(call(e, X, y))
+    out = np.asarray(call(model, X, y))
     return {
         "case": case, "threads": threads, "rows": w.rows,
         "mb": max(0.0, (_status("VmHWM") - before) / 1024 - out.nbytes / 2**20),

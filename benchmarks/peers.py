@@ -49,10 +49,11 @@ class Case:
         return self.model.native()
 
     @cached_property
-    def ensemble(self):
-        e = self.model.ensemble()
-        e.forest  # noqa: B018  the compiled form belongs to reading the model
-        return e
+    def ours(self):
+        """The model as treeinner read it."""
+        model = self.model.read()
+        model.trees.forest  # noqa: B018  the compiled form belongs to reading the model
+        return model
 
 
 @dataclass(frozen=True)
@@ -102,15 +103,15 @@ def scores(importance):
 def _importance(c, **options):
     import treeinner
 
-    X, y, e = c.X, c.y, c.ensemble
-    return lambda: treeinner.importance(e, X, y, n_jobs=c.threads, **options)
+    X, y, model, asked = c.X, c.y, c.ours, {"score": "tree_inner", "n_jobs": c.threads, **options}
+    return lambda: treeinner.importance(model, X, y, **asked)
 
 
 def _attribute(c, method):
     import treeinner
 
-    X, e = c.X, c.ensemble
-    return lambda: treeinner.attribute(e, X, method=method, n_jobs=c.threads)
+    X, model = c.X, c.ours
+    return lambda: treeinner.attribute(model, X, method=method, n_jobs=c.threads)
 
 
 @job("treeinner.scores", scores)
@@ -128,7 +129,7 @@ def _(c):
     return _importance(c, method="predecomp")
 
 
-@job("treeinner.account", scores)
+@job("treeinner.breakdown", scores)
 def _(c):
     return _importance(c, score="loss")
 
@@ -142,14 +143,14 @@ def _(c):
 def _(c):
     import treeinner
 
-    X, y, e = c.X, c.y, c.ensemble
-    return lambda: treeinner.permutation_importance(e, X, y, n_jobs=c.threads, n_repeats=1, random_state=0)
+    X, y, model = c.X, c.y, c.ours
+    return lambda: treeinner.permutation_importance(model, X, y, n_jobs=c.threads, n_repeats=1, random_state=0)
 
 
 @job("treeinner.predict", by_row)
 def _(c):
-    X, e = c.X, c.ensemble
-    return lambda: e.predict(X, n_jobs=c.threads)
+    X, model = c.X, c.ours
+    return lambda: model.predict(X, n_jobs=c.threads)
 
 
 @job("treeinner.predecomp", contribs)
@@ -167,7 +168,7 @@ def _(c):
     return _attribute(c, "treeshap")
 
 
-@job("treeinner.read", lambda e: np.array([e.n_trees, e.n_nodes]))
+@job("treeinner.read", lambda model: np.array([model.n_trees, model.trees.n_nodes]))
 def _(c):
     import treeinner
 
@@ -193,22 +194,22 @@ def _row_margins(results):
 def _(c):
     import treeinner
 
-    e = c.ensemble
-    return _one_row(c, lambda row: treeinner.attribute(e, row, n_jobs=c.threads))
+    model = c.ours
+    return _one_row(c, lambda row: treeinner.attribute(model, row, n_jobs=c.threads))
 
 
 @job("treeinner.one_row_treeshap", _row_contribs, calls=ONE_ROW_CALLS, max_rows=1000)
 def _(c):
     import treeinner
 
-    e = c.ensemble
-    return _one_row(c, lambda row: treeinner.attribute(e, row, method="treeshap", n_jobs=c.threads))
+    model = c.ours
+    return _one_row(c, lambda row: treeinner.attribute(model, row, method="treeshap", n_jobs=c.threads))
 
 
 @job("treeinner.one_row_predict", _row_margins, calls=ONE_ROW_CALLS, max_rows=1000)
 def _(c):
-    e = c.ensemble
-    return _one_row(c, lambda row: e.predict(row, n_jobs=c.threads))
+    model = c.ours
+    return _one_row(c, lambda row: model.predict(row, n_jobs=c.threads))
 
 
 # -- XGBoost -----------------------------------------------------------------------------------------------------
@@ -350,22 +351,22 @@ def _(c):
 
 
 # -- what the libraries' own margins say about our scores ----------------------------------------------------------
-def _reference(c, node_value=None, *, account=False):
+def _reference(c, node_value=None, *, breakdown=False):
     """Sum over the features of TreeInner, and of the absolute terms, from the library's own values of each tree.
 
     The attributions of a tree add up to its leaf value minus the value of its root, so the scores of all features
     add up to the sum over trees and rows of (negative gradient) x (leaf value - root value), here per row. Without node
-    values: centred, a root has the mean of the leaf values. account: gradients of squared error, halfway through steps.
+    values: centred, a root has the mean of the leaf values. breakdown: gradients of squared error, halfway down.
     """
-    e, X, y = c.ensemble, c.X, c.y.astype(float)
+    trees, X, y = c.ours.trees, c.X, c.y.astype(float)
 
     def reference():
-        margin, total, size = np.full(len(y), e.base_score[0]), 0.0, 0.0
+        margin, total, size = np.full(len(y), trees.base[0]), 0.0, 0.0
         for t, leaf in enumerate(_tree_values(c, X)):
-            push = y - (1 / (1 + np.exp(-margin)) if c.w.logistic else margin)
-            push -= leaf / 2 if account else 0.0
-            root = leaf.mean() if node_value is None else node_value[e.tree_start[t], 0]
-            terms = push * (leaf - root) / len(y)
+            residual = y - (1 / (1 + np.exp(-margin)) if c.w.logistic else margin)
+            residual -= leaf / 2 if breakdown else 0.0
+            root = leaf.mean() if node_value is None else node_value[trees.start[t], 0]
+            terms = residual * (leaf - root) / len(y)
             total, size = total + terms.sum(), size + np.abs(terms).sum()
             margin += leaf
         return [total, size]
@@ -380,27 +381,27 @@ def _(c):
 
 @job("reference.predecomp", np.asarray, timed=False)
 def _(c):
-    return _reference(c, c.ensemble.node_value)
+    return _reference(c, c.ours.trees.known.value)
 
 
-@job("reference.account", np.asarray, timed=False)
+@job("reference.breakdown", np.asarray, timed=False)
 def _(c):
-    return _reference(c, account=True)
+    return _reference(c, breakdown=True)
 
 
 @job("reference.tree_inner_shap", np.asarray, timed=False)
 def _(c):
-    return _reference(c, c.ensemble.mean_value)
+    return _reference(c, c.ours.trees.mean_value)
 
 
 def _tree_values(c, X):
     """What each tree adds to the margin, by the library's own predict."""
-    base, model = float(c.ensemble.base_score[0]), c.native
+    base, model = float(c.ours.trees.base[0]), c.native
     if c.w.library == "xgboost":
-        for t in range(c.ensemble.n_trees):
+        for t in range(c.ours.n_trees):
             yield model.inplace_predict(X, iteration_range=(t, t + 1), predict_type="margin").astype(float) - base
     elif c.w.library == "lightgbm":
-        for t in range(c.ensemble.n_trees):
+        for t in range(c.ours.n_trees):
             leaf = model.predict(X, start_iteration=t, num_iteration=1, raw_score=True, num_threads=c.threads)
             yield leaf - base if t == 0 else leaf  # the first tree holds the base score
     elif c.w.library == "sklearn":

@@ -125,7 +125,7 @@ def measure(library):
 
     for name, model, predict, loads in LIBRARIES[library](*data()):
         ours, theirs = milliseconds(lambda m=model: treeinner.read_model(m), predict)
-        (later,) = milliseconds(lambda m=model: treeinner.read_model(m).ensemble.node_value)
+        (later,) = milliseconds(lambda m=model: treeinner.read_model(m).trees.known)
         yield name, "object", ours, theirs, OBJECT_LIMIT, max(later - ours, 0.0)
         with tempfile.TemporaryDirectory() as folder:
             for ext, load in loads.items():

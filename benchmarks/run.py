@@ -69,9 +69,9 @@ def measure(task):
         factor = 1.0
     isa = None
     if job.package == "treeinner":
-        import treeinner
+        from treeinner.kernels import instruction_set
 
-        isa = treeinner.instruction_set()
+        isa = instruction_set()
     return {"seconds": [t * factor for t in times], "rows": rows, "of_rows": w.rows, "calls": job.calls, "isa": isa}
 
 
@@ -253,11 +253,11 @@ def main():
         worker(json.loads(arguments.worker))
         return
     import machine
-    import treeinner
     from claims import CLAIMS
     from peers import JOBS
+    from treeinner.kernels import instruction_set
 
-    best = treeinner.instruction_set()
+    best = instruction_set()
     arguments.with_avx2 = arguments.isa == "best" and best == "avx512" and "avx2" not in arguments.skip
     chosen = [
         c for c in CLAIMS

@@ -12,6 +12,7 @@ import statistics
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -26,15 +27,16 @@ FEW_TREES = 5  # of the smallest ones, for a point of the third decade
 BLOCKS = 8  # blocks of 64 rows that the nodes reached are counted on
 
 
-def nodes_reached(e, X):
+def nodes_reached(model, X):
     """Nodes of all trees together that a block of 64 rows reaches, on average."""
+    e = model.trees
     parent = np.full(e.n_nodes, -1)
-    inner = np.flatnonzero(e.feature >= 0)
+    inner = np.flatnonzero(e.column >= 0)
     parent[e.left[inner]] = parent[e.right[inner]] = inner
     node_of_leaf = {}
-    for node in np.flatnonzero(e.feature < 0).tolist():
+    for node in np.flatnonzero(e.column < 0).tolist():
         node_of_leaf[int(e.tree_of_node[node]), int(e.leaf_id[node])] = node
-    leaves, counts = e.apply(X[: 64 * BLOCKS], n_jobs=1), []
+    leaves, counts = model.apply(X[: 64 * BLOCKS], n_jobs=1), []
     for start in range(0, len(leaves), 64):
         block = leaves[start : start + 64]
         reached = np.zeros(e.n_nodes, bool)
@@ -52,9 +54,14 @@ def node_points(e):
     assert e.n_features <= 64, "a bit per feature"
     on_path = np.zeros(e.n_nodes, np.uint64)
     for node, left, right in reversed(e.upwards):
-        on_path[left] = on_path[right] = on_path[node] | np.uint64(1) << e.feature[node].astype(np.uint64)
-    longest = np.maximum.reduceat(np.bitwise_count(on_path).astype(np.int64), e.tree_start[:-1])
-    return int((np.diff(e.tree_start) * ((longest + 1) // 2)).sum())
+        on_path[left] = on_path[right] = on_path[node] | np.uint64(1) << e.column[node].astype(np.uint64)
+    longest = np.maximum.reduceat(np.bitwise_count(on_path).astype(np.int64), e.start[:-1])
+    return int((np.diff(e.start) * ((longest + 1) // 2)).sum())
+
+
+def first_rounds(model, n):
+    """Keep the first n rounds of a model."""
+    return replace(model, trees=model.trees.rounds(0, n))
 
 
 def _seconds(call):
@@ -67,14 +74,14 @@ def _seconds(call):
     return statistics.median(times)
 
 
-def _time(e, X, y):
+def _time(model, X, y):
     import treeinner
 
     calls = {
-        "scores": lambda: treeinner.importance(e, X, y, std_errors=False, n_jobs=1),
-        "errors": lambda: treeinner.importance(e, X, y, n_jobs=1),
-        "predecomp": lambda: treeinner.attribute(e, X, n_jobs=1),
-        "treeshap": lambda: treeinner.attribute(e, X, method="treeshap", n_jobs=1),
+        "scores": lambda: treeinner.importance(model, X, y, score="tree_inner", std_errors=False, n_jobs=1),
+        "errors": lambda: treeinner.importance(model, X, y, score="tree_inner", n_jobs=1),
+        "predecomp": lambda: treeinner.attribute(model, X, n_jobs=1),
+        "treeshap": lambda: treeinner.attribute(model, X, method="treeshap", n_jobs=1),
     }
     return {method: _seconds(calls[method]) for method in METHODS}
 
@@ -87,23 +94,23 @@ def measure(axis, scale):
     if axis == "nodes":
         for leaves in LEAVES:
             w = workload(f"nodes{leaves}", scale)
-            e, (X, y) = Model(w, 1).ensemble(), rows_of(w)
-            parts = [e.slice_trees(0, FEW_TREES), e] if leaves == LEAVES[0] else [e]
+            model, (X, y) = Model(w, 1).read(), rows_of(w)
+            parts = [first_rounds(model, FEW_TREES), model] if leaves == LEAVES[0] else [model]
             points += [
                 {
-                    "x": nodes_reached(p, X), "x_of": {"treeshap": node_points(p)},
+                    "x": nodes_reached(p, X), "x_of": {"treeshap": node_points(p.trees)},
                     "leaves": leaves, "seconds": _time(p, X, y),
                 }
                 for p in parts
             ]  # fmt: skip
         return points
     w = workload(axis, scale)
-    e, (X, y) = Model(w, 1).ensemble(), rows_of(w)
+    model, (X, y) = Model(w, 1).read(), rows_of(w)
     if axis == "rows":
         sizes = sorted({max(64, round(n * len(X) / ROWS[-1])) for n in ROWS})
-        return [{"x": n, "seconds": _time(e, X[:n], y[:n])} for n in sizes]
-    sizes = [n for n in TREES if n <= e.n_trees]
-    return [{"x": n, "seconds": _time(e.slice_trees(0, n), X, y)} for n in sizes]
+        return [{"x": n, "seconds": _time(model, X[:n], y[:n])} for n in sizes]
+    sizes = [n for n in TREES if n <= model.n_trees]
+    return [{"x": n, "seconds": _time(first_rounds(model, n), X, y)} for n in sizes]
 
 
 def run(scale=1.0):

@@ -177,7 +177,8 @@ class Model:
             return catboost.CatBoostRegressor().load_model(str(self.path))
         return pickle.loads(self.path.read_bytes())
 
-    def ensemble(self):
+    def read(self):
+        """What treeinner makes of it."""
         import treeinner
 
-        return treeinner.read_model(self.native() if self.w.library == "sklearn" else str(self.path)).ensemble
+        return treeinner.read_model(self.native() if self.w.library == "sklearn" else str(self.path))

@@ -14,7 +14,7 @@ from importlib.util import find_spec
 
 import numpy as np
 
-from treeinner.selection.default import SETTINGS
+from treeinner.select.default import SETTINGS
 
 Q = 0.1  # the nominal false discovery rate, for the methods that have one
 BOOSTER = {name: value for name, value in SETTINGS["xgboost"].items() if name != "n_jobs"}

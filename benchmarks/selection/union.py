@@ -23,8 +23,6 @@ import xgboost
 from pages import filled, mean, table
 
 import treeinner as ti
-from treeinner.selection import cross_fit
-from treeinner.selection.folds import checked_rows
 from treeinner_study.chip import find_chip, load_chip
 from treeinner_study.grid import STANDARD
 from treeinner_study.measure import BASE_SCORE, area_under_curve
@@ -58,19 +56,17 @@ def replication(problem, number, chip):
     began = time.process_time()
     model = ti.read_model(estimator(problem).fit(data.X_train, data.y_train))
     for method in ("centred", "predecomp"):
-        found = ti.importance(model, data.X_valid, data.y_valid, method=method, n_jobs=1)
+        asked = {"score": "tree_inner", "method": method, "n_jobs": 1}
+        found = ti.importance(model, data.X_valid, data.y_valid, **asked)
         aucs[f"single, {method}"] = area_under_curve(data.relevant, found.scores)
     seconds["single"] = time.process_time() - began
     X, y = np.concatenate([data.X_train, data.X_valid]), np.concatenate([data.y_train, data.y_valid])
     began = time.process_time()
-    fit = cross_fit(estimator(problem), checked_rows(X, y), cv=FOLDS, repeats=REPEATS, random_state=number, n_jobs=1)
+    asked = {"cv": FOLDS, "repeats": REPEATS, "random_state": number, "n_jobs": 1}
+    by_fold = ti.cross_importance(estimator(problem), X, y, **asked).folds.scores
     seconds["cross"] = time.process_time() - began
-    # The folds of the first repeat are those of repeats=1; a row's share in them is all there is of it.
-    rows = np.array([len(fold.rows) for fold in fit.folds])
-    by_fold = fit.importance.folds.scores
-    for repeats in range(1, REPEATS + 1):
-        first = slice(0, repeats * FOLDS)
-        scores = rows[first] @ by_fold[first] / rows[first].sum()
+    for repeats in range(1, REPEATS + 1):  # the folds of the first repeat are those of repeats=1
+        scores = by_fold[: repeats * FOLDS].mean(axis=0)
         aucs[f"cross, {repeats}"] = area_under_curve(data.relevant, scores)
     return {"problem": str(problem), "replication": number, "auc": aucs, "seconds": seconds}
 

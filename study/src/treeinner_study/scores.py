@@ -30,7 +30,7 @@ SCORES_ONLY: dict[str, Any] = {"score": "tree_inner", "std_errors": False}
 
 def read(booster: Any, *, objective: str, eta: float, reg_lambda: float) -> Model:
     """Read a model of XGBoost; it is told what it was trained with, so that nothing has to be inferred."""
-    told = {"objective": objective, "learning_rate": eta, "reg_lambda": reg_lambda, "reg_alpha": 0.0}
+    told: dict[str, Any] = {"objective": objective, "learning_rate": eta, "reg_lambda": reg_lambda, "reg_alpha": 0.0}
     return _built(ti.read_model(booster, **told))
 
 
@@ -46,7 +46,9 @@ def predict(model: Model, X: Any) -> FloatArray:
 
 def tree_inner(model: Model, X: Any, y: Any, method: str = "predecomp", *, base_margin: Any = None) -> FloatArray:
     """The paper's TreeInner, a sum over the rows: (features,); the first tree starts from `base_margin`."""
-    return _quiet(ti.importance, model, X, y, method=method, base_margin=base_margin, **SCORES_ONLY).gains
+    gains = _quiet(ti.importance, model, X, y, method=method, base_margin=base_margin, **SCORES_ONLY).gains
+    assert gains is not None  # the learning rate was told
+    return gains
 
 
 def centred(model: Model, X: Any, y: Any) -> FloatArray:
