@@ -72,7 +72,7 @@ def test_one_model_inside_is_read_with_what_x_and_y_pass(name):
     inside, model = unwrap(ONE[name]), ti.read_model(ONE[name])
     assert package_of(inside.model) in ("lightgbm", "xgboost")
     assert members(ONE[name]) is None
-    assert pickle.loads(pickle.dumps(model)).digest() == model.digest()
+    assert pickle.loads(pickle.dumps(model)).digest == model.digest
     seen = X
     for step in inside.transformers:
         seen = step.transform(seen)

@@ -200,7 +200,7 @@ def _probe(steps: Sequence[Any], X: Any, used: Index) -> Bool:
     """
     X = X.toarray() if hasattr(X, "toarray") else X
     n_rows, n = X.shape
-    base, other, missing = np.stack([_changes(X[:, k].tolist()) for k in range(n)], axis=2)
+    base, other, missing = np.stack([_changes(list(X[:, k])) for k in range(n)], axis=2)
 
     def moves(columns: Sequence[Bool], changed: Index) -> Bool:
         """What moves when these columns change, one set of them after the other: (sets, used)."""
