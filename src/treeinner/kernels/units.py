@@ -61,6 +61,12 @@ def scale_bits(trees: Trees, steepest: float | None) -> int:
     return min(max(own, top - MOST_BELOW), top + SPARE_BITS) if steepest else own
 
 
+def in_units(weight: NDArray[np.float64] | None, largest: float) -> tuple[NDArray[np.float64] | None, int]:
+    """Weights in units of the power of two above the largest of all rows, and its exponent; None: every row is 1."""
+    exponent = int(np.frexp(largest)[1]) if weight is not None else 0
+    return None if weight is None else np.ldexp(weight, -exponent), exponent
+
+
 def carry(limbs: NDArray[np.int64]) -> NDArray[np.int64]:
     """Hand on what a limb has beyond 32 bits, in place, so that numbers have one form: (..., limbs)."""
     for i in range(limbs.shape[-1] - 1, 0, -1):

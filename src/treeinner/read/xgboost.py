@@ -10,8 +10,8 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 

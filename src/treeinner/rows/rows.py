@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from treeinner import errors, losses
 from treeinner.errors import DataError, Note, TreeInnerError, UnsupportedModelError, did_you_mean, own_name
+from treeinner.kernels.units import in_units
 from treeinner.rows.columns import labels, listing
 from treeinner.rows.frames import collected, frame_library_of, names_of, places_of, values_of
 from treeinner.rows.table import DenseTable, Table, make_table, refuse_by_name
@@ -270,7 +271,7 @@ def _weights(model: Model, y: Any, given: Any, n_rows: int, largest: float | Non
     """The user's weights times those of the classes, and the exponent of their unit; None: every row counts alike."""
     spec = model.class_weight if model.classes is not None else None
     if given is None and spec is None and largest is None:
-        return None, 0
+        return in_units(None, 1.0)
     weight = np.ones(n_rows) if given is None else given_weights(given, n_rows)
     top = weight.max() if largest is None else largest
     if weight.max() > top:
@@ -288,8 +289,7 @@ def _weights(model: Model, y: Any, given: Any, n_rows: int, largest: float | Non
             f"The weight of row {int(np.argmax(small))} is {weight[small][0]:g}, but the largest is {top:g}: a weight "
             f"must be 0 or at least 2^-{WEIGHT_BITS} of the largest. Set it to 0, or clip the largest weights."
         )
-    exponent = int(np.frexp(top)[1])
-    return np.ldexp(weight, -exponent), exponent
+    return in_units(weight, top)
 
 
 def _out_of_bag(model: Model, X: Any, y: Any, weight: Float | None) -> Float:

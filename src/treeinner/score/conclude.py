@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeinner.errors import DataError, Note, warn
-from treeinner.kernels.units import GRADIENT_BITS
 from treeinner.losses import Loss
 from treeinner.losses.labels import is_nested
 from treeinner.read import Model
@@ -25,7 +24,7 @@ from treeinner.score.sums import Sums
 __all__ = ["conclude", "statistics_of", "warned"]
 
 Float = NDArray[np.float64]
-FEW_ROWS = 20  # effective rows below which p values are unreliable
+FEW_ROWS = 20  # of equal weight, below which p values are unreliable
 LOST = 1e-3  # of the largest score: scores that may be off by more have a note
 SAME_SCORE = 0.01  # of score and standard error: how far the shares' sum may be from the score
 ONE_PASS = Note(
@@ -110,7 +109,8 @@ def warned(found: Importance, *more: Note | None) -> Importance:
     """Put more notes on a result, and warn about every one that is not quiet."""
     notes = (*found.notes, *(note for note in more if note is not None))
     for note in notes:
-        warn(note)
+        if not note.quiet:
+            warn(note)
     return replace(found, notes=notes)
 
 
@@ -124,7 +124,7 @@ def scores_from_leaves(model: Model, spec: Spec, leaf: Sums, value: Float) -> Fl
     trees, forest = model.trees, model.trees.forest
     sums, _, bits = leaf.leaf_sums()
     gains = np.empty((len(forest.split_nodes), trees.width))
-    forest.core.split_scores(value, sums, _leaf_unit(spec, bits), gains)
+    forest.core.split_scores(value, sums, spec.gradient_unit * 2.0**bits, gains)
     shape = (trees.n_rounds, forest.n_players, trees.n_outputs)
     tree = trees.tree_of_node[forest.split_nodes]
     place = np.ravel_multi_index((trees.round[tree], forest.split_player, trees.output[tree]), shape)
@@ -132,11 +132,6 @@ def scores_from_leaves(model: Model, spec: Spec, leaf: Sums, value: Float) -> Fl
     for column in range(trees.width):
         by_player += np.bincount(place + column, gains[:, column], minlength=len(by_player))
     return spec.credit.add_up(by_player.reshape(shape), axis=1)
-
-
-def _leaf_unit(spec: Spec, bits: int) -> float:
-    """Unit of the gradient sums of the leaves."""
-    return float(2.0 ** (spec.scale_bits - GRADIENT_BITS + bits))
 
 
 def _rates(trees: Trees) -> Float:
@@ -157,7 +152,7 @@ def _losses(model: Model, spec: Spec, loss: Loss, leaf: Sums, centre: Centre | N
     breakdown = spec.score == "loss"
     if centre is not None:
         integers, _, bits = leaf.leaf_sums()
-        sums = integers * (_leaf_unit(spec, bits) / weight)
+        sums = integers * (spec.gradient_unit * 2.0**bits / weight)
         # bincount adds one after the other: the same bits on every processor.
         if breakdown:
             root = centre.value[trees.start[:-1]] - root_start(model, spec.score)
@@ -194,12 +189,12 @@ def _notes(model: Model, spec: Spec, leaf: Sums, found: Statistics, tested: bool
                 f"largest is {largest:.1g}. Check targets and base_margin for outliers.",
             )
         )
-    if tested and leaf.units >= FEW_ROWS and 0 < found.df.max(initial=0.0) + 1 < FEW_ROWS:
+    if tested and leaf.units >= FEW_ROWS > (effective := leaf.effective_rows()):
         notes.append(
             Note(
                 "few_rows",
-                f"Few rows carry these scores: they count for about {found.df.max() + 1:.0f} of equal size. Standard "
-                "errors and p values are unreliable; score more rows, or clip large weights.",
+                f"Few rows have most of the weight: these {leaf.units:,} count for {effective:.1f} of equal weight. "
+                "Standard errors and p values are unreliable; clip large weights, or score more rows.",
             )
         )
     return tuple(notes)
@@ -218,7 +213,7 @@ def _rounding(model: Model, spec: Spec, leaf: Sums) -> float:
     size = np.where((sums != 0) | (weights > 0), np.abs(trees.value[forest.leaf_nodes]), 0.0).max(axis=1)
     by_tree = np.maximum.reduceat(size, forest.first_leaf[:-1])
     steps = 2.0 * float(np.sqrt(np.square(by_tree).sum()))
-    return 8.0 * _leaf_unit(spec, bits) / math.sqrt(12.0) * steps * math.sqrt(leaf.rows)
+    return 8.0 * spec.gradient_unit * 2.0**bits / math.sqrt(12.0) * steps * math.sqrt(leaf.rows)
 
 
 def _check_same_rows(leaf: Sums, share: Sums, whole: Statistics, weight: float, rounded: float) -> None:

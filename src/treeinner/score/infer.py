@@ -79,9 +79,11 @@ def of_clusters(sums: Float, *, score: Float | None = None, factor: float = 1.0)
 
 def tested(score: Float, std_error: Float, df: Float) -> Statistics:
     """Fill in what follows from score, standard error and degrees of freedom."""
+    from scipy.special import stdtr  # here, because its import takes longer than that of treeinner
+
     known = std_error > 0  # else the feature is not used
     p = np.ones_like(score)
-    p[known] = np.minimum(2.0 * _t_tail(np.abs(score[known] / std_error[known]), df[known]), 1.0)
+    p[known] = np.minimum(2.0 * stdtr(df[known], -np.abs(score[known] / std_error[known])), 1.0)
     return Statistics(score, std_error, df, p, benjamini_hochberg(p))
 
 
@@ -111,16 +113,9 @@ def benjamini_hochberg(p_value: ArrayLike) -> Float:
 
 def t_quantile(p: float, df: ArrayLike) -> Float:
     """Return the t with P(T <= t) = p; the shape is that of df."""
-    from scipy.special import stdtrit  # here, because its import takes longer than that of treeinner
+    from scipy.special import stdtrit
 
     return np.asarray(stdtrit(df, p))
-
-
-def _t_tail(t: ArrayLike, df: ArrayLike) -> Float:
-    """P(T > t) for Student's t with df degrees of freedom; relative precision is kept in the tail."""
-    from scipy.special import stdtr
-
-    return np.asarray(stdtr(df, np.negative(t)))
 
 
 def _degrees_of_freedom(squares: Float, fourths: Float, n: int) -> Float:

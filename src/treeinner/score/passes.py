@@ -257,7 +257,7 @@ def _about(work: _Pass, rows: Rows, out: Sums) -> Sums:
     """Sums with what is known of the rows as a whole."""
     weight = rows.weight
     out.rows, out.units = rows.n_rows, rows.n_rows if weight is None else int(np.count_nonzero(weight))
-    exact_sums(np.ones((rows.n_rows, 1)) if weight is None else weight[:, None], 0, out.weight)
+    exact_sums(np.ones((rows.n_rows, 1)) if weight is None else weight[:, None], 0, *out.weight)
     out.settle()
     out.weight_exponent = rows.weight_exponent
     out.queries = frozenset(() if rows.query is None else np.unique(rows.query).tolist())

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from treeinner.errors import UnknownParameterError, UnsupportedModelError, did_you_mean
 from treeinner.kernels import LOSSES
-from treeinner.kernels.units import leaf_bits, scale_bits
+from treeinner.kernels.units import GRADIENT_BITS, leaf_bits, scale_bits
 from treeinner.losses import Loss, forest_error
 from treeinner.losses.quadrature import rule
 from treeinner.read import Model
@@ -40,13 +40,10 @@ class Spec:
     score: Literal["tree_inner", "loss"]
     method: Literal["centred", "predecomp", "saabas", "treeshap"]
     clustered: bool  # whether rows come with clusters
+    by_path: bool  # whether a row's attribution depends on its leaves alone
     scale_bits: int  # of the gradients: kernels/units.py
+    gradient_unit: float  # in which gradients are summed in the leaves
     exponent: int  # of the shares
-
-    @property
-    def by_path(self) -> bool:
-        """Whether a row's attribution depends on its leaves alone."""
-        return self.method != "treeshap"
 
     def key(self, model: Model, *centre: Any) -> str:
         """Digest of what enters the sums: model, what is asked, and node values of a second pass."""
@@ -72,7 +69,9 @@ def make_spec(model: Model, credit: Credit, *, score: str, method: str, clustere
         score=cast(Any, score),
         method=cast(Any, method),
         clustered=clustered,
+        by_path=method != "treeshap",
         scale_bits=bits,
+        gradient_unit=2.0 ** (bits - GRADIENT_BITS),
         exponent=-leaf_bits(model.trees)[0] - bits,
     )
 

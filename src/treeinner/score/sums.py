@@ -37,7 +37,7 @@ class Sums:
     weight_exponent: int = 0  # weights count units of 2^weight_exponent
     rows: int = 0
     units: int = 0  # rows of positive weight
-    weight: Limbs = field(default_factory=lambda: np.zeros((1, LIMBS), np.int64))
+    weight: Limbs = field(default_factory=lambda: np.zeros((2, 1, LIMBS), np.int64))  # of weights, and their squares
     leaf: Limbs | None = None  # (2, leaves, width, 2) of minus the gradients, and of the weights
     shares: Limbs | None = None  # (2, columns, LIMBS) of the shares and their squares
     fourths: Limbs | None = None  # (columns, FOURTH_LIMBS) of their fourth powers
@@ -122,7 +122,12 @@ class Sums:
     # -- what they add up to -------------------------------------------------------------------------------------
     def sum_of_weights(self) -> float:
         """Sum of the weights, in units of 2^weight_exponent."""
-        return float(totals(self.weight, LOWEST_UNIT)[0])
+        return float(totals(self.weight[0], LOWEST_UNIT)[0])
+
+    def effective_rows(self) -> float:
+        """Rows of equal weight that these rows count for: (sum of weights)^2 / (sum of their squares)."""
+        total, squares = totals(self.weight, LOWEST_UNIT)[:, 0].tolist()
+        return float(total * total / squares) if squares > 0 else 0.0
 
     def leaf_sums(self) -> tuple[Limbs, Limbs, int]:
         """Sums of minus the gradients and of the weights in the leaves, as 64-bit integers times 2^bits."""
@@ -162,7 +167,7 @@ class Sums:
         out = cls(key="shares", exponent=exponent)
         out.shares, out.fourths = zero_shares(shares.shape[1])
         out.rows, out.units = len(shares), len(shares) if weight is None else int(np.count_nonzero(weight))
-        exact_sums(np.ones((len(shares), 1)) if weight is None else weight[:, None], 0, out.weight)
+        exact_sums(np.ones((len(shares), 1)) if weight is None else weight[:, None], 0, *out.weight)
         here = np.arange(len(shares)) if weight is None else np.flatnonzero(weight)
         exact_sums(shares, exponent, *out.shares, out.fourths)
         if clusters is not None:
@@ -190,7 +195,8 @@ def exact_sums(values: Float, exponent: int, *limbs: Limbs | None) -> None:
     for first in range(0, len(values), MOST_AT_ONCE):
         some = values[first : first + MOST_AT_ONCE]
         sums, squares, fourths = (*limbs, None, None)[:3]
-        _check_fit(add_exact(some, 2.0**exponent, sums, squares, fourths=fourths), some)
+        if not add_exact(some, 2.0**exponent, sums, squares, fourths=fourths):
+            raise _too_large(some)
         for each in limbs if len(values) > MOST_AT_ONCE else ():
             if each is not None:
                 carry(each)
@@ -216,12 +222,12 @@ def _merged(a: Sums, b: Sums) -> tuple[NDArray[Any] | None, Limbs | None]:
 def grouped_sums(values: Float, exponent: int, group: NDArray[np.intp], limbs: Limbs) -> None:
     """Add the columns of `values` to the sums of each row's group, (groups, columns, LIMBS); the caller carries."""
     values, group = np.ascontiguousarray(values, np.float64), np.ascontiguousarray(group, np.int64)
-    _check_fit(add_exact(values, 2.0**exponent, limbs, None, cluster=group), values)
+    if not add_exact(values, 2.0**exponent, limbs, None, cluster=group):
+        raise _too_large(values)
 
 
-def _check_fit(fits: bool, values: Float) -> None:
-    if not fits:
-        raise DataError(
-            f"A row's share of a score is {np.abs(values).max():.3g}, far out of proportion to the model's own values; "
-            "check y, sample_weight and base_margin for wrong units or outliers."
-        )
+def _too_large(values: Float) -> DataError:
+    return DataError(
+        f"A row's share of a score is {np.abs(values).max():.3g}, far out of proportion to the model's own values; "
+        "check y, sample_weight and base_margin for wrong units or outliers."
+    )
