@@ -41,7 +41,8 @@ def percent(values):
 
 def boost(X, y, rounds=60, **params):
     params = {"eta": 0.1, "max_depth": 4, "nthread": 1, **params}
-    return ti.read_model(xgb.train(params, xgb.DMatrix(X, y, nthread=1), rounds))
+    model = xgb.train(params, xgb.DMatrix(X, y, nthread=1), rounds)
+    return ti.read_model(model, learning_rate=params["eta"])  # one tree does not tell it
 
 
 def score(model, X, y, **how):
