@@ -130,7 +130,7 @@ wheel: $(VENV)/.package
 	@echo "wheel: skipped: every other system and Python; see docs/releasing.md"
 
 # The source distribution, in dist/, then unpacked outside the repository: built there and tested by its own tests.
-# SDIST_FLAGS="tests/test_golden.py" tries a part.
+# SDIST_FLAGS="tests/read/test_golden.py" tries a part.
 SDIST_FLAGS ?=
 
 sdist: $(VENV)/.package
@@ -337,6 +337,6 @@ PROMISE_FLAGS ?=
 selection-promise: $(VENV)/.test
 	$(BIN)/python benchmarks/selection/promise.py $(PROMISE_FLAGS)
 
-# Instructions that the core executes (needs valgrind); tests/test_instructions.py holds it to them.
+# Instructions that the core executes (needs valgrind); tests/kernels/test_instructions.py holds it to them.
 instructions: $(VENV)/.test
 	$(BIN)/python benchmarks/callgrind.py --update
