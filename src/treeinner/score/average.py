@@ -102,7 +102,9 @@ def shares_of(
     leaf = leaf_pass(model, spec, rows, n_jobs=n_jobs) if spec.by_path else None
     centre = node_means(model, spec, leaf) if spec.by_path else None
     share = share_pass(model, spec, rows, centre, leaves=leaf is None, keep=shares, n_jobs=n_jobs)
-    found = conclude(model, spec, leaf or share, None if spec.by_path else share, centre)
+    sums = leaf or share
+    sums.margins_given = given.get("base_margin") is not None
+    found = conclude(model, spec, sums, None if spec.by_path else share, centre)
     note = training_rows_note(model, stream) if checked else None
     return Scored(replace(found, notes=(*found.notes, *([] if note is None else [note]))), shares, rows, model, spec)
 

@@ -109,6 +109,7 @@ def importance(
     else:  # node values are stored: one pass gives everything
         centre = node_means(model, spec, None) if spec.by_path else None
         leaf = share = total(share_pass, model, spec, rows, centre, leaves=True, **run)
+    leaf.margins_given = base_margin is not None
     found = conclude(model, spec, leaf, share if std_errors else None, centre)
     notes = (OUT_OF_BAG if oob else training_rows_note(model, rows), None if rows.again or not std_errors else ONE_PASS)
     return warned(found, *notes)

@@ -18,8 +18,8 @@ try:
     from treeinner.select.cross import cross_importance
     from treeinner.select.selector import TreeInnerSelector
 except ImportError as error:
-    raise MissingDependencyError(
-        "Cross-fitting and selection need scikit-learn 1.6 or newer; install it: pip install 'scikit-learn>=1.6'"
-    ) from error
+    if not str(error.name).startswith("sklearn"):
+        raise
+    raise MissingDependencyError("This needs scikit-learn 1.6 or newer: pip install 'scikit-learn>=1.6'") from error
 
 __all__ = ["TreeInnerSelector", "cross_importance"]

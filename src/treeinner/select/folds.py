@@ -174,11 +174,9 @@ def _pairs(splitter: Any, data: Data) -> list[tuple[Index, Index]]:
     try:
         found = list(splitter.split(np.zeros((data.n_rows, 1)), np.asarray(data.y), data.groups))
     except ValueError as error:
-        raise DataError(f"{type(splitter).__name__} cannot split these rows: {error}") from error
+        raise DataError(f"cv: these rows cannot be split into folds of train and test rows: {error}") from error
     pairs = []
     for number, pair in enumerate(found):
-        if len(pair) != 2:
-            raise ValueError("cv: expected (train, test) pairs of row numbers, one pair per fold.")
         train, test = (_row_numbers(rows, number, data.n_rows) for rows in pair)
         if np.isin(test, train).any():
             raise DataError(f"Fold {number} fits on rows that it holds out; train and test rows must differ.")

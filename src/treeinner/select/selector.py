@@ -22,6 +22,7 @@ from sklearn.utils.validation import _check_y, check_is_fitted, validate_data
 
 from treeinner.errors import UnsupportedModelError, warn
 from treeinner.rows.frames import as_frame, collected, make_frame
+from treeinner.rows.rows import check_order
 from treeinner.rows.table import refuse_by_name
 from treeinner.score.infer import benjamini_hochberg
 from treeinner.select.collinear import collinear_sets
@@ -211,7 +212,9 @@ class TreeInnerSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):  # ty
 
     def _read(self, X: Any, y: Any) -> tuple[Any, NDArray[Any]]:
         """X in the container it came in, y as an array, both checked; number and names of the columns are kept."""
+        refuse_by_name(X)
         refuse_by_name(y, "y")
+        check_order(X, y, "y")
         if isinstance(as_frame(X), nw.DataFrame | nw.LazyFrame):
             X = checked_table(X)
             validate_data(self, X, y, skip_check_array=True)

@@ -1,0 +1,1 @@
+"""Cross-fitting and selection: laws and outside facts."""

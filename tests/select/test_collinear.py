@@ -1,0 +1,119 @@
+"""Near-collinear columns: what two columns have in common, and which are therefore tested as one."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+import scipy.sparse as sp
+from scipy import stats
+from sklearn.ensemble import HistGradientBoostingRegressor
+
+import treeinner as ti
+from treeinner.select.collinear import associations, collinear_sets
+from treeinner.select.samplers import Columns
+
+N = 400
+rng = np.random.default_rng(11)
+A, B, C = rng.normal(size=(3, N))
+TOWN = rng.integers(0, 12, N)
+FRAME = pd.DataFrame(
+    {
+        "a": A,
+        "b": B,
+        "a_cubed": A**3,  # the same ranks
+        "a_again": -A + 0.1 * rng.normal(size=N),
+        "town": np.array([*"abcdefghijkl"])[TOWN],
+        "code": TOWN.astype(float),  # the town by a number
+        "country": np.array([*"xyz"])[TOWN // 4],
+        "sex": rng.choice(["m", "f"], N),
+        "b_or_nothing": np.where(rng.random(N) < 0.3, np.nan, B + 0.05 * C),
+        "constant": 1.0,
+    }
+)
+ALIKE = [["a", "a_cubed", "a_again"], ["b", "b_or_nothing"], ["town", "code"]]
+
+
+def in_common(X):
+    return associations(Columns.of(X))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [lambda frame: frame, pl.from_pandas, pa.Table.from_pandas, lambda frame: frame.astype({"town": "category"})],
+    ids=["pandas", "polars", "arrow", "categories"],
+)
+def test_alike_columns_are_found_and_no_others_in_every_frame(make):
+    sets = collinear_sets(Columns.of(make(FRAME)), threshold=0.9)
+    assert [[FRAME.columns[j] for j in one] for one in sets] == ALIKE
+
+
+@pytest.mark.parametrize("make", [np.asarray, sp.csr_matrix])
+def test_the_selector_names_them(make):
+    X = make(FRAME[["a", "b", "a_cubed", "constant"]].to_numpy())
+    selector = ti.TreeInnerSelector(
+        HistGradientBoostingRegressor(max_iter=5) if make is np.asarray else None,
+        cv=2, repeats=1, n_draws=5, random_state=0, n_jobs=1,
+    )  # fmt: skip
+    assert selector.fit(X, A + B).groups_ == (("f0", "f2"),)
+
+
+def test_of_numbers_it_is_the_rank_correlation():
+    X = rng.normal(size=(N, 5)) @ rng.normal(size=(5, 5))
+    X[:, 3] = X[:, 3].round()  # ties
+    expected = np.abs(stats.spearmanr(X).statistic)
+    np.testing.assert_allclose(in_common(X), expected, rtol=0, atol=1e-12)  # sums of 400 numbers
+
+
+def test_with_missing_values_it_is_the_correlation_of_the_ranks_over_the_rows_that_have_both():
+    X = rng.normal(size=(N, 2)) @ rng.normal(size=(2, 3))
+    X[rng.random(X.shape) < 0.2] = np.nan
+    ranks = pd.DataFrame(X).rank()
+    np.testing.assert_allclose(in_common(X), ranks.corr().abs(), rtol=0, atol=1e-12)
+
+
+def test_of_two_levels_it_is_the_phi_coefficient():
+    """Two columns of two levels: their correlation as 0 and 1, but for the correction of one level, 1 / N."""
+    one = rng.random(N) < 0.4
+    other = np.where(rng.random(N) < 0.1, ~one, one)
+    words = pd.DataFrame({"one": np.where(one, "y", "n"), "other": np.where(other, "y", "n")})
+    phi = abs(np.corrcoef(one, other)[0, 1])
+    corrected = np.sqrt(1 - (1 - phi**2) * (N - 1) / (N - 2))
+    np.testing.assert_allclose(in_common(words)[0, 1], corrected, rtol=1e-12)
+    # A number with the same two values is the same column.
+    np.testing.assert_allclose(in_common(words.assign(other=other.astype(float)))[0, 1], corrected, rtol=1e-12)
+    np.testing.assert_allclose(in_common(np.column_stack([one, other]).astype(float))[0, 1], phi, rtol=1e-12)
+
+
+def test_what_follows_in_one_direction_only_is_not_collinear():
+    """Country from town, town not from country: R squared of the twelve indicators given three countries is 2 / 11."""
+    found = in_common(FRAME[["town", "country"]])
+    assert found[0, 1] == found[1, 0] < 0.55
+    # The same for a number that every town has and three others share.
+    population = pd.DataFrame({"town": FRAME["town"], "population": (TOWN // 4).astype(float)})
+    assert in_common(population)[0, 1] < 0.55
+
+
+def test_unrelated_columns_have_little_in_common_however_many_levels_they_have():
+    """The corrected share of variance has mean 0; uncorrected, 100 levels explain a quarter of 400 rows by chance."""
+    levels = pd.DataFrame({"many": rng.integers(0, 100, N).astype(str), "few": FRAME["sex"], "number": C})
+    assert in_common(levels)[~np.eye(3, dtype=bool)].max() < 0.35  # the root of 0.12: three sd of that share
+    every = pd.DataFrame({"id": np.arange(N).astype(str), "number": C})
+    assert in_common(every)[0, 1] == 0
+
+
+def test_every_two_members_are_alike_so_a_chain_is_cut():
+    angle = np.arange(6) * 0.35  # neighbours correlate cos(.35) = .94, the ends cos(1.75) = -.18
+    X = np.column_stack([np.cos(t) * A + np.sin(t) * B for t in angle])
+    sets, found = collinear_sets(Columns.of(X), threshold=0.9), in_common(X)
+    assert sum(map(len, sets)) >= 4
+    assert all(found[i, j] >= 0.9 for one in sets for i in one for j in one)
+    assert max(map(len, sets)) == 2
+    assert collinear_sets(Columns.of(np.column_stack([A, B, A, -A])), threshold=1.0) == [[0, 2, 3]]
+
+
+def test_infinite_values_and_columns_without_values():
+    X = FRAME[["a", "a_cubed"]].assign(empty=np.nan, words=pd.Series([None] * N, dtype="str"))
+    X.loc[0, "a_cubed"] = np.inf * np.sign(X.loc[0, "a"])
+    assert collinear_sets(Columns.of(X), threshold=0.9) == [[0, 1]]
+    assert collinear_sets(Columns.of(X[["a"]]), threshold=0.9) == []
