@@ -30,9 +30,8 @@ UNCHECKED = Note(
     quiet=True,
 )
 CURE = "On training rows noise looks like signal; score rows that the model has not seen."
-TOP_THRESHOLDS = (
-    100  # of a column, of the largest nodes: neighbours among the rows there are near each other in all rows
-)
+TOP_THRESHOLDS = 100  # of a column, of the largest nodes: neighbours among their rows are near each other in all rows
+MOST_ROWS = 2**17  # that are looked at: the first ones, as of a stream
 FEW_COLUMNS, MOST_COLUMNS = 3, 12  # that are looked at: few are enough for other rows, as a rule
 FEW_THRESHOLDS = 5  # of a column; fewer say nothing
 SOME = 0.04  # share of a column's thresholds; fewer matches are none
@@ -114,7 +113,7 @@ def _columns(rows: Rows, which: Sequence[int]) -> list[NDArray[Any]]:
     table = rows.table
     if isinstance(table, SparseTable):
         table, which = replace(table, matrix=table.matrix[:, list(which)]), range(len(which))
-    block = table.block(0, table.n_rows)
+    block = table.block(0, min(table.n_rows, MOST_ROWS))
     return [block[:, j] if isinstance(block, np.ndarray) else block[j] for j in which]
 
 
