@@ -44,7 +44,7 @@ def mean_abs(
     feature_groups: GroupSpec | None = None,
     n_jobs: int | None = -1,
 ) -> Importance:
-    """Mean absolute attribution over the rows, as in the bar plot of shap (mean absolute SHAP value); it needs no target.
+    """Mean absolute attribution over the rows, as in the bar plot of shap (mean absolute SHAP value). It needs no y.
 
     Parameters
     ----------
