@@ -372,6 +372,11 @@ def test_a_class_that_a_fold_lacks():
         cross(xgb.XGBClassifier(n_estimators=3), y=y, cv=KFold(3))
 
 
+def test_margins_that_the_estimator_cannot_take():
+    with pytest.raises(ValueError, match="base_margin has no meaning"):
+        cross(HistGradientBoostingRegressor(), base_margin=WEIGHT)
+
+
 def test_an_estimator_that_is_not_of_trees():
     with pytest.raises(ti.UnsupportedModelError, match="LinearRegression"):
         cross(LinearRegression())

@@ -42,8 +42,8 @@ def note_on_hidden(names: Sequence[str]) -> Note | None:
         return None
     return Note(
         "hidden",
-        f"Nearly determined by the other columns, so dropped by the conditional test: {listing(names, 5)}. They may "
-        "carry signal together: test='marginal', or test them as one, collinear={'a name': [columns]}.",
+        f"Nearly determined by the other columns, and dropped for that: {listing(names, 5)}. Together they may carry "
+        "signal: use test='marginal', or collinear={'a name': [columns]}.",
     )
 
 
