@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,22 +46,6 @@ CHANCE = 1e-6  # of so many matches with other rows
 DOUBT = 0.05  # chance of so many matches in a column with other rows, and of so few by the rate of all columns
 
 
-class Matches(NamedTuple):
-    """Thresholds of a column that are values of the rows, and that are halfway between two: (2,) each."""
-
-    found: Float
-    of: Float
-    near: Float  # those that training rows would match, were they all here: deep nodes see few of the rows
-    made: Float  # thresholds made from half of the rows that match the other half
-    of_made: Float
-
-    @property
-    def chance(self) -> Float:
-        """Share of the thresholds that other rows match."""
-        share: Float = DENSER * (self.made + 0.5) / (self.of_made + 1)
-        return np.minimum(1.0, share)
-
-
 def training_rows_note(model: Model, rows: Iterable[Rows]) -> Note | None:
     """Say that training rows are among the rows, or that it cannot be told; None: they are not, as far as can be seen.
 
@@ -71,10 +55,10 @@ def training_rows_note(model: Model, rows: Iterable[Rows]) -> Note | None:
     if model.route is not None or not getattr(rows, "again", True):
         return UNCHECKED
     thresholds = _top_thresholds(trees)
-    telling: list[Matches] = []
+    telling: list[Float] = []
     for j, column in zip(thresholds, _columns(next(iter(rows)), list(thresholds)), strict=True):
         matches = _matches(trees, *thresholds[j], column, model.library)
-        telling += [matches] if matches is not None and matches.chance.min() < TELLING else []
+        telling += [matches] if matches is not None and _chance(matches).min() < TELLING else []
         if len(telling) == FEW_COLUMNS and _judged(telling) is None:
             return None
     return _judged(telling)
@@ -117,10 +101,12 @@ def _columns(rows: Rows, which: Sequence[int]) -> list[NDArray[Any]]:
     return [block[:, j] if isinstance(block, np.ndarray) else block[j] for j in which]
 
 
-def _matches(trees: Trees, thresholds: Float, share: Float, column: NDArray[Any], library: str) -> Matches | None:
+def _matches(trees: Trees, thresholds: Float, share: Float, column: NDArray[Any], library: str) -> Float | None:
     """Compare thresholds with their neighbours among the values; None: these are too few, or ranks.
 
-    share: of the rows in the node of each threshold.
+    share: of the rows in the node of each threshold. Returned are, for thresholds that are values and for those halfway
+    between two, (5, 2): how many match; of how many; how many training rows would match, were they all here, since deep
+    nodes see few of the rows; of thresholds made from half of the rows, how many match the other half; of how many.
     """
     with np.errstate(over="ignore"):  # beyond float32: infinite to the library too
         column = column.astype(np.float32 if trees.float32_input else np.float64)
@@ -144,7 +130,12 @@ def _matches(trees: Trees, thresholds: Float, share: Float, column: NDArray[Any]
         made = made.sum(axis=1)
     seen = BOOTSTRAP * share if trees.averaged else share if library in ("sklearn", "xgboost") else np.ones_like(share)
     expected = np.square(1 - (1 - seen) ** near).sum()  # both neighbours are among the nearest of all rows
-    return Matches(found, of, np.array([of[0], expected]), made, of_made)
+    return np.array([found, of, [of[0], expected], made, of_made], np.float64)
+
+
+def _chance(matches: Float) -> Float:
+    """Share of the thresholds that other rows match: (..., 2) from (5, ..., 2)."""
+    return np.asarray(np.minimum(1.0, DENSER * (matches[3] + 0.5) / (matches[4] + 1)))
 
 
 def _distinct(values: NDArray[Any]) -> Float:
@@ -169,7 +160,7 @@ def _matched(values: Float, points: Float, near: int, rounding: float) -> Bool:
     return np.array([np.abs(around).min(axis=1) <= close, middle.reshape(len(points), -1).min(axis=1) <= close])
 
 
-def _judged(telling: Sequence[Matches]) -> Note | None:
+def _judged(telling: Sequence[Float]) -> Note | None:
     """What the columns say together.
 
     One column is not enough: it may hold what a person or a place had before and has again in new rows. For the same
@@ -179,21 +170,19 @@ def _judged(telling: Sequence[Matches]) -> Note | None:
 
     if len(telling) < 2:
         return UNCHECKED
-    every = Matches(*np.moveaxis(np.array(telling), 1, 0))  # (columns, 2) each
-    tells = every.chance < TELLING
-    total = Matches(*np.where(tells, every, 0.0).sum(axis=1))
-    chance, several = total.chance, tells.sum(axis=0) > 1
-    rate = np.minimum(1.0, total.found / np.maximum(total.near, 1.0))
-    contrary = (bdtrc(every.found - 1, every.of.astype(int), chance) > DOUBT) & (
-        bdtr(every.found, every.of.astype(int), rate * every.near / every.of) < DOUBT
-    )
-    n = total.of.astype(int)
-    known = several & ~(contrary & tells).any(axis=0) & (bdtrc(total.found - 1, n, chance) < CHANCE)
+    every = np.moveaxis(np.array(telling), 1, 0)  # (5, columns, 2)
+    tells = _chance(every) < TELLING
+    total = np.where(tells, every, 0.0).sum(axis=1)
+    (found, _, near, _, _), chance, several = total, _chance(total), tells.sum(axis=0) > 1
+    rate, of, n = np.minimum(1.0, found / np.maximum(near, 1.0)), every[1].astype(int), total[1].astype(int)
+    by_chance = bdtrc(every[0] - 1, of, chance) > DOUBT
+    contrary = by_chance & (bdtr(every[0], of, rate * every[2] / every[1]) < DOUBT)
+    known = several & ~(contrary & tells).any(axis=0) & (bdtrc(found - 1, n, chance) < CHANCE)
     if known.any():
         kind = int(known.argmax())
         what = ("values of these rows", "halfway between values of these rows")[kind]
-        text = f"Training rows are among these rows: {total.found[kind]:.0f} of {n[kind]} thresholds are {what}. {CURE}"
+        text = f"Training rows are among these rows: {found[kind]:.0f} of {n[kind]} thresholds are {what}. {CURE}"
         return Note("training_rows", text)
     # Half of what the training rows would match must be enough to know them.
-    sure = several & (bdtrc(total.near // 2 - 1, n, chance) < CHANCE)
+    sure = several & (bdtrc(near // 2 - 1, n, chance) < CHANCE)
     return None if sure.all() else UNCHECKED
