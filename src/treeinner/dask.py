@@ -39,6 +39,8 @@ except ImportError as error:
 
 __all__ = ["importance"]
 
+TOGETHER = 8  # partitions whose sums one task adds up
+
 
 def importance(
     client: Client | None,
@@ -54,7 +56,6 @@ def importance(
     qid: Any = None,
     feature_groups: GroupSpec | None = None,
     std_errors: bool = True,
-    split_every: int = 8,
 ) -> Importance:
     """Global importance of every feature, with standard errors, from rows on a Dask cluster.
 
@@ -73,17 +74,18 @@ def importance(
         Names of columns of X, which may then have other columns too, or collections with the partitions of X.
     score, method, feature_groups, std_errors
         As for `ti.importance`.
-    split_every : int
-        Sums of so many partitions are added up by one task.
 
     Returns
     -------
     Importance
         As from `ti.importance`.
     """
-    client = _checked_client(client)
-    if not isinstance(split_every, int) or split_every < 2:
-        raise ValueError(f"split_every={split_every!r}: expected an integer, 2 or more.")
+    client = get_client() if client is None else client
+    if not isinstance(client, Client) or client.asynchronous:
+        raise TypeError(
+            f"client is a {type(client).__name__}, expected a distributed.Client that is not asynchronous, or None; it "
+            "comes first: importance(client, model, X, y)."
+        )
     opened = read_model(_local(model))
     given = {"y": y, "sample_weight": sample_weight, "clusters": clusters, "base_margin": base_margin, "qid": qid}
     given = {name: value for name, value in given.items() if value is not None}
@@ -105,7 +107,7 @@ def importance(
         shared = delayed(job, traverse=False)
         parts = [delayed(_sums)(shared, layout, number, *own) for number, own in enumerate(blocks)]
         while len(parts) > 1:
-            parts = [delayed(add_parts)(parts[i : i + split_every]) for i in range(0, len(parts), split_every)]
+            parts = [delayed(add_parts)(parts[i : i + TOGETHER]) for i in range(0, len(parts), TOGETHER)]
         total: Part = _computed(client, parts[0])
         return total
 
@@ -114,21 +116,6 @@ def importance(
 
 
 # -- on the driver ----------------------------------------------------------------------------------------------
-def _checked_client(client: Any) -> Client:
-    """The client to use, one that waits for its results."""
-    if client is None:
-        try:
-            client = get_client()
-        except ValueError:
-            raise ValueError("There is no current client; make one, distributed.Client(), and pass it.") from None
-    if not isinstance(client, Client) or client.asynchronous:
-        raise TypeError(
-            f"client is a {type(client).__name__}, expected a distributed.Client that is not asynchronous, or None; it "
-            "comes first: importance(client, model, X, y)."
-        )
-    return client
-
-
 def _local(model: Any) -> Any:
     """The model without what ties it to a cluster."""
     if isinstance(model, dict) and "booster" in model:  # of xgboost.dask.train
@@ -179,8 +166,13 @@ def _partitions(model: Model, X: Any, given: Mapping[str, Any]) -> tuple[_Layout
                 f"{role} has {counted(len(blocks[role]), 'partition')}, but X has {len(blocks['X']):,}; pass it as a "
                 "column of X, by name, or with the partitions of X."
             )
-    meta = None if features is None else X._meta
-    layout = _Layout(tuple(blocks), {role: given[role] for role in named}, meta, features, _own_codes(model, features))
+    schema, own_codes = model.schema, tuple[str, ...]()
+    if features is not None and not model.transformers and model.route is None:
+        kinds = enumerate(features)
+        own_codes = tuple(name for j, name in kinds if schema.is_categorical(j) and schema.levels_of(j) is None)
+    layout = _Layout(
+        tuple(blocks), {role: given[role] for role in named}, features, own_codes, getattr(X, "dtypes", {})
+    )
     return layout, list(zip(*blocks.values(), strict=True))
 
 
@@ -206,14 +198,6 @@ def _row_blocks(rows: Any) -> list[Delayed]:
     return list(rows.simplify().to_delayed(optimize_graph=False))
 
 
-def _own_codes(model: Model, features: Sequence[str] | None) -> tuple[str, ...]:
-    """Columns whose category codes the model takes as they stand, because it does not store those of training."""
-    schema = model.schema
-    if features is None or model.transformers or model.route is not None:
-        return ()
-    return tuple(name for j, name in enumerate(features) if schema.is_categorical(j) and schema.levels_of(j) is None)
-
-
 # -- in tasks ---------------------------------------------------------------------------------------------------
 @dataclass(frozen=True, eq=False)
 class _Layout:
@@ -221,43 +205,36 @@ class _Layout:
 
     arguments: tuple[str, ...]  # of each block
     roles: Mapping[str, Any]  # arguments that name columns of X
-    meta: Any  # X without rows, as Dask describes it; None: it is an array
-    features: tuple[str, ...] | None  # columns of X that the model reads
-    own_codes: tuple[str, ...]  # those whose categories must be the same everywhere
+    features: tuple[str, ...] | None  # columns of X that the model reads; None: it is an array
+    own_codes: tuple[str, ...]  # those whose codes the model takes, since it does not store the categories of training
+    dtypes: Any  # of the columns, as Dask says
 
-    def batch(self, *blocks: Any) -> dict[str, Any]:
+    def batch(self, blocks: Sequence[Any]) -> dict[str, Any]:
         """X and what comes with it in one partition, checked against what Dask says of it."""
         out = dict(zip(self.arguments, blocks, strict=True))
-        X = out["X"]
-        if self.meta is not None:
-            self._check_frame(X)
+        found, expected = map(self._described, (getattr(out["X"], "dtypes", {}), self.dtypes))
+        if found != expected and self.features is not None:
+            raise DataError(
+                f"It has the columns {listing(found)}, and not {listing(expected)}, as Dask says of all partitions; "
+                "give every partition the same columns in the same order, and the categories of training."
+            )
         for role, block in out.items():
-            if hasattr(block, "index") and hasattr(X, "index") and not block.index.equals(X.index):
+            if hasattr(block, "index") and self.features is not None and not block.index.equals(out["X"].index):
                 raise DataError(f"{role} has another index than X; pass it as a column of X, by name.")
         return out | dict(self.roles)
 
-    def _check_frame(self, X: Any) -> None:
-        """Raise if a partition has other columns or categories than Dask says."""
-        found, expected = (tuple(map(str, getattr(each, "columns", ()))) for each in (X, self.meta))
-        if found != expected:
-            raise DataError(
-                f"It has the columns {listing(found)}, and not {listing(expected)}, as Dask says of all partitions; "
-                "give every partition the same columns in the same order."
-            )
-        for name in self.own_codes:
-            here, all_over = (each.dtypes.iloc[found.index(name)] for each in (X, self.meta))
-            own, of_all = (list(getattr(kind, "categories", [kind])) for kind in (here, all_over))
-            if own != of_all:
-                raise DataError(
-                    f"Column {name!r} has the categories {listing(own)}, but {listing(of_all)} as Dask says of all "
-                    f"partitions, and the model takes their codes; use X[{name!r}].cat.set_categories(...) with those "
-                    "of training."
-                )
+    def _described(self, dtypes: Any) -> list[str]:
+        """Columns by name, with their categories where these must be the same everywhere."""
+        return [
+            f"{name} {list(getattr(kind, 'categories', ()))}" if name in self.own_codes else str(name)
+            for name, kind in dtypes.items()
+        ]
 
     def head(self, *blocks: Any) -> Any:
         """First rows of a partition, the columns that the model reads."""
-        X = self.batch(*blocks)["X"][:PROBED_ROWS]
-        return X if self.features is None else X[[name for name in X.columns if str(name) in self.features]]
+        X = self.batch(blocks)["X"][:PROBED_ROWS]
+        places = [list(map(str, self.dtypes.keys())).index(name) for name in self.features or ()]
+        return X if self.features is None else X.iloc[:, places]
 
 
 def _largest_weight(name: Any, block: Any) -> float:
@@ -271,5 +248,4 @@ def _largest_weight(name: Any, block: Any) -> float:
 
 def _sums(job: Job, layout: _Layout, number: int, *blocks: Any) -> Part:
     """Sums over one partition."""
-    batches = (batch for batch in map(layout.batch, *([block] for block in blocks)) if np.shape(batch["X"])[0])
-    return of_partition(job, number, batches)
+    return of_partition(job, number, map(layout.batch, [blocks]))

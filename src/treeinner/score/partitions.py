@@ -7,7 +7,7 @@ with all its rows. Centred scores take two such rounds over the cluster, one per
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from treeinner.errors import DataError, ModelError, Note, TreeInnerError, UnsupportedModelError, counted
@@ -18,17 +18,14 @@ from treeinner.score.passes import Centre, leaf_pass, node_means, share_pass, to
 from treeinner.score.result import Importance
 from treeinner.score.spec import Spec
 from treeinner.score.sums import Sums
-from treeinner.score.training_rows import UNCHECKED, training_rows_note
+from treeinner.score.training_rows import training_rows_note
 
-__all__ = ["Job", "Part", "add_parts", "importance_of_partitions", "of_partition"]
+__all__ = ["PROBED_ROWS", "Job", "Part", "add_parts", "importance_of_partitions", "of_partition"]
 
 TORN = " Bring each query into one partition: shuffle or repartition the frame by its column."
-OTHER_ROWS = (
-    "the rows are needed twice, and were computed anew in between. Persist or cache the frame, or fix the seeds of its "
-    "random steps."
-)
+OTHER_ROWS = "rows are needed twice, and came out differently. Persist or cache the frame, or fix its random seeds."
+PARTLY = Note("training_rows_unchecked", "training rows: looked for in each partition alone.", quiet=True)
 PROBED_ROWS = 20_000  # that show what a pipeline makes of its columns
-CHECKED = Note("training_rows_checked", "", quiet=True)  # a partition without training rows, as far as can be seen
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -48,35 +45,33 @@ class Part:
 
     sums: Sums | None
     rows: Mapping[int, int]  # partition -> its number of rows
-    notes: Mapping[str, Note] = field(default_factory=dict)  # by code, each from the first partition that has it
+    notes: dict[str, Note]  # by code, each from the first partition that has it
 
 
 def of_partition(job: Job, number: int, batches: Iterable[Mapping[str, Any]]) -> Part:
     """Sums over one partition; its number, from 0, is in every error. batches: arguments of `read_rows`."""
     found: Sums | None = None
-    notes: dict[str, Note] = {}
+    notes: list[Note | None] = []
     try:
         for batch in batches:
+            if not batch["X"].shape[0]:
+                continue
             rows = read_rows(job.model, **batch, largest_weight=job.largest_weight)
-            if not job.second:
-                notes = _notes(job.model, rows, number, first=found is None) | notes
+            if found is None and not job.second:
+                notes.append(training_rows_note(job.model, rows))
             part = _sums(job, rows)
             found = part if found is None else found + part
+            notes += [replace(note, quiet=False) for some in rows for note in some.notes]  # the user saw no warning
     except TreeInnerError as error:
         raise type(error)(f"Partition {number}: {error}") from None
     except (KeyError, TypeError, ValueError) as error:  # of a pipeline's transformer, for one
         raise DataError(f"Partition {number}: {type(error).__name__}: {error}") from error
-    return Part(found, {number: 0 if found is None else found.rows}, notes)
-
-
-def _notes(model: Model, stream: Stream, number: int, *, first: bool) -> dict[str, Note]:
-    """What was noticed of the rows: warnings of a worker do not reach the user. Training rows: of the first batch."""
-    found = [replace(note, quiet=False) for rows in stream for note in rows.notes]
-    found += [training_rows_note(model, stream) or CHECKED] if first else []
-    return {note.code: note if note.quiet else replace(note, text=f"Partition {number}: {note.text}") for note in found}
+    said = {note.code: replace(note, text=f"Partition {number}: {note.text}") for note in notes if note is not None}
+    return Part(found, {number: 0 if found is None else found.rows}, said)
 
 
 def _sums(job: Job, rows: Stream) -> Sums:
+    """Sums of the round over some rows."""
     if job.spec.method == "centred" and not job.second:
         return total(leaf_pass, job.model, job.spec, rows, n_jobs=1)
     return total(share_pass, job.model, job.spec, rows, job.centre, leaves=not job.second, n_jobs=1)
@@ -108,38 +103,33 @@ def importance_of_partitions(
 
     run: sums of all partitions for a job. n_partitions: None if it is not known; they are numbered from 0.
     """
-    why = needs_all_rows(job.model)
-    if why:
+    model, spec, centre = job.model, job.spec, None
+    if why := needs_all_rows(model):
         raise UnsupportedModelError(f"{why}, so partitions do not add up; use ti.importance on rows in memory.")
-    spec, model = job.spec, job.model
-    if spec.method != "centred":
-        centre = node_means(model, spec, None) if spec.by_path else None
-        part = run(replace(job, centre=centre))
-        sums = _complete(part, n_partitions)
-        return warned(conclude(model, spec, sums, sums if std_errors else None, centre), *_said(part))
-    first = run(job)
+    if spec.method in ("predecomp", "saabas"):
+        centre = node_means(model, spec, None)
+    first = run(replace(job, centre=centre))
     leaf = _complete(first, n_partitions)
-    centre = node_means(model, spec, leaf)
-    if not std_errors:
-        return warned(conclude(model, spec, leaf, None, centre), *_said(first))
-    second = run(replace(job, centre=centre, second=True))
-    for number in sorted({*first.rows, *second.rows}):
-        before, after = first.rows.get(number, 0), second.rows.get(number, 0)
+    share = leaf if std_errors else None
+    if spec.method == "centred":
+        centre = node_means(model, spec, leaf)
+        share = _second_round(replace(job, centre=centre, second=True), run, first) if std_errors else None
+    try:
+        found = conclude(model, spec, leaf, share, centre)
+    except DataError as error:  # of the two rounds, which do not go together
+        raise DataError(f"{error} In a cluster {OTHER_ROWS}") from None
+    partly = sum(map(bool, first.rows.values())) > 1 and "training_rows" not in first.notes
+    return warned(found, *(first.notes | ({PARTLY.code: PARTLY} if partly else {})).values())
+
+
+def _second_round(job: Job, run: Callable[[Job], Part], first: Part) -> Sums:
+    """Sums of the second round, in which every partition must have the rows of the first."""
+    second = run(job)
+    for number, before in first.rows.items():
+        after = second.rows.get(number, 0)
         if before != after:
             raise DataError(f"Partition {number} had {counted(before, 'row')} and then {after:,}: {OTHER_ROWS}")
-    try:
-        found = conclude(model, spec, leaf, _complete(second, n_partitions), centre)
-    except DataError as error:
-        raise DataError(
-            f"{error} In a cluster {OTHER_ROWS}" if "saw other rows" in str(error) else str(error)
-        ) from None
-    return warned(found, *_said(first))
-
-
-def _said(part: Part) -> list[Note]:
-    """What is to be said of the rows; that training rows were not looked for, only if no partition could tell."""
-    told = CHECKED.code in part.notes
-    return [note for note in part.notes.values() if note.text and not (told and note.code == UNCHECKED.code)]
+    return _complete(second, len(first.rows))
 
 
 def _complete(part: Part, n_partitions: int | None) -> Sums:
@@ -150,8 +140,5 @@ def _complete(part: Part, n_partitions: int | None) -> Sums:
     lost, n_rows = set(range(n_partitions)) - part.rows.keys(), sum(part.rows.values())
     if lost or part.sums.rows != n_rows:
         which = f"partition {min(lost)} is not in the sums" if lost else f"the sums have {part.sums.rows:,} rows"
-        raise ModelError(
-            f"Rows were lost on the way: the partitions have {n_rows:,} rows, and {which}. Run it again, and if it "
-            "happens again, report it with the versions of Dask or Spark."
-        )
+        raise ModelError(f"Rows were lost on the way: the partitions have {n_rows:,} rows, and {which}; run it again.")
     return part.sums

@@ -1,0 +1,333 @@
+"""Rows of a Spark DataFrame: importance on the cluster that holds them.
+
+    from treeinner.spark import importance
+    imp = importance(model, df, label_col="price")      # the same bits as ti.importance on df.toPandas()
+
+Classic and Connect sessions, by `mapInArrow`; the workers need treeinner and the library of the model. What a task
+returns is one row of bytes: Spark takes the rows of a task once, however often it tried, so nothing counts twice. A
+mistake in the data is such a row too: raised, it would be tried again, and come back inside a Java stack trace.
+Attributions need no function here:
+
+    df.mapInPandas(lambda parts: (ti.attribute(model, part).to_frame() for part in parts), schema)
+"""
+
+from __future__ import annotations
+
+import pickle
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from importlib import import_module, metadata
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treeinner.errors import DataError, MissingDependencyError, TreeInnerError, counted
+from treeinner.read import Model, read_model
+from treeinner.read.columns import GroupSpec, credit
+from treeinner.rows.columns import listing
+from treeinner.rows.frames import collected, values_of
+from treeinner.rows.rows import features_among, roles_among
+from treeinner.score.partitions import PROBED_ROWS, Job, Part, add_parts, importance_of_partitions, of_partition
+from treeinner.score.result import Importance
+from treeinner.score.spec import make_spec
+
+__all__ = ["importance"]
+
+Batches = Iterable[Any]  # of pyarrow.RecordBatch
+ANSWER = "partition long, answer binary"  # sums of some partitions, or an error; pickled
+MERGERS = 32  # tasks at most that add up what the partitions answered; the driver adds up their answers
+NUMBERS = ("double", "float", "int", "bigint", "smallint", "tinyint")
+
+
+def importance(
+    model: Any,
+    df: Any,
+    *,
+    features_col: str | None = None,
+    label_col: str | Sequence[str] = "label",
+    weight_col: str | None = None,
+    base_margin_col: str | Sequence[str] | None = None,
+    clusters_col: str | None = None,
+    qid_col: str | None = None,
+    score: str = "tree_inner",
+    method: str = "centred",
+    feature_groups: GroupSpec | None = None,
+    std_errors: bool = True,
+) -> Importance:
+    """Global importance of every feature, with standard errors, from the rows of a Spark DataFrame.
+
+    The result has the bits of `ti.importance` on all rows in memory, however they are partitioned. Centred scores with
+    standard errors need the rows twice: cache df if it is slow to compute, or if it may come out differently.
+
+    Parameters
+    ----------
+    model : fitted model, path or Model
+        As for `ti.importance`, and models of xgboost.spark. A path is read here, not on the workers.
+    df : pyspark DataFrame
+        Held-out rows, of a classic or a Connect session.
+    features_col : str, optional
+        Column of vectors (pyspark.ml) or arrays that holds all features of a row, in the order of training. None: each
+        feature is a column of its own, found by the name that the model stores; for a model of xgboost.spark, the
+        columns that it was trained on. What a sparse vector leaves out is 0; it is a missing value for a model that was
+        trained so (enable_sparse_data_optim, missing=0), which its booster alone does not tell.
+    label_col : str or list of str
+        Column of the target, or columns of several targets.
+    weight_col, base_margin_col, clusters_col : str, optional
+        Columns of what `ti.importance` calls sample_weight, base_margin and clusters.
+    qid_col : str, optional
+        Column of the queries, for ranking losses. df is repartitioned by it, so that no query is divided.
+    score, method, feature_groups, std_errors
+        As for `ti.importance`.
+
+    Returns
+    -------
+    Importance
+        As from `ti.importance`.
+    """
+    if not hasattr(df, "mapInArrow") or not hasattr(df, "sparkSession") or df.isStreaming:
+        raise DataError(
+            f"df is a {type(df).__module__}.{type(df).__name__}, expected a Spark DataFrame that is not a stream; pass "
+            "df.to_spark() of pandas on Spark, the table that a stream is written to, rows in memory to ti.importance."
+        )
+    own, features = _source(model, df, features_col)
+    opened = read_model(own)
+    given = {"y": label_col, "sample_weight": weight_col, "clusters": clusters_col, "base_margin": base_margin_col}
+    given = {role: name for role, name in {**given, "qid": qid_col}.items() if name is not None}
+    roles = roles_among(given, df.columns, "df")
+    if given.keys() != roles.keys():
+        raise TypeError(f"{listing(sorted(given.keys() - roles.keys()))}: expected names of columns of df.")
+    columns = _find_columns(opened, df, features, roles)
+    selected, head = columns.select(df), None
+    if opened.transformers:
+        head = columns.batch(selected.limit(PROBED_ROWS).toArrow().to_batches())["X"]
+    names = columns.vector_names if columns.vector else columns.features
+    scored = credit(opened, names, feature_groups, head)
+    spec = make_spec(opened, scored, score=score, method=method, clustered=clusters_col is not None)
+    largest = None
+    if weight_col is not None:
+        largest = _asked(df.select(df[_quoted(weight_col)].alias("weight")).agg({"weight": "max"}))[0][0]
+
+    def run(job: Job) -> Part:
+        """Sums over all partitions: each by a task, these by some tasks more, and the rest here."""
+        answers = selected.mapInArrow(_shipped(partial(_sums, job, columns)), ANSWER)
+        # Without a number Spark makes as many tasks of it as the bytes need.
+        answers = answers.repartition("partition").coalesce(MERGERS)
+        return _total(row["answer"] for row in _asked(answers.mapInArrow(_shipped(_merge), ANSWER)))
+
+    job = Job(model=opened, spec=spec, largest_weight=largest if isinstance(largest, float | int) else None)
+    found = importance_of_partitions(job, run, std_errors=std_errors)
+    return replace(found, frame_library="")  # what is installed here, not Arrow, in which Spark sent the rows
+
+
+# -- columns ----------------------------------------------------------------------------------------------------
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Columns:
+    """Which columns of a frame are what."""
+
+    features: list[str]  # one, if it holds vectors
+    roles: dict[str, list[str]]  # arguments of `read_rows` -> columns
+    vector: str = ""  # type of the column that holds all features: "vector" of pyspark.ml, or "array"
+    vector_names: tuple[str, ...] | None = None  # of the features in it, if a VectorAssembler left them there
+
+    @property
+    def names(self) -> list[str]:
+        """All these columns, each once, features first."""
+        return list(dict.fromkeys([*self.features, *(name for some in self.roles.values() for name in some)]))
+
+    def select(self, df: Any) -> Any:
+        """The frame with these columns alone, numbered c0, c1, ...; queries brought together.
+
+        By their own names `mapInArrow` would not find those with a dot.
+        """
+        columns = [df[_quoted(name)] for name in self.names]
+        if self.vector == "vector":
+            kind = "ml.connect" if ".connect." in type(df).__module__ else "ml"
+            columns[0] = import_module(f"pyspark.{kind}.functions").vector_to_array(columns[0])
+        numbered = df.select(*(column.alias(f"c{j}") for j, column in enumerate(columns)))
+        if "qid" not in self.roles:
+            return numbered
+        # A loss of queries may break ties by the order of the rows, which is that of the frame.
+        ordered = numbered.selectExpr("*", "monotonically_increasing_id() AS place")
+        query = f"c{self.names.index(self.roles['qid'][0])}"
+        return ordered.repartition(query).sortWithinPartitions(query, "place").drop("place")
+
+    def batch(self, batches: Sequence[Any]) -> dict[str, Any]:
+        """X, y, ... of some rows, as arguments of `read_rows`."""
+        import pyarrow
+
+        table = pyarrow.Table.from_batches(batches).rename_columns(self.names)
+        rows: dict[str, Any] = {
+            role: values_of(collected(table)[some[0]]) if len(some) == 1 else table.select(some)
+            for role, some in self.roles.items()
+        }
+        X = _matrix(table.column(0), self.features[0]) if self.vector else table.select(self.features)
+        return {"X": X, **rows}
+
+
+def _matrix(column: Any, name: str) -> NDArray[Any]:
+    """A column of arrays as one array: (rows, features)."""
+    lengths = np.asarray(column.combine_chunks().value_lengths())
+    if column.null_count or (lengths != lengths[0]).any():
+        raise DataError(
+            f"{name!r} is null in {counted(column.null_count, 'row')}, and holds {np.nanmin(lengths):.0f} to "
+            f"{np.nanmax(lengths):.0f} values in the others; give every row the features of training."
+        )
+    flat = column.combine_chunks().flatten().to_numpy(zero_copy_only=False)
+    return np.asarray(flat.reshape(len(lengths), -1))
+
+
+def _source(model: Any, df: Any, features_col: str | None) -> tuple[Any, list[str] | str | None]:
+    """The model as `read_model` takes it; the columns of its features, or the one that holds all, if that is known."""
+    kinds = [(kind.__module__, kind.__name__) for kind in type(model).__mro__]
+    if ("xgboost.spark.core", "_SparkXGBModel") not in kinds:
+        return model, features_col
+    # The estimator inside knows the best round and what stands for a missing value; the booster does not.
+    own = getattr(model, "_xgb_sklearn_model", None) or model.get_booster()
+    several = list(model.getOrDefault("features_cols") or ())
+    one = features_col or str(model.getOrDefault("featuresCol"))
+    return own, several if features_col is None and several and set(several) <= set(df.columns) else one
+
+
+def _find_columns(model: Model, df: Any, features: Any, roles: dict[str, list[str]]) -> _Columns:
+    """Find the features in the frame; features: as far as they are known."""
+    if isinstance(features, str):
+        roles_among({"features_col": features}, df.columns, "df")
+        kind, told = _kind(df, features), _names_in(df, features)
+        if not kind:
+            raise DataError(
+                f"features_col={features!r} holds {df.schema[features].dataType.simpleString()}, expected vectors of "
+                "pyspark.ml or arrays of numbers; leave features_col out if every feature is a column of its own."
+            )
+        stored = model.feature_names
+        if stored is not None and told is not None and stored != told and set(stored) == set(told):
+            raise DataError(
+                f"{features!r} was assembled from {listing(told)}, but the model was trained on {listing(stored)}, in "
+                "this order; assemble the columns as for training."
+            )
+        return _Columns(features=[features], roles=roles, vector=kind, vector_names=told)
+    try:
+        return _Columns(features=features or features_among(model, df.columns, roles, "df"), roles=roles)
+    except DataError as error:
+        held = [name for name in df.columns if _kind(df, name)]
+        hint = f" If the column {held[0]!r} holds all features, pass features_col={held[0]!r}." if held else ""
+        raise DataError(f"{error}{hint}") from None
+
+
+def _kind(df: Any, name: str) -> str:
+    """Whether a column holds vectors or arrays of numbers, by one of these words; else ""."""
+    kind = df.schema[name].dataType
+    numbers = type(kind).__name__ == "ArrayType" and kind.elementType.simpleString() in NUMBERS
+    return "vector" if type(kind).__name__ == "VectorUDT" else "array" * numbers
+
+
+def _names_in(df: Any, vector: str) -> tuple[str, ...] | None:
+    """Names of the features in a vector, if a VectorAssembler left them with the column."""
+    told = (df.schema[vector].metadata or {}).get("ml_attr", {})
+    found = {one["idx"]: one.get("name") for some in told.get("attrs", {}).values() for one in some}
+    names = tuple(found.get(j) for j in range(told.get("num_attrs", 0)))
+    return names if names and all(names) else None
+
+
+def _quoted(name: str) -> str:
+    """A name as Spark takes it whatever it contains."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+# -- what comes back --------------------------------------------------------------------------------------------
+def _asked(frame: Any) -> list[Any]:
+    """Rows of a frame."""
+    try:
+        rows: list[Any] = frame.collect()
+    except Exception as error:
+        if type(error).__module__.split(".")[0] not in ("pyspark", "py4j"):
+            raise
+        raise _explained(str(error)) from None
+    return rows
+
+
+def _explained(text: str) -> TreeInnerError:
+    """What Spark says in pages, in a sentence."""
+    if "PYTHON_VERSION_MISMATCH" in text:
+        found = " and ".join(re.findall(r"\b3\.\d+\b", text)[:2])
+        cure = "set spark.pyspark.python (PYSPARK_PYTHON) to the driver's version"
+        return MissingDependencyError(f"The Spark workers and the driver have different Pythons, {found}; {cure}.")
+    # The end of Python's traceback, the condition of a Java exception, or else how it begins.
+    raised = re.findall(r"^(?!org\.|java\.)[A-Za-z_][\w.]*: .+", text.partition("Traceback (most ")[2], re.MULTILINE)
+    reason = [*raised[-1:], *re.findall(r"\[[A-Z][A-Z0-9_.]+\] .+", text), text.strip()][0]
+    return DataError(f"Spark could not compute the rows of df: {reason[:500]}")
+
+
+def _total(answers: Iterable[bytes]) -> Part:
+    """Sums over all partitions that answered; an error, if one of them is one."""
+    parts = []
+    for answer in map(pickle.loads, answers):
+        if isinstance(answer, TreeInnerError):
+            raise answer
+        if isinstance(answer, ImportError):
+            raise MissingDependencyError(
+                f"The Spark workers cannot run treeinner ({answer}); install treeinner {metadata.version('treeinner')} "
+                "and the library of the model in the Python that the workers use (spark.pyspark.python), or ship an "
+                "environment with them (spark.archives)."
+            )
+        parts.append(answer)
+    return add_parts(parts)
+
+
+# -- on the workers ---------------------------------------------------------------------------------------------
+def _shipped(work: Callable[[int, Batches], Part]) -> Callable[[Batches], Iterator[Any]]:
+    """The work as a function that a worker can call whether or not it has treeinner.
+
+    Defined in a function, it is pickled by value, not by the name of this module; the work itself is bytes.
+    """
+    from pyspark import cloudpickle
+
+    data, version, module = cloudpickle.dumps(work), metadata.version("treeinner"), __name__
+
+    def on_worker(batches: Any) -> Any:
+        import pickle
+        import sys
+        from importlib import import_module, metadata
+
+        import pyarrow
+        from pyspark import TaskContext
+
+        number = TaskContext.get().partitionId()
+        try:
+            if metadata.version("treeinner") != version:
+                raise ImportError(f"they have treeinner {metadata.version('treeinner')}, the driver has {version}")
+            answer = import_module(module).answer(data, number, batches)
+        except ImportError as error:
+            answer = pickle.dumps(ImportError(f"{type(error).__name__}: {error}, in {sys.executable}"))
+        yield pyarrow.RecordBatch.from_pydict({"partition": [number], "answer": [answer]})
+
+    return on_worker
+
+
+@lru_cache(maxsize=2)
+def _unpacked(data: bytes) -> Any:
+    """The work of a round, which no task changes: a worker opens the model once, not in every task."""
+    return pickle.loads(data)
+
+
+def answer(data: bytes, number: int, batches: Batches) -> bytes:
+    """Work done on the rows of one task: sums, or an error."""
+    work = _unpacked(data)
+    try:
+        return pickle.dumps(work(number, batches))
+    except TreeInnerError as error:
+        return pickle.dumps(error)
+
+
+def _sums(job: Job, columns: _Columns, number: int, batches: Batches) -> Part:
+    """Sums over one partition; of queries, its rows must be together."""
+    some = (batch for batch in batches if batch.num_rows)
+    whole = [list(some)] if "qid" in columns.roles else ([batch] for batch in some)
+    return of_partition(job, number, (columns.batch(rows) for rows in whole if rows))
+
+
+def _merge(_: int, batches: Batches) -> Part:
+    """Sums over several partitions."""
+    return _total(row["answer"] for batch in batches for row in batch.to_pylist())
