@@ -39,18 +39,18 @@ def curve(importance: Importance, features: int | Sequence[str | int] = 6, *, ax
     check_kind(importance, Importance, "curve")
     start, taken, base = _breakdown(importance)
     areas = _areas(importance, choose(importance, features, taken), taken, base)
-    names = [area.name for area in areas]
+    names = [name for name, *_ in areas]
     ax, made = style.axes_for(ax, names, height=max(4.2, 0.8 + style.rows_height(len(names) + 1) - 1), width=5.6)
 
     x = np.arange(len(base))
     ends = []
     below, above = np.full(len(x), start), np.full(len(x), start)
-    for area in areas:
-        lower, upper = below - np.maximum(area.taken, 0.0), above - np.minimum(area.taken, 0.0)
-        look: dict[str, Any] = {"facecolor": area.color, "hatch": area.hatch, "edgecolor": ax.get_facecolor()}
-        ax.fill_between(x, below, lower, linewidth=0.4, label=area.name, **look)
+    for name, own, color, hatch in areas:
+        lower, upper = below - np.maximum(own, 0.0), above - np.minimum(own, 0.0)
+        look: dict[str, Any] = {"facecolor": color, "hatch": hatch, "edgecolor": ax.get_facecolor()}
+        ax.fill_between(x, below, lower, linewidth=0.4, label=name, **look)
         ax.fill_between(x, above, upper, linewidth=0.4, **look)
-        ends.append(float((below + lower)[-1] / 2 if area.taken[-1] >= 0 else (above + upper)[-1] / 2))
+        ends.append(float((below + lower)[-1] / 2 if own[-1] >= 0 else (above + upper)[-1] / 2))
         below, above = lower, upper
     loss = start - taken.sum(axis=1) - base
     ax.axhline(start, color=style.text_color(), linewidth=1.0, linestyle="--")
@@ -66,26 +66,17 @@ def curve(importance: Importance, features: int | Sequence[str | int] = 6, *, ax
     ax.spines[["top", "right"]].set_visible(False)
     names.append(f"loss: {start:.4g} to {loss[-1]:.4g}")
     ends.append(float(loss[-1]))
-    colors = [area.color if area.color != style.SILVER else style.GREY for area in areas] + [style.text_color()]
+    colors = [color if color != style.SILVER else style.GREY for *_, color, _ in areas] + [style.text_color()]
     order = np.argsort(-np.array(ends), kind="stable")
     name_ends(ax, [names[i] for i in order], np.array(ends)[order], [colors[i] for i in order], made=made)
     return ax
 
 
-class _Area(NamedTuple):
-    """What one feature, or several together, took off the loss until each round."""
-
-    name: str
-    taken: Float  # (rounds + 1,)
-    color: str
-    hatch: str = ""
-
-
-def _areas(importance: Importance, chosen: list[int], taken: Float, base: Float) -> list[_Area]:
+def _areas(importance: Importance, chosen: list[int], taken: Float, base: Float) -> list[Area]:
     """Features to be drawn, the others together, and the roots of the trees."""
     n = len(style.OKABE_ITO)
-    areas = [
-        _Area(importance.feature_names[k], taken[:, k], style.OKABE_ITO[i % n], HATCHES[i // n % len(HATCHES)])
+    areas: list[Area] = [
+        (importance.feature_names[k], taken[:, k], style.OKABE_ITO[i % n], HATCHES[i // n % len(HATCHES)])
         for i, k in enumerate(chosen)
     ]
     others = np.delete(taken, chosen, axis=1)
@@ -94,8 +85,8 @@ def _areas(importance: Importance, chosen: list[int], taken: Float, base: Float)
         part = side * np.maximum(side * others, 0.0)
         if part.any():
             count = int(np.count_nonzero(part[-1]))
-            areas.append(_Area(f"{counted(count, 'other')}, {words}", part.sum(axis=1), style.GREY, hatch))
-    return [*areas, _Area("base (roots of the trees)", base, style.SILVER)]
+            areas.append((f"{counted(count, 'other')}, {words}", part.sum(axis=1), style.GREY, hatch))
+    return [*areas, ("base (roots of the trees)", base, style.SILVER, "")]
 
 
 def _breakdown(importance: Importance) -> tuple[float, Float, Float]:
