@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 SIDES = "\nareas below the dashed line: taken off the loss; above: added to it"
+Area = tuple[str, "Float", str, str]  # name, what it took off the loss until each round, colour, hatch
 HATCHES = ("", "///", "...", "xxx")  # where there are more features than colours
 
 
