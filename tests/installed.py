@@ -22,6 +22,8 @@ def main():
     import xgboost
 
     import treeinner as ti
+    from treeinner.kernels import instruction_set
+    from treeinner.kernels import instruction_set
 
     where = Path(ti.__file__).resolve().parent
     if PAGE.parent.parent / "src" in where.parents:
@@ -34,7 +36,7 @@ def main():
     if xgboost.__version__.startswith(SHOWN_WITH) and not same:
         sys.exit(f"docs/index.md shows something else:\n{shown}")
     compared = "the same as the page" if same else "not compared with the page"
-    print(f"treeinner {ti.__version__}, {ti.instruction_set()}, XGBoost {xgboost.__version__}: {compared}")
+    print(f"treeinner {ti.__version__}, {instruction_set()}, XGBoost {xgboost.__version__}: {compared}")
 
 
 if __name__ == "__main__":

@@ -108,7 +108,8 @@ def test_scores_of_a_cut_are_those_of_a_model_trained_so_far(problem):
             "tree_method": "exact", "eta": 0.01, "max_depth": 4, "nthread": 1,
         }  # fmt: skip
         alone = xgboost.train(params, xgboost.DMatrix(data.X_train, data.y_train), setting.num_boost_round)
-        read = ti.read_model(alone, objective=params["objective"])
+        told = {"objective": params["objective"], "learning_rate": params["eta"], "reg_lambda": 1.0}
+        read = ti.read_model(alone, **told)
         for score, (vector, _) in found.scores.items():
             if score.gfa in SCORES:
                 X, y = data.rows(score.domain)
