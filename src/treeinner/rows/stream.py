@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import narwhals as nw
 import numpy as np
 
-from treeinner.errors import DataError, MissingDependencyError, TreeInnerError
+from treeinner.errors import DataError, MissingDependencyError, Note, TreeInnerError
 from treeinner.rows import rows as in_memory
 from treeinner.rows.columns import listing
 from treeinner.rows.frames import as_frame, collected, values_of
@@ -40,9 +40,12 @@ class Stream:
     names: tuple[str, ...] | None  # columns of X, where the model stores none
     clustered: bool
     again: bool = True  # whether the rows can be read more than once
+    notes: dict[Note, None] = field(default_factory=dict)  # what was noticed so far; the user was warned already
 
     def __iter__(self) -> Iterator[Rows]:
-        return iter(self.read())
+        for rows in self.read():
+            self.notes |= dict.fromkeys(rows.notes)
+            yield rows
 
 
 @dataclass(frozen=True)

@@ -181,7 +181,7 @@ def _notes(model: Model, spec: Spec, leaf: Sums, found: Statistics, tested: bool
     """What was assumed of the model, and what does not hold for these numbers."""
     notes = [note for note in model.notes if not (note.code == "start_assumed" and leaf.margins_given)]
     off, largest = _rounding(model, spec, leaf) / leaf.sum_of_weights(), float(np.abs(found.score).max(initial=0.0))
-    if off > LOST * largest and len(spec.credit.player):
+    if off > LOST * largest and len(spec.credit.player) and leaf.units > 1:
         notes.append(
             Note(
                 "rounding",
@@ -189,14 +189,11 @@ def _notes(model: Model, spec: Spec, leaf: Sums, found: Statistics, tested: bool
                 f"largest is {largest:.1g}. Check targets and base_margin for outliers.",
             )
         )
-    if tested and leaf.units >= FEW_ROWS > (effective := leaf.effective_rows()):
-        notes.append(
-            Note(
-                "few_rows",
-                f"Few rows have most of the weight: these {leaf.units:,} count for {effective:.1f} of equal weight. "
-                "Standard errors and p values are unreliable; clip large weights, or score more rows.",
-            )
-        )
+    if tested and (effective := leaf.effective_rows()) < FEW_ROWS:
+        text = f"Few rows: these {leaf.units:,} count for {effective:.1f} of equal weight. Standard errors and p values"
+        notes.append(Note("few_rows", f"{text} are unreliable; score more rows, or clip large weights."))
+    if leaf.targets[0] == leaf.targets[1] and leaf.units > 1:
+        notes.append(Note("one_target", "All rows have the same target: check y, or score rows with other targets."))
     return tuple(notes)
 
 

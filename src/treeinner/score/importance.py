@@ -112,4 +112,4 @@ def importance(
     leaf.margins_given = base_margin is not None
     found = conclude(model, spec, leaf, share if std_errors else None, centre)
     notes = (OUT_OF_BAG if oob else training_rows_note(model, rows), None if rows.again or not std_errors else ONE_PASS)
-    return warned(found, *notes)
+    return warned(found, *rows.notes, *notes)

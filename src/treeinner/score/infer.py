@@ -20,18 +20,33 @@ two-sided, so p < 0.05 and a 95 % interval without 0 are the same event.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Statistics", "benjamini_hochberg", "of_clusters", "of_sums", "t_quantile", "tested", "unknown"]
+__all__ = ["ReadOnly", "Statistics", "benjamini_hochberg", "of_clusters", "of_sums", "t_quantile", "tested", "unknown"]
 
 Float = NDArray[np.float64]
 EPS = float(np.finfo(np.float64).eps)
 
 
+class ReadOnly:
+    """A dataclass whose arrays cannot be written to, unpickled ones neither."""
+
+    def __post_init__(self) -> None:
+        for value in vars(self).values():
+            if isinstance(value, np.ndarray):
+                value.flags.writeable = False
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take the fields of a pickle."""
+        self.__dict__.update(state)
+        self.__post_init__()
+
+
 @dataclass(frozen=True, eq=False)
-class Statistics:
+class Statistics(ReadOnly):
     """Statistics of scores; every array has the shape of the scores, (features,) or (features, outputs).
 
     With fewer than two independent units nothing can be estimated: the standard error is infinite and p is 1. A feature

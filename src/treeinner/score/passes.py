@@ -261,6 +261,9 @@ def _about(work: _Pass, rows: Rows, out: Sums) -> Sums:
     out.settle()
     out.weight_exponent = rows.weight_exponent
     out.queries = frozenset(() if rows.query is None else np.unique(rows.query).tolist())
+    if out.units:
+        y = rows.y if weight is None else rows.y[weight > 0]
+        out.targets = (y.min(), y.max()) if y.dtype.kind in "biuf" else (np.nan, np.nan)
     out.names, out.target_names, out.frame_library = rows.names, rows.target_names, rows.frame_library
     centre = () if work.centre is None or work.centre.residual is None else (work.centre.value, work.centre.residual)
     out.key = work.spec.key(work.model, *centre)

@@ -7,7 +7,6 @@ import math
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 
 from treeinner.errors import Note, did_you_mean
 from treeinner.rows.frames import make_frame
-from treeinner.score.infer import Statistics, t_quantile
+from treeinner.score.infer import ReadOnly, Statistics, t_quantile
 
 __all__ = ["LEVEL", "FeatureScore", "FoldSpread", "Importance", "Losses", "ranks_of"]
 
@@ -57,7 +56,7 @@ class FeatureScore:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Losses:
+class Losses(ReadOnly):
     """The held-out loss of the model, per row: where the boosting rounds began and where they ended."""
 
     before: float  #: at the margin before the first tree
@@ -69,7 +68,7 @@ class Losses:
 
 
 @dataclass(frozen=True, eq=False)
-class FoldSpread:
+class FoldSpread(ReadOnly):
     """Scores of the models of a cross-validation, each on the rows that it was not fitted on."""
 
     scores: Float  #: (folds, features), per row
@@ -101,7 +100,7 @@ class FoldSpread:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Importance:
+class Importance(ReadOnly):
     """Score of every feature: per row (per unit of weight), in units of the loss, learning rate included.
 
     A negative score says that on these rows the feature's splits made the predictions worse; it is never clipped. The
@@ -126,12 +125,6 @@ class Importance:
     loss_name: str = "the loss"  #: in words: "half the squared error"
     frame_library: str = ""  #: what X was a frame of, and `to_frame` makes
     notes: tuple[Note, ...] = ()  #: what was assumed, and what does not hold for these numbers
-
-    def __post_init__(self) -> None:
-        for part in (self.statistics, self.outputs, self.losses, self):
-            for each in fields(part) if part is not None else ():
-                if isinstance(array := getattr(part, each.name), np.ndarray):
-                    array.flags.writeable = False
 
     # -- columns -------------------------------------------------------------------------------------------------
     @property
@@ -187,7 +180,7 @@ class Importance:
         """Rank of every feature; 1 is the best."""
         return ranks_of(self.scores)
 
-    @cached_property
+    @property
     def gains(self) -> Float | None:
         """The paper's TreeInner: a sum over rows, every tree divided by its learning rate: (features,).
 

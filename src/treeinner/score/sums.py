@@ -49,6 +49,7 @@ class Sums:
     parts: frozenset[Hashable] = frozenset()  # ids of batches; the same one twice is refused
     names: tuple[str, ...] | None = None  # columns of X, where the model stores none
     target_names: tuple[str, ...] | None = None  # columns of y
+    targets: tuple[float, float] = (np.inf, -np.inf)  # the lowest and the highest; NaN: they are no numbers
     frame_library: str = ""
     margins_given: bool = False
     integers: Limbs | None = None  # (2, leaves, width) leaf sums that are not carried into limbs yet
@@ -90,7 +91,9 @@ class Sums:
             setattr(out, name, _plus(getattr(self, name), getattr(other, name)))
         out.labels, out.clusters = _merged(self, other)
         out.queries, out.parts = self.queries | other.queries, self.parts | other.parts
-        out.names, out.frame_library = self.names or other.names, self.frame_library or other.frame_library
+        for name in ("names", "target_names", "frame_library"):
+            setattr(out, name, getattr(self, name) or getattr(other, name))
+        out.targets = min(self.targets[0], other.targets[0]), max(self.targets[1], other.targets[1])
         out.margins_given = self.margins_given and other.margins_given
         return out
 
