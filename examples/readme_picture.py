@@ -9,6 +9,7 @@ the names that scikit-learn gives them, so that the picture agrees with what the
 """
 
 import argparse
+import textwrap
 from pathlib import Path
 
 import matplotlib as mpl
@@ -115,7 +116,7 @@ def draw(seed=0):
         below = (
             gain.unit,
             "mean |SHAP value|, mmHg",
-            f"{inner.unit}\nline: 95 % interval\ngrey: unclear",
+            f"{textwrap.fill(inner.unit, 40)}\nline: 95 % interval; grey: unclear",
         )
         for ax, title, label in zip(axes, titles, below, strict=True):
             ax.set_title(title, fontsize=13, fontweight="bold", loc="left")
