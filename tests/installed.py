@@ -3,9 +3,12 @@
 Not a test of pytest, which is not there. Needs XGBoost, scikit-learn and Matplotlib, as the page does.
 """
 
+import sys
+
+sys.path.pop(0)  # this folder: its `select` would hide Python's own
+
 import io
 import re
-import sys
 from contextlib import redirect_stdout
 from pathlib import Path
 
@@ -22,7 +25,6 @@ def main():
     import xgboost
 
     import treeinner as ti
-    from treeinner.kernels import instruction_set
     from treeinner.kernels import instruction_set
 
     where = Path(ti.__file__).resolve().parent
