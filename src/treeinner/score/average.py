@@ -106,7 +106,8 @@ def shares_of(
     sums.margins_given = given.get("base_margin") is not None
     found = conclude(model, spec, sums, None if spec.by_path else share, centre)
     note = training_rows_note(model, stream) if checked else None
-    return Scored(replace(found, notes=(*found.notes, *([] if note is None else [note]))), shares, rows, model, spec)
+    notes = (*found.notes, *stream.notes, *([] if note is None else [note]))
+    return Scored(replace(found, notes=notes), shares, rows, model, spec)
 
 
 def all_names(found: Sequence[Importance]) -> tuple[str, ...]:
