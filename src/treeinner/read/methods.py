@@ -57,8 +57,9 @@ def attribute_players(
 ) -> Float:
     """Attribution of every row: (rows, outputs, players)."""
     forest, value = model.trees.forest, node_values(model, method)
-    paths = None if method == "treeshap" else forest.path_table(value)
-    return kernels.attribute(forest, table, paths, n_jobs=n_jobs, progress=progress)
+    if method not in forest.cache:  # single rows must not wait for it
+        forest.cache[method] = None if method == "treeshap" else forest.path_table(value)
+    return kernels.attribute(forest, table, forest.cache[method], n_jobs=n_jobs, progress=progress)
 
 
 def check_method(method: object) -> None:

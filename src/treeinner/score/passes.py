@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from threading import get_ident
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +41,9 @@ class Centre:
 
     value: Float
     residual: Float | None = None
+
+
+TABLES: WeakKeyDictionary[Centre, Any] = WeakKeyDictionary()  # node values as the core takes them, for all batches
 
 
 def leaf_pass(
@@ -124,11 +128,14 @@ class _Pass:
             return
         if centre is None:
             trees.forest.shap_table()
-        elif centre.residual is None:
-            self.paths = trees.forest.core.path_table(centre.value, True)
-        else:
-            self.paths = trees.forest.core.share_table(centre.value, centre.residual, scale)
-            self.root = centre.residual[trees.start[:-1]]  # mean residual of all rows by tree: (trees, width)
+            return
+        core, value, residual = trees.forest.core, centre.value, centre.residual
+        if centre not in TABLES:
+            fixed = residual is None
+            TABLES[centre] = core.path_table(value, True) if fixed else core.share_table(value, residual, scale)
+        self.paths = TABLES[centre]
+        if residual is not None:
+            self.root = residual[trees.start[:-1]]  # mean residual of all rows by tree: (trees, width)
 
     def round_residual(self) -> Float | None:
         """Mean residual of every round and output, whose trees see the same rows and gradients."""
