@@ -131,8 +131,10 @@ class _Pass:
             return
         core, value, residual = trees.forest.core, centre.value, centre.residual
         if centre not in TABLES:
-            fixed = residual is None
-            TABLES[centre] = core.path_table(value, True) if fixed else core.share_table(value, residual, scale)
+            if residual is None:
+                TABLES[centre] = core.path_table(value, True)
+            else:
+                TABLES[centre] = core.share_table(value, residual, scale)
         self.paths = TABLES[centre]
         if residual is not None:
             self.root = residual[trees.start[:-1]]  # mean residual of all rows by tree: (trees, width)
