@@ -26,7 +26,7 @@ OPTIONAL = {
     "shap": {"explain/attribute.py"},
     "dask": {"dask.py"},
     "distributed": {"dask.py"},
-    "pandas": {"dask.py", "show/cli/"},
+    "pandas": {"read/catboost.py", "dask.py", "show/cli/"},  # CatBoost takes no other frames
     "pyspark": {"spark.py"},
     "polars": set(),
     "pyarrow": {"rows/stream.py", "spark.py", "show/cli/"},

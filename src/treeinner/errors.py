@@ -7,12 +7,12 @@ import difflib
 import os
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 __all__ = [
     "DataError", "MissingDependencyError", "ModelError", "Note", "TreeInnerError", "TreeInnerWarning",
-    "UnknownParameterError", "UnsupportedModelError", "closest", "counted", "did_you_mean", "limit", "own_name",
+    "UnknownParameterError", "UnsupportedModelError", "closest", "counted", "did_you_mean", "limit", "listing", "own_name",
     "readable", "short", "speak", "warn",
 ]  # fmt: skip
 
@@ -99,6 +99,12 @@ def closest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
 def counted(n: int, noun: str) -> str:
     """A number of things in words, such as "1 row" or "2,000 rows"."""
     return f"{n:,} {noun}{'s' * (n != 1)}"
+
+
+def listing(items: Sequence[object], limit: int = 10) -> str:
+    """The first few items, for a message."""
+    shown = ", ".join(repr(item) for item in items[:limit])
+    return shown if len(items) <= limit else f"{shown} and {len(items) - limit} more"
 
 
 def short(number: float, digits: int = 4) -> str:

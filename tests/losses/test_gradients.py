@@ -18,7 +18,7 @@ def differences(function, m):
 @each(CASES)
 def test_gradient_is_the_derivative_of_the_loss(case):
     loss, y, m = rows_of(case)
-    loss.check_target(y)
+    loss.check_target(y, m.shape[1])
     expected = differences(lambda at: loss.losses(y, at), m)
     # A kink of the second derivative, as of several expectiles, costs at most the step.
     np.testing.assert_allclose(loss.gradients(y, m), expected, rtol=1e-6, atol=2e-5 if loss.coupled else 1e-7)
@@ -27,7 +27,7 @@ def test_gradient_is_the_derivative_of_the_loss(case):
 @each(CASES)
 def test_curvature_is_the_derivative_of_the_gradient(case):
     loss, y, m = rows_of(case)
-    target = loss._target(y)
+    target = loss._arrays(y)[0]
     found = differences(lambda at: loss.gradient(target, at), m)
     if loss.curvature is None:  # whoever needs it takes differences
         return

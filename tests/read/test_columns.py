@@ -27,7 +27,9 @@ from sklearn.preprocessing import (
 )
 
 import treeinner as ti
+from tests.models import Models
 from treeinner.read.columns import Credit, credit
+
 
 N = 240
 rng = np.random.default_rng(7)
@@ -137,14 +139,16 @@ def test_encoded_columns_and_groups_of_either_kind():
 
 
 # -- without a pipeline ------------------------------------------------------------------------------------------------
-PLAIN = ti.read_model(xgb.XGBRegressor(n_estimators=20, n_jobs=1).fit(NUMBERS.to_numpy(), Y))
+MODELS = Models(plain=lambda: ti.read_model(xgb.XGBRegressor(n_estimators=20, n_jobs=1).fit(NUMBERS.to_numpy(), Y)))
 
 
 def test_names_are_the_model_s_else_those_of_x():
-    assert credit(PLAIN, None, None).names == ("f0", "f1", "f2", "f3")
-    assert credit(PLAIN, tuple("abcd"), "original").names == tuple("abcd")
-    assert credit(ti.read_model(PLAIN, feature_names=list("wxyz")), tuple("abcd"), None).names == tuple("wxyz")
-    assert credit(PLAIN, tuple("abcd"), {"ac": ["a", 2], "d": "d"}).names == ("ac", "b", "d")
+    assert credit(MODELS["plain"], None, None).names == ("f0", "f1", "f2", "f3")
+    assert credit(MODELS["plain"], tuple("abcd"), "original").names == tuple("abcd")
+    assert credit(ti.read_model(MODELS["plain"], feature_names=list("wxyz")), tuple("abcd"), None).names == tuple(
+        "wxyz"
+    )
+    assert credit(MODELS["plain"], tuple("abcd"), {"ac": ["a", 2], "d": "d"}).names == ("ac", "b", "d")
 
 
 @pytest.mark.parametrize(
@@ -162,7 +166,7 @@ def test_names_are_the_model_s_else_those_of_x():
 )
 def test_groups_that_make_no_sense(error, groups, word):
     with pytest.raises(error, match=word):
-        credit(PLAIN, tuple("abcd"), groups)
+        credit(MODELS["plain"], tuple("abcd"), groups)
 
 
 def test_values_of_players_add_up_by_name():

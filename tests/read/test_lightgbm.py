@@ -302,7 +302,7 @@ def test_labels_names_and_losses_of_estimators():
     fit = {"n_estimators": 3, "n_jobs": 1, "verbosity": -1}
     model = read_model(lgb.LGBMClassifier(**fit, class_weight={"top": 2.0}).fit(frame, labels))
     assert (model.output_names, model.classes) == (("low", "mid", "top"), ["low", "mid", "top"])
-    assert (model.feature_names[0], model.schema.names[0], model.schema.blank_is_underscore) == ("a_b", "a_b", True)
+    assert (model.feature_names[0], model.schema.names[0]) == ("a_b", "a_b")
     assert (model.class_weight, model.loss.name) == ({"top": 2.0}, "multiclass")
     two = read_model(lgb.LGBMClassifier(**fit).fit(X, labels == "top"))
     assert (two.output_names, two.classes, two.feature_names) == (None, [False, True], None)

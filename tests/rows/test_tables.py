@@ -219,7 +219,7 @@ def test_names_that_do_not_fit():
     with pytest.raises(DataError, match="'more'"):
         read(pd.DataFrame({"width": [1.0], "height": [1.0], "more": [1.0]}), **names)
     blank = pd.DataFrame({"my col": [1.0], "b": [2.0]})
-    assert matrix(read(blank, n_columns=2, names=("b", "my_col"), blank_is_underscore=True)).tolist() == [[2, 1]]
+    assert matrix(read(blank, n_columns=2, names=("b", "my_col"))).tolist() == [[2, 1]]
 
 
 @pytest.mark.parametrize("bad", [np.inf, 1e300, np.nan])

@@ -37,7 +37,8 @@ from treeinner.losses.loss import Domain, Float, Loss
 from treeinner.losses.regression import forest_error
 
 __all__ = [
-    "Domain", "Loss", "class_weights", "encode_target", "find_loss", "find_stored_loss", "forest_error", "register",
+    "Domain", "Loss", "class_weights", "encode_target", "find_loss", "find_stored_loss", "forest_error", "loss_of",
+    "register",
 ]  # fmt: skip
 
 Gradient = Callable[[Any, Any], Any]
@@ -89,15 +90,30 @@ def find_loss(
         told = _registered[told]
     if isinstance(told, Loss):
         return told
+    found: Loss | None
     stored = Params(name, params, {}, n_outputs, version)
-    if told is None:
-        found = _stored_loss(stored, library, averaged=averaged, many_targets=many_targets)
-    else:
+    if told is not None:
         found = _told_loss(told, stored, library) if isinstance(told, str) else _from_callable(told)
+    elif not name:
+        raise UnknownParameterError(
+            f"This {library} model does not store its loss; pass read_model(model, objective=...): the name of a "
+            "built-in loss, or a function (y, margin) -> gradient."
+        )
+    elif averaged and library == "sklearn":
+        found = catalogue.forest(name, n_outputs, many_targets=many_targets)
+    else:
+        found = catalogue.find(stored, library, elsewhere=False)
+    if found is None:
+        raise catalogue.refusal(library, name)
     asked = {"told": told, "library": library, "name": name, "params": dict(params), "n_outputs": n_outputs}
     again = partial(find_loss, **asked, version=version, averaged=averaged, many_targets=many_targets)
     found.__dict__["recipe"] = again, ()
     return found
+
+
+def loss_of(told: Any, **asked: Any) -> Any:
+    """Return the loss that the user told and "", or how to find the stored one: looked up at its first use."""
+    return partial(find_stored_loss, **asked) if told is None else (find_loss(told=told, **asked), "")
 
 
 def find_stored_loss(**asked: Any) -> tuple[Loss | None, str]:
@@ -112,22 +128,6 @@ def find_stored_loss(**asked: Any) -> tuple[Loss | None, str]:
         raise ModelError(f"The parameters of the model's loss are damaged ({error}); save the model again.") from error
 
 
-def _stored_loss(params: Params, library: str, *, averaged: bool, many_targets: bool) -> Loss:
-    """Return the loss that the model stores."""
-    if not params.name:
-        raise UnknownParameterError(
-            f"This {library} model does not store its loss; pass read_model(model, objective=...): the name of a "
-            "built-in loss, or a function (y, margin) -> gradient."
-        )
-    if averaged and library == "sklearn":
-        found = catalogue.forest(params.name, params.n_outputs, many_targets=many_targets)
-    else:
-        found = catalogue.find(params, library, elsewhere=False)
-    if found is None:
-        raise catalogue.refusal(library, params.name)
-    return found
-
-
 def _told_loss(told: str, model: Params, library: str) -> Loss:
     """Return the loss that a user named; of what the model stores only parameters of the same loss are kept."""
     name, given = catalogue.split_name(told)
@@ -138,7 +138,7 @@ def _told_loss(told: str, model: Params, library: str) -> Loss:
         return found
     if any(name in names for names in catalogue.REFUSED.values()):
         raise catalogue.refusal(library, name)
-    known = [*_registered, *catalogue.known_names()]
+    known = [*_registered, *sorted({name for table in catalogue.TABLES for name in table})]
     more = f"; pass a function (y, margin) -> gradient, losses.register it, or use one of: {', '.join(known)}."
     raise UnknownParameterError(f"objective={told!r} is not recognised{did_you_mean(name, known, more)}")
 

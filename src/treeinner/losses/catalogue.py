@@ -71,13 +71,6 @@ class Params:
         """Return a yes or no."""
         return str(self.raw(*names, default=default)).lower() in ("true", "1", "1.0", "yes")
 
-    def check_told(self) -> None:
-        """Raise unless the loss has asked for every parameter that was told."""
-        unknown = [name for name in self.told if name not in self.asked]
-        if unknown:
-            known = f"it takes {', '.join(sorted(self.asked))}" if self.asked else "it takes no parameters"
-            raise UnknownParameterError(f"objective={self.name!r} has no parameter {unknown[0]!r}; {known}.")
-
 
 Factory = Callable[[Params], Loss]
 
@@ -235,14 +228,10 @@ def _class_weighted(p: Params, loss: Loss) -> Loss:
     return classes.class_weighted(loss, weights, lambda y: table[np.asarray(y).reshape(len(y)).astype(np.int64)])
 
 
-def _catboost_mae(p: Params) -> Loss:
-    """CatBoost trains MAE as the 0.5-quantile: half of |r|."""
-    return replace(regression.quantile(0.5, dead_zone=1e-6), words="half the absolute error")
-
-
 CATBOOST: dict[str, Factory] = {
     "RMSE MultiRMSE": lambda p: regression.squared_error(),
-    "MAE": _catboost_mae,
+    # Trained as the 0.5-quantile: half of |r|.
+    "MAE": lambda p: replace(regression.quantile(0.5, dead_zone=1e-6), words="half the absolute error"),
     "Quantile": lambda p: regression.quantile(
         p.number("alpha", default=0.5), dead_zone=p.number("delta", default=1e-6)
     ),
@@ -289,17 +278,16 @@ NEUTRAL: dict[str, Factory] = {
     "one_vs_all": lambda p: classes.one_vs_all(p.n_outputs),
 }
 
-_TABLES = {"xgboost": XGBOOST, "lightgbm": LIGHTGBM, "catboost": CATBOOST, "sklearn": SKLEARN}
+OWN = {"xgboost": XGBOOST, "lightgbm": LIGHTGBM, "catboost": CATBOOST, "sklearn": SKLEARN}
 LIBRARIES = {
     library: {name: factory for names, factory in table.items() for name in names.split()}
-    for library, table in _TABLES.items()
+    for library, table in OWN.items()
 }
+TABLES = (NEUTRAL, *LIBRARIES.values())
 
 # Criteria of scikit-learn's averaged forests and single trees; their gradient is -y whatever the criterion.
-FOREST_CRITERIA = {
-    "regression": ("squared_error", "absolute_error", "friedman_mse", "poisson", "mse", "mae"),
-    "classification": ("gini", "entropy", "log_loss"),
-}
+OF_NUMBERS = ("squared_error", "absolute_error", "friedman_mse", "poisson", "mse", "mae")
+OF_CLASSES = ("gini", "entropy", "log_loss")
 
 # Losses whose gradients need more than margin and target.
 REFUSED = {
@@ -317,11 +305,6 @@ def refusal(library: str, name: str) -> UnsupportedModelError:
     return UnsupportedModelError(f"{library} {name!r} is not a loss that treeinner covers{needed}; {DO_INSTEAD}")
 
 
-def known_names() -> list[str]:
-    """Every name that `find` knows."""
-    return sorted({name for table in (NEUTRAL, *LIBRARIES.values()) for name in table})
-
-
 def split_name(text: str) -> tuple[str, dict[str, str]]:
     """Split "Quantile:alpha=0.9;delta=1e-6" into name and parameters."""
     name, colon, tail = text.rpartition(":")
@@ -332,32 +315,30 @@ def split_name(text: str) -> tuple[str, dict[str, str]]:
 
 def is_same(library: str, name: str, other: str) -> bool:
     """Whether two names of a library mean one loss: "l1" and "regression_l1"."""
-    names = LIBRARIES.get(library, {})
+    names = LIBRARIES[library]
     return name == other or (name in names and names[name] is names.get(other))
 
 
-def find(params: Params, library: str = "", *, elsewhere: bool = True) -> Loss | None:
+def find(params: Params, library: str, *, elsewhere: bool = True) -> Loss | None:
     """Look a name up: in its library, then among the neutral names, then in the other libraries."""
-    tables = [LIBRARIES.get(library, {})]
-    if elsewhere:
-        tables += [NEUTRAL, *LIBRARIES.values()]
-    for table in tables:
+    for table in (LIBRARIES[library], *(TABLES if elsewhere else ())):
         if params.name in table:
             found = replace(table[params.name](params), name=params.name)
-            params.check_told()
+            if unknown := [name for name in params.told if name not in params.asked]:
+                known = f"it takes {', '.join(sorted(params.asked)) or 'no parameters'}"
+                raise UnknownParameterError(f"objective={params.name!r} has no parameter {unknown[0]!r}; {known}.")
             return found
     return None
 
 
 def forest(name: str, n_outputs: int, *, many_targets: bool = False) -> Loss | None:
     """Return what the trees of an averaged scikit-learn forest fit, or None if the criterion is not known."""
-    if name in FOREST_CRITERIA["classification"]:
-        if not many_targets and n_outputs > 1:
-            found = replace(regression.forest(n_outputs), domain=integers_below(n_outputs))
-        else:  # of many targets y is the indicators of every target's classes, side by side
-            found = replace(regression.forest(), domain=regression.ZERO_OR_ONE, words="Gini impurity")
-            found = replace(found, target="real" if many_targets else "binary")
-        return replace(found, name=name, unit="probability")
-    if name in FOREST_CRITERIA["regression"]:
+    if name in OF_NUMBERS:
         return replace(regression.forest(), name=name)
-    return None
+    if name not in OF_CLASSES:
+        return None
+    if n_outputs > 1 and not many_targets:
+        return replace(regression.forest(n_outputs), name=name, unit="probability", domain=integers_below(n_outputs))
+    # Of many targets y is the indicators of every target's classes, side by side.
+    fields: dict[str, Any] = {"domain": regression.ZERO_OR_ONE, "words": "Gini impurity", "unit": "probability"}
+    return replace(regression.forest(), name=name, target="real" if many_targets else "binary", **fields)

@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treeinner.errors import DataError
+from treeinner.errors import DataError, listing
 from treeinner.losses.loss import Float, Loss, one_hot
 
-__all__ = ["as_array", "class_weights", "encode_target", "is_nested", "positions"]
+__all__ = ["as_array", "class_weights", "encode_target", "is_missing", "is_nested", "positions"]
 
 MISSING_TYPES = ("NoneType", "NAType", "NaTType")  # by name: pandas is not imported here
-SHOWN = 10  # labels in an error message
 
 
 def encode_target(
@@ -60,9 +59,7 @@ def encode_target(
         encoded = (_numbers(values, loss.name) > border).astype(np.float64)
     else:
         encoded = _numbers(values, loss.name)
-    loss.check_columns(encoded, n_outputs)
-    if loss.target != "any":
-        loss.check_target(encoded)
+    loss.check_target(encoded, n_outputs)
     return encoded
 
 
@@ -146,9 +143,12 @@ def _is_number(value: Any) -> bool:
     return True
 
 
-def _is_missing(item: Any) -> bool:
-    """Whether a label is None, NaN, NaT or pandas.NA."""
-    return type(item).__name__ in MISSING_TYPES or bool(item != item)  # noqa: PLR0124  # NaN differs from itself
+def is_missing(item: Any) -> bool:
+    """Whether an object is None, NaN, NaT or pandas.NA."""
+    try:
+        return type(item).__name__ in MISSING_TYPES or bool(item != item)  # noqa: PLR0124  # NaN differs from itself
+    except (TypeError, ValueError):  # neither true nor false
+        return False
 
 
 def positions(values: NDArray[Any], classes: Sequence[Any]) -> Float:
@@ -163,7 +163,7 @@ def positions(values: NDArray[Any], classes: Sequence[Any]) -> Float:
         except TypeError as error:
             raise DataError(f"y holds what is not a class label ({error}); pass strings or numbers.") from None
         unique = list(table)
-    missing = [v for v in unique if _is_missing(v)]
+    missing = [v for v in unique if is_missing(v)]
     if missing:
         raise DataError(f"y is missing in some rows (found {missing[0]!r}); drop those rows of X and y.")
     where = {key: k for k, c in reversed(list(enumerate(classes))) for key in keys_of(c)}
@@ -171,16 +171,10 @@ def positions(values: NDArray[Any], classes: Sequence[Any]) -> Float:
     unknown = [v for v, k in zip(unique, found, strict=True) if k < 0]
     if unknown:
         raise DataError(
-            f"y holds classes that are not in the model: {_listing(unknown)}; it was trained on "
-            f"{_listing(classes)}; pass the labels of training."
+            f"y holds classes that are not in the model: {listing(unknown)}; it was trained on "
+            f"{listing(classes)}; pass the labels of training."
         )
     return np.asarray(found, np.float64)[codes.reshape(len(values))] if len(values) else np.zeros(0)
-
-
-def _listing(items: Sequence[Any]) -> str:
-    """Show the first few labels, for an error message."""
-    shown = ", ".join(repr(item) for item in items[:SHOWN])
-    return shown if len(items) <= SHOWN else f"{shown} and {len(items) - SHOWN} more"
 
 
 def is_nested(classes: Any) -> bool:

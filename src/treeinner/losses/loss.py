@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from treeinner.errors import DataError, UnsupportedModelError
+from treeinner.errors import DataError, UnsupportedModelError, counted
 from treeinner.losses import quadrature
 
 Float = NDArray[np.float64]
@@ -27,25 +27,13 @@ CoreKind = Literal["squared", "logistic", "poisson", "softmax"]
 Function = Callable[..., Float]
 
 
-@dataclass(frozen=True)
-class Domain:
-    """Which targets a loss is defined for."""
-
-    contains: Callable[[Float], NDArray[np.bool_]]  #: whether each target is in the domain
-    description: str  #: in words, after "it must be"
-
-
-ANY = Domain(np.isfinite, "a finite number")
-
-
-def between(low: float, high: float, description: str, *, open_low: bool = False) -> Domain:
-    """Targets with low <= y <= high (low < y if `open_low`), finite."""
-    return Domain(lambda y: np.isfinite(y) & ((y > low) if open_low else (y >= low)) & (y <= high), description)
+# Which targets a loss is defined for: whether each of them is, and what it must be, in words.
+Domain = tuple[Callable[[Float], NDArray[np.bool_]], str]
 
 
 def integers_below(n: int) -> Domain:
     """Class codes 0 .. n - 1."""
-    return Domain(lambda y: (y >= 0) & (y < n) & (y == np.floor(y)), f"a class number from 0 to {n - 1}")
+    return lambda y: (y >= 0) & (y < n) & (y == np.floor(y)), f"a class number from 0 to {n - 1}"
 
 
 def sigmoid(x: Float) -> Float:
@@ -92,7 +80,7 @@ class Loss:
     row_weight: Callable[[Any], Float] | None = None  #: weight that the loss itself gives a row: scale_pos_weight, ...
     multiplies_weights: bool = True  #: False: weights enter in another way, and are refused
     target: Target = "real"  #: what a target is: a number, one of two, a class, an interval
-    domain: Domain = ANY  #: targets it is defined for
+    domain: Domain = (np.isfinite, "a finite number")  #: targets it is defined for
     scope: Scope = "row"  #: what the gradient of a row needs: itself, its query, a number per round, all rows
     state: Callable[[Float, Float, Float | None], Float] | None = None  #: scope "round": the number that rows share
     metric: Loss | None = None  #: what each row loses, where the rounds descend a smooth form of it (scope "round")
@@ -130,24 +118,13 @@ class Loss:
         y is as `encode_target` returns it; `weight` and the loss's own weights are multiplied in; `query` is that of
         each row, for scope "query". Of scope "round" and "data" all rows must be given at once.
         """
-        target, m = self._arrays(y, margin)
-        w = self._weights(weight)
-        with np.errstate(over="ignore", invalid="ignore"):
-            if w is not None and self.weighted is not None:
-                return self._finite(self.weighted[1](target, m, w[:, None]), m)
-            result = self._call(self.gradient, target, m, query, w)
-        return self._finite(self._weigh(result, target, w), m)
+        return self._finite(self._terms(1, y, margin, weight, query), margin)
 
     def losses(self, y: Any, margin: ArrayLike, *, weight: ArrayLike | None = None, query: Any = None) -> Float:
         """Loss of each row, summed over outputs, times `weight` and the weights of the loss: (rows,)."""
         if self.value is None:
             raise UnsupportedModelError(f"The loss {self.name!r} has a gradient only; pass a Loss with a value.")
-        target, m = self._arrays(y, margin)
-        w = self._weights(weight)
-        with np.errstate(over="ignore"):
-            if w is not None and self.weighted is not None:
-                return np.asarray(self.weighted[0](target, m, w[:, None]).sum(axis=1))
-            terms = self._weigh(self._call(self.value, target, m, query, w), target, w)
+        terms = self._terms(0, y, margin, weight, query)
         return terms.sum(axis=1) if terms.ndim == 2 else terms
 
     def least_losses(self, y: Any, *, weight: ArrayLike | None = None) -> Float | None:
@@ -157,7 +134,7 @@ class Loss:
         """
         if self.least is None:
             return None
-        target, w = self._target(y), self._weights(weight)
+        target, _, w = self._arrays(y, 0.0, weight)
         # Weights inside a loss change which margin is perfect, not what it costs.
         terms = self._weigh(self.least(target), target, None if self.weighted is not None else w)
         return terms.sum(axis=1) if terms.ndim == 2 else terms
@@ -171,8 +148,8 @@ class Loss:
         of `value` (a clipped gradient), it is `value` that the breakdown follows. `largest`: largest `|step|` of any
         row and output that the model can make; it decides how many points are needed.
         """
-        target, m = self._arrays(y, margin)
-        s, w = np.asarray(step, np.float64).reshape(m.shape), self._weights(weight)
+        target, m, w = self._arrays(y, margin, weight)
+        s = np.asarray(step, np.float64).reshape(m.shape)
         self.check_breakdown()
         inside: tuple[Float, ...] = ()  # weights that are part of the loss
         value: Any = self.value
@@ -210,49 +187,54 @@ class Loss:
                 "read_model(model, objective=...) a Loss with a `value` of each row."
             )
 
-    def check_target(self, y: ArrayLike) -> None:
-        """Raise a DataError that names the first target outside the loss's domain."""
-        values = np.asarray(y, np.float64)
-        if self.target == "interval":
-            check_intervals(self.name, values)
+    def check_target(self, y: Float, n_outputs: int) -> None:
+        """Raise a DataError unless y has the columns that a model of `n_outputs` needs, all of it in the domain."""
+        if self.target == "any":
             return
-        good = self.domain.contains(values)
-        if not np.all(good):
-            where = tuple(int(i) for i in np.argwhere(~good)[0])
-            raise DataError(
-                f"{self.name}: y holds {values[where]:g} in row {where[0]} ({np.count_nonzero(~good)} such "
-                f"values), but it must be {self.domain.description}."
-            )
-
-    def check_columns(self, y: NDArray[Any], n_outputs: int) -> None:
-        """Raise a DataError unless y has as many columns as a model of `n_outputs` needs."""
         columns = 1 if y.ndim == 1 else y.shape[1]
         single = self.target == "class" or self.shared_target
         needed = 2 if self.target == "interval" else 1 if single else n_outputs
-        if columns != needed and self.target != "any":
+        if columns != needed:
             raise DataError(
-                f"{self.name}: y has {columns} column{'s' * (columns != 1)}, expected {needed} for a "
-                f"model of {n_outputs} output{'s' * (n_outputs != 1)}."
+                f"{self.name}: y has {counted(columns, 'column')}, expected {needed} for a model of "
+                f"{counted(n_outputs, 'output')}."
+            )
+        if self.target == "interval":
+            check_intervals(self.name, y)
+            return
+        contains, description = self.domain
+        good = contains(y)
+        if not np.all(good):
+            where = tuple(np.argwhere(~good)[0].tolist())
+            raise DataError(
+                f"{self.name}: y holds {y[where]:g} in row {where[0]} ({np.count_nonzero(~good)} such values), but it "
+                f"must be {description}."
             )
 
     def total_weight(self, y: Any, weight: Float | None) -> Float | None:
         """Weight of each row, the loss's own included: (rows,); None: 1."""
         if self.row_weight is None:
             return weight
-        own = np.asarray(self.row_weight(self._target(y)), np.float64).reshape(-1)
+        own = np.asarray(self.row_weight(self._arrays(y)[0]), np.float64).reshape(-1)
         return own if weight is None else own * weight
 
     # -- inside ----------------------------------------------------------------------------------------------
-    def _call(self, function: Function, y: Any, m: Float, query: Any, weight: Float | None) -> Any:
-        """Call value or gradient with what its scope needs."""
-        if self.scope == "row":
-            return function(y, m)
+    def _terms(self, which: Literal[0, 1], y: Any, margin: ArrayLike, weight: ArrayLike | None, query: Any) -> Float:
+        """Value (0) or gradient (1) of every row, called with what its scope needs, with all weights multiplied in."""
+        target, m, w = self._arrays(y, margin, weight)
         if self.scope == "query" and query is None:
             raise DataError(
                 f"{self.name}: the gradient of a row depends on the other rows of its query; pass qid, the query of "
                 "each row."
             )
-        return function(y, m, np.asarray(query) if self.state is None else self.state(y, m, weight))
+        function: Any = (self.value, self.gradient)[which]
+        with np.errstate(over="ignore", invalid="ignore"):
+            if w is not None and self.weighted is not None:
+                return self.weighted[which](target, m, w[:, None])
+            if self.scope == "row":
+                return self._weigh(function(target, m), target, w)
+            state = np.asarray(query) if self.state is None else self.state(target, m, w)
+            return self._weigh(function(target, m, state), target, w)
 
     def _weigh(self, terms: Float, y: Any, weight: Float | None) -> Float:
         """Multiply the weights of the loss and of the rows in."""
@@ -263,41 +245,33 @@ class Loss:
             terms = terms * (weight[:, None] if terms.ndim == 2 else weight)
         return terms
 
-    def _finite(self, gradient: Float, margin: Float) -> Float:
+    def _finite(self, gradient: Float, margin: ArrayLike) -> Float:
         """Return the gradient, which must be finite."""
         if not np.all(np.isfinite(gradient)):
             row, output = (int(i) for i in np.argwhere(~np.isfinite(gradient))[0])
             raise DataError(
                 f"{self.name}: the gradient of row {row} is {gradient[row, output]} at margin "
-                f"{margin[row, output]:g}; check y, base_margin and the objective."
+                f"{np.reshape(margin, gradient.shape)[row, output]:g}; check y, base_margin and the objective."
             )
         return gradient
 
-    def _weights(self, weight: ArrayLike | None) -> Float | None:
-        """Return the weights of the rows, (rows,), where the loss takes any."""
-        if weight is None:
-            return None
-        if not self.multiplies_weights:
+    def _arrays(
+        self, y: Any, margin: ArrayLike = 0.0, weight: ArrayLike | None = None
+    ) -> tuple[Any, Float, Float | None]:
+        """Return target, margin and weights of the rows in the shapes that the functions take."""
+        if weight is not None and not self.multiplies_weights:
             raise DataError(f"{self.name}: weights do not simply multiply this loss; only unweighted rows are covered.")
-        return np.asarray(weight, np.float64).reshape(-1)
-
-    def _arrays(self, y: Any, margin: ArrayLike) -> tuple[Any, Float]:
-        """Return target and margin in the shapes that the functions take."""
-        m = np.asarray(margin, np.float64)
-        return self._target(y), m[:, None] if m.ndim == 1 else m
-
-    def _target(self, y: Any) -> Any:
-        """Return y in the shape that the functions take."""
-        target = np.asarray(y, None if self.target == "any" else np.float64)
+        target, m = np.asarray(y, None if self.target == "any" else np.float64), np.asarray(margin, np.float64)
         if self.target == "class":
-            return target.reshape(-1).astype(np.int64)
-        return target[:, None] if target.ndim == 1 and self.target != "any" else target
+            target = target.reshape(-1).astype(np.int64)
+        elif target.ndim == 1 and self.target != "any":
+            target = target[:, None]
+        w = None if weight is None else np.asarray(weight, np.float64).reshape(-1)
+        return target, m[:, None] if m.ndim == 1 else m, w
 
 
 def check_intervals(name: str, y: Float) -> None:
-    """Raise unless y is (rows, 2) with 0 <= lower <= upper, lower finite and upper > 0."""
-    if y.ndim != 2 or y.shape[1] != 2:
-        raise DataError(f"{name}: y has shape {y.shape}; pass two columns, label_lower_bound and label_upper_bound.")
+    """Raise unless y, (rows, 2), has 0 <= lower <= upper, lower finite and upper > 0."""
     low, high = y[:, 0], y[:, 1]
     good = (low >= 0) & np.isfinite(low) & (high >= low) & (high > 0)
     if not np.all(good):

@@ -12,13 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from treeinner.losses.loss import Domain, Float, Loss, between, one_hot, sigmoid, through, x_log_x
+from treeinner.losses.loss import Domain, Float, Loss, one_hot, sigmoid, through, x_log_x
 
-ZERO_TO_ONE = between(0.0, 1.0, "between 0 and 1")
-NOT_NEGATIVE = between(0.0, np.inf, "zero or above")
-POSITIVE = between(0.0, np.inf, "above zero", open_low=True)
-ZERO_OR_ONE = Domain(lambda y: (y == 0) | (y == 1), "0 or 1")
-SIGNED_BINARY = Domain(lambda y: (y == 0) | (y == 1) | (y == -1), "0 or 1 (or -1 or 1)")
+ZERO_TO_ONE: Domain = (lambda y: (y >= 0) & (y <= 1), "between 0 and 1")
+NOT_NEGATIVE: Domain = (lambda y: np.isfinite(y) & (y >= 0), "zero or above")
+POSITIVE: Domain = (lambda y: np.isfinite(y) & (y > 0), "above zero")
+ABOVE_MINUS_ONE: Domain = (lambda y: np.isfinite(y) & (y > -1), "above -1")
+ZERO_OR_ONE: Domain = (lambda y: (y == 0) | (y == 1), "0 or 1")
+SIGNED_BINARY: Domain = (lambda y: (y == 0) | (y == 1) | (y == -1), "0 or 1 (or -1 or 1)")
 
 TARGET_UNITS = "units of the target"
 LogLink = partial(Loss, name="", link=np.exp, unit="log of the mean")
@@ -60,12 +61,8 @@ def quantile(alpha: float | Sequence[float], *, tie: str = "above", dead_zone: f
     def value(r: Float) -> Float:
         return np.where(r >= 0, (1.0 - level) * r, level * -r)
 
-    return of_residual(_pinball(level), value, gradient, 0, shared_target=len(level) > 1, steepest=1.0)
-
-
-def _pinball(level: Float) -> str:
-    """The pinball loss in words."""
-    return f"pinball loss at {', '.join(f'{alpha:g}' for alpha in level)}"
+    words = f"pinball loss at {', '.join(f'{one:g}' for one in level)}"
+    return of_residual(words, value, gradient, 0, shared_target=len(level) > 1, steepest=1.0)
 
 
 def expectile(alpha: float, scale: float = 1.0) -> Loss:
@@ -159,8 +156,8 @@ def squared_log_error() -> Loss:
         lambda r, one_plus: np.where(one_plus > 2e-6, (1.0 - r) / one_plus**2, 0.0),  # a lifted margin moves nothing
     )
     fields = {"value": value, "gradient": gradient, "curvature": curvature, "least": np.zeros_like}
-    domain = between(-1.0, np.inf, "above -1", open_low=True)
-    return Loss(name="", words="half the squared error of log(1 + y)", unit=TARGET_UNITS, domain=domain, **fields)
+    words = "half the squared error of log(1 + y)"
+    return Loss(name="", words=words, unit=TARGET_UNITS, domain=ABOVE_MINUS_ONE, **fields)
 
 
 def mape(tie: float = 0.0) -> Loss:

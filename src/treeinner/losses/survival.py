@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -13,18 +13,7 @@ from treeinner.losses.loss import Domain, Float, Loss, sigmoid
 
 # XGBoost clips gradients of the AFT loss to this range; EPS guards its denominators.
 MAX_GRADIENT, EPS = 15.0, 1e-12
-NONZERO = Domain(lambda y: np.isfinite(y) & (y != 0), "a time, negative if censored, and not 0")
-
-
-class Distribution(NamedTuple):
-    """Density of the noise, its derivative and its distribution function, vectorised."""
-
-    pdf: Callable[[Float], Float]
-    cdf: Callable[[Float], Float]
-    above: Callable[[Float], Float]  # 1 less that, precise where it is small
-    pdf_d1: Callable[[Float], Float]
-    # Gradient of an uncensored row where the ratio of densities is 0 / 0: for z > 0 and z <= 0, from sigma.
-    limits: Callable[[float], tuple[float, float]]
+NONZERO: Domain = (lambda y: np.isfinite(y) & (y != 0), "a time, negative if censored, and not 0")
 
 
 def _normal_cdf(z: Float) -> Float:
@@ -63,22 +52,25 @@ def _extreme_cdf(z: Float) -> Float:
     return -np.expm1(-np.exp(np.minimum(z, 700.0)))
 
 
-DISTRIBUTIONS = {
-    "normal": Distribution(
+# Of the noise: density, distribution function, 1 less that (precise where it is small) and derivative of the density,
+# vectorised; then, from sigma, the gradient of an uncensored row where the ratio of densities is 0 / 0: for z > 0 and
+# z <= 0.
+DISTRIBUTIONS: dict[str, tuple[Callable[..., Any], ...]] = {
+    "normal": (
         _normal_pdf,
         _normal_cdf,
         _normal_above,
         lambda z: -z * _normal_pdf(z),
         lambda sigma: (-MAX_GRADIENT, MAX_GRADIENT),
     ),
-    "logistic": Distribution(
+    "logistic": (
         _logistic_pdf,
         lambda z: 0.5 * (1.0 + np.tanh(z / 2.0)),
         lambda z: sigmoid(-z),
         lambda z: -_logistic_pdf(z) * np.tanh(z / 2.0),
         lambda sigma: (-1.0 / sigma, 1.0 / sigma),
     ),
-    "extreme": Distribution(
+    "extreme": (
         _extreme_pdf,
         _extreme_cdf,
         lambda z: np.exp(-np.exp(np.minimum(z, 700.0))),
@@ -94,7 +86,7 @@ def aft(distribution: str, sigma: float) -> Loss:
         raise UnsupportedModelError(
             f"survival:aft with aft_loss_distribution={distribution!r}; known: {', '.join(DISTRIBUTIONS)}."
         )
-    d = DISTRIBUTIONS[distribution]
+    pdf, cdf, above, pdf_d1, limits = DISTRIBUTIONS[distribution]
 
     def standardised(y: Float, m: Float) -> tuple[Float, Float]:
         """Both ends of each row's interval; infinite where it is censored: densities there are 0."""
@@ -104,20 +96,20 @@ def aft(distribution: str, sigma: float) -> Loss:
     def value(y: Float, m: Float) -> Float:
         low, high = standardised(y, m)
         right = (low > 0) | (high == np.inf)  # counted from the nearer end
-        mass = np.where(right, d.above(low) - d.above(high), d.cdf(high) - d.cdf(low))
+        mass = np.where(right, above(low) - above(high), cdf(high) - cdf(low))
         exact = y[:, :1] == y[:, 1:]
-        density = d.pdf(low) / (sigma * np.where(exact, y[:, :1], 1.0))
-        return -np.log(np.maximum(np.where(exact, density, mass), EPS))
+        density = pdf(low) / (sigma * np.where(exact, y[:, :1], 1.0))
+        return np.asarray(-np.log(np.maximum(np.where(exact, density, mass), EPS)))
 
     # Differences of the plain distribution function, as in XGBoost: where they round to 0, its limits come in.
     def gradient(y: Float, m: Float) -> Float:
         low, high = standardised(y, m)
         exact = y[:, :1] == y[:, 1:]
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            below = sigma * np.where(exact, d.pdf(low), d.cdf(high) - d.cdf(low))
-            ratio = np.where(exact, d.pdf_d1(low), d.pdf(high) - d.pdf(low)) / below
+            below = sigma * np.where(exact, pdf(low), cdf(high) - cdf(low))
+            ratio = np.where(exact, pdf_d1(low), pdf(high) - pdf(low)) / below
         # At an infinite margin; a censored row feels nothing once it lies on the allowed side.
-        positive, negative = d.limits(sigma)
+        positive, negative = limits(sigma)
         too_low = (low > 0) | ((high > 0) & (high < np.inf) & ~exact)
         limit = np.where(too_low, np.where(low == -np.inf, 0.0, positive), np.where(high == np.inf, 0.0, negative))
         return np.clip(np.where((below < EPS) & ~np.isfinite(ratio), limit, ratio), -MAX_GRADIENT, MAX_GRADIENT)

@@ -277,7 +277,6 @@ def _schema(text: _Text) -> Schema:
     return Schema(
         n_columns=len(infos),
         names=None if names == tuple(f"Column_{i}" for i in range(len(infos))) else names,  # LightGBM makes these up
-        blank_is_underscore=True,
         categorical=tuple(j in categorical for j in range(len(infos))) if categorical else None,
         levels=levels,
         unseen="missing",

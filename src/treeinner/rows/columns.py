@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from treeinner.errors import DataError, Note
-from treeinner.rows.schema import Level, Unseen
+from treeinner.errors import DataError, Note, listing
+from treeinner.losses.labels import is_missing
+from treeinner.rows.schema import Level, Schema, Unseen
 
-__all__ = ["Levels", "is_missing", "labels", "listing", "mark_missing", "numbers"]
+__all__ = [
+    "is_missing", "labels", "level_codes", "level_codes_of_numbers", "listing", "mark_missing", "numbers",
+]  # fmt: skip
 
 Float = NDArray[np.float64]
 
 OTHER_CODE = -1.0  # a code in no category set
 AS_IN_TRAINING = "prepare the column as it was prepared for training."
-MISSING_TYPES = ("NoneType", "NAType", "NaTType")  # by name: pandas is not imported here
-
-
-def listing(items: Sequence[Any], limit: int = 10) -> str:
-    """Show the first few items, for an error message."""
-    shown = ", ".join(repr(item) for item in items[:limit])
-    return shown if len(items) <= limit else f"{shown} and {len(items) - limit} more"
 
 
 # -- numbers -------------------------------------------------------------------------------------------------
@@ -47,15 +42,6 @@ def numbers(values: NDArray[Any], where: str) -> NDArray[Any]:
         raise DataError(f"{where} holds {shown}, but the model needs numbers there; {AS_IN_TRAINING}") from None
 
 
-# -- missing values ------------------------------------------------------------------------------------------
-def is_missing(item: Any) -> bool:
-    """Whether an object is None, NaN, NaT or pandas.NA."""
-    try:
-        return type(item).__name__ in MISSING_TYPES or bool(item != item)  # noqa: PLR0124  # NaN differs from itself
-    except (TypeError, ValueError):  # neither true nor false
-        return False
-
-
 def mark_missing(values: NDArray[Any], missing: float) -> NDArray[Any]:
     """NaN where a value equals `missing`; the same array if none does."""
     if np.isnan(missing) or not values.size:
@@ -71,48 +57,45 @@ def mark_missing(values: NDArray[Any], missing: float) -> NDArray[Any]:
 
 
 # -- categories ----------------------------------------------------------------------------------------------
-@dataclass(frozen=True, eq=False)
-class Levels:
-    """Categories that the model knows in one column; the code of a level is its position."""
+def level_codes(
+    keys: NDArray[Any], entries: Sequence[Any], levels: Sequence[Level], unseen: Unseen, where: str, notes: list[Note]
+) -> Float:
+    """Code of each row whose value is entries[key]: its position among the levels that the model knows.
 
-    levels: tuple[Level, ...]
-    unseen: Unseen
-    where: str  # the column, as messages call it
-    notes: list[Note] = field(default_factory=list)  # what was noticed is added here
+    Key -1 is missing. There is one look-up per entry. where: the column, as messages call it; what is noticed is added
+    to `notes`.
+    """
+    position = {level: float(i) for i, level in enumerate(levels)}
+    codes = np.array([*(position.get(entry, np.nan) for entry in entries), np.nan])  # the last: what key -1 finds
+    unknown = np.array([*(entry not in position and not is_missing(entry) for entry in entries), False])
+    if unknown.any():
+        used = np.bincount(keys[keys >= 0], minlength=len(unknown)) > 0
+        new = [entries[i] for i in np.flatnonzero(unknown & used).tolist()]
+        if new and unseen == "error":
+            raise DataError(
+                f"{where} holds categories that the model has not seen in training: {listing(new)}; "
+                f"it knows {listing(levels)}. Replace them, or set them to missing."
+            )
+        if new and np.isnan(codes[used]).all():
+            text = f"{where} holds {listing(new, 2)}, but the model knows {listing(levels, 2)}"
+            advice = "no category is known, and all count as unseen. Convert them to the type of training."
+            notes.append(Note("unknown_categories", f"{text[:100]}: {advice}"))
+        codes[unknown] = OTHER_CODE if unseen == "other" else np.nan
+    return np.asarray(codes[keys])
 
-    def of_dictionary(self, keys: NDArray[Any], entries: Sequence[Any]) -> Float:
-        """Code of each row whose value is entries[key]; key -1 is missing. One look-up per entry."""
-        position = {level: float(i) for i, level in enumerate(self.levels)}
-        codes = np.array([*(position.get(entry, np.nan) for entry in entries), np.nan])  # the last: what key -1 finds
-        unknown = np.array([*(entry not in position and not is_missing(entry) for entry in entries), False])
-        if unknown.any():
-            used = np.bincount(keys[keys >= 0], minlength=len(unknown)) > 0
-            new = [entries[i] for i in np.flatnonzero(unknown & used).tolist()]
-            if new and self.unseen == "error":
-                raise DataError(
-                    f"{self.where} holds categories that the model has not seen in training: {listing(new)}; "
-                    f"it knows {listing(self.levels)}. Replace them, or set them to missing."
-                )
-            if new and np.isnan(codes[used]).all():
-                text = f"{self.where} holds {listing(new, 2)}, but the model knows {listing(self.levels, 2)}"
-                advice = "no category is known, and all count as unseen. Convert them to the type of training."
-                self.notes.append(Note("unknown_categories", f"{text[:100]}: {advice}"))
-            codes[unknown] = OTHER_CODE if self.unseen == "other" else np.nan
-        return np.asarray(codes[keys])
 
-    def of_numbers(self, values: NDArray[Any]) -> Float:
-        """Code of each number among the levels; NaN is missing."""
-        entries, keys = np.unique(numbers(values, self.where).astype(np.float64), return_inverse=True)
-        if all(isinstance(level, str) for level in self.levels) and not np.isnan(entries).all():
-            raise self.not_numbers(values.dtype)
-        return self.of_dictionary(keys, entries.tolist())
-
-    def not_numbers(self, kind: Any) -> DataError:
-        """Return the error for numbers in place of categories."""
-        return DataError(
-            f"{self.where} holds {kind} numbers, but the model was trained on categories there, such as "
-            f"{listing(self.levels, 3)}; convert it to a category column of those."
+def level_codes_of_numbers(
+    values: NDArray[Any], levels: Sequence[Level], schema: Schema, where: str, notes: list[Note]
+) -> Float:
+    """Code of each number among the levels; NaN is missing."""
+    entries, keys = np.unique(numbers(values, where).astype(np.float64), return_inverse=True)
+    are_codes = not schema.levels_for_arrays or all(isinstance(level, str) for level in levels)
+    if are_codes and not np.isnan(entries).all():
+        raise DataError(
+            f"{where} holds {values.dtype} numbers, but the model was trained on categories there, such as "
+            f"{listing(levels, 3)}; convert it to a category column of those."
         )
+    return level_codes(keys, entries.tolist(), levels, schema.unseen, where, notes)
 
 
 # -- labels of rows ------------------------------------------------------------------------------------------

@@ -12,8 +12,8 @@ import numpy as np
 from narwhals.exceptions import DuplicateError
 from numpy.typing import NDArray
 
-from treeinner.errors import DataError, MissingDependencyError, Note, closest, readable
-from treeinner.rows.columns import AS_IN_TRAINING, Levels, listing, numbers
+from treeinner.errors import DataError, MissingDependencyError, Note, closest, listing, readable
+from treeinner.rows.columns import AS_IN_TRAINING, level_codes, level_codes_of_numbers, numbers
 from treeinner.rows.schema import Schema
 
 __all__ = [
@@ -106,24 +106,21 @@ def _column(series: nw.Series[Any], j: int, schema: Schema, notes: list[Note]) -
     labelled = isinstance(kind, nw.Categorical | nw.Enum)
     known = schema.levels_of(j)
     # Codes as pandas has them are all there is when the model does not store its training categories.
-    own_codes = schema.is_categorical(j) and known is None and series.implementation.is_pandas()
+    own_codes = labelled and known is None and schema.is_categorical(j) and series.implementation.is_pandas()
     if isinstance(kind, NO_FEATURE) or (labelled and known is None and not own_codes):
         raise DataError(f"{where} holds {kind}, but the model was trained on something else there; {AS_IN_TRAINING}")
     # Of Arrow's null type, for one; and parts of a file without a value are often typed as strings.
     if not (kind.is_numeric() or kind == nw.Boolean) and series.null_count() == len(series):
         return np.full(len(series), np.nan)
-    if known is None and labelled:
+    if own_codes:
         keys, _ = dictionary(series)
         return np.where(keys < 0, np.nan, keys)
     if known is None:
         return numbers(values_of(series), where)
-    levels = Levels(known, schema.unseen, where, notes)
     values = np.zeros(0) if labelled or isinstance(kind, nw.String | nw.Object) else values_of(series)
     if not len(values) or values.dtype.kind == "O":
-        return levels.of_dictionary(*dictionary(series))
-    if not schema.levels_for_arrays and not np.isnan(values).all():
-        raise levels.not_numbers(kind)
-    return levels.of_numbers(values)
+        return level_codes(*dictionary(series), known, schema.unseen, where, notes)
+    return level_codes_of_numbers(values, known, schema, where, notes)
 
 
 def values_of(series: nw.Series[Any]) -> NDArray[Any]:

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeinner import errors, losses
-from treeinner.errors import DataError, Note, TreeInnerError, UnsupportedModelError, did_you_mean, own_name
+from treeinner.errors import DataError, Note, TreeInnerError, UnsupportedModelError, did_you_mean, listing, own_name
 from treeinner.kernels.units import in_units
-from treeinner.rows.columns import labels, listing
+from treeinner.rows.columns import labels
 from treeinner.rows.frames import collected, frame_library_of, names_of, places_of, values_of
 from treeinner.rows.table import DenseTable, Table, make_table, refuse_by_name
 

@@ -17,7 +17,6 @@ class Schema:
 
     n_columns: int
     names: tuple[str, ...] | None = None  # training names; None: the model stores none, columns go by position
-    blank_is_underscore: bool = False  # the library keeps "my col" as "my_col" (LightGBM)
     categorical: tuple[bool, ...] | None = None  # columns that hold categories; None: no column does
     # The code of a level is its position; None: numbers are codes.
     levels: tuple[tuple[Level, ...] | None, ...] | None = None
@@ -42,7 +41,7 @@ class Schema:
 
     def levels_of(self, j: int) -> tuple[Level, ...] | None:
         """Levels of column j; None if it is not categorical or its levels are not known."""
-        return self.levels[j] if self.is_categorical(j) and self.levels is not None else None
+        return self.levels[j] if self.levels is not None and self.is_categorical(j) else None
 
     def is_categorical(self, j: int) -> bool:
         """Whether column j holds categories."""

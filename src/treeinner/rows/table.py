@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeinner.errors import DataError, Note
-from treeinner.rows.columns import Levels, mark_missing, numbers
+from treeinner.rows.columns import level_codes_of_numbers, mark_missing, numbers
 from treeinner.rows.frames import as_frame, read_columns
 from treeinner.rows.schema import Schema
 
@@ -141,9 +141,10 @@ def _read_array(X: Any, schema: Schema, notes: list[Note]) -> DenseTable:
         return DenseTable(mark_missing(numbers(values, "X"), schema.missing))
     columns = []
     for j, known in enumerate(levels):
-        column = numbers(values[:, j], schema.column_label(j))
+        where = schema.column_label(j)
+        column = numbers(values[:, j], where)
         if known is not None:
-            column = Levels(known, schema.unseen, schema.column_label(j), notes).of_numbers(column)
+            column = level_codes_of_numbers(column, known, schema, where, notes)
         columns.append(mark_missing(column, schema.missing))
     return DenseTable(columns)
 
