@@ -23,9 +23,7 @@ def add_exact(values, scale=1.0, *, n_clusters=None, cluster=None, limbs=LIMBS):
     """Whether all numbers fit, and the limbs of each power: ([clusters,] columns, limbs)."""
     shape = (values.shape[1],) if n_clusters is None else (n_clusters, values.shape[1])
     out = {name: np.zeros((*shape, n), np.int64) for name, n in limbs.items()}
-    fits = _core.add_exact(
-        values, scale, out["sums"], out.get("squares"), fourths=out.get("fourths"), cluster=cluster
-    )
+    fits = _core.add_exact(values, scale, out["sums"], out.get("squares"), fourths=out.get("fourths"), cluster=cluster)
     return fits, out
 
 
