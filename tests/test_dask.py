@@ -148,7 +148,7 @@ def test_warnings_of_the_workers_reach_the_user(client):
 
 
 # -- models ------------------------------------------------------------------------------------------------------
-def test_models_of_xgboost_dask(client):
+def test_models_of_xgboost_dask_and_lightgbm_dask(client):
     import xgboost.dask
 
     frame = dd.from_pandas(rows()[:TRAINED], npartitions=4)
@@ -158,16 +158,11 @@ def test_models_of_xgboost_dask(client):
     estimator.client = client
     estimator.fit(X, y)
     new = dd.from_pandas(held_out(), npartitions=3)
-    for trained, local in ((output, output["booster"]), (estimator, estimator.get_booster())):
+    light = lightgbm.DaskLGBMRegressor(client=client, n_estimators=5, num_leaves=7, verbose=-1).fit(X, y)
+    own = {"train": output, "xgboost": estimator, "lightgbm": light}
+    locals_ = (output["booster"], estimator.get_booster(), light.to_local())
+    for trained, local in zip(own.values(), locals_, strict=True):
         same(tid.importance(client, trained, new, "label"), in_memory(local))
-
-
-def test_models_of_lightgbm_dask(client):
-    frame = dd.from_pandas(rows()[:TRAINED], npartitions=2)
-    estimator = lightgbm.DaskLGBMRegressor(client=client, n_estimators=5, num_leaves=7, verbose=-1)
-    estimator.fit(frame[FEATURES], frame["label"])
-    found = tid.importance(client, estimator, dd.from_pandas(held_out(), npartitions=3), "label")
-    same(found, in_memory(estimator.to_local()))
 
 
 def test_a_catboost_model_that_must_route_its_own_rows(client):
@@ -260,27 +255,6 @@ def test_every_worker_killed_in_turn_in_both_rounds_changes_no_bit(client, tmp_p
     same(found[0], in_memory(model()))
 
 
-def test_a_driver_that_fails_and_tries_again_and_two_actions_on_one_frame(client, monkeypatch):
-    frame = dd.from_pandas(held_out(), npartitions=6).persist()
-    with monkeypatch.context() as broken:
-        broken.setattr(partitions, "node_means", lambda *_: 1 / 0)
-        with pytest.raises(ZeroDivisionError):
-            tid.importance(client, model(), frame, "label")
-    found = {}
-
-    def act(case):
-        found[case] = tid.importance(client, model(), frame, "label", **CASES[case])
-
-    actions = [threading.Thread(target=act, args=[case]) for case in ("usual", "weights and clusters")]
-    for action in actions:
-        action.start()
-    for action in actions:
-        action.join(60)
-    for case, result in found.items():
-        same(result, in_memory(model(), **CASES[case]))
-    assert len(found) == 2
-
-
 def shrinking(frame, path):
     """Give fewer rows each time that it is computed."""
     return numbered(frame, path).iloc[os.path.getsize(path) :]
@@ -361,8 +335,8 @@ def test_what_is_wrong_with_all_partitions_is_said_before_anything_runs(client):
     refused = [
         ((frame, "labels"), "y='labels': X has no such column"),
         ((frame.drop(columns="b"), "label"), "X lacks 'b'"),
-        ((X, held_out().label), "y is a Series, but X is spread over a cluster"),
-        ((held_out(), "label"), "X is a pandas DataFrame, expected a dask"),
+        ((X, held_out().label), "y is of .*Series"),
+        ((held_out(), "label"), "X is of .*expected a dask"),
         ((X, y.repartition(npartitions=1)), "y has 1 partition, but X has 3"),
         ((X.to_dask_array(), "label"), "y='label': X has no such column; it is no data frame"),
         ((da.from_array(held_out()[FEATURES].to_numpy(), chunks=500), da.ones(1400)), "y has 1 partition, but X has 3"),
@@ -370,7 +344,7 @@ def test_what_is_wrong_with_all_partitions_is_said_before_anything_runs(client):
     for rows_, message in refused:
         with pytest.raises(DataError, match=message):
             tid.importance(client, model(), *rows_)
-    with pytest.raises(TypeError, match="client is a XGBRegressor, expected a distributed"):
+    with pytest.raises(TypeError, match=r"client is of .*XGBRegressor.*, expected a distributed"):
         tid.importance(model(), X, y, None)
 
 

@@ -82,10 +82,7 @@ def importance(
     """
     client = get_client() if client is None else client
     if not isinstance(client, Client) or client.asynchronous:
-        raise TypeError(
-            f"client is a {type(client).__name__}, expected a distributed.Client that is not asynchronous, or None; it "
-            "comes first: importance(client, model, X, y)."
-        )
+        raise TypeError(f"client is of {type(client)}, expected a distributed.Client (not asynchronous) or None.")
     opened = read_model(_local(model))
     given = {"y": y, "sample_weight": sample_weight, "clusters": clusters, "base_margin": base_margin, "qid": qid}
     given = {name: value for name, value in given.items() if value is not None}
@@ -98,9 +95,11 @@ def importance(
     spec = make_spec(opened, names, score=score, method=method, clustered=clusters is not None)
     largest = None
     if sample_weight is not None:
-        weights = _narrowed(X, [sample_weight]) if isinstance(sample_weight, str) else sample_weight
-        found = [delayed(_largest_weight)(sample_weight, block) for block in _row_blocks(weights)]
-        largest = _computed(client, delayed(max)(found))
+        name = sample_weight if isinstance(sample_weight, str) else None
+        weights = sample_weight if name is None else _narrowed(X, [name])
+        largest = _computed(
+            client, delayed(max)([delayed(_largest_weight)(some, name) for some in _row_blocks(weights)])
+        )
 
     def run(job: Job) -> Part:
         # Part of the graph, not scattered: what is scattered dies with its workers.
@@ -140,10 +139,7 @@ def _computed(client: Client, task: Delayed) -> Any:
 def _partitions(model: Model, X: Any, given: Mapping[str, Any]) -> tuple[_Layout, list[tuple[Delayed, ...]]]:
     """X and what comes with it: the layout, and the blocks of each partition."""
     if not isinstance(X, dd.DataFrame | da.Array):
-        raise DataError(
-            f"X is a {type(X).__module__.split('.')[0]} {type(X).__name__}, expected a dask DataFrame or Array; for "
-            "rows in memory use ti.importance."
-        )
+        raise DataError(f"X is of {type(X)}, expected a dask DataFrame or Array; use ti.importance for rows in memory.")
     names = tuple(map(str, X.columns)) if isinstance(X, dd.DataFrame) else None
     named = roles_among(given, names or ())
     features = None if names is None else tuple(features_among(model, names, named))
@@ -154,18 +150,13 @@ def _partitions(model: Model, X: Any, given: Mapping[str, Any]) -> tuple[_Layout
     for role in given.keys() - named.keys():
         value = given[role]
         if not isinstance(value, dd.Series | dd.DataFrame | da.Array):
-            raise DataError(
-                f"{role} is a {type(value).__name__}, but X is spread over a cluster; pass the name of a column of X, "
-                "or a dask Series or Array with the partitions of X."
-            )
+            raise DataError(f"{role} is of {type(value)}; pass the name of a column of X, or a dask Series or Array.")
         if isinstance(X, da.Array) and isinstance(value, da.Array) and value.shape[0] == X.shape[0]:  # not NaN
             value = value.rechunk({0: X.chunks[0]})
         blocks[role] = _row_blocks(value)
         if len(blocks[role]) != len(blocks["X"]):
-            raise DataError(
-                f"{role} has {counted(len(blocks[role]), 'partition')}, but X has {len(blocks['X']):,}; pass it as a "
-                "column of X, by name, or with the partitions of X."
-            )
+            counts = f"{counted(len(blocks[role]), 'partition')}, but X has {len(blocks['X']):,}"
+            raise DataError(f"{role} has {counts}; pass it as a column of X, by name, or with the partitions of X.")
     schema, own_codes = model.schema, tuple[str, ...]()
     if features is not None and not model.transformers and model.route is None:
         kinds = enumerate(features)
@@ -193,8 +184,7 @@ def _row_blocks(rows: Any) -> list[Delayed]:
     """
     if isinstance(rows, da.Array):
         rows = rows.rechunk(dict.fromkeys(range(1, rows.ndim), -1))
-        blocks: list[Delayed] = rows.to_delayed(optimize_graph=False).ravel().tolist()
-        return blocks
+        return list(rows.to_delayed(optimize_graph=False).ravel())
     return list(rows.simplify().to_delayed(optimize_graph=False))
 
 
@@ -237,13 +227,12 @@ class _Layout:
         return X if self.features is None else X.iloc[:, places]
 
 
-def _largest_weight(name: Any, block: Any) -> float:
+def _largest_weight(block: Any, name: str | None) -> float:
     """Largest weight of a partition; 0 if it has no rows. What is wrong with weights is said when rows are read."""
     try:
-        values = np.asarray(block[name] if isinstance(name, str) else block, np.float64)
+        return float(np.fmax.reduce(np.asarray(block if name is None else block[name], np.float64), initial=0.0))
     except (IndexError, KeyError, TypeError, ValueError):
         return 0.0
-    return float(np.fmax.reduce(values, axis=None, initial=0.0))
 
 
 def _sums(job: Job, layout: _Layout, number: int, *blocks: Any) -> Part:

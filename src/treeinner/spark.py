@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treeinner.errors import DataError, MissingDependencyError, TreeInnerError, counted
+from treeinner.errors import DataError, MissingDependencyError, TreeInnerError
 from treeinner.read import Model, read_model
 from treeinner.read.columns import GroupSpec, credit
 from treeinner.rows.columns import listing
@@ -88,11 +88,8 @@ def importance(
         As from `ti.importance`.
     """
     if not hasattr(df, "mapInArrow") or not hasattr(df, "sparkSession") or df.isStreaming:
-        raise DataError(
-            f"df is a {type(df).__module__}.{type(df).__name__}, expected a Spark DataFrame that is not a stream; pass "
-            "df.to_spark() of pandas on Spark, the table that a stream is written to, rows in memory to ti.importance."
-        )
-    own, features = _source(model, df, features_col)
+        raise DataError(f"df is of {type(df)}, expected a Spark DataFrame, no stream; rows in memory: ti.importance.")
+    own, features = _source(model, features_col)
     opened = read_model(own)
     given = {"y": label_col, "sample_weight": weight_col, "clusters": clusters_col, "base_margin": base_margin_col}
     given = {role: name for role, name in {**given, "qid": qid_col}.items() if name is not None}
@@ -100,15 +97,14 @@ def importance(
     if given.keys() != roles.keys():
         raise TypeError(f"{listing(sorted(given.keys() - roles.keys()))}: expected names of columns of df.")
     columns = _find_columns(opened, df, features, roles)
-    selected, head = columns.select(df), None
-    if opened.transformers:
-        head = columns.batch(selected.limit(PROBED_ROWS).toArrow().to_batches())["X"]
-    names = columns.vector_names if columns.vector else columns.features
-    scored = credit(opened, names, feature_groups, head)
-    spec = make_spec(opened, scored, score=score, method=method, clustered=clusters_col is not None)
+    selected = columns.select(df)
+    head = columns.batch(selected.limit(PROBED_ROWS).toArrow())["X"] if opened.transformers else None
+    names = credit(opened, columns.vector_names if columns.vector else columns.features, feature_groups, head)
+    spec = make_spec(opened, names, score=score, method=method, clustered=clusters_col is not None)
     largest = None
     if weight_col is not None:
-        largest = _asked(df.select(df[_quoted(weight_col)].alias("weight")).agg({"weight": "max"}))[0][0]
+        weights = df.select(df[_quoted(weight_col)].cast("double").alias("weight"))
+        largest = _asked(weights.agg({"weight": "max"}))[0][0]
 
     def run(job: Job) -> Part:
         """Sums over all partitions: each by a task, these by some tasks more, and the rest here."""
@@ -117,8 +113,7 @@ def importance(
         answers = answers.repartition("partition").coalesce(MERGERS)
         return _total(row["answer"] for row in _asked(answers.mapInArrow(_shipped(_merge), ANSWER)))
 
-    job = Job(model=opened, spec=spec, largest_weight=largest if isinstance(largest, float | int) else None)
-    found = importance_of_partitions(job, run, std_errors=std_errors)
+    found = importance_of_partitions(Job(model=opened, spec=spec, largest_weight=largest), run, std_errors=std_errors)
     return replace(found, frame_library="")  # what is installed here, not Arrow, in which Spark sent the rows
 
 
@@ -154,11 +149,9 @@ class _Columns:
         query = f"c{self.names.index(self.roles['qid'][0])}"
         return ordered.repartition(query).sortWithinPartitions(query, "place").drop("place")
 
-    def batch(self, batches: Sequence[Any]) -> dict[str, Any]:
+    def batch(self, table: Any) -> dict[str, Any]:
         """X, y, ... of some rows, as arguments of `read_rows`."""
-        import pyarrow
-
-        table = pyarrow.Table.from_batches(batches).rename_columns(self.names)
+        table = table.rename_columns(self.names)
         rows: dict[str, Any] = {
             role: values_of(collected(table)[some[0]]) if len(some) == 1 else table.select(some)
             for role, some in self.roles.items()
@@ -171,49 +164,33 @@ def _matrix(column: Any, name: str) -> NDArray[Any]:
     """A column of arrays as one array: (rows, features)."""
     lengths = np.asarray(column.combine_chunks().value_lengths())
     if column.null_count or (lengths != lengths[0]).any():
-        raise DataError(
-            f"{name!r} is null in {counted(column.null_count, 'row')}, and holds {np.nanmin(lengths):.0f} to "
-            f"{np.nanmax(lengths):.0f} values in the others; give every row the features of training."
-        )
+        held = f"{np.nanmin(lengths):.0f} to {np.nanmax(lengths):.0f} values, and {column.null_count} nulls"
+        raise DataError(f"{name!r} holds {held}; give every row the features of training.")
     flat = column.combine_chunks().flatten().to_numpy(zero_copy_only=False)
     return np.asarray(flat.reshape(len(lengths), -1))
 
 
-def _source(model: Any, df: Any, features_col: str | None) -> tuple[Any, list[str] | str | None]:
+def _source(model: Any, features_col: str | None) -> tuple[Any, list[str] | str | None]:
     """The model as `read_model` takes it; the columns of its features, or the one that holds all, if that is known."""
-    kinds = [(kind.__module__, kind.__name__) for kind in type(model).__mro__]
-    if ("xgboost.spark.core", "_SparkXGBModel") not in kinds:
+    if ("xgboost.spark.core", "_SparkXGBModel") not in [(c.__module__, c.__name__) for c in type(model).__mro__]:
         return model, features_col
     # The estimator inside knows the best round and what stands for a missing value; the booster does not.
     own = getattr(model, "_xgb_sklearn_model", None) or model.get_booster()
-    several = list(model.getOrDefault("features_cols") or ())
-    one = features_col or str(model.getOrDefault("featuresCol"))
-    return own, several if features_col is None and several and set(several) <= set(df.columns) else one
+    return own, features_col or model.getOrDefault("features_cols") or str(model.getOrDefault("featuresCol"))
 
 
 def _find_columns(model: Model, df: Any, features: Any, roles: dict[str, list[str]]) -> _Columns:
     """Find the features in the frame; features: as far as they are known."""
-    if isinstance(features, str):
-        roles_among({"features_col": features}, df.columns, "df")
-        kind, told = _kind(df, features), _names_in(df, features)
-        if not kind:
-            raise DataError(
-                f"features_col={features!r} holds {df.schema[features].dataType.simpleString()}, expected vectors of "
-                "pyspark.ml or arrays of numbers; leave features_col out if every feature is a column of its own."
-            )
-        stored = model.feature_names
-        if stored is not None and told is not None and stored != told and set(stored) == set(told):
-            raise DataError(
-                f"{features!r} was assembled from {listing(told)}, but the model was trained on {listing(stored)}, in "
-                "this order; assemble the columns as for training."
-            )
-        return _Columns(features=[features], roles=roles, vector=kind, vector_names=told)
-    try:
+    if not isinstance(features, str):
         return _Columns(features=features or features_among(model, df.columns, roles, "df"), roles=roles)
-    except DataError as error:
-        held = [name for name in df.columns if _kind(df, name)]
-        hint = f" If the column {held[0]!r} holds all features, pass features_col={held[0]!r}." if held else ""
-        raise DataError(f"{error}{hint}") from None
+    roles_among({"features_col": features}, df.columns, "df")
+    kind, told, stored = _kind(df, features), _names_in(df, features), model.feature_names
+    if not kind:
+        raise DataError(f"features_col={features!r}: expected vectors of pyspark.ml or arrays of numbers.")
+    if stored is not None and told is not None and stored != told and set(stored) == set(told):
+        order = f"{listing(told)}, but the model was trained on {listing(stored)}, in this order"
+        raise DataError(f"{features!r} was assembled from {order}; assemble the columns as for training.")
+    return _Columns(features=[features], roles=roles, vector=kind, vector_names=told)
 
 
 def _kind(df: Any, name: str) -> str:
@@ -227,8 +204,8 @@ def _names_in(df: Any, vector: str) -> tuple[str, ...] | None:
     """Names of the features in a vector, if a VectorAssembler left them with the column."""
     told = (df.schema[vector].metadata or {}).get("ml_attr", {})
     found = {one["idx"]: one.get("name") for some in told.get("attrs", {}).values() for one in some}
-    names = tuple(found.get(j) for j in range(told.get("num_attrs", 0)))
-    return names if names and all(names) else None
+    names = [found.get(j) for j in range(told.get("num_attrs", 0))]
+    return tuple(map(str, names)) if names and all(names) else None
 
 
 def _quoted(name: str) -> str:
@@ -240,24 +217,28 @@ def _quoted(name: str) -> str:
 def _asked(frame: Any) -> list[Any]:
     """Rows of a frame."""
     try:
-        rows: list[Any] = frame.collect()
+        return list(frame.collect())
     except Exception as error:
-        if type(error).__module__.split(".")[0] not in ("pyspark", "py4j"):
-            raise
         raise _explained(str(error)) from None
-    return rows
 
 
 def _explained(text: str) -> TreeInnerError:
     """What Spark says in pages, in a sentence."""
     if "PYTHON_VERSION_MISMATCH" in text:
         found = " and ".join(re.findall(r"\b3\.\d+\b", text)[:2])
-        cure = "set spark.pyspark.python (PYSPARK_PYTHON) to the driver's version"
-        return MissingDependencyError(f"The Spark workers and the driver have different Pythons, {found}; {cure}.")
+        return MissingDependencyError(f"Spark's workers and driver have Python {found}; set spark.pyspark.python.")
     # The end of Python's traceback, the condition of a Java exception, or else how it begins.
     raised = re.findall(r"^(?!org\.|java\.)[A-Za-z_][\w.]*: .+", text.partition("Traceback (most ")[2], re.MULTILINE)
+    if raised and raised[-1].startswith(("ModuleNotFoundError", "ImportError")):
+        return _missing(raised[-1])
     reason = [*raised[-1:], *re.findall(r"\[[A-Z][A-Z0-9_.]+\] .+", text), text.strip()][0]
     return DataError(f"Spark could not compute the rows of df: {reason[:500]}")
+
+
+def _missing(problem: str) -> MissingDependencyError:
+    """What to do about workers that lack a package."""
+    cure = f"install treeinner {metadata.version('treeinner')} and the library of the model in their Python"
+    return MissingDependencyError(f"The Spark workers cannot run treeinner ({problem}); {cure} (spark.pyspark.python).")
 
 
 def _total(answers: Iterable[bytes]) -> Part:
@@ -267,11 +248,7 @@ def _total(answers: Iterable[bytes]) -> Part:
         if isinstance(answer, TreeInnerError):
             raise answer
         if isinstance(answer, ImportError):
-            raise MissingDependencyError(
-                f"The Spark workers cannot run treeinner ({answer}); install treeinner {metadata.version('treeinner')} "
-                "and the library of the model in the Python that the workers use (spark.pyspark.python), or ship an "
-                "environment with them (spark.archives)."
-            )
+            raise _missing(str(answer))
         parts.append(answer)
     return add_parts(parts)
 
@@ -306,10 +283,8 @@ def _shipped(work: Callable[[int, Batches], Part]) -> Callable[[Batches], Iterat
     return on_worker
 
 
-@lru_cache(maxsize=2)
-def _unpacked(data: bytes) -> Any:
-    """The work of a round, which no task changes: a worker opens the model once, not in every task."""
-    return pickle.loads(data)
+# The work of a round, which no task changes: a worker opens the model once, not in every task.
+_unpacked = lru_cache(maxsize=2)(pickle.loads)
 
 
 def answer(data: bytes, number: int, batches: Batches) -> bytes:
@@ -323,9 +298,11 @@ def answer(data: bytes, number: int, batches: Batches) -> bytes:
 
 def _sums(job: Job, columns: _Columns, number: int, batches: Batches) -> Part:
     """Sums over one partition; of queries, its rows must be together."""
+    import pyarrow
+
     some = (batch for batch in batches if batch.num_rows)
     whole = [list(some)] if "qid" in columns.roles else ([batch] for batch in some)
-    return of_partition(job, number, (columns.batch(rows) for rows in whole if rows))
+    return of_partition(job, number, (columns.batch(pyarrow.Table.from_batches(rows)) for rows in whole if rows))
 
 
 def _merge(_: int, batches: Batches) -> Part:
