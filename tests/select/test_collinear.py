@@ -11,7 +11,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 
 import treeinner as ti
 from treeinner.select.collinear import associations, collinear_sets
-from treeinner.select.samplers import Columns
+from treeinner.select.samplers import read_columns
 
 N = 400
 rng = np.random.default_rng(11)
@@ -35,7 +35,7 @@ ALIKE = [["a", "a_cubed", "a_again"], ["b", "b_or_nothing"], ["town", "code"]]
 
 
 def in_common(X):
-    return associations(Columns.of(X))
+    return associations(read_columns(X))
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def in_common(X):
     ids=["pandas", "polars", "arrow", "categories"],
 )
 def test_alike_columns_are_found_and_no_others_in_every_frame(make):
-    sets = collinear_sets(Columns.of(make(FRAME)), threshold=0.9)
+    sets = collinear_sets(read_columns(make(FRAME)), threshold=0.9)
     assert [[FRAME.columns[j] for j in one] for one in sets] == ALIKE
 
 
@@ -105,15 +105,15 @@ def test_unrelated_columns_have_little_in_common_however_many_levels_they_have()
 def test_every_two_members_are_alike_so_a_chain_is_cut():
     angle = np.arange(6) * 0.35  # neighbours correlate cos(.35) = .94, the ends cos(1.75) = -.18
     X = np.column_stack([np.cos(t) * A + np.sin(t) * B for t in angle])
-    sets, found = collinear_sets(Columns.of(X), threshold=0.9), in_common(X)
+    sets, found = collinear_sets(read_columns(X), threshold=0.9), in_common(X)
     assert sum(map(len, sets)) >= 4
     assert all(found[i, j] >= 0.9 for one in sets for i in one for j in one)
     assert max(map(len, sets)) == 2
-    assert collinear_sets(Columns.of(np.column_stack([A, B, A, -A])), threshold=1.0) == [[0, 2, 3]]
+    assert collinear_sets(read_columns(np.column_stack([A, B, A, -A])), threshold=1.0) == [[0, 2, 3]]
 
 
 def test_infinite_values_and_columns_without_values():
     X = FRAME[["a", "a_cubed"]].assign(empty=np.nan, words=pd.Series([None] * N, dtype="str"))
     X.loc[0, "a_cubed"] = np.inf * np.sign(X.loc[0, "a"])
-    assert collinear_sets(Columns.of(X), threshold=0.9) == [[0, 1]]
-    assert collinear_sets(Columns.of(X[["a"]]), threshold=0.9) == []
+    assert collinear_sets(read_columns(X), threshold=0.9) == [[0, 1]]
+    assert collinear_sets(read_columns(X[["a"]]), threshold=0.9) == []

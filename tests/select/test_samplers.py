@@ -4,7 +4,15 @@ import numpy as np
 import pytest
 from scipy import sparse, stats
 
-from treeinner.select.samplers import FEW_VALUES, PENALTIES, Columns, Donors, _Solver
+from treeinner.select.samplers import (
+    FEW_VALUES,
+    PENALTIES,
+    Donors,
+    _decomposed,
+    _decomposed_rows,
+    _slopes,
+    read_columns,
+)
 
 N, DRAWS = 600, 60
 
@@ -20,7 +28,7 @@ def correlated(n=N, rho=0.8, seed=0, p=4):
 
 
 def redrawn(X, column, draws=DRAWS, seed=1):
-    return X[Donors(Columns.of(X)).draw([column], draws, rng(seed))[:, 0], column]
+    return X[Donors(read_columns(X)).draw([column], draws, rng(seed))[:, 0], column]
 
 
 # -- the law of a redrawn column -------------------------------------------------------------------------------
@@ -135,7 +143,7 @@ def test_missing_values_are_drawn_too():
 def test_columns_drawn_together_stay_together():
     X = correlated(rho=0.999, seed=4)
     X[:, 3] = rng(9).normal(size=N)
-    together = Donors(Columns.of(X)).draw((0, 1), DRAWS, rng())
+    together = Donors(read_columns(X)).draw((0, 1), DRAWS, rng())
     assert together.shape == (DRAWS, 2, N)
     first, second = X[together[:, 0], 0], X[together[:, 1], 1]
     assert np.mean([np.corrcoef(a, b)[0, 1] for a, b in zip(first, second, strict=True)]) > 0.99
@@ -145,7 +153,7 @@ def test_columns_drawn_together_stay_together():
 def test_levels_drawn_together_have_patterns_that_occur():
     X = levels_table()
     X = np.column_stack([X, 3 - X[:, 0]])  # the complement: only four pairs exist
-    donors = Donors(Columns.of(X)).draw([0, 4], 20, rng())
+    donors = Donors(read_columns(X)).draw([0, 4], 20, rng())
     assert (X[donors[:, 0], 0] + X[donors[:, 1], 4] == 3).all()
 
 
@@ -168,7 +176,7 @@ def hard_tables():
 @pytest.mark.parametrize("name", hard_tables())
 def test_every_column_of_a_hard_table_gets_donors(name):
     X = hard_tables()[name]
-    donors = Donors(Columns.of(X))
+    donors = Donors(read_columns(X))
     for j in range(min(X.shape[1], 8)):
         drawn = donors.draw([j], 3, rng())[:, 0]
         assert drawn.shape == (3, len(X))
@@ -184,11 +192,11 @@ def test_with_more_columns_than_rows_redrawn_values_still_move():
 
 def test_draws_depend_on_the_generator_alone():
     X = levels_table()
-    donors = Donors(Columns.of(X))
+    donors = Donors(read_columns(X))
     for j in (0, 1):
         first, again = (donors.draw([j], 4, rng(7)) for _ in range(2))
         np.testing.assert_array_equal(first, again)
-        np.testing.assert_array_equal(first, Donors(Columns.of(X.copy())).draw([j], 4, rng(7)))
+        np.testing.assert_array_equal(first, Donors(read_columns(X.copy())).draw([j], 4, rng(7)))
         assert (donors.draw([j], 4, rng(8)) != first).any()
 
 
@@ -197,9 +205,9 @@ def test_slopes_without_some_columns_are_those_of_ridge_without_them(shape):
     M, target = rng().normal(size=shape), rng(1).normal(size=(shape[0], 2))
     without = np.array([1, 4])
     rest = np.delete(np.arange(shape[1]), without)
-    few = shape[0] < shape[1]
-    solver = _Solver.of_few_rows(M) if few else _Solver.of_products(M.T @ M, len(M))
-    for penalty, slopes in zip(shape[0] * PENALTIES, solver.coefficients(M.T @ target, without), strict=True):
+    V, d = _decomposed_rows(M) if shape[0] < shape[1] else _decomposed(M.T @ M)
+    for penalty in shape[0] * PENALTIES:
+        slopes = _slopes(V, d, penalty, M.T @ target, without)
         A = M[:, rest].T @ M[:, rest] + penalty * np.eye(len(rest))
         np.testing.assert_allclose(slopes[rest], np.linalg.solve(A, M[:, rest].T @ target), atol=1e-9)  # rounding
         np.testing.assert_allclose(slopes[without], 0, atol=1e-9)
@@ -219,7 +227,7 @@ def test_every_container_gives_the_same_columns():
         "objects": np.array([number.tolist(), word, [True, False, True, True]], dtype=object).T,
     }
     for X in tables.values():
-        read = Columns.of(X).values
+        read = read_columns(X)
         np.testing.assert_array_equal(read[0], expected[0])
         np.testing.assert_array_equal(read[2], expected[2])
         codes = np.asarray(read[1])
@@ -230,14 +238,14 @@ def test_every_container_gives_the_same_columns():
 
 def test_a_sparse_matrix_is_its_dense_one():
     X = sparse.random(30, 4, density=0.3, random_state=0)
-    for read, column in zip(Columns.of(X).values, X.toarray().T, strict=True):
+    for read, column in zip(read_columns(X), X.toarray().T, strict=True):
         np.testing.assert_array_equal(read, column)
 
 
 def test_dates_are_numbers_and_missing_dates_missing():
     pd = pytest.importorskip("pandas")
     days = pd.to_datetime(["2020-01-03", None, "2020-01-01"])
-    (read,) = Columns.of(pd.DataFrame({"day": days})).values
+    (read,) = read_columns(pd.DataFrame({"day": days}))
     assert np.isnan(read[1])
     assert read[0] > read[2]
 
@@ -245,7 +253,7 @@ def test_dates_are_numbers_and_missing_dates_missing():
 def test_many_levels_are_pooled():
     words = np.array([f"w{i}" for i in range(100)], dtype=object)
     X = np.column_stack([words, rng().normal(size=100).astype(object)])
-    drawn = Donors(Columns.of(X)).draw([0], 5, rng())[:, 0]
+    drawn = Donors(read_columns(X)).draw([0], 5, rng())[:, 0]
     assert len(np.unique(drawn)) > 50  # the rare levels are drawn as one, its rows evenly
 
 

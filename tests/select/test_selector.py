@@ -437,7 +437,7 @@ def test_metadata_routing(fitted):
         ({"test": "margin"}, ValueError, "'test' parameter.*marginal"),
         ({"repeats": 0}, ValueError, "'repeats' parameter"),
         ({"n_draws": 1}, ValueError, "'n_draws' parameter"),
-        ({"threshold": "most"}, ValueError, "threshold='mean'"),
+        ({"threshold": "most"}, ValueError, "expected 'mean', 'median'"),
         ({"max_features": -1}, ValueError, "'max_features' parameter"),
         ({"cv": 2.5}, ValueError, "2.5"),
         ({"cv": 1}, ValueError, "n_splits=2"),

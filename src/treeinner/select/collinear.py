@@ -8,6 +8,7 @@ not collinear: the country follows from the town, not the town from the country.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from scipy import stats
 from scipy.cluster import hierarchy
 from scipy.spatial.distance import squareform
 
-from treeinner.select.samplers import Columns
+from treeinner.select.samplers import Column
 
 __all__ = ["associations", "collinear_sets"]
 
@@ -28,9 +29,9 @@ MOST_BINS = 20  # of a number beside levels
 ROUNDING = 1e-12
 
 
-def collinear_sets(columns: Columns, *, threshold: float) -> list[list[int]]:
+def collinear_sets(columns: Sequence[Column], *, threshold: float) -> list[list[int]]:
     """Column numbers of every near-collinear set of two or more, in the order of the table."""
-    n = len(columns.values)
+    n = len(columns)
     if n < 2:
         return []
     distance = 1 - associations(columns)
@@ -43,16 +44,16 @@ def collinear_sets(columns: Columns, *, threshold: float) -> list[list[int]]:
     return [one for one in sets.values() if len(one) > 1]
 
 
-def associations(columns: Columns) -> Float:
+def associations(columns: Sequence[Column]) -> Float:
     """How much every two columns have in common, from 0 to 1: (columns, columns)."""
-    n = len(columns.values)
-    is_number = np.array([values.dtype.kind == "f" for values in columns.values])
-    ranks = {j: _ranks(columns.values[j]) for j in np.flatnonzero(is_number).tolist()}
+    n = len(columns)
+    is_number = np.array([values.dtype.kind == "f" for values in columns])
+    ranks = {j: _ranks(columns[j]) for j in np.flatnonzero(is_number).tolist()}
     out = np.eye(n)
     if ranks:
         out[np.ix_(is_number, is_number)] = _rank_correlations(np.column_stack(list(ranks.values())))
     if not is_number.all():
-        levels = [_bins(ranks[j]) if is_number[j] else columns.values[j] for j in range(n)]
+        levels = [_bins(ranks[j]) if is_number[j] else columns[j] for j in range(n)]
         for i in np.flatnonzero(~is_number).tolist():
             for j in (j for j in range(n) if is_number[j] or j < i):
                 out[i, j] = out[j, i] = _in_common(levels[j], levels[i])

@@ -26,7 +26,7 @@ from treeinner.score.infer import benjamini_hochberg
 from treeinner.select.cross import CrossFit, in_parallel
 from treeinner.select.folds import Data, Index
 from treeinner.select.redraw import Draws, redrawn_scores
-from treeinner.select.samplers import Columns, Donors, Sampler
+from treeinner.select.samplers import Column, Donors, Sampler, read_columns
 
 __all__ = ["Conditional", "conditional_test"]
 
@@ -72,8 +72,8 @@ def conditional_test(
     seed, n_jobs
         As for `cross_fit`.
     """
-    table = Columns.of(fit.data.X)
-    n_columns = len(table.values)
+    table = read_columns(fit.data.X)
+    n_columns = len(table)
     assert len(fit.importance) == n_columns
     together = _all_sets(sets, n_columns)
     rng = np.random.default_rng(seed)
@@ -85,7 +85,7 @@ def conditional_test(
     often = len(held_out) / len(np.unique(held_out))  # how often a row was held out, on average
     by = Donors(table) if sampler is None else sampler
     sums, likeness = np.zeros((len(together), 1 + n_draws)), np.zeros(n_columns)
-    step = max(1, MOST_BYTES // (n_draws * table.n_rows * 4))
+    step = max(1, MOST_BYTES // (n_draws * fit.data.n_rows * 4))
     for first in range(0, len(together), step):
         draws = [_drawn(by, fit.data, columns, n_draws, rng) for columns in together[first : first + step]]
         for drawn in draws:
@@ -117,7 +117,7 @@ def _drawn(by: Donors | Sampler, data: Data, columns: Index, n_draws: int, rng: 
     return Draws(columns, values=values)
 
 
-def _likeness(table: Columns, drawn: Draws) -> Float:
+def _likeness(table: Sequence[Column], drawn: Draws) -> Float:
     """How alike drawn columns and their own values are: rank correlation of numbers, agreement of levels beyond chance.
 
     0 for a constant, and for values of a user's own.
@@ -125,7 +125,7 @@ def _likeness(table: Columns, drawn: Draws) -> Float:
     out = np.zeros(len(drawn.columns))
     for k, column in enumerate(drawn.columns.tolist() if drawn.donors is not None else ()):
         assert drawn.donors is not None
-        own = table.values[column]
+        own = table[column]
         redrawn = own[drawn.donors[:MOST_COMPARED, k]]
         if own.dtype.kind == "f":
             ranks, drawn_ranks = rankdata(np.nan_to_num(own)), rankdata(np.nan_to_num(redrawn), axis=1)

@@ -27,7 +27,7 @@ from treeinner.score.result import FoldSpread, Importance, Losses
 from treeinner.score.spec import METHODS, SCORES, check_choice
 from treeinner.score.sums import Sums
 from treeinner.select.fits import check_fit, fit
-from treeinner.select.folds import Data, Index, Split, checked_data, fitted_models, held_out, splits
+from treeinner.select.folds import Data, Index, checked_data, fitted_models, held_out, splits
 
 __all__ = ["ASKED", "CrossFit", "cross_fit", "cross_importance", "in_parallel"]
 
@@ -140,25 +140,26 @@ def cross_fit(
     models = fitted_models(estimator)
     if models is None:
         check_fit(estimator, data.fit_params)
-        split = splits(estimator, data, cv, int(repeats), seed)
-        jobs = [(estimator, data, each, asked) for each in split]
-    elif repeats != 1:
+        folds = splits(estimator, data, cv, int(repeats), seed)
+        found = in_parallel(_fit_and_score, [(estimator, data, asked, *fold) for fold in folds], n_jobs, progress)
+        return _put_together(data, found, tuple(test for _, test, _ in folds))
+    if repeats != 1:
         raise ValueError(f"repeats={repeats}: models that were fitted before cannot be fitted again.")
-    else:
-        split = held_out(cv, data, len(models))
-        jobs = [(model, data, each, asked) for model, each in zip(models, split, strict=True)]
-    folds = in_parallel(_fit_and_score if models is None else _score, jobs, n_jobs, progress)
-    return _put_together(data, folds, tuple(each.test for each in split))
+    tests = held_out(cv, data, len(models))
+    jobs = [(model, data, asked, test) for model, test in zip(models, tests, strict=True)]
+    return _put_together(data, in_parallel(_score, jobs, n_jobs, progress), tuple(tests))
 
 
 # -- one fold ------------------------------------------------------------------------------------------------
-def _fit_and_score(estimator: Any, data: Data, split: Split, asked: Mapping[str, Any]) -> Scored:
-    return _score(fit(estimator, data, split), data, split, asked, checked=False)
+def _fit_and_score(
+    estimator: Any, data: Data, asked: Mapping[str, Any], train: Index, test: Index, seed: int
+) -> Scored:
+    return _score(fit(estimator, data, train, seed), data, asked, test, checked=False)
 
 
-def _score(fitted: Any, data: Data, split: Split, asked: Mapping[str, Any], *, checked: bool = True) -> Scored:
+def _score(fitted: Any, data: Data, asked: Mapping[str, Any], test: Index, *, checked: bool = True) -> Scored:
     """Score the rows that a model was not fitted on; checked: whether it is looked into that it was not."""
-    part, several = data.take(split.test), members(fitted)
+    part, several = data.take(test), members(fitted)
     options = {**asked, **part.given, "checked": checked, "head": data.X}
     if several is not None:
         found = average_shares(several, part.X, part.y, **options)

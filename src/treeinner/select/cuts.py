@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.feature_selection._from_model import _calculate_threshold
 
 from treeinner.errors import Note
 from treeinner.read.columns import grouped
@@ -20,7 +19,13 @@ Float = NDArray[np.float64]
 
 def threshold_value(threshold: Any, scores: Float) -> float:
     """The least score, as SelectFromModel spells it: a number, "mean", "median" or "1.25*mean"; -inf for None."""
-    return -np.inf if threshold is None else float(_calculate_threshold(None, scores, threshold))
+    if not isinstance(threshold, str):
+        return -np.inf if threshold is None else float(threshold)
+    factor, _, name = threshold.rpartition("*")
+    value = {"mean": np.mean(scores), "median": np.median(scores)}.get(name.strip())
+    if value is None:
+        raise ValueError(f"threshold={threshold!r}: expected 'mean', 'median' or such as '1.25*mean'.")
+    return float(factor or 1) * float(value)
 
 
 def sets_of(groups: Mapping[str, Any], names: Sequence[str]) -> list[list[int]]:

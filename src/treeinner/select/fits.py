@@ -13,7 +13,7 @@ from sklearn.pipeline import Pipeline
 
 from treeinner.errors import DataError, UnsupportedModelError
 from treeinner.read.unwrap import package_of
-from treeinner.select.folds import Data, Split
+from treeinner.select.folds import Data, Index
 
 __all__ = ["check_fit", "fit"]
 
@@ -47,12 +47,12 @@ def check_fit(estimator: Any, fit_params: Mapping[str, Any]) -> None:
             )
 
 
-def fit(estimator: Any, data: Data, split: Split) -> Any:
+def fit(estimator: Any, data: Data, rows: Index, seed: int) -> Any:
     """Return a clone of the estimator, fitted on the training rows of a fold."""
     model = _cloned(estimator)
     for part in (model, *_nested(model)):
-        _seed(part, split.seed)
-    train, last, prefix = data.take(split.train), model, ""
+        _seed(part, seed)
+    train, last, prefix = data.take(rows), model, ""
     if isinstance(model, Pipeline):
         prefix, last = f"{model.steps[-1][0]}__", model.steps[-1][1]
     _check_classes(last, data, train)

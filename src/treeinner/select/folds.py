@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import is_classifier
 from sklearn.model_selection import GroupKFold, check_cv
-from sklearn.utils.validation import _check_method_params, _num_samples
 
 from treeinner.errors import DataError
 from treeinner.rows.columns import labels
@@ -21,7 +20,7 @@ from treeinner.rows.frames import as_frame, collected, names_of
 from treeinner.rows.rows import NO_WEIGHT, check_order, given_weights
 from treeinner.rows.table import as_array, canonical_csr, is_sparse, refuse_by_name
 
-__all__ = ["Data", "Split", "checked_data", "checked_table", "fitted_models", "held_out", "splits", "take_rows"]
+__all__ = ["Data", "checked_data", "checked_table", "fitted_models", "held_out", "splits", "take_rows"]
 
 Index = NDArray[np.intp]
 BESIDE_X = ("y", "sample_weight", "base_margin", "qid", "groups", "clusters")
@@ -43,7 +42,7 @@ class Data:
     @property
     def n_rows(self) -> int:
         """Number of rows."""
-        return int(_num_samples(self.X))
+        return int(self.X.shape[0])
 
     @property
     def given(self) -> dict[str, Any]:
@@ -53,16 +52,16 @@ class Data:
     def take(self, rows: Index) -> Data:
         """Return some of the rows."""
         taken = {name: take_rows(getattr(self, name), rows) for name in ("X", *BESIDE_X)}
-        return Data(**taken, fit_params=_check_method_params(self.X, self.fit_params, rows))
+        by_row = {name for name, value in self.fit_params.items() if _entries(value) == self.n_rows}
+        params = {name: take_rows(value, rows) if name in by_row else value for name, value in self.fit_params.items()}
+        return Data(**taken, fit_params=params)
 
 
-@dataclass(frozen=True, eq=False)
-class Split:
-    """Rows to fit on and rows held out, of one fold, and the seed of its fit."""
-
-    train: Index
-    test: Index
-    seed: int = 0
+def _entries(value: Any) -> int:
+    """Number of entries of an array, a column, a table or a list; -1 of anything else."""
+    if hasattr(value, "shape"):
+        return int(value.shape[0]) if value.shape else -1
+    return len(value) if hasattr(value, "__len__") and not isinstance(value, str | Mapping) else -1
 
 
 def checked_data(X: Any, y: Any, *, fit_params: Mapping[str, Any] | None = None, **given: Any) -> Data:
@@ -74,14 +73,14 @@ def checked_data(X: Any, y: Any, *, fit_params: Mapping[str, Any] | None = None,
     for name, value in {"y": y, **given}.items():
         check_order(X, value, name)
     X, given["y"] = checked_table(X), _checked_target(y)
-    n = int(_num_samples(X))
+    n = int(X.shape[0])
     for name, value in given.items():
         if name in ("qid", "groups", "clusters"):
             given[name] = labels(value, n, name)
         elif name == "sample_weight":
             given[name] = given_weights(value, n)
-        elif _num_samples(value) != n:
-            raise DataError(f"{name} has {_num_samples(value)} entries, but X has {n} rows; pass one per row.")
+        elif len(np.atleast_1d(value)) != n:
+            raise DataError(f"{name} has {len(np.atleast_1d(value))} entries, but X has {n} rows; pass one per row.")
     if not np.any(given.get("sample_weight", 1)):
         raise DataError(NO_WEIGHT)
     together = next((given[name] for name in ("groups", "qid", "clusters") if name in given), None)
@@ -140,15 +139,15 @@ def take_rows(values: Any, rows: Index) -> Any:
 
 
 # -- splits --------------------------------------------------------------------------------------------------------
-def splits(estimator: Any, data: Data, cv: Any, repeats: int, random_state: Any) -> list[Split]:
-    """Folds of every repeat, each with a seed for its fit."""
+def splits(estimator: Any, data: Data, cv: Any, repeats: int, random_state: Any) -> list[tuple[Index, Index, int]]:
+    """Folds of every repeat: rows to fit on, rows held out, and a seed for the fit."""
     rng = np.random.default_rng(random_state)
     out = []
     for _ in range(repeats):
         of_folds, of_fits = rng.integers(0, 2**31 - 1, size=2).tolist()
         pairs = _pairs(_splitter(estimator, data, cv, of_folds), data)
         seeds = np.random.default_rng(of_fits).integers(0, 2**31 - 1, size=len(pairs)).tolist()
-        out += [Split(*pair, seed) for pair, seed in zip(pairs, seeds, strict=True)]
+        out += [(train, test, seed) for (train, test), seed in zip(pairs, seeds, strict=True)]
     return out
 
 
@@ -218,7 +217,7 @@ def fitted_models(given: Any) -> list[Any] | None:
     return list(given)
 
 
-def held_out(cv: Any, data: Data, n_models: int) -> list[Split]:
+def held_out(cv: Any, data: Data, n_models: int) -> list[Index]:
     """Rows held out from each of some fitted models: by a splitter, or as given."""
     if isinstance(cv, str | numbers.Number | None) or _is_unseeded(cv):
         raise ValueError(
@@ -231,4 +230,4 @@ def held_out(cv: Any, data: Data, n_models: int) -> list[Split]:
     tests = [_row_numbers(test, number, data.n_rows) for number, test in enumerate(given)]
     if len(tests) != n_models:
         raise ValueError(f"There are {n_models} models but {len(tests)} folds; pass one fold per model.")
-    return [Split(np.empty(0, np.intp), test) for test in tests]
+    return tests

@@ -8,7 +8,7 @@ themselves are.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,7 @@ from treeinner.kernels import BLOCK, aligned, leaf_ranges, padded_rows, task_row
 from treeinner.kernels.units import GRADIENT_BITS
 from treeinner.read import Model
 from treeinner.read.columns import as_table, gathered
-from treeinner.rows import Rows, read_rows, read_table
+from treeinner.rows import read_rows, read_table
 from treeinner.score.conclude import conclude
 from treeinner.score.passes import leaf_pass, node_means, open_task
 from treeinner.score.spec import Spec, scored_loss
@@ -74,7 +74,7 @@ def redrawn_scores(model: Model, spec: Spec, data: Data, held_out: Index, draws:
     loss = scored_loss(model, spec.score)
     if loss.scope != "row" or loss.core is None or model.route is not None:
         return [_one_by_one(model, spec, data, held_out, drawn) for drawn in draws]
-    known = _HeldOut(model, spec, data, held_out)
+    known = _HeldOut(model, spec, data, held_out, draws[0].n_draws)
     return [known.scores(drawn) for drawn in draws]
 
 
@@ -119,152 +119,135 @@ def planes_of(model: Model, spec: Spec, names: Any) -> Index:
     return np.flatnonzero(np.isin(trees.forest.plane_column, trees.column[own]))
 
 
-class _Splits:
-    """The splits that are credited to some columns of X, and the trees that they are in."""
+def _split_scores(model: Model, splits: Index, trees: NDArray[np.int32], sums: Long, weights: Long) -> Float:
+    """Sum over some splits of (c_l - c_r)(g_l - g_r) W_l W_r / W for every draw, in fixed point: (draws,).
 
-    def __init__(self, model: Model, spec: Spec, names: Index) -> None:
-        trees, forest, credit = model.trees, model.trees.forest, spec.credit
-        here = np.flatnonzero(np.isin(forest.split_player, credit.player[np.isin(credit.name, names)]))
-        self.model, self.spec = model, spec
-        self.planes = planes_of(model, spec, names)
-        self.trees = np.unique(trees.tree_of_node[forest.split_nodes[here]]).astype(np.int32)
-        self.rounds, first = np.unique(trees.round[self.trees], return_index=True)
-        self.first_tree = np.append(first, len(self.trees)).astype(np.int32)
-        # Leaves of these trees, one after the other; and of every split the first, the first on its right, and the end.
-        start, stop = forest.first_leaf[self.trees], forest.first_leaf[self.trees + 1]
-        self.leaves = np.concatenate([np.arange(*ends) for ends in zip(start, stop, strict=True)] or [start])
-        self.ranges = np.searchsorted(self.leaves, leaf_ranges(trees)[here])
-
-    def scores(self, sums: Long, weights: Long) -> Float:
-        """Sum over the splits of (c_l - c_r)(g_l - g_r) W_l W_r / W for every draw: (draws,).
-
-        c and g are means over the rows on either side: of leaf values, and of minus the gradients. sums, weights:
-        (draws, leaves, width), fixed-point sums in all leaves of the model.
-        """
-        trees = self.model.trees
-        leaf = trees.value[trees.forest.leaf_nodes[self.leaves]]
-        weight, residual = (array[:, self.leaves].astype(np.float64) for array in (weights, sums))
-        total = np.zeros((3, len(sums), len(self.leaves) + 1, sums.shape[2]))
-        np.cumsum([weight, residual, weight * leaf], axis=2, out=total[:, :, 1:])
-        first, middle, stop = (total[:, :, self.ranges[:, i]] for i in range(3))
-        (w_l, g_l, v_l), (w_r, g_r, v_r) = middle - first, stop - middle
-        # A split that all rows pass on one side gives nothing.
-        both = (w_l > 0) & (w_r > 0)
-        w_l, w_r = np.where(both, w_l, 1.0), np.where(both, w_r, 1.0)
-        parts = np.where(both, (v_l / w_l - v_r / w_r) * (g_l * w_r - g_r * w_l) / (w_l + w_r), 0.0)
-        return np.asarray(parts.sum(axis=(1, 2)) * 2.0 ** (self.spec.scale_bits - GRADIENT_BITS))
+    c and g are means over the rows on either side: of leaf values, and of minus the gradients. trees: those that the
+    splits are in. sums, weights: (draws, leaves, width), fixed-point sums in all leaves of the model.
+    """
+    forest = model.trees.forest
+    start, stop = forest.first_leaf[trees], forest.first_leaf[trees + 1]
+    leaves = np.concatenate([np.arange(*ends) for ends in zip(start, stop, strict=True)])
+    # Of every split the first leaf, the first on its right, and the end.
+    ranges = np.searchsorted(leaves, leaf_ranges(model.trees)[splits])
+    value = model.trees.value[forest.leaf_nodes[leaves]]
+    weight, residual = (array[:, leaves].astype(np.float64) for array in (weights, sums))
+    total = np.zeros((3, len(sums), len(leaves) + 1, sums.shape[2]))
+    np.cumsum([weight, residual, weight * value], axis=2, out=total[:, :, 1:])
+    first, middle, end = (total[:, :, ranges[:, i]] for i in range(3))
+    (w_l, g_l, v_l), (w_r, g_r, v_r) = middle - first, end - middle
+    # A split that all rows pass on one side gives nothing.
+    both = (w_l > 0) & (w_r > 0)
+    w_l, w_r = np.where(both, w_l, 1.0), np.where(both, w_r, 1.0)
+    parts = np.where(both, (v_l / w_l - v_r / w_r) * (g_l * w_r - g_r * w_l) / (w_l + w_r), 0.0)
+    return np.asarray(parts.sum(axis=(1, 2)))
 
 
 class _HeldOut:
-    """Held-out rows of a model, on their way through its trees as they are."""
+    """Held-out rows of a model, on their way through its trees as they are; as a rule all fit into memory together."""
 
-    def __init__(self, model: Model, spec: Spec, data: Data, held_out: Index) -> None:
-        part = data.take(held_out)
-        self.model, self.spec, self.data, self.held_out = model, spec, data, held_out
+    def __init__(self, model: Model, spec: Spec, data: Data, held_out: Index, n_draws: int) -> None:
+        part, trees = data.take(held_out), model.trees
+        self.model, self.spec, self.data, self.held_out, self.n_draws = model, spec, data, held_out, n_draws
         (self.rows,) = read_rows(model, part.X, part.y, **part.given)
         self.codes = _codes(model, data.X)  # of all rows, for any may be a donor
-        self._piece: _Piece | None = None
+        per_row = n_draws * trees.forest.n_planes * trees.forest.code_dtype.itemsize
+        per_row += 8 * (trees.n_trees * trees.width + trees.n_rounds * trees.n_outputs)
+        self._step = max(BLOCK, MOST_BYTES // max(1, per_row) // BLOCK * BLOCK)
+        self._start = -1
 
     def scores(self, drawn: Draws) -> Float:
         """Sum of the scores of the drawn columns for every draw."""
-        splits, trees = _Splits(self.model, self.spec, drawn.columns), self.model.trees
-        if len(splits.trees) == 0:
-            return np.zeros(drawn.n_draws)
-        shape = (drawn.n_draws, len(trees.forest.leaf_nodes), trees.width)
+        trees, forest, credit = self.model.trees, self.model.trees.forest, self.spec.credit
+        splits = np.flatnonzero(np.isin(forest.split_player, credit.player[np.isin(credit.name, drawn.columns)]))
+        if len(splits) == 0:
+            return np.zeros(self.n_draws)
+        walked = np.unique(trees.tree_of_node[forest.split_nodes[splits]]).astype(np.int32)
+        shape = (self.n_draws, len(forest.leaf_nodes), trees.width)
         sums, weights = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
-        codes = self._drawn_codes(drawn, splits.planes)
+        planes = planes_of(self.model, self.spec, drawn.columns)
+        codes = self._drawn_codes(drawn, planes)
         bound = 0.0
-        for piece in self._pieces(drawn.n_draws):
-            bound += piece.add(splits, codes[:, piece.start : piece.start + piece.n_rows], sums, weights)
+        for start in range(0, len(self.held_out), self._step):
+            self._open(start)
+            bound += self._add(walked, planes, codes[:, start : start + self._step], sums, weights)
         if not bound < MOST_IN_A_LEAF:
             raise DataError(
                 "A gradient is far out of proportion to the model's own values; check y, sample_weight and base_margin "
                 "for wrong units or outliers."
             )
-        return np.ldexp(splits.scores(sums, weights), self.rows.weight_exponent)
+        unit = self.spec.scale_bits - GRADIENT_BITS + self.rows.weight_exponent
+        return np.ldexp(_split_scores(self.model, splits, walked, sums, weights), unit)
 
     def _drawn_codes(self, drawn: Draws, planes: Index) -> NDArray[Any]:
         """Codes of the held-out rows in some planes, as drawn: (draws, rows, planes)."""
-        forest, X, here = self.model.trees.forest, self.data.X, self.held_out
-        out = np.empty((drawn.n_draws, len(here), len(planes)), forest.code_dtype)
+        here = self.held_out
+        out = np.empty((self.n_draws, len(here), len(planes)), self.codes.dtype)
         out[0] = self.codes[here[:, None], planes]
         if drawn.donors is None:
-            for draw in range(1, drawn.n_draws):
-                out[draw] = _codes(self.model, drawn.table(X, here, draw))[:, planes]
+            for draw in range(1, self.n_draws):
+                out[draw] = _codes(self.model, drawn.table(self.data.X, here, draw))[:, planes]
             return out
         for k, column in enumerate(drawn.columns):
             own = np.isin(planes, planes_of(self.model, self.spec, column))
             out[1:, :, own] = self.codes[drawn.donors[:, k, here][:, :, None], planes[own]]
         return out
 
-    def _pieces(self, n_draws: int) -> Iterator[_Piece]:
-        """Rows that fit into memory together; as a rule all of them, and then they are kept."""
-        trees, forest, n = self.model.trees, self.model.trees.forest, self.rows.n_rows
-        per_row = n_draws * forest.n_planes * forest.code_dtype.itemsize
-        per_row += 8 * (trees.n_trees * trees.width + trees.n_rounds * trees.n_outputs)
-        step = max(BLOCK, MOST_BYTES // max(1, per_row) // BLOCK * BLOCK)
-        for start in range(0, n, step):
-            if self._piece is None or n > step:
-                self._piece = _Piece(self.model, self.spec, self.rows, slice(start, min(start + step, n)), n_draws)
-            yield self._piece
+    def _open(self, start: int) -> None:
+        """Walk the rows from `start` on through all trees, as many as fit into memory, and make room for their draws.
 
-
-class _Piece:
-    """Some of the held-out rows: their margins before every round, and room for all their draws."""
-
-    def __init__(self, model: Model, spec: Spec, rows: Rows, here: slice, n_draws: int) -> None:
-        self.trees, self.start, self.n_draws = model.trees, here.start, n_draws
-        forest, self.scale = model.trees.forest, 2.0 ** (GRADIENT_BITS - spec.scale_bits)
-        self._task = open_task(model, spec, rows, here.start, here.stop)
-        self.n_rows = self._task.n
-        self._weight = self._task.fixed_point_weight()
-        self._margin, self._value = self._margins()
-        self._own = forest.blocks(self._task.codes)
-        self._codes = forest.core.new_codes(n_draws * padded_rows(self.n_rows))
-        self._blocks = forest.blocks(self._codes).reshape(n_draws, *self._own.shape)
-        self._blocks[:] = self._own
-
-    def _margins(self) -> tuple[Float, Float]:
-        """Margins before every round, (rounds, outputs, padded rows), and leaf values, (trees, width, padded rows)."""
-        e, padded = self.trees, padded_rows(self.n_rows)
-        margin = aligned((e.n_rounds, e.n_outputs, padded))
-        value = np.zeros((e.n_trees, e.width, padded))
+        Margins before every round: (rounds, outputs, padded rows); leaf values: (trees, width, padded rows).
+        """
+        if start == self._start:
+            return
+        e, stop = self.model.trees, min(start + self._step, len(self.held_out))
+        self._start, self._task = start, open_task(self.model, self.spec, self.rows, start, stop)
+        padded = padded_rows(stop - start)
+        self._margin = aligned((e.n_rounds, e.n_outputs, padded))
+        self._value = np.zeros((e.n_trees, e.width, padded))
         at = self._task.margin.copy()
         for tree in range(e.n_trees):
             if tree == e.first_trees[e.round[tree]]:
-                margin[e.round[tree]] = at
+                self._margin[e.round[tree]] = at
             step = aligned((e.n_outputs, padded))
             e.forest.core.margins(self._task.codes, tree, 1, step)
-            value[tree] = step[e.output[tree] : e.output[tree] + e.width]
+            self._value[tree] = step[e.output[tree] : e.output[tree] + e.width]
             at += step
-        return margin, value
+        self._own = e.forest.blocks(self._task.codes)
+        self._codes = e.forest.core.new_codes(self.n_draws * padded)
+        self._blocks = e.forest.blocks(self._codes).reshape(self.n_draws, *self._own.shape)
+        self._blocks[:] = self._own
 
-    def _moved(self, splits: _Splits) -> Float:
-        """What trees without these splits add to the margins before each round: (rounds in use, outputs, rows)."""
-        e = self.trees
-        moved = aligned((len(splits.rounds), *self._margin.shape[1:]))
-        moved[:] = self._margin[splits.rounds]
-        moved[1:] -= self._margin[splits.rounds[:-1]]
-        for number, (first, stop) in enumerate(zip(splits.first_tree[:-1], splits.first_tree[1:], strict=True)):
-            if number + 1 < len(moved):
-                for tree in splits.trees[first:stop].tolist():
-                    moved[number + 1, e.output[tree] : e.output[tree] + e.width] -= self._value[tree]
-        return moved
+    def _add(self, trees: NDArray[np.int32], planes: Index, codes: NDArray[Any], sums: Long, weights: Long) -> float:
+        """Add gradients and weights of all draws of the open rows to the leaves; return the most that one leaf got.
 
-    def add(self, splits: _Splits, codes: NDArray[Any], sums: Long, weights: Long) -> float:
-        """Add the gradients and weights of all draws to the leaves, (draws, leaves, width); at most so much to a leaf.
-
-        codes: those of the splits' planes, (draws, rows, planes).
+        trees: those to walk. codes: of the planes that are drawn, (draws, rows, planes). sums, weights: (draws, leaves,
+        width).
         """
-        n, (loss, loss_scale, y, weight) = self.n_rows, self._task.core_target()
-        padded = np.zeros((self.n_draws, padded_rows(n), len(splits.planes)), codes.dtype)
+        n, (loss, loss_scale, y, weight) = codes.shape[1], self._task.core_target()
+        padded = np.zeros((self.n_draws, padded_rows(n), len(planes)), codes.dtype)
         padded[:, :n] = codes
-        by_block = padded.reshape(self.n_draws, -1, BLOCK, len(splits.planes))
-        self._blocks[:, :, splits.planes] = by_block.transpose(0, 1, 3, 2)
-        largest = np.zeros(padded_rows(n))
-        self.trees.forest.core.redraw(
-            self._codes, loss, loss_scale, splits.first_tree, splits.trees, y, weight, self._moved(splits), self.scale,
-            sums, largest, self._weight, weights,
+        self._blocks[:, :, planes] = padded.reshape(self.n_draws, -1, BLOCK, len(planes)).transpose(0, 1, 3, 2)
+        largest, fixed_weight = np.zeros(padded_rows(n)), self._task.fixed_point_weight()
+        first_tree, moved = self._moved(trees)
+        self.model.trees.forest.core.redraw(
+            self._codes, loss, loss_scale, first_tree, trees, y, weight, moved,
+            2.0 ** (GRADIENT_BITS - self.spec.scale_bits), sums, largest, fixed_weight, weights,
         )  # fmt: skip
-        self._blocks[:, :, splits.planes] = self._own[:, splits.planes]
-        return float(np.maximum(largest[:n], self._weight).sum())
+        self._blocks[:, :, planes] = self._own[:, planes]
+        return float(np.maximum(largest[:n], fixed_weight).sum())
+
+    def _moved(self, trees: NDArray[np.int32]) -> tuple[NDArray[np.int32], Float]:
+        """First of some trees in every round that has any, and what the other trees add to the margins before it.
+
+        (rounds with such trees + 1,) and (rounds with such trees, outputs, padded rows).
+        """
+        e = self.model.trees
+        rounds, number = np.unique(e.round[trees], return_inverse=True)
+        moved = aligned((len(rounds), *self._margin.shape[1:]))
+        moved[:] = self._margin[rounds]
+        moved[1:] -= self._margin[rounds[:-1]]
+        for tree, before in zip(trees.tolist(), number.tolist(), strict=True):
+            if before + 1 < len(rounds):
+                moved[before + 1, e.output[tree] : e.output[tree] + e.width] -= self._value[tree]
+        return np.searchsorted(number, np.arange(len(rounds) + 1)).astype(np.int32), moved

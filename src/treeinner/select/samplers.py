@@ -16,8 +16,7 @@ What it does not see: dependence that no sum of functions of single columns tell
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import narwhals as nw
@@ -29,10 +28,11 @@ from treeinner.rows.columns import is_missing, numbers
 from treeinner.rows.frames import as_frame, collected, dictionary
 from treeinner.rows.table import is_sparse
 
-__all__ = ["Columns", "Donors", "Sampler"]
+__all__ = ["Column", "Donors", "Sampler", "read_columns"]
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
+Column = FloatArray | IntArray
 #: (X, column, n_draws, rng) -> values of that column: (n_draws, rows)
 Sampler = Callable[[Any, int, int, np.random.Generator], NDArray[Any]]
 
@@ -43,31 +43,17 @@ FOLDS = 5
 NEIGHBOURS = 15  # rows on either side that are predicted alike, at least; else a fortieth or twentieth of all
 
 
-@dataclass(frozen=True, eq=False)
-class Columns:
-    """A table by columns: numbers (float64, NaN is missing) or codes of levels (int64, -1 is missing)."""
-
-    values: tuple[FloatArray | IntArray, ...]
-
-    @classmethod
-    def of(cls, X: Any) -> Columns:
-        """Read a checked table (select/folds.py)."""
-        if is_sparse(X):
-            by_column = X.tocsc()
-            read = [by_column[:, [j]].toarray()[:, 0].astype(np.float64) for j in range(X.shape[1])]
-        elif as_frame(X) is not None:
-            read = [_read_series(series) for series in collected(X).iter_columns()]
-        else:
-            read = [_read_array(X[:, j], f"Column {j}") for j in range(X.shape[1])]
-        return cls(tuple(read))
-
-    @property
-    def n_rows(self) -> int:
-        """Number of rows."""
-        return len(self.values[0])
+def read_columns(X: Any) -> list[Column]:
+    """Columns of a checked table (select/folds.py): numbers (NaN is missing), or codes of levels (-1 is missing)."""
+    if is_sparse(X):
+        by_column = X.tocsc()
+        return [by_column[:, [j]].toarray()[:, 0].astype(np.float64) for j in range(X.shape[1])]
+    if as_frame(X) is not None:
+        return [_read_series(series) for series in collected(X).iter_columns()]
+    return [_read_array(X[:, j], f"Column {j}") for j in range(X.shape[1])]
 
 
-def _read_series(series: nw.Series[Any]) -> FloatArray | IntArray:
+def _read_series(series: nw.Series[Any]) -> Column:
     if isinstance(series.dtype, (nw.Categorical, nw.Enum, nw.String)):
         return np.asarray(dictionary(series)[0], dtype=np.int64)
     if isinstance(series.dtype, (nw.Datetime, nw.Date, nw.Duration)):
@@ -78,7 +64,7 @@ def _read_series(series: nw.Series[Any]) -> FloatArray | IntArray:
     return _read_array(np.array(series.to_list(), dtype=object), f"Column {series.name!r}")
 
 
-def _read_array(values: NDArray[Any], where: str) -> FloatArray | IntArray:
+def _read_array(values: NDArray[Any], where: str) -> Column:
     if values.dtype.kind in "OUST":
         items = values.tolist()
         if any(isinstance(item, (str, bytes)) for item in items):
@@ -88,7 +74,7 @@ def _read_array(values: NDArray[Any], where: str) -> FloatArray | IntArray:
 
 
 # -- one column as a pattern and a number ----------------------------------------------------------------------
-def _by_frequency(values: FloatArray | IntArray) -> IntArray:
+def _by_frequency(values: Column) -> IntArray:
     """Number of each row's value, 0 for the commonest one; the rare ones share a number. NaN is a value."""
     _, level, count = np.unique(values, return_inverse=True, return_counts=True)
     rank = np.empty(len(count), np.int64)
@@ -96,7 +82,7 @@ def _by_frequency(values: FloatArray | IntArray) -> IntArray:
     return np.minimum(rank, MOST_LEVELS)[level]
 
 
-def _normal_scores(values: FloatArray | IntArray) -> FloatArray:
+def _normal_scores(values: Column) -> FloatArray:
     """Normal quantiles of the ranks; NaN where the value is missing. Infinite values are the smallest or largest."""
     known = ~np.isnan(values)
     out = np.full(len(values), np.nan)
@@ -113,39 +99,29 @@ def _basis(level: IntArray, score: FloatArray | None) -> list[FloatArray]:
     return out
 
 
-@dataclass(frozen=True, eq=False)
-class _Solver:
-    """Ridge on some rows: M'M = V diag(d) V', P = (M'M + penalty)^-1 for each penalty."""
+def _decomposed(products: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """V (m, components) and d > 0 of M'M = V diag(d) V'."""
+    d, V = np.linalg.eigh(products)
+    used = d > 1e-10 * d.max(initial=1.0)
+    return V[:, used], d[used]
 
-    V: FloatArray  # (m, components)
-    d: FloatArray
-    penalties: FloatArray
 
-    @classmethod
-    def of_products(cls, products: FloatArray, n: int) -> _Solver:
-        """From M'M of n rows."""
-        d, V = np.linalg.eigh(products)
-        kept = d > 1e-10 * d.max(initial=1.0)
-        return cls(V[:, kept], d[kept], n * PENALTIES)
+def _decomposed_rows(M: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """As `_decomposed`, from fewer rows than columns: M M' is smaller than M'M, and has the same d > 0."""
+    V, d = _decomposed(M @ M.T)
+    return M.T @ (V / np.sqrt(d)), d
 
-    @classmethod
-    def of_few_rows(cls, M: FloatArray) -> _Solver:
-        """From fewer rows than columns: M M' is smaller than M'M, and has the same d > 0."""
-        dual = cls.of_products(M @ M.T, len(M))
-        return cls(M.T @ (dual.V / np.sqrt(dual.d)), dual.d, dual.penalties)
 
-    def coefficients(self, moments: FloatArray, without: IntArray) -> Iterator[FloatArray]:
-        """Slopes of M in the regression on all its columns but some, for each penalty: 0 at those.
+def _slopes(V: FloatArray, d: FloatArray, penalty: float, moments: FloatArray, without: NDArray[np.intp]) -> FloatArray:
+    """Slopes of M in the ridge regression on all its columns but some: 0 at those.
 
-        moments (m, q) is M' target. Dropping columns K changes P to P - P_K (P_KK)^-1 P_K'.
-        """
-        V_K, inside = self.V[without], self.V.T @ moments
-        for penalty in self.penalties:
-            shrink = 1 / (self.d + penalty)
-            slopes = self.V @ (shrink[:, None] * inside)
-            P_K = -(self.V @ ((self.d * shrink)[:, None] * V_K.T))
-            P_K[without, np.arange(len(without))] += 1  # times the penalty, which cancels
-            yield slopes - P_K @ np.linalg.solve(P_K[without], slopes[without])
+    moments (m, q) is M' target. Dropping columns K changes P = (M'M + penalty)^-1 to P - P_K (P_KK)^-1 P_K'.
+    """
+    shrink = 1 / (d + penalty)
+    slopes = V @ (shrink[:, None] * (V.T @ moments))
+    P_K = -(V @ ((d * shrink)[:, None] * V[without].T))
+    P_K[without, np.arange(len(without))] += 1  # times the penalty, which cancels
+    return np.asarray(slopes - P_K @ np.linalg.solve(P_K[without], slopes[without]))
 
 
 class _Ridge:
@@ -160,11 +136,10 @@ class _Ridge:
         shuffled = np.random.default_rng(0).permutation(n)  # folds are no matter of chance: one table, one regression
         self.folds = [np.sort(part) for part in np.array_split(shuffled, min(FOLDS, n)) if n > 1]
         if m > n // 2:
-            self.solvers = [_Solver.of_few_rows(np.delete(self.M, part, axis=0)) for part in self.folds]
+            self.decomposed = [_decomposed_rows(np.delete(self.M, part, axis=0)) for part in self.folds]
         else:
             products = self.M.T @ self.M
-            less = [(products - self.M[part].T @ self.M[part], n - len(part)) for part in self.folds]
-            self.solvers = [_Solver.of_products(*some) for some in less]
+            self.decomposed = [_decomposed(products - self.M[part].T @ self.M[part]) for part in self.folds]
 
     def predict(self, columns: Sequence[int], target: FloatArray) -> FloatArray:
         """Predictions of target (n, q) from the other columns, by folds: no row has a part in its own."""
@@ -173,11 +148,11 @@ class _Ridge:
         without = np.flatnonzero(np.isin(self.owner, columns))
         out = np.zeros((len(PENALTIES), *target.shape))
         moments = self.M.T @ centred
-        for part, solver in zip(self.folds, self.solvers, strict=True):
-            rows = self.M[part]
-            slopes = solver.coefficients(moments - rows.T @ centred[part], without)
-            for one, slope in enumerate(slopes):
-                out[one, part] = rows @ slope
+        for part, (V, d) in zip(self.folds, self.decomposed, strict=True):
+            rows, n = self.M[part], len(target) - len(part)
+            of_fold = moments - rows.T @ centred[part]
+            for one, penalty in enumerate(n * PENALTIES):
+                out[one, part] = rows @ _slopes(V, d, penalty, of_fold, without)
         errors = ((centred - out) ** 2).sum(axis=(1, 2))
         best = errors.argmin()
         useless = errors[best] >= (centred**2).sum()
@@ -187,13 +162,13 @@ class _Ridge:
 class Donors:
     """Donor rows for every column of a table. What all columns share is worked out once."""
 
-    def __init__(self, columns: Columns) -> None:
-        self.n_rows = columns.n_rows
+    def __init__(self, columns: Sequence[Column]) -> None:
+        self.n_rows = len(columns[0])
         self._level: list[IntArray] = []  # of each column; a numeric one: whether it is missing
         self._score: dict[int, FloatArray] = {}  # normal scores of numeric columns
         basis: list[FloatArray] = []
         owner: list[int] = []
-        for j, values in enumerate(columns.values):
+        for j, values in enumerate(columns):
             if values.dtype.kind == "f" and len(np.unique(values)) > FEW_VALUES:
                 self._level.append(np.isnan(values).astype(np.int64))
                 self._score[j] = _normal_scores(values)

@@ -18,7 +18,7 @@ from sklearn.model_selection import check_cv
 from sklearn.utils import check_random_state, get_tags
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
-from sklearn.utils.validation import _check_y, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from treeinner.errors import UnsupportedModelError, warn
 from treeinner.rows.frames import as_frame, collected, make_frame
@@ -31,7 +31,7 @@ from treeinner.select.cross import ASKED, SEED, CrossFit, cross_fit
 from treeinner.select.cuts import keep, note_on_hidden, one_sided, ranking, sets_of, threshold_value
 from treeinner.select.default import check_columns, default_booster, default_library, is_class_target
 from treeinner.select.folds import checked_data, checked_table
-from treeinner.select.samplers import Columns
+from treeinner.select.samplers import read_columns
 
 __all__ = ["TreeInnerSelector"]
 
@@ -216,11 +216,10 @@ class TreeInnerSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):  # ty
         refuse_by_name(y, "y")
         check_order(X, y, "y")
         if isinstance(as_frame(X), nw.DataFrame | nw.LazyFrame):
-            X = checked_table(X)
+            X, y = checked_table(X), validate_data(self, y=y if y is None else np.asarray(y))
             validate_data(self, X, y, skip_check_array=True)
             if self.estimator is None:
                 check_columns(collected(X))
-            y = _check_y(np.asarray(y), estimator=self)
         else:
             X, y = validate_data(self, X, y, accept_sparse="csr", ensure_min_samples=2, ensure_all_finite="allow-nan")
         return X, np.asarray(y.tolist() if y.dtype.kind == "O" else y)  # numbers as objects are numbers
@@ -267,7 +266,7 @@ class TreeInnerSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):  # ty
             return []
         if isinstance(self.collinear, Mapping):
             return sets_of(self.collinear, crossed.importance.feature_names)
-        return collinear_sets(Columns.of(crossed.data.X), threshold=self.collinear)
+        return collinear_sets(read_columns(crossed.data.X), threshold=self.collinear)
 
     def table(self) -> dict[str, NDArray[Any]]:
         """What `to_frame` shows, by columns, in the order of the features.
