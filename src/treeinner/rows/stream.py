@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 import narwhals as nw
 import numpy as np
 
-from treeinner.errors import DataError, MissingDependencyError, Note, TreeInnerError
+from treeinner.errors import DataError, MissingDependencyError, Note, TreeInnerError, listing
 from treeinner.rows import rows as in_memory
-from treeinner.rows.columns import listing
 from treeinner.rows.frames import as_frame, collected, values_of
 from treeinner.rows.rows import ROLES, Rows, needs_all_rows, one_batch, split
 from treeinner.rows.table import is_sparse, refuse_by_name
@@ -29,6 +29,12 @@ ROWS = 65_536  # of a batch: enough for a call to be worth it, few enough to hol
 ENDINGS = {".parquet": "parquet", ".pq": "parquet", ".feather": "feather", ".arrow": "feather", ".csv": "csv"}
 CSV_BLOCK = 1 << 24  # bytes read at a time; the first block decides on the types
 Piece = tuple[str, dict[str, Any]]  # the file or batch, as messages call it; X, and what comes with it
+# Columns to read, None: all; and those whose integers are labels and stay integers, with the categories that the model
+# knows there (None: it does not say). Files do not know what the model takes for a category.
+Wanted = tuple[list[str] | None, Mapping[str, Sequence[Any] | None]]
+# Where rows come from, as messages call it; what reads them; names of columns, None: known when the rows come; whether
+# they can be read again.
+Source = tuple[str, Callable[[Wanted], Iterator[Piece]], list[str] | None, bool]
 
 
 @dataclass(eq=False)
@@ -44,27 +50,8 @@ class Stream:
 
     def __iter__(self) -> Iterator[Rows]:
         for rows in self.read():
-            self.notes |= dict.fromkeys(rows.notes)
+            self.notes |= dict.fromkeys(rows.table.notes)
             yield rows
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """Columns of a source to read; the rest is for files, which do not know what the model takes for a category."""
-
-    columns: list[str] | None = None  # None: all
-    levels: Mapping[str, Sequence[Any]] = field(default_factory=dict)  # columns of categories -> those that are known
-    integers: Sequence[str] = ()  # columns whose integers are labels, and stay integers
-
-
-@dataclass(frozen=True)
-class Source:
-    """Where rows come from, one piece after the other."""
-
-    what: str  # as messages call it
-    read: Callable[[Wanted], Iterator[Piece]]
-    names: list[str] | None = None  # columns; None: known when the rows come
-    again: bool = True
 
 
 def read_rows(
@@ -91,29 +78,31 @@ def load_table(model: Model, X: Any, given: Mapping[str, Any]) -> tuple[Any, dic
     """X with the model's columns in memory, files read whole, and `given` with values in place of names of columns."""
     source = source_of(X)
     if source is not None:
-        with naming(source.what):
-            pieces = [collected(batch["X"]) for _, batch in source.read(_wanted(model, source, given))]
+        what, read, _, _ = source
+        with naming(what):
+            pieces = [collected(batch["X"]) for _, batch in read(_wanted(model, source, given))]
             X = nw.concat(pieces).to_native()
     return split(model, X, given)
 
 
 def _stream(model: Model, source: Source, given: dict[str, Any], largest: float | None) -> Stream:
     """The rows of a source as the model takes them."""
+    what, read, _, again = source
     wanted = _wanted(model, source, given)
-    start: Any = source.read(wanted)
-    with naming(source.what):
+    start: Any = read(wanted)
+    with naming(what):
         first = next((piece for piece in start if np.shape(piece[1]["X"])[0]), None)  # tells what comes with the rows
     if first is None:
-        raise DataError(f"X is {source.what}, which has no rows; pass at least one.")
+        raise DataError(f"X is {what}, which has no rows; pass at least one.")
     rest = chain([first], start)
-    if source.again:
+    if again:
         start.close()
     roles = first[1].keys()
     if largest is None and (given["sample_weight"] is not None or "sample_weight" in roles):
         largest = _largest_weight(source, wanted, given["sample_weight"])
 
     def batches() -> Iterator[Rows]:
-        for label, batch in source.read(wanted) if source.again else rest:
+        for label, batch in read(wanted) if again else rest:
             with naming(label):
                 if batch.keys() != roles:
                     raise DataError(f"it comes with {listing(list(batch))}, but the first with {listing(list(roles))}.")
@@ -125,34 +114,32 @@ def _stream(model: Model, source: Source, given: dict[str, Any], largest: float 
 
     head = split(model, first[1]["X"], given | first[1])[0]
     clustered = given["clusters"] is not None or "clusters" in roles
-    return Stream(batches, head, in_memory.names_in(model, head), clustered, source.again)
+    return Stream(batches, head, in_memory.names_in(model, head), clustered, again)
 
 
 def _wanted(model: Model, source: Source, given: Mapping[str, Any]) -> Wanted:
     """Columns of a source to read; all of an iterator's, whose columns are not known yet."""
+    what, _, names, _ = source
     for role, value in given.items():
         if value is not None and not isinstance(value, str | list | tuple):
-            raise DataError(f"X is {source.what}; pass {role} as the name of a column, or all rows in a data frame.")
-    if source.names is None:
-        return Wanted()
-    roles = in_memory.roles_among(given, source.names, source.what)
-    features = in_memory.features_among(model, source.names, roles, source.what)
+            raise DataError(f"X is {what}; pass {role} as the name of a column, or all rows in a data frame.")
+    if names is None:
+        return None, {}
+    roles = in_memory.roles_among(given, names, what)
+    features = in_memory.features_among(model, names, roles, what)
     schema = model.schema
     own = [] if model.transformers or schema.n_columns != len(features) else features
     categories = {name: schema.levels_of(j) for j, name in enumerate(own) if schema.is_categorical(j)}
-    return Wanted(
-        list(dict.fromkeys(chain(features, *roles.values()))),
-        {name: levels for name, levels in categories.items() if levels is not None},
-        [*categories, *roles.get("clusters", ())],
-    )
+    return list(dict.fromkeys(chain(features, *roles.values()))), dict.fromkeys(roles.get("clusters", ())) | categories
 
 
 def _largest_weight(source: Source, wanted: Wanted, name: str | None) -> float:
     """The largest of all weights, from one pass over them alone."""
-    if not source.again:
-        raise DataError(f"X is {source.what} that can be read only once; weights need a function that returns it.")
+    what, read, names, again = source
+    if not again:
+        raise DataError(f"X is {what} that can be read only once; weights need a function that returns it.")
     largest = 0.0
-    for label, batch in source.read(wanted if name is None or source.names is None else Wanted([name])):
+    for label, batch in read(wanted if name is None or names is None else ([name], {})):
         with naming(label):
             weight = batch["sample_weight"] if name is None else values_of(collected(batch["X"])[name])
             largest = max(largest, in_memory.given_weights(weight, len(weight)).max(initial=0.0))
@@ -175,7 +162,7 @@ def naming(label: str) -> Iterator[None]:
 # -- sources -------------------------------------------------------------------------------------------------
 def source_of(X: Any) -> Source | None:
     """The rows of X if they come one piece after the other; None: they are in memory."""
-    if type(X) is np.ndarray or is_sparse(X):
+    if type(X) is np.ndarray or is_sparse(X) or hasattr(X, "num_row"):  # a catboost.Pool
         return None
     items = X if isinstance(X, list | tuple) else [X]
     if items and all(isinstance(path, str | os.PathLike) for path in items):
@@ -185,7 +172,7 @@ def source_of(X: Any) -> Source | None:
     if hasattr(lazy := nw.to_native(frame, pass_through=True), "collect_batches"):  # polars 1.34
         return _batches(lambda: lazy.collect_batches(chunk_size=ROWS, maintain_order=True), "a LazyFrame")
     if hasattr(X, "get_fragments"):
-        return Source("a pyarrow Dataset", lambda wanted: _scan(X, wanted), X.schema.names)
+        return "a pyarrow Dataset", partial(_scan, X), X.schema.names, True
     if isinstance(frame, nw.DataFrame | nw.Series) or hasattr(X, "__array__"):
         return None
     if hasattr(X, "__arrow_c_stream__"):
@@ -206,7 +193,7 @@ def _batches(X: Any, what: str) -> Source:
         for number, item in enumerate(X() if callable(X) else X):
             yield f"batch {number}", _batch(item, f"batch {number}")
 
-    return Source(what, read, again=not hasattr(X, "__next__"))
+    return what, read, None, not hasattr(X, "__next__")
 
 
 def _batch(item: Any, label: str) -> dict[str, Any]:
@@ -242,11 +229,12 @@ def _files(paths: Sequence[Path]) -> Source:
             format = _csv_format(str(inside[0]), wanted)
             schema = pa.dataset.dataset(**options, format=format).schema
             for j, column in enumerate(schema):
-                if column.name not in wanted.integers and str(column.type) in ("int64", "null"):
+                if column.name not in wanted[1] and str(column.type) in ("int64", "null"):
                     schema = schema.set(j, column.with_type(pa.float64()))
             return pa.dataset.dataset(**options, format=format, schema=schema)
 
-    return Source(str(paths[0]), lambda wanted: _scan(opened(wanted), wanted), opened(Wanted()).schema.names)
+    names = opened((None, {})).schema.names
+    return str(paths[0]), lambda wanted: _scan(opened(wanted), wanted), names, True
 
 
 def _kind(path: Path) -> str:
@@ -258,8 +246,9 @@ def _csv_format(path: str, wanted: Wanted) -> Any:
     pa = _pyarrow()
     with pa.input_stream(path, compression="detect") as stream:
         first = bytes(stream.read(1 << 16)).partition(b"\n")[0].decode(errors="replace")
-    words = {str(level) for known in wanted.levels.values() for level in known}
-    text = [name for name, known in wanted.levels.items() if all(isinstance(level, str) for level in known)]
+    levels = {name: known for name, known in wanted[1].items() if known is not None}
+    words = {str(level) for known in levels.values() for level in known}
+    text = [name for name, known in levels.items() if all(isinstance(level, str) for level in known)]
     return pa.dataset.CsvFileFormat(
         parse_options=pa.csv.ParseOptions(delimiter=max(",;\t|", key=first.count), newlines_in_values=True),
         read_options=pa.csv.ReadOptions(block_size=CSV_BLOCK),
@@ -273,7 +262,7 @@ def _csv_format(path: str, wanted: Wanted) -> Any:
 
 def _scan(dataset: Any, wanted: Wanted) -> Iterator[Piece]:
     """Rows of a Dataset, file by file and row group by row group: its own scanner reads far ahead."""
-    columns = wanted.columns or dataset.schema.names
+    columns = wanted[0] or dataset.schema.names
     options = {"columns": columns, "batch_size": ROWS, "batch_readahead": 1, "fragment_readahead": 1}
     for file in dataset.get_fragments():
         path = str(getattr(file, "path", "X"))
@@ -282,7 +271,7 @@ def _scan(dataset: Any, wanted: Wanted) -> Iterator[Piece]:
             for part in file.split_by_row_group() if hasattr(file, "split_by_row_group") else [file]:
                 for batch in part.to_batches(**options):
                     for j, name in enumerate(columns):  # numbers would be taken for codes of the categories
-                        if name in wanted.levels and not hasattr(batch.column(j), "dictionary"):
+                        if wanted[1].get(name) is not None and not hasattr(batch.column(j), "dictionary"):
                             batch = batch.set_column(j, name, batch.column(j).dictionary_encode())  # noqa: PLW2901
                     yield path, {"X": batch}
 
