@@ -8,11 +8,13 @@ import pandas as pd
 import polars as pl
 import pytest
 
+import treeinner as ti
 from treeinner import kernels
 from treeinner.errors import DataError, MissingDependencyError, TreeInnerWarning, UnsupportedModelError
 from treeinner.read import catboost as reader
 from treeinner.read.methods import node_values
 from treeinner.read.model import Told
+from treeinner.rows import read_rows
 
 from .tables import leaves, margins, table
 
@@ -165,6 +167,20 @@ def test_any_container_gives_the_same_leaves():
         route(MIXED.drop(columns="b"))
     with pytest.raises(DataError, match="CatBoost cannot apply"):
         route(MIXED.to_numpy()[:, ::-1])
+
+
+@pytest.mark.filterwarnings("error")
+def test_pools_are_rows_and_integer_categories_of_a_file_stay_integers(tmp_path):
+    model = ti.read_model(mixed())
+    expected = model.route(MIXED)
+    MIXED.assign(y=MIXED_SIGNAL).to_csv(tmp_path / "rows.csv", index=False)
+    for rows in (
+        read_rows(model, cb.Pool(MIXED, cat_features=CATEGORIES), MIXED_SIGNAL),
+        read_rows(model, tmp_path / "rows.csv", "y"),
+    ):
+        assert np.array_equal(np.concatenate([part.table.values for part in rows]), expected)
+    with pytest.raises(DataError, match="catboost.Pool"):  # of numbers alone: read without CatBoost
+        read_rows(ti.read_model(fit(X, SIGNAL)), cb.Pool(X), SIGNAL)
 
 
 # -- attributions -------------------------------------------------------------------------------------------------

@@ -30,7 +30,6 @@ import treeinner as ti
 from tests.models import Models
 from treeinner.read.columns import Credit, credit
 
-
 N = 240
 rng = np.random.default_rng(7)
 NUMBERS = pd.DataFrame(rng.normal(size=(N, 4)), columns=["age", "age_2", "size", "size_of"])  # names that begin alike

@@ -307,7 +307,8 @@ def _by_leaves(model: Any, told: Told) -> Model:
         weight = [] if any(others) else _stored(_document(model), model)[3]
     names = tuple(map(readable, model.feature_names_))
     numbered = names == tuple(map(str, range(len(names))))  # an array, or such names: CatBoost itself knows which
-    schema = Schema(n_columns=len(names), names=None if numbered else names)
+    categorical = tuple(i in cat for i in range(len(names)))
+    schema = Schema(n_columns=len(names), names=None if numbered else names, categorical=categorical)
     settings = _settings(dict(model.get_metadata()))
     leaves = model.get_leaf_values(), weight, model.get_scale_and_bias()
     trees = _trees(shapes, questions, leaves, settings, told, (len(shapes), len(names)))

@@ -130,7 +130,8 @@ def read_table(model: Model, X: Any) -> Table:
 
 def _as_seen(model: Model, X: Any) -> Any:
     """X as the model itself sees it, behind the pipeline's transformers."""
-    refuse_by_name(X)
+    if model.route is None:  # CatBoost itself takes more, such as its Pool
+        refuse_by_name(X)
     if not model.transformers and model.route is None:
         return X
     if names_of(X) is not None:  # other libraries do not take Arrow tables or lazy frames
