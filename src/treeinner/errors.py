@@ -4,7 +4,6 @@ Each derives from TreeInnerError and from the built-in exception that callers of
 """
 
 import difflib
-import os
 import sys
 import warnings
 from collections.abc import Iterable, Sequence
@@ -12,8 +11,8 @@ from dataclasses import dataclass
 
 __all__ = [
     "DataError", "MissingDependencyError", "ModelError", "Note", "TreeInnerError", "TreeInnerWarning",
-    "UnknownParameterError", "UnsupportedModelError", "closest", "counted", "did_you_mean", "limit", "listing", "own_name",
-    "readable", "short", "speak", "warn",
+    "UnknownParameterError", "UnsupportedModelError", "closest", "counted", "did_you_mean", "listing", "own_name",
+    "readable", "short", "warn",
 ]  # fmt: skip
 
 
@@ -48,22 +47,6 @@ class TreeInnerWarning(UserWarning):
 def readable(name: object) -> str:
     """Return a name as text that can be printed and written: a lone surrogate is shown as its escape."""
     return str(name).encode("utf-8", "backslashreplace").decode()
-
-
-def speak(message: str) -> None:
-    """Warn; the line that the warning names is the user's, not one of ours."""
-    frame, level = sys._getframe(1), 2
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] == "treeinner":
-        frame, level = frame.f_back, level + 1
-    warnings.warn(message, TreeInnerWarning, stacklevel=level)
-
-
-def limit(variable: str, default: int) -> int:
-    """A limit on what files may ask for; an environment variable of this name raises or lowers it."""
-    given = os.environ.get(variable, "").strip()
-    if given and not (given.isdecimal() and int(given) > 0):
-        raise ValueError(f"The environment variable {variable} is {given!r}; expected a whole number above 0.")
-    return int(given) if given else default
 
 
 # What other libraries call an option, for messages to their users.
@@ -126,5 +109,9 @@ class Note:
 
 def warn(note: Note) -> None:
     """Warn about a note unless it is quiet; the line that the warning names is the user's, not one of ours."""
-    if not note.quiet:
-        speak(note.text)
+    if note.quiet:
+        return
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] == "treeinner":
+        frame, level = frame.f_back, level + 1
+    warnings.warn(note.text, TreeInnerWarning, stacklevel=level)

@@ -63,7 +63,8 @@ def scale_bits(trees: Trees, steepest: float | None) -> int:
 
 def in_units(weight: NDArray[np.float64] | None, largest: float) -> tuple[NDArray[np.float64] | None, int]:
     """Weights in units of the power of two above the largest of all rows, and its exponent; None: every row is 1."""
-    exponent = int(np.frexp(largest)[1]) if weight is not None else 0
+    part, exponent = (1.0, 0) if weight is None else np.frexp(largest)
+    exponent = int(exponent) - (part == 0.5)  # weights of 1 have the bits of no weights
     return None if weight is None else np.ldexp(weight, -exponent), exponent
 
 
