@@ -114,17 +114,6 @@ def test_a_group_is_scored_as_one_feature_with_an_error_of_its_own(case, method)
     np.testing.assert_array_equal(single.std_errors, case.importance(method=method).std_errors)
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_a_base_margin_is_added_to_the_start(method):
-    case = make_case("one output")
-    margin = np.random.default_rng(4).normal(size=N)
-    given = oracle.residuals(case.trees, case.X, case.gradient, case.weight, base=case.trees.base + margin[:, None])
-    imp, shares = case.importance(base_margin=margin, method=method), case.shares(method, given).sum(axis=(0, 3))
-    found = imp.scores * imp.sum_of_weights
-    assert np.all(np.abs(found - shares.sum(axis=0)) <= case.slack(case.tensor(method)))
-    check_errors(imp.std_errors * imp.sum_of_weights, shares[case.alive])
-
-
 # -- every way through the kernels -----------------------------------------------------------------------------------
 # name -> (recipe, objective, options of Case, tolerance of standard errors)
 KINDS = {

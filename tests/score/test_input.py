@@ -101,15 +101,6 @@ def test_targets_in_any_container_but_not_in_another_order():
 
 
 # -- what comes with the rows ----------------------------------------------------------------------------------------
-@pytest.mark.parametrize("score", SCORES)
-@pytest.mark.parametrize(("weight", "word"), [
-    (with_value(np.ones(N), -1.0), "row 7"), (with_value(np.ones(N), np.nan), "row 7"),
-    (with_value(np.ones(N), np.inf), "row 7"), (np.zeros(N), "zero in every row"), (np.ones(N - 1), "59"),
-    (["heavy"] * N, "numbers"),
-])  # fmt: skip
-def test_bad_weights(score, weight, word):
-    with pytest.raises(ti.DataError, match=f"sample_weight.*{word}"):
-        score_rows(score, MODELS["regression"], X, SIGNAL, sample_weight=weight)
 
 
 def test_margins_labels_and_masks():
@@ -126,14 +117,6 @@ def test_margins_labels_and_masks():
     for name in ("y", "sample_weight", "base_margin", "clusters"):
         with pytest.raises(ti.DataError, match=f"{name}.*masked"):
             ti.importance(model, X, **{"y": SIGNAL, name: hidden})
-
-
-def test_columns_by_name_must_be_there():
-    frame = pd.DataFrame(X, columns=["f0", "f1", "f2"]).assign(price=SIGNAL)
-    by_name = ti.importance(MODELS["regression"], frame, "price")
-    np.testing.assert_array_equal(by_name.scores, ti.importance(MODELS["regression"], X, SIGNAL).scores)
-    with pytest.raises(ti.DataError, match="'price'"):
-        ti.importance(MODELS["regression"], frame, "prise")
 
 
 # -- arguments -------------------------------------------------------------------------------------------------------

@@ -66,7 +66,7 @@ def held_out():
 @pytest.mark.parametrize("make", [lambda X: pd.DataFrame(X, columns=NAMES), lambda X: pl.DataFrame(X, schema=NAMES)])
 def test_a_frame_in_is_a_frame_out_best_first(make, held_out):
     X, y = rows(1)
-    imp = ti.importance(MODELS["named"], make(X), type(make(X)[:, 0] if False else make(X)["age"])(y))
+    imp = ti.importance(MODELS["named"], make(X), type(make(X)["age"])(y))
     same_bits(imp, held_out)
     frame = imp.to_frame()
     assert type(frame) is type(make(X))
@@ -154,20 +154,6 @@ def test_results_are_read_only(score):
             getattr(imp, name)[0] = 1
     with pytest.raises(dataclasses.FrozenInstanceError):
         imp.score = "loss"
-
-
-def test_what_a_score_does_not_have_is_said_by_name(held_out):
-    X, y = rows(1)
-    for call in (
-        ti.importance(MODELS["named"], X, y, method="treeshap").by_round,
-        ti.permutation_importance(MODELS["named"], X, y, n_repeats=1).by_round,
-        lambda: held_out.for_output(0),
-        lambda: held_out.base,
-        lambda: held_out.shares,
-    ):
-        with pytest.raises(ValueError, match=r"round|output|base|shares"):
-            call()
-    assert ti.importance(MODELS["named"], X, y, score="loss").gains is None
 
 
 def test_gains_follow_a_schedule_of_rates_and_are_none_where_these_are_not_known(tmp_path):

@@ -186,6 +186,8 @@ def test_out_of_bag_needs_the_training_rows_in_their_order():
     for rows in ((X[order], y[order]), data(seed=9), (X[:-1], y[:-1])):
         with pytest.raises(ti.DataError, match="training"):
             ti.importance(MODELS["regressor"], *rows, oob=True)
+    with pytest.raises(ValueError, match="tree_inner"):
+        ti.importance(MODELS["regressor"], X, y, oob=True, score="loss")
     for model in (MODELS["whole"], MODELS["cox"]):
         with pytest.raises(ti.UnsupportedModelError, match="bootstrap="):
             ti.importance(model, X, np.abs(y), oob=True)

@@ -14,7 +14,6 @@ from tests import oracle
 from tests.cases import CASES, FLOAT32, METHODS, N, check_errors, logistic, make_case, same_bits
 from tests.fitted import REAL, boosted, halves
 from tests.forests import Recipe, make_model, make_rows, make_trees
-from treeinner.score.compare import difference
 from treeinner.score.infer import benjamini_hochberg, of_clusters, of_sums
 
 VALUES = st.floats(-100, 100).map(lambda v: v if abs(v) > 1e-20 else 0.0)  # no fourth power underflows
@@ -48,23 +47,6 @@ def test_rows_and_clusters_have_the_error_of_a_sum_and_students_t_of_the_effecti
         np.testing.assert_allclose(found.p_value[used], 2 * stats.t.sf(t, found.df[used]), rtol=1e-9)
         assert np.all(found.p_value[~used] == 1)
         np.testing.assert_allclose(found.q_value, stats.false_discovery_control(found.p_value), rtol=1e-14)
-
-
-def test_equal_sizes_are_the_one_sample_t_test():
-    s = np.random.default_rng(0).choice([-1.0, 1.0], (25, 6), p=[0.3, 0.7])
-    test = stats.ttest_1samp(s, 0)
-    np.testing.assert_allclose(statistics(s).p_value, test.pvalue, rtol=1e-10)
-    gap = difference(statistics(s), statistics(-s[:20]))
-    np.testing.assert_allclose(gap.score, s.sum(axis=0) + s[:20].sum(axis=0), rtol=1e-14)
-
-
-def test_a_difference_of_two_samples_is_welchs_test():
-    rng = np.random.default_rng(5)
-    a, b = rng.choice([-1.0, 1.0], (40, 3), p=[0.2, 0.8]), rng.choice([-3.0, 3.0], (15, 3))
-    parts = [of_sums(*(np.sum(s**k, axis=0) for k in (1, 2, 4)), len(s), factor=1 / len(s)) for s in (a, b)]
-    np.testing.assert_allclose(difference(*parts).p_value, stats.ttest_ind(a, b, equal_var=False).pvalue, rtol=1e-10)
-    unused = statistics(np.zeros((20, 3)))
-    assert np.all(difference(unused, unused).p_value == 1)
 
 
 def test_few_rows_that_carry_a_score_are_few_rows():

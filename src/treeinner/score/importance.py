@@ -91,6 +91,8 @@ def importance(
     if (several := members(model)) is not None:
         asked: dict[str, Any] = {"score": score, "method": method, "feature_groups": feature_groups, "n_jobs": n_jobs}
         return average_importance(several, X, y, **asked, oob=oob, std_errors=std_errors, **given)
+    if oob and score == "loss":
+        raise ValueError("oob=True: every tree has rows of its own, so no loss is broken down; use score='tree_inner'.")
     model = read_model(model)
     rows = read_rows(model, X, y, oob=oob, **given)
     spec = make_spec(
