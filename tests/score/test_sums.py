@@ -183,6 +183,7 @@ def test_a_first_pass_that_goes_on_leaves_its_second_pass_alone():
     rows.add(first, ALL[:30])
     same_bits(rows.add(second, ALL).result(), whole)
     assert (first.n_rows, second.n_rows) == (N + 30, N)
+    same_bits((rows.accumulator() + second).result(), whole)  # one without rows changes nothing
 
 
 # -- what adds up ----------------------------------------------------------------------------------------------------

@@ -133,11 +133,10 @@ class ImportanceAccumulator:
             return NotImplemented
         if self is other:
             raise DataError("An accumulator cannot be added to itself: its rows would count twice.")
-        out = self._copy()
         if self.sums is None or other.sums is None:
-            out.sums, out.spec = self.sums or other.sums, self.spec or other.spec
-        else:
-            out.sums = self.sums + other.sums
+            return (other if self.sums is None else self)._copy()
+        out = self._copy()
+        out.sums = self.sums + other.sums
         return out
 
     def __radd__(self, other: object) -> ImportanceAccumulator:
