@@ -167,6 +167,7 @@ def test_killed_workers_and_tasks_that_fail_first(classic, tmp_path):
                 open(os.path.join(marks, f"{number}-{os.getpid()}-{done}"), "w").close()
                 if done < 2:
                     raise RuntimeError("the first attempt")
+                assert os.getppid() > 1  # the daemon of the workers, not the machine's first process
                 siblings = []
                 for name in filter(str.isdigit, os.listdir("/proc")):
                     with open(f"/proc/{name}/stat") as status:
@@ -179,29 +180,6 @@ def test_killed_workers_and_tasks_that_fail_first(classic, tmp_path):
     found = tis.importance(model(), df.mapInArrow(fragile, df.schema))
     assert len(os.listdir(marks)) >= 3
     same(found, in_memory(model()))
-
-
-def test_rows_that_come_out_differently_are_refused(classic):
-    def other(batches):
-        import os
-
-        import pyarrow as pa
-
-        for batch in batches:
-            noise = os.urandom(1)[0] + 0.5
-            place = batch.schema.get_field_index("label")
-            yield batch.set_column(place, "label", pa.array([noise * k for k in range(batch.num_rows)]))
-
-    def fewer(batches):
-        import os
-
-        for batch in batches:
-            yield batch.slice(int.from_bytes(os.urandom(4), "big") % 90)
-
-    df = in_partitions(classic, 1)
-    for step in (other, fewer):
-        with pytest.raises(DataError, match="cache the frame"):
-            tis.importance(model(), df.mapInArrow(step, df.schema))
 
 
 # -- bad input ---------------------------------------------------------------------------------------------------
