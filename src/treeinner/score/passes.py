@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from threading import get_ident
-from typing import Any
+from typing import Any, cast
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -89,7 +89,10 @@ def node_means(model: Model, spec: Spec, leaf: Sums | None) -> Centre:
     """Node values: means of leaf values and residuals over the rows that were summed; stored ones of other methods."""
     trees, forest = model.trees, model.trees.forest
     if spec.method != "centred":
-        return Centre(node_values(model, spec.method)[forest.numbered])
+        fixed = f"centre, {spec.method}"
+        if fixed not in forest.cache:
+            forest.cache[fixed] = Centre(node_values(model, spec.method)[forest.numbered])
+        return cast(Centre, forest.cache[fixed])
     assert leaf is not None
     sums, weights, _ = leaf.leaf_sums()
     value, residual = trees.value[forest.numbered], np.zeros((trees.n_nodes, trees.width))
@@ -123,7 +126,7 @@ class _Pass:
             self.rule = step_rule(*self.loss.core[:2], self.steps)
         self.sums_leaves = self.leaves and spec.by_path
         scale = 2.0 ** (GRADIENT_BITS - spec.scale_bits)
-        self.scale, self.paths, self.root = scale, None, None
+        self.scale, self.paths, self.root, self.round_residual = scale, None, None, None
         if not self.shares:
             return
         if centre is None:
@@ -138,16 +141,10 @@ class _Pass:
         self.paths = TABLES[centre]
         if residual is not None:
             self.root = residual[trees.start[:-1]]  # mean residual of all rows by tree: (trees, width)
-
-    def round_residual(self) -> Float | None:
-        """Mean residual of every round and output, whose trees see the same rows and gradients."""
-        if self.root is None:
-            return None
-        trees = self.model.trees
-        out = np.zeros((trees.n_rounds, trees.n_outputs))
-        for column in range(trees.width):
-            out[trees.round, trees.output + column] = self.root[:, column]
-        return out
+            # By round and output: trees of a round see the same rows and gradients.
+            self.round_residual = np.zeros((trees.n_rounds, trees.n_outputs))
+            for column in range(trees.width):
+                self.round_residual[trees.round, trees.output + column] = self.root[:, column]
 
 
 def _no_sums(work: _Pass, clusters: int) -> Sums:
@@ -183,6 +180,7 @@ class Task:
         self.margin = aligned((forest.n_outputs, padded_rows(n)))
         self.margin[:, :n] = self.start.T
         self.residual = aligned(self.margin.shape)  # minus the gradient of the round; 0 behind the last row
+        self.step = aligned(self.margin.shape)  # of the round
         self.players = PlayerSums(forest, n if work.shares else 0, work.paths)
         self.fall = np.zeros(n)  # of the loss, over the rounds: step times residual
         self.first_order = np.zeros(n)  # the same with the residuals at the start of each step
@@ -330,7 +328,7 @@ def _in_core(task: Task) -> None:
         None if sums is None else sums[1],
         work.paths,
         task.players.players() if work.shares else np.zeros((0, forest.n_outputs, forest.n_players)),
-        work.round_residual(),
+        work.round_residual,
         None if work.root is None else task.weight,
         None if work.rule is None else (*work.rule, first_order),
     )
@@ -346,7 +344,7 @@ def _step(task: Task, number: int) -> Float:
     """What a round adds to the margins: (outputs, padded rows)."""
     trees = task.work.model.trees
     first, stop = trees.first_trees[number : number + 2].tolist()
-    step = aligned(task.margin.shape)
+    step = task.step
     step[:] = -task.work.start[:, None]
     trees.forest.core.margins(task.codes, first, stop - first, step)
     step[:, task.n :] = step[:, task.n - 1 : task.n]
@@ -383,10 +381,9 @@ def _score_round(task: Task, number: int, step: Float) -> None:
 def _less_mean(task: Task, number: int, tree: int, residual: Float, weight: Float | None) -> Float:
     """Residuals counted from their mean over all rows; tree: the one whose own mean counts where trees weigh rows."""
     work, trees = task.work, task.work.model.trees
-    by_round = work.round_residual()
-    assert by_round is not None
     assert work.root is not None
-    mean = by_round[number].copy()
+    assert work.round_residual is not None
+    mean = work.round_residual[number].copy()
     if task.rows.tree_weight is not None:
         mean[trees.output[tree] : trees.output[tree] + trees.width] = work.root[tree]
     out = aligned(residual.shape)
