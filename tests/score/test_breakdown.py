@@ -231,18 +231,6 @@ def test_a_forest_takes_one_step_from_the_values_of_its_roots(method):
         assert abs(imp.base) < 1e-9 * before  # the roots are where it began
 
 
-@pytest.mark.parametrize("objective", ["regression", "binary"])
-def test_a_forest_of_lightgbm_is_judged_by_its_own_loss(objective):
-    X, y, A, b = halves(load_diabetes if objective == "regression" else load_breast_cancer)
-    params = {"objective": objective, "boosting": "rf", "bagging_freq": 1, "bagging_fraction": 0.6, "verbose": -1}
-    model = lgb.train(params | {"num_threads": 1, "num_leaves": 6}, lgb.Dataset(X, y), 8)
-    found = model.predict(A)
-    after = mean_squared_error(b, found) / 2 if objective == "regression" else log_loss(b, found)
-    imp = ti.importance(model, A, b, score="loss")
-    assert imp.losses.after == pytest.approx(after, rel=1e-12)
-    assert imp.scores.sum() + imp.base == pytest.approx(imp.losses.before - after, rel=1e-9)
-
-
 def test_a_forest_of_classes_is_judged_by_the_brier_score():
     X, y, A, b = halves(load_wine)
     model = RandomForestClassifier(8, max_depth=3, random_state=0).fit(X, y)
@@ -281,16 +269,6 @@ def test_a_loss_with_a_number_per_round_is_judged_by_the_error_of_its_rows():
         for name in ("smooth_absolute_error", "absolute_error")
     )
     np.testing.assert_allclose(smooth.scores, plain.scores, rtol=1e-12)
-
-
-def test_a_perfect_start_has_nothing_to_gain():
-    X, y, A, b = halves(load_diabetes)
-    imp = ti.importance(
-        xgb.train({"max_depth": 3, "nthread": 1}, xgb.DMatrix(X, y), 5), A, b, score="loss", base_margin=b
-    )
-    assert imp.losses.before == 0
-    assert math.isnan(imp.explained)
-    assert imp.scores.sum() + imp.base == pytest.approx(-imp.losses.after, rel=1e-9)
 
 
 def test_steps_too_long_to_average_are_named():

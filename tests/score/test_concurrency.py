@@ -13,7 +13,6 @@ import pytest
 import treeinner as ti
 from tests.cases import loss_named, same_bits
 from tests.forests import Recipe, make_model, make_rows, make_trees
-from treeinner import kernels
 
 THREADS = 6
 X = np.random.default_rng(4).normal(size=(150, 4))
@@ -86,12 +85,3 @@ def test_an_interrupt_ends_a_long_call_within_a_second(n_jobs):
         signal.signal(signal.SIGPROF, before)
     few = rows[:100]  # nothing is left half done
     np.testing.assert_array_equal(model.predict(few), fresh_model(200, 7).predict(few))
-
-
-def test_rows_are_read_once_and_the_forest_is_compiled_once(monkeypatch):
-    made, make = [], kernels.Forest.__init__
-    monkeypatch.setattr(kernels.Forest, "__init__", lambda forest, trees: (made.append(trees), make(forest, trees))[1])
-    model, many = fresh_model(), np.tile(X, (100, 1))
-    ti.importance(model, many, np.tile(Y, 100), n_jobs=3)
-    ti.compare(model, (X, Y), (X, -Y))
-    assert len(made) == 1

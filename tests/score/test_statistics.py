@@ -2,12 +2,14 @@
 
 import time
 
+import lightgbm as lgb
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import stats
+from sklearn.utils.class_weight import compute_sample_weight
 
 import treeinner as ti
 from tests import oracle
@@ -47,14 +49,6 @@ def test_rows_and_clusters_have_the_error_of_a_sum_and_students_t_of_the_effecti
         np.testing.assert_allclose(found.p_value[used], 2 * stats.t.sf(t, found.df[used]), rtol=1e-9)
         assert np.all(found.p_value[~used] == 1)
         np.testing.assert_allclose(found.q_value, stats.false_discovery_control(found.p_value), rtol=1e-14)
-
-
-def test_few_rows_that_carry_a_score_are_few_rows():
-    s = np.zeros((1000, 1))
-    s[:3] = 1.0  # all positive by chance once in four times, two-sided
-    found = statistics(s)
-    assert found.df[0] == pytest.approx(2)
-    assert found.p_value[0] > 0.05
 
 
 def test_corners():
@@ -270,3 +264,18 @@ def test_margins_far_out_on_the_logit_are_scored_right_or_with_a_note(size):
     off = np.abs(imp.scores - expected).max() / np.abs(expected).max()
     assert off < 1e-3 or "rounding" in codes(imp)
     assert ("rounding" in codes(imp)) == (size >= 15)
+
+
+@pytest.mark.parametrize("spec", [{"no": 1.0, "yes": 8.0}, {"yes": 0.2}, "balanced"], ids=str)
+def test_class_weights_of_the_estimator_weigh_the_scored_rows(spec):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 4))
+    y = np.where(X[:, 0] + rng.normal(size=400) > 0.7, "yes", "no")
+    plain, weighted = (lgb.LGBMClassifier(n_estimators=5, verbose=-1, n_jobs=1, class_weight=w) for w in (None, spec))
+    own = ti.importance(weighted.fit(X[:200], y[:200]), X[200:], y[200:])
+    weight = compute_sample_weight(spec, y[200:])
+    plain.fit(X[:200], y[:200], sample_weight=compute_sample_weight(spec, y[:200]))  # the same trees
+    same = ti.importance(plain, X[200:], y[200:], sample_weight=weight)
+    np.testing.assert_allclose(own.scores, same.scores, rtol=1e-9)
+    assert own.sum_of_weights == pytest.approx(weight.sum())
+    assert ("class_weight" in [note.code for note in own.notes]) == (spec == "balanced")

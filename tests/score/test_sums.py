@@ -301,15 +301,6 @@ def test_columns_and_targets_keep_their_names_over_batches():
     assert acc.update(frame, y).result().feature_names == ("ends", "b", "c")  # a refused batch leaves no names
 
 
-def test_memory_does_not_grow_with_the_rows():
-    rows, _ = batches_of("twelve classes")
-    acc, sizes = rows.accumulator(), set()
-    for _ in range(4):
-        rows.add(acc, ALL)
-        sizes.add(sum(a.nbytes for a in vars(acc.sums).values() if isinstance(a, np.ndarray)))
-    assert len(sizes) == 1
-
-
 def test_sums_of_any_number_of_rows_do_not_wrap():
     rows, _ = batches_of("predecomp")
     acc = rows.add(rows.accumulator(), ALL)

@@ -190,10 +190,13 @@ def _notes(model: Model, spec: Spec, leaf: Sums, found: Statistics, tested: bool
             )
         )
     if tested and (effective := leaf.effective_rows()) < FEW_ROWS:
-        text = f"Few rows: these {leaf.units:,} count for {effective:.1f} of equal weight. Standard errors and p values"
-        notes.append(Note("few_rows", f"{text} are unreliable; score more rows, or clip large weights."))
+        text = f"Few rows (they count for {effective:.1f} of equal weight): standard errors and p values are unreliable"
+        notes.append(Note("few_rows", f"{text}; score more rows, or clip large weights."))
     if leaf.targets[0] == leaf.targets[1] and leaf.units > 1:
         notes.append(Note("one_target", "All rows have the same target: check y, or score rows with other targets."))
+    if isinstance(model.class_weight, str):
+        text = f"class_weight={model.class_weight!r} goes by the class counts of these rows, not of the training rows;"
+        notes.append(Note("class_weight", f"{text} for fixed weights train with a dict of them.", quiet=True))
     return tuple(notes)
 
 
