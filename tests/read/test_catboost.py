@@ -179,7 +179,7 @@ def test_pools_are_rows_and_integer_categories_of_a_file_stay_integers(tmp_path)
         read_rows(model, tmp_path / "rows.csv", "y"),
     ):
         assert np.array_equal(np.concatenate([part.table.values for part in rows]), expected)
-    with pytest.raises(DataError, match="catboost.Pool"):  # of numbers alone: read without CatBoost
+    with pytest.raises(DataError, match=r"catboost\.Pool"):  # of numbers alone: read without CatBoost
         read_rows(ti.read_model(fit(X, SIGNAL)), cb.Pool(X), SIGNAL)
 
 

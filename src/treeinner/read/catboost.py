@@ -25,8 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeinner.errors import DataError, MissingDependencyError, Note, UnsupportedModelError, readable, warn
-from treeinner.losses import find_loss, find_stored_loss
-from treeinner.read.model import Model, Told
+from treeinner.losses import loss_of
+from treeinner.read.model import Model, Told, own_loss
 from treeinner.read.node_values import l2_node_values
 from treeinner.read.trees import Float, NodeValues, Trees, players_of, require
 from treeinner.rows.schema import Schema
@@ -42,7 +42,6 @@ OTHER_KINDS = ("categorical", "text", "embedding")  # of features, which only Ca
 BLOCK_ROWS = 65_536  # rows that CatBoost routes at once
 AGREEMENT = 1e-7  # of the equations for the penalty, relative to their terms; measured 5e-9, and 0.2 where they fail
 SURE = 1e-6  # largest error of the penalty, relative to 1 + penalty
-CUSTOM_LOSS = "The loss is the estimator's own object {}; the gradient of a row must not depend on other rows."
 
 
 def read(model: Any, told: Told) -> Model:
@@ -85,20 +84,16 @@ def _finished(trees: Trees, settings: Mapping[str, Any], schema: Schema, told: T
     objective, notes = told.objective, []
     own = None if model is None else model.get_params().get("loss_function")
     if objective is None and (hasattr(own, "calc_ders_range") or hasattr(own, "calc_ders_multi")):
-        objective = partial(_gradient, own)
-        objective.__dict__["__name__"] = type(own).__name__
-        notes.append(Note("custom_loss", CUSTOM_LOSS.format(type(own).__name__), quiet=True))
+        objective, note = own_loss(_gradient, own)
+        notes.append(note)
     asked: Any = {"library": "catboost", "name": settings["loss"], "params": params, "n_outputs": trees.n_outputs}
-    found: Any = partial(find_stored_loss, **asked)
-    if objective is not None:
-        found = find_loss(told=objective, **asked), ""
     classes = settings["classes"]
     several = settings["loss"].startswith("MultiClass") and len(classes) == trees.n_outputs
     return Model(
         trees=trees,
         library="catboost",
         schema=schema,
-        find_loss=found,
+        find_loss=loss_of(objective, **asked),
         feature_names=schema.names,
         output_names=tuple(map(str, classes)) if several else None,
         classes=classes or None,

@@ -30,8 +30,8 @@ from scipy.optimize import brentq
 from scipy.special import expit, logit
 
 from treeinner.errors import ModelError, Note, TreeInnerError, UnsupportedModelError
-from treeinner.losses import find_loss, find_stored_loss
-from treeinner.read.model import Model, Told
+from treeinner.losses import loss_of
+from treeinner.read.model import DART, Model, Told
 from treeinner.read.node_values import l2_node_values
 from treeinner.read.trees import Bool, Float, Long, NodeValues, Trees, check_rounds, players_of, require
 from treeinner.rows.schema import Level, Schema
@@ -50,11 +50,6 @@ RENEWED = {"regression_l1", "quantile", "mape"}
 BALANCED = {"regression", "binary", "cross_entropy", "poisson", "gamma", "tweedie", "multiclass", "multiclassova"}
 AVERAGING = BALANCED | RENEWED | {"huber", "fair", "cross_entropy_lambda"}
 
-DART = Note(
-    "dart",
-    "DART: the model does not store which trees each round dropped, so gradients are those at the sum of all trees "
-    "before it. score='loss' adds up to the loss all the same.",
-)
 INIT_SCORE = "The first tree holds no average: if training had an init_score, pass it as base_margin."
 MISMATCH = (
     "stored inner values do not match the leaves: a refitted model, or an earlier training call with other penalties"
@@ -134,14 +129,11 @@ def _read_text(text: str, told: Told) -> Model:
     if training.unbalanced and not np.isnan(shares).any():
         params["label_weights"] = list(training.label_weights(shares[0]))  # of a binary loss
     asked: dict[str, Any] = {"name": training.objective, "params": params, "n_outputs": n_outputs}
-    found: Any = partial(find_stored_loss, library="lightgbm", **asked)
-    if told.objective is not None:
-        found = find_loss(told=told.objective, library="lightgbm", **asked), ""
     return Model(
         trees=trees,
         library="lightgbm",
         schema=schema,
-        find_loss=found,
+        find_loss=loss_of(told.objective, library="lightgbm", **asked),
         feature_names=schema.names,
         output_names=tuple(map(str, range(n_outputs))) if n_outputs > 1 else None,  # labels of native training
         notes=(*notes, *[DART] * training.dart),

@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property
+from functools import cached_property, partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from treeinner.losses import Loss
     from treeinner.rows.schema import Schema
 
-__all__ = ["Model", "Told", "read_model", "read_unwrapped"]
+__all__ = ["DART", "Model", "Told", "own_loss", "read_model", "read_unwrapped"]
 
 Float = NDArray[np.float64]
 FoundLoss = tuple["Loss | None", str]
@@ -54,6 +54,13 @@ UNREADABLE = {
 KEYS = dict.fromkeys(("oblivious_trees", "features_info", "model_info", "scale_and_bias", "ctr_data"), "catboost")
 KEYS["learner"] = "xgboost"
 NOT_HASHED = ("weight", "cover", "gain", "leaf_id", "node_values")  # of the trees: no prediction depends on them
+
+
+DART = Note(
+    "dart",
+    "DART: the model does not store which trees each round dropped, so gradients are those at the sum of all trees "
+    "before it. score='loss' adds up to the loss all the same.",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -223,18 +230,15 @@ def read_model(
         iteration_range=None if iteration_range is None else _range(iteration_range),
         feature_names=None if feature_names is None else _names(feature_names),
     )
-    if not isinstance(model, Model):
-        return _read(model, told)
-    if told == Told():
-        return model
-    if model.origin is None:
-        raise ValueError("This Model was unpickled or made by hand; read it again from the library's object or file.")
-    said = {name: value for name, value in vars(told).items() if value is not None}
-    return _read(model.origin, replace(model.told, **said))
-
-
-def _read(model: Any, told: Told) -> Model:
-    """Read a file, or what is inside an object."""
+    if isinstance(model, Model):
+        if told == Told():
+            return model
+        if model.origin is None:
+            raise ValueError(
+                "This Model was unpickled or made by hand; read it again from the library's object or file."
+            )
+        told = replace(model.told, **{name: value for name, value in vars(told).items() if value is not None})
+        model = model.origin
     is_file = isinstance(model, (str, os.PathLike))
     found = _read_file(Path(model), told) if is_file else read_unwrapped(unwrap(model), told)
     names = told.feature_names or found.feature_names
@@ -268,6 +272,14 @@ def read_unwrapped(inside: Unwrapped, told: Told) -> Model:
         targets=(*inside.targets, *found.targets),
         notes=(*found.notes, *inside.notes),
     )
+
+
+def own_loss(gradient: Callable[..., Any], loss: Any) -> tuple[Callable[..., Any], Note]:
+    """The function (y, margin) -> gradient of an object that an estimator was given as its loss, and a note on it."""
+    name, function = type(loss).__name__, partial(gradient, loss)
+    function.__dict__["__name__"] = name
+    text = f"The loss is the estimator's own object {name}; the gradient of a row must not depend on other rows."
+    return function, Note("custom_loss", text, quiet=True)
 
 
 # -- files ----------------------------------------------------------------------------------------------------------
@@ -315,33 +327,31 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, numbers.Real) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _rates(value: Any) -> float | tuple[float, ...] | None:
+def _rates(value: Any) -> float | tuple[float, ...]:
     rates = [value] if _is_number(value) else list(value) if np.iterable(value) else []
-    if value is not None and not (rates and all(_is_number(rate) and rate > 0 for rate in rates)):
+    if not (rates and all(_is_number(rate) and rate > 0 for rate in rates)):
         raise ValueError(f"learning_rate={value!r}: expected a positive number, or one per boosting round.")
-    return float(value) if _is_number(value) else tuple(map(float, rates)) or None
+    return float(value) if _is_number(value) else tuple(map(float, rates))
 
 
-def _penalty(name: str, value: Any) -> float | None:
-    if value is not None and not (_is_number(value) and value >= 0):
+def _penalty(name: str, value: Any) -> float:
+    if not (_is_number(value) and value >= 0):
         raise ValueError(f"{name}={value!r}: expected a number that is 0 or positive.")
-    return None if value is None else float(value)
+    return float(value)
 
 
 def _range(value: Any) -> tuple[int, int] | None:
     pair = list(value) if np.iterable(value) else []
     whole = len(pair) == 2 and all(_is_number(v) and isinstance(v, numbers.Integral) for v in pair)
-    if value is None or (whole and pair == [0, 0]):
-        return None
-    if not whole or not 0 <= pair[0] < pair[1]:
+    if not whole or (pair != [0, 0] and not 0 <= pair[0] < pair[1]):
         raise ValueError(f"iteration_range={value!r}: expected two integers (start, stop) with 0 <= start < stop.")
-    return int(pair[0]), int(pair[1])
+    return (int(pair[0]), int(pair[1])) if pair[1] else None
 
 
-def _names(value: Any) -> tuple[str, ...] | None:
+def _names(value: Any) -> tuple[str, ...]:
     names = list(value) if np.iterable(value) and not isinstance(value, str) else []
-    if value is not None and not (names and all(isinstance(one, str) for one in names)):
+    if not names or not all(isinstance(one, str) for one in names):
         raise ValueError(f"feature_names={value!r}: expected a list of strings, one per feature.")
     if len(set(names)) != len(names):
         raise ValueError(f"feature_names: {max(names, key=names.count)!r} occurs more than once; names must differ.")
-    return tuple(map(readable, names)) or None
+    return tuple(map(readable, names))

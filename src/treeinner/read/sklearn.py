@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treeinner.errors import DataError, Note, UnsupportedModelError, readable
+from treeinner.errors import DataError, UnsupportedModelError, readable
 from treeinner.losses import find_loss
-from treeinner.read.model import Model, Told
-from treeinner.read.trees import Bool, Float, Long, NodeValues, Trees, players_of
+from treeinner.read.model import Model, Told, own_loss
+from treeinner.read.trees import Bool, Float, NodeValues, Trees, players_of
 from treeinner.rows.schema import Level, Schema
 
 __all__ = ["read"]
@@ -29,7 +29,6 @@ __all__ = ["read"]
 Found = tuple[Trees, Schema, str, dict[str, Any]]  # ..., name of the loss and its parameters
 
 RENEWED = "loss={!r} of scikit-learn computes the leaves anew, in other units than the inner nodes"
-CUSTOM_LOSS = "The loss is the estimator's own object {}; the gradient of a row must not depend on other rows."
 AGREEMENT = 1e-4  # of the equations for a learning rate; measured 1e-7, a wrong assumption misses by percents
 CHECKED_TREES = 10  # whose leaves are counted to recognise the training rows; a single one may be a stump
 
@@ -59,9 +58,8 @@ def read(model: Any, told: Told) -> Model:
         classes = [labels.tolist() for labels in classes] if nested else classes.tolist()
     objective, stored, notes = told.objective, getattr(model, "loss", ""), []
     if objective is None and not isinstance(stored, str):
-        objective = partial(_gradient, stored)
-        objective.__dict__["__name__"] = type(stored).__name__
-        notes.append(Note("custom_loss", CUSTOM_LOSS.format(type(stored).__name__), quiet=True))
+        objective, note = own_loss(_gradient, stored)
+        notes.append(note)
     loss = find_loss(
         told=objective,
         library="sklearn",
@@ -109,47 +107,43 @@ def _gradient(loss: Any, y: Any, margin: Any) -> Any:
 
 
 # -- what all kinds share ------------------------------------------------------------------------------------
-class _Nodes:
-    """The nodes of some trees, concatenated: `stored` as they are, children as positions in these arrays."""
+def _joined(trees: list[NDArray[Any]]) -> tuple[NDArray[Any], Bool, dict[str, Any]]:
+    """Nodes of some trees, concatenated: as they are stored, which are leaves, and the fields of where they lie."""
+    stored = np.concatenate(trees)
+    start = np.cumsum([0, *map(len, trees)])
+    offset = np.repeat(start[:-1], np.diff(start))
+    hist = "is_leaf" in (stored.dtype.names or ())
+    left, right = (stored[side if hist else f"{side}_child"] for side in ("left", "right"))
+    leaf = stored["is_leaf"].astype(bool) if hist else left < 0
+    fields = {
+        "start": start,
+        "left": np.where(leaf, -1, left + offset),
+        "right": np.where(leaf, -1, right + offset),
+        "missing_left": ~leaf & stored["missing_go_to_left"].astype(bool),
+        "leaf_id": np.where(leaf, np.arange(len(leaf)) - offset, -1),
+    }
+    return stored, leaf, fields
 
-    def __init__(self, trees: list[NDArray[Any]]) -> None:
-        self.stored = np.concatenate(trees)
-        sizes = np.array([len(nodes) for nodes in trees])
-        self.n_trees = len(trees)
-        self.start: Long = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-        self.tree = np.repeat(np.arange(self.n_trees), sizes)
-        self.offset = self.start[self.tree]
-        hist = "is_leaf" in (self.stored.dtype.names or ())
-        left, right = (self.stored[side if hist else f"{side}_child"] for side in ("left", "right"))
-        self.leaf: Bool = self.stored["is_leaf"].astype(bool) if hist else left < 0
-        self.left = np.where(self.leaf, -1, left + self.offset)
-        self.right = np.where(self.leaf, -1, right + self.offset)
-        self.missing_left = ~self.leaf & self.stored["missing_go_to_left"].astype(bool)
 
-    def trees(self, schema: Schema, per_round: int, column: NDArray[Any], value: Float, **other: Any) -> Trees:
-        """Put together what all kinds have in common; `value` (nodes, width) counts at leaves only."""
-        number, (player, player_features) = np.arange(self.n_trees), players_of(column)
-        fields = {
-            "start": self.start,
-            "output": number % per_round,
-            "round": number // per_round,
-            "weight": np.ones(self.n_trees),
-            "column": column,
-            "player": player,
-            "left": self.left,
-            "right": self.right,
-            "missing_left": self.missing_left,
-            "category_set": np.full(len(self.leaf), -1),
-            "set_start": np.zeros(1, np.int64),
-            "set_codes": np.zeros(0, np.int32),
-            "value": np.where(self.leaf[:, None], value, 0.0),
-            "leaf_id": np.where(self.leaf, np.arange(len(self.leaf)) - self.offset, -1),
-            "player_features": player_features,
-            "n_features": schema.n_columns,
-            "n_columns": schema.n_columns,
-            "known_codes": schema.known_codes,
-        }
-        return Trees(**(fields | other))
+def _trees(schema: Schema, per_round: int, value: Float, fields: dict[str, Any], **other: Any) -> Trees:
+    """Put together what all kinds have in common; `value` (nodes, width) counts at leaves only."""
+    n_trees, leaf = len(fields["start"]) - 1, fields["leaf_id"] >= 0
+    number, (player, player_features) = np.arange(n_trees), players_of(fields["column"])
+    common = {
+        "output": number % per_round,
+        "round": number // per_round,
+        "weight": np.ones(n_trees),
+        "player": player,
+        "category_set": np.full(len(leaf), -1),
+        "set_start": np.zeros(1, np.int64),
+        "set_codes": np.zeros(0, np.int32),
+        "value": np.where(leaf[:, None], value, 0.0),
+        "player_features": player_features,
+        "n_features": schema.n_columns,
+        "n_columns": schema.n_columns,
+        "known_codes": schema.known_codes,
+    }
+    return Trees(**(common | fields | other))
 
 
 def _names_of(model: Any) -> tuple[str, ...] | None:
@@ -163,139 +157,131 @@ def _hist(model: Any, told: Told) -> Found:
     """Read a fitted HistGradientBoostingRegressor or HistGradientBoostingClassifier."""
     per_round = len(model._predictors[0])
     predictors = [predictor for stage in model._predictors for predictor in stage]
-    nodes, columns = _Nodes([predictor.nodes for predictor in predictors]), _HistColumns(model)
-    inside = np.where(nodes.leaf, 0, nodes.stored["feature_idx"]).astype(np.int64)
-    column = np.where(nodes.leaf, -1, columns.order[inside])
-    splits, schema = _hist_splits(predictors, nodes, column, columns)
-    l2 = model.l2_regularization if told.reg_lambda is None else told.reg_lambda
-    rates = told.rates(len(model._predictors))
-    rate = _hist_rates(model, nodes, l2) if rates is None else np.repeat(rates, per_round)
-    trees = nodes.trees(
+    stored, leaf, fields = _joined([predictor.nodes for predictor in predictors])
+    order, codes, none_code, schema = _hist_columns(model)
+    fields["column"] = np.where(leaf, -1, order[np.where(leaf, 0, stored["feature_idx"]).astype(np.int64)])
+    # The stored sets of categories go left, ours right: children swap.
+    swap = ~leaf & stored["is_categorical"].astype(bool)
+    fields |= {
+        "left": np.where(swap, fields["right"], fields["left"]),
+        "right": np.where(swap, fields["left"], fields["right"]),
+    }
+    # Where None was a level (null in polars), missing values are that level and go where it goes. If that is not where
+    # scikit-learn sends unseen levels, those cannot count as missing any more and are refused.
+    unseen_left = fields["missing_left"] ^ swap
+    missing_left, sets = unseen_left.copy(), [np.zeros(0, np.int64)]
+    of_node = np.repeat(np.arange(len(predictors)), np.diff(fields["start"]))
+    for node in np.flatnonzero(swap):
+        column = int(fields["column"][node])
+        bits = predictors[of_node[node]].raw_left_cat_bitsets[stored["bitset_idx"][node]]
+        raw = np.flatnonzero(np.unpackbits(np.asarray(bits, "<u4").view(np.uint8), bitorder="little"))
+        sets.append(np.flatnonzero(np.isin(codes[column], raw)))  # a level's code: its position
+        if column in none_code:
+            missing_left[node] = none_code[column] not in sets[-1]
+    if not np.array_equal(missing_left, unseen_left):
+        schema = replace(schema, unseen="error")
+    trees: Trees = _trees(
         schema,
         per_round,
-        column,
-        nodes.stored["value"][:, None],
-        **splits,
-        cover=nodes.stored["count"],
+        stored["value"][:, None],
+        fields,
+        threshold=np.where(leaf | swap, np.nan, stored["num_threshold"]),
+        missing_left=missing_left,
+        category_set=np.where(swap, np.cumsum(swap) - 1, -1),
+        set_start=np.cumsum([len(codes) for codes in sets]),
+        set_codes=np.concatenate(sets),
+        cover=stored["count"],
         # Leaves that could have been split have the gain of the split that was not made.
-        gain=np.where(nodes.leaf, 0.0, nodes.stored["gain"]),
+        gain=np.where(leaf, 0.0, stored["gain"]),
         base=np.asarray(model._baseline_prediction, np.float64).reshape(-1),
-        node_values=partial(_hist_values, model, nodes, rate),
+        node_values=lambda: _hist_values(trees, model, told, stored["value"]),
     )
+    told.rates(trees.n_rounds)  # a wrong number of them is an error now
     return trees, schema, str(model.loss), {"alpha": model.quantile} if model.loss == "quantile" else {}
 
 
-class _HistColumns:
-    """The user's columns: the order that the trees see them in, and the levels of the categorical ones."""
+def _hist_columns(model: Any) -> tuple[NDArray[Any], dict[int, NDArray[Any]], dict[int, int], Schema]:
+    """The user's columns: their order in the trees, codes of the categorical ones, code of None as a level; schema."""
+    n, flags = int(model.n_features_in_), model.is_categorical_
+    categorical = np.zeros(n, bool) if flags is None else np.asarray(flags, dtype=bool)
+    preprocessor = getattr(model, "_preprocessor", None)
+    # The preprocessor hands the trees the categorical columns first.
+    order = np.arange(n) if preprocessor is None else np.argsort(~categorical, kind="stable")
+    bins = model._bin_mapper.bin_thresholds_  # of a categorical column: the codes seen in training
+    codes = {int(c): np.asarray(bins[i]) for i, c in enumerate(order) if categorical[c]}
+    none_code: dict[int, int] = {}
+    levels: dict[int, tuple[Level, ...]] = {column: tuple(known.tolist()) for column, known in codes.items()}
+    if preprocessor is not None:  # before 1.4 the numbers in X were the codes
+        for column, given in zip(codes, preprocessor.named_transformers_["encoder"].categories_, strict=True):
+            levels[column] = _levels(column, list(given))
+            if any(level is None for level in given):
+                none_code[column] = len(levels[column])
+    some = bool(categorical.any())
+    schema = Schema(
+        n_columns=n,
+        names=_names_of(model),
+        categorical=tuple(categorical.tolist()) if some else None,
+        levels=tuple(map(levels.get, range(n))) if some else None,
+        levels_for_arrays=True,
+        unseen="missing",
+        known_codes=tuple(len(levels[j]) if j in levels else None for j in range(n)) if some else None,
+    )
+    return order, codes, none_code, schema
 
-    def __init__(self, model: Any) -> None:
-        n, flags = int(model.n_features_in_), model.is_categorical_
-        categorical = np.zeros(n, bool) if flags is None else np.asarray(flags, dtype=bool)
-        preprocessor = getattr(model, "_preprocessor", None)
-        # The preprocessor hands the trees the categorical columns first.
-        self.order = np.arange(n) if preprocessor is None else np.argsort(~categorical, kind="stable")
-        bins = model._bin_mapper.bin_thresholds_  # of a categorical column: the codes seen in training
-        self.codes = {int(c): np.asarray(bins[i]) for i, c in enumerate(self.order) if categorical[c]}
-        self.none_code: dict[int, int] = {}  # columns in which None was a level of its own
-        levels: dict[int, tuple[Level, ...]] = {column: tuple(codes.tolist()) for column, codes in self.codes.items()}
-        if preprocessor is not None:  # before 1.4 the numbers in X were the codes
-            encoder = preprocessor.named_transformers_["encoder"]
-            for column, given in zip(self.codes, encoder.categories_, strict=True):
-                levels[column] = self._levels(column, list(given))
-        some = bool(categorical.any())
-        self.schema = Schema(
-            n_columns=n,
-            names=_names_of(model),
-            categorical=tuple(categorical.tolist()) if some else None,
-            levels=tuple(map(levels.get, range(n))) if some else None,
-            levels_for_arrays=True,
-            unseen="missing",
-            known_codes=tuple(len(levels[j]) if j in levels else None for j in range(n)) if some else None,
+
+def _levels(column: int, given: list[Any]) -> tuple[Level, ...]:
+    """Levels in the order of their codes, without None and NaN, which the encoder puts last."""
+    known = [level for level in given if level is not None and level == level]  # noqa: PLR0124
+    plain = tuple(level.item() if isinstance(level, np.generic) else level for level in known)
+    if len(given) - len(plain) > 1:
+        raise UnsupportedModelError(
+            f"Column {column} was trained with both None, a level to scikit-learn, and NaN, a missing value; "
+            "tables do not tell them apart. Train with one of them."
         )
-
-    def _levels(self, column: int, given: list[Any]) -> tuple[Level, ...]:
-        """Levels in the order of their codes, without None and NaN, which the encoder puts last."""
-        known = [level for level in given if level is not None and level == level]  # noqa: PLR0124
-        plain = tuple(level.item() if isinstance(level, np.generic) else level for level in known)
-        if len(given) - len(plain) > 1:
-            raise UnsupportedModelError(
-                f"Column {column} was trained with both None, a level to scikit-learn, and NaN, a missing value; "
-                "tables do not tell them apart. Train with one of them."
-            )
-        if not all(isinstance(level, str | int | float | bool) for level in plain):
-            raise UnsupportedModelError(
-                f"Column {column} has categories that are neither text nor numbers nor booleans ({plain[0]!r}); train "
-                "with such labels, e.g. X[column].astype(str)."
-            )
-        if any(level is None for level in given):
-            self.none_code[column] = len(plain)
-        return plain
+    if not all(isinstance(level, str | int | float | bool) for level in plain):
+        raise UnsupportedModelError(
+            f"Column {column} has categories that are neither text nor numbers nor booleans ({plain[0]!r}); train "
+            "with such labels, e.g. X[column].astype(str)."
+        )
+    return plain
 
 
-def _hist_splits(
-    predictors: list[Any], nodes: _Nodes, column: NDArray[Any], columns: _HistColumns
-) -> tuple[dict[str, Any], Schema]:
-    """Where rows go, and the schema that fits it. The stored sets of categories go left, ours right: children swap.
-
-    Where None was a level (null in polars), missing values are that level and go where it goes. If that is not where
-    scikit-learn sends unseen levels, those cannot count as missing any more and are refused.
-    """
-    swap = ~nodes.leaf & nodes.stored["is_categorical"].astype(bool)
-    unseen_left = nodes.missing_left ^ swap
-    missing_left = unseen_left.copy()
-    codes: list[NDArray[Any]] = []
-    for node in np.flatnonzero(swap):
-        of_column = int(column[node])
-        bits = predictors[nodes.tree[node]].raw_left_cat_bitsets[nodes.stored["bitset_idx"][node]]
-        raw = np.flatnonzero(np.unpackbits(np.asarray(bits, "<u4").view(np.uint8), bitorder="little"))
-        codes.append(np.flatnonzero(np.isin(columns.codes[of_column], raw)))  # a level's code: its position
-        if of_column in columns.none_code:
-            missing_left[node] = columns.none_code[of_column] not in codes[-1]
-    same = np.array_equal(missing_left, unseen_left)
-    splits = {
-        "threshold": np.where(nodes.leaf | swap, np.nan, nodes.stored["num_threshold"]),
-        "left": np.where(swap, nodes.right, nodes.left),
-        "right": np.where(swap, nodes.left, nodes.right),
-        "missing_left": missing_left,
-        "category_set": np.where(swap, np.cumsum(swap) - 1, -1),
-        "set_start": np.concatenate([[0], np.cumsum([len(c) for c in codes])]).astype(np.int64),
-        "set_codes": np.concatenate([*codes, np.zeros(0, np.int64)]),
-    }
-    return splits, columns.schema if same else replace(columns.schema, unseen="error")
-
-
-def _hist_rates(model: Any, nodes: _Nodes, l2: float) -> Float:
-    """Learning rate of each tree, NaN where it is neither stored nor confirmed: (trees,).
+def _hist_rates(trees: Trees, model: Any, told: Told, stored: Float) -> Float:
+    """Learning rate of each tree, NaN where it is neither stored nor confirmed: (trees,). stored: values of the nodes.
 
     The estimator has the rate of its last fit, or what set_params made of it. Where hessians are row counts n, a tree
     tells its own rate: (n + l2) w adds up over the children of a node, and a leaf stores rate * w instead of w.
     """
-    own = float(model.learning_rate)
-    rate = np.full(nodes.n_trees, np.nan if model.warm_start else own)
+    rates, own, n_trees, leaf = told.rates(trees.n_rounds), float(model.learning_rate), trees.n_trees, trees.column < 0
+    if rates is not None:
+        return rates[trees.round]
+    rate = np.full(n_trees, np.nan if model.warm_start else own)
     if model.monotonic_cst is not None or not (model._loss.constant_hessian and model._loss.differentiable):
         return rate
-    inner = np.flatnonzero(~nodes.leaf & (np.arange(len(nodes.leaf)) > nodes.offset))  # a root's value is not stored
-    child = np.stack([nodes.left[inner], nodes.right[inner]])
-    term = (nodes.stored["count"] + l2) * nodes.stored["value"]
-    at_leaves = np.where(nodes.leaf[child], term[child], 0.0)
-    shrunk, rest = at_leaves.sum(axis=0), term[inner] - np.where(nodes.leaf[child], 0.0, term[child]).sum(axis=0)
+    is_root = np.isin(np.arange(trees.n_nodes), trees.start)  # whose values are not stored
+    inner = np.flatnonzero(~leaf & ~is_root)
+    child, tree = np.stack([trees.left[inner], trees.right[inner]]), trees.tree_of_node[inner]
+    term = (trees.cover + (model.l2_regularization if told.reg_lambda is None else told.reg_lambda)) * stored
+    at_leaves = np.where(leaf[child], term[child], 0.0)
+    shrunk, rest = at_leaves.sum(axis=0), term[inner] - np.where(leaf[child], 0.0, term[child]).sum(axis=0)
     squares, products, sizes = (
-        np.bincount(nodes.tree[inner], numbers, nodes.n_trees)
+        np.bincount(tree, numbers, n_trees)
         for numbers in (shrunk**2, shrunk * rest, np.abs(at_leaves).sum(axis=0) ** 2)
     )
-    fitted = np.divide(squares, products, out=np.zeros(nodes.n_trees), where=products > 0)  # rate * rest = shrunk
+    fitted = np.divide(squares, products, out=np.zeros(n_trees), where=products > 0)  # rate * rest = shrunk
     fitted = np.where(np.abs(fitted / own - 1) <= AGREEMENT, own, fitted)
-    missed = np.bincount(nodes.tree[inner], (fitted[nodes.tree[inner]] * rest - shrunk) ** 2, nodes.n_trees)
+    missed = np.bincount(tree, (fitted[tree] * rest - shrunk) ** 2, n_trees)
     holds = (fitted > 0) & (missed <= AGREEMENT**2 * sizes)
     return np.where(sizes > 0, np.where(holds, fitted, np.nan), rate)
 
 
-def _hist_values(model: Any, nodes: _Nodes, rate: Float) -> NodeValues:
+def _hist_values(trees: Trees, model: Any, told: Told, stored: Float) -> NodeValues:
     """Inner values times the rate, which the leaves have already."""
+    rate = _hist_rates(trees, model, told, stored)
     if not model._loss.differentiable:
         return NodeValues(None, rate, refusal=RENEWED.format(model.loss))
-    stored = nodes.stored["value"]
-    value = np.where(nodes.leaf | (stored == 0), stored, rate[nodes.tree] * stored)  # roots are 0 whatever the rate
+    is_final = (trees.column < 0) | (stored == 0)  # roots are 0 whatever the rate
+    value = np.where(is_final, stored, rate[trees.tree_of_node] * stored)
     if np.isnan(value).any():
         return NodeValues(None, rate, needs=("learning_rate",))
     return NodeValues(value[:, None], rate)
@@ -306,15 +292,15 @@ def _boosted(model: Any, told: Told) -> Found:
     """Read a fitted GradientBoostingRegressor or GradientBoostingClassifier."""
     n_rounds, per_round = model.estimators_.shape
     trees = [tree.tree_ for tree in model.estimators_.ravel()]
-    nodes, schema, splits = _tree_nodes(model, trees)
+    schema, fields = _tree_fields(model, trees)
     own = float(model.learning_rate)  # predict() multiplies by it, whatever the trees were trained with
     rates = told.rates(n_rounds)
-    rate = np.full(nodes.n_trees, own) if rates is None else np.repeat(rates, per_round)
+    rate = np.full(len(trees), own) if rates is None else np.repeat(rates, per_round)
     value = own * np.concatenate([tree.value for tree in trees])[:, 0, :1]
     loss, known = str(model.loss), NodeValues(value, rate)
     if loss != "squared_error":
         known = NodeValues(None, rate, refusal=RENEWED.format(loss))
-    found = nodes.trees(schema, per_round, value=value, **splits, base=_initial_margin(model), node_values=known)
+    found = _trees(schema, per_round, value, fields, base=_initial_margin(model), node_values=known)
     return found, schema, loss, {"alpha": float(model.alpha)} if loss in ("huber", "quantile") else {}
 
 
@@ -331,11 +317,11 @@ def _initial_margin(model: Any) -> Float:
     return np.asarray(margin, np.float64).reshape(-1)
 
 
-def _tree_nodes(model: Any, trees: list[Any]) -> tuple[_Nodes, Schema, dict[str, Any]]:
-    """Nodes of `tree_` objects, what X must look like, and the fields of their splits."""
-    nodes = _Nodes([tree.__getstate__()["nodes"] for tree in trees])
-    weight = nodes.stored["weighted_n_node_samples"].astype(np.float64)
-    risk = weight * nodes.stored["impurity"]
+def _tree_fields(model: Any, trees: list[Any]) -> tuple[Schema, dict[str, Any]]:
+    """What X must look like, and the fields of `tree_` objects but their values."""
+    stored, leaf, fields = _joined([tree.__getstate__()["nodes"] for tree in trees])
+    weight = stored["weighted_n_node_samples"].astype(np.float64)
+    risk = weight * stored["impurity"]
     tags = getattr(model, "__sklearn_tags__", None)  # scikit-learn 1.6 and later
     schema = Schema(
         n_columns=int(model.n_features_in_),
@@ -343,14 +329,13 @@ def _tree_nodes(model: Any, trees: list[Any]) -> tuple[_Nodes, Schema, dict[str,
         allow_infinite=False,
         allow_missing=True if tags is None else bool(tags().input_tags.allow_nan),
     )
-    splits = {
-        "column": np.where(nodes.leaf, -1, nodes.stored["feature"]),
-        "threshold": np.where(nodes.leaf, np.nan, nodes.stored["threshold"]),
+    return schema, fields | {
+        "column": np.where(leaf, -1, stored["feature"]),
+        "threshold": np.where(leaf, np.nan, stored["threshold"]),
         "cover": weight,
-        "gain": np.where(nodes.leaf, 0.0, risk - risk[nodes.left] - risk[nodes.right]),
+        "gain": np.where(leaf, 0.0, risk - risk[fields["left"]] - risk[fields["right"]]),
         "float32_input": True,
     }
-    return nodes, schema, splits
 
 
 # -- single trees and forests ----------------------------------------------------------------------------------
@@ -360,23 +345,24 @@ def _averaged(model: Any, told: Told) -> Found:
     Nothing can be told about it.
     """
     trees = [tree.tree_ for tree in getattr(model, "estimators_", [model])]
-    nodes, schema, splits = _tree_nodes(model, trees)
+    n_trees = len(trees)
+    schema, fields = _tree_fields(model, trees)
     classifier = hasattr(model, "classes_")
     width = np.atleast_1d(model.n_classes_ if classifier else np.ones(model.n_outputs_, int))  # of each target
     stored = np.concatenate([tree.value for tree in trees])  # (nodes, targets, most classes)
     if classifier and not np.allclose(stored.sum(axis=2), 1.0):  # counts until 1.3.1, fractions since
         stored = stored / stored.sum(axis=2, keepdims=True)
-    value = np.concatenate([stored[:, target, :k] for target, k in enumerate(width)], axis=1) / nodes.n_trees
-    found = nodes.trees(
+    value = np.concatenate([stored[:, target, :k] for target, k in enumerate(width)], axis=1) / n_trees
+    found = _trees(
         schema,
-        nodes.n_trees,
-        value=value,
-        **splits,
-        output=np.zeros(nodes.n_trees),
-        weight=np.full(nodes.n_trees, 1 / nodes.n_trees),
+        n_trees,
+        value,
+        fields,
+        output=np.zeros(n_trees),
+        weight=np.full(n_trees, 1 / n_trees),
         base=np.zeros(value.shape[1]),
         averaged=True,
-        node_values=NodeValues(value, np.ones(nodes.n_trees)),
+        node_values=NodeValues(value, np.ones(n_trees)),
     )
     return found, schema, str(model.criterion), {}
 

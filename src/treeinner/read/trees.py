@@ -183,8 +183,8 @@ class Trees:
         inner = self.column >= 0
         self._check_shapes()
         self._check_links(inner)
-        deep = np.diff(self.start) > 2 * MAX_DEPTH
-        _inner_by_depth(self.left, self.right, self.start[:-1][deep])
+        if (deep := np.diff(self.start) > 2 * MAX_DEPTH).any():
+            _inner_by_depth(self.left, self.right, self.start[:-1][deep])
         self._check_splits(inner)
         self._check_values(inner)
 

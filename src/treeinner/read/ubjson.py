@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import struct
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -38,11 +39,12 @@ def parse(data: bytes) -> dict[str, Any]:
     return document
 
 
+@dataclass
 class _Reader:
     """A position in the bytes that moves on with every value read."""
 
-    def __init__(self, data: bytes) -> None:
-        self.data, self.at = data, 0
+    data: bytes
+    at: int = 0
 
     def mark(self) -> int:
         """Take the next byte; it says what follows."""

@@ -119,26 +119,14 @@ class Unwrapped:
         )  # fmt: skip
 
 
-def unwrap(model: Any) -> Unwrapped:
-    """Take off pipelines, searches and the like, down to one model or to an average of several (`members`)."""
-    return _unwrapped(Unwrapped(model))
-
-
 def members(model: Any) -> tuple[Unwrapped, ...] | None:
     """Models of an average (Voting, Bagging, CalibratedClassifierCV), also of averages inside it; None: it is none."""
-    return tuple(_leaves(unwrap(model))) or None
+    return tuple(one for part in unwrap(model).members for one in members(part) or [unwrap(part)]) or None
 
 
-def _leaves(average: Unwrapped) -> Iterator[Unwrapped]:
-    for member in average.members:
-        inside = _unwrapped(member)
-        if inside.members:
-            yield from _leaves(inside)
-        else:
-            yield inside
-
-
-def _unwrapped(found: Unwrapped) -> Unwrapped:
+def unwrap(model: Any) -> Unwrapped:
+    """Take off pipelines, searches and the like, down to one model or to an average of several (`members`)."""
+    found = model if isinstance(model, Unwrapped) else Unwrapped(model)
     while True:
         model = found.model
         names = [kind.__name__ for kind in type(model).__mro__ if kind.__module__.split(".")[0] in EXTENSIONS]

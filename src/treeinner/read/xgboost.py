@@ -10,7 +10,6 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
@@ -19,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeinner.errors import Note, UnsupportedModelError
-from treeinner.losses import find_loss, find_stored_loss
+from treeinner.losses import loss_of
 from treeinner.read import ubjson
-from treeinner.read.model import Model, Told
+from treeinner.read.model import DART, Model, Told
 from treeinner.read.trees import MAX_DEPTH, Bool, Float, Int, Links, Long, NodeValues, Trees, players_of, require
 from treeinner.rows.schema import Level, Schema
 
@@ -65,19 +64,12 @@ class Saved:
     n_features: int
     base: Float  # (1,) or (n_outputs,) base score as stored, which is a prediction
     best: int | None  # round at which early stopping found the best score
-
-    @property
-    def n_parallel(self) -> int:
-        """Trees of one round and output."""
-        return max(1, int(self.model["gbtree_model_param"].get("num_parallel_tree", 1)))
+    n_parallel: int  # trees of one round and output
 
 
-@dataclass(frozen=True, eq=False)
-class Stored:
-    """Values of the nodes as stored, before DART's weights."""
-
-    value: Float  # (V, w) of the leaves, learning rate included; 0 at splits
-    weight: Float  # (V, w) base_weights: at splits without the learning rate
+# Values of the nodes as stored, before DART's weights: (V, w) of the leaves, learning rate included, 0 at splits; and
+# (V, w) base_weights, which at splits are without the learning rate.
+Stored = tuple[Float, Float]
 
 
 def read(model: Any, told: Told) -> Model:
@@ -108,18 +100,19 @@ def _read(document: Any, told: Told, *, config: Callable[[], str] = str, estimat
     if callable(own) and told.objective is None:
         told = replace(told, objective=own)
     saved = _find_parts(document)
-    trees, stored = _read_trees(saved, told, config)
-    told.rates(trees.n_rounds)  # a wrong number of them is an error now
+    trees, weight = _read_trees(saved, told, config)
+    if told.learning_rate is not None:
+        told.rates(trees.n_rounds)  # a wrong number of them is an error now
     schema = _schema(saved, trees, math.nan if missing is None else float(missing))
-    needed, notes = _doubts(saved, trees, stored, estimator)
-    asked: dict[str, Any] = {"name": saved.objective, "params": saved.params, "n_outputs": saved.n_outputs}
-    asked |= {"library": "xgboost", "version": saved.version}
-    found: Any = (None, needed) if needed else partial(find_stored_loss, **asked)
+    needed, notes = _doubts(saved, trees, weight, estimator)
+    found: Any = None, needed
+    if told.objective is not None or not needed:
+        asked = {"name": saved.objective, "params": saved.params, "n_outputs": saved.n_outputs}
+        found = loss_of(told.objective, library="xgboost", version=saved.version, **asked)
     if told.objective is not None:
-        loss = find_loss(told=told.objective, **asked)
-        found, notes = (loss, ""), [note for note in notes if note.code != "loss_assumed"]
+        notes = [note for note in notes if note.code != "loss_assumed"]
         if callable(own) and told.objective is own:
-            text = f"The loss is the estimator's own objective, {loss.name}, called for blocks of rows."
+            text = f"The loss is the estimator's own objective, {found[0].name}, called for blocks of rows."
             notes.append(Note("own_objective", text, quiet=True))
     rounds = told.iteration_range
     if rounds is None and saved.best is not None and saved.best + 1 < trees.n_rounds:
@@ -177,6 +170,7 @@ def _find_parts(document: dict[str, Any]) -> Saved:
         n_features=int(sizes["num_feature"]),
         base=base,
         best=None if best is None else int(best),
+        n_parallel=max(1, int(model["gbtree_model_param"].get("num_parallel_tree", 1))),
     )
 
 
@@ -189,8 +183,8 @@ def _number(text: str) -> Any:
 
 
 # -- trees -------------------------------------------------------------------------------------------------------------
-def _read_trees(saved: Saved, told: Told, config: Callable[[], str]) -> tuple[Trees, Stored]:
-    """Concatenate the trees, live nodes only, each child behind its parent."""
+def _read_trees(saved: Saved, told: Told, config: Callable[[], str]) -> tuple[Trees, Float]:
+    """Concatenate the trees, live nodes only, each child behind its parent; and the stored weights of the nodes."""
     given = saved.model["trees"]
     sizes = np.array([len(tree["left_children"]) for tree in given], np.int64)
     tree, first = np.repeat(np.arange(len(given)), sizes), np.cumsum(sizes) - sizes
@@ -207,7 +201,7 @@ def _read_trees(saved: Saved, told: Told, config: Callable[[], str]) -> tuple[Tr
     def field(name: str, dtype: type = np.float64, fill: float | None = None) -> NDArray[Any]:
         return _joined(given, name, dtype, sizes, fill)[node]
 
-    stored = _stored_values(given, sizes, local[1], leaf, node)
+    stored = value, weight = _stored_values(given, sizes, local[1], leaf, node)
     category_set, set_start, set_codes = _category_sets(given, first, len(left))
     split, leaf_id, leaf = ~leaf[node], (np.arange(len(left)) - first[tree])[node], leaf[node]
     categorical = split & (field("split_type", np.int64, fill=0) == 1)
@@ -218,7 +212,7 @@ def _read_trees(saved: Saved, told: Told, config: Callable[[], str]) -> tuple[Tr
     trees = Trees(
         start=np.concatenate([[0], np.cumsum(np.bincount(tree[node], minlength=len(given)))]),
         output=np.asarray(saved.model["tree_info"]),
-        round=_rounds(saved, len(given), stored.value.shape[1]),
+        round=_rounds(saved, len(given), value.shape[1]),
         weight=drop / saved.n_parallel,
         column=column,
         player=player,
@@ -229,7 +223,7 @@ def _read_trees(saved: Saved, told: Told, config: Callable[[], str]) -> tuple[Tr
         category_set=np.where(categorical, category_set[node], -1),
         set_start=set_start,
         set_codes=set_codes,
-        value=stored.value * drop[tree[node], None],
+        value=value * drop[tree[node], None],
         cover=field("sum_hessian", np.float32, fill=np.nan),  # left out for vector leaves before 3.2
         gain=np.where(leaf, 0.0, field("loss_changes", np.float32, fill=np.nan)),
         leaf_id=np.where(leaf, leaf_id, -1),
@@ -242,7 +236,7 @@ def _read_trees(saved: Saved, told: Told, config: Callable[[], str]) -> tuple[Tr
         node_values=lambda: _node_values(trees, stored, drop, saved, told, config),
     )
     require(not np.any(categorical & (trees.category_set < 0)), "a categorical split has no categories")
-    return trees, stored
+    return trees, weight
 
 
 def _joined(
@@ -299,7 +293,7 @@ def _stored_values(trees: list[Any], sizes: Long, right: Links, leaf: Bool, node
         require(np.all((row >= 0) & ((row < np.repeat(rows, sizes)) | ~leaf)), "a leaf lies outside leaf_weights")
         vector = _joined(trees, "leaf_weights", np.float32).astype(np.float64).reshape(-1, width)
         value = vector[row + np.where(leaf, np.repeat(np.cumsum(rows) - rows, sizes), 0)]
-    return Stored(np.where(leaf[node, None], value[node], 0.0), weight[node])
+    return np.where(leaf[node, None], value[node], 0.0), weight[node]
 
 
 def _category_sets(trees: list[Any], first: Long, n_nodes: int) -> tuple[Int, Long, Links]:
@@ -375,13 +369,14 @@ def _node_values(
                 "were chosen (absolute error, quantiles, refresh_leaf=0), or the learning rate is another one"
             )
             return NodeValues(None, given[trees.round], refusal=text)
-    inner = (rate * drop)[trees.tree_of_node, None] * stored.weight
+    inner = (rate * drop)[trees.tree_of_node, None] * stored[1]
     return NodeValues(np.where(leaf[:, None], trees.value, inner), rate * saved.n_parallel)
 
 
 def _has_replaced(stored: Stored, leaf: Bool, rate: Float | float) -> bool:
     """Whether the value of a leaf is neither its weight (hist, approx) nor that times the rate (exact, pruned)."""
-    apart = [np.abs(stored.value - factor * stored.weight) > 1e-4 * np.abs(stored.value) for factor in (1.0, rate)]
+    value, weight = stored
+    apart = [np.abs(value - factor * weight) > 1e-4 * np.abs(value) for factor in (1.0, rate)]
     return bool(np.any(apart[0] & apart[1] & leaf[:, None]))
 
 
@@ -422,10 +417,11 @@ def _confirmed_rates(trees: Trees, stored: Stored, reg_lambda: float | None) -> 
     split = np.flatnonzero(trees.column >= 0)
     split = split[(trees.column[trees.left[split]] < 0) & (trees.column[trees.right[split]] < 0)]
     child = np.stack([trees.left[split], trees.right[split]])
-    known = np.isfinite(trees.gain[split]) & np.any(stored.value[child] != 0, axis=(0, 2))
+    value, weight = stored
+    known = np.isfinite(trees.gain[split]) & np.any(value[child] != 0, axis=(0, 2))
     split, child = split[known], child[:, known]
     width = trees.width  # vector leaves store the sum of the hessians of their outputs
-    v, w, gain = stored.value[child], stored.weight[split], trees.gain[split]
+    v, w, gain = value[child], weight[split], trees.gain[split]
     child_hessian, hessian = trees.cover[child][:, :, None] / width, trees.cover[split][:, None] / width
     some = slice(None, None, len(split) // SEARCHED + 1)
     for group in (np.zeros(trees.n_trees, np.int32), trees.round):
@@ -470,7 +466,7 @@ def _lowest(errors: Callable[[float], Float]) -> float:
 
 
 # -- the loss ----------------------------------------------------------------------------------------------------------
-def _doubts(saved: Saved, trees: Trees, stored: Stored, estimator: Any) -> tuple[str, list[Note]]:
+def _doubts(saved: Saved, trees: Trees, weight: Float, estimator: Any) -> tuple[str, list[Note]]:
     """Say why the loss is not known ("": it is), and note what is assumed.
 
     A model trained with a custom objective has the name of another loss. The base score gives it away: since 2.0
@@ -485,12 +481,8 @@ def _doubts(saved: Saved, trees: Trees, stored: Stored, estimator: Any) -> tuple
         )
         notes.append(Note("newer_version", text))
     if saved.drop is not None:
-        text = (
-            "DART: the model does not store which trees each round dropped, so gradients are those at the sum of all "
-            "trees before it. score='loss' adds up to the loss all the same."
-        )
-        notes.append(Note("dart", text))
-    base, away = _origin_of_base(saved), _starts_away(saved, trees, stored)
+        notes.append(DART)
+    base, away = _origin_of_base(saved), _starts_away(saved, trees, weight)
     # An estimator that was fitted names its loss; one that loaded its trees has a base_score of text or a list.
     named = estimator is not None and not isinstance(estimator.base_score, (str, list))
     if base == "fitted":
@@ -523,20 +515,20 @@ def _origin_of_base(saved: Saved) -> Literal["fitted", "left alone", "set", "old
     return "left alone" if np.all(saved.base == 0.5) else "fitted"
 
 
-def _starts_away(saved: Saved, trees: Trees, stored: Stored) -> Literal["yes", "maybe", "no"]:
+def _starts_away(saved: Saved, trees: Trees, weight: Float) -> Literal["yes", "maybe", "no"]:
     """Whether the gradients of the first round do not add up to 0."""
     first = trees.round == 0
     roots = trees.start[:-1][first]
-    weight = np.abs(stored.weight[roots])  # (trees, outputs)
-    largest = np.abs(stored.weight[first[trees.tree_of_node]]).max(initial=0.0)
-    if not np.any(weight > 1e-4 * largest + BASE_ERROR * max(0.5, np.abs(trees.base).max())):
+    at_root = np.abs(weight[roots])  # (trees, outputs)
+    largest = np.abs(weight[first[trees.tree_of_node]]).max(initial=0.0)
+    if not np.any(at_root > 1e-4 * largest + BASE_ERROR * max(0.5, np.abs(trees.base).max())):
         return "no"
     hessian = trees.cover[trees.start[:-1]]
     if saved.objective in SQUARED and len(hessian) > 1 and np.ptp(hessian) <= 1e-5 * np.max(hessian):
         return "yes"  # no row was sampled
     if saved.objective in SQUARED and not np.all(saved.base == 0.5):
         return "maybe"  # row sampling, on a target of any size
-    return "yes" if np.any(weight * np.sqrt(np.abs(hessian[first]))[:, None] > FAR) else "maybe"
+    return "yes" if np.any(at_root * np.sqrt(np.abs(hessian[first]))[:, None] > FAR) else "maybe"
 
 
 # -- what a table must look like ---------------------------------------------------------------------------------------
