@@ -28,12 +28,14 @@ ROWS, COLUMNS, TREES, DEPTH = 1024, 16, 40, 6
 
 
 # -- the child ---------------------------------------------------------------------------------------------------
-def make_ensemble():
+def make_model():
     """Complete trees of random splits, like those of boosting: thresholds near the middle, every leaf reached."""
     import numpy as np
 
-    from treeinner.ensemble import Ensemble
-    from treeinner.tables import Schema
+    from treeinner.losses import find_loss
+    from treeinner.read import Model
+    from treeinner.read.trees import NodeValues, Trees
+    from treeinner.rows.schema import Schema
 
     rng = np.random.default_rng(0)
     size, inner = 2 ** (DEPTH + 1) - 1, 2**DEPTH - 1  # nodes in the order of a heap: children behind parents
@@ -44,54 +46,58 @@ def make_ensemble():
     value = np.where(leaf, rng.normal(size=n), 0.0)[:, None]
     node_value = np.where(leaf[:, None], value, rng.normal(size=(n, 1)) / 10)
     cuts = np.linspace(-1.5, 1.5, 100)
-    return Ensemble(
-        tree_start=np.arange(TREES + 1) * size,
-        tree_output=np.zeros(TREES),
-        tree_round=np.arange(TREES),
-        tree_weight=np.ones(TREES),
-        tree_rate=np.full(TREES, 0.1),
-        feature=np.where(leaf, -1, rng.integers(0, COLUMNS, n)),
+    column = np.where(leaf, -1, rng.integers(0, COLUMNS, n))
+    trees = Trees(
+        start=np.arange(TREES + 1) * size,
+        output=np.zeros(TREES),
+        round=np.arange(TREES),
+        weight=np.ones(TREES),
+        column=column,
+        player=column,
         threshold=np.where(leaf, np.nan, rng.choice(cuts, n)),
         left=np.where(leaf, -1, start + 2 * at + 1),
         right=np.where(leaf, -1, start + 2 * at + 2),
         missing_left=rng.random(n) < 0.5,
         category_set=np.full(n, -1),
+        set_start=np.zeros(1),
+        set_codes=np.zeros(0),
         value=value,
-        node_value=node_value,
         cover=2.0 ** (DEPTH - np.floor(np.log2(at + 1))),
         gain=np.zeros(n),
         leaf_id=np.where(leaf, at - inner, -1),
-        set_start=np.zeros(1),
-        set_codes=np.zeros(0),
-        base_score=np.zeros(1),
-        schema=Schema(n_columns=COLUMNS, categorical=(False,) * COLUMNS),
-        library="xgboost",
-        objective="reg:squarederror",
-        float32_input=True,
+        base=np.zeros(1),
+        player_features=tuple((j,) for j in range(COLUMNS)),
+        n_features=COLUMNS,
+        n_columns=COLUMNS,
         right_if="greater_equal",
+        float32_input=True,
+        node_values=NodeValues(node_value, np.full(TREES, 0.1)),
     )
+    loss = find_loss(told=None, library="xgboost", name="reg:squarederror", params={}, n_outputs=1)
+    schema = Schema(n_columns=COLUMNS, categorical=(False,) * COLUMNS)
+    return Model(trees=trees, library="xgboost", schema=schema, find_loss=(loss, ""))
 
 
 def calls():
     """Name -> what a user would call."""
     import numpy as np
 
-    import treeinner
+    import treeinner as ti
 
     rng = np.random.default_rng(1)
     X = rng.standard_normal((ROWS, COLUMNS), dtype=np.float32)
     y = rng.standard_normal(ROWS)
-    e = make_ensemble()
-    first = treeinner.ImportanceAccumulator(e, n_jobs=1).update(X, y)
+    model = make_model()
+    ask = {"score": "tree_inner", "n_jobs": 1}
     return {
-        "predict": lambda: e.predict(X, n_jobs=1),
-        "scores": lambda: treeinner.importance(e, X, y, std_errors=False, n_jobs=1),
-        "scores with errors": lambda: treeinner.importance(e, X, y, n_jobs=1),
-        "second pass": lambda: first.second_pass().update(X, y),
-        "account": lambda: treeinner.importance(e, X, y, score="loss", n_jobs=1),
-        "predecomp": lambda: treeinner.attribute(e, X, method="predecomp", n_jobs=1),
-        "treeshap": lambda: treeinner.attribute(e, X, method="treeshap", n_jobs=1),
-        "treeshap with errors": lambda: treeinner.importance(e, X, y, method="treeshap", n_jobs=1),
+        "predict": lambda: model.predict(X, n_jobs=1),
+        "scores": lambda: ti.importance(model, X, y, std_errors=False, **ask),
+        "scores with errors": lambda: ti.importance(model, X, y, **ask),
+        "loss breakdown": lambda: ti.importance(model, X, y, score="loss", n_jobs=1),
+        "predecomp": lambda: ti.attribute(model, X, method="predecomp", n_jobs=1),
+        "treeshap": lambda: ti.attribute(model, X, method="treeshap", n_jobs=1),
+        "treeshap with errors": lambda: ti.importance(model, X, y, method="treeshap", **ask),
+        "permutation": lambda: ti.permutation_importance(model, X, y, n_repeats=1, random_state=0, n_jobs=1),
     }
 
 

@@ -10,8 +10,8 @@ STORED = json.loads((bits.GOLDEN / "bits.json").read_text())
 # Written anew for the third edition, by intention: name within a case -> why. Margins and attributions of the second
 # edition differ by 7e-16 at most, those of PreDecomp by 1.5e-6; leaves do not differ.
 INTENDED = {
-    "attribution predecomp": "node values by one rule per library; refused where leaves were renewed, by l1 or for want "
-    "of second derivatives",
+    "attribution predecomp": "node values by one rule per library; refused where leaves were renewed, by l1 or for "
+    "want of second derivatives",
     "margin, attribution of LightGBM's dart, rf and multiclass": "their start is taken off the trees in one way",
     "scores": "new: TreeInner per row with its standard errors, instead of gains and sums in the leaves",
 }

@@ -1,7 +1,6 @@
 """The kernels against the oracle, for every instruction set, tree shape and kind of value."""
 
 import pickle
-from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,7 +14,6 @@ from tests.kernels.models import LEVELS, METHODS, apply, attribute, chain, predi
 from treeinner import _core, kernels
 from treeinner.kernels.binning import plan
 from treeinner.kernels.forest import use_instruction_set
-from treeinner.read.trees import NodeValues
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -243,49 +241,6 @@ def test_every_dtype_order_and_stride(dtype):
     wide = np.repeat(np.repeat(X, 3, axis=0), 2, axis=1)
     for view in (X, np.asfortranarray(X), wide[::3, ::2], X[::-1][::-1], np.ascontiguousarray(X[:, ::-1])[:, ::-1]):
         assert np.array_equal(apply(trees, view), expected)
-
-
-# -- TreeSHAP ---------------------------------------------------------------------------------------------------
-def test_treeshap_with_many_distinct_features_on_a_path():
-    """40 players on one path need 20 quadrature points: several sweeps."""
-    trees = chain(40, n_columns=40)
-    X = np.random.default_rng(2).normal(size=(30, 40))
-    values, base = attribute(trees, X, "treeshap")
-    assert np.allclose(base + values.sum(axis=1), predict(trees, X), rtol=0, atol=1e-12)
-
-
-def test_a_child_without_cover_is_no_division_by_zero():
-    trees = make_trees(Recipe(n_trees=4, depth=4, n_columns=3), 5)
-    cover = trees.cover.copy()
-    cover[trees.right[trees.column >= 0]] = 0.0
-    trees = replace(trees, cover=cover)
-    X = make_rows(trees, 20, 6)
-    with np.errstate(divide="raise", invalid="raise"):
-        values, base = attribute(trees, X, "treeshap")
-    assert np.allclose(base + values.sum(axis=1), predict(trees, X), rtol=0, atol=1e-12)
-
-
-@pytest.mark.parametrize("share", [1e-2, 1e-8, 1e-14])
-@pytest.mark.parametrize("seed", [0, 2, 3, 4, 5, 6, 7])  # trees with splits
-def test_a_rare_leaf_of_huge_value_costs_treeshap_no_digits(seed, share):
-    """TreeSHAP is linear in the leaves: the huge leaf alone and all others alone must add up."""
-    trees = make_trees(Recipe(n_trees=1, depth=6, n_columns=8, grow=0.95), seed)
-    rng, X = np.random.default_rng(seed), make_rows(trees, 100, seed)
-    split = rng.choice([i for i in np.flatnonzero(trees.column >= 0) if trees.column[trees.right[i]] < 0])
-    leaf, cover = trees.right[split], trees.cover.copy()
-    cover[leaf] = share * cover[trees.left[split]]
-
-    def values(leaves):
-        unknown = NodeValues(None, np.ones(1), refusal="leaves were changed")
-        rare = replace(trees, cover=cover, value=leaves[:, None], node_values=unknown)
-        return attribute(rare, X, "treeshap")[0].reshape(len(X), -1)
-
-    rest, alone = trees.value[:, 0].copy(), np.zeros(trees.n_nodes)
-    rest[leaf], alone[leaf] = 0.0, 1.0
-    expected, huge = values(rest), values(alone) / share
-    largest = np.abs(expected).max(axis=1) + np.abs(huge).max(axis=1)
-    # A value is a sum over some 30 splits and 3 points, each good to a few 2^-53; seen: 1.3e-15.
-    assert (np.abs(values(rest + alone / share) - expected - huge).max(axis=1) <= 1e-14 * largest).all()
 
 
 # -- what surrounds the kernels ---------------------------------------------------------------------------------

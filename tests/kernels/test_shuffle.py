@@ -52,19 +52,6 @@ def test_shuffled_groups_are_routed_as_shuffled_rows_are(level, recipe, n_rows, 
     check(trees, X, of_column, rng.permutation(n_rows))
 
 
-@settings(max_examples=20, deadline=None)
-@given(recipe=recipes, seed=st.integers(0, 2**32 - 1))
-def test_every_instruction_set_gives_the_same_bits(recipe, seed):
-    trees = make_trees(recipe, seed)
-    X, order = make_rows(trees, 100, seed + 1), np.random.default_rng(seed).permutation(100)
-    results = []
-    for level in LEVELS:
-        use_instruction_set(level)
-        results.append(margins(trees, X, np.arange(recipe.n_columns, dtype=np.int32), recipe.n_columns, order))
-    for other in results[1:]:
-        assert all(np.array_equal(a, b) for a, b in zip(results[0], other, strict=True))
-
-
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("depth", [9, 12])
 def test_trees_of_more_leaves_than_rows(level, depth):

@@ -87,9 +87,9 @@ def model(case):
     return ti.read_model(GOLDEN / case)
 
 
-def rows(case):
+def rows(case, name="X"):
     """The rows as the model saw them."""
-    X = data()["X"].copy()
+    X = data()[name].copy()
     if model_of(case) == "frame":  # a frame has no codes outside its levels, those cells were missing
         X[:, -1] = np.where(np.isin(X[:, -1], np.arange(len(data()["levels"]))), X[:, -1], np.nan)
     if not is_text(case):
