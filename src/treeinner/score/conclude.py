@@ -218,21 +218,20 @@ def _rounding(model: Model, spec: Spec, leaf: Sums) -> float:
 
 def _check_same_rows(leaf: Sums, share: Sums, whole: Statistics, weight: float, rounded: float) -> None:
     """Raise unless the second pass saw the rows of the first; rounded: how far scores may be off."""
-    same = _identity(leaf) == _identity(share)
+    # What tells rows from other rows: their number, weights, and what the trees add to their margins.
+    assert leaf.moved is not None
+    assert share.moved is not None
+    counts = [(each.rows, each.units, each.weight_exponent) for each in (leaf, share)]
+    same = counts[0] == counts[1] and np.array_equal(leaf.weight, share.weight)
+    same = same and np.array_equal(leaf.moved, share.moved)
     # Shares add up to the score, but for the float32 of the core and the units of the leaf sums.
     total = share.share_sums()[0][-len(whole.score) :] / weight
     size, error = np.abs(whole.score), np.nan_to_num(whole.std_error, posinf=0.0)
     close = SAME_SCORE * (error + size) + 1e-6 * size.max(initial=0.0) + rounded / weight
     if not same or (np.abs(total - whole.score) > close).any():
-        counts = f" ({share.rows:,} rows, then {leaf.rows:,})"
-        why = ", or one weight is so large that the others are lost beside it" if same else counts
+        numbers = f" ({share.rows:,} rows, then {leaf.rows:,})"
+        why = ", or one weight is so large that the others are lost beside it" if same else numbers
         raise DataError(
             f"The second pass saw other rows than the first{why}; pass exactly the rows of the first pass, with the "
             "same targets and weights, in any batches."
         )
-
-
-def _identity(sums: Sums) -> tuple[Any, ...]:
-    """What tells rows from other rows: their number, weights, and what the trees add to their margins."""
-    moved = None if sums.moved is None else sums.moved.tolist()
-    return sums.rows, sums.units, sums.weight_exponent, sums.weight.tolist(), moved

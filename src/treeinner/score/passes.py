@@ -284,9 +284,13 @@ def _through_rounds(task: Task) -> None:
     if loss.core is not None and work.spec.by_path and task.rows.tree_weight is None:
         _in_core(task)
         return
-    y, weight = task.y[task.padded], task.given_weight
+    y, weight, core = task.y[task.padded], task.given_weight, work.model.trees.forest.core
+    target = None if loss.core is None else task.core_target()
     for number in range(work.model.trees.n_rounds):
-        _take(task, loss.gradients(y, task.padded_margins(), weight=weight)[: task.n])
+        if target is not None:
+            core.residuals(task.codes, *target, task.margin, task.residual)
+        if target is None or not np.isfinite(task.residual.sum()):  # the loss says what is wrong
+            _take(task, loss.gradients(y, task.padded_margins(), weight=weight)[: task.n])
         step = _step(task, number)
         if work.steps is not None:
             task.first_order += _times_residual(task, step)
