@@ -39,7 +39,7 @@ missing values, categories, early stopping, dart, forests, vector leaves, pipeli
 - the library's own file with the live object;
 - frames of pandas, polars and pyarrow with the array.
 
-Files that old versions wrote are read without the library by another test, `tests/test_golden.py`.
+Files that old versions wrote are read without the library by another test, `tests/read/test_golden.py`.
 """
 
 
@@ -213,7 +213,7 @@ NOTES = """
 
 treeinner says so by name, and the tests above check that it does:
 
-- ranking losses of XGBoost before 3.0: they pair rows in another way. Attributions and `score="abs"` work.
+- ranking losses of XGBoost before 3.0: they pair rows in another way. Attributions and `ti.mean_abs` work.
 - TreeSHAP of vector leaves of XGBoost before 3.2, whose model stores no covers. PreDecomp and TreeInner work.
 
 What other packages ask of each other, so that no row has it: XGBoost 3.3 needs Python 3.12; XGBoost before 3.2 does not
@@ -221,10 +221,8 @@ take categories of pandas 3; pyarrow 26 needs numpy 2; CatBoost needs pandas.
 
 ## Newer versions
 
-A model of a newer library is read if all its fields are known ones, and refused otherwise: the error says which version
-wrote it, which versions are known, and what to do. Fields are those of XGBoost's document, of LightGBM's text and of
-CatBoost's JSON; `.cbm` has a version of its format. Not checked: whether a known field has another meaning. If your
-library is newer than the table, compare once: `ti.read_model(model).predict(X)` is the library's raw margin.
+A model of a newer library is read; of an XGBoost that is newer than the table with a warning. If your library is newer
+than the table, compare once: `ti.read_model(model).predict(X)` is the library's raw margin.
 
 ## How it was measured
 
