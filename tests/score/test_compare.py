@@ -120,8 +120,6 @@ def test_training_rows_on_the_second_side_are_noticed_and_bad_sides_refused():
     for side in ([train[0]], train[0], {"X": train[0], "weight": 1}, {"y": train[1]}, None):
         with pytest.raises(TypeError, match="train"):
             ti.compare(MODELS["regressor"], side, valid)
-    with pytest.raises(TypeError, match="n_repeats"):
-        ti.compare(MODELS["regressor"], train, valid, n_repeats=3)
 
 
 @pytest.mark.parametrize("make", [framed, lambda X: pl.DataFrame(X, schema=NAMES)], ids=["pandas", "polars"])

@@ -135,8 +135,6 @@ def test_arguments_of_an_accumulator():
             ti.ImportanceAccumulator(MODELS["regression"], **options).update(X, SIGNAL)
     with pytest.raises(TypeError, match="sample_wieght"):
         ti.ImportanceAccumulator(MODELS["regression"]).update(X, SIGNAL, sample_wieght=np.ones(N))
-    with pytest.raises(ti.DataError, match="no rows"):
-        ti.ImportanceAccumulator(MODELS["regression"]).result()
 
 
 # -- what a model does not say ---------------------------------------------------------------------------------------

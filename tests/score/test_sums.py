@@ -129,7 +129,7 @@ def test_threads_and_instruction_sets_give_the_same_bits(kind):
 
 
 @pytest.mark.parametrize("score", ["tree_inner", "loss"])
-def test_many_tasks_over_many_threads_give_the_same_bits_and_tell_their_progress(score):
+def test_many_tasks_over_many_threads_give_the_same_bits_and_tell_their_progress(score, monkeypatch):
     trees = make_trees(Recipe(n_trees=6, n_outputs=2), 1)
     model, X = make_model(trees, loss_named("softmax", 2)), np.random.default_rng(0).normal(size=(20_000, 5))
     for method in ("centred", "predecomp", "treeshap"):
@@ -143,6 +143,11 @@ def test_many_tasks_over_many_threads_give_the_same_bits_and_tell_their_progress
             same_bits(run, runs[0])
         assert done[-1] == (20_000, 20_000)
         assert len(done) > 4 * 4
+        with monkeypatch.context() as changed:  # as after very many rows: carried into limbs after every task
+            changed.setattr("treeinner.score.sums.ROOM", 1)
+            changed.setattr("treeinner.score.sums.MOST_AT_ONCE", 500)
+            changed.setattr("treeinner.score.passes.MOST_AT_ONCE", 500)
+            same_bits(ti.importance(model, X, (X[:, 0] > 0).astype(int), score=score, method=method), runs[0])
 
 
 # -- one pass, two passes --------------------------------------------------------------------------------------------
