@@ -29,19 +29,6 @@ LIBRARIES = {"xgboost": "XGBoost", "lightgbm": "LightGBM", "catboost": "CatBoost
 TABLES = ("numpy", "scipy", "narwhals", "pandas", "polars", "pyarrow")
 UV = (sys.executable, "-m", "uv", "--quiet")
 
-INTRODUCTION = """# Versions
-
-`make matrix` installs the wheel beside pinned versions of the libraries, one environment per row, and runs
-`tests/matrix/test_live.py` there. It fits models with those versions (regression, classes, counts, ranking, weights,
-missing values, categories, early stopping, dart, forests, vector leaves, pipelines, searches, votes) and compares
-
-- margins, leaves, total gain and metrics with what the library says about rows that the model has not seen;
-- the library's own file with the live object;
-- frames of pandas, polars and pyarrow with the array.
-
-Files that old versions wrote are read without the library by another test, `tests/read/test_golden.py`.
-"""
-
 
 def main() -> None:
     """Run what the command line asks for."""
@@ -178,7 +165,7 @@ def _outcome(result: dict) -> str:
 def page(cells: list[dict], stored: dict) -> str:
     measured = {cell["name"]: stored[cell["name"]] for cell in cells if cell["name"] in stored}
     dates = sorted({result["date"] for result in measured.values()})
-    lines = [INTRODUCTION]
+    lines = []
     if dates:
         span = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
         lines += [f"Measured on {span} on Linux, x86-64.\n"]
@@ -199,37 +186,13 @@ def page(cells: list[dict], stored: dict) -> str:
     lines += [f"- failed in *{name}*: `{one}`" for name, result in measured.items() for one in result["failures"]]
     absent = [cell for cell in cells if cell["name"] not in stored]
     lines += [f"- *{cell['name']}* was not measured: no Python {cell['python']} there" for cell in absent]
-    return "\n".join(lines) + "\n" + NOTES
+    return (HERE / "page.md").read_text(encoding="utf-8").replace("{tables}", "\n".join(lines))
 
 
 def _reason(message: str) -> str:
     """A reason for skipping without the words of pytest around it."""
     absent = message.removeprefix("could not import ")
     return message if absent == message else f"{absent.split(':')[0].strip(chr(39))} is not installed"
-
-
-NOTES = """
-## What is not supported
-
-treeinner says so by name, and the tests above check that it does:
-
-- ranking losses of XGBoost before 3.0: they pair rows in another way. Attributions and `ti.mean_abs` work.
-- TreeSHAP of vector leaves of XGBoost before 3.2, whose model stores no covers. PreDecomp and TreeInner work.
-
-What other packages ask of each other, so that no row has it: XGBoost 3.3 needs Python 3.12; XGBoost before 3.2 does not
-take categories of pandas 3; pyarrow 26 needs numpy 2; CatBoost needs pandas.
-
-## Newer versions
-
-A model of a newer library is read; of an XGBoost that is newer than the table with a warning. If your library is newer
-than the table, compare once: `ti.read_model(model).predict(X)` is the library's raw margin.
-
-## How it was measured
-
-`make matrix`; `make matrix MATRIX_FLAGS='oldest "newest*"'` for some rows, `MATRIX_FLAGS="--python 3.14=PATH"` for a
-Python that is not found. The rows are `tests/matrix/cells.toml`, the results `docs/versions.json`. Plots and the
-command line are not part of it; they are tested with the newest libraries only (`make test`, `make test-new`).
-"""
 
 
 if __name__ == "__main__":
