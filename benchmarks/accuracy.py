@@ -3,13 +3,17 @@
 python benchmarks/accuracy.py          all of it, some minutes of one core
 python benchmarks/accuracy.py --few    the smaller half, printed
 
-Models, errors and their scales are in tests/accuracy.py; tests/test_accuracy.py holds a part of this to its bounds.
+Exact numbers, errors and their scales are in tests/kernels/accuracy.py; tests/kernels/test_accuracy.py holds a part of
+this to its bounds.
 """
 
 import argparse
 import sys
 import time
+import warnings
 from dataclasses import replace
+from decimal import Decimal, localcontext
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -17,22 +21,25 @@ import numpy as np
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from tests import accuracy  # noqa: E402
-from tests.accuracy import U, bushes, chain, chain_rows, rows, target  # noqa: E402
-from tests.test_accuracy import rare_leaves, with_huge_leaf  # noqa: E402
+from tests import oracle  # noqa: E402
+from tests.forests import Recipe, make_trees  # noqa: E402
+from tests.kernels import accuracy  # noqa: E402
+from tests.kernels.accuracy import DIGITS, U, bushes, rows, target, with_leaves, worst  # noqa: E402
+from tests.kernels.models import attribute, chain, predict  # noqa: E402
 
-from treeinner import compiled  # noqa: E402
+from treeinner import kernels  # noqa: E402
+from treeinner.score.sums import exact_sums  # noqa: E402
 
 HEAD = """# How accurate the numbers are
 
 Every kernel against exact numbers: sums in exact fractions, TreeSHAP, means by cover and losses in decimals of 60 digits
-(`tests/exact_oracle.py`, which calls no kernel). Written by
+(`tests/kernels/accuracy.py`, which calls no kernel for them). Written by
 
     python benchmarks/accuracy.py
 
 which took {seconds:.0f} seconds of one core, with the instruction set {instructions}; all instruction sets give the same bits. An **error** is
 the largest difference from the exact number over the rows and features of a line, relative to a scale that is named with it.
-**U** is 2^-53 = 1.1e-16, the error of one rounding in float64. `tests/test_accuracy.py` holds smaller cases of these to the bounds.
+**U** is 2^-53 = 1.1e-16, the error of one rounding in float64. `tests/kernels/test_accuracy.py` holds smaller cases of these to the bounds.
 
 ## Bounds
 
@@ -43,7 +50,7 @@ the largest difference from the exact number over the rows and features of a lin
 | attribution by path: Saabas | 4 U, and U / share where a leaf has a share of the cover above 2^-10 and a value that makes up for it | the same |
 | base value of Saabas and TreeSHAP | the same | base score and every tree's cover-weighted mean of \\|leaf\\| |
 | TreeSHAP, up to 100 features and 1,000 splits on a path, ratios of covers up to 1e30 | 4 U | the largest \\|leaf\\| of every tree, added up |
-| centred score | 4e-9, and U times base score and number of trees | mean over the rows of the sum over the trees of \\|leaf - its mean\\| \\|residual\\| |
+| centred score | 4e-9, and U times base score and number of trees | mean over the rows of the scale of their shares |
 | row shares, trees of at most 64 leaves | 2e-7, and the same | a row's sum over the trees of the largest step from the root times the residuals, counted from the root |
 | row shares, larger trees | 2e-8, and the same | the same |
 | exact sums | 2^-89 of a unit per number; the unit is a power of two near the largest share | |
@@ -72,6 +79,111 @@ of the cover); the unit of the gradients, which followed a single huge leaf with
 """  # noqa: E501
 
 
+# -- models and errors beside those of the tests ---------------------------------------------------------------------
+def path_tree(depth, n_columns, share):
+    """A tree that is one path; a row of ones goes all the way down."""
+    return chain(depth, n_columns, share=share, thresholds=0.5)
+
+
+def path_rows(depth, n_columns):
+    """Rows that leave a path at its end, in its middle and near its start."""
+    X = np.ones((3, n_columns))
+    X[1, min(depth // 2, n_columns - 1)] = X[2, min(1, n_columns - 1)] = 0.0
+    return X
+
+
+def cancelling(n_trees, size):
+    """Trees in pairs: each leaf of `size` is taken back by the next tree, but for a number near 1."""
+    trees = bushes(2 * n_trees, depth=3)
+    sign = np.where(trees.tree_of_node % 2, -1.0, 1.0)
+    return with_leaves(trees, sign * size + np.random.default_rng(0).normal(size=trees.n_nodes))
+
+
+def rare_leaves(share, seed):
+    """Trees with leaves that have `share` of their sibling's cover, and values of 1 / share."""
+    trees, rng = bushes(10, depth=5, seed=seed), np.random.default_rng(seed)
+    cover, value = trees.cover.copy(), np.where(trees.column < 0, rng.normal(size=trees.n_nodes), 0.0)
+    for i in np.flatnonzero(trees.column >= 0):
+        a, b = (trees.left[i], trees.right[i])[:: 1 if rng.random() < 0.5 else -1]
+        if trees.column[a] < 0 and rng.random() < 0.3:
+            cover[a], value[a] = share * cover[b], value[a] / share
+    return with_leaves(replace(trees, cover=cover), value)
+
+
+def with_huge_leaf(size, X):
+    """Trees of which one has a huge leaf, which none of the rows reaches."""
+    trees = bushes(20)
+    reached = {oracle.path(trees, tree, row)[-1] for row in X for tree in range(trees.n_trees)}
+    value = trees.value[:, 0].copy()
+    value[next(i for i in np.flatnonzero(trees.column < 0) if i not in reached)] = size
+    return with_leaves(trees, value)
+
+
+def largest_leaves(trees):
+    """Largest |leaf| of every tree, added up."""
+    return float(np.maximum.reduceat(np.abs(trees.value[:, 0]), trees.start[:-1]).sum())
+
+
+def base_error(trees):
+    """Of the base value of Saabas and TreeSHAP; scale: the base score and the trees' cover-weighted means of |leaf|."""
+    exact, sizes = accuracy.mean_values(trees), accuracy.mean_values(trees, of=abs)
+    roots, base = trees.start[:-1].tolist(), Decimal(float(trees.base[0]))
+    with localcontext(DIGITS):
+        scale = float(abs(base) + sum(sizes[root] for root in roots))
+        found = attribute(trees, rows(1, trees.n_columns), "treeshap")[1]
+        return worst(found, [base + sum(exact[root] for root in roots)], scale)
+
+
+def local_accuracy_error(trees, X):
+    """Of base value plus TreeSHAP less the prediction; scale: the base score and the largest |leaf| of every tree."""
+    values, base = attribute(trees, X, "treeshap")
+    off = np.abs(base + values.sum(axis=1) - predict(trees, X)).max()
+    return float(off) / (abs(float(trees.base[0])) + largest_leaves(trees))
+
+
+def exact_sum_error(values):
+    """Of sums that do not depend on the order, as they are held; scale: 2^-89 of the unit per number."""
+    exponent = -int(np.frexp(np.abs(values).max())[1])
+    limbs = np.zeros((1, 5), np.int64)
+    exact_sums(values[:, None], exponent, limbs)
+    units = (40, 8, -24, -56, -88)
+    held = sum(int(limb) * Fraction(2) ** (unit - exponent) for limb, unit in zip(limbs[0], units, strict=True))
+    exact = sum(map(Fraction, values.tolist()))
+    return float(abs(held - exact) / (len(values) * Fraction(2) ** (-89 - exponent)))
+
+
+def residual_errors(margins):
+    """Of the losses that the core knows, by loss; scale: |target| + |prediction|, for probabilities 1."""
+    n, out = len(margins), {}
+    with localcontext(DIGITS):
+        power = [Decimal(m).exp() for m in margins.tolist()]
+        for name, exact in (("logistic", [1 / (1 + 1 / e) for e in power]), ("poisson", power)):
+            for y in (0, 1):
+                got = core_residuals(1, name, np.full((1, n), float(y)), margins[None])[0]
+                scale = [1.0 if name == "logistic" else float(x) + y for x in exact]
+                errors = [worst(g, [y - x], s) for g, x, s in zip(got, exact, scale, strict=True)]
+                out[name] = max(out.get(name, 0.0), *errors)
+        three = np.stack([margins, margins[::-1], np.roll(margins, n // 3)])
+        got = core_residuals(3, "softmax", np.zeros((1, n)), three)
+        for i in range(n):
+            parts = [Decimal(m).exp() for m in three[:, i].tolist()]
+            exact = [(k == 0) - part / sum(parts) for k, part in enumerate(parts)]
+            out["softmax"] = max(out.get("softmax", 0.0), worst(got[:, i], exact, 1.0))
+    return out
+
+
+def core_residuals(n_outputs, loss, y, margins):
+    """Residuals of the core: (outputs, rows)."""
+    trees = make_trees(Recipe(n_trees=n_outputs, depth=1, n_outputs=n_outputs), 0)
+    n = margins.shape[1]
+    margin, out = (kernels.aligned((n_outputs, kernels.padded_rows(n))) for _ in range(2))
+    margin[:, :n] = margins
+    codes = trees.forest.bin(np.zeros((n, trees.n_columns)))
+    trees.forest.core.residuals(codes, kernels.LOSSES[loss], 1.0, y, None, margin, out)
+    return out[:, :n]
+
+
+# -- the page ------------------------------------------------------------------------------------------------------
 def table(title, text, columns, lines):
     """A table in Markdown."""
     head = [f"\n## {title}\n", text, "", "| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
@@ -90,7 +202,7 @@ def by_trees(few):
         e, X = bushes(n), rows(10 if n <= 1000 else 3)
         shap = units(accuracy.shap_error(e, X[:3] if n <= 1000 else X[:1]))
         path = [units(accuracy.path_error(e, X, method)) for method in ("predecomp", "saabas")]
-        lines.append([f"{n:,}", units(accuracy.margin_error(e, X)), *path, units(accuracy.base_error(e)), shap])
+        lines.append([f"{n:,}", units(accuracy.margin_error(e, X)), *path, units(base_error(e)), shap])
     columns = ["trees", "prediction", "PreDecomp", "Saabas", "base value", "TreeSHAP"]
     return table("Number of trees", "Random trees of depth 4, six features, leaves near 1.", columns, lines)
 
@@ -101,14 +213,14 @@ def by_depth(few):
     for depth in (1, 5, 10, 20, 30, 40, 64) if few else (1, 5, 10, 20, 30, 40, 64, 100):
         found = []
         for share in (None, 0.999, 0.001):
-            e, X = chain(depth, depth, share=share), chain_rows(depth, depth)
+            e, X = path_tree(depth, depth, share), path_rows(depth, depth)
             found.append(units(accuracy.shap_error(e, X if depth <= 64 else X[:1])))
         lines.append([f"{depth}", f"{depth}", *found, units(accuracy.path_error(e, X))])
     for depth in (30, 100, 300, 1000):
-        found = [
-            units(accuracy.shap_error(chain(depth, 3, share=s), chain_rows(depth, 3))) for s in (None, 0.999, 0.001)
-        ]
-        lines.append([f"{depth:,}", "3", *found, units(accuracy.path_error(chain(depth, 3), chain_rows(depth, 3)))])
+        found = [units(accuracy.shap_error(path_tree(depth, 3, s), path_rows(depth, 3))) for s in (None, 0.999, 0.001)]
+        lines.append(
+            [f"{depth:,}", "3", *found, units(accuracy.path_error(path_tree(depth, 3, 0.5), path_rows(depth, 3)))]
+        )
     text = (
         "One tree that is a single path, with a leaf at every split; rows that leave it at the end, in the middle and "
         "near the start (with 100 features: at the end, where every feature counts). The share is the part of a "
@@ -122,13 +234,13 @@ def by_cancellation():
     """Errors of leaves that cancel, and of a large base score."""
     lines = []
     for size in (1.0, 1e3, 1e6, 1e9, 1e12, 1e15):
-        e, X = accuracy.cancelling(50, size), rows(5)
+        e, X = cancelling(50, size), rows(5)
         errors = [accuracy.margin_error(e, X), accuracy.path_error(e, X), accuracy.shap_error(e, X[:3])]
         lines.append(["leaves of alternating sign", f"{size:.0e}", *map(units, errors), ""])
     for base in (1e3, 1e6, 1e9, 1e12):
-        e, X = replace(bushes(100), base_score=np.array([base])), rows(5)
+        e, X = replace(bushes(100), base=[base]), rows(5)
         errors = [accuracy.margin_error(e, X), accuracy.path_error(e, X), accuracy.shap_error(e, X[:3])]
-        together = accuracy.local_accuracy_error(e, X, "treeshap")
+        together = local_accuracy_error(e, X)
         lines.append(["base score", f"{base:.0e}", *map(units, errors), units(together)])
     text = (
         "Trees in pairs, each of which takes the huge leaf of the other back but for a number near 1; then 100 trees "
@@ -143,16 +255,16 @@ def by_cover():
     lines = []
     for ratio in (1.0, 1e3, 1e10, 1e20, 1e30):
         for empty in (0.0, 0.2):
-            e, X = accuracy.with_covers(bushes(20, depth=6), ratio, empty=empty), rows(5)
-            deep = accuracy.with_covers(chain(40, 40), ratio, empty=empty)
-            errors = [accuracy.shap_error(e, X), accuracy.shap_error(deep, chain_rows(40, 40)[:2])]
-            errors += [accuracy.path_error(e, X, "saabas"), accuracy.base_error(e)]
+            e, X = accuracy.with_covers(bushes(20, depth=6), ratio, empty), rows(5)
+            deep = accuracy.with_covers(path_tree(40, 40, 0.5), ratio, empty)
+            errors = [accuracy.shap_error(e, X), accuracy.shap_error(deep, path_rows(40, 40)[:2])]
+            errors += [accuracy.path_error(e, X, "saabas"), base_error(e)]
             lines.append([f"1 / {ratio:.0e} to {ratio:.0e}", f"{empty:.0%}", *map(units, errors)])
     for share in (1e-2, 1e-3, 1e-4, 1e-8, 1e-14, 1e-20):
         worst = [0.0, 0.0, 0.0]
         for seed in range(3):
             e, X = rare_leaves(share, seed), rows(3)
-            found = accuracy.shap_error(e, X), accuracy.path_error(e, X, "saabas"), accuracy.base_error(e)
+            found = accuracy.shap_error(e, X), accuracy.path_error(e, X, "saabas"), base_error(e)
             worst = np.maximum(worst, found).tolist()
         lines.append([f"rare leaves of {share:.0e}", "0%", units(worst[0]), "", units(worst[1]), units(worst[2])])
     text = (
@@ -168,14 +280,8 @@ def by_rows(few):
     lines = []
 
     def add(what, e, X, n=10):
-        y = target(e, X)
-        lines.append(
-            [
-                what,
-                f"{len(X):,}",
-                *(f"{x:.1g}" for x in (accuracy.score_error(e, X, y), accuracy.share_error(e, X, y, n))),
-            ]
-        )
+        errors = accuracy.score_errors(e, X, target(e, X), n)
+        lines.append([what, f"{len(X):,}", *(f"{error:.1g}" for error in errors)])
 
     for n in (10, 100, 1000) if few else (10, 100, 1000, 5000):
         add("20 trees", bushes(20), rows(n))
@@ -183,7 +289,7 @@ def by_rows(few):
         add(f"{n} tree{'s' * (n > 1)}", bushes(n), rows(100))
     add("3 trees of 256 leaves", bushes(3, depth=8, grow=1.0), rows(200))
     for base in (1e6, 1e9, 1e12):
-        add(f"100 trees, base score {base:.0e}", replace(bushes(100), base_score=np.array([base])), rows(100))
+        add(f"100 trees, base score {base:.0e}", replace(bushes(100), base=[base]), rows(100))
     for size in (1e3, 1e6, 1e9, 1e12, 1e15):
         X = rows(200)
         add(f"20 trees, a leaf of {size:.0e} that no row reaches", with_huge_leaf(size, X), X)
@@ -196,13 +302,12 @@ def of_residuals(few):
     n = 300 if few else 3000
     margins = np.concatenate([np.linspace(-708, 708, n), np.linspace(-40, 40, n), np.linspace(-1, 1, n)])
     lines = [
-        [f"residuals, {name}", f"{3 * n:,} margins", units(error)]
-        for name, error in accuracy.residual_errors(margins).items()
+        [f"residuals, {name}", f"{3 * n:,} margins", units(error)] for name, error in residual_errors(margins).items()
     ]
     rng = np.random.default_rng(0)
     for spread in (0, 20, 60):
         values = rng.normal(size=10_000) * 2.0 ** -rng.uniform(0, spread, 10_000)
-        error = accuracy.exact_sum_error(values)
+        error = exact_sum_error(values)
         lines.append([f"exact sums of 10,000 numbers, sizes 1 to 2^-{spread}", "", f"{error:.2g} x 2^-89 per number"])
     return table("Residuals and exact sums", "Scales as above.", ["what", "of", "error"], lines)
 
@@ -212,9 +317,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--few", action="store_true", help="the smaller half, printed")
     few = parser.parse_args().few
+    warnings.simplefilter("ignore")  # a huge leaf is told
     start = time.process_time()
     parts = [by_trees(few), by_depth(few), by_cancellation(), by_cover(), by_rows(few), of_residuals(few)]
-    head = HEAD.format(seconds=time.process_time() - start, instructions=compiled.instruction_set())
+    head = HEAD.format(seconds=time.process_time() - start, instructions=kernels.instruction_set())
     page = head + "".join(parts)
     if few:
         print(page)
