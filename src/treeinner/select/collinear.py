@@ -31,17 +31,14 @@ ROUNDING = 1e-12
 
 def collinear_sets(columns: Sequence[Column], *, threshold: float) -> list[list[int]]:
     """Column numbers of every near-collinear set of two or more, in the order of the table."""
-    n = len(columns)
-    if n < 2:
+    if len(columns) < 2:
         return []
     distance = 1 - associations(columns)
     np.fill_diagonal(distance, 0.0)
     tree = hierarchy.linkage(squareform(distance, checks=False), "complete")
     cluster = hierarchy.fcluster(tree, 1 - threshold + ROUNDING, "distance")
-    sets: dict[int, list[int]] = {}
-    for j, label in enumerate(cluster.tolist()):
-        sets.setdefault(label, []).append(j)
-    return [one for one in sets.values() if len(one) > 1]
+    sets = [np.flatnonzero(cluster == label).tolist() for label in dict.fromkeys(cluster.tolist())]
+    return [one for one in sets if len(one) > 1]
 
 
 def associations(columns: Sequence[Column]) -> Float:

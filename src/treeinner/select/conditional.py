@@ -147,9 +147,7 @@ def _concluded(fit: CrossFit, sets: Sequence[Index], sums: Float, likeness: Floa
     sd = np.maximum(redrawn.std(axis=1, ddof=1), _share_errors(fit, sets))
     t = np.divide(score - redrawn.mean(axis=1), sd * np.sqrt(1 + 1 / n_draws), out=np.zeros_like(sd), where=sd > 0)
     p = np.where(sd > 0, stdtr(n_draws - 1.0, -t), 1.0)
-    place = np.empty(sum(map(len, sets)), np.intp)
-    for number, columns in enumerate(sets):
-        place[columns] = number
+    place = np.repeat(np.arange(len(sets)), [len(some) for some in sets])[np.argsort(np.concatenate(sets))]
     return Conditional(
         scores=score[place],
         redrawn=redrawn[place].T,

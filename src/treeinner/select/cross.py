@@ -220,8 +220,7 @@ def _losses(found: Sequence[Importance]) -> Losses | None:
     losses, weights = [part.losses for part in found], [part.sum_of_weights for part in found]
     if None in losses:
         return None
-    names = ("before", "after", "least", "first_order", "base")
-    means: dict[str, Any] = {
-        name: float(np.average([getattr(part, name) for part in losses], weights=weights)) for name in names
-    }
+    means: dict[str, Any] = {}
+    for name in ("before", "after", "least", "first_order", "base"):
+        means[name] = float(np.average([getattr(part, name) for part in losses], weights=weights))
     return Losses(**means)

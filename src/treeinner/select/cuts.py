@@ -41,10 +41,8 @@ def one_sided(scores: Float, std_errors: Float, p_values: Float) -> Float:
     return np.where(std_errors > 0, tail, 1.0)
 
 
-def note_on_hidden(names: Sequence[str]) -> Note | None:
-    """What to say about columns that the test drops because the others determine them; None if there are none."""
-    if not names:
-        return None
+def note_on_hidden(names: Sequence[str]) -> Note:
+    """What to say about columns that the test drops because the others determine them."""
     return Note(
         "hidden",
         f"Nearly determined by the other columns, and dropped for that: {listing(names, 5)}. Together they may carry "

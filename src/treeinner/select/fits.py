@@ -31,6 +31,8 @@ def check_fit(estimator: Any, fit_params: Mapping[str, Any]) -> None:
 
     scikit-learn's own estimators stop early by rows of their training part, which is allowed.
     """
+    if isinstance(estimator, type):
+        raise TypeError(f"estimator is the class {estimator.__name__}; pass an instance: {estimator.__name__}().")
     if any(name.split("__")[-1] == "eval_set" for name in fit_params):
         raise ValueError("fit_params has an eval_set, whose rows may be held out in a fold; leave it out.")
     given = [each for name, some in fit_params.items() if name.split("__")[-1] == "callbacks" for each in some or ()]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import numbers
-from collections.abc import Mapping
+from collections.abc import Mapping, Sized
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -52,16 +52,18 @@ class Data:
     def take(self, rows: Index) -> Data:
         """Return some of the rows."""
         taken = {name: take_rows(getattr(self, name), rows) for name in ("X", *BESIDE_X)}
-        by_row = {name for name, value in self.fit_params.items() if _entries(value) == self.n_rows}
-        params = {name: take_rows(value, rows) if name in by_row else value for name, value in self.fit_params.items()}
+        params = {
+            name: take_rows(value, rows) if _has_rows(value, self.n_rows) else value
+            for name, value in self.fit_params.items()
+        }
         return Data(**taken, fit_params=params)
 
 
-def _entries(value: Any) -> int:
-    """Number of entries of an array, a column, a table or a list; -1 of anything else."""
+def _has_rows(value: Any, n: int) -> bool:
+    """Whether an argument of fit has one entry per row."""
     if hasattr(value, "shape"):
-        return int(value.shape[0]) if value.shape else -1
-    return len(value) if hasattr(value, "__len__") and not isinstance(value, str | Mapping) else -1
+        return bool(value.shape[:1] == (n,))
+    return isinstance(value, Sized) and not isinstance(value, str | Mapping) and len(value) == n
 
 
 def checked_data(X: Any, y: Any, *, fit_params: Mapping[str, Any] | None = None, **given: Any) -> Data:

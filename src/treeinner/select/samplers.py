@@ -124,43 +124,11 @@ def _slopes(V: FloatArray, d: FloatArray, penalty: float, moments: FloatArray, w
     return np.asarray(slopes - P_K @ np.linalg.solve(P_K[without], slopes[without]))
 
 
-class _Ridge:
-    """Ridge regressions of anything on the bases of all columns but some, from one decomposition for each fold."""
-
-    def __init__(self, basis: FloatArray, owner: IntArray) -> None:
-        spread = basis.std(axis=0)
-        used = spread > 1e-9  # a constant says nothing
-        self.M = (basis[:, used] - basis[:, used].mean(axis=0)) / spread[used]
-        self.owner = owner[used]
-        n, m = self.M.shape
-        shuffled = np.random.default_rng(0).permutation(n)  # folds are no matter of chance: one table, one regression
-        self.folds = [np.sort(part) for part in np.array_split(shuffled, min(FOLDS, n)) if n > 1]
-        if m > n // 2:
-            self.decomposed = [_decomposed_rows(np.delete(self.M, part, axis=0)) for part in self.folds]
-        else:
-            products = self.M.T @ self.M
-            self.decomposed = [_decomposed(products - self.M[part].T @ self.M[part]) for part in self.folds]
-
-    def predict(self, columns: Sequence[int], target: FloatArray) -> FloatArray:
-        """Predictions of target (n, q) from the other columns, by folds: no row has a part in its own."""
-        mean = target.mean(axis=0)
-        centred = target - mean
-        without = np.flatnonzero(np.isin(self.owner, columns))
-        out = np.zeros((len(PENALTIES), *target.shape))
-        moments = self.M.T @ centred
-        for part, (V, d) in zip(self.folds, self.decomposed, strict=True):
-            rows, n = self.M[part], len(target) - len(part)
-            of_fold = moments - rows.T @ centred[part]
-            for one, penalty in enumerate(n * PENALTIES):
-                out[one, part] = rows @ _slopes(V, d, penalty, of_fold, without)
-        errors = ((centred - out) ** 2).sum(axis=(1, 2))
-        best = errors.argmin()
-        useless = errors[best] >= (centred**2).sum()
-        return np.asarray(mean + (np.zeros_like(target) if useless else out[best]))
-
-
 class Donors:
-    """Donor rows for every column of a table. What all columns share is worked out once."""
+    """Donor rows for every column of a table. What all columns share is worked out once.
+
+    That is the decomposition of every fold of the ridge regressions, on the bases of all columns.
+    """
 
     def __init__(self, columns: Sequence[Column]) -> None:
         self.n_rows = len(columns[0])
@@ -178,20 +146,45 @@ class Donors:
             basis += own
             owner += [j] * len(own)
         table = np.stack(basis, axis=1) if basis else np.empty((self.n_rows, 0))
-        self._ridge = _Ridge(table, np.array(owner, np.int64))
+        spread = table.std(axis=0)
+        used = spread > 1e-9  # a constant says nothing
+        self._M = M = (table[:, used] - table[:, used].mean(axis=0)) / spread[used]
+        self._owner = np.array(owner, np.int64)[used]
+        n, m = M.shape
+        shuffled = np.random.default_rng(0).permutation(n)  # folds are no matter of chance: one table, one regression
+        self._folds = [np.sort(part) for part in np.array_split(shuffled, min(FOLDS, n)) if n > 1]
+        if m > n // 2:
+            self._decomposed = [_decomposed_rows(np.delete(M, part, axis=0)) for part in self._folds]
+        else:
+            products = M.T @ M
+            self._decomposed = [_decomposed(products - M[part].T @ M[part]) for part in self._folds]
 
     def draw(self, together: Sequence[int], n_draws: int, rng: np.random.Generator) -> IntArray:
         """Draw donors of columns, together given all other ones: (n_draws, columns, rows).
 
         Row i takes the value of row `out[draw, column, i]`.
         """
-        predicted = {j: self._predicted(j, together) for j in together if j in self._score}
+        scores = {j: np.nan_to_num(self._score[j]) for j in together if j in self._score}  # a missing one has a pattern
+        predicted = {j: self._regressed(together, score[:, None])[:, 0] for j, score in scores.items()}
         row = self._rows(together, self._likeness(together, predicted), n_draws, rng)
         return np.stack([self._nearest(j, predicted[j], row) if j in predicted else row for j in together], axis=1)
 
-    def _predicted(self, j: int, together: Sequence[int]) -> FloatArray:
-        """Normal score of a numeric column given those outside of the set."""
-        return self._ridge.predict(together, np.nan_to_num(self._score[j])[:, None])[:, 0]  # NaN has a pattern
+    def _regressed(self, columns: Sequence[int], target: FloatArray) -> FloatArray:
+        """Predictions of target (n, q) from the other columns, by folds: no row has a part in its own."""
+        mean = target.mean(axis=0)
+        centred = target - mean
+        without = np.flatnonzero(np.isin(self._owner, columns))
+        out = np.zeros((len(PENALTIES), *target.shape))
+        moments = self._M.T @ centred
+        for part, (V, d) in zip(self._folds, self._decomposed, strict=True):
+            rows, n = self._M[part], len(target) - len(part)
+            of_fold = moments - rows.T @ centred[part]
+            for one, penalty in enumerate(n * PENALTIES):
+                out[one, part] = rows @ _slopes(V, d, penalty, of_fold, without)
+        errors = ((centred - out) ** 2).sum(axis=(1, 2))
+        best = errors.argmin()
+        useless = errors[best] >= (centred**2).sum()
+        return np.asarray(mean + (np.zeros_like(target) if useless else out[best]))
 
     def _likeness(self, together: Sequence[int], predicted: dict[int, FloatArray]) -> FloatArray | None:
         """Number by which rows have residuals alike; None if any row's residual is as good as any other's.
@@ -203,7 +196,7 @@ class Donors:
             if np.ptp(mean) > 0:
                 return mean
             size = np.abs(self._score[j] - mean)
-            size = self._ridge.predict(together, np.where(np.isnan(size), np.nanmean(size), size)[:, None])[:, 0]
+            size = self._regressed(together, np.where(np.isnan(size), np.nanmean(size), size)[:, None])[:, 0]
             return size if np.ptp(size) > 0 else None
         return None
 
@@ -237,7 +230,7 @@ class Donors:
 
     def _probabilities(self, together: Sequence[int], indicators: FloatArray) -> FloatArray:
         """Probability of each pattern given the other columns: its share among the rows that are predicted alike."""
-        predicted = self._ridge.predict(together, indicators)
+        predicted = self._regressed(together, indicators)
         n = len(predicted)
         if not np.ptp(predicted, axis=0).any():
             return np.broadcast_to(indicators.mean(axis=0), indicators.shape)

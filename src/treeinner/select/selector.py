@@ -185,9 +185,7 @@ class TreeInnerSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):  # ty
         self._check_parameters()
         X, y = self._read(X, y)
         fit_params = self._routed(sample_weight, groups, fit_params)
-        self.max_features_ = self.max_features
-        if callable(self.max_features):
-            self.max_features_ = int(self.max_features(X))
+        self.max_features_ = int(self.max_features(X)) if callable(self.max_features) else self.max_features
         self.estimator_, classes = self.estimator, None
         if self.estimator is None:
             of_classes = is_class_target(y, int(self.cv) if isinstance(self.cv, numbers.Integral) else 2)
@@ -218,8 +216,11 @@ class TreeInnerSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):  # ty
         if isinstance(as_frame(X), nw.DataFrame | nw.LazyFrame):
             X, y = checked_table(X), validate_data(self, y=y if y is None else np.asarray(y))
             validate_data(self, X, y, skip_check_array=True)
+            frame = collected(X)
+            if all(isinstance(name, str) for name in frame.columns):  # scikit-learn 1.6 does not find those of polars 2
+                self.feature_names_in_ = np.array(frame.columns, object)
             if self.estimator is None:
-                check_columns(collected(X))
+                check_columns(frame)
         else:
             X, y = validate_data(self, X, y, accept_sparse="csr", ensure_min_samples=2, ensure_all_finite="allow-nan")
         return X, np.asarray(y.tolist() if y.dtype.kind == "O" else y)  # numbers as objects are numbers
@@ -254,8 +255,8 @@ class TreeInnerSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):  # ty
         names = crossed.importance.feature_names
         tested = conditional_test(crossed, self._sets(crossed), self.n_draws, self.sampler, seed, self.n_jobs)
         self.groups_ = tuple(tuple(names[k] for k in one) for one in tested.sets if len(one) > 1)
-        note = note_on_hidden([names[k] for k in tested.hidden(q)])
-        if note is not None:
+        if hidden := [names[k] for k in tested.hidden(q)]:
+            note = note_on_hidden(hidden)
             warn(note)
             self.importance_ = replace(self.importance_, notes=(*self.importance_.notes, note))
         return tested
@@ -384,7 +385,7 @@ class TreeInnerSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):  # ty
         if self.estimator is None:
             tags.input_tags.allow_nan = True
             tags.input_tags.sparse = default_library() != "sklearn"
-        elif hasattr(self.estimator, "fit"):
+        elif hasattr(self.estimator, "fit") and not isinstance(self.estimator, type):
             of_estimator = get_tags(self.estimator).input_tags
             tags.input_tags.allow_nan, tags.input_tags.sparse = of_estimator.allow_nan, of_estimator.sparse
         return tags
