@@ -89,7 +89,7 @@ def test_least_losses_leave_the_deviance():
 
 def test_the_mean_of_a_forest_is_judged_by_the_squared_error():
     y, m = np.array([0.0, 2.0, 1.0]), np.array([[0.5], [1.0], [1.0]])
-    forest = loss_of("sklearn", "squared_error", averaged=True)
+    forest = loss_of("sklearn forest", "squared_error")
     np.testing.assert_array_equal(forest.gradients(y, m)[:, 0], -y)
     np.testing.assert_array_equal(forest_error(forest).losses(y, m), [0.125, 0.5, 0.0])
     np.testing.assert_array_equal(forest_error(forest).gradients(y, m)[:, 0], [0.5, -1.0, 0.0])

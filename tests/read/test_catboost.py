@@ -163,7 +163,7 @@ def test_any_container_gives_the_same_leaves():
         assert np.array_equal(route(container), expected)
     with pytest.warns(TreeInnerWarning, match="'code'.*category 3"):  # from a CSV file with a gap elsewhere, say
         assert np.array_equal(route(MIXED.astype({"code": float})), expected)
-    with pytest.raises(DataError, match="lacks the columns"):
+    with pytest.raises(DataError, match="lacks 'b'"):
         route(MIXED.drop(columns="b"))
     with pytest.raises(DataError, match="CatBoost cannot apply"):
         route(MIXED.to_numpy()[:, ::-1])

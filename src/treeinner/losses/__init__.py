@@ -60,15 +60,7 @@ def register(name: str, loss: Loss | Gradient) -> None:
 
 
 def find_loss(
-    *,
-    told: Any,
-    library: str,
-    name: str,
-    params: Mapping[str, Any],
-    n_outputs: int,
-    version: tuple[int, ...] = (),
-    averaged: bool = False,
-    many_targets: bool = False,
+    *, told: Any, library: str, name: str, params: Mapping[str, Any], n_outputs: int, version: tuple[int, ...] = ()
 ) -> Loss:
     """Return the loss of a model.
 
@@ -78,13 +70,10 @@ def find_loss(
         None: the loss that the model stores; or a Loss, a name with parameters ("quantile:alpha=0.9"), or a function
         (y, margin) -> gradient. Told parameters win over stored ones of the same loss.
     library, name, params, version
-        What the model stores: "xgboost", "reg:tweedie", {"tweedie_variance_power": 1.5}, (3, 2, 0).
+        What the model stores: "xgboost", "reg:tweedie", {"tweedie_variance_power": 1.5}, (3, 2, 0). "sklearn forest":
+        the criteria of scikit-learn's trees and forests.
     n_outputs
         Number of margins per row.
-    averaged
-        Whether the model is a forest; those of scikit-learn store a criterion as their name.
-    many_targets
-        Whether a forest has several targets with classes.
     """
     if isinstance(told, str) and told in _registered:
         told = _registered[told]
@@ -99,15 +88,12 @@ def find_loss(
             f"This {library} model does not store its loss; pass read_model(model, objective=...): the name of a "
             "built-in loss, or a function (y, margin) -> gradient."
         )
-    elif averaged and library == "sklearn":
-        found = catalogue.forest(name, n_outputs, many_targets=many_targets)
     else:
         found = catalogue.find(stored, library, elsewhere=False)
     if found is None:
         raise catalogue.refusal(library, name)
     asked = {"told": told, "library": library, "name": name, "params": dict(params), "n_outputs": n_outputs}
-    again = partial(find_loss, **asked, version=version, averaged=averaged, many_targets=many_targets)
-    found.__dict__["recipe"] = again, ()
+    found.__dict__["recipe"] = partial(find_loss, **asked, version=version), ()
     return found
 
 

@@ -268,6 +268,21 @@ SKLEARN: dict[str, Factory] = {
     "log_loss deviance": lambda p: classes.logistic() if p.n_outputs == 1 else classes.softmax(p.n_outputs),
 }
 
+
+def _forest_of_classes(p: Params) -> Loss:
+    """Indicators of the classes; of many targets y is those of every target's classes, side by side."""
+    if p.n_outputs > 1 and not p.flag("many_targets"):
+        return replace(regression.forest(p.n_outputs), unit="probability", domain=integers_below(p.n_outputs))
+    fields: dict[str, Any] = {"domain": regression.ZERO_OR_ONE, "words": "Gini impurity", "unit": "probability"}
+    return replace(regression.forest(), target="real" if p.flag("many_targets") else "binary", **fields)
+
+
+# Criteria of scikit-learn's averaged forests and single trees; their gradient is -y whatever the criterion.
+FOREST: dict[str, Factory] = {
+    "squared_error absolute_error friedman_mse poisson mse mae": lambda p: regression.forest(),
+    "gini entropy log_loss": _forest_of_classes,
+}
+
 # Names that belong to no library; for users who name the loss themselves.
 NEUTRAL: dict[str, Factory] = {
     **_without_parameters(regression.absolute_error, regression.smooth_absolute_error, classes.hinge),
@@ -278,16 +293,14 @@ NEUTRAL: dict[str, Factory] = {
     "one_vs_all": lambda p: classes.one_vs_all(p.n_outputs),
 }
 
-OWN = {"xgboost": XGBOOST, "lightgbm": LIGHTGBM, "catboost": CATBOOST, "sklearn": SKLEARN}
+OWN = {
+    "xgboost": XGBOOST, "lightgbm": LIGHTGBM, "catboost": CATBOOST, "sklearn": SKLEARN, "sklearn forest": FOREST,
+}  # fmt: skip
 LIBRARIES = {
     library: {name: factory for names, factory in table.items() for name in names.split()}
     for library, table in OWN.items()
 }
-TABLES = (NEUTRAL, *LIBRARIES.values())
-
-# Criteria of scikit-learn's averaged forests and single trees; their gradient is -y whatever the criterion.
-OF_NUMBERS = ("squared_error", "absolute_error", "friedman_mse", "poisson", "mse", "mae")
-OF_CLASSES = ("gini", "entropy", "log_loss")
+TABLES = (NEUTRAL, *(table for library, table in LIBRARIES.items() if library != "sklearn forest"))
 
 # Losses whose gradients need more than margin and target.
 REFUSED = {
@@ -329,16 +342,3 @@ def find(params: Params, library: str, *, elsewhere: bool = True) -> Loss | None
                 raise UnknownParameterError(f"objective={params.name!r} has no parameter {unknown[0]!r}; {known}.")
             return found
     return None
-
-
-def forest(name: str, n_outputs: int, *, many_targets: bool = False) -> Loss | None:
-    """Return what the trees of an averaged scikit-learn forest fit, or None if the criterion is not known."""
-    if name in OF_NUMBERS:
-        return replace(regression.forest(), name=name)
-    if name not in OF_CLASSES:
-        return None
-    if n_outputs > 1 and not many_targets:
-        return replace(regression.forest(n_outputs), name=name, unit="probability", domain=integers_below(n_outputs))
-    # Of many targets y is the indicators of every target's classes, side by side.
-    fields: dict[str, Any] = {"domain": regression.ZERO_OR_ONE, "words": "Gini impurity", "unit": "probability"}
-    return replace(regression.forest(), name=name, target="real" if many_targets else "binary", **fields)

@@ -98,8 +98,6 @@ def _weights_of_one_target(spec: Any, classes: Sequence[Any], labels: NDArray[An
 
 def as_array(y: Any, n_rows: int | None) -> NDArray[Any]:
     """Return y as numbers or labels, (rows,) or (rows, columns); `n_rows`: rows of X, to be compared with."""
-    if y is None:
-        raise DataError("y is missing; this score needs the target of every row.")
     if isinstance(y, np.ma.MaskedArray) and np.ma.getmaskarray(y).any():  # numpy itself would drop the mask in silence
         row = np.argwhere(np.ma.getmaskarray(y))[0][0]
         raise DataError(f"y is masked, first in row {row}; drop those rows of X and y.")

@@ -52,11 +52,6 @@ def x_log_x(x: Float) -> Float:
     return x * np.log(np.where(x > 0.0, x, 1.0))
 
 
-def identity(margin: Float) -> Float:
-    """Link of the losses whose prediction is the margin."""
-    return margin
-
-
 def through(parts: Callable[..., tuple[Any, ...]], *functions: Any) -> Any:
     """Functions of (y, margin, *state) from functions of `parts(y, margin)` and the state; None and 0 stay."""
     return (f and (lambda y, m, *state, f=f: f(*parts(y, m), *state)) for f in functions)
@@ -86,7 +81,7 @@ class Loss:
     metric: Loss | None = None  #: what each row loses, where the rounds descend a smooth form of it (scope "round")
     coupled: bool = False  #: whether the loss of one output depends on the margins of others
     shared_target: bool = False  #: every output is fitted to the same column (several quantiles)
-    link: Callable[[Float], Float] = identity  #: margin -> prediction
+    link: Callable[[Float], Float] = np.asarray  #: margin -> prediction
     #: loss of a perfect prediction, from y, in the shape of the value; None if there is none
     least: Callable[[Any], Float] | None = None
     steepest: float | None = None  #: largest `|gradient|` of a row, whatever the margin; None if there is none

@@ -35,8 +35,8 @@ ROUNDING = 16.0 * EPS  # relative error that a value may have: a few exponential
 COUPLED_POINTS = (6, 16)  # points and parts: an analytic loss to 1e-13, around a kink to 1e-6
 
 
-def points(kind: CoreKind, largest_step: float, scale: float = 1.0) -> tuple[int, int]:
-    """Return the number of Gauss-Legendre points, and of equal parts of the way, for a relative error of 1e-12.
+def rule(kind: CoreKind, largest_step: float, scale: float = 1.0) -> tuple[Float, Float]:
+    """Points on [0, 1] and weights that average the gradient of one of the core's losses, to a relative 1e-12.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def points(kind: CoreKind, largest_step: float, scale: float = 1.0) -> tuple[int
     # Softmax sees differences of steps.
     length = abs(scale) * largest_step * (2.0 if kind == "softmax" else 1.0)
     if kind == "squared" or length < 1e-6:  # a straight line, to 1e-13: its middle
-        return 1, 1
+        return gauss(1)
     if not length <= MOST_PARTS * REACH[kind]:
         raise UnsupportedModelError(
             f"one round of the model moves a margin by up to {largest_step:g}, too far for score='loss' with a {kind} "
@@ -58,7 +58,7 @@ def points(kind: CoreKind, largest_step: float, scale: float = 1.0) -> tuple[int
         )
     parts = math.ceil(length / REACH[kind])
     n = _exponential_points(length / parts)
-    return n if kind == "poisson" else max(n, _pole_points(length / parts)), parts
+    return gauss(n if kind == "poisson" else max(n, _pole_points(length / parts)), parts)
 
 
 def _exponential_points(length: float) -> int:
@@ -91,11 +91,6 @@ def gauss(n: int, parts: int = 1) -> tuple[Float, Float]:
     weights = np.tile(weight / (2.0 * parts), parts)
     at.flags.writeable = weights.flags.writeable = False
     return at, weights
-
-
-def rule(kind: CoreKind, largest_step: float, scale: float = 1.0) -> tuple[Float, Float]:
-    """Points on [0, 1] and weights that average the gradient of one of the core's losses; see `points`."""
-    return gauss(*points(kind, largest_step, scale))
 
 
 def average(gradient: Function, m: Float, step: Float, at: Float, weights: Float) -> Float:

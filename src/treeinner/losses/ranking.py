@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treeinner.errors import DataError
 from treeinner.losses.loss import Float, Loss, integers_below
 from treeinner.losses.loss import sigmoid as logistic
 from treeinner.losses.regression import NOT_NEGATIVE, TARGET_UNITS, ZERO_OR_ONE
@@ -35,8 +34,6 @@ def _pairwise(name: str, pairs: Callable[..., Pairs], *, norm: bool, single: boo
     """
 
     def gradient(y: Float, m: Float, qid: NDArray[Any]) -> Float:
-        if len(qid) != len(m):
-            raise DataError(f"{name}: qid has {len(qid)} labels for {len(m)} rows; pass one per row.")
         out = np.zeros_like(m)
         score = m[:, 0].astype(np.float32).astype(np.float64) if single else m[:, 0]
         for rows in queries(qid):

@@ -47,11 +47,6 @@ def _extreme_pdf(z: Float) -> Float:
     return w * np.exp(-w)
 
 
-def _extreme_cdf(z: Float) -> Float:
-    """Extreme value distribution function."""
-    return -np.expm1(-np.exp(np.minimum(z, 700.0)))
-
-
 # Of the noise: density, distribution function, 1 less that (precise where it is small) and derivative of the density,
 # vectorised; then, from sigma, the gradient of an uncensored row where the ratio of densities is 0 / 0: for z > 0 and
 # z <= 0.
@@ -72,7 +67,7 @@ DISTRIBUTIONS: dict[str, tuple[Callable[..., Any], ...]] = {
     ),
     "extreme": (
         _extreme_pdf,
-        _extreme_cdf,
+        lambda z: -np.expm1(-np.exp(np.minimum(z, 700.0))),
         lambda z: np.exp(-np.exp(np.minimum(z, 700.0))),
         lambda z: (1.0 - np.exp(np.minimum(z, 300.0))) * _extreme_pdf(z),  # beyond 300 the density is 0
         lambda sigma: (-MAX_GRADIENT, 1.0 / sigma),

@@ -29,6 +29,7 @@ from treeinner.losses import loss_of
 from treeinner.read.model import Model, Told, own_loss
 from treeinner.read.node_values import l2_node_values
 from treeinner.read.trees import Float, NodeValues, Trees, players_of, require
+from treeinner.rows.frames import names_of, places_of
 from treeinner.rows.schema import Schema
 
 __all__ = ["read", "read_file"]
@@ -373,10 +374,7 @@ def _frame(X: Any, schema: Schema, cat: list[int]) -> Any:
     elif not hasattr(X, "iloc"):
         X = pd.DataFrame(X.toarray() if hasattr(X, "toarray") else X)
     if named:
-        place = {str(name): i for i, name in enumerate(X.columns)}
-        if absent := [name for name in schema.names or () if name not in place]:
-            raise DataError(f"X lacks the columns {absent[:5]} of the model; pass a frame with its training columns.")
-        X = X.iloc[:, [place[name] for name in schema.names or ()]]
+        X = X.iloc[:, places_of(names_of(X) or (), schema.names or ())]
     schema.check_shape(*X.shape)
     X = X if schema.names is None else X.set_axis(schema.names, axis=1)  # CatBoost compares them, and an array has none
     floats = [i for i in cat if X.dtypes.iloc[i] in (np.float32, np.float64) and np.all(X.iloc[:, i] % 1 == 0)]

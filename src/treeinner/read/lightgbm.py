@@ -86,9 +86,7 @@ def read(model: Any, told: Told) -> Model:
 
 def read_file(path: Path, told: Told) -> Model:
     """Read a file written by `Booster.save_model`; lightgbm need not be installed."""
-    with _parsing():
-        text = path.read_bytes().decode()
-    return _read_text(text, told)
+    return _read_text(path.read_bytes().decode(), told)
 
 
 def _custom_gradient(objective: Any) -> Callable[[Any, Any], Any] | None:

@@ -13,24 +13,23 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from treeinner import kernels
 from treeinner.errors import ModelError, Note, TreeInnerError, UnsupportedModelError, counted, did_you_mean, readable
+from treeinner.losses import Loss
 from treeinner.read.trees import Trees
 from treeinner.read.unwrap import Unwrapped, carried_names, package_of, require_fitted, unwrap
-
-if TYPE_CHECKING:
-    from treeinner.losses import Loss
-    from treeinner.rows.schema import Schema
+from treeinner.rows.rows import read_table, start_margin
+from treeinner.rows.schema import Schema
 
 __all__ = ["DART", "Model", "Told", "own_loss", "read_model", "read_unwrapped"]
 
 Float = NDArray[np.float64]
-FoundLoss = tuple["Loss | None", str]
+FoundLoss = tuple[Loss | None, str]
 
 # Arguments as the libraries call them -> their names here.
 FOREIGN_NAMES = {
@@ -145,8 +144,6 @@ class Model:
 
     def predict(self, X: Any, *, base_margin: Any = None, n_jobs: int | None = -1) -> Float:
         """Raw margin of each row: (rows,), or (rows, outputs) if there are several."""
-        from treeinner.rows.rows import read_table, start_margin
-
         table = read_table(self, X)
         start = start_margin(self, base_margin, table.n_rows)
         margin: Float = kernels.predict(self.trees.forest, table, n_jobs=n_jobs) + start
@@ -154,8 +151,6 @@ class Model:
 
     def apply(self, X: Any, *, n_jobs: int | None = -1) -> NDArray[np.int32]:
         """Leaf that each row reaches in each tree, numbered as the library numbers them: (rows, trees)."""
-        from treeinner.rows import read_table
-
         return kernels.apply(self.trees.forest, read_table(self, X), n_jobs=n_jobs)
 
     @cached_property

@@ -60,15 +60,9 @@ def read(model: Any, told: Told) -> Model:
     if objective is None and not isinstance(stored, str):
         objective, note = own_loss(_gradient, stored)
         notes.append(note)
-    loss = find_loss(
-        told=objective,
-        library="sklearn",
-        name=name,
-        params=params,
-        n_outputs=trees.n_outputs,
-        averaged=trees.averaged,
-        many_targets=nested,
-    )
+    library = "sklearn forest" if trees.averaged and objective is None else "sklearn"
+    params["many_targets"] = nested
+    loss = find_loss(told=objective, library=library, name=name, params=params, n_outputs=trees.n_outputs)
     return Model(
         trees=trees,
         library="sklearn",

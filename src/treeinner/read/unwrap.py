@@ -53,7 +53,6 @@ REFUSED = {
     ),
     "BaseWeightBoosting": ("its models were fitted to rows weighted by the models before", "X, y"),
 }
-HARD_VOTES = ("it counts votes", "X, model.le_.transform(y)")
 OWN_MARGIN = Note(
     "own_margin", "Each member is scored on its own margin, not on the average of the probabilities.", quiet=True
 )
@@ -149,7 +148,7 @@ def unwrap(model: Any) -> Unwrapped:
             columns = _columns(model, np.flatnonzero(_fitted(model, "support_")))
             found = found.through(model.estimator_, transformers=[columns])
         elif average := next((AVERAGES[name] for name in names if name in AVERAGES), None):
-            parts = tuple(average(found, model))
+            parts = tuple(_averaged(model, *average(found, model)))
             if len(parts) != 1:
                 return replace(found, members=parts)
             found = replace(parts[0], name=found.name, weight=found.weight)
@@ -176,42 +175,41 @@ def _refusal(model: Any, why: str, rows: str) -> UnsupportedModelError:
     return UnsupportedModelError(f"{type(model).__name__} is not one model of trees: {why}.{recipe}")
 
 
+Members = tuple[list[str], NDArray[np.float64], list[Unwrapped]]  # names, weights and models
+
+
 # -- averages -----------------------------------------------------------------------------------------------------
-def _voting(found: Unwrapped, model: Any) -> Iterator[Unwrapped]:
+def _voting(found: Unwrapped, model: Any) -> Members:
     estimators = _fitted(model, "estimators_")
     in_use = [not (one is None or isinstance(one, str)) for _, one in model.estimators]  # the others are "drop"
     names = [name for (name, _), used in zip(model.estimators, in_use, strict=True) if used]
     weights = np.ones(len(in_use)) if model.weights is None else np.asarray(model.weights, np.float64)
     labels = model.le_.classes_ if hasattr(model, "le_") else None
     if labels is not None and model.voting != "soft":
-        raise _refusal(model, *HARD_VOTES)
-    return _averaged(model, names, weights[in_use], [found.through(one, **_encoded(labels)) for one in estimators])
+        raise _refusal(model, "it counts votes", "X, model.le_.transform(y)")
+    return names, weights[in_use], [found.through(one, **_encoded(labels)) for one in estimators]
 
 
-def _bagging(found: Unwrapped, model: Any) -> Iterator[Unwrapped]:
+def _bagging(found: Unwrapped, model: Any) -> Members:
     estimators, encoded = _fitted(model, "estimators_"), _encoded(getattr(model, "classes_", None))
     insides = [
         found.through(one, transformers=[_columns(model, columns)], **encoded)
         for one, columns in zip(estimators, model.estimators_features_, strict=True)
     ]
-    return _averaged(model, [f"estimators_[{i}]" for i in range(len(insides))], np.ones(len(insides)), insides)
+    return [f"estimators_[{i}]" for i in range(len(insides))], np.ones(len(insides)), insides
 
 
-def _calibrated(found: Unwrapped, model: Any) -> Iterator[Unwrapped]:
+def _calibrated(found: Unwrapped, model: Any) -> Members:
     distinct = {id(part.estimator): part.estimator for part in _fitted(model, "calibrated_classifiers_")}
     insides = []
     for one in distinct.values():
         # Temperature scaling encodes labels that are strings before it fits.
         own = np.array_equal(getattr(one, "classes_", model.classes_), model.classes_)
         insides.append(found.through(one, **_encoded(None if own else model.classes_) | {"notes": [CALIBRATION]}))
-    return _averaged(model, [f"fold {i}" for i in range(len(insides))], np.ones(len(insides)), insides)
+    return [f"fold {i}" for i in range(len(insides))], np.ones(len(insides)), insides
 
 
-AVERAGES: dict[str, Callable[[Unwrapped, Any], Iterator[Unwrapped]]] = {
-    "_BaseVoting": _voting,
-    "BaseBagging": _bagging,
-    "CalibratedClassifierCV": _calibrated,
-}
+AVERAGES = {"_BaseVoting": _voting, "BaseBagging": _bagging, "CalibratedClassifierCV": _calibrated}
 
 
 def _encoded(labels: Any) -> dict[str, Any]:

@@ -34,6 +34,7 @@ class Rows:
     """Rows in memory, checked. n rows, K outputs, T trees."""
 
     table: Table
+    n_rows: int
     y: NDArray[Any]  # as the loss takes it
     start: Float  # (n, K) margin before the first tree, base_margin settled
     weight: Float | None = None  # (n,) times class weights, in units of 2^weight_exponent; 0: the row is not there
@@ -45,11 +46,6 @@ class Rows:
     target_names: tuple[str, ...] | None = None  # columns of y, if several
     frame_library: str = ""  # "pandas", "polars", ...: the library in which results are returned
     label: str = ""  # the file or batch that they come from, if any, as messages call it
-
-    @property
-    def n_rows(self) -> int:
-        """Number of rows."""
-        return self.table.n_rows
 
     @property
     def notes(self) -> tuple[Note, ...]:
@@ -94,6 +90,7 @@ def one_batch(
     weight, exponent = _weights(model, y, given["sample_weight"], n, largest_weight)
     return Rows(
         table=table,
+        n_rows=n,
         y=np.asarray(encoded),
         start=start_margin(model, given["base_margin"], n),
         weight=weight,
