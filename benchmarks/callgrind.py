@@ -142,6 +142,8 @@ def unavailable():
         return "instructions are counted on Linux x86-64 only"
     if shutil.which("valgrind") is None:
         return "valgrind is not installed"
+    if "libasan" in os.environ.get("LD_PRELOAD", ""):
+        return "valgrind does not run a program with sanitizers"
     flags = Path("/proc/cpuinfo").read_text()
     return None if " avx2" in flags else "this processor has no AVX2"
 
