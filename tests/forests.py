@@ -79,9 +79,7 @@ def make_trees(recipe: Recipe, seed: int) -> Trees:
 
 def make_model(trees: Trees, loss=None, **fields) -> Model:
     """Model of trees made by hand, for the public functions."""
-    schema = Schema(
-        n_columns=trees.n_columns, categorical=tuple(is_categorical(trees).tolist()), known_codes=trees.known_codes
-    )
+    schema = Schema(n_columns=trees.n_columns, categorical=tuple(is_categorical(trees).tolist()))
     return Model(trees=trees, library="test", schema=schema, find_loss=(loss, "pass objective="), **fields)
 
 

@@ -85,7 +85,7 @@ def test_targets_that_do_not_fit_the_model():
 def test_forest_of_several_targets_fits_indicators():
     classes, loss = [["a", "b"], [1, 2, 3]], loss_of("sklearn forest", "gini", {"many_targets": True}, n_outputs=5)
     y = np.array([["b", 3], ["a", 1]], object)
-    found = encoded(y, loss, classes=classes, n_outputs=5, averaged=True)
+    found = encoded(y, loss, classes=classes, n_outputs=5)
     np.testing.assert_array_equal(found, [[0, 1, 0, 0, 1], [1, 0, 1, 0, 0]])
     np.testing.assert_array_equal(loss.gradients(found, np.zeros((2, 5))), -found)
 

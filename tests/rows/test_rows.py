@@ -183,9 +183,9 @@ def test_a_ranking_loss_needs_its_queries():
 
 # -- weights -------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("scale", [1e-300, 2.0**-3, 1.0, 7.0, 1e300])
-def test_the_largest_weight_is_just_below_one(scale):
+def test_the_largest_weight_is_between_a_half_and_one(scale):
     rows = one(NUMBERS, Y, sample_weight=WEIGHT * scale)
-    assert 0.5 <= rows.weight.max() < 1
+    assert 0.5 < rows.weight.max() <= 1
     np.testing.assert_allclose(np.ldexp(rows.weight, rows.weight_exponent), WEIGHT * scale, rtol=1e-15)
 
 
@@ -197,7 +197,7 @@ def test_parts_of_the_rows_have_the_unit_of_all_rows():
         np.testing.assert_array_equal(some.weight, whole.weight[part])
     zero = one(NUMBERS[:3], Y[:3], sample_weight=np.zeros(3), largest_weight=2.0)
     assert not zero.weight.any()
-    assert one(NUMBERS, Y, largest_weight=4.0).weight.tolist() == [1 / 8] * N
+    assert one(NUMBERS, Y, largest_weight=4.0).weight.tolist() == [1 / 4] * N
     with pytest.raises(DataError, match="largest_weight"):
         one(NUMBERS, Y, sample_weight=WEIGHT, largest_weight=0.5)
 

@@ -22,22 +22,16 @@ from typing import Any
 
 import numpy as np
 
-from treeinner.errors import (
-    DataError,
-    ModelError,
-    TreeInnerError,
-    UnknownParameterError,
-    UnsupportedModelError,
-    did_you_mean,
-)
+from treeinner import errors
+from treeinner.errors import UnknownParameterError, UnsupportedModelError, did_you_mean
 from treeinner.losses import catalogue
 from treeinner.losses.catalogue import Params
 from treeinner.losses.labels import class_weights, encode_target
-from treeinner.losses.loss import Domain, Float, Loss
+from treeinner.losses.loss import Float, Loss
 from treeinner.losses.regression import forest_error
 
 __all__ = [
-    "Domain", "Loss", "class_weights", "encode_target", "find_loss", "find_stored_loss", "forest_error", "loss_of",
+    "Loss", "class_weights", "encode_target", "find_loss", "find_stored_loss", "forest_error", "loss_of",
     "register",
 ]  # fmt: skip
 
@@ -108,16 +102,19 @@ def find_stored_loss(**asked: Any) -> tuple[Loss | None, str]:
         return find_loss(told=None, **asked), ""
     except (UnknownParameterError, UnsupportedModelError) as error:
         return None, str(error)
-    except TreeInnerError:
+    except errors.TreeInnerError:
         raise
     except (TypeError, ValueError, LookupError, ArithmeticError, AttributeError) as error:
-        raise ModelError(f"The parameters of the model's loss are damaged ({error}); save the model again.") from error
+        raise errors.ModelError(
+            f"The parameters of the model's loss are damaged ({error}); save the model again."
+        ) from error
 
 
 def _told_loss(told: str, model: Params, library: str) -> Loss:
     """Return the loss that a user named; of what the model stores only parameters of the same loss are kept."""
     name, given = catalogue.split_name(told)
-    same = not model.name or catalogue.is_same(library, name, model.name)
+    own = catalogue.LIBRARIES[library]  # in which "l1" and "regression_l1" are one loss
+    same = model.name in ("", name) or (name in own and own[name] is own.get(model.name))
     params = Params(name, model.stored if same else {}, given, model.n_outputs, model.version)
     found = catalogue.find(params, library)
     if found is not None:
@@ -146,7 +143,7 @@ def _from_callable(function: Gradient) -> Loss:
         result = function(y, m[:, 0] if m.shape[1] == 1 else m)
         g = np.asarray(result[0] if isinstance(result, tuple) else result, np.float64)
         if g.shape != m.shape and (m.shape[1] > 1 or g.shape != m.shape[:1]):
-            raise DataError(f"objective {name!r} returned a gradient of shape {g.shape}, expected {m.shape}.")
+            raise errors.DataError(f"objective {name!r} returned a gradient of shape {g.shape}, expected {m.shape}.")
         return g.reshape(m.shape)
 
     return Loss(name=name, gradient=gradient, target="any")

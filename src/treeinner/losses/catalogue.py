@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -73,14 +74,14 @@ class Params:
 
 
 Factory = Callable[[Params], Loss]
+_cross_entropy = partial(classes.logistic, domain=regression.ZERO_TO_ONE)
 
 
 def _positive_weighted(p: Params, loss: Loss) -> Loss:
     """Add XGBoost's scale_pos_weight: of every row whose label is 1 in float32, whatever the loss."""
     scale = p.number("scale_pos_weight", default=1.0)
-    if scale == 1.0:
-        return loss
-    loss = loss if p.n_outputs == 1 else replace(loss, core=None)  # which has no weights of single targets
+    if p.n_outputs > 1 and scale != 1.0:
+        loss = replace(loss, core=None)  # which has no weights of single targets
     return classes.class_weighted(loss, [1.0, scale], lambda y: np.where(np.float32(y) == np.float32(1.0), scale, 1.0))
 
 
@@ -129,10 +130,8 @@ def _xgboost_rank(p: Params) -> Loss:
 XGBOOST: dict[str, Factory] = {
     "reg:squarederror reg:linear": lambda p: _positive_weighted(p, regression.squared_error()),
     "reg:squaredlogerror": lambda p: _positive_weighted(p, regression.squared_log_error()),
-    "binary:logistic reg:logistic": lambda p: _positive_weighted(p, classes.logistic(domain=regression.ZERO_TO_ONE)),
-    "binary:logitraw": lambda p: _positive_weighted(
-        p, replace(classes.logistic(domain=regression.ZERO_TO_ONE), link=lambda m: m)
-    ),
+    "binary:logistic reg:logistic": lambda p: _positive_weighted(p, _cross_entropy()),
+    "binary:logitraw": lambda p: _positive_weighted(p, replace(_cross_entropy(), link=np.asarray)),
     "binary:hinge": lambda p: classes.hinge(),
     "reg:pseudohubererror": lambda p: regression.pseudo_huber(p.number("huber_slope", default=1.0)),
     "reg:absoluteerror": lambda p: (
@@ -210,7 +209,7 @@ LIGHTGBM: dict[str, Factory] = {
     "binary": _lightgbm_binary,
     "multiclass softmax": lambda p: classes.softmax(p.n_outputs),
     "multiclassova multiclass_ova ova ovr": _lightgbm_ova,
-    "cross_entropy xentropy": lambda p: classes.logistic(domain=regression.ZERO_TO_ONE),
+    "cross_entropy xentropy": lambda p: _cross_entropy(),
     "cross_entropy_lambda xentlambda": lambda p: classes.cross_entropy_lambda(),
     "lambdarank": _lambdarank,
 }
@@ -221,9 +220,7 @@ def _class_weighted(p: Params, loss: Loss) -> Loss:
     positive = p.number("scale_pos_weight", default=1.0)
     weights = p.numbers("class_weights", sizes=(0, max(2, p.n_outputs)), default=[])
     if not weights or "scale_pos_weight" in p.told:
-        weights = [1.0, positive] if positive != 1.0 else []
-    if not weights:
-        return loss
+        weights = [1.0, positive]
     table = np.asarray(weights, np.float64)
     return classes.class_weighted(loss, weights, lambda y: table[np.asarray(y).reshape(len(y)).astype(np.int64)])
 
@@ -246,7 +243,7 @@ CATBOOST: dict[str, Factory] = {
     "LogCosh": lambda p: regression.log_cosh(),
     "Logloss": lambda p: _class_weighted(p, classes.logistic()),
     "MultiLogloss": lambda p: classes.logistic(),
-    "CrossEntropy MultiCrossEntropy": lambda p: classes.logistic(domain=regression.ZERO_TO_ONE),
+    "CrossEntropy MultiCrossEntropy": lambda p: _cross_entropy(),
     "MultiClass": lambda p: _class_weighted(p, classes.softmax(p.n_outputs)),
     "MultiClassOneVsAll": lambda p: _class_weighted(p, classes.one_vs_all(p.n_outputs)),
     "Focal": lambda p: classes.focal(p.number("focal_alpha"), p.number("focal_gamma")),
@@ -288,7 +285,7 @@ NEUTRAL: dict[str, Factory] = {
     **_without_parameters(regression.absolute_error, regression.smooth_absolute_error, classes.hinge),
     "quantile": lambda p: regression.quantile(p.levels("alpha")),
     "smooth_quantile": lambda p: regression.smooth_quantile(p.levels("alpha")),
-    "logistic": lambda p: classes.logistic(domain=regression.ZERO_TO_ONE),
+    "logistic": lambda p: _cross_entropy(),
     "softmax": lambda p: classes.softmax(p.n_outputs),
     "one_vs_all": lambda p: classes.one_vs_all(p.n_outputs),
 }
@@ -324,12 +321,6 @@ def split_name(text: str) -> tuple[str, dict[str, str]]:
     if not colon or "=" not in tail:
         return text, {}
     return name, {key.strip(): value for key, _, value in (part.partition("=") for part in tail.split(";"))}
-
-
-def is_same(library: str, name: str, other: str) -> bool:
-    """Whether two names of a library mean one loss: "l1" and "regression_l1"."""
-    names = LIBRARIES[library]
-    return name == other or (name in names and names[name] is names.get(other))
 
 
 def find(params: Params, library: str, *, elsewhere: bool = True) -> Loss | None:

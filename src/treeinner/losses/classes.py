@@ -49,13 +49,13 @@ def lightgbm_binary(scale: float, weights: tuple[float, float]) -> Loss:
         return (y > 0).astype(np.float64)
 
     plain = logistic(scale).of_target(zero_one, domain=SIGNED_BINARY, core=("logistic", scale, zero_one))
-    if weights == (1.0, 1.0):
-        return plain
     return class_weighted(plain, weights, lambda y: np.where(y > 0, weights[1], weights[0]))
 
 
 def class_weighted(loss: Loss, weights: Sequence[float], of_row: Callable[[Any], Float]) -> Loss:
-    """Return the loss with a weight of its own for each row, which depends on the label."""
+    """Return the loss with a weight of its own for each row, by its label; weights of 1 change nothing."""
+    if all(weight == 1.0 for weight in weights):
+        return loss
     shown = ", ".join(f"{weight:g}" for weight in weights)
     return replace(loss, row_weight=of_row, words=f"{loss.words}, classes weighted {shown}")
 
@@ -105,7 +105,7 @@ def one_vs_all(n_classes: int, scale: float = 1.0, positive: float = 1.0) -> Los
 
     fields = {"target": "class", "domain": integers_below(n_classes), "words": "log loss, summed over the classes"}
     loss = logistic(scale).of_target(lambda y: one_hot(y, n_classes), **fields)
-    return loss if positive == 1.0 else class_weighted(loss, [1.0, positive], weight)
+    return class_weighted(loss, [1.0, positive], weight)
 
 
 def cross_entropy_lambda() -> Loss:

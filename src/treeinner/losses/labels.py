@@ -17,14 +17,7 @@ MISSING_TYPES = ("NoneType", "NAType", "NaTType")  # by name: pandas is not impo
 
 
 def encode_target(
-    y: Any,
-    loss: Loss,
-    *,
-    classes: Sequence[Any] | None,
-    n_outputs: int,
-    n_rows: int | None = None,
-    border: float | None = None,
-    averaged: bool = False,
+    y: Any, loss: Loss, *, classes: Any, n_outputs: int, n_rows: int | None = None, border: float | None = None
 ) -> Float:
     """Return y as the loss needs it.
 
@@ -34,15 +27,14 @@ def encode_target(
         Anything `numpy.asarray` takes: lists, arrays, pandas and polars series, one-column frames; two
         columns for survival intervals; one column per output for several targets.
     classes
-        Labels in the model's order; a list of them per target if there are several; None: y is numbers.
+        Labels in the model's order; a list of them per target if there are several, of which a forest fits an
+        indicator of each class; None: y is numbers.
     n_outputs
         Number of margins per row.
     n_rows
         Rows of X, to be compared with.
     border
         CatBoost: y above it is class 1.
-    averaged
-        Whether the model is a forest, which fits an indicator of each class of several targets.
 
     Returns
     -------
@@ -51,10 +43,10 @@ def encode_target(
     """
     values = as_array(y, n_rows)
     labelled = loss.target in ("class", "binary", "any") and classes is not None and len(classes) > 1
-    if is_nested(classes) and averaged:
-        encoded = _indicators(values, classes or ())
-    elif labelled and not is_nested(classes) and values.ndim == 1:
-        encoded = positions(values, classes or ())
+    if is_nested(classes):
+        encoded = _indicators(values, classes)
+    elif labelled and values.ndim == 1:
+        encoded = positions(values, classes)
     elif border is not None and loss.target == "binary":  # CatBoost: above the border is class 1
         encoded = (_numbers(values, loss.name) > border).astype(np.float64)
     else:

@@ -254,14 +254,10 @@ def read_unwrapped(inside: Unwrapped, told: Told) -> Model:
         raise UnsupportedModelError(f"Cannot read a model of type {kind.__module__}.{kind.__qualname__}: {SUPPORTED}.")
     require_fitted(inside.model)
     found: Model = import_module(f"treeinner.read.{library}").read(inside.model, told)
-    names = found.feature_names
-    if inside.transformers and names is None:
-        carried = carried_names(inside.transformers)
-        names = carried if carried is not None and len(carried) == found.n_features else None
-    labels = inside.labels
+    names, labels = found.feature_names or carried_names(inside.transformers), inside.labels
     return replace(
         found,
-        feature_names=names,
+        feature_names=names if names is not None and len(names) == found.n_features else None,
         output_names=tuple(map(str, labels)) if len(labels) == found.n_outputs else found.output_names,
         transformers=inside.transformers,
         targets=(*inside.targets, *found.targets),

@@ -135,7 +135,6 @@ def _trees(schema: Schema, per_round: int, value: Float, fields: dict[str, Any],
         "player_features": player_features,
         "n_features": schema.n_columns,
         "n_columns": schema.n_columns,
-        "known_codes": schema.known_codes,
     }
     return Trees(**(common | fields | other))
 
@@ -184,6 +183,7 @@ def _hist(model: Any, told: Told) -> Found:
         category_set=np.where(swap, np.cumsum(swap) - 1, -1),
         set_start=np.cumsum([len(codes) for codes in sets]),
         set_codes=np.concatenate(sets),
+        known_codes=schema.levels and tuple(None if known is None else len(known) for known in schema.levels),
         cover=stored["count"],
         # Leaves that could have been split have the gain of the split that was not made.
         gain=np.where(leaf, 0.0, stored["gain"]),
@@ -218,7 +218,6 @@ def _hist_columns(model: Any) -> tuple[NDArray[Any], dict[int, NDArray[Any]], di
         levels=tuple(map(levels.get, range(n))) if some else None,
         levels_for_arrays=True,
         unseen="missing",
-        known_codes=tuple(len(levels[j]) if j in levels else None for j in range(n)) if some else None,
     )
     return order, codes, none_code, schema
 

@@ -115,24 +115,19 @@ class _Reader:
         self.at = at
 
     def items(self) -> list[Any] | NDArray[Any]:
-        """Read the items of an array, up to its end or as many as it says."""
+        """Read the items of an array, up to its end or as many as it says, or numbers of one type."""
         first = self.mark()
         if first == TYPE:
-            return self.typed()
+            dtype = DTYPES[self.mark()]
+            if self.mark() != COUNT:
+                raise ValueError(f"a typed array at byte {self.at} has no length")
+            count = self.length(self.mark(), dtype.itemsize)
+            self.at += count * dtype.itemsize
+            return np.frombuffer(self.data, dtype, count, self.at - count * dtype.itemsize)
         if first == COUNT:
             return [self.value(self.mark()) for _ in range(self.length(self.mark()))]
         found = []
         while first != ARRAY_END:
             found.append(self.value(first))
             first = self.mark()
-        return found
-
-    def typed(self) -> NDArray[Any]:
-        """Read an array of numbers of one type."""
-        dtype = DTYPES[self.mark()]
-        if self.mark() != COUNT:
-            raise ValueError(f"a typed array at byte {self.at} has no length")
-        count = self.length(self.mark(), dtype.itemsize)
-        found = np.frombuffer(self.data, dtype, count, self.at)
-        self.at += count * dtype.itemsize
         return found

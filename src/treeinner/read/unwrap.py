@@ -109,13 +109,10 @@ class Unwrapped:
     name: str = ""  # of a member, as the average calls it
     weight: float = 1.0  # of a member; those of all members add up to 1
 
-    def through(self, model: Any, *, transformers: Any = (), targets: Any = (), **more: Any) -> Unwrapped:
-        """The model inside this one, behind what X and y pass in its wrapper."""
-        notes = (*self.notes, *more.pop("notes", ()))
-        return replace(
-            self, model=model, transformers=(*self.transformers, *transformers), targets=(*self.targets, *targets),
-            notes=notes, **more,
-        )  # fmt: skip
+    def through(self, model: Any, *, labels: tuple[Any, ...] | None = None, **more: Any) -> Unwrapped:
+        """The model inside this one, behind the transformers, targets and notes of its wrapper."""
+        passed: dict[str, Any] = {name: (*getattr(self, name), *found) for name, found in more.items()}
+        return replace(self, model=model, labels=self.labels if labels is None else labels, **passed)
 
 
 def members(model: Any) -> tuple[Unwrapped, ...] | None:

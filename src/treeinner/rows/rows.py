@@ -38,7 +38,7 @@ class Rows:
     y: NDArray[Any]  # as the loss takes it
     start: Float  # (n, K) margin before the first tree, base_margin settled
     weight: Float | None = None  # (n,) times class weights, in units of 2^weight_exponent; 0: the row is not there
-    weight_exponent: int = 0  # of the largest weight of all rows, in every batch and partition; it is below 1 here
+    weight_exponent: int = 0  # of the largest weight of all rows, in every batch and partition; it is at most 1 here
     clusters: NDArray[Any] | None = None  # (n,) labels
     query: NDArray[Any] | None = None  # (n,) labels
     tree_weight: Float | None = None  # (T, n) what a row counts for in a tree: out-of-bag rows
@@ -83,10 +83,8 @@ def one_batch(
     n, target_names = table.n_rows, names_of(y)
     for step in model.targets:
         y = step(y)
-    encoded = losses.encode_target(
-        y, loss, classes=model.classes, n_outputs=model.n_outputs, n_rows=n, border=model.target_border,
-        averaged=model.trees.averaged,
-    )  # fmt: skip
+    about = {"classes": model.classes, "n_outputs": model.n_outputs, "border": model.target_border}
+    encoded = losses.encode_target(y, loss, n_rows=n, **about)
     weight, exponent = _weights(model, y, given["sample_weight"], n, largest_weight)
     return Rows(
         table=table,

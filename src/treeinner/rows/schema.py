@@ -22,7 +22,6 @@ class Schema:
     levels: tuple[tuple[Level, ...] | None, ...] | None = None
     levels_for_arrays: bool = False  # numpy columns hold levels too (scikit-learn), not codes (XGBoost, LightGBM)
     unseen: Unseen = "other"  # what a level outside `levels` is
-    known_codes: tuple[int | None, ...] | None = None  # a code outside 0..known-1 is missing; None: it is "other"
     absent: Literal["missing", "zero"] = "zero"  # what an absent entry of a sparse matrix is
     missing: float = float("nan")  # a number that means missing besides NaN (XGBoost's `missing=`)
     allow_infinite: bool = True  # no: nor what is infinite in float32 (trees and forests of scikit-learn)

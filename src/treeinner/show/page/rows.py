@@ -44,7 +44,6 @@ def explore(subject: Subject, n_features: int, n_rows: int, random_state: int) -
         target = transform(target)
     encoded = encode_target(
         target, loss, classes=model.classes, n_outputs=model.n_outputs, n_rows=wanted, border=model.target_border,
-        averaged=model.trees.averaged,
     )  # fmt: skip
     code = encoded.astype(np.intp) if loss.target == "class" else None
     has_loss = loss.value is not None and loss.scope == "row"  # else a row has no loss of its own
