@@ -110,3 +110,9 @@ def test_what_is_not_an_attribution_of_single_rows_is_refused():
         TreeExplainer(MODELS["xgboost"], X)
     with pytest.raises(UnsupportedModelError, match=r"ti\.importance"):
         TreeExplainer(MODELS["xgboost"]).shap_values(X, Y)
+    with pytest.raises(UnsupportedModelError, match="model_output='raw'"):
+        TreeExplainer(MODELS["xgboost"], model_output="probability")
+    with pytest.raises(UnsupportedModelError, match="interactions=True"):
+        TreeExplainer(MODELS["xgboost"])(X, interactions=True)
+    with pytest.raises(IndexError, match="row 150 is out of range"):
+        attribute(MODELS["xgboost"], X)[150]

@@ -188,3 +188,14 @@ def test_other_wrappers_of_several_models_are_refused_with_a_recipe_that_runs(na
             {"ti": ti, "np": np, "model": model, "X": X.to_numpy(), "y": y},
         )
         assert capsys.readouterr().out
+
+
+def test_wrappers_without_a_model_inside_are_refused():
+    X, y = np.random.default_rng(0).normal(size=(60, 2)), np.arange(60.0)
+    search = GridSearchCV(ske.RandomForestRegressor(2), {"max_depth": [1, 2]}, cv=2, refit=False).fit(X, y)
+    with pytest.raises(ti.ModelError, match="refit=False"):
+        ti.read_model(search)
+    with pytest.raises(ti.ModelError, match="not fitted"):
+        ti.read_model(GridSearchCV(ske.RandomForestRegressor(2), {"max_depth": [1, 2]}))
+    with pytest.raises(ti.UnsupportedModelError, match="last step of the Pipeline is 'passthrough'"):
+        ti.read_model(make_pipeline(StandardScaler(), "passthrough").fit(X))

@@ -420,3 +420,30 @@ def test_the_estimator_itself_is_not_touched():
     cross(model, cv=2)
     assert model.get_params() == before
     assert not hasattr(model, "n_features_in_")
+
+
+def test_rows_of_folds_by_masks():
+    folds = list(KFold(3).split(X))
+    masks = [tuple(np.isin(np.arange(N), rows) for rows in pair) for pair in folds]
+    np.testing.assert_array_equal(cross(booster(), cv=masks).scores, cross(booster(), cv=folds).scores)
+
+
+def test_models_of_other_numbers_of_classes_are_refused():
+    (first, second), y = list(KFold(2).split(X)), np.arange(N) % 3
+    two = xgb.XGBClassifier(n_estimators=3).fit(X[first[0]], y[first[0]] % 2)
+    three = xgb.XGBClassifier(n_estimators=3).fit(X[second[0]], y[second[0]])
+    with pytest.raises(ti.DataError, match="fold 1 has 3 outputs, that of fold 0 1"):
+        cross([two, three], y=y % 2, cv=[first[1], second[1]])
+
+
+def test_arguments_of_fit_with_an_entry_per_row_are_cut():
+    """Weights as an argument of fit are in the fits alone; as lists, series and arrays they are the same."""
+    given = [WEIGHT, WEIGHT.tolist(), pd.Series(WEIGHT)]
+    found = [cross(booster(), cv=3, fit_params={"sample_weight": weight, "verbose": False}) for weight in given]
+    for one in found[1:]:
+        np.testing.assert_array_equal(one.scores, found[0].scores)
+    assert (found[0].scores != cross(booster(), cv=3).scores).any()
+
+
+def test_one_fold_has_no_stability():
+    assert np.isnan(cross(booster(), cv=[(np.arange(100), np.arange(100, N))]).folds.rank_stability)

@@ -52,10 +52,6 @@ class Rows:
         """What was noticed while the rows were read; the user was warned already."""
         return self.table.notes
 
-    def named(self, error: TreeInnerError) -> TreeInnerError:
-        """Return an error about these rows with the file or batch that they come from."""
-        return named(self.label, error)
-
 
 def named(label: str, error: TreeInnerError) -> TreeInnerError:
     """Return the error with what it is about, such as a file, in front."""
