@@ -30,10 +30,7 @@ from treeinner.losses.labels import class_weights, encode_target
 from treeinner.losses.loss import Float, Loss
 from treeinner.losses.regression import forest_error
 
-__all__ = [
-    "Loss", "class_weights", "encode_target", "find_loss", "find_stored_loss", "forest_error", "loss_of",
-    "register",
-]  # fmt: skip
+__all__ = ["Loss", "class_weights", "encode_target", "find_loss", "find_stored_loss", "forest_error", "register"]
 
 Gradient = Callable[[Any, Any], Any]
 
@@ -89,11 +86,6 @@ def find_loss(
     asked = {"told": told, "library": library, "name": name, "params": dict(params), "n_outputs": n_outputs}
     found.__dict__["recipe"] = partial(find_loss, **asked, version=version), ()
     return found
-
-
-def loss_of(told: Any, **asked: Any) -> Any:
-    """Return the loss that the user told and "", or how to find the stored one: looked up at its first use."""
-    return partial(find_stored_loss, **asked) if told is None else (find_loss(told=told, **asked), "")
 
 
 def find_stored_loss(**asked: Any) -> tuple[Loss | None, str]:

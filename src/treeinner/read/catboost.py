@@ -25,8 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeinner.errors import DataError, MissingDependencyError, Note, UnsupportedModelError, readable, warn
-from treeinner.losses import loss_of
-from treeinner.read.model import Model, Told, own_loss
+from treeinner.read.model import Model, Told, loss_of, own_loss
 from treeinner.read.node_values import l2_node_values
 from treeinner.read.trees import Float, NodeValues, Trees, players_of, require
 from treeinner.rows.frames import names_of, places_of

@@ -30,8 +30,7 @@ from scipy.optimize import brentq
 from scipy.special import expit, logit
 
 from treeinner.errors import ModelError, Note, TreeInnerError, UnsupportedModelError
-from treeinner.losses import loss_of
-from treeinner.read.model import DART, Model, Told
+from treeinner.read.model import DART, Model, Told, loss_of
 from treeinner.read.node_values import l2_node_values
 from treeinner.read.trees import Bool, Float, Long, NodeValues, Trees, check_rounds, players_of, require
 from treeinner.rows.schema import Level, Schema

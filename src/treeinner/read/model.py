@@ -20,13 +20,13 @@ from numpy.typing import NDArray
 
 from treeinner import kernels
 from treeinner.errors import ModelError, Note, TreeInnerError, UnsupportedModelError, counted, did_you_mean, readable
-from treeinner.losses import Loss
+from treeinner.losses import Loss, find_loss, find_stored_loss
 from treeinner.read.trees import Trees
 from treeinner.read.unwrap import Unwrapped, carried_names, package_of, require_fitted, unwrap
 from treeinner.rows.rows import read_table, start_margin
 from treeinner.rows.schema import Schema
 
-__all__ = ["DART", "Model", "Told", "own_loss", "read_model", "read_unwrapped"]
+__all__ = ["DART", "Model", "Told", "loss_of", "own_loss", "read_model", "read_unwrapped"]
 
 Float = NDArray[np.float64]
 FoundLoss = tuple[Loss | None, str]
@@ -263,6 +263,11 @@ def read_unwrapped(inside: Unwrapped, told: Told) -> Model:
         targets=(*inside.targets, *found.targets),
         notes=(*found.notes, *inside.notes),
     )
+
+
+def loss_of(told: Any, **asked: Any) -> Any:
+    """The loss that the user told and "", or how to find the stored one, at its first use: see `find_loss`."""
+    return partial(find_stored_loss, **asked) if told is None else (find_loss(told=told, **asked), "")
 
 
 def own_loss(gradient: Callable[..., Any], loss: Any) -> tuple[Callable[..., Any], Note]:

@@ -18,9 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeinner.errors import Note, UnsupportedModelError
-from treeinner.losses import loss_of
 from treeinner.read import ubjson
-from treeinner.read.model import DART, Model, Told
+from treeinner.read.model import DART, Model, Told, loss_of
 from treeinner.read.trees import MAX_DEPTH, Bool, Float, Int, Links, Long, NodeValues, Trees, players_of, require
 from treeinner.rows.schema import Level, Schema
 

@@ -13,9 +13,7 @@ from treeinner.errors import DataError, Note, listing
 from treeinner.losses.labels import is_missing
 from treeinner.rows.schema import Level, Schema, Unseen
 
-__all__ = [
-    "is_missing", "labels", "level_codes", "level_codes_of_numbers", "listing", "mark_missing", "numbers",
-]  # fmt: skip
+__all__ = ["is_missing", "labels", "level_codes", "level_codes_of_numbers", "listing", "mark_missing", "numbers"]
 
 Float = NDArray[np.float64]
 
