@@ -8,6 +8,7 @@ a limit of memory; one that crashes or takes too long costs its worker, and anot
 """
 
 import argparse
+import copy
 import json
 import multiprocessing
 import os
@@ -39,7 +40,7 @@ SECONDS, BYTES = 20, 2 << 30  # for one mutant; of a worker's address space
 CHUNK = 250  # mutants of a worker
 MOST_COLUMNS = 10_000  # of the rows that are made for a mutant
 NUMBERS = (0, 1, -1, 2, 7, 255, 2**31 - 1, 2**31, -(2**31), 2**53 + 1, 2**63 - 1, 0.5, -0.0, 1e-320, 3e38, 1e308)
-VALUES = (*NUMBERS, float("nan"), float("inf"), None, True, "", "x", "nan", "1e999", "-3", [], {}, [[]], [0] * 50)
+VALUES = (*NUMBERS, float("nan"), float("inf"), None, True, "", "x", "nan", "1e999", "-3", [], {}, [0] * 50)
 NESTED, DEPTH = "nested lists go here", 5000
 
 
@@ -58,8 +59,8 @@ def sources(form):
 
 
 def pick(rng, items):
-    """One of some items, as it is."""
-    return items[int(rng.integers(len(items)))]
+    """One of some items; a copy, which may be changed."""
+    return copy.copy(items[int(rng.integers(len(items)))])
 
 
 def mutant(form, seed, number):
@@ -224,12 +225,11 @@ def work(form, seed, first, stop, to_parent):
         for number in range(first, stop):
             to_parent.send(number)
             path.write_bytes(mutant(form, seed, number))
-            signal.alarm(SECONDS)  # ends the process, whatever it is doing
+            signal.alarm(SECONDS)  # ends the process, whatever it is doing, unless the next mutant comes before
             try:
                 try_out(path)
             except BaseException:
                 to_parent.send((number, traceback.format_exc(limit=-3)))
-            signal.alarm(0)
 
 
 def run(form, seed, first, stop):
