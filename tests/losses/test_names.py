@@ -41,6 +41,7 @@ def test_what_a_user_says_wins_over_what_the_model_stores():
         ("quantile:alfa=0.9", "alpha"),
         ("Logloss:class_weights=[1,2,3]", "expected 2"),
         ("quantil", "did you mean 'quantile'"),
+        ("quantile:alpha=high", "'high'.* is not a number"),
         (3.0, "neither a name"),
     ],
 )
@@ -61,6 +62,14 @@ def test_what_is_not_known_of_a_told_loss_is_an_error(told, says):
         ("xgboost", "reg:absoluteerror", {}, (), UnknownParameterError, "smooth_absolute_error"),
         ("lightgbm", "huber", {}, (), UnknownParameterError, "huber:alpha="),
         ("xgboost", "", {}, (3, 2), UnknownParameterError, "objective="),
+        (
+            "xgboost",
+            "survival:aft",
+            {"aft_loss_distribution": "cauchy"},
+            (3, 2),
+            UnsupportedModelError,
+            "known: normal",
+        ),
     ],
 )
 def test_what_is_not_known_of_a_stored_loss_says_what_to_pass(library, name, params, version, error, says):

@@ -5,6 +5,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from sklearn.utils.class_weight import compute_sample_weight
 
 from tests.losses.cases import loss_of
 from treeinner.errors import DataError
@@ -96,3 +97,10 @@ def test_class_weights_are_those_of_scikit_learn():
     for spec in ("balanced", {"a": 2.0, "c": 0.5}):
         expected = utils.compute_sample_weight(spec, y)
         np.testing.assert_allclose(class_weights(spec, ["a", "b", "c"], y), expected, rtol=1e-15)
+
+
+@pytest.mark.parametrize("spec", ["balanced", [{0: 2.0, 1: 1.0}, {"a": 0.5, "b": 3.0, "c": 1.0}]])
+def test_class_weights_of_several_targets_are_those_of_scikit_learn(spec):
+    y = np.array([[0, "a"], [1, "b"], [1, "c"], [1, "a"]], object)
+    expected = compute_sample_weight(spec, y)
+    np.testing.assert_allclose(class_weights(spec, [[0, 1], ["a", "b", "c"]], y), expected, rtol=1e-14)  # rounding

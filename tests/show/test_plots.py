@@ -225,6 +225,8 @@ def test_rounds_of_chosen_features_by_name_or_position():
     assert texts(ax.texts) == ["bmi", "noise"]
     with pytest.raises(ValueError, match="'height' is not a feature"):
         plots.rounds(make_importance(), features=["height"])
+    with pytest.raises(ValueError, match="feature 9 does not exist; there are 5"):
+        plots.rounds(make_importance(), features=[9])
     with pytest.raises(ValueError, match="There are no scores by round"):
         plots.rounds(replace(make_importance(), rounds=None))
 
