@@ -35,7 +35,7 @@ class Fitted:
     def oracle(self):
         """Trees, and residuals of the rows: (rounds, rows, outputs)."""
         m = ti.read_model(self.model)
-        kind = {"classes": m.classes, "n_outputs": m.n_outputs, "averaged": m.trees.averaged}
+        kind = {"classes": m.classes, "n_outputs": m.n_outputs}
         y = encode_target(self.y, m.loss, n_rows=len(self.X), **kind)
         options = {"query": self.given.get("qid"), "weight": self.weight}
         gradient = lambda f: m.loss.gradients(y, f, **options)  # noqa: E731
