@@ -256,7 +256,8 @@ def test_as_run_and_permutation_are_explained_where_they_are_met(shown):
         assert "is the fall of the AUC" in text
 
 
-def test_more_replications_of_the_standard_setting(tmp_path, no_training):
+def test_more_replications_of_the_standard_setting(tmp_path, monkeypatch, no_training):
+    monkeypatch.setattr(show, "figure_names", lambda study: [])  # they are drawn in other tests
     frame = make_frame(replications=6, swept=3)
     show.write_outputs(store(tmp_path / "results", frame), tmp_path)
     study = read_study(tmp_path / "results")
