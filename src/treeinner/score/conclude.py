@@ -219,6 +219,8 @@ def _rounding(model: Model, spec: Spec, leaf: Sums) -> float:
 def _check_same_rows(leaf: Sums, share: Sums, whole: Statistics, weight: float, rounded: float) -> None:
     """Raise unless the second pass saw the rows of the first; rounded: how far scores may be off."""
     # What tells rows from other rows: their number, weights, and what the trees add to their margins.
+    leaf.settle()
+    share.settle()
     assert leaf.moved is not None
     assert share.moved is not None
     counts = [(each.rows, each.units, each.weight_exponent) for each in (leaf, share)]

@@ -6,8 +6,10 @@ gradients, let the trees of the round give their attributions, add their leaf va
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from threading import get_ident
 from typing import Any, cast
 from weakref import WeakKeyDictionary
@@ -41,6 +43,12 @@ class Centre:
 
     value: Float
     residual: Float | None = None
+
+    @cached_property
+    def digest(self) -> str:
+        """Hash of values that were estimated on rows, which sums of a second pass depend on; "" of stored ones."""
+        hashed = hashlib.sha256(self.value.tobytes())
+        return "" if self.residual is None else hashlib.sha256(hashed.digest() + self.residual.tobytes()).hexdigest()
 
 
 TABLES: WeakKeyDictionary[Centre, Any] = WeakKeyDictionary()  # node values as the core takes them, for all batches
@@ -254,7 +262,6 @@ def _run(work: _Pass, rows: Rows, n_jobs: int | None, progress: Progress | None)
         for task in tasks:
             _finish(task, cluster)
     for sums in by_thread.values():
-        sums.settle()
         sums.labels = labels
     first, *others = by_thread.values()
     return _about(work, rows, sum(others, start=first))
@@ -265,15 +272,13 @@ def _about(work: _Pass, rows: Rows, out: Sums) -> Sums:
     weight = rows.weight
     out.rows, out.units = rows.n_rows, rows.n_rows if weight is None else int(np.count_nonzero(weight))
     exact_sums(np.ones((rows.n_rows, 1)) if weight is None else weight[:, None], 0, *out.weight)
-    out.settle()
     out.weight_exponent = rows.weight_exponent
     out.queries = frozenset(() if rows.query is None else np.unique(rows.query).tolist())
     if out.units:
         y = rows.y if weight is None else rows.y[weight > 0]
         out.targets = (y.min(), y.max()) if y.dtype.kind in "biuf" else (np.nan, np.nan)
     out.names, out.target_names, out.frame_library = rows.names, rows.target_names, rows.frame_library
-    centre = () if work.centre is None or work.centre.residual is None else (work.centre.value, work.centre.residual)
-    out.key = work.spec.key(work.model, *centre)
+    out.key = work.spec.key(work.model) + ("" if work.centre is None else work.centre.digest)
     return out
 
 

@@ -45,11 +45,11 @@ class Spec:
     gradient_unit: float  # in which gradients are summed in the leaves
     exponent: int  # of the shares
 
-    def key(self, model: Model, *centre: Any) -> str:
-        """Digest of what enters the sums: model, what is asked, and node values of a second pass."""
+    def key(self, model: Model) -> str:
+        """Digest of what enters the sums: the model, and what is asked."""
         parts = (model.digest, self.score, self.method, self.clustered, self.credit.names, self.scale_bits)
         found = hashlib.sha256(repr(parts).encode())
-        for array in (self.credit.player, self.credit.name, *centre):
+        for array in (self.credit.player, self.credit.name):
             found.update(np.ascontiguousarray(array).tobytes())
         return found.hexdigest()
 

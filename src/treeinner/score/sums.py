@@ -54,7 +54,7 @@ class Sums:
     margins_given: bool = False
     integers: Limbs | None = None  # (2, leaves, width) leaf sums that are not carried into limbs yet
     bound: int = 0  # of their size
-    uncarried: int = 0  # rows that were added since limbs were carried
+    uncarried: int = 0  # rows and sums that were added since limbs were carried
 
     def leaf_integers(self) -> Limbs | None:
         """Return the leaf sums of one thread with room for the rows of another task: (2, leaves, width)."""
@@ -84,18 +84,30 @@ class Sums:
         self.bound = self.uncarried = 0
 
     def __add__(self, other: Sums) -> Sums:
-        """Return both together; neither is changed."""
+        """Return both together; neither is changed, but for the form of its numbers."""
         self._check(other)
+        if self.bound + other.bound >= ROOM:
+            self.settle()
+            other.settle()
         out = replace(self, rows=self.rows + other.rows, units=self.units + other.units)
-        for name in LIMBED:
-            setattr(out, name, _plus(getattr(self, name), getattr(other, name)))
+        for name in (*LIMBED, "integers"):
+            mine, others = getattr(self, name), getattr(other, name)
+            setattr(out, name, None if mine is None or others is None else mine + others)
+        out.bound, out.uncarried = self.bound + other.bound, self.uncarried + other.uncarried + 1
         out.labels, out.clusters = _merged(self, other)
         out.queries, out.parts = self.queries | other.queries, self.parts | other.parts
         for name in ("names", "target_names", "frame_library"):
             setattr(out, name, getattr(self, name) or getattr(other, name))
         out.targets = min(self.targets[0], other.targets[0]), max(self.targets[1], other.targets[1])
         out.margins_given = self.margins_given and other.margins_given
+        if out.uncarried >= MOST_AT_ONCE:
+            out.settle()
         return out
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the fields, with the numbers in their one form."""
+        self.settle()
+        return self.__dict__
 
     def _check(self, other: Sums) -> None:
         """Raise if the sums are of different things, or rows would count twice."""
@@ -135,6 +147,7 @@ class Sums:
     def leaf_sums(self) -> tuple[Limbs, Limbs, int]:
         """Sums of minus the gradients and of the weights in the leaves, as 64-bit integers times 2^bits."""
         assert self.leaf is not None
+        self.settle()
         bits = max(0, int(np.abs(self.leaf[..., 0]).max(initial=0)).bit_length() - 29)
         if not bits:
             whole = (self.leaf[..., 0] << 32) + self.leaf[..., 1]
@@ -205,10 +218,6 @@ def exact_sums(values: Float, exponent: int, *limbs: Limbs | None) -> None:
                 carry(each)
 
 
-def _plus(a: Limbs | None, b: Limbs | None) -> Limbs | None:
-    return None if a is None or b is None else carry(a + b)
-
-
 def _merged(a: Sums, b: Sums) -> tuple[NDArray[Any] | None, Limbs | None]:
     """Labels of both, ascending, and the sums of their clusters."""
     if a.labels is None or b.labels is None or a.clusters is None or b.clusters is None:
@@ -219,7 +228,7 @@ def _merged(a: Sums, b: Sums) -> tuple[NDArray[Any] | None, Limbs | None]:
     out = np.zeros((len(labels), *a.clusters.shape[1:]), np.int64)
     for own, sums in ((a.labels, a.clusters), (b.labels, b.clusters)):
         out[np.searchsorted(labels, own)] += sums
-    return labels, carry(out)
+    return labels, out
 
 
 def grouped_sums(values: Float, exponent: int, group: NDArray[np.intp], limbs: Limbs) -> None:
