@@ -5,10 +5,11 @@ import pytest
 from sklearn.inspection import permutation_importance as scikit_learns
 
 from tests.explain.fitted import CLASS, CODE, MODELS, X, Y
-from treeinner.errors import UnsupportedModelError
+from treeinner.errors import DataError, UnsupportedModelError
 from treeinner.explain import attribute
 from treeinner.read import read_model
-from treeinner.score.baselines import forest_inner, mean_abs, total_gain
+from treeinner.score.baselines import forest_inner, mean_abs, total_gain, tree_inner_by
+from treeinner.score.importance import importance
 from treeinner.score.permutation import permutation_importance
 
 TARGET = {"xgboost": Y, "xgboost_classes": CODE, "lightgbm": Y > 0, "catboost": Y, "forest": CLASS, "boosting": Y}
@@ -43,6 +44,15 @@ def test_forest_inner_by_definition(name, against):
     found = forest_inner(model, X, TARGET[name], against=against, clusters=CLUSTER)
     np.testing.assert_allclose(found.scores, shares.mean(axis=0), rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(found.std_errors, sums.std(axis=0, ddof=1) * np.sqrt(40) / 150, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_tree_inner_by_a_function_is_tree_inner_by_that_method(name):
+    found = tree_inner_by(MODELS[name], X, TARGET[name], lambda tree, X: attribute(tree, X, method="saabas").values)
+    expected = importance(MODELS[name], X, TARGET[name], score="tree_inner", method="saabas")
+    np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-7, atol=1e-9)  # gradients in 32 bits
+    with pytest.raises(DataError, match="shape"):
+        tree_inner_by(MODELS[name], X, TARGET[name], lambda tree, X: np.zeros((3, 3)))
 
 
 def test_total_gain_is_the_librarys():

@@ -1,11 +1,12 @@
-"""What others compute: mean |attribution|, ForestInner, total gain.
+"""What others compute: mean |attribution|, ForestInner, total gain; and TreeInner by any attribution function.
 
 Plain functions over attributions in memory, for comparison with the scores of `importance`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -27,9 +28,10 @@ from treeinner.score.result import Importance
 from treeinner.score.spec import check_choice
 from treeinner.score.training_rows import training_rows_note
 
-__all__ = ["forest_inner", "in_memory", "mean_abs", "total_gain", "weights_of"]
+__all__ = ["forest_inner", "in_memory", "mean_abs", "total_gain", "tree_inner_by", "weights_of"]
 
 Float = NDArray[np.float64]
+OneTree = Callable[[Model, Any], Any]  # (model of one tree, X) -> (rows, features) or (rows, features, outputs)
 
 
 def mean_abs(
@@ -109,6 +111,29 @@ def forest_inner(
         frame_library=rows.frame_library,
     )  # fmt: skip
     return warned(found, training_rows_note(model, stream))
+
+
+def tree_inner_by(model: Any, X: Any, y: Any, function: OneTree) -> Importance:
+    """TreeInner by any attribution: function(model of one tree, X) times the negative gradient before its round.
+
+    The function returns (rows, features), or (rows, features, outputs). It is called for one tree after the other.
+    """
+    model = read_model(model)
+    rows = in_memory(read_rows(model, X, y))
+    trees = replace(model.trees, round=np.arange(model.n_trees))  # each tree a round of its own, so that it can be cut
+    shape = (rows.n_rows, model.n_features, model.n_outputs)
+    shares = np.zeros(shape)
+    for (first, stop), residual in _residuals(model, rows):
+        for tree in range(first, stop):
+            values = np.asarray(function(replace(model, trees=trees.rounds(tree, tree + 1)), X), np.float64)
+            if values.shape == shape[:2]:
+                values = values[:, :, None] * (np.arange(model.n_outputs) == trees.output[tree])
+            if values.shape != shape:
+                raise DataError(f"The attribution of a tree has shape {values.shape}, expected {shape[:2]} or {shape}.")
+            shares += values * residual[:, None, :]
+    names = credit(model, rows.names, "encoded").names
+    method = getattr(function, "__name__", "function")
+    return _importance(model, "tree_inner", method, names, shares.swapaxes(1, 2), weights_of(rows))
 
 
 def total_gain(model: Any, *, feature_groups: GroupSpec | None = None) -> Importance:
