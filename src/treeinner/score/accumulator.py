@@ -95,7 +95,7 @@ class ImportanceAccumulator:
 
     def _sum(self, spec: Spec, rows: Any, progress: Progress | None) -> Sums:
         """Sums of one batch in this pass."""
-        run = {"n_jobs": self.n_jobs, "progress": progress}
+        run: dict[str, Any] = {"n_jobs": self.n_jobs, "progress": progress}
         if spec.method == "centred" and self.centre is None:
             return total(leaf_pass, self.model, spec, rows, **run)
         stored = spec.method in ("predecomp", "saabas")

@@ -102,16 +102,23 @@ def importance(
         method=method,
         clustered=rows.clustered,
     )
-    run: dict[str, Any] = {"n_jobs": n_jobs, "progress": progress}
-    centre = None
+    share, centre = None, None
+    run: dict[str, Any] = {"n_jobs": n_jobs}
     if method == "centred":
-        leaf = total(leaf_pass, model, spec, rows, **run)
+        twice = std_errors and rows.again
+        leaf = total(leaf_pass, model, spec, rows, progress=_half(progress, 0) if twice else progress, **run)
         centre = node_means(model, spec, leaf)
-        share = total(share_pass, model, spec, rows, centre, **run) if std_errors and rows.again else None
+        if twice:
+            share = total(share_pass, model, spec, rows, centre, progress=_half(progress, leaf.rows), **run)
     else:  # node values are stored: one pass gives everything
         centre = node_means(model, spec, None) if spec.by_path else None
-        leaf = share = total(share_pass, model, spec, rows, centre, leaves=True, **run)
+        leaf = share = total(share_pass, model, spec, rows, centre, leaves=True, progress=progress, **run)
     leaf.margins_given = base_margin is not None
     found = conclude(model, spec, leaf, share if std_errors else None, centre)
     notes = (OUT_OF_BAG if oob else training_rows_note(model, rows), None if rows.again or not std_errors else ONE_PASS)
     return warned(found, *rows.notes, *notes)
+
+
+def _half(progress: Progress | None, first: int) -> Progress | None:
+    """Progress of one of two passes over the rows; first: how many rows the first pass saw, 0 while it goes on."""
+    return progress and (lambda done, rows: progress((done + first) // 2, first or rows))

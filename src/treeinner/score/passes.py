@@ -81,12 +81,20 @@ def share_pass(
 
 
 def total(
-    work: Callable[..., Sums], model: Model, spec: Spec, stream: Iterable[Rows], *args: Any, **options: Any
+    work: Callable[..., Sums],
+    model: Model,
+    spec: Spec,
+    stream: Iterable[Rows],
+    *args: Any,
+    progress: Progress | None = None,
+    **options: Any,
 ) -> Sums:
-    """Sum of `work` over the rows of a stream."""
+    """Sum of `work` over the rows of a stream; progress is called with the rows done, and those known so far."""
     found: Sums | None = None
     for rows in stream:
-        part = work(model, spec, rows, *args, **options)
+        before = 0 if found is None else found.rows
+        heard = progress and (lambda done, n, before=before: progress(before + done, before + n))
+        part = work(model, spec, rows, *args, progress=heard, **options)
         found = part if found is None else found + part
     if found is None or found.rows == 0:
         raise DataError("There are no rows to score; pass at least one row of X and y.")
