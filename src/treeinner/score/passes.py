@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from threading import get_ident
 from typing import Any, cast
 from weakref import WeakKeyDictionary
@@ -92,13 +92,17 @@ def total(
     """Sum of `work` over the rows of a stream; progress is called with the rows done, and those known so far."""
     found: Sums | None = None
     for rows in stream:
-        before = 0 if found is None else found.rows
-        heard = progress and (lambda done, n, before=before: progress(before + done, before + n))
+        heard = None if progress is None else partial(_after, progress, 0 if found is None else found.rows)
         part = work(model, spec, rows, *args, progress=heard, **options)
         found = part if found is None else found + part
     if found is None or found.rows == 0:
         raise DataError("There are no rows to score; pass at least one row of X and y.")
     return found
+
+
+def _after(progress: Progress, before: int, done: int, n: int) -> None:
+    """Tell the progress of rows that come after others."""
+    progress(before + done, before + n)
 
 
 def node_means(model: Model, spec: Spec, leaf: Sums | None) -> Centre:
