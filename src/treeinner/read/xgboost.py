@@ -497,8 +497,8 @@ def _doubts(saved: Saved, trees: Trees, weight: Float, estimator: Any) -> tuple[
         ), notes
     elif (name in CUSTOM_NAMES or (base == "left alone" and away == "maybe")) and not named:
         text = (
-            f"The loss is taken to be {name}, but models with a custom objective store that name too; confirm it by "
-            f"read_model(model, objective={name!r}), or pass the gradient, a function (y, margin)."
+            f"The loss is taken to be {name}, but a custom objective leaves that name too. Confirm it with "
+            f"read_model(model, objective={name!r}), or pass the function (y, margin) -> gradient."
         )
         notes.append(Note("loss_assumed", text))
     return "", notes
