@@ -153,6 +153,12 @@ def test_labels_in_any_container_tell_the_same_rows_apart(labels):
     assert (found[::10] == found[9::10]).all()
 
 
+def test_a_forest_has_no_margin_before_its_first_tree():
+    forest = read_model(RandomForestRegressor(3, random_state=0).fit(np.nan_to_num(NUMBERS), Y))
+    with pytest.raises(DataError, match="forest"):
+        read_rows(forest, np.nan_to_num(NUMBERS), Y, base_margin=np.zeros(N))
+
+
 def test_base_margin_by_the_models_rule():
     margin = np.linspace(-1, 1, N)
     for library in ("xgboost", "lightgbm"):

@@ -242,6 +242,8 @@ def start_margin(model: Model, given: Any, n_rows: int) -> Float:
     if given is None:
         return base
     name = own_name("base_margin", model.library)
+    if model.trees.averaged:
+        raise DataError(f"{name} has no meaning for a forest, whose trees fit the target itself; leave it out.")
     margin = _finite(given, name)
     if margin.shape != base.shape and (model.n_outputs > 1 or margin.shape != (n_rows,)):
         raise DataError(f"{name} has shape {margin.shape}, expected {base.shape}: one margin per row and output.")
