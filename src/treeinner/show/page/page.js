@@ -145,7 +145,7 @@ const VERDICTS = ["signal", "unclear", "harmful"]; // the order of the numbers i
 const selection = data.selection || null; // of a page about features to keep
 const verdict = (k, ranking = data.ranking) => (selection ? (selection.kept[k] ? "signal" : "dropped")
   : data.used[k] === 0 ? "unused" : VERDICTS[ranking.verdict[k]]);
-const TAGS = { dropped: ["not kept", "not kept by the selection"], unused: ["unused", "not used by the model"], harmful: ["harmful", "makes predictions worse"], unclear: ["unclear", "not told apart from noise"] };
+const TAGS = { dropped: ["not kept", "not kept by the selection"], unused: ["unused", "not used by the model"], harmful: ["harmful", "makes predictions worse"], unclear: ["unclear", "could be noise"] };
 const COLOURS = { dropped: "dull", unused: "dull", harmful: "bad", unclear: "dull", signal: "" };
 const named = (k, ranking) => {
   const tag = TAGS[verdict(k, ranking)];
@@ -209,7 +209,7 @@ function header() {
   const over = everyFeature.filter((k) => gainRank[k] <= Math.min(10, data.features.length / 2) && verdict(k) !== "signal" && data.used[k] > 0);
   over.sort((a, b) => gainRank[a] - gainRank[b]).slice(0, 3).forEach((k) => {
     $("stands-out").append(el("li", {}, `Total gain ranks `, bdi(feature(k)), ` number ${gainRank[k]}; on the ${KIND} rows it ` +
-      (verdict(k) === "harmful" ? "made the predictions worse." : "is not told apart from noise.")));
+      (verdict(k) === "harmful" ? "made the predictions worse." : "could be noise.")));
   });
 }
 
