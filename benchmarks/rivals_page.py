@@ -1,0 +1,167 @@
+"""Tables of docs/evidence/rivals.md, from the results of rivals.py."""
+
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import numpy as np
+
+from rivals import BESIDE, BORUTA, COMPARED, CROSS, LOFO, METHODS, RIVALS, SIGNAL, SLOW
+from rivals_designs import LONG_STEPS, OWN, PAPER, REAL
+
+PAGE = Path(__file__).parent.parent / "docs" / "evidence" / "rivals.md"
+COMMAND = "make rivals"
+PACKAGES = ("treeinner", "xgboost", "boruta", "scikit-learn", "numpy")
+
+
+def mean(values):
+    """Mean and standard error; two draws or more."""
+    values = np.asarray(values, float)
+    return values.mean(), values.std(ddof=1) / np.sqrt(len(values))
+
+
+def of_cell(results, design, setting, method, what):
+    """{draw: value} of one method."""
+    cell = {key[2]: r for key, r in results.items() if key[:2] == (design, setting) and key[3] == method}
+    return {number: record[what] for number, record in sorted(cell.items()) if what in record}
+
+
+def difference(results, design, setting, rival, what, ours=SIGNAL):
+    """Signal less a rival, on draws that both saw: mean, standard error, side (0: within two errors); or None."""
+    a, b = (of_cell(results, design, setting, method, what) for method in (ours, rival))
+    both = sorted(a.keys() & b.keys())
+    if len(both) < 3:
+        return None
+    gap, error = mean([a[n] - b[n] for n in both])
+    return gap, error, int(np.sign(gap)) * int(abs(gap) > 2 * error)
+
+
+def compared(method):
+    """What power is compared by: finds where a method has a rule, else the columns at the top."""
+    return "top" if method in ("mean |SHAP|", "total gain") else "power"
+
+
+def rows_of(results, what):
+    """Cells of the tables: (design, setting) with results of signal."""
+    return [(d, s) for d in (*OWN, *PAPER) for s in COMPARED if len(of_cell(results, d, s, SIGNAL, what)) > 2]
+
+
+def table(head, lines):
+    rows = [[str(cell).replace("|", r"\|") for cell in row] for row in (head, ["---"] * len(head), *lines)]
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+
+
+def values_table(results, what, methods):
+    """Means of every method; the standard errors of signal."""
+    lines = []
+    for design, setting in rows_of(results, what):
+        cells = [list(of_cell(results, design, setting, method, what).values()) for method in methods]
+        texts = ["" if len(c) < 3 else f"{np.mean(c):.3f}" for c in cells]
+        lines.append([design, setting, *texts])
+    return table(["design", "setting", *methods], lines)
+
+
+def gaps_table(results, methods, what=None, ours=SIGNAL):
+    """Signal less each rival, with standard errors; bold beyond two of them."""
+    lines = []
+    for design, setting in rows_of(results, "auc"):
+        texts = []
+        for method in methods:
+            found = difference(results, design, setting, method, what or compared(method), ours)
+            if found is None:
+                texts.append("")
+                continue
+            gap, error, side = found
+            texts.append(f"**{gap:+.3f}** ± {error:.3f}" if side else f"{gap:+.3f} ± {error:.3f}")
+        lines.append([design, setting, *texts])
+    return table(["design", "setting", *methods], lines)
+
+
+def counts(results, what):
+    """By rival: designs where signal is above, level, below; the designs below."""
+    out = {}
+    for rival in RIVALS:
+        cells = rows_of(results, "auc")
+        sides = {c: difference(results, *c, rival, what or compared(rival)) for c in cells}
+        sides = {c: found[2] for c, found in sides.items() if found}
+        out[rival] = sides
+    return out
+
+
+def counts_table(results, what=None):
+    lines = []
+    for rival, sides in counts(results, what).items():
+        if sides:
+            number = [sum(side == wanted for side in sides.values()) for wanted in (1, 0, -1)]
+            below = ", ".join(f"{design} ({setting})" for (design, setting), side in sides.items() if side < 0)
+            lines.append([rival, *number, below])
+    return table(["rival", "signal above", "level", "below", "where below"], lines)
+
+
+def beside_table(results, cells, columns):
+    """Means of the two studies beside, by design and method: {name of the column: what}."""
+    lines = []
+    for design, setting in cells:
+        for method in BESIDE:
+            values = [list(of_cell(results, design, setting, method, what).values()) for what in columns.values()]
+            if len(values[0]) > 2:
+                lines.append([design, method, *("{:.3f} ± {:.3f}".format(*mean(v)) for v in values)])
+    return table(["rows", "score", *columns], lines)
+
+
+def made(results):
+    """The command, what it did, and with which versions."""
+    minutes = sum(r.get("seconds", 0.0) for r in results.values()) / 60
+    draws = {few: len({key[2] for key in results if (key[3] in (LOFO, BORUTA)) == few}) for few in (False, True)}
+    versions = ", ".join(f"{name} {installed(name)}" for name in PACKAGES)
+    return (
+        f"`{COMMAND}` made the tables of this page: {draws[False]} draws of each design "
+        f"({draws[True]} of LOFO and Boruta), {minutes:.0f} minutes of processor time, one thread; "
+        f"{versions}, Python {platform.python_version()}."
+    )
+
+
+def installed(name):
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def blocks(results):
+    """The tables of the page, by their marks."""
+    fast = [name for name in METHODS if name not in SLOW]
+    tests = [name for name in METHODS if name not in ("mean |SHAP|", "total gain")]
+    return {
+        "made": made(results),
+        "auc counts": counts_table(results, "auc"),
+        "power counts": counts_table(results),
+        "auc": values_table(results, "auc", fast),
+        "auc gaps": gaps_table(results, RIVALS, "auc"),
+        "power": values_table(results, "power", tests),
+        "power gaps": gaps_table(results, RIVALS),
+        "false finds": values_table(results, "fdp", tests),
+        "final form": gaps_table(results, ["final form"], "power"),
+        "cross": gaps_table(results, [SIGNAL], "auc", ours=CROSS),
+        "long steps": beside_table(
+            results, [(name, "rate 1") for name in LONG_STEPS],
+            {"noise, p < .05": "size", "power at q .1": "power", "false finds": "fdp"},
+        ),
+        "real data": beside_table(results, [(name, "defaults") for name in REAL], {"columns found": "kept"}),
+    }  # fmt: skip
+
+
+def filled(text, parts):
+    """The text with each part between its marks; everything else stays as it was written."""
+    for name, part in parts.items():
+        before, start, rest = text.partition(f"<!-- {name} -->\n")
+        _, stop, after = rest.partition(f"<!-- end {name} -->")
+        if not stop:
+            raise ValueError(f"{PAGE.name} has no place for {name!r}: expected the marks around it")
+        text = f"{before}{start}{part}\n{stop}{after}"
+    return text
+
+
+def write(results):
+    """Put the tables into the page."""
+    PAGE.write_text(filled(PAGE.read_text(), blocks(results)))
