@@ -84,6 +84,7 @@ class Forest:
         mean_residual: NDArray[Any] | None,
         row_weight: NDArray[Any] | None,
         rule: tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]] | None,
+        effects: tuple[NDArray[Any], NDArray[Any]] | None,
         /,
     ) -> None: ...
     def redraw(

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "gradient.h"
+#include "own.h"
 #include "tree_batch.h"
 
 namespace treeinner {
@@ -32,6 +33,7 @@ struct BoostArgs {
   double* first_order = nullptr;           // (rows,) += step times the residual at the start; or null
   const int32_t* trees = nullptr;          // the trees of all rounds, one after the other; null: 0, 1, ...
   const double* moved = nullptr;           // (rounds, outputs, stride) by trees left out, before each round; or null
+  Effect effect;                           // of the signal score, or none
 };
 
 struct BoostScratch {
@@ -39,6 +41,7 @@ struct BoostScratch {
   int64_t* fixed;           // the same as fixed-point integers
   uint8_t* frontier;        // (runs of a strip, trees of a round, kRun)  if residuals are averaged over steps
   double *step, *at, *sum;  // (outputs + 2, kRun) each, likewise
+  double* curvature;        // (runs of a strip, outputs, kRun)  for effects
   TreeBatchScratch tree_batch;
 };
 
@@ -49,6 +52,7 @@ struct Run {
   double* residual;
   int64_t* fixed;
   uint8_t* frontier;  // (trees of the round, kRun), or one
+  double* curvature;
 };
 
 // Rows that go through a round together, runs of them: tree batches want one.
@@ -56,10 +60,12 @@ inline int64_t strip_of(const Job& job, const BoostArgs& args) {
   return args.paths && args.paths->scores ? kRun : job.forest->strip;
 }
 
-// Trees whose frontier nodes are kept until the residuals of the round are known.
+// Whether the frontier nodes of all trees of a round are kept: until its residuals, or its effects are known.
+inline bool keeps(const BoostArgs& args) { return args.first_point || args.effect.so_far; }
+
 inline int64_t kept_trees(const BoostArgs& args) {
   int64_t most = 1;
-  for (int32_t i = 0; args.first_point && i < args.n_rounds; ++i) {
+  for (int32_t i = 0; keeps(args) && i < args.n_rounds; ++i) {
     const int64_t n = args.first_tree[i + 1] - args.first_tree[i];
     most = n > most ? n : most;
   }
@@ -76,6 +82,7 @@ inline BoostScratch scratch_of(const Job& job, const BoostArgs& args, Arena& are
           arena.take<double>(averaged),
           arena.take<double>(averaged),
           arena.take<double>(averaged),
+          arena.take<double>(args.effect.so_far ? runs * room : 0),
           tree_batch_scratch(*job.forest, args.paths, arena)};
 }
 
@@ -136,7 +143,7 @@ inline void take_residuals(const Job& job, const BoostArgs& args, int round, con
     average_residuals<Code>(job, args, round, run, s);
   else
     weighted_residuals(args.input, f.n_outputs, run.row, args.input.margin + run.row, args.input.stride, run.n,
-                       run.residual);
+                       run.residual, run.curvature);
   double* largest = args.largest + run.row;
   for (int k = 0; k < f.n_outputs; ++k) {
     double* residual = run.residual + k * kRun;
@@ -229,7 +236,8 @@ inline void boost(const Job& job, const BoostArgs& args) {
     int n_runs = 0;
     for (int at = 0; at < n; at += kRun, ++n_runs)
       runs[n_runs] = {row + at, n - at < kRun ? n - at : kRun, scratch.residual + n_runs * run_room,
-                      scratch.fixed + n_runs * run_room, scratch.frontier + n_runs * kept * kRun};
+                      scratch.fixed + n_runs * run_room, scratch.frontier + n_runs * kept * kRun,
+                      args.effect.so_far ? scratch.curvature + n_runs * run_room : nullptr};
     std::memset(scratch.frontier, 0, static_cast<size_t>(n_runs * kept * kRun));
     if (scores) std::memset(tree_batch.total, 0, sizeof(double) * static_cast<size_t>(kRun * places));
     if (scores && args.mean_residual)
@@ -242,11 +250,15 @@ inline void boost(const Job& job, const BoostArgs& args) {
       for (int at = first; at < args.first_tree[round + 1]; ++at) {
         const int tree = args.trees ? args.trees[at] : at;
         for (int i = 0; i < n_runs; ++i)
-          take_tree<Code>(job, args, tree, runs[i], runs[i].frontier + (args.first_point ? at - first : 0) * kRun,
+          take_tree<Code>(job, args, tree, runs[i], runs[i].frontier + (keeps(args) ? at - first : 0) * kRun,
                           tree_batch);
         if (scores && (tree % kTreeBatch == kTreeBatch - 1 || tree == f.n_trees - 1))
           add_tree_batch(f, *args.paths, tree / kTreeBatch, args.scale, args.row_weight != nullptr, n, tree_batch);
       }
+      for (int i = 0; i < n_runs && args.effect.so_far; ++i)
+        add_effects<Code>(job, args.effect, *args.paths, args.input,
+                          {runs[i].row, first, args.first_tree[round + 1], runs[i].n, runs[i].frontier,
+                           runs[i].curvature});
     }
     if (scores) add_totals(*scores, tree_batch, places, n, args.sums + row * places);
   }

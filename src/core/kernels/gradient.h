@@ -77,10 +77,31 @@ inline void softmax_residuals(const LossInput& in, int n_outputs, int64_t row, c
     for (int r = 0; r < n; ++r) residual[k * kRun + r] = (y[r] == k ? 1.0 : 0.0) - residual[k * kRun + r] / total[r];
 }
 
+// Second derivatives in the margin from the residuals of an output, before weights; of softmax the probabilities.
+inline void take_curvature(const Loss& loss, const double* y, int output, const double* residual, int n, double* out) {
+  const double scale = loss.scale;
+  switch (loss.kind) {
+    case Loss::kLogistic:
+      for (int r = 0; r < n; ++r) {
+        const double p = y[r] - residual[r] / scale;
+        out[r] = scale * scale * p * (1.0 - p);
+      }
+      break;
+    case Loss::kPoisson:
+      for (int r = 0; r < n; ++r) out[r] = y[r] - residual[r];
+      break;
+    case Loss::kSoftmax:
+      for (int r = 0; r < n; ++r) out[r] = (y[r] == output ? 1.0 : 0.0) - residual[r];
+      break;
+    case Loss::kSquared:
+      for (int r = 0; r < n; ++r) out[r] = 1.0;
+  }
+}
+
 // Weighted residuals of n rows from `row` on, at a margin, (outputs, rows) with a stride. residual: (outputs + 2,
-// kRun).
+// kRun). curvature: (outputs, kRun) without weights, or null.
 inline void weighted_residuals(const LossInput& in, int n_outputs, int64_t row, const double* margin, int64_t stride,
-                               int n, double* residual) {
+                               int n, double* residual, double* curvature = nullptr) {
   if (in.loss.kind == Loss::kSoftmax) softmax_residuals(in, n_outputs, row, margin, stride, n, residual);
   for (int k = 0; k < n_outputs; ++k) {
     const double *m = margin + k * stride, *target = in.y + k * in.y_stride + row, scale = in.loss.scale;
@@ -98,6 +119,7 @@ inline void weighted_residuals(const LossInput& in, int n_outputs, int64_t row, 
       case Loss::kSquared:
         for (int r = 0; r < n; ++r) out[r] = target[r] - m[r];
     }
+    if (curvature) take_curvature(in.loss, target, k, out, n, curvature + k * kRun);
     for (int r = 0; in.weight && r < n; ++r) out[r] *= in.weight[row + r];
   }
 }

@@ -125,6 +125,9 @@ class CoreForest {
   // to.
   using StepRule = std::tuple<In<int32_t>, In<double>, In<double>, Out<double>>;
 
+  // Contributions so far, and what the players' own effects add to the shares: (rows, outputs, players), added to.
+  using Effects = std::pair<Out<double, 3>, Out<double, 3>>;
+
   // margin: (outputs, padded rows), moved on; y: (1 or outputs, rows). fixed, leaf_weights: both or none.
   // mean_residual: (rounds, outputs), and row_weight: of shares.
   void boost(const Codes& codes, int loss, double loss_scale, In<int32_t> first_tree, In<double, 2> y,
@@ -132,7 +135,7 @@ class CoreForest {
              const std::optional<Out<int64_t, 2>>& leaf_sums, Out<double> largest, const Maybe<int64_t>& fixed,
              const std::optional<Out<int64_t, 2>>& leaf_weights, const Paths* paths, Out<double, 3> sums,
              const Maybe<double, 2>& mean_residual, const Maybe<double>& row_weight,
-             const std::optional<StepRule>& rule) const {
+             const std::optional<StepRule>& rule, const std::optional<Effects>& effects) const {
     const size_t n_rounds = first_tree.size() - 1;
     const int32_t* first = first_tree.data();
     require(static_cast<int64_t>(largest.size()) >= codes.n_rows, "largest is (rows,)");
@@ -166,6 +169,12 @@ class CoreForest {
               "first-order terms are (rows,), or none");
       args.first_point = first_point.data(), args.point = point.data(), args.point_weight = point_weight.data();
       args.first_order = first_order.size() ? first_order.data() : nullptr;
+    }
+    if (effects) {
+      require(paths && !rule, "effects go with paths, and residuals before the rounds");
+      for (const auto* each : {&effects->first, &effects->second})
+        require(has_shape(*each, codes.n_rows, f_.n_outputs, f_.n_players), "effects are (rows, outputs, players)");
+      args.effect = {effects->first.data(), effects->second.data()};
     }
     run(&Kernels::boost, job(codes), args);
   }

@@ -67,7 +67,8 @@ NB_MODULE(_core, m) {
       .def("shap", &CoreForest::shap)
       .def("residuals", &CoreForest::residuals)
       .def("boost", &CoreForest::boost, arg(), arg(), arg(), arg(), arg(), arg().none(), arg(), arg(), arg().none(),
-           arg(), arg().none(), arg().none(), arg().none(), arg(), arg().none(), arg().none(), arg().none())
+           arg(), arg().none(), arg().none(), arg().none(), arg(), arg().none(), arg().none(), arg().none(),
+           arg().none())
       .def("redraw", &CoreForest::redraw, arg(), arg(), arg(), arg(), arg(), arg(), arg().none(), arg(), arg(), arg(),
            arg(), arg(), arg())
       .def("split_scores", &CoreForest::split_scores)

@@ -115,6 +115,17 @@ class Loss:
         """
         return self._finite(self._terms(1, y, margin, weight, query), margin)
 
+    def curvatures(
+        self, y: Any, margin: ArrayLike, *, weight: ArrayLike | None = None, query: Any = None
+    ) -> Float | None:
+        """Second derivatives in the row's own margin, weighted: (rows, outputs), coupled: (rows, outputs, outputs).
+
+        None: the loss has kinks, or only its gradient is known.
+        """
+        if not self.curvature or (self.weighted is not None and weight is not None):
+            return None
+        return self._terms(2, y, margin, weight, query)
+
     def losses(self, y: Any, margin: ArrayLike, *, weight: ArrayLike | None = None, query: Any = None) -> Float:
         """Loss of each row, summed over outputs, times `weight` and the weights of the loss: (rows,)."""
         if self.value is None:
@@ -214,15 +225,15 @@ class Loss:
         return own if weight is None else own * weight
 
     # -- inside ----------------------------------------------------------------------------------------------
-    def _terms(self, which: Literal[0, 1], y: Any, margin: ArrayLike, weight: ArrayLike | None, query: Any) -> Float:
-        """Value (0) or gradient (1) of every row, called with what its scope needs, with all weights multiplied in."""
+    def _terms(self, which: Literal[0, 1, 2], y: Any, margin: ArrayLike, weight: ArrayLike | None, query: Any) -> Float:
+        """Value, gradient or curvature of every row, called with what its scope needs, all weights multiplied in."""
         target, m, w = self._arrays(y, margin, weight)
         if self.scope == "query" and query is None:
             raise DataError(
                 f"{self.name}: the gradient of a row depends on the other rows of its query; pass qid, the query of "
                 "each row."
             )
-        function: Any = (self.value, self.gradient)[which]
+        function: Any = (self.value, self.gradient, self.curvature)[which]
         with np.errstate(over="ignore", invalid="ignore"):
             if w is not None and self.weighted is not None:
                 return self.weighted[which](target, m, w[:, None])
@@ -235,9 +246,9 @@ class Loss:
         """Multiply the weights of the loss and of the rows in."""
         if self.row_weight is not None:
             own = self.row_weight(y)
-            terms = terms * (own[:, None] if own.ndim < terms.ndim else own)
+            terms = terms * own.reshape(own.shape + (1,) * (terms.ndim - own.ndim))
         if weight is not None:
-            terms = terms * (weight[:, None] if terms.ndim == 2 else weight)
+            terms = terms * weight.reshape(-1, *[1] * (terms.ndim - 1))
         return terms
 
     def _finite(self, gradient: Float, margin: ArrayLike) -> Float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from treeinner.losses.regression import NOT_NEGATIVE, TARGET_UNITS, ZERO_OR_ONE
 SIGMOID_BINS = 1024 * 1024
 MAX_LABEL = 31  # label_gain defaults to 2^label - 1 for labels 0 .. 30
 
-Pairs = tuple[NDArray[np.intp], NDArray[np.intp], Float]
+Pairs = tuple[NDArray[np.intp], NDArray[np.intp], Float, Float]
 
 
 def queries(qid: NDArray[Any]) -> Iterator[NDArray[np.intp]]:
@@ -30,23 +31,25 @@ def _pairwise(name: str, pairs: Callable[..., Pairs], *, norm: bool, single: boo
     """Loss whose gradients are sums over pairs of rows of a query.
 
     `pairs(label, score)` gets the rows of one query, best score first, and returns the better and the worse row of each
-    pair with the pair's gradient. `single`: rows are ranked by their score in float32.
+    pair with the pair's first and second derivative. What a pair counts for and a query's norm are taken as constants,
+    as the libraries take them. `single`: rows are ranked by their score in float32.
     """
 
-    def gradient(y: Float, m: Float, qid: NDArray[Any]) -> Float:
+    def derivative(which: int, y: Float, m: Float, qid: NDArray[Any]) -> Float:
         out = np.zeros_like(m)
         score = m[:, 0].astype(np.float32).astype(np.float64) if single else m[:, 0]
         for rows in queries(qid):
             order = rows[np.argsort(-score[rows], kind="stable")]
-            high, low, slope = pairs(y[order, 0], score[order])
-            np.add.at(out[:, 0], order[high], slope)
-            np.add.at(out[:, 0], order[low], -slope)
+            high, low, slope, bend = pairs(y[order, 0], score[order])
+            np.add.at(out[:, 0], order[high], (slope, bend)[which])
+            np.add.at(out[:, 0], order[low], (-slope, bend)[which])
             total = -2.0 * slope.sum()
             if norm and total > 0:
                 out[order] *= np.log2(1.0 + total) / total
         return out
 
-    return Loss(name=name, words=f"{name} loss", gradient=gradient, scope="query", unit="ranking score", **fields)
+    functions: dict[str, Any] = {"gradient": partial(derivative, 0), "curvature": partial(derivative, 1)}
+    return Loss(name=name, words=f"{name} loss", scope="query", unit="ranking score", **functions, **fields)
 
 
 def lambdarank(*, sigmoid: float, norm: bool, truncation_level: int, label_gain: Sequence[float]) -> Loss:
@@ -60,7 +63,8 @@ def lambdarank(*, sigmoid: float, norm: bool, truncation_level: int, label_gain:
         change = _change_of_ndcg(gain[label], high, low, truncation_level)
         if norm and len(label) and score[0] != score[-1]:
             change = change / (np.float64(np.float32(0.01)) + np.abs(difference))
-        return high, low, -sigmoid * change * _table_sigmoid(difference, sigmoid)
+        chance = _table_sigmoid(difference, sigmoid)
+        return high, low, -sigmoid * change * chance, sigmoid**2 * change * chance * (1.0 - chance)
 
     return _pairwise("lambdarank", pairs, norm=norm, single=False, domain=integers_below(len(gain)))
 
@@ -87,7 +91,8 @@ def xgboost_rank(metric: str, *, top: int, norm: bool, score_norm: bool, exp_gai
         difference = score[high] - score[low]
         if score_norm and len(score) and score[0] != score[-1]:
             change = change / (np.abs(difference) + 0.01)
-        return high, low, (logistic(difference) - 1.0) * change
+        chance = logistic(difference)
+        return high, low, (chance - 1.0) * change, chance * (1.0 - chance) * change
 
     domain = ZERO_OR_ONE if metric == "map" else integers_below(MAX_LABEL + 1) if exp_gain else NOT_NEGATIVE
     # XGBoost's weights are per query and normalised.
@@ -130,11 +135,16 @@ def query_rmse() -> Loss:
             r[rows] -= r[rows].mean()
         return r
 
+    def own_part(y: Float, m: Float, qid: NDArray[Any]) -> Float:
+        _, code, rows = np.unique(qid, return_inverse=True, return_counts=True)
+        return np.asarray(1.0 - 1.0 / rows[code][:, None])
+
     return Loss(
         name="",
         words="half the squared error within queries",
         value=lambda y, m, qid: 0.5 * residual(y, m, qid) ** 2,
         gradient=residual,
+        curvature=own_part,
         scope="query",
         multiplies_weights=False,  # they enter the query's mean too
         unit=TARGET_UNITS,

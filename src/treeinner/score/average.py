@@ -37,6 +37,7 @@ class Scored(NamedTuple):
 
     importance: Importance  # of one model: without standard errors
     shares: Float  # (rows, names, outputs), weights in them
+    terms: Float  # of the signal score, s and l of `holds`: (2, rows, names, outputs); (0, ...) of others
     rows: Rows
     model: Model | None = None  # None: an average of several
     spec: Spec | None = None  # what was asked of it
@@ -65,13 +66,14 @@ def average_shares(several: Sequence[Unwrapped], X: Any, y: Any, *, checked: boo
             "not add up; score them one by one."
         )
     names = all_names(found)
-    shares = np.zeros((rows.n_rows, len(names), scored[0].shares.shape[2]))
+    parts = np.zeros((1 + len(scored[0].terms), rows.n_rows, len(names), scored[0].shares.shape[2]))
     for member, one in zip(several, scored, strict=True):
-        shares[:, [names.index(name) for name in one.importance.feature_names]] += member.weight * one.shares
+        known = [names.index(name) for name in one.importance.feature_names]
+        parts[:, :, known] += member.weight * np.concatenate([one.shares[None], one.terms])
     weights = ", ".join(f"{member.name} {member.weight:.3g}" for member in several[:6])
     text = f"Scores are averaged over {len(several)} models, by {weights}{', ...' if len(several) > 6 else '.'}"
-    imp = importance_of_shares(found, shares, rows.weight, rows.clusters, losses=None)
-    return Scored(replace(imp, notes=(*imp.notes, Note("average", text[:200], quiet=True))), shares, rows)
+    imp = importance_of_shares(found, parts[0], rows.weight, rows.clusters, terms=parts[1:], losses=None)
+    return Scored(replace(imp, notes=(*imp.notes, Note("average", text[:200], quiet=True))), parts[0], parts[1:], rows)
 
 
 def shares_of(
@@ -98,16 +100,17 @@ def shares_of(
         raise DataError("An average of models is scored on rows in memory; read the files first, or score a member.")
     groups = credit(model, stream.names, feature_groups, stream.head if head is None else head)
     spec = make_spec(model, groups, score=score, method=method, clustered=stream.clustered)
-    shares = np.zeros((rows.n_rows, len(spec.credit.names), model.n_outputs))
+    kept = np.zeros((3 if score == "signal" else 1, rows.n_rows, len(spec.credit.names), model.n_outputs))
     leaf = leaf_pass(model, spec, rows, n_jobs=n_jobs) if spec.by_path else None
     centre = node_means(model, spec, leaf) if spec.by_path else None
-    share = share_pass(model, spec, rows, centre, leaves=leaf is None, keep=shares, n_jobs=n_jobs)
+    share = share_pass(model, spec, rows, centre, leaves=leaf is None, keep=kept, n_jobs=n_jobs)
     sums = leaf or share
     sums.margins_given = given.get("base_margin") is not None
-    found = conclude(model, spec, sums, None if spec.by_path else share, centre)
+    alone = spec.by_path and score != "signal"
+    found = replace(conclude(model, spec, sums, None if alone else share, centre), has_errors=not spec.by_path)
     note = training_rows_note(model, stream) if checked else None
     notes = (*found.notes, *stream.notes, *([] if note is None else [note]))
-    return Scored(replace(found, notes=notes), shares, rows, model, spec)
+    return Scored(replace(found, notes=notes), kept[0], kept[1:], rows, model, spec)
 
 
 def all_names(found: Sequence[Importance]) -> tuple[str, ...]:
@@ -116,12 +119,21 @@ def all_names(found: Sequence[Importance]) -> tuple[str, ...]:
 
 
 def importance_of_shares(
-    found: Sequence[Importance], shares: Float, weight: Float | None, clusters: Any, **changed: Any
+    found: Sequence[Importance],
+    shares: Float,
+    weight: Float | None,
+    clusters: Any,
+    terms: Sequence[Float] | Float = (),
+    **changed: Any,
 ) -> Importance:
-    """Importance of the sums of shares, (rows, names, outputs), that come from several models."""
-    whole, outputs = statistics_of(Sums.of_shares(share_columns(shares), weight, clusters), shares.shape[2])
+    """Importance of the sums of shares, (rows, names, outputs), that come from several models.
+
+    terms: of the signal score, s and l of every row, each as the shares.
+    """
+    sums = Sums.of_shares(share_columns(shares), weight, clusters, [share_columns(each) for each in terms])
+    whole, outputs = statistics_of(sums, shares.shape[2])
     notes = tuple(dict.fromkeys(note for imp in found for note in imp.notes))
     return replace(
         found[0], feature_names=all_names(found), statistics=whole, outputs=outputs if shares.shape[2] > 1 else None,
-        has_errors=True, rounds=None, rates=None, notes=notes, **changed,
+        has_errors=True, rounds=None, rates=None, node_values=None, model_digest="", notes=notes, **changed,
     )  # fmt: skip

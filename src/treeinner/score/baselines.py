@@ -23,9 +23,10 @@ from treeinner.rows import Rows, Stream, Table, read_rows, read_table
 from treeinner.rows.frames import frame_library_of, names_of
 from treeinner.rows.rows import given_weights, split
 from treeinner.score.conclude import warned
+from treeinner.score.importance import importance
 from treeinner.score.infer import of_clusters, unknown
 from treeinner.score.result import Importance
-from treeinner.score.spec import check_choice
+from treeinner.score.spec import METHODS, check_choice
 from treeinner.score.training_rows import training_rows_note
 
 __all__ = ["forest_inner", "in_memory", "mean_abs", "total_gain", "tree_inner_by", "weights_of"]
@@ -75,8 +76,8 @@ def forest_inner(
     X: Any,
     y: Any = None,
     *,
-    method: str = "predecomp",
-    against: str = "residual",
+    method: str | None = None,
+    against: str | None = None,
     sample_weight: Any = None,
     clusters: Any = None,
     base_margin: Any = None,
@@ -84,21 +85,35 @@ def forest_inner(
     feature_groups: GroupSpec | None = None,
     n_jobs: int | None = -1,
 ) -> Importance:
-    """The paper's ForestInner: attribution of the whole model times residual or label, mean over the rows.
+    """ForestInner: attribution of the whole model times what there was to explain, mean over the rows.
+
+    By default these are centred contributions and the negative gradients before the first tree (for squared error the
+    label less its mean): the signal score of the model as if all its trees were one round, with errors and p values.
+    Ask it at learning rates near 1, and for redundant columns, which share the credit of the signal score. Of a forest,
+    whose trees are grown side by side, it is the signal score itself.
 
     Parameters
     ----------
     model, X, y, sample_weight, clusters, base_margin, qid, feature_groups, n_jobs
         As for `importance`.
-    method : {"predecomp", "saabas", "treeshap"}
-        The attribution.
-    against : {"residual", "label"}
-        What it is multiplied by: the negative gradients before every round, added up, or y (of classes: 1 or 0).
+    method : {"centred", "predecomp", "saabas", "treeshap"}
+        The attribution. All but centred are the paper's.
+    against : {"start", "residual", "label"}
+        What it is multiplied by. centred: the negative gradients at the start. The paper's: the negative gradients
+        before every round, added up, or y (of classes: 1 or 0).
     """
-    check_method(method)
-    check_choice("against", against, ("residual", "label"))
+    method = method or ("centred" if against in (None, "start") else "predecomp")
+    against = against or ("start" if method == "centred" else "residual")
+    check_choice("method", method, METHODS)
+    check_choice("against", against, ("start", "residual", "label"))
+    if (method == "centred") != (against == "start"):
+        raise ValueError(f"method={method!r} does not go with against={against!r}; leave one of them out.")
     model = read_model(model)
     given = {"sample_weight": sample_weight, "clusters": clusters, "base_margin": base_margin, "qid": qid}
+    if method == "centred":
+        trees = replace(model.trees, round=np.zeros(model.n_trees, np.int32))
+        found = importance(replace(model, trees=trees), X, y, feature_groups=feature_groups, n_jobs=n_jobs, **given)
+        return replace(found, score="forest_inner", rounds=None, losses=None, model_digest=model.digest)
     stream = read_rows(model, X, y, **given)
     names, rows = credit(model, stream.names, feature_groups, stream.head), in_memory(stream)
     factor = _label(model, rows) if against == "label" else sum(residual for _, residual in _residuals(model, rows))

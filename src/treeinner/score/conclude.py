@@ -15,9 +15,10 @@ from treeinner.losses import Loss
 from treeinner.losses.labels import is_nested
 from treeinner.read import Model
 from treeinner.read.trees import Trees
-from treeinner.score.infer import Statistics, of_clusters, of_sums, unknown
+from treeinner.score.infer import Statistics, holds_of_clusters, holds_of_sums, of_clusters, of_sums, unknown
 from treeinner.score.passes import Centre, knows_loss, share_columns
 from treeinner.score.result import Importance, Losses
+from treeinner.score.small_nodes import leave_one_out
 from treeinner.score.spec import Spec, root_start, scored_loss
 from treeinner.score.sums import Sums
 
@@ -55,13 +56,21 @@ def conclude(
         assert centre is not None
         by_round = scores_from_leaves(model, spec, leaf, centre.value)
         score, rounds = by_round.sum(axis=0), by_round.sum(axis=2) / weight
+    if spec.score == "signal":
+        score = _signal(score, share)
+    small: Float | float = 0.0
+    if spec.score == "signal" and model.trees.averaged:
+        assert centre is not None
+        small = leave_one_out(model, spec, leaf, centre, 1.0 if leaf.tree_counts is None else leaf.tree_counts)
     if share is None and score is not None:
         whole, outputs = unknown(score.sum(axis=1) / weight), unknown(score * (1.0 / weight))  # as statistics_of has it
     else:  # scores by TreeSHAP are the sums of the shares, whether their errors are asked for or not
-        whole, outputs = statistics_of(leaf if share is None else share, model.n_outputs, score)
+        known = None if score is None else score - small
+        whole, outputs = statistics_of(leaf if share is None else share, model.n_outputs, known)
     if share is not None and share is not leaf:
-        _check_same_rows(leaf, share, whole, weight, _rounding(model, spec, leaf))
-    if rounds is not None:  # the rounds add up to the scores, to the last bit
+        assert score is not None
+        _check_same_rows(leaf, share, score.sum(axis=1) / weight, whole.std_error, _rounding(model, spec, leaf))
+    if rounds is not None and spec.score != "signal":  # the rounds add up to the scores, to the last bit
         whole = replace(whole, score=rounds.sum(axis=0))
     loss = scored_loss(model, spec.score)
     return Importance(
@@ -74,6 +83,8 @@ def conclude(
         has_errors=share is not None,
         rounds=rounds,
         rates=partial(_rates, model.trees) if spec.score == "tree_inner" else None,
+        node_values=None if spec.method != "centred" or centre is None else _by_node(model, centre.value, leaf),
+        model_digest=model.digest,
         losses=_losses(model, spec, loss, leaf, centre, whole.score),
         n_rows=leaf.rows,
         sum_of_weights=float(np.ldexp(weight, leaf.weight_exponent)),
@@ -81,6 +92,34 @@ def conclude(
         frame_library=leaf.frame_library,
         notes=_notes(model, spec, leaf, whole, share is not None),
     )
+
+
+def _signal(tree_inner: Float | None, share: Sums | None) -> Float:
+    """Sums of the signal score: TreeInner's from the leaves, and what the second pass put back; (names, outputs)."""
+    if share is None:
+        raise DataError(
+            "score='signal' needs the rows twice; pass an X that can be read again, such as a file or a function that "
+            "returns the batches (an ImportanceAccumulator: see second_pass()), or use score='tree_inner'."
+        )
+    assert tree_inner is not None
+    put_back = share.signal_sums()[0][: tree_inner.size]
+    return np.asarray(tree_inner + put_back.reshape(tree_inner.shape))
+
+
+def _by_node(model: Model, value: Float, leaf: Sums) -> Float:
+    """Node values in the order of the model's nodes; where no row came by, a split has its parent's: (nodes, width)."""
+    trees, numbered = model.trees, model.trees.forest.numbered
+    out = np.empty_like(value)
+    out[numbered] = value
+    weight = np.zeros(value.shape)
+    weight[trees.forest.leaf_nodes] = leaf.leaf_sums()[1]
+    for node, left, right in trees.upwards:
+        weight[node] = weight[left] + weight[right]
+    for node, left, right in reversed(trees.upwards):
+        for child in (left, right):
+            empty = (weight[child] == 0) & (trees.column[child] >= 0)[:, None]
+            out[child] = np.where(empty, out[node], out[child])
+    return out
 
 
 def statistics_of(sums: Sums, n_outputs: int, score: Float | None = None) -> tuple[Statistics, Statistics]:
@@ -94,12 +133,21 @@ def statistics_of(sums: Sums, n_outputs: int, score: Float | None = None) -> tup
     n_columns = powers.shape[1]
     cut = 0 if n_outputs == 1 else n_columns - n_columns // (n_outputs + 1)
 
+    by_cluster = None if sums.clusters is None else np.split(sums.cluster_sums(), 1 if sums.signal is None else 3, 1)
+    terms = None if sums.signal is None else sums.signal_sums()[1:]
+
     def part(columns: slice, *shape: int) -> Statistics:
         own = None if given is None else given[columns].reshape(shape)
-        if sums.clusters is not None:
-            return of_clusters(sums.cluster_sums()[:, columns].reshape(-1, *shape), score=own, factor=factor)
-        total, squares, fourths = (power[columns].reshape(shape) for power in powers)
-        return of_sums(total, squares, fourths, sums.units, score=own, factor=factor)
+        holds: tuple[Float | None, Float | None] = None, None
+        if by_cluster is not None:
+            shares, *of_holds = (each[:, columns].reshape(-1, *shape) for each in by_cluster)
+            found = of_clusters(shares, score=own, factor=factor)
+            holds = holds_of_clusters(*of_holds) if of_holds else holds
+        else:
+            total, squares, fourths = (power[columns].reshape(shape) for power in powers)
+            found = of_sums(total, squares, fourths, sums.units, score=own, factor=factor)
+            holds = holds if terms is None else holds_of_sums(terms[:, columns].reshape(5, *shape), sums.units)
+        return replace(found, holds=holds[0], holds_std_error=holds[1])
 
     whole = part(slice(cut, None), n_columns - cut)
     return whole, whole if n_outputs == 1 else part(slice(0, cut), n_columns - cut, n_outputs)
@@ -158,8 +206,7 @@ def _losses(model: Model, spec: Spec, loss: Loss, leaf: Sums, centre: Centre | N
             root = centre.value[trees.start[:-1]] - root_start(model, spec.score)
             gained = (root * np.add.reduceat(sums, forest.first_leaf[:-1], axis=0)).sum(axis=1)
             known["base_rounds"] = np.bincount(trees.round, gained, trees.n_rounds)
-            # The losses are exact, leaf sums of large leaves and small gradients only to 2^-28 of a leaf.
-            known["base"] = known["before"] - known["after"] - float(scores.sum())
+            known["base"] = float(known["base_rounds"].sum())
         else:
             fall = (trees.value[forest.leaf_nodes] * sums).sum(axis=1)
             known["first_order"] = float(np.bincount(np.zeros(len(fall), np.intp), fall, 1)[0])
@@ -216,8 +263,8 @@ def _rounding(model: Model, spec: Spec, leaf: Sums) -> float:
     return 8.0 * spec.gradient_unit * 2.0**bits / math.sqrt(12.0) * steps * math.sqrt(leaf.rows)
 
 
-def _check_same_rows(leaf: Sums, share: Sums, whole: Statistics, weight: float, rounded: float) -> None:
-    """Raise unless the second pass saw the rows of the first; rounded: how far scores may be off."""
+def _check_same_rows(leaf: Sums, share: Sums, score: Float, std_error: Float, rounded: float) -> None:
+    """Raise unless the second pass saw the rows of the first; rounded: how far sums may be off."""
     # What tells rows from other rows: their number, weights, and what the trees add to their margins.
     leaf.settle()
     share.settle()
@@ -227,10 +274,11 @@ def _check_same_rows(leaf: Sums, share: Sums, whole: Statistics, weight: float, 
     same = counts[0] == counts[1] and np.array_equal(leaf.weight, share.weight)
     same = same and np.array_equal(leaf.moved, share.moved)
     # Shares add up to the score, but for the float32 of the core and the units of the leaf sums.
-    total = share.share_sums()[0][-len(whole.score) :] / weight
-    size, error = np.abs(whole.score), np.nan_to_num(whole.std_error, posinf=0.0)
+    weight = leaf.sum_of_weights()
+    total = share.share_sums()[0][-len(score) :] / weight if len(score) else score
+    size, error = np.abs(score), np.nan_to_num(std_error, posinf=0.0)
     close = SAME_SCORE * (error + size) + 1e-6 * size.max(initial=0.0) + rounded / weight
-    if not same or (np.abs(total - whole.score) > close).any():
+    if not same or (np.abs(total - score) > close).any():
         numbers = f" ({share.rows:,} rows, then {leaf.rows:,})"
         why = ", or one weight is so large that the others are lost beside it" if same else numbers
         raise DataError(

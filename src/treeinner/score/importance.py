@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from treeinner.kernels import Progress
@@ -24,7 +25,7 @@ def importance(
     X: Any,
     y: Any = None,
     *,
-    score: str = "tree_inner",
+    score: str = "signal",
     method: str = "centred",
     sample_weight: Any = None,
     clusters: Any = None,
@@ -48,13 +49,15 @@ def importance(
         may be names of columns of X. X may also be a source of rows that need not fit into memory: a path, a folder or
         several paths of Parquet, Feather or CSV files, a pyarrow Dataset, whatever exports an Arrow stream, a polars
         LazyFrame, an iterable of (X, y) batches, or a function that returns one.
-    score : {"tree_inner", "loss"}
-        TreeInner ("is there signal?"): tree by tree, attribution times the negative gradient before the round. loss
-        ("did it pay?"), the loss breakdown: times the negative gradient averaged over the round's step, so that scores
-        and `base` add up to what the model took off the loss.
+    score : {"signal", "tree_inner", "loss"}
+        signal ("is there something to learn?"): the feature's contributions times what is left to explain without it,
+        round by round; with `holds`, the part of the effect that is true on these rows. tree_inner, the paper's
+        TreeInner: times the negative gradient before the round. loss ("did its use pay?"), the loss breakdown: times
+        the negative gradient averaged over the round's step, so that scores and `base` add up to what the model took
+        off the loss.
     method : {"centred", "predecomp", "saabas", "treeshap"}
         The attribution. centred goes by the means of the leaf values over these rows in every node, and needs nothing
-        that a model may not store.
+        that a model may not store. The others are for tree_inner and loss.
     sample_weight : array, optional
         Weight of each row.
     clusters : array, optional
@@ -70,7 +73,7 @@ def importance(
         Random forests, X and y being the training rows: score every tree on its out-of-bag rows. By predecomp the score
         is then MDI-oob (Li et al. 2019).
     std_errors : bool
-        False: scores only, from the gradient sums of the leaves, in one pass.
+        False: scores only; of tree_inner and loss in one pass, from the gradient sums of the leaves.
     n_jobs : int
         Threads; -1 for all cores. The result does not depend on it.
     progress : callable, optional
@@ -105,7 +108,7 @@ def importance(
     share, centre = None, None
     run: dict[str, Any] = {"n_jobs": n_jobs}
     if method == "centred":
-        twice = std_errors and rows.again
+        twice = (std_errors or score == "signal") and rows.again
         leaf = total(leaf_pass, model, spec, rows, progress=_half(progress, 0) if twice else progress, **run)
         centre = node_means(model, spec, leaf)
         if twice:
@@ -114,7 +117,8 @@ def importance(
         centre = node_means(model, spec, None) if spec.by_path else None
         leaf = share = total(share_pass, model, spec, rows, centre, leaves=True, progress=progress, **run)
     leaf.margins_given = base_margin is not None
-    found = conclude(model, spec, leaf, share if std_errors else None, centre)
+    found = conclude(model, spec, leaf, share if std_errors or score == "signal" else None, centre)
+    found = found if std_errors else replace(found, has_errors=False)
     notes = (OUT_OF_BAG if oob else training_rows_note(model, rows), None if rows.again or not std_errors else ONE_PASS)
     return warned(found, *rows.notes, *notes)
 

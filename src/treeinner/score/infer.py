@@ -58,6 +58,8 @@ class Statistics(ReadOnly):
     df: Float  # degrees of freedom
     p_value: Float  # two-sided
     q_value: Float  # Benjamini-Hochberg over the features
+    holds: Float | None = None  # of the signal score: which part of the effect holds on new rows; NaN: no effect
+    holds_std_error: Float | None = None
 
 
 def of_sums(
@@ -90,6 +92,26 @@ def of_clusters(sums: Float, *, score: Float | None = None, factor: float = 1.0)
     unit = np.divide(sums, largest, out=np.zeros_like(sums), where=largest > 0) ** 2
     df = _degrees_of_freedom(unit.sum(axis=0), (unit * unit).sum(axis=0), n)
     return tested(score * factor, np.sqrt(spread * (n / (n - 1))) * factor, df)
+
+
+def holds_of_sums(sums: Float, n: int) -> tuple[Float, Float]:
+    """`holds` and its standard error, from sums over n rows: of s, l, s^2, l^2 and (s - l)^2; (5, ...).
+
+    s / (s - l) by the delta method: the influence of a row is (s_i - holds (s_i - l_i)) / mean(s - l).
+    """
+    s, l, squares, l_squares, d_squares = sums  # noqa: E741
+    product = 0.5 * (squares + d_squares - l_squares)  # of s and s - l
+    with np.errstate(divide="ignore", invalid="ignore"):
+        slope = np.where(s - l > 0, s / (s - l), np.nan)
+        spread = squares - 2.0 * slope * product + slope * slope * d_squares
+        spread = np.maximum(spread, 4.0 * EPS * (squares + slope * slope * d_squares))
+        return slope, np.sqrt(spread * (n / (n - 1) if n > 1 else np.inf)) / (s - l)
+
+
+def holds_of_clusters(s: Float, l: Float) -> tuple[Float, Float]:  # noqa: E741
+    """The same from the sums of independent clusters, (clusters, ...) each."""
+    each = (s, l, s * s, l * l, (s - l) ** 2)
+    return holds_of_sums(np.array([part.sum(axis=0) for part in each]), len(s))
 
 
 def tested(score: Float, std_error: Float, df: Float) -> Statistics:

@@ -21,10 +21,11 @@ from treeinner.errors import DataError
 from treeinner.kernels import LOSSES as CORE_LOSSES
 from treeinner.kernels import PlayerSums, Progress, aligned, map_rows, padded_rows, task_rows
 from treeinner.kernels.units import GRADIENT_BITS, LIMBS, WEIGHT_BITS
-from treeinner.losses import Loss
+from treeinner.losses import Loss, forest_error
 from treeinner.read import Model
 from treeinner.read.methods import node_values
 from treeinner.rows import Rows
+from treeinner.score.signal import by_names, holds_terms, own_effect, players_by_round
 from treeinner.score.spec import Spec, largest_steps, scored_loss, start_of, step_rule
 from treeinner.score.sums import LOSSES, MOST_AT_ONCE, Sums, exact_sums, grouped_sums, zero_shares
 
@@ -75,7 +76,7 @@ def share_pass(
     """Every row's share: sums, squares, fourth powers, clusters.
 
     centre None: TreeSHAP. leaves: what `leaf_pass` sums in the same pass, where node values are known before it.
-    keep: (rows, names, outputs), filled with the shares.
+    keep: (1, rows, names, outputs), filled with the shares; of the signal score (3, ...), with the terms of `holds`.
     """
     return _run(_Pass(model, spec, centre=centre, leaves=leaves, shares=True, keep=keep), rows, n_jobs, progress)
 
@@ -138,6 +139,11 @@ class _Pass:
 
     def __post_init__(self) -> None:
         trees, spec, centre = self.model.trees, self.spec, self.centre
+        self.key = spec.key(self.model) + ("" if centre is None else centre.digest)
+        self.credit, self.signal = spec.credit, self.shares and spec.score == "signal"
+        if self.signal:
+            self.model, self.credit = by_names(self.model, spec.credit)
+            trees = self.model.trees
         self.loss: Loss = scored_loss(self.model, spec.score)
         self.start = start_of(self.model, spec.score)
         self.steps = largest_steps(self.model, spec.score) if spec.score == "loss" else None
@@ -147,6 +153,8 @@ class _Pass:
         self.sums_leaves = self.leaves and spec.by_path
         scale = 2.0 ** (GRADIENT_BITS - spec.scale_bits)
         self.scale, self.paths, self.root, self.round_residual = scale, None, None, None
+        self.in_core = self.loss.core is not None
+        self.steps_of: Any = None  # path table of a round's contributions
         if not self.shares:
             return
         if centre is None:
@@ -159,6 +167,9 @@ class _Pass:
             else:
                 TABLES[centre] = core.share_table(value, residual, scale)
         self.paths = TABLES[centre]
+        self.in_core = self.loss.core is not None and (not self.signal or self.credit.places is not None)
+        if self.signal and not self.in_core:
+            self.steps_of = core.path_table(value, False)
         if residual is not None:
             self.root = residual[trees.start[:-1]]  # mean residual of all rows by tree: (trees, width)
             # By round and output: trees of a round see the same rows and gradients.
@@ -179,6 +190,7 @@ def _no_sums(work: _Pass, clusters: int) -> Sums:
         out.losses = np.zeros((len(LOSSES), LIMBS), np.int64)
     if work.shares:
         out.shares, out.fourths = zero_shares(columns)
+        columns *= 3 if work.signal else 1
         out.clusters = np.zeros((clusters, columns, LIMBS), np.int64) if spec.clustered else None
     return out
 
@@ -202,6 +214,10 @@ class Task:
         self.residual = aligned(self.margin.shape)  # minus the gradient of the round; 0 behind the last row
         self.step = aligned(self.margin.shape)  # of the round
         self.players = PlayerSums(forest, n if work.shares else 0, work.paths)
+        # Contributions so far, and what putting them back adds to the shares: (rows, outputs, players or names).
+        places = len(work.credit.names) if work.credit.places is None else forest.n_players
+        self.effects = np.zeros((2, n if work.signal else 0, forest.n_outputs, places))
+        self.without: tuple[Float, Float] | None = None  # terms of `holds`, weights as given
         self.fall = np.zeros(n)  # of the loss, over the rounds: step times residual
         self.first_order = np.zeros(n)  # the same with the residuals at the start of each step
         self.weight = None if self.rows.weight is None else self.rows.weight[self.here]
@@ -212,6 +228,7 @@ class Task:
         self.given_weight = None  # weights as they were given: (padded rows,)
         if self.weight is not None:
             self.given_weight = np.ldexp(self.weight[self.padded], self.rows.weight_exponent)
+        self.rows_weight = None if self.given_weight is None else self.given_weight[:n]
 
     def padded_margins(self) -> Float:
         """Margins so far, the last row repeated up to full blocks: (padded rows, outputs)."""
@@ -290,7 +307,7 @@ def _about(work: _Pass, rows: Rows, out: Sums) -> Sums:
         y = rows.y if weight is None else rows.y[weight > 0]
         out.targets = (y.min(), y.max()) if y.dtype.kind in "biuf" else (np.nan, np.nan)
     out.names, out.target_names, out.frame_library = rows.names, rows.target_names, rows.frame_library
-    out.key = work.spec.key(work.model) + ("" if work.centre is None else work.centre.digest)
+    out.key, out.tree_counts = work.key, None if rows.tree_weight is None else rows.tree_weight.max(axis=1)
     return out
 
 
@@ -298,7 +315,7 @@ def _about(work: _Pass, rows: Rows, out: Sums) -> Sums:
 def _through_rounds(task: Task) -> None:
     """Take the rows of a task through all rounds; the gradient of a row needs that row alone."""
     work, loss = task.work, task.work.loss
-    if loss.core is not None and work.spec.by_path and task.rows.tree_weight is None:
+    if work.in_core and work.spec.by_path and task.rows.tree_weight is None:
         _in_core(task)
         return
     y, weight, core = task.y[task.padded], task.given_weight, work.model.trees.forest.core
@@ -313,6 +330,8 @@ def _through_rounds(task: Task) -> None:
             task.first_order += _times_residual(task, step)
             mean = loss.mean_gradients(y, task.padded_margins(), step.T, weight=weight, largest=work.steps[number])
             _take(task, mean[: task.n])
+        if work.signal:
+            _add_effects([task], number, task.y, task.margin[:, : task.n].T, task.rows_weight, None)
         _score_round(task, number, step)
 
 
@@ -323,9 +342,17 @@ def _together(tasks: Sequence[Task], rows: Rows) -> None:
     for number in range(work.model.trees.n_rounds):
         margin = np.concatenate([task.margin[:, : task.n].T for task in tasks])
         gradient = work.loss.gradients(rows.y, margin, weight=weight, query=rows.query)
+        if work.signal:
+            _add_effects(tasks, number, rows.y, margin, weight, rows.query)
         for task in tasks:
             _take(task, gradient[task.here])
             _score_round(task, number, _step(task, number))
+    if work.signal:  # the terms of `holds` need all rows too
+        margin = np.concatenate([task.margin[:, : task.n].T for task in tasks])
+        effect = np.concatenate([task.effects[0] for task in tasks])
+        terms = holds_terms(work.loss, rows.y, margin, effect, weight, rows.query)
+        for task in tasks:
+            task.without = terms[0][task.here], terms[1][task.here]
 
 
 def _in_core(task: Task) -> None:
@@ -352,6 +379,7 @@ def _in_core(task: Task) -> None:
         work.round_residual,
         None if work.root is None else task.weight,
         None if work.rule is None else (*work.rule, first_order),
+        tuple(task.effects) if work.signal else None,
     )
     task.sums.added(task.n, float(largest.max(initial=0.0)))
 
@@ -399,6 +427,26 @@ def _score_round(task: Task, number: int, step: Float) -> None:
     task.margin += step
 
 
+def _add_effects(tasks: Sequence[Task], number: int, y: Any, margin: Float, weight: Float | None, query: Any) -> None:
+    """Put the players' own effects before a round back, and add those of the round."""
+    work, trees = tasks[0].work, tasks[0].work.model.trees
+    first, stop = trees.first_trees[number : number + 2].tolist()
+    used: Any = players_by_round(work.model)[number] if work.credit.places is not None else slice(None)
+    steps = []
+    for task in tasks:
+        step = np.zeros((task.n, trees.n_outputs, trees.forest.n_players))
+        trees.forest.core.path(task.codes, first, stop - first, work.steps_of, None, step, None)
+        steps.append(step if work.credit.places is not None else work.credit.add_up(step, axis=2))
+    if number:  # nothing came before the first round
+        before = np.concatenate([task.effects[0][:, :, used] for task in tasks])
+        moved = np.concatenate([step[:, :, used] for step in steps])
+        own = own_effect(work.loss, y, margin, moved, before, weight, query)
+        for task, part in zip(tasks, np.split(own, np.cumsum([task.n for task in tasks[:-1]])), strict=True):
+            task.effects[1][:, :, used] += task.in_units(part)
+    for task, step in zip(tasks, steps, strict=True):
+        task.effects[0][:, :, used] += step[:, :, used]
+
+
 def _less_mean(task: Task, number: int, tree: int, residual: Float, weight: Float | None) -> Float:
     """Residuals counted from their mean over all rows; tree: the one whose own mean counts where trees weigh rows."""
     work, trees = task.work, task.work.model.trees
@@ -439,12 +487,18 @@ def _finish(task: Task, cluster: NDArray[np.intp] | None) -> None:
         sums.settle()
     scores = None
     if work.shares:
-        scores = work.spec.credit.add_up(task.players.players(), axis=2).transpose(0, 2, 1)  # (rows, names, outputs)
-        if work.keep is not None:
-            work.keep[task.here] = scores
+        scores = work.credit.add_up(task.players.players(), axis=2).transpose(0, 2, 1)  # (rows, names, outputs)
+        terms = _signal_terms(task) if work.signal else ()
+        scores = scores + terms[0] if terms else scores
+        for kept, each in zip(() if work.keep is None else work.keep, (scores, *terms[1:]), strict=False):
+            kept[task.here] = each
         columns = share_columns(scores)
         assert sums.shares is not None
         exact_sums(columns, work.spec.exponent, *sums.shares, sums.fourths)
+        if terms:
+            own, *of_holds = (share_columns(each) for each in terms)
+            sums.add_signal(own, of_holds)
+            columns = np.concatenate([columns, *of_holds], axis=1) if sums.clusters is not None else columns
         if cluster is not None and sums.clusters is not None:
             here = np.arange(n) if task.weight is None else np.flatnonzero(task.weight)
             grouped_sums(columns[here], work.spec.exponent, cluster[task.here][here], sums.clusters)
@@ -452,6 +506,20 @@ def _finish(task: Task, cluster: NDArray[np.intp] | None) -> None:
         _add_losses(task, None if scores is None else scores.sum(axis=(1, 2)))
     # In units of the leaf values: the exponent is that of values times gradients.
     exact_sums(np.ldexp(task.margin[:, :n].T - task.start, work.spec.scale_bits), work.spec.exponent, sums.moved)
+
+
+def _signal_terms(task: Task) -> tuple[Float, Float, Float]:
+    """What was put back, and the terms of `holds`, weights in them: (rows, names, outputs) each."""
+    work = task.work
+    if task.without is None:
+        loss = forest_error(work.loss) if work.model.trees.averaged else work.loss
+        margin = task.margin[:, : task.n].T
+        task.without = holds_terms(loss, task.y, margin, task.effects[0], task.rows_weight, None)
+    named = [task.effects[1], *map(task.in_units, task.without)]
+    if work.credit.places is not None:
+        named = [work.credit.add_up(each, axis=2) for each in named]
+    put_back, without, whole = (each.transpose(0, 2, 1) for each in named)
+    return put_back, without, whole
 
 
 def share_columns(scores: Float) -> Float:

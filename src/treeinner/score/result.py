@@ -22,6 +22,7 @@ Float = NDArray[np.float64]
 LEVEL = 0.1  # a q value up to it is a verdict
 
 TITLES = {
+    "signal": "Signal",
     "tree_inner": "TreeInner",
     "loss": "Loss breakdown",
     "forest_inner": "ForestInner",
@@ -30,6 +31,7 @@ TITLES = {
     "permutation": "Permutation importance",
 }
 UNITS = {
+    "signal": "{loss} per row",
     "tree_inner": "first-order reduction of {loss} per row",
     "loss": "reduction of {loss} per row",
     "forest_inner": "attribution times residual, per row",
@@ -51,6 +53,8 @@ class FeatureScore:
     ci_high: float
     p_value: float
     q_value: float
+    holds: float
+    holds_std_error: float
     verdict: str
     rank: int
 
@@ -108,7 +112,7 @@ class Importance(ReadOnly):
     included. Score, standard error, interval, p and q value, verdict and rank are all of one quantity.
     """
 
-    score: str  #: "tree_inner", "loss", "forest_inner", "mean_abs", "total_gain" or "permutation"
+    score: str  #: "signal", "tree_inner", "loss", "forest_inner", "mean_abs", "total_gain" or "permutation"
     method: str  #: which attribution
     feature_names: tuple[str, ...]  #: features, or groups of them
     statistics: Statistics  #: score, standard error, degrees of freedom, p and q value as arrays, (features,)
@@ -118,6 +122,9 @@ class Importance(ReadOnly):
     rounds: Float | None = None  #: (rounds, features), per row; see `by_round`
     #: (rounds,) learning rates that `gains` divides by, NaN where they are not known; or how to work them out
     rates: Float | Callable[[], Float] | None = field(default=None, repr=False)
+    #: of centred scores: means of the leaf values over the scored rows, for `attribute(reference=imp)`: (nodes, width)
+    node_values: Float | None = field(default=None, repr=False)
+    model_digest: str = field(default="", repr=False)  #: of the model that was scored
     losses: Losses | None = None  #: the loss itself; None where it is not known
     folds: FoldSpread | None = None  #: of `cross_importance`: how the folds differ
     n_rows: int  #: rows that were scored
@@ -154,13 +161,34 @@ class Importance(ReadOnly):
 
     def interval(self, level: float = 0.95) -> tuple[Float, Float]:
         """Lower and upper ends of the intervals that cover the true score in so many of 100 samples of rows."""
-        if not 0.0 < level < 1.0:
-            raise ValueError(f"level={level!r} is not a confidence level; pass a number in (0, 1), such as 0.95.")
+        _check_level(level)
         half = np.zeros_like(self.scores)
         known = np.isfinite(self.std_errors) & (self.std_errors > 0)
         half[known] = t_quantile(0.5 + level / 2, self.df[known]) * self.std_errors[known]
         half[~np.isfinite(self.std_errors)] = self.std_errors[~np.isfinite(self.std_errors)]
         return self.scores - half, self.scores + half
+
+    @property
+    def holds(self) -> Float | None:
+        """Part of what the model learnt about a feature that is true on these rows: (features,); None of other scores.
+
+        1: all of it; 0.4: overfitted, 40 % of it holds; 0: noise; below 0: harmful; above 1: the model is too timid. It
+        is the factor by which the feature's contributions fit these rows best. NaN: the model does not use the feature.
+        """
+        return self.statistics.holds
+
+    @property
+    def holds_std_errors(self) -> Float | None:
+        """Standard error of `holds`: (features,)."""
+        return self.statistics.holds_std_error if self.has_errors else None
+
+    def holds_interval(self, level: float = 0.95) -> tuple[Float, Float]:
+        """Lower and upper ends of the intervals of `holds`, by Student's t as those of the scores."""
+        if self.holds is None or self.holds_std_errors is None:
+            raise ValueError("`holds` and its error come with score='signal' and std_errors=True.")
+        _check_level(level)
+        half = t_quantile(0.5 + level / 2, np.maximum(self.df, 1.0)) * self.holds_std_errors
+        return self.holds - half, self.holds + half
 
     @property
     def verdicts(self) -> tuple[str, ...]:
@@ -223,7 +251,7 @@ class Importance(ReadOnly):
     def title(self) -> str:
         """What the scores are called: "TreeInner(PreDecomp)"."""
         name, method = TITLES[self.score], METHOD_TITLES.get(self.method, self.method)
-        if self.score in ("total_gain", "permutation"):
+        if self.score in ("signal", "total_gain", "permutation"):
             return name
         return f"{name} |{method}|" if self.score == "mean_abs" else f"{name}({method})"
 
@@ -273,7 +301,10 @@ class Importance(ReadOnly):
         )
 
     def by_round(self) -> Float:
-        """Score of each boosting round, per row: (rounds, features). The rounds add up to the scores."""
+        """Score of each boosting round, per row: (rounds, features). The rounds add up to the scores.
+
+        Of score="signal" they are TreeInner's: what a feature's own earlier rounds take from it is not put back.
+        """
         if self.folds is not None:
             raise ValueError("The models of the folds have rounds of their own; use by_round() of ti.importance.")
         if self.rounds is None:
@@ -300,6 +331,7 @@ class Importance(ReadOnly):
     def columns(self) -> dict[str, NDArray[Any]]:
         """The table by columns, in the order of the features."""
         low, high = self.interval()
+        nothing = np.full(len(self.scores), np.nan)
         return {
             "feature": np.array(self.feature_names, np.str_),
             "score": self.scores,
@@ -308,6 +340,8 @@ class Importance(ReadOnly):
             "ci_high": high,
             "p_value": self.p_values,
             "q_value": self.q_values,
+            "holds": nothing if self.holds is None else self.holds,
+            "holds_std_error": nothing if self.holds_std_errors is None else self.holds_std_errors,
             "verdict": np.array(self.verdicts, np.str_),
             "rank": self.ranks,
         }
@@ -345,6 +379,12 @@ class Importance(ReadOnly):
         return as_html(self)
 
 
+def _check_level(level: float) -> None:
+    """Raise unless it is a confidence level."""
+    if not 0.0 < level < 1.0:
+        raise ValueError(f"level={level!r} is not a confidence level; pass a number in (0, 1), such as 0.95.")
+
+
 def ranks_of(scores: Float) -> NDArray[np.intp]:
     """Rank of every score; 1 is the best."""
     ranks = np.empty(len(scores), np.intp)
@@ -369,4 +409,6 @@ def _number(given: Any, n: int, what: str) -> int:
 
 def _taken(part: Statistics, index: Any) -> Statistics:
     """Some features (or one output) of statistics."""
-    return Statistics(**{each.name: getattr(part, each.name)[index] for each in fields(part)})
+    held: dict[str, Any] = {each.name: getattr(part, each.name) for each in fields(part)}
+    taken: dict[str, Any] = {name: None if array is None else array[index] for name, array in held.items()}
+    return Statistics(**taken)

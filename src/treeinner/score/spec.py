@@ -21,7 +21,7 @@ from treeinner.read.methods import node_values
 __all__ = ["METHODS", "SCORES", "Spec", "check_choice", "make_spec", "scored_loss", "start_of", "step_rule"]
 
 Float = NDArray[np.float64]
-SCORES = ("tree_inner", "loss")
+SCORES = ("signal", "tree_inner", "loss")
 METHODS = ("centred", "predecomp", "saabas", "treeshap")
 # What other questions are called.
 FUNCTIONS = {
@@ -37,7 +37,7 @@ class Spec:
     """What is asked. Attributions are on the margin, so that products with gradients are in units of the loss."""
 
     credit: Credit  # players -> features or groups that get a score
-    score: Literal["tree_inner", "loss"]
+    score: Literal["signal", "tree_inner", "loss"]
     method: Literal["centred", "predecomp", "saabas", "treeshap"]
     clustered: bool  # whether rows come with clusters
     by_path: bool  # whether a row's attribution depends on its leaves alone
@@ -61,6 +61,8 @@ def make_spec(model: Model, credit: Credit, *, score: str, method: str, clustere
     check_choice("score", score, SCORES)
     check_choice("method", method, METHODS)
     loss = scored_loss(model, score)
+    if score == "signal" and method != "centred":
+        raise ValueError(f"score='signal' goes by method='centred'; use score='tree_inner' for method={method!r}.")
     if method != "centred":
         node_values(model, method)  # asks for what is unknown before any row is read
     bits = scale_bits(model.trees, loss.steepest)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -23,6 +23,9 @@ ROOM = 2**61  # integers below it take another task
 # Sums over the rows: their losses before the first round, after the last, and if predicted perfectly; how many have no
 # such bound; the fall of the loss by the gradients at the start of each step; and what of the fall no feature gets.
 LOSSES = ("before", "after", "least", "unbounded", "first_order", "base")
+# Of the signal score, by column of the shares: sums of what was put back and of the terms of `holds`, s without the
+# feature's effect and l with it, and squares of s, l and s - l.
+SIGNAL = ("put_back", "s", "l", "s^2", "l^2", "(s - l)^2")
 
 
 @dataclass(eq=False, kw_only=True)
@@ -41,10 +44,11 @@ class Sums:
     leaf: Limbs | None = None  # (2, leaves, width, 2) of minus the gradients, and of the weights
     shares: Limbs | None = None  # (2, columns, LIMBS) of the shares and their squares
     fourths: Limbs | None = None  # (columns, FOURTH_LIMBS) of their fourth powers
+    signal: Limbs | None = None  # (6, columns, LIMBS) by SIGNAL
     losses: Limbs | None = None  # (6, LIMBS) by LOSSES
     moved: Limbs | None = None  # (outputs, LIMBS) of what the trees add to the margins: tells rows from other rows
     labels: NDArray[Any] | None = None  # (clusters,) ascending
-    clusters: Limbs | None = None  # (clusters, columns, LIMBS) of the shares
+    clusters: Limbs | None = None  # (clusters, columns, LIMBS) of the shares; of the signal score also of s and of l
     queries: frozenset[Hashable] = frozenset()  # a query in two parts is refused
     parts: frozenset[Hashable] = frozenset()  # ids of batches; the same one twice is refused
     names: tuple[str, ...] | None = None  # columns of X, where the model stores none
@@ -52,6 +56,7 @@ class Sums:
     targets: tuple[float, float] = (np.inf, -np.inf)  # the lowest and the highest; NaN: they are no numbers
     frame_library: str = ""
     margins_given: bool = False
+    tree_counts: Float | None = None  # out of bag: what a row of weight 1 counts for in each tree, (trees,)
     integers: Limbs | None = None  # (2, leaves, width) leaf sums that are not carried into limbs yet
     bound: int = 0  # of their size
     uncarried: int = 0  # rows and sums that were added since limbs were carried
@@ -163,6 +168,12 @@ class Sums:
         sums, squares = (totals(self.shares[i], LOWEST_UNIT + (i + 1) * self.exponent) for i in (0, 1))
         return np.array([sums, squares, totals(self.fourths, LOWEST_UNIT + FOURTH_BITS + 4 * self.exponent)])
 
+    def signal_sums(self) -> Float:
+        """Sums by SIGNAL: (6, columns)."""
+        assert self.signal is not None
+        sums = totals(self.signal[:3], LOWEST_UNIT + self.exponent)
+        return np.concatenate([sums, totals(self.signal[3:], LOWEST_UNIT + 2 * self.exponent)])
+
     def loss_sums(self) -> dict[str, float]:
         """Sums of the losses by their names in LOSSES."""
         assert self.losses is not None
@@ -173,10 +184,27 @@ class Sums:
         assert self.clusters is not None
         return totals(self.clusters, LOWEST_UNIT + self.exponent)
 
+    def add_signal(self, put_back: Float, terms: Sequence[Float]) -> None:
+        """Add what was put back and the terms s and l of some rows, (rows, columns) each; no terms: it is no signal."""
+        if not terms:
+            return
+        if self.signal is None:
+            self.signal = np.zeros((len(SIGNAL), put_back.shape[1], LIMBS), np.int64)
+        without, whole = terms
+        exact_sums(put_back, self.exponent, self.signal[0])
+        exact_sums(without, self.exponent, self.signal[1], self.signal[3])
+        exact_sums(whole, self.exponent, self.signal[2], self.signal[4])
+        exact_sums(without - whole, self.exponent, None, self.signal[5])
+
     @classmethod
-    def of_shares(cls, shares: Float, weight: Float | None, clusters: NDArray[Any] | None = None) -> Sums:
-        """Sums of shares in memory, (rows, columns): folds, members of an average, differences of two models."""
-        largest = float(np.abs(shares).max(initial=0.0))
+    def of_shares(
+        cls, shares: Float, weight: Float | None, clusters: NDArray[Any] | None = None, terms: Sequence[Float] = ()
+    ) -> Sums:
+        """Sums of shares in memory, (rows, columns): folds, members of an average, differences of two models.
+
+        terms: s and l of the signal score, each as the shares.
+        """
+        largest = max(float(np.abs(each).max(initial=0.0)) for each in (shares, *terms))
         if not np.isfinite(largest):
             raise DataError("The share of some row in a score is not finite; check y, sample_weight and base_margin.")
         exponent = -int(np.frexp(largest)[1]) if largest > 0 else 0
@@ -186,7 +214,9 @@ class Sums:
         exact_sums(np.ones((len(shares), 1)) if weight is None else weight[:, None], 0, *out.weight)
         here = np.arange(len(shares)) if weight is None else np.flatnonzero(weight)
         exact_sums(shares, exponent, *out.shares, out.fourths)
+        out.add_signal(np.zeros_like(shares), terms)
         if clusters is not None:
+            shares = np.concatenate([shares, *terms], axis=1)
             out.labels, group = np.unique(clusters[here], return_inverse=True)
             out.clusters = np.zeros((len(out.labels), shares.shape[1], LIMBS), np.int64)
             grouped_sums(shares[here], exponent, group, out.clusters)
@@ -194,7 +224,7 @@ class Sums:
         return out
 
 
-LIMBED = ("weight", "leaf", "shares", "fourths", "losses", "moved")
+LIMBED = ("weight", "leaf", "shares", "fourths", "signal", "losses", "moved")
 
 
 def zero_shares(n_columns: int) -> tuple[Limbs, Limbs]:
