@@ -1,347 +1,374 @@
-"""Where calibration.py measures: data whose relevant features are known, models small enough to train by the thousand,
-and what one replication records."""
+"""Where calibration.py measures: data whose relevant columns are known, models as users fit them, and what is recorded
+of one draw."""
 
 import time
 import warnings
 import zlib
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
 import treeinner as ti
 
-N_TRAIN = N_VALID = 1000
-N_FEATURES, N_SIGNALS = 30, 5
-SIZES = (100, 300, 1000, 5000)
-N_TRUTH = 200_000
-N_LEVELS, PER_CLUSTER = 300, 5
-SLOPES = np.array([1.0, 0.8, 0.6, 0.5, 0.4])  # of the five signals, times the strength of a design
-LEVEL_EFFECTS = np.random.default_rng(N_LEVELS).normal(size=N_LEVELS)
-CLASS_SLOPES = np.random.default_rng(3).normal(size=(N_SIGNALS, 3))
-
-
-@dataclass
-class Sample:
-    X: Any  # array, or pandas frame where a column is categorical
-    y: np.ndarray
-    weight: np.ndarray | None = None
-    clusters: np.ndarray | None = None
-
-    def rows(self, start, stop):
-        def cut(a):
-            return None if a is None else a[start:stop]
-
-        return Sample(self.X[start:stop], self.y[start:stop], cut(self.weight), cut(self.clusters))
-
-
-@dataclass(frozen=True)
-class Design:
-    """One kind of data and one kind of model. The first `signals` features are relevant, `proxies` go with them."""
-
-    name: str
-    draw: Callable[[np.random.Generator, int], Sample]
-    library: str = "XGBoost"
-    params: dict = field(default_factory=dict)
-    rounds: int = 60
-    signals: int = N_SIGNALS
-    proxies: tuple[int, ...] = ()
-    oob: bool = False  # scored on the training rows, each tree on its out-of-bag rows
-
-    def rng(self, *key):
-        return np.random.default_rng([zlib.crc32(self.name.encode()), *key])
+SIZES = (150, 500, 2000, 5000)  # rows that a model is scored on, for tests and intervals
+COMPARED = (500, 2000)  # where TreeInner is tested beside signal
+MANY_ROWS = (2000, 5000)  # where forest_inner is tested beside signal, for large steps
+N_TRAIN, FEW = 1000, 300
+N_TRUTH = 50_000
+ITERATIONS, TREES = 200, 50  # of CatBoost, whose default is 1000, and of forests
+SIGNALS = 6
+KINDS = {  # of noise, by column
+    "normal": (6, 7, 8),
+    "correlated .8": (9, 10, 11, 12),
+    "many levels": (13, 14),
+    "few levels": (15, 16),
+    "rare": (17, 18),
+    "drives the variance": (19, 20),
+}
+N_FEATURES = 21
+CATEGORIES = {"x4": 5, "x14": 200, "x16": 5}  # columns that may be passed as categories, and their levels
+PER_CLUSTER = 5
+CLASS_SLOPES = np.random.default_rng(3).normal(size=(SIGNALS, 4))
 
 
 # -- data ----------------------------------------------------------------------------------------------------
-def linear(X, strength):
-    return strength * (X[:, :N_SIGNALS] @ SLOPES)
+def columns(rng, n):
+    """Six columns that matter, fifteen that do not, of every kind at once: (n, 21)."""
+    X = rng.normal(size=(n, N_FEATURES))
+    X[:, 2] = rng.uniform(-np.sqrt(3), np.sqrt(3), n)
+    X[:, 3] = rng.random(n) < 0.5
+    X[:, 4] = rng.integers(0, 5, n)
+    X[:, 9:13] = np.sqrt(0.8) * rng.normal(size=(n, 1)) + np.sqrt(0.2) * X[:, 9:13]
+    X[:, 13] = rng.integers(0, 1000, n)
+    X[:, 14] = np.floor(200 * rng.random(n) ** 2)  # the first levels are frequent, the last ones rare
+    X[:, 15] = rng.integers(0, 3, n)
+    X[:, 16] = rng.integers(0, 5, n)
+    X[:, 17] = rng.random(n) < 0.03
+    X[:, 18] = rng.random(n) < 0.01
+    X[:, 20] = rng.random(n) < 0.2
+    return X
 
 
-def normal_columns(rng, n, n_features=N_FEATURES):
-    return rng.normal(size=(n, n_features))
+def effects(X):
+    """What each relevant column does, medium and weak: (rows, 6). The last one matters where column 3 is 1."""
+    x = X[:, :SIGNALS].T
+    parts = [x[0], 0.5 * x[1], 0.6 * (x[2] ** 2 - 1), x[3] - 0.5, 0.4 * (x[4] - 2), 0.8 * x[5] * x[3]]
+    return np.stack(parts, axis=1)
 
 
-def friedman(rng, n):
-    X = rng.random((n, N_FEATURES))
-    y = 10 * np.sin(np.pi * X[:, 0] * X[:, 1]) + 20 * (X[:, 2] - 0.5) ** 2 + 10 * X[:, 3] + 5 * X[:, 4]
-    return Sample(X, y + rng.normal(size=n))
+def spread(X):
+    """How columns 19 and 20 scale the errors."""
+    return np.exp(0.4 * X[:, 19]) * np.where(X[:, 20] > 0, 2.0, 1.0)
 
 
-def gaussian(strength):
-    def draw(rng, n):
-        X = normal_columns(rng, n)
-        return Sample(X, linear(X, strength) + rng.normal(size=n))
-
-    return draw
+def gaussian(rng, X):
+    return 0.4 * effects(X).sum(axis=1) + spread(X) * rng.normal(size=len(X))
 
 
-def t3_errors(rng, n):
-    X = normal_columns(rng, n)
-    return Sample(X, linear(X, 0.5) + rng.standard_t(3, size=n))
+def heavy_tails(rng, X):
+    return 0.5 * effects(X).sum(axis=1) + spread(X) * rng.standard_t(2.5, size=len(X))
 
 
-def lognormal(rng, n):
-    X = normal_columns(rng, n)
-    return Sample(X, np.exp(linear(X, 0.5) + 1.2 * rng.normal(size=n)))
+def lognormal(rng, X):
+    """Its mean is exp(.5 effects), whatever the spread."""
+    sd = np.sqrt(spread(X))
+    return np.exp(0.5 * effects(X).sum(axis=1) + sd * rng.normal(size=len(X)) - sd**2 / 2)
 
 
 def logistic(strength, level):
-    def draw(rng, n):
-        X = normal_columns(rng, n)
-        return Sample(X, (linear(X, strength) + level + rng.logistic(size=n) > 0).astype(float))
+    def draw(rng, X):
+        return (strength * effects(X).sum(axis=1) + level + rng.logistic(size=len(X)) > 0).astype(int)
 
     return draw
 
 
-def rare_binary(rng, n):
-    X = (rng.random((n, N_FEATURES)) < 0.03).astype(float)
-    return Sample(X, linear(X, 2.0) + rng.normal(size=n))
+def classes(rng, X):
+    return (0.6 * effects(X) @ CLASS_SLOPES + rng.gumbel(size=(len(X), 4))).argmax(axis=1)
 
 
-def poisson(rng, n):
-    X = normal_columns(rng, n)
-    return Sample(X, rng.poisson(np.exp(linear(X, 0.2))).astype(float))
+def counts(rng, X):
+    """Poisson, with a mean that varies between rows of the same columns; how much, columns 19 and 20 say."""
+    sd = 0.3 * spread(X)
+    return rng.poisson(np.exp(0.25 * effects(X).sum(axis=1) + sd * rng.normal(size=len(X)) - sd**2 / 2)).astype(float)
 
 
-def three_classes(rng, n):
-    X = normal_columns(rng, n)
-    return Sample(X, (0.4 * X[:, :N_SIGNALS] @ CLASS_SLOPES + rng.gumbel(size=(n, 3))).argmax(axis=1).astype(float))
+@dataclass(frozen=True)
+class Target:
+    """How y follows from the columns, and the loss that models of it minimise."""
+
+    name: str
+    draw: object  # (rng, X) -> y
+    loss: str = "squared"
+    noise: tuple[int, ...] = tuple(range(SIGNALS, N_FEATURES))
 
 
-def categories(rng, n):
-    """Column 0, a signal, and column 5, noise, have 300 levels."""
-    import pandas as pd
-
-    X = normal_columns(rng, n)
-    levels = rng.integers(0, N_LEVELS, size=(n, 2))
-    y = 0.5 * (LEVEL_EFFECTS[levels[:, 0]] + X[:, 1:N_SIGNALS] @ SLOPES[1:]) + rng.normal(size=n)
-    frame = pd.DataFrame(X, columns=[f"x{k}" for k in range(N_FEATURES)])
-    for column, codes in zip(("x0", "x5"), levels.T, strict=True):
-        frame[column] = pd.Categorical.from_codes(codes, categories=range(N_LEVELS))
-    return Sample(frame, y)
-
-
-def correlated(rng, n):
-    """Columns 5 to 9 are correlated .9 with the signals, and y depends on them through these only."""
-    X = normal_columns(rng, n)
-    X[:, 5:10] = 0.9 * X[:, :5] + np.sqrt(1 - 0.81) * X[:, 5:10]
-    return Sample(X, linear(X, 0.5) + rng.normal(size=n))
-
-
-def heteroscedastic(rng, n):
-    """Column 5 drives the variance of y and has no effect on its mean."""
-    X = normal_columns(rng, n)
-    return Sample(X, linear(X, 0.8) + np.exp(X[:, 5]) * rng.normal(size=n))
-
-
-def weighted(rng, n):
-    """Importance weights: towards rows with a larger signal (column 0) and a larger noise feature (column 5)."""
-    sample = gaussian(0.3)(rng, n)
-    return replace(sample, weight=np.exp(0.7 * (sample.X[:, 0] + sample.X[:, 5])))
-
-
-def clustered(rng, n):
-    """Five measurements of each subject, which share its features and its own level."""
-    label = np.repeat(np.arange(-(-n // PER_CLUSTER)), PER_CLUSTER)[:n]
-    X, level = normal_columns(rng, label[-1] + 1), rng.normal(size=label[-1] + 1)
-    return Sample(X[label], linear(X, 0.5)[label] + level[label] + rng.normal(size=n), clusters=label)
-
-
-def pure_noise(rng, n):
-    return Sample(normal_columns(rng, n), rng.normal(size=n))
-
-
-def of_eta(noise, binary=False):
-    """Four signals, ten noise columns."""
-
-    def draw(rng, n):
-        X = normal_columns(rng, n, 14)
-        signal = X[:, 0] + np.abs(X[:, 1]) + X[:, 2] * X[:, 3]
-        y = signal + noise * (rng.logistic(size=n) if binary else rng.normal(size=n))
-        return Sample(X, (y > 0.8).astype(float) if binary else y)
-
-    return draw
-
-
-LOGISTIC = {"objective": "binary:logistic"}
-POISSON = {"objective": "count:poisson", "max_delta_step": 0.7}
-SOFTMAX = {"objective": "multi:softprob", "num_class": 3}
-DESIGNS = [
-    Design("Friedman's function", friedman),
-    Design("strong linear signal", gaussian(2.0)),
-    Design("weak linear signal", gaussian(0.2)),
-    Design("t3 errors", t3_errors),
-    Design("lognormal target", lognormal),
-    Design("heteroscedastic", heteroscedastic),
-    Design("logistic", logistic(0.8, 0.0), params=LOGISTIC),
-    Design("2 % positives", logistic(1.2, -5.4), params=LOGISTIC),
-    Design("Poisson, max_delta_step .7", poisson, params=POISSON),
-    Design("three classes", three_classes, params=SOFTMAX),
-    Design("rare binary columns", rare_binary),
-    Design("300 categories", categories),
-    Design("correlated .9", correlated, proxies=(5, 6, 7, 8, 9)),
-    Design("weights", weighted),
-    Design("clusters", clustered),
-    Design("LightGBM", gaussian(0.3), "LightGBM"),
-    Design("random forest", gaussian(0.2), "RandomForest"),
-]
-OUT_OF_BAG = Design("random forest, out of bag", gaussian(0.2), "RandomForest", oob=True)
-ETAS = (0.05, 0.1, 0.3, 0.5, 1.0, 1.3)
-TARGETS = {
-    "strong signal": Design("eta, strong signal", of_eta(0.5), rounds=80, signals=4),
-    "noisy": Design("eta, noisy", of_eta(3.0), rounds=80, signals=4),
-    "logistic": Design("eta, logistic", of_eta(0.5, binary=True), params=LOGISTIC, rounds=80, signals=4),
-}
+TARGETS = (
+    Target("Gaussian", gaussian),
+    Target("t2.5", heavy_tails),
+    Target("lognormal", lognormal),
+    Target("binary, 50 %", logistic(0.6, 0.0), "logistic"),
+    Target("binary, 5 %", logistic(0.8, -3.6), "logistic"),
+    Target("4 classes", classes, "softmax"),
+    Target("Poisson", counts, "poisson"),
+)
+KINKS = (
+    Target("absolute error", heavy_tails, "absolute"),
+    # what drives the variance moves the 80 % quantile: there it is no noise
+    Target("quantile .8", heavy_tails, "quantile", tuple(range(SIGNALS, 19))),
+)
 
 
 # -- models --------------------------------------------------------------------------------------------------
-def fit(design, train, *, seed=0, eta=0.1, depth=4):
-    """Train on one thread."""
-    return {"XGBoost": _xgboost, "LightGBM": _lightgbm, "RandomForest": _forest}[design.library](
-        design, train, seed, eta, depth
-    )
+def xgboost(loss, seed, **params):
+    from xgboost import XGBClassifier, XGBRegressor
+
+    by_loss = {
+        "poisson": {"objective": "count:poisson"},
+        "absolute": {"objective": "reg:absoluteerror"},
+        "quantile": {"objective": "reg:quantileerror", "quantile_alpha": 0.8},
+    }
+    make = XGBClassifier if loss in ("logistic", "softmax") else XGBRegressor
+    return make(n_jobs=1, random_state=seed, **by_loss.get(loss, {}), **params)
 
 
-def _xgboost(design, train, seed, eta, depth):
-    import xgboost as xgb
+def lightgbm(loss, seed, **params):
+    from lightgbm import LGBMClassifier, LGBMRegressor
 
-    data = xgb.QuantileDMatrix(
-        train.X, train.y, weight=train.weight, max_bin=64, nthread=1, enable_categorical=not _is_array(train.X)
-    )
-    params = {"eta": eta, "max_depth": depth, "max_bin": 64, "nthread": 1, "seed": seed, **design.params}
-    return xgb.train(params, data, design.rounds)
-
-
-def _lightgbm(design, train, seed, eta, depth):
-    import lightgbm as lgb
-
-    params = {"learning_rate": eta, "max_depth": depth, "num_leaves": 2**depth, "max_bin": 63, "seed": seed}
-    params |= {"num_threads": 1, "verbose": -1, "force_col_wise": True, **design.params}
-    return lgb.train(params, lgb.Dataset(train.X, train.y, weight=train.weight), design.rounds)
+    by_loss = {
+        "poisson": {"objective": "poisson"},
+        "absolute": {"objective": "l1"},
+        "quantile": {"objective": "quantile", "alpha": 0.8},
+    }
+    make = LGBMClassifier if loss in ("logistic", "softmax") else LGBMRegressor
+    return make(n_jobs=1, random_state=seed, verbose=-1, **by_loss.get(loss, {}), **params)
 
 
-def _forest(design, train, seed, eta, depth):
-    from sklearn.ensemble import RandomForestRegressor
+def catboost(loss, seed, **params):
+    from catboost import CatBoostClassifier, CatBoostRegressor
 
-    forest = RandomForestRegressor(
-        design.rounds, max_depth=2 * depth, min_samples_leaf=5, max_features=0.3, n_jobs=1, random_state=seed
-    )
-    return forest.fit(train.X, train.y, sample_weight=train.weight)
-
-
-def _is_array(X):
-    return isinstance(X, np.ndarray)
+    by_loss = {"poisson": "Poisson", "absolute": "MAE", "quantile": "Quantile:alpha=0.8"}
+    params = {"iterations": ITERATIONS, "loss_function": by_loss.get(loss), **params}
+    make = CatBoostClassifier if loss in ("logistic", "softmax") else CatBoostRegressor
+    return make(thread_count=1, random_seed=seed, verbose=0, allow_writing_files=False, **params)
 
 
-def score(model, sample, score="tree_inner", **how):
+def hist(loss, seed, **params):
+    from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+
+    if loss in ("logistic", "softmax"):
+        return HistGradientBoostingClassifier(random_state=seed, **params)
+    names = {"squared": "squared_error", "poisson": "poisson", "absolute": "absolute_error", "quantile": "quantile"}
+    quantile = {"quantile": 0.8} if loss == "quantile" else {}
+    return HistGradientBoostingRegressor(loss=names[loss], random_state=seed, **quantile, **params)
+
+
+def forest(kind):
+    def make(loss, seed):
+        import sklearn.ensemble
+
+        what = "Classifier" if loss in ("logistic", "softmax") else "Regressor"
+        return getattr(sklearn.ensemble, f"{kind}{what}")(TREES, random_state=seed, n_jobs=1)
+
+    return make
+
+
+def lightgbm_forest(loss, seed):
+    deep = {"num_leaves": 255, "min_child_samples": 5, "n_estimators": TREES}
+    return lightgbm(loss, seed, boosting_type="rf", bagging_freq=1, bagging_fraction=0.632, **deep)
+
+
+def setting(eta, depth):
+    """XGBoost with 100 rounds; fewer bins than its default, for speed."""
+    return lambda loss, seed: xgboost(loss, seed, learning_rate=eta, max_depth=depth, max_bin=64)
+
+
+LIBRARIES = {"XGBoost": xgboost, "LightGBM": lightgbm, "CatBoost": catboost, "HistGradientBoosting": hist}
+GRID = {f"eta {eta:g}, depth {depth}": setting(eta, depth) for eta in (0.05, 0.3, 1.0) for depth in (3, 6, 10)}
+FORESTS = {
+    "RandomForest": forest("RandomForest"),
+    "ExtraTrees": forest("ExtraTrees"),
+    "LightGBM rf": lightgbm_forest,
+}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One target and one kind of model."""
+
+    target: Target
+    model: str
+    make: object  # (loss, seed) -> estimator
+    n_train: int = N_TRAIN
+    categories: bool = False
+    samples: int = 3  # of each size, in draws that measure coverage
+    steep: bool = False  # large steps: forest_inner is tested too
+
+    def rng(self, *key):
+        """The data of a draw are the same for all models of a target."""
+        return np.random.default_rng([zlib.crc32(self.target.name.encode()), self.n_train, *key])
+
+    def sample(self, rng, n):
+        X = columns(rng, n)
+        y = self.target.draw(rng, X)
+        return (framed(X) if self.categories else X), y
+
+    def fit(self, rng, seed):
+        estimator, (X, y) = self.make(self.target.loss, seed), self.sample(rng, self.n_train)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return ti.read_model(estimator.fit(X, y))
+
+
+def framed(X):
+    """A frame whose columns CATEGORIES are categories."""
+    import pandas as pd
+
+    frame = pd.DataFrame(X, columns=[f"x{k}" for k in range(N_FEATURES)])
+    for name, levels in CATEGORIES.items():
+        frame[name] = pd.Categorical.from_codes(frame[name].astype(int), categories=range(levels))
+    return frame
+
+
+WITH_CATEGORIES = {
+    "XGBoost": lambda loss, seed: xgboost(loss, seed, enable_categorical=True),
+    "LightGBM": lightgbm,
+    "CatBoost": lambda loss, seed: catboost(loss, seed, cat_features=list(CATEGORIES)),
+    "HistGradientBoosting": hist,
+}
+PICKED = (TARGETS[0], TARGETS[2], TARGETS[4], TARGETS[5])  # forests are slow: not all targets
+STUDIES = {
+    "libraries": [Cell(t, name, make) for t in TARGETS for name, make in LIBRARIES.items()],
+    "rates": [Cell(t, name, make, samples=1, steep="eta 1," in name) for t in TARGETS for name, make in GRID.items()],
+    "forests": [Cell(t, name, make) for t in PICKED for name, make in FORESTS.items()],
+    "few": [Cell(t, n, LIBRARIES[n], n_train=FEW, samples=1) for t in TARGETS for n in ("XGBoost", "LightGBM")],
+    "kinks": [Cell(t, n, LIBRARIES[n]) for t in KINKS for n in ("XGBoost", "LightGBM", "HistGradientBoosting")],
+    "categories": [
+        Cell(t, name, make, categories=True, samples=1)
+        for t in (TARGETS[0], TARGETS[3])
+        for name, make in WITH_CATEGORIES.items()
+    ],
+}
+
+
+# -- what is recorded of one draw ----------------------------------------------------------------------------
+def quiet(function, model, X, y, **how):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ti.TreeInnerWarning)
-        return ti.importance(
-            model,
-            sample.X,
-            sample.y,
-            score=score,
-            sample_weight=sample.weight,
-            clusters=sample.clusters,
-            n_jobs=1,
-            **how,
-        )
+        return function(model, X, y, n_jobs=1, **how)
 
 
-# -- one replication -----------------------------------------------------------------------------------------
-def p_values(imp):
-    """Two-sided, by two tests: Student's t with effective rows, and the normal distribution; 1 where nothing is known.
-
-    A p value counts as found only where the score is positive; `up` says where.
-    """
-    from scipy.special import ndtr
-
-    asked = imp.std_errors > 0
-    z = np.divide(imp.scores, imp.std_errors, out=np.zeros_like(imp.scores), where=asked)
-    return {"t": imp.p_values, "z": 2 * ndtr(-np.abs(z)), "up": (imp.scores > 0).astype(int)}
+def score(model, X, y, **how):
+    return quiet(ti.importance, model, X, y, **how)
 
 
-def split_on(model):
-    """Which features the model splits on: (features,)."""
-    return np.isin(np.arange(model.n_features), model.trees.column)
+def signed_p(imp):
+    """Two-sided p values, with the sign of the score."""
+    return np.where(imp.scores < 0, -1.0, 1.0) * imp.p_values
 
 
-def significance(design, replication, eta=0.1, n=N_VALID, depth=4):
-    """p values of a model's features on fresh rows, by TreeInner and by the loss breakdown."""
-    rng = design.rng(0, replication)
-    data = design.draw(rng, 2 * n)
-    train, valid = data.rows(0, n), data.rows(n, 2 * n)
-    fitted = fit(design, train, seed=replication, eta=eta, depth=depth)
-    model = ti.read_model(fitted)
-    if design.oob:
-        found = {"tree_inner": score(model, train, oob=True)}
-    else:
-        found = {name: score(model, valid, score=name) for name in ("tree_inner", "loss")}
-    p = {name: p_values(imp) for name, imp in found.items()}
-    return {"used": split_on(model).astype(int), "p": p}
+def used(model):
+    """Which columns the model splits on: (columns,)."""
+    return np.isin(np.arange(N_FEATURES), model.trees.column).astype(int)
 
 
-def coverage(design, replication, score_name="tree_inner", samples=20):
-    """How often the intervals of one model's scores, on samples of each size, contain the scores of many rows."""
-    rng = design.rng(1, replication)
-    model = ti.read_model(fit(design, design.draw(rng, N_TRAIN), seed=replication))
-    many = replace(design.draw(rng, N_TRUTH), clusters=None)  # clusters matter to standard errors only
-    truth = score(model, many, score=score_name, std_errors=False).scores
-    out = {"used": split_on(model).astype(int), "truth": truth, "samples": samples}
+def measured(cell, draw, *, covered):
+    """p values of one model on fresh rows of each size; covered: also whether intervals contain what many rows give."""
+    rng = cell.rng(draw)
+    model = cell.fit(rng, draw)
+    many = score(model, *cell.sample(rng, N_TRUTH), score="signal") if covered else None
+    out = {"used": used(model), "signal": {}, "tree_inner": {}, "forest_inner": {}}
+    if many:
+        out |= {"truth": {"score": many.scores, "holds": np.nan_to_num(many.holds)}, "covered": {}}
     for n in SIZES:
-        found = [score(model, design.draw(rng, n), score=score_name) for _ in range(samples)]
-        scores, errors = np.array([imp.scores for imp in found]), np.array([imp.std_errors for imp in found])
-        intervals = [imp.interval() for imp in found]
-        inside = np.array([(low <= truth) & (truth <= high) for low, high in intervals])
-        out[str(n)] = {
-            "reached": (errors > 0).sum(axis=0),  # else no row came where the feature's splits tell rows apart
-            "inside": (inside & (errors > 0)).sum(axis=0),
-            "mean": scores.mean(axis=0),
-            "sd": scores.std(axis=0, ddof=1),
-            "error": np.sqrt((errors**2).mean(axis=0)),
-        }
+        rows = [cell.sample(rng, n) for _ in range(cell.samples if covered else 1)]
+        found = [score(model, *some, score="signal") for some in rows]
+        out["signal"][str(n)] = signed_p(found[0])
+        if n in COMPARED:
+            out["tree_inner"][str(n)] = signed_p(score(model, *rows[0], score="tree_inner"))
+        if cell.steep and n in MANY_ROWS:
+            out["forest_inner"][str(n)] = signed_p(quiet(ti.forest_inner, model, *rows[0]))
+        if many:
+            out["covered"][str(n)] = inside(found, many)
     return out
 
 
-def misuse(replication):
-    """p values that must not be trusted: dependent rows taken as independent, rows that helped to make the model."""
-    import lightgbm as lgb
+def inside(found, many):
+    """By column: how many intervals there were, and how many contained the truth; of the score, of holds, and of holds
+    where it is printed (its error is below .5)."""
+    ends = [(imp.interval(), imp.holds_interval(), imp) for imp in found]
+    known = np.array([imp.std_errors > 0 for imp in found])
+    shown = np.array([imp.holds_std_errors < 0.5 for imp in found])
+    there = known & np.array([np.isfinite(imp.holds_std_errors) for imp in found])
+    score_in = np.array([(low <= many.scores) & (many.scores <= high) for (low, high), _, _ in ends])
+    holds_in = np.array([(low <= many.holds) & (many.holds <= high) for _, (low, high), _ in ends])
+    pairs = {"score": (known, score_in), "holds": (there, holds_in), "holds shown": (there & shown, holds_in)}
+    return {name: [(asked & hit).sum(axis=0), asked.sum(axis=0)] for name, (asked, hit) in pairs.items()}
 
-    design = Design("misuse", pure_noise, "LightGBM")
-    data = clustered(design.rng(0, replication), 2 * N_TRAIN)
-    model = ti.read_model(fit(design, data.rows(0, N_TRAIN)))
-    valid = data.rows(N_TRAIN, 2 * N_TRAIN)
-    found = {"clusters=": (model, valid), "clusters left out": (model, replace(valid, clusters=None))}
 
-    data = pure_noise(design.rng(1, replication), N_TRAIN + 400)
-    train, valid, fresh = data.rows(0, N_TRAIN), data.rows(N_TRAIN, N_TRAIN + 200), data.rows(N_TRAIN + 200, None)
-    params = {
-        "learning_rate": 0.1,
-        "max_depth": 4,
-        "num_leaves": 12,
-        "num_threads": 1,
-        "verbose": -1,
-        "seed": replication,
-    }
-    params |= {"bagging_fraction": 0.5, "bagging_freq": 1, "feature_fraction_bynode": 0.5}
-    rows = lgb.Dataset(train.X, train.y)
-    watch = [lgb.Dataset(valid.X, valid.y, reference=rows)]
-    stop = [lgb.early_stopping(100, verbose=False)]
-    stopped = ti.read_model(lgb.train(params, rows, 100, valid_sets=watch, callbacks=stop))
-    models = [ti.read_model(lgb.train(params | {"seed": seed}, rows, 10)) for seed in range(10)]
-    best = min(models, key=lambda m: np.mean((valid.y - m.predict(valid.X, n_jobs=1)) ** 2))
-    found |= {
-        "stopped early, fresh rows": (stopped, fresh),
-        "stopped early, the same rows": (stopped, valid),
+# -- rows that are not clean, weighted, or not independent ---------------------------------------------------
+def checks(draw):
+    """Signed p values by case: early stopping and tuning on the scored rows, weights, clusters."""
+    return {**stopped(draw, "XGBoost"), **stopped(draw, "LightGBM"), **weighted(draw), **clustered(draw)}
+
+
+def stopped(draw, library):
+    """A binary target; early stopping and the best of ten seeds by 500 rows, which are then scored; and 500 others."""
+    cell = Cell(TARGETS[3], library, LIBRARIES[library])
+    rng = cell.rng(draw, 1)
+    train, valid, fresh = (cell.sample(rng, n) for n in (N_TRAIN, 500, 500))
+    how = {"n_estimators": 300, "learning_rate": 0.1}
+    if library == "XGBoost":
+        model = xgboost("logistic", draw, early_stopping_rounds=10, **how)
+        model.fit(*train, eval_set=[valid], verbose=False)
+    else:
+        import lightgbm as lgb
+
+        model = lightgbm("logistic", draw, **how)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # 4.7 has another name for eval_set
+            model.fit(*train, eval_set=[valid], callbacks=[lgb.early_stopping(10, verbose=False)])
+    sampled = {"subsample": 0.5, "subsample_freq": 1} if library == "LightGBM" else {"subsample": 0.5}
+    tried = [LIBRARIES[library]("logistic", seed, n_estimators=30, **sampled).fit(*train) for seed in range(10)]
+    best = max(tried, key=lambda m: np.log(m.predict_proba(valid[0])[np.arange(500), valid[1]]).sum())
+    cases = {
+        "stopped early, fresh rows": (model, fresh),
+        "stopped early, the same rows": (model, valid),
         "best of ten, fresh rows": (best, fresh),
         "best of ten, the same rows": (best, valid),
-        "the training rows": (stopped, train),
+        "the training rows": (model, train),
     }
+    return {f"{library}: {case}": recorded(ti.read_model(m), rows) for case, (m, rows) in cases.items()}
+
+
+def weighted(draw):
+    """Importance weights towards rows with a larger signal (column 0) and a larger noise column (6)."""
+    cell = Cell(TARGETS[0], "XGBoost", xgboost)
+    rng = cell.rng(draw, 2)
+    (X, y), rows = cell.sample(rng, N_TRAIN), cell.sample(rng, N_TRAIN)
+    weights = [np.exp(0.7 * (Z[:, 0] + Z[:, 6])) for Z in (X, rows[0])]
+    model = ti.read_model(xgboost("squared", draw).fit(X, y, sample_weight=weights[0]))
+    return {"XGBoost: weights": recorded(model, rows, sample_weight=weights[1])}
+
+
+def clustered(draw):
+    """Five measurements of each of 200 subjects, which share the subject's columns and its own level."""
+    cell = Cell(TARGETS[0], "LightGBM", lightgbm)
+    rng = cell.rng(draw, 3)
+    halves = []
+    for _ in range(2):
+        X = np.repeat(columns(rng, N_TRAIN // PER_CLUSTER), PER_CLUSTER, axis=0)
+        level = np.repeat(rng.normal(size=N_TRAIN // PER_CLUSTER), PER_CLUSTER)
+        halves.append((X, gaussian(rng, X) + level))
+    model = ti.read_model(lightgbm("squared", draw).fit(*halves[0]))
+    labels = np.repeat(np.arange(N_TRAIN // PER_CLUSTER), PER_CLUSTER)
     return {
-        case: {"used": split_on(m).astype(int), "p": np.where(imp.scores > 0, imp.p_values, 1.0)}
-        for case, m, imp in ((case, m, score(m, rows)) for case, (m, rows) in found.items())
+        "LightGBM: clusters=": recorded(model, halves[1], clusters=labels),
+        "LightGBM: clusters left out": recorded(model, halves[1]),
     }
+
+
+def recorded(model, rows, **how):
+    return {"used": used(model), "p": signed_p(score(model, *rows, score="signal", **how))}
 
 
 def timed(function, *args, **kwargs):
