@@ -24,6 +24,7 @@ MODELS = Models(
     forest=lambda: ensemble.RandomForestClassifier(4, max_depth=4, random_state=0).fit(X, CLASS),
     boosting=lambda: ensemble.GradientBoostingRegressor(n_estimators=6, random_state=0).fit(X, Y),
 )
+TARGET = {"xgboost": Y, "xgboost_classes": CODE, "lightgbm": Y > 0, "catboost": Y, "forest": CLASS, "boosting": Y}
 
 
 def margin_of(name):

@@ -12,7 +12,8 @@ from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
-from tests.explain.fitted import MODELS, SMALL, X, Y, margin_of
+import treeinner as ti
+from tests.explain.fitted import CODE, MODELS, SMALL, TARGET, X, Y, margin_of
 from treeinner.errors import UnsupportedModelError
 from treeinner.explain import TreeExplainer, attribute
 
@@ -103,9 +104,48 @@ def test_a_pipeline_is_reported_by_the_columns_that_go_in():
     assert (found.to_shap().data[:, -1] == raw["colour"]).all()
 
 
+@pytest.mark.parametrize("name", MODELS)
+def test_centred_contributions_are_those_that_are_scored(name):
+    few = np.arange(150) % 5 == 0  # so few that rows of X reach nodes which no scored row reached
+    imp = ti.importance(MODELS[name], X[few], TARGET[name][few])
+    found = attribute(MODELS[name], X, method="centred", reference=imp)
+    np.testing.assert_allclose(found.base_values + found.values.sum(axis=1), margin_of(name), atol=3e-6)  # float32
+    values, base = found[few].by_output
+    np.testing.assert_allclose(values.mean(axis=0), 0.0, atol=1e-9)  # every node's mean is that of its rows
+    np.testing.assert_allclose(base[0], margin_of(name)[few].reshape(30, -1).mean(axis=0), atol=3e-6)
+    # holds is a matter of these contributions and the margins alone.
+    margin, loss = base + values.sum(axis=1), ti.read_model(MODELS[name]).loss
+    y = CODE if name == "forest" else TARGET[name]
+
+    def gain(effect, margin):
+        target = np.eye(3)[y[few]] - margin if name == "forest" else -loss.gradients(y[few].astype(float), margin)
+        return (effect * target).sum()
+
+    for k, feature in enumerate(X):
+        effect = values[:, k]
+        without, whole = gain(effect, margin - effect), gain(effect, margin)
+        expected = without / (without - whole) if np.any(effect) else np.nan
+        assert imp[feature].holds == pytest.approx(expected, rel=1e-5, nan_ok=True)
+
+
+def test_a_reference_is_of_the_model_and_of_centred_scores():
+    imp, other = ti.importance(MODELS["xgboost"], X, Y), MODELS["boosting"]
+    for reference, words in ((None, "it is missing"), (imp.scores, "ndarray has no node values")):
+        with pytest.raises(ValueError, match=rf"{words}; pass reference=ti\.importance"):
+            attribute(MODELS["xgboost"], X, method="centred", reference=reference)
+    with pytest.raises(ValueError, match="another model"):
+        attribute(other, X, method="centred", reference=imp)
+    with pytest.raises(ValueError, match="method='centred', not with 'saabas'"):
+        attribute(MODELS["xgboost"], X, method="saabas", reference=imp)
+    with pytest.raises(ValueError, match=r"ti\.attribute\(model, X, method='centred', reference=imp\)"):
+        TreeExplainer(MODELS["xgboost"], method="centred")
+    found = attribute(MODELS["xgboost"], X, method="centred", reference=pickle.loads(pickle.dumps(imp)))
+    assert "rows of the reference" in found.base_definition
+
+
 def test_what_is_not_an_attribution_of_single_rows_is_refused():
-    with pytest.raises(ValueError, match=r"ti\.importance"):
-        attribute(MODELS["xgboost"], X, method="centred")
+    with pytest.raises(ValueError, match="treeshap"):
+        attribute(MODELS["xgboost"], X, method="tree_shap")
     with pytest.raises(UnsupportedModelError, match="background"):
         TreeExplainer(MODELS["xgboost"], X)
     with pytest.raises(UnsupportedModelError, match=r"ti\.importance"):

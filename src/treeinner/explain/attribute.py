@@ -24,6 +24,7 @@ BASE_DEFINITIONS = {
     "predecomp": "base score plus the regularised value of every tree's root: the margin before the first split",
     "saabas": "mean margin over the training rows, weighted by the covers of the leaves",
     "treeshap": "mean margin over the training rows, weighted by the covers of the leaves",
+    "centred": "base score plus the mean of every tree over the rows of the reference",
 }
 SHOWN = 20  # features in a notebook's table
 Float = NDArray[np.float64]
@@ -34,6 +35,7 @@ def attribute(
     X: Any,
     *,
     method: str = "predecomp",
+    reference: Any = None,
     base_margin: Any = None,
     feature_groups: GroupSpec | None = None,
     n_jobs: int | None = -1,
@@ -47,9 +49,13 @@ def attribute(
         A model of XGBoost, LightGBM, CatBoost or scikit-learn, a Pipeline or search around one, or its file.
     X : table
         numpy array, data frame, Arrow table or scipy sparse matrix with the model's columns.
-    method : {"predecomp", "saabas", "treeshap"}
+    method : {"predecomp", "saabas", "treeshap", "centred"}
         By path with the regularised node values (the paper's p-hat), by path with the mean of the leaves below a node
-        (p-tilde; XGBoost's `approx_contribs`), or path-dependent TreeSHAP.
+        (p-tilde; XGBoost's `approx_contribs`), path-dependent TreeSHAP, or by path with the means of the leaf values
+        over the rows of a score: what `importance` scores by default, for single rows.
+    reference : Importance
+        For centred: a result of `importance` (method="centred") for this model, whose rows give the node values. X may
+        be other rows.
     base_margin : array, optional
         Margin of each row before the first tree, as given in training (LightGBM's init_score, CatBoost's baseline).
     feature_groups : mapping, "original" or "encoded", optional
@@ -64,13 +70,16 @@ def attribute(
     Attribution
         With `base_values + values.sum(axis=1)` equal to the margin.
     """
-    check_method(method)
+    if method != "centred":
+        check_method(method)
     model = read_model(model)
-    root = root_margin(model, method)  # asks for what is unknown before X is touched
+    centre = _reference_values(model, method, reference)
+    # Asks for what is unknown before X is touched.
+    root = root_margin(model, method) if centre is None else model.trees.root_sum(centre)
     X, given = split(model, X, {"base_margin": base_margin})
     table = read_table(model, X)
     names = credit(model, names_of(X), feature_groups, X)
-    players = attribute_players(model, table, method, n_jobs=n_jobs, progress=progress)
+    players = attribute_players(model, table, method, centre=centre, n_jobs=n_jobs, progress=progress)
     values = names.add_up(players, axis=2).swapaxes(1, 2)
     base = start_margin(model, given["base_margin"], table.n_rows) + root
     single = model.n_outputs == 1
@@ -91,6 +100,27 @@ def attribute(
 def root_margin(model: Model, method: str) -> Float:
     """What the roots of all trees add to the margin before the first split: (outputs,)."""
     return model.trees.root_sum(node_values(model, method))
+
+
+def _reference_values(model: Model, method: str, reference: Any) -> Float | None:
+    """Node values of the rows that a reference scored, (nodes, width); None for other methods, which need none."""
+    if method != "centred":
+        if reference is not None:
+            raise ValueError(f"reference= goes with method='centred', not with {method!r}; leave it out.")
+        return None
+    value: Float | None = getattr(reference, "node_values", None)
+    if value is None:
+        what = "it is missing" if reference is None else f"this {type(reference).__name__} has no node values"
+        raise ValueError(
+            f"method='centred' takes its node values from reference=, but {what}; pass reference=ti.importance(model, "
+            "X_valid, y_valid)."
+        )
+    if reference.model_digest != model.digest:
+        raise ValueError(
+            "reference= was made from another model, or other rounds of it; pass the result of ti.importance for this "
+            f"one, {model!r}."
+        )
+    return value
 
 
 def _data(model: Model, X: Any, names: Credit, feature_groups: GroupSpec | None) -> Any:

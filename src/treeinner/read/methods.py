@@ -53,17 +53,31 @@ def node_values(model: Model, method: str) -> Float:
 
 
 def attribute_players(
-    model: Model, table: Table, method: str, *, n_jobs: int | None = -1, progress: kernels.Progress | None = None
+    model: Model,
+    table: Table,
+    method: str,
+    *,
+    centre: Float | None = None,
+    n_jobs: int | None = -1,
+    progress: kernels.Progress | None = None,
 ) -> Float:
-    """Attribution of every row: (rows, outputs, players)."""
-    forest, value = model.trees.forest, node_values(model, method)
+    """Attribution of every row: (rows, outputs, players). centre: node values of "centred", which no model stores."""
+    forest = model.trees.forest
+    if centre is not None:
+        return kernels.attribute(forest, table, forest.path_table(centre), n_jobs=n_jobs, progress=progress)
+    value = node_values(model, method)
     if method not in forest.cache:  # single rows must not wait for it
         forest.cache[method] = None if method == "treeshap" else forest.path_table(value)
     return kernels.attribute(forest, table, forest.cache[method], n_jobs=n_jobs, progress=progress)
 
 
 def check_method(method: object) -> None:
-    """Raise unless there is such an attribution of single rows."""
+    """Raise unless the model alone gives such an attribution of single rows."""
+    if method == "centred":
+        raise ValueError(
+            "method='centred' goes by the rows that a score was made of: use ti.attribute(model, X, method='centred', "
+            "reference=imp) with imp = ti.importance(model, X_valid, y_valid)."
+        )
     if method not in METHODS:
-        more = "; choose one of 'predecomp', 'saabas', 'treeshap' (centred values need targets: ti.importance)."
+        more = f"; choose one of {', '.join(map(repr, METHODS))}."
         raise ValueError(f"method={method!r} is not recognised{did_you_mean(method, METHODS, more)}")
