@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from sklearn.inspection import permutation_importance as scikit_learns
 
-from tests.explain.fitted import CLASS, CODE, MODELS, X, Y
+from tests import oracle
+from tests.explain.fitted import CLASS, CODE, MODELS, TARGET, X, Y
 from treeinner.errors import DataError, UnsupportedModelError
 from treeinner.explain import attribute
 from treeinner.read import read_model
@@ -12,7 +13,6 @@ from treeinner.score.baselines import forest_inner, mean_abs, total_gain, tree_i
 from treeinner.score.importance import importance
 from treeinner.score.permutation import permutation_importance
 
-TARGET = {"xgboost": Y, "xgboost_classes": CODE, "lightgbm": Y > 0, "catboost": Y, "forest": CLASS, "boosting": Y}
 WEIGHT = np.random.default_rng(1).choice([0.0, 1.0, 2.5], 150)
 CLUSTER = np.arange(150) % 40
 
@@ -44,6 +44,47 @@ def test_forest_inner_by_definition(name, against):
     found = forest_inner(model, X, TARGET[name], against=against, clusters=CLUSTER)
     np.testing.assert_allclose(found.scores, shares.mean(axis=0), rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(found.std_errors, sums.std(axis=0, ddof=1) * np.sqrt(40) / 150, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", sorted(set(MODELS) - {"forest"}))
+def test_forest_inner_is_the_label_less_its_mean_times_centred_contributions(name):
+    model, y = read_model(MODELS[name]), TARGET[name].astype(float)
+    n_outputs = model.n_outputs
+    label = np.eye(3)[CODE] if n_outputs == 3 else y[:, None]
+    label = label - np.average(label, axis=0, weights=WEIGHT)  # of classes too: the start is the same for all rows
+    found = forest_inner(model, X, TARGET[name], sample_weight=WEIGHT, clusters=CLUSTER)
+    assert (found.score, found.method) == ("forest_inner", "centred")
+    centred = attribute(model, X, method="centred", reference=found).by_output[0]
+    expected = np.average(centred * label[:, None, :], axis=0, weights=WEIGHT)
+    np.testing.assert_allclose(found.scores, expected.sum(axis=1), rtol=1e-6, atol=1e-8)  # gradients in 32 bits
+    if n_outputs > 1:
+        np.testing.assert_allclose(found.outputs.score, expected, rtol=1e-6, atol=1e-8)
+    # Errors: the means of the nodes were estimated on these rows too.
+    residual = np.broadcast_to(WEIGHT[:, None] * label, (model.n_rounds, 150, n_outputs))
+    shares = oracle.centred_shares(model.trees, X.to_numpy(), residual, WEIGHT).sum(axis=(0, 3))
+    used = np.unique(CLUSTER[WEIGHT > 0])
+    sums = np.stack([np.bincount(CLUSTER, column)[used] for column in shares.T], axis=1)
+    errors = sums.std(axis=0, ddof=1) * np.sqrt(len(used)) / WEIGHT.sum()
+    np.testing.assert_allclose(found.std_errors, errors, rtol=1e-5, atol=1e-8)
+    low, high = found.interval(0.95)
+    np.testing.assert_array_equal(found.p_values < 0.05, (low > 0) | (high < 0))
+
+
+def test_forest_inner_goes_by_the_margin_before_the_first_tree():
+    start, model = np.linspace(-1, 1, 150), MODELS["boosting"]
+    plain = forest_inner(MODELS["xgboost"], X, Y)
+    given = forest_inner(MODELS["xgboost"], X, Y + start, base_margin=start)
+    np.testing.assert_allclose(given.scores, plain.scores, rtol=1e-6)  # only the distance counts
+    both = forest_inner(model, X, Y, feature_groups={"both": ["alpha", "beta"]}).scores
+    np.testing.assert_allclose(both[0], forest_inner(model, X, Y).scores[:2].sum(), rtol=1e-9)
+    grown_side_by_side = forest_inner(MODELS["forest"], X, CLASS)
+    np.testing.assert_array_equal(grown_side_by_side.scores, importance(MODELS["forest"], X, CLASS).scores)
+    with pytest.raises(ValueError, match="does not go with against='label'"):
+        forest_inner(model, X, Y, method="centred", against="label")
+    with pytest.raises(ValueError, match="'predecomp' does not go with against='start'"):
+        forest_inner(model, X, Y, method="predecomp", against="start")
+    with pytest.raises(ValueError, match=r"ti\.attribute"):
+        mean_abs(model, X, method="centred")
 
 
 @pytest.mark.parametrize("name", MODELS)
