@@ -1,12 +1,12 @@
 """What docs/theory.md proves of the scores, measured on real models; and what p values and intervals promise."""
 
-import json
 from itertools import pairwise
 
 import lightgbm as lgb
 import numpy as np
 import pytest
 import xgboost as xgb
+from scipy.optimize import brentq
 
 import treeinner as ti
 from tests import oracle
@@ -56,33 +56,11 @@ def test_gains_by_predecomp_on_the_training_rows_are_total_gain(loss, params):
     own = np.array([own.get(f"f{k}", 0.0) for k in range(COLUMNS)])
     model = ti.read_model(booster)
     np.testing.assert_allclose(ti.total_gain(model).scores, own, rtol=2e-6)  # float32 sums
-    gains = {m: ti.importance(model, X, targets[loss], method=m).gains for m in ("predecomp", "treeshap")}
+    asked = {m: {"score": "tree_inner", "method": m} for m in ("predecomp", "treeshap")}
+    gains = {m: ti.importance(model, X, targets[loss], **asked[m]).gains for m in asked}
     assert np.abs(gains["predecomp"] / gains["predecomp"].sum() - own / own.sum()).max() < 5e-7  # the paper's
     assert gains["predecomp"].sum() == pytest.approx(own.sum(), rel=2e-6)
     assert np.abs(gains["treeshap"] / gains["treeshap"].sum() - own / own.sum()).max() > 1e-3  # no other gives it
-
-
-@pytest.mark.parametrize(("loss", "alpha"), [("squared", 5), ("squared", 50), ("logistic", 5)])
-def test_with_l1_the_gain_of_a_split_is_its_inner_product_and_a_term_without_data(loss, alpha):
-    """worth(t) = -(w G + alpha |w|), gain = worth(left) + worth(right) - worth(t), by what XGBoost stores."""
-    X, targets = draw(3, 400)
-    # min_child_weight 0: a node of little hessian would else have its weight set to 0
-    booster = train(loss, 6, (X, targets), reg_alpha=alpha, min_child_weight=0)
-    stored = json.loads(bytes(booster.save_raw("json")))["learner"]["gradient_booster"]["model"]["trees"]
-    margin, n_splits = np.full(len(X), 0.5 if loss == "squared" else 0.0), 0
-    leaves = booster.predict(xgb.DMatrix(X), pred_leaf=True).astype(int).reshape(len(X), -1)
-    for tree, leaf in zip(stored, leaves.T, strict=True):
-        left, right, w = (np.array(tree[name]) for name in ("left_children", "right_children", "base_weights"))
-        w = np.where(left < 0, w / 0.3, w)  # leaves are stored with the rate
-        total = np.bincount(leaf, GRADIENTS[loss](targets[loss])(margin[:, None])[:, 0], minlength=len(left))
-        for node in reversed(range(len(left))):
-            total[node] += total[left[node]] + total[right[node]] if left[node] >= 0 else 0.0
-        worth, inner = -(w * total + alpha * np.abs(w)), np.flatnonzero(left >= 0)
-        gain = worth[left[inner]] + worth[right[inner]] - worth[inner]
-        # float32 sums and gains, and a split's gain is a difference of worths
-        np.testing.assert_allclose(gain, np.array(tree["loss_changes"])[inner], atol=2e-6 * max(np.abs(worth).max(), 1))
-        margin, n_splits = margin + np.array(tree["split_conditions"])[leaf], n_splits + len(inner)
-    assert n_splits > (3 if alpha == 50 else 20)
 
 
 # -- node values -----------------------------------------------------------------------------------------------------
@@ -122,7 +100,8 @@ def test_without_l2_the_attributions_of_a_tree_sum_to_zero_in_sample(loss, penal
 def test_centred_is_predecomp_in_sample_without_penalties_and_with_unit_hessians(loss, params, same):
     X, targets = draw(14, 400)
     model = read(train(loss, rows=(X, targets), **params), loss, penalty=params["reg_lambda"])
-    centred, plain = (ti.importance(model, X, targets[loss], method=m).scores for m in ("centred", "predecomp"))
+    asked = ({"score": "tree_inner", "method": method} for method in ("centred", "predecomp"))
+    centred, plain = (ti.importance(model, X, targets[loss], **how).scores for how in asked)
     off = np.abs(centred - plain).max() / np.abs(plain).max()
     assert off < 1e-5 if same else off > 1e-4  # leaf values and the gradients of the training are float32
 
@@ -132,7 +111,8 @@ def test_a_common_level_of_the_gradients_does_not_count():
     """Squared error: y + 5 adds 5 to every negative gradient."""
     model, (X, targets), change = read(train(reg_lambda=10.0), penalty=10.0), draw(12, 250), {}
     for method in ("centred", "predecomp"):
-        a, b = (ti.importance(model, X, targets["squared"] + shift, method=method).scores for shift in (0.0, 5.0))
+        asked = {"score": "tree_inner", "method": method}
+        a, b = (ti.importance(model, X, targets["squared"] + shift, **asked).scores for shift in (0.0, 5.0))
         change[method] = np.abs(b - a).max() / np.abs(a).max()
     assert change["centred"] < 1e-8  # units of the leaf sums
     assert change["predecomp"] > 0.01
@@ -145,7 +125,7 @@ def test_centred_scores_add_up_to_covariances_of_trees_and_gradients(loss):
     values = oracle.tree_values(model.trees, X)[:, :, 0]
     residual = oracle.residuals(model.trees, X, GRADIENTS[loss](targets[loss]))[:, :, 0]
     covariance = sum(np.cov(v, g, aweights=weight, ddof=0)[0, 1] for v, g in zip(values, residual, strict=True))
-    imp = ti.importance(model, X, targets[loss], sample_weight=weight)
+    imp = ti.importance(model, X, targets[loss], score="tree_inner", sample_weight=weight)
     assert imp.scores.sum() == pytest.approx(covariance, rel=1e-7)
 
 
@@ -166,6 +146,122 @@ def test_row_shares_are_the_derivative_by_the_weight_of_a_row():
         slope = (product(weight + step) - product(weight - step)) / 2e-4
         # the second difference of a smooth function of order 1: step^2
         np.testing.assert_allclose(slope, (shares[i] / weight[i] - product(weight)) / weight.sum(), atol=1e-8)
+
+
+# -- signal: the feature's own effect put back (section 8) -------------------------------------------------------------
+def by_round(model, X):
+    """Centred contributions of every round, and what they have added up to before it: (rounds, rows, features) each."""
+    phi = oracle.tensor(model.trees, X, "centred")[..., 0]  # one tree in a round
+    return phi, np.cumsum(phi, axis=0) - phi
+
+
+def population(levels=8):
+    """Rows on which noise is exactly independent: every (signals, y) beside every pair of two correlated noise columns.
+
+    Returned with a model of other rows, where the noise columns helped by mistake.
+    """
+    rng = np.random.default_rng(3)
+    signals, noise = rng.normal(size=(60, 3)), np.arange(levels, dtype=float)
+    noise = np.column_stack([noise, noise + 3 * rng.permutation(levels)])
+    y = signals @ [1.0, 0.5, 0.0] + rng.normal(size=60)
+    X = np.column_stack([np.repeat(signals, levels, axis=0), np.tile(noise, (60, 1))])
+
+    def model(columns, **params):
+        wrong = X[:150, columns]
+        target = wrong[:, 0] + (wrong[:, 3] > 3) + 0.1 * wrong[:, -1] + rng.normal(size=150)
+        return read(train("squared", 30, (wrong, {"squared": target}), **params), rate=params["eta"]), X[:, columns]
+
+    return np.repeat(y, levels), model
+
+
+@pytest.mark.parametrize("eta", [0.05, 0.3, 1.0])
+def test_noise_has_signal_0_at_any_rate_where_the_others_do_not_depend_on_it(eta):
+    """Proposition 12: stumps, so that contributions depend on one column each. TreeInner of the noise is not 0."""
+    y, model = population()
+    model, X = model([0, 1, 2, 3], eta=eta, max_depth=1)
+    phi, _ = by_round(model, X)
+    inner, signal = (ti.importance(model, X, y, score=score).scores[3] for score in ("tree_inner", "signal"))
+    expected = ((phi**2).sum(axis=0) - phi.sum(axis=0) ** 2).mean(axis=0)[3] / 2
+    assert inner == pytest.approx(expected, rel=1e-6)  # units of the leaf sums
+    assert abs(expected) > 1e-3
+    assert abs(signal) < 1e-6 * abs(expected)
+
+
+@pytest.mark.parametrize("eta", [0.3, 1.0])
+def test_of_noise_only_covariances_with_the_contributions_of_others_are_left(eta):
+    """Proposition 12: correlated noise and deep trees. ForestInner of the noise is 0 even so (Proposition 14)."""
+    y, model = population()
+    model, X = model([0, 1, 2, 3, 4], eta=eta, max_depth=4)
+    phi, before = by_round(model, X)
+    left = -(phi * (before.sum(axis=2, keepdims=True) - before)).sum(axis=0).mean(axis=0)[3:]
+    np.testing.assert_allclose(ti.importance(model, X, y).scores[3:], left, rtol=1e-6)  # units of the leaf sums
+    assert abs(left).min() > 1e-4
+    assert abs(ti.forest_inner(model, X, y).scores[3:]).max() < 1e-9
+
+
+def test_for_squared_error_signal_is_tree_inner_and_half_the_squares_that_rounds_do_not_explain():
+    """Proposition 13."""
+    model, (X, targets) = read(train()), draw(12, 250)
+    phi, _ = by_round(model, X)
+    half = (phi.sum(axis=0) ** 2 - (phi**2).sum(axis=0)).mean(axis=0) / 2
+    signal, inner = (
+        ti.importance(model, X, targets["squared"], score=score).scores for score in ("signal", "tree_inner")
+    )
+    np.testing.assert_allclose(signal - inner, half, rtol=1e-6, atol=1e-9)  # units of the leaf sums
+
+
+def test_signal_and_its_errors_are_sums_of_shares_with_the_own_effect():
+    """Logistic: h is the second derivative at the margin before the round. The exact form is near."""
+    model, (X, targets) = read(train("logistic"), "logistic"), draw(12, 250)
+    phi, before = by_round(model, X)
+    residual = oracle.residuals(model.trees, X, logistic(targets["logistic"]))
+    chance = targets["logistic"] - residual[..., 0]
+    shares = oracle.centred_shares(model.trees, X, residual)[..., 0].sum(axis=0)
+    shares += (phi * (chance * (1 - chance))[:, :, None] * before).sum(axis=0)
+    imp = ti.importance(model, X, targets["logistic"])
+    np.testing.assert_allclose(imp.scores, shares.mean(axis=0), rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(imp.std_errors, shares.std(axis=0, ddof=1) / np.sqrt(250), rtol=1e-6)
+    margin = np.log(chance / (1 - chance))[:, :, None] - before
+    exact = (phi * (targets["logistic"][:, None] - 1 / (1 + np.exp(-margin)))).sum(axis=0).mean(axis=0)
+    assert np.abs(imp.scores - exact).max() < 0.05 * np.abs(exact).max()  # eight rounds: of second order
+
+
+# -- holds -----------------------------------------------------------------------------------------------------------
+def parts(model, X, imp):
+    """Margins and the centred contributions that belong to a result."""
+    return model.predict(X).ravel(), ti.attribute(model, X, method="centred", reference=imp).values.reshape(X.shape)
+
+
+def test_holds_is_the_slope_of_partial_residuals_and_the_factor_that_fits_best():
+    model, (X, targets) = read(train()), draw(12, 250)
+    imp = ti.importance(model, X, targets["squared"])
+    margin, phi = parts(model, X, imp)
+    np.testing.assert_allclose(phi.mean(axis=0), 0, atol=1e-12)
+    for k in range(COLUMNS):
+        partial = targets["squared"] - margin + phi[:, k]
+        slope = np.polyfit(phi[:, k], partial, 1)[0]
+        assert imp.holds[k] == pytest.approx(slope, rel=1e-6)
+        loss = [((partial - factor * phi[:, k]) ** 2).mean() for factor in imp.holds[k] + np.array([-0.01, 0, 0.01])]
+        assert loss[1] < min(loss[0], loss[2])
+
+
+def test_holds_of_other_losses_is_a_step_of_the_secant_to_the_best_factor():
+    model, (X, targets) = read(train("logistic", 30), "logistic"), draw(12, 2000)
+    imp = ti.importance(model, X, targets["logistic"])
+    margin, phi = parts(model, X, imp)
+
+    def slope(factor, k):
+        """Minus the derivative of the mean loss by the factor of one contribution, row by row."""
+        return phi[:, k] * (targets["logistic"] - 1 / (1 + np.exp(-(margin + (factor - 1) * phi[:, k]))))
+
+    for k in range(COLUMNS):
+        without, with_it = slope(0.0, k), slope(1.0, k)
+        bend = without - with_it
+        assert imp.holds[k] == pytest.approx(without.mean() / bend.mean(), rel=1e-6)
+        influence = (without - imp.holds[k] * bend) / bend.mean()
+        assert imp.holds_std_errors[k] == pytest.approx(influence.std(ddof=1) / np.sqrt(len(X)), rel=1e-5)
+        best = brentq(lambda factor, k=k: slope(factor, k).mean(), -5.0, 5.0)
+        assert imp.holds[k] == pytest.approx(best, abs=0.1)  # the loss is nearly quadratic
 
 
 def test_additive_models_are_recovered_as_rows_and_trees_grow():
@@ -224,7 +320,7 @@ def test_p_values_of_noise_are_on_the_safe_side_and_gains_are_not(errors):
     assert np.mean(found) > 0.5
 
 
-@pytest.mark.parametrize("score", ["tree_inner", "loss"])
+@pytest.mark.parametrize("score", ["signal", "tree_inner", "loss"])
 def test_intervals_cover_the_score_of_very_many_rows(score):
     model, level = SAMPLED["one"], 0.9
     truth = ti.importance(model, *sample(1, 60_000), score=score, std_errors=False).scores
