@@ -102,29 +102,30 @@ def l2():
             X, y = rng.normal(size=(2000, 10)), 1 + rng.normal(size=2000)
             model = boost(X[:1000], y[:1000], 1, eta=1.0, reg_lambda=lam, base_score=0.0)
             for method, values in sums.items():
-                values.append(score(model, X[1000:], y[1000:], method=method, std_errors=False).scores.sum())
+                asked = {"score": "tree_inner", "method": method, "std_errors": False}
+                values.append(score(model, X[1000:], y[1000:], **asked).scores.sum())
         rows.append([lam, *(mean_error(values, 4) for values in sums.values())])
     return table(["l2", "PreDecomp", "Saabas", "centred"], rows)
 
 
 def breakdown():
-    """guide/signal-or-pay.md: TreeInner's sum, and what the loss really did."""
+    """guide/signal-or-pay.md: signal's sum, and what the loss really did."""
     rows = []
     for noise, eta in ((1, 0.1), (1, 0.3), (1, 1.0), (5, 0.1), (5, 1.0)):
         parts = []
         for seed in range(20):
             X, y = friedman(np.random.default_rng(seed), 2000, noise)
             model = boost(X[:1000], y[:1000], 100, eta=eta)
-            inner, paid = (
-                score(model, X[1000:], y[1000:], score=name, std_errors=False) for name in ("tree_inner", "loss")
+            found, paid = (
+                score(model, X[1000:], y[1000:], score=name, std_errors=False) for name in ("signal", "loss")
             )
             fall = paid.losses.before - paid.losses.after
             signals, noises = paid.scores[:5].sum(), paid.scores[5:].sum()
-            parts.append([fall, inner.scores.sum(), signals, noises, paid.base])
+            parts.append([fall, found.scores[:5].sum(), found.scores[5:].sum(), signals, noises, paid.base])
         worse = sum(fall < 0 for fall, *_ in parts)
         rows.append([noise, eta, *(f"{part:.2f}" for part in np.mean(parts, axis=0)), f"{worse} of 20"])
-    head = ["noise sd", "learning rate", "fall of the loss", "sum of TreeInner", "breakdown: 5 signals"]
-    return table([*head, "breakdown: 20 noise columns", "breakdown: base", "loss rose"], rows)
+    head = ["noise sd", "learning rate", "fall of the loss", "signal: 5 signals", "signal: 20 noise columns"]
+    return table([*head, "breakdown: 5 signals", "breakdown: 20 noise columns", "breakdown: base", "loss rose"], rows)
 
 
 def rates():
@@ -266,7 +267,7 @@ def copies():
         imp = score(model, X_valid, y_valid)
         one.append(imp["bmi"].score)
         two.append(imp["bmi_again"].score)
-        both.append(one[-1] + two[-1])
+        both.append(score(model, X_valid, y_valid, feature_groups=pair)["both"].score)
         rise = [
             ti.permutation_importance(model, X_valid, y_valid, random_state=0, n_jobs=1, feature_groups=groups)
             for groups in (None, pair)
@@ -274,7 +275,7 @@ def copies():
         shuffled.append([rise[0]["bmi"].score, rise[0]["bmi_again"].score, rise[1]["both"].score])
     permuted = [f"{value:.0f}" for value in np.mean(shuffled, axis=0)]
     rows = [
-        ["TreeInner", *(f"{np.mean(values):.0f}" for values in (alone, one, two, both))],
+        ["signal", *(f"{np.mean(values):.0f}" for values in (alone, one, two, both))],
         ["permutation", "", *permuted],
     ]
     return table(["score", "`bmi` without its copy", "`bmi`", "`bmi_again`", "both as a group"], rows)
@@ -294,14 +295,20 @@ def scores():
             model, X, y, random_state=0, n_jobs=1
         ),
         '`forest_inner`, `predecomp`, `against="label"`': lambda model, X, y: ti.forest_inner(
-            model, X, y, against="label", n_jobs=1
+            model, X, y, method="predecomp", against="label", n_jobs=1
         ),
-        "`forest_inner`, `predecomp`": lambda model, X, y: ti.forest_inner(model, X, y, n_jobs=1),
-        "`loss`, `centred`": lambda model, X, y: score(model, X, y, score="loss"),
+        '`forest_inner`, `predecomp`, `against="residual"`': lambda model, X, y: ti.forest_inner(
+            model, X, y, method="predecomp", against="residual", n_jobs=1
+        ),
+        "`forest_inner`": lambda model, X, y: ti.forest_inner(model, X, y, n_jobs=1),
+        "`loss`": lambda model, X, y: score(model, X, y, score="loss"),
         **{
-            f"`tree_inner`, `{method}`": lambda model, X, y, method=method: score(model, X, y, method=method)
+            f"`tree_inner`, `{method}`": lambda model, X, y, method=method: score(
+                model, X, y, score="tree_inner", method=method
+            )
             for method in ("centred", "predecomp", "saabas", "treeshap")
         },
+        "`signal`": lambda model, X, y: score(model, X, y),
     }
     found = {kind: [] for kind in kinds}
     for seed in range(100):
