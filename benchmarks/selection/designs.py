@@ -29,7 +29,8 @@ class Design:
     y: np.ndarray
     relevant_marginal: np.ndarray  # (p,) bool
     relevant_conditional: np.ndarray  # (p,) bool
-    task: str  # "regression" or "binary"
+    task: str  # "regression", "binary" or "classes"
+    groups: np.ndarray | None = None  # of each row
 
 
 def relevance(p, columns):
@@ -38,10 +39,10 @@ def relevance(p, columns):
     return out
 
 
-def design(X, y, conditional, marginal=None, task="regression"):
+def design(X, y, conditional, marginal=None, task="regression", groups=None):
     p = X.shape[1]
     true = relevance(p, conditional)
-    return Design(X, y, true if marginal is None else true | relevance(p, marginal), true, task)
+    return Design(X, y, true if marginal is None else true | relevance(p, marginal), true, task, groups)
 
 
 def blocks(rng, n, p, rho, size=BLOCK):
@@ -169,6 +170,73 @@ def curved_proxies(rng, n, p):
     return design(X, y, (0, 3, 6), range(9))
 
 
+def chains(rng, n, p):
+    """Two chains of columns, AR(1) with .9; three columns of the first one have effects."""
+    X, first = rng.normal(size=(n, p)), p * 3 // 5
+    for k in set(range(1, p)) - {first}:
+        X[:, k] = 0.9 * X[:, k - 1] + np.sqrt(1 - 0.81) * X[:, k]
+    true = first * np.array([1, 3, 5]) // 6
+    return design(X, X[:, true] @ TRUE_SLOPES + rng.normal(size=n), true, range(first))
+
+
+def children(shapes) -> Callable[[np.random.Generator, int, int], Design]:
+    """Three parents with effects, and two children of each: a function of the parent plus noise."""
+
+    def draw(rng, n, p):
+        X = rng.normal(size=(n, p))
+        for k in range(3):
+            for j, shape in enumerate(shapes):
+                X[:, 3 + 2 * k + j] = shape(X[:, k]) + 0.3 * X[:, 3 + 2 * k + j]
+        return design(X, X[:, :3] @ TRUE_SLOPES + np.cos(2 * X[:, 0]) + rng.normal(size=n), range(3), range(9))
+
+    return draw
+
+
+def products(rng, n, p):
+    """Column 2 is the product of columns 0 and 1 plus noise, and alone has an effect: given it, they tell nothing."""
+    X = rng.normal(size=(n, p))
+    X[:, 2] = X[:, 0] * X[:, 1] + 0.3 * X[:, 2]
+    return design(X, X[:, 2] + rng.normal(size=n), [2], range(3))
+
+
+# -- five that had no part in any choice -----------------------------------------------------------------------
+def grouped_rows(rng, n, p):
+    """Groups of ten rows with an effect of their own on the target; half of the columns are constant in a group."""
+    groups = np.arange(n) // 10
+    X = rng.normal(size=(n, p))
+    X[:, ::2] = X[groups * 10, ::2]
+    X[:, 1::2] = np.sqrt(0.5) * (X[:, 1::2] + rng.normal(size=(n, p))[groups * 10, 1::2])
+    y = X[:, :4] @ SLOPES[:4] + rng.normal(size=n)[groups] + rng.normal(size=n)
+    return design(X, y, range(4), groups=groups)
+
+
+def sum_and_parts(rng, n, p):
+    """Column 3 is the sum of columns 0, 1 and 2, column 7 that of 4, 5 and 6; columns 0 and 9 have effects."""
+    X = rng.normal(size=(n, p))
+    X[:, 3], X[:, 7] = X[:, :3].sum(axis=1), X[:, 4:7].sum(axis=1)
+    return design(X, X[:, 0] + 0.6 * X[:, 9] + rng.normal(size=n), (0, 9), (0, 1, 2, 3, 9))
+
+
+def four_classes(rng, n, p):
+    """Four classes by noisy maxima of single columns, the columns correlated in blocks."""
+    X = blocks(rng, n, p, 0.6)
+    true = BLOCK * np.arange(4)
+    return design(X, (1.2 * X[:, true] + rng.gumbel(size=(n, 4))).argmax(axis=1), true, range(4 * BLOCK), "classes")
+
+
+def rare_class(rng, n, p):
+    """About one row of twelve is positive."""
+    X = rng.normal(size=(n, p))
+    y = 0.8 * X[:, FIRST] @ SLOPES + rng.logistic(size=n) > 3
+    return design(X, y.astype(float), FIRST, task="binary")
+
+
+def heavy_tails(rng, n, p):
+    """Blocks, and errors of Student's t with 2.5 degrees of freedom."""
+    X = blocks(rng, n, p, 0.6)
+    return design(X, X[:, TRUE] @ TRUE_SLOPES + rng.standard_t(2.5, n), TRUE, PROXIES)
+
+
 # -- the paper's four problems -----------------------------------------------------------------------------------
 def chip_folder():
     """Where the ChIP files are, or None: the variable TREEINNER_CHIP, or fetched by treeinner_study."""
@@ -222,6 +290,15 @@ DRAWS = {
     "categorical": categorical,
     "missing": missing,
     "curved proxies": curved_proxies,
+    "AR(1) chains": chains,
+    "curved children": children((lambda x: x**2, lambda x: np.sin(1.5 * x))),
+    "bent children": children((lambda x: np.cos(3 * x), lambda x: np.exp(-4 * (x - 0.5) ** 2))),
+    "products": products,
+    "grouped rows": grouped_rows,
+    "sum and parts": sum_and_parts,
+    "four classes": four_classes,
+    "rare class": rare_class,
+    "heavy tails": heavy_tails,
     **PAPER,
 }
 

@@ -4,6 +4,8 @@ How much two columns have in common is the square root of a share of variance: o
 without its sign; where a column has levels, the share of the one that the other explains (Goodman and Kruskal's tau,
 corrected for the number of levels; numbers in bins), the lesser of the two directions. So a town and its country are
 not collinear: the country follows from the town, not the town from the country.
+
+Several numbers may also determine each other together, as a sum and its parts do, though no two of them are alike.
 """
 
 from __future__ import annotations
@@ -15,11 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 from scipy.cluster import hierarchy
+from scipy.sparse.csgraph import connected_components
 from scipy.spatial.distance import squareform
 
-from treeinner.select.samplers import Column
+from treeinner.select.samplers import Column, Donors
 
-__all__ = ["associations", "collinear_sets"]
+__all__ = ["associations", "collinear_sets", "determined_sets"]
 
 Float = NDArray[np.float64]
 Codes = NDArray[np.int64]
@@ -27,6 +30,8 @@ Codes = NDArray[np.int64]
 FEWEST_ROWS = 10  # that must have both values; with fewer, nothing is said about two columns
 MOST_BINS = 20  # of a number beside levels
 ROUNDING = 1e-12
+MOST_DETERMINED = 40  # sets that are looked at two by two
+NOT_EXPLAINED = 1e-3  # share of a variance that regressions leave by themselves
 
 
 def collinear_sets(columns: Sequence[Column], *, threshold: float) -> list[list[int]]:
@@ -39,6 +44,31 @@ def collinear_sets(columns: Sequence[Column], *, threshold: float) -> list[list[
     cluster = hierarchy.fcluster(tree, 1 - threshold + ROUNDING, "distance")
     sets = [np.flatnonzero(cluster == label).tolist() for label in dict.fromkeys(cluster.tolist())]
     return [one for one in sets if len(one) > 1]
+
+
+def determined_sets(donors: Donors, sets: Sequence[list[int]], *, threshold: float) -> list[list[int]]:
+    """Sets of collinear columns, those put together that determine each other; single numbers are put together too.
+
+    Determined is a set each of whose members has at least this multiple correlation with the columns outside. Two such
+    sets belong together if without the one at least twice as much is left open of the other.
+    """
+    in_sets = {k for some in sets for k in some}
+    units = [*sets, *([k] for k in sorted(donors.numbers - in_sets))]
+    told = []
+    for some in (some for some in units if donors.numbers.issuperset(some)):
+        left = [donors.unexplained(j, some) for j in some]
+        told += [(some, left)] if max(left) <= 1 - threshold**2 else []
+    if not 1 < len(told) <= MOST_DETERMINED:
+        return list(sets)
+    linked = np.zeros((len(told), len(told)), bool)
+    for a, (one, left) in enumerate(told):
+        for b, (other, _) in enumerate(told):
+            now = [donors.unexplained(j, [*one, *other]) for j in one]
+            linked[a, b] = a != b and np.any(np.array(now) > 2 * np.array(left) + NOT_EXPLAINED)
+    label = connected_components(linked, directed=False)[1]
+    joined = [sorted(k for a in np.flatnonzero(label == one) for k in told[a][0]) for one in np.unique(label)]
+    there = {k for some in joined for k in some}
+    return [some for some in [*(some for some in sets if there.isdisjoint(some)), *joined] if len(some) > 1]
 
 
 def associations(columns: Sequence[Column]) -> Float:

@@ -1,7 +1,7 @@
 """cross_importance(): every row is scored by a model that has not seen it.
 
 The shares of the rows of all folds are put together, averaged over the repeats, and give one Importance. Models of
-different folds share training rows; that their p values hold all the same is measured (docs/selection-promise.md).
+different folds share training rows; that their p values hold all the same is measured (docs/evidence/selection.md).
 """
 
 from __future__ import annotations
@@ -27,13 +27,21 @@ from treeinner.score.result import FoldSpread, Importance, Losses
 from treeinner.score.spec import METHODS, SCORES, check_choice
 from treeinner.score.sums import Sums
 from treeinner.select.fits import check_fit, fit
-from treeinner.select.folds import Data, Index, checked_data, fitted_models, held_out, splits
+from treeinner.select.folds import (
+    Data,
+    Index,
+    check_training_rows,
+    checked_data,
+    fitted_models,
+    folds_of_models,
+    splits,
+)
 
-__all__ = ["ASKED", "CrossFit", "cross_fit", "cross_importance", "in_parallel"]
+__all__ = ["ASKED", "CrossFit", "cross_fit", "cross_importance", "in_parallel", "scored_again"]
 
 Float = NDArray[np.float64]
 SEED = 0  # of random_state=None: the same call gives the same numbers
-ASKED = {"score": "tree_inner", "method": "centred", "feature_groups": None}
+ASKED = {"score": "signal", "method": "centred", "feature_groups": None}
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +68,7 @@ def cross_importance(
     *,
     cv: Any = 5,
     repeats: int = 1,
-    score: str = "tree_inner",
+    score: str = "signal",
     method: str = "centred",
     groups: Any = None,
     sample_weight: Any = None,
@@ -80,7 +88,8 @@ def cross_importance(
     estimator : estimator, Pipeline, or fitted models
         It is cloned and fitted once per fold; what stops early by watching other rows is refused. Or models of a
         cross-validation that was run before, one per fold: a list, lgb.cv(..., return_cvbooster=True), catboost.cv(...,
-        return_models=True), or what a callback of xgb.cv sees; cv must then be the folds that they were fitted with.
+        return_models=True), or what a callback of xgb.cv sees; cv must then be the folds that they were fitted with,
+        which is checked where the leaves of their first trees tell.
     X, y : table and target
         All rows.
     cv : int, splitter or iterable
@@ -92,12 +101,12 @@ def cross_importance(
     score, method, feature_groups
         As for `importance`.
     groups : array, optional
-        Group of each row, for the splitter. Rows of a group depend on each other, so they are the clusters too, if
-        `clusters` is not given.
+        Group of each row, for the splitter, which must not part rows of one. Rows of a group depend on each other, so
+        they are the clusters too, if `clusters` is not given.
     sample_weight, base_margin, qid : array, optional
         For fitting and scoring; see `importance`. Queries are held out as a whole.
     clusters : array, optional
-        As for `importance`; without `groups` they are held out as a whole.
+        As for `importance`; they are held out as a whole, as groups are.
     fit_params : dict, optional
         Further arguments of fit; those with one entry per row are cut with the rows.
     n_jobs : int
@@ -142,22 +151,40 @@ def cross_fit(
         check_fit(estimator, data.fit_params)
         folds = splits(estimator, data, cv, int(repeats), seed)
         found = in_parallel(_fit_and_score, [(estimator, data, asked, *fold) for fold in folds], n_jobs, progress)
-        return _put_together(data, found, tuple(test for _, test, _ in folds))
+        return _warned(_put_together(data, found, tuple(test for _, test, _ in folds)))
     if repeats != 1:
         raise ValueError(f"repeats={repeats}: models that were fitted before cannot be fitted again.")
-    tests = held_out(cv, data, len(models))
-    jobs = [(model, data, asked, test) for model, test in zip(models, tests, strict=True)]
-    return _put_together(data, in_parallel(_score, jobs, n_jobs, progress), tuple(tests))
+    pairs = folds_of_models(cv, data, len(models))
+    jobs = [(model, data, asked, *pair) for model, pair in zip(models, pairs, strict=True)]
+    found = in_parallel(_check_and_score, jobs, n_jobs, progress)
+    return _warned(_put_together(data, found, tuple(test for _, test in pairs)))
+
+
+def scored_again(fit: CrossFit, asked: Mapping[str, Any], n_jobs: int | None) -> CrossFit:
+    """The same models and rows with another score."""
+    jobs = [(fold.model, fit.data, asked, test) for fold, test in zip(fit.folds, fit.held_out, strict=True)]
+    return _put_together(fit.data, in_parallel(_score, jobs, n_jobs), fit.held_out)
+
+
+def _warned(fit: CrossFit) -> CrossFit:
+    return replace(fit, importance=warned(fit.importance))
 
 
 # -- one fold ------------------------------------------------------------------------------------------------
 def _fit_and_score(
     estimator: Any, data: Data, asked: Mapping[str, Any], train: Index, test: Index, seed: int
 ) -> Scored:
-    return _score(fit(estimator, data, train, seed), data, asked, test, checked=False)
+    return _score(fit(estimator, data, train, seed), data, asked, test)
 
 
-def _score(fitted: Any, data: Data, asked: Mapping[str, Any], test: Index, *, checked: bool = True) -> Scored:
+def _check_and_score(fitted: Any, data: Data, asked: Mapping[str, Any], train: Index, test: Index) -> Scored:
+    if members(fitted) is None:
+        fitted = read_model(fitted)
+        check_training_rows(fitted, data, train)
+    return _score(fitted, data, asked, test, checked=True)
+
+
+def _score(fitted: Any, data: Data, asked: Mapping[str, Any], test: Index, *, checked: bool = False) -> Scored:
     """Score the rows that a model was not fitted on; checked: whether it is looked into that it was not."""
     part, several = data.take(test), members(fitted)
     options = {**asked, **part.given, "checked": checked, "head": data.X}
@@ -187,7 +214,8 @@ def _put_together(data: Data, folds: tuple[Scored, ...], tests: tuple[Index, ...
     found = [fold.importance for fold in folds]
     place = {name: k for k, name in enumerate(all_names(found))}
     n, n_outputs = data.n_rows, folds[0].shares.shape[2]
-    shares, weight, counts = np.zeros((n, len(place), n_outputs)), np.zeros(n), np.zeros(n, np.intp)
+    parts = np.zeros((1 + len(folds[0].terms), n, len(place), n_outputs))  # shares, and the terms of holds
+    weight, counts = np.zeros(n), np.zeros(n, np.intp)
     scores = np.zeros((len(folds), len(place)))
     for number, (fold, test) in enumerate(zip(folds, tests, strict=True)):
         if fold.shares.shape[2] != n_outputs:
@@ -197,22 +225,24 @@ def _put_together(data: Data, folds: tuple[Scored, ...], tests: tuple[Index, ...
             )
         columns = np.array([place[name] for name in fold.importance.feature_names], np.intp)
         unit = fold.rows.weight_exponent
-        np.add.at(shares, (test[:, None], columns), np.ldexp(fold.shares, unit))
+        part = np.concatenate([fold.shares[None], fold.terms])
+        np.add.at(parts, (slice(None), test[:, None], columns), np.ldexp(part, unit))
         np.add.at(weight, test, 1.0 if fold.rows.weight is None else np.ldexp(fold.rows.weight, unit))
         np.add.at(counts, test, 1)
         scores[number, columns] = fold.importance.scores
     seen = np.flatnonzero(counts)
     unit = int(np.frexp(weight.max())[1])  # weights are summed in units of the largest
-    shares = np.ldexp(shares[seen], -unit) / counts[seen, None, None]
+    shares, *terms = np.ldexp(parts[:, seen], -unit) / counts[seen, None, None]
     weight = weight[seen] / counts[seen]
     clusters = None if data.clusters is None else data.clusters[seen]
     imp = importance_of_shares(
-        found, shares, np.ldexp(weight, -unit), clusters, losses=_losses(found), folds=FoldSpread(scores),
+        found, shares, np.ldexp(weight, -unit), clusters, terms, losses=_losses(found), folds=FoldSpread(scores),
         n_rows=len(seen), sum_of_weights=float(weight.sum()),
     )  # fmt: skip
     text = f"{counted(n - len(seen), 'row')} of {n:,} were held out by no fold, and are not scored."
-    never = Note("not_held_out", text, quiet=True) if len(seen) < n else None
-    return CrossFit(data, folds, tests, warned(imp, never), shares, np.ldexp(weight, -unit), clusters)
+    never = (Note("not_held_out", text, quiet=True),) if len(seen) < n else ()
+    imp = replace(imp, notes=(*imp.notes, *never))
+    return CrossFit(data, folds, tests, imp, shares, np.ldexp(weight, -unit), clusters)
 
 
 def _losses(found: Sequence[Importance]) -> Losses | None:

@@ -8,11 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treeinner.errors import Note
 from treeinner.read.columns import grouped
-from treeinner.rows.columns import listing
 
-__all__ = ["keep", "note_on_hidden", "one_sided", "ranking", "sets_of", "threshold_value"]
+__all__ = ["keep", "one_sided", "ranking", "sets_of", "threshold_value"]
 
 Float = NDArray[np.float64]
 
@@ -41,20 +39,9 @@ def one_sided(scores: Float, std_errors: Float, p_values: Float) -> Float:
     return np.where(std_errors > 0, tail, 1.0)
 
 
-def note_on_hidden(names: Sequence[str]) -> Note:
-    """What to say about columns that the test drops because the others determine them."""
-    return Note(
-        "hidden",
-        f"Nearly determined by the other columns, and dropped for that: {listing(names, 5)}. Together they may carry "
-        "signal: use test='marginal', or collinear={'a name': [columns]}.",
-    )
-
-
-def keep(scores: Float, q_values: Float, *, q: float | None, least: float, most: int | None) -> NDArray[np.bool_]:
-    """Mask of the features to keep; of those that pass, the `most` with the best scores."""
-    kept = scores >= least
-    if q is not None:
-        kept &= q_values <= q
+def keep(scores: Float, passes: NDArray[np.bool_], *, least: float, most: int | None) -> NDArray[np.bool_]:
+    """Mask of the features to keep: of those that pass and score at least so much, the `most` with the best scores."""
+    kept = passes & (scores >= least)
     if most is not None:
         worst_first = np.argsort(np.where(kept, scores, -np.inf), kind="stable")
         kept[worst_first[: max(0, len(scores) - most)]] = False

@@ -15,14 +15,19 @@ from sklearn.base import is_classifier
 from sklearn.model_selection import GroupKFold, check_cv
 
 from treeinner.errors import DataError
+from treeinner.read import Model
 from treeinner.rows.columns import labels
 from treeinner.rows.frames import as_frame, collected, names_of
 from treeinner.rows.rows import NO_WEIGHT, check_order, given_weights
 from treeinner.rows.table import as_array, canonical_csr, is_sparse, refuse_by_name
 
-__all__ = ["Data", "checked_data", "checked_table", "fitted_models", "held_out", "splits", "take_rows"]
+__all__ = [
+    "Data", "check_training_rows", "checked_data", "checked_table", "fitted_models", "folds_of_models", "splits",
+    "take_rows",
+]  # fmt: skip
 
 Index = NDArray[np.intp]
+SAMPLED = 0.02  # share of the training rows that the first tree may have more or less, if it was not fitted on a sample
 BESIDE_X = ("y", "sample_weight", "base_margin", "qid", "groups", "clusters")
 
 
@@ -159,15 +164,16 @@ def _splitter(estimator: Any, data: Data, cv: Any, seed: int) -> Any:
         kind = type(check_cv(cv, data.y, classifier=is_classifier(estimator)))
         return (kind if data.groups is None else GroupKFold)(int(cv), shuffle=True, random_state=seed)
     found = check_cv(cv)
-    if _is_unseeded(found):
+    if _is_unseeded(found) and found.random_state is None:
         found = copy.copy(found)
         found.random_state = seed
     return found
 
 
 def _is_unseeded(splitter: Any) -> bool:
-    """Whether a splitter gives other folds every time."""
-    return bool(getattr(splitter, "shuffle", True)) and getattr(splitter, "random_state", 0) is None
+    """Whether a splitter gives other folds every time: it shuffles without a seed, or by a generator that moves on."""
+    seed = getattr(splitter, "random_state", 0)
+    return bool(getattr(splitter, "shuffle", True)) and not isinstance(seed, numbers.Integral)
 
 
 def _pairs(splitter: Any, data: Data) -> list[tuple[Index, Index]]:
@@ -176,13 +182,22 @@ def _pairs(splitter: Any, data: Data) -> list[tuple[Index, Index]]:
         found = list(splitter.split(np.zeros((data.n_rows, 1)), np.asarray(data.y), data.groups))
     except ValueError as error:
         raise DataError(f"cv: these rows cannot be split into folds of train and test rows: {error}") from error
-    pairs = []
-    for number, pair in enumerate(found):
-        train, test = (_row_numbers(rows, number, data.n_rows) for rows in pair)
-        if np.isin(test, train).any():
-            raise DataError(f"Fold {number} fits on rows that it holds out; train and test rows must differ.")
-        pairs.append((train, test))
-    return pairs
+    return [_checked_pair(train, test, number, data) for number, (train, test) in enumerate(found)]
+
+
+def _checked_pair(train: Any, test: Any, number: int, data: Data) -> tuple[Index, Index]:
+    """Rows of one fold; a row that is on both sides is refused, and so is a cluster."""
+    train, test = (_row_numbers(rows, number, data.n_rows) for rows in (train, test))
+    if np.isin(test, train).any():
+        raise DataError(f"Fold {number} fits on rows that it holds out; train and test rows must differ.")
+    for name, of_rows in (("groups", data.groups), ("clusters", data.clusters)):
+        torn = [] if of_rows is None else of_rows[test][np.isin(of_rows[test], of_rows[train])]
+        if len(torn):
+            raise DataError(
+                f"Fold {number} holds out some rows of {name} {torn[0].item()!r} and fits on others of it; pass these "
+                "labels as groups, with cv=a number of folds or a splitter by groups, such as GroupKFold."
+            )
+    return train, test
 
 
 def _row_numbers(given: Any, fold: int, n: int) -> Index:
@@ -219,17 +234,47 @@ def fitted_models(given: Any) -> list[Any] | None:
     return list(given)
 
 
-def held_out(cv: Any, data: Data, n_models: int) -> list[Index]:
-    """Rows held out from each of some fitted models: by a splitter, or as given."""
-    if isinstance(cv, str | numbers.Number | None) or _is_unseeded(cv):
+def folds_of_models(cv: Any, data: Data, n_models: int) -> list[tuple[Index, Index]]:
+    """Rows that each of some fitted models was fitted on, and those held out: by a splitter, or as given."""
+    if isinstance(cv, str | numbers.Number | None) or (hasattr(cv, "split") and _is_unseeded(cv)):
         raise ValueError(
             f"cv={cv!r}: fitted models need the rows that each was not fitted on; pass cv=the folds that they were "
-            "fitted with: a splitter without random folds or with a random_state, (train, test) pairs, or a list of "
-            "held-out rows."
+            "fitted with: a splitter without random folds or with an integer as random_state, (train, test) pairs, or "
+            "a list of held-out rows."
         )
-    folds = _pairs(cv, data) if hasattr(cv, "split") else list(cv)
-    given = [pair[1] if isinstance(pair, tuple) and len(pair) == 2 else pair for pair in folds]
-    tests = [_row_numbers(test, number, data.n_rows) for number, test in enumerate(given)]
-    if len(tests) != n_models:
-        raise ValueError(f"There are {n_models} models but {len(tests)} folds; pass one fold per model.")
-    return tests
+    if hasattr(cv, "split"):
+        pairs = _pairs(cv, data)
+    else:
+        pairs = []
+        for number, fold in enumerate(cv):
+            both = isinstance(fold, tuple) and len(fold) == 2
+            test = _row_numbers(fold[1] if both else fold, number, data.n_rows)
+            train = fold[0] if both else np.setdiff1d(np.arange(data.n_rows), test)
+            pairs.append(_checked_pair(train, test, number, data))
+    if len(pairs) != n_models:
+        raise ValueError(f"There are {n_models} models but {len(pairs)} folds; pass one fold per model.")
+    return pairs
+
+
+def check_training_rows(model: Model, data: Data, train: Index) -> None:
+    """Raise if the leaves of the first tree tell that the model was fitted on other rows.
+
+    They tell nothing if it was grown on a sample of the rows, or if rows count by weights or second derivatives that
+    differ: then the counts of the leaves are no whole numbers, or do not add up to the rows.
+    """
+    trees = model.trees
+    if data.sample_weight is not None or trees.averaged or model.route is not None or np.isnan(trees.cover).any():
+        return
+    leaves = np.flatnonzero(trees.leaf_id[: trees.start[1]] >= 0)
+    stored, n = trees.cover[leaves], len(train)
+    if model.library == "xgboost":  # sums of second derivatives, the same for all rows before the first round
+        stored = stored * (n / stored.sum())
+    counts = np.rint(stored)
+    if abs(counts.sum() / n - 1) > SAMPLED or np.abs(stored - counts).max() > min(3e-7 * n, 0.05):  # float32
+        return
+    reached = np.bincount(model.apply(take_rows(data.X, train), n_jobs=1)[:, 0], minlength=trees.leaf_id.max() + 1)
+    if np.any(reached[trees.leaf_id[leaves]] != counts):
+        raise DataError(
+            "A model was not fitted on the training rows of its fold: they reach the leaves of its first tree in other "
+            "numbers than it stores. Pass cv=the folds of the fits, as (train, test) pairs, and X in the same order."
+        )

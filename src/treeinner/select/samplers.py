@@ -3,15 +3,19 @@
 Redrawn columns are made of the table's own values. Row i takes the value of a donor row, so that categories, missing
 values, strings and encoded columns need no conversion, and codes that a model bins once are permuted as they are.
 
-Every column is described by a few numbers, its basis: a number by its normal score (the normal quantile of its rank)
-and the square of that, a missing value by an indicator, a level by an indicator. The basis of a column is regressed on
-the bases of all other columns, by ridge with the penalty that predicts rows left out best. Then, for each row,
+Every column is described by a few numbers, its basis: a number by its normal score (the normal quantile of its rank),
+the square of that and hinges, max(score - knot, 0), a missing value by an indicator, a level by an indicator. A column
+is regressed on the bases of all other columns, by ridge with the penalty that predicts rows left out best. Then, for
+each row,
 
 1. levels and missing values: a pattern is drawn with its probability given the other columns;
 2. among the rows of that pattern that are predicted alike one is drawn, and with it a residual;
 3. numbers: the donor is the row whose value is nearest to prediction plus residual.
 
-What it does not see: dependence that no sum of functions of single columns tells, such as x3 = x1 x2.
+Where rows have groups, residuals are exchanged group by group, and what is constant in every group stays so.
+
+What it does not see: dependence that no sum of functions of single columns tells, such as x3 = x1 x2; and bends that
+are narrower than the distance of the knots.
 """
 
 from __future__ import annotations
@@ -39,6 +43,7 @@ Sampler = Callable[[Any, int, int, np.random.Generator], NDArray[Any]]
 FEW_VALUES = 10  # a numeric column of at most so many distinct values is drawn as levels
 MOST_LEVELS = 20  # rarer levels share one indicator
 PENALTIES = np.array([0.003, 0.02, 0.1, 0.5])  # of ridge, in units of a standardised column
+KNOTS = np.arange(-1.5, 1.6, 0.5)  # of the hinges of a normal score
 FOLDS = 5
 NEIGHBOURS = 15  # rows on either side that are predicted alike, at least; else a fortieth or twentieth of all
 
@@ -95,7 +100,8 @@ def _basis(level: IntArray, score: FloatArray | None) -> list[FloatArray]:
     out = [(level == one).astype(np.float64) for one in range(1, int(level.max()) + 1)]
     if score is not None:
         filled = np.nan_to_num(score)
-        out += [filled, np.where(np.isnan(score), 0.0, score**2 - 1)]
+        known = ~np.isnan(score)
+        out += [filled, np.where(known, filled**2 - 1, 0.0), *(known * np.maximum(filled - k, 0.0) for k in KNOTS)]
     return out
 
 
@@ -130,8 +136,11 @@ class Donors:
     That is the decomposition of every fold of the ridge regressions, on the bases of all columns.
     """
 
-    def __init__(self, columns: Sequence[Column]) -> None:
+    def __init__(self, columns: Sequence[Column], groups: NDArray[Any] | None = None) -> None:
         self.n_rows = len(columns[0])
+        self._group, self._first = None, np.empty(0, np.intp)  # of every row; the first row of every group
+        if groups is not None:
+            _, self._first, self._group = np.unique(groups, return_index=True, return_inverse=True)
         self._level: list[IntArray] = []  # of each column; a numeric one: whether it is missing
         self._score: dict[int, FloatArray] = {}  # normal scores of numeric columns
         basis: list[FloatArray] = []
@@ -169,8 +178,21 @@ class Donors:
         row = self._rows(together, self._likeness(together, predicted), n_draws, rng)
         return np.stack([self._nearest(j, predicted[j], row) if j in predicted else row for j in together], axis=1)
 
+    @property
+    def numbers(self) -> set[int]:
+        """Columns that are drawn as numbers."""
+        return set(self._score)
+
+    def unexplained(self, j: int, without: Sequence[int]) -> float:
+        """Share of the variance of a number, as a normal score, that the columns but some leave; from 0 to 1."""
+        score = np.nan_to_num(self._score[j])
+        return float(np.var(score - self._regressed(without, score[:, None])[:, 0]) / np.var(score))
+
     def _regressed(self, columns: Sequence[int], target: FloatArray) -> FloatArray:
-        """Predictions of target (n, q) from the other columns, by folds: no row has a part in its own."""
+        """Predictions of target (n, q) from the other columns, by folds: no row has a part in its own.
+
+        A target that is constant in every group has such predictions, the means over the groups.
+        """
         mean = target.mean(axis=0)
         centred = target - mean
         without = np.flatnonzero(np.isin(self._owner, columns))
@@ -184,7 +206,18 @@ class Donors:
         errors = ((centred - out) ** 2).sum(axis=(1, 2))
         best = errors.argmin()
         useless = errors[best] >= (centred**2).sum()
-        return np.asarray(mean + (np.zeros_like(target) if useless else out[best]))
+        found = np.zeros_like(target) if useless else out[best]
+        return np.asarray(mean + (self._group_means(found) if self._is_constant(target) else found))
+
+    def _group_means(self, values: FloatArray) -> FloatArray:
+        """Means of columns over the groups, in every row: the shape of values."""
+        assert self._group is not None
+        sums = np.stack([np.bincount(self._group, column) for column in values.T], axis=1)
+        return np.asarray((sums / np.bincount(self._group)[:, None])[self._group])
+
+    def _is_constant(self, values: NDArray[Any]) -> bool:
+        """Whether the rows of each group have the same values; False without groups."""
+        return self._group is not None and np.array_equal(values, values[self._first][self._group])
 
     def _likeness(self, together: Sequence[int], predicted: dict[int, FloatArray]) -> FloatArray | None:
         """Number by which rows have residuals alike; None if any row's residual is as good as any other's.
@@ -206,6 +239,8 @@ class Donors:
         """For each row another one: its levels and missing values are plausible, its residual is: (n_draws, rows)."""
         n = self.n_rows
         levels = [self._level[j] for j in together if self._level[j].any()]
+        if not levels and self._group is not None:
+            return self._rows_by_group(self._group, likeness, n_draws, rng)
         if not levels and likeness is None:
             return rng.permuted(np.broadcast_to(np.arange(n), (n_draws, n)), axis=1)
         pattern, drawn = np.zeros(n, np.int64), np.zeros((n_draws, n), np.int64)
@@ -214,6 +249,7 @@ class Donors:
             indicators = np.eye(int(pattern.max()) + 1)[pattern]
             bounds = self._probabilities(together, indicators).cumsum(axis=1)[:, :-1]
             drawn = (rng.random((n_draws, n, 1)) > bounds).sum(axis=2)
+            drawn = drawn[:, self._first[self._group]] if self._is_constant(pattern) else drawn
         chance = rng.random((n_draws, n))
         out = np.empty((n_draws, n), np.int64)
         for one in range(int(pattern.max()) + 1):
@@ -226,6 +262,26 @@ class Donors:
                 first = np.clip(place - width // 2, 0, len(members) - width)
             wanted = drawn == one
             out[wanted] = members[(first + (chance * width).astype(np.int64))[wanted]]
+        return out
+
+    def _rows_by_group(
+        self, group: IntArray, likeness: FloatArray | None, n_draws: int, rng: np.random.Generator
+    ) -> IntArray:
+        """For each row one of another group, the same one for all rows of a group: residuals depend there as they did.
+
+        A group is drawn among those alike on average; rows take theirs from it in the order of their likeness.
+        """
+        alike = np.zeros(len(group)) if likeness is None else likeness
+        order, size = np.lexsort((alike, group)), np.bincount(group)
+        start, n = np.cumsum(size) - size, len(size)
+        ranked = np.argsort(np.bincount(group, alike) / size, kind="stable")
+        width = n if likeness is None else min(2 * max(NEIGHBOURS, n // 20) + 1, n)
+        first = np.clip(np.argsort(ranked) - width // 2, 0, n - width)
+        donor = ranked[first + (rng.random((n_draws, n)) * width).astype(np.int64)]
+        own = group[order]
+        of, place = donor[:, own], np.arange(len(own)) - start[own]
+        out = np.empty((n_draws, len(group)), np.int64)
+        out[:, order] = order[start[of] + place * size[of] // size[own]]
         return out
 
     def _probabilities(self, together: Sequence[int], indicators: FloatArray) -> FloatArray:

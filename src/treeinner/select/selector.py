@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numbers
-import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -20,28 +19,26 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from treeinner.errors import UnsupportedModelError, warn
+from treeinner.errors import DataError, Note, UnsupportedModelError, counted, warn
 from treeinner.rows.frames import as_frame, collected, make_frame
 from treeinner.rows.rows import check_order
 from treeinner.rows.table import refuse_by_name
 from treeinner.score.infer import benjamini_hochberg
-from treeinner.select.collinear import collinear_sets
+from treeinner.select.collinear import collinear_sets, determined_sets
 from treeinner.select.conditional import Conditional, conditional_test
 from treeinner.select.cross import ASKED, SEED, CrossFit, cross_fit
-from treeinner.select.cuts import keep, note_on_hidden, one_sided, ranking, sets_of, threshold_value
+from treeinner.select.cuts import keep, one_sided, ranking, sets_of, threshold_value
 from treeinner.select.default import check_columns, default_booster, default_library, is_class_target
 from treeinner.select.folds import checked_data, checked_table
-from treeinner.select.samplers import read_columns
+from treeinner.select.samplers import Donors, read_columns
 
 __all__ = ["TreeInnerSelector"]
-
-NONE_KEPT = "No features were selected: either the data is too noisy or the selection test too strict."
 
 
 class TreeInnerSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):  # type: ignore[misc]
     """Keep the features that carry signal on rows the trees have not seen; at most a share q of them wrongly.
 
-    Every row is held out once per repeat. The scores are TreeInner's on the held-out rows, put together over all folds.
+    Every row is held out once per repeat. The scores are those of the held-out rows, put together over all folds.
 
     Parameters
     ----------
@@ -52,10 +49,13 @@ class TreeInnerSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):  # ty
     q : float or None
         The false discovery rate: the expected share of features kept wrongly among those that are kept. None: no
         error control; `threshold` and `max_features` decide alone.
-    test : {"conditional", "marginal"}
-        conditional: does the column tell more than the other columns do? It is drawn anew given the others, and must
-        score better than that. marginal: does the score differ from 0? That finds proxies: a column correlated 0.9
-        with a signal and otherwise irrelevant is found in 90 % of models.
+    test : {"marginal", "conditional"}
+        marginal: does the column carry signal, is its score above 0? Columns that tell the same share the credit, and
+        proxies are found. conditional: does it add to what the other columns tell? It is drawn anew given the others,
+        and must score better than that; of columns that say the same, none may add anything.
+    adds : bool
+        Work out what each column that test="marginal" keeps adds to the others, by the conditional test. It decides
+        nothing; `to_frame` has it in columns of their own.
     cv : int, splitter or iterable
         Folds. Integers are shuffled folds, by class for classifiers, by group where there are groups.
     repeats : int
@@ -66,9 +66,9 @@ class TreeInnerSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):  # ty
         sampler(X, column, n_draws, rng) -> (n_draws, rows): values to put into a column, drawn given the others. None:
         ours, which takes values of other rows.
     collinear : float, mapping or None
-        The conditional test takes columns as one whose rank correlation, without its sign, is at least this: given the
-        one, the other tells next to nothing. Or the columns to take as one, {name: columns}. None: each by itself. A
-        sampler of your own takes each by itself too.
+        The conditional test takes columns as one that determine each other: those whose rank correlation, without its
+        sign, is at least this, and those with at least this multiple correlation that need each other for it. Or the
+        columns to take as one, {name: columns}. None: each by itself. A sampler of your own takes each by itself too.
     max_features : int or callable, optional
         Keep at most so many of what passes, those with the best scores; a function gets X.
     threshold : float or str, optional
@@ -77,6 +77,8 @@ class TreeInnerSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):  # ty
         Seed of folds, fits and draws; the result does not depend on n_jobs. None: a fixed one.
     n_jobs : int
         Folds in parallel; -1 for all cores.
+    progress : callable, optional
+        Called with (models done, models) while they are fitted, and again while the conditional test is made.
 
     Attributes
     ----------
@@ -85,14 +87,15 @@ class TreeInnerSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):  # ty
     feature_importances_ : array, one entry per column of X
         Its scores; 0 for columns that no model could use.
     pvalues_, qvalues_ : array, one entry per column of X
-        One-sided p value of the test (is there signal?), and Benjamini-Hochberg q value; NaN if q is None.
+        One-sided p value of the test (is there signal?), of the marginal one if q is None, and Benjamini-Hochberg q
+        value.
     ranking_ : array, one entry per column of X
         1 for every feature that is kept, as in RFE; the others from 2 on, by p value and then by score.
     support_ : array, one entry per column of X
         Which features are kept.
     groups_ : tuple of tuples
-        Names of near-collinear columns that were tested as one: one of these, we cannot say which. They are kept or
-        dropped together, unless `threshold` or `max_features` cuts between them.
+        Names of columns that the conditional test took as one: one of these, we cannot say which. It keeps or drops
+        them together, unless `threshold` or `max_features` cuts between them.
     conditional_ : Conditional or None
         What the conditional test found, scores of the redrawn columns included.
     threshold_, max_features_ : float, int or None
@@ -117,11 +120,13 @@ class TreeInnerSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):  # ty
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "q": [Interval(numbers.Real, 0, 1, closed="neither"), None],
         "test": [StrOptions({"conditional", "marginal"})],
+        "adds": ["boolean"],
         "repeats": [Interval(numbers.Integral, 1, None, closed="left")],
         "n_draws": [Interval(numbers.Integral, 5, None, closed="left")],
         "sampler": [callable, None],
         "collinear": [Interval(numbers.Real, 0, 1, closed="right"), Mapping, None],
         "max_features": [Interval(numbers.Integral, 0, None, closed="left"), callable, None],
+        "progress": [callable, None],
     }
 
     def __init__(
@@ -129,7 +134,8 @@ class TreeInnerSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):  # ty
         estimator: Any = None,
         *,
         q: float | None = 0.1,
-        test: str = "conditional",
+        test: str = "marginal",
+        adds: bool = False,
         cv: Any = 5,
         repeats: int = 3,
         n_draws: int = 20,
@@ -139,10 +145,12 @@ class TreeInnerSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):  # ty
         threshold: Any = None,
         random_state: Any = None,
         n_jobs: int | None = -1,
+        progress: Any = None,
     ) -> None:
         self.estimator = estimator
         self.q = q
         self.test = test
+        self.adds = adds
         self.cv = cv
         self.repeats = repeats
         self.n_draws = n_draws
@@ -152,6 +160,7 @@ class TreeInnerSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):  # ty
         self.threshold = threshold
         self.random_state = random_state
         self.n_jobs = n_jobs
+        self.progress = progress
 
     def fit(
         self, X: Any, y: Any, *, sample_weight: Any = None, groups: Any = None, **fit_params: Any
@@ -180,7 +189,8 @@ class TreeInnerSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):  # ty
         Warns
         -----
         TreeInnerWarning
-            If something was assumed about y, or does not hold for the scores; `importance_.notes` has it too.
+            If something was assumed about y, does not hold for the scores, or if nothing is kept; `importance_.notes`
+            has it too.
         """
         self._check_parameters()
         X, y = self._read(X, y)
@@ -195,7 +205,7 @@ class TreeInnerSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):  # ty
         seed = SEED if self.random_state is None else self.random_state
         seeds = check_random_state(seed).randint(2**31 - 1, size=2).tolist()
         data = checked_data(X, y, groups=groups, sample_weight=sample_weight, fit_params=fit_params)
-        crossed = cross_fit(self.estimator_, data, ASKED, self.cv, self.repeats, seeds[0], self.n_jobs)
+        crossed = cross_fit(self.estimator_, data, ASKED, self.cv, self.repeats, seeds[0], self.n_jobs, self.progress)
         self._conclude(crossed, classes, seeds[1])
         return self
 
@@ -204,7 +214,7 @@ class TreeInnerSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):  # ty
         self._validate_params()
         if self.q is None and self.threshold is None and self.max_features is None:
             raise ValueError("q=None keeps every feature unless threshold or max_features is given; pass one of them.")
-        if self.sampler is not None and self.test == "marginal":
+        if self.sampler is not None and self.test == "marginal" and not self.adds:
             raise ValueError("sampler has no meaning for test='marginal', which draws nothing; leave it out.")
         threshold_value(self.threshold, np.zeros(1))
 
@@ -239,35 +249,55 @@ class TreeInnerSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):  # ty
         self.importance_, self.conditional_ = found, None
         self.groups_: tuple[tuple[str, ...], ...] = ()
         self.feature_importances_ = scores = found.scores
-        self.pvalues_ = self.qvalues_ = np.full(n, np.nan)
-        if self.q is not None and self.test == "conditional":
-            self.conditional_ = self._tested(crossed, self.q, seed)
-            self.pvalues_, self.qvalues_ = self.conditional_.p_values, self.conditional_.q_values
-        elif self.q is not None:
-            self.pvalues_ = one_sided(scores, found.std_errors, found.p_values)
-            self.qvalues_ = benjamini_hochberg(self.pvalues_)
         self.threshold_ = threshold_value(self.threshold, scores)
-        self.support_ = keep(scores, self.qvalues_, q=self.q, least=self.threshold_, most=self.max_features_)
+        self.pvalues_ = one_sided(scores, found.std_errors, found.p_values)
+        if self.q is not None and self.test == "conditional":
+            self.conditional_ = self._tested(crossed, np.ones(n, bool), seed)
+            self.pvalues_, self.qvalues_ = self.conditional_.p_values, self.conditional_.q_values
+        else:
+            self.qvalues_ = benjamini_hochberg(self.pvalues_)
+        # Harm is no signal: with a p value above a half the score, or what it adds, is below 0.
+        passes = np.ones(n, bool) if self.q is None else (self.qvalues_ <= self.q) & (self.pvalues_ < 0.5)
+        self.support_ = keep(scores, passes, least=self.threshold_, most=self.max_features_)
         self.ranking_ = ranking(self.support_, scores, None if self.q is None else self.pvalues_)
-
-    def _tested(self, crossed: CrossFit, q: float, seed: int) -> Conditional:
-        """The conditional test; columns that the others determine are warned about."""
-        names = crossed.importance.feature_names
-        tested = conditional_test(crossed, self._sets(crossed), self.n_draws, self.sampler, seed, self.n_jobs)
-        self.groups_ = tuple(tuple(names[k] for k in one) for one in tested.sets if len(one) > 1)
-        if hidden := [names[k] for k in tested.hidden(q)]:
-            note = note_on_hidden(hidden)
+        if not self.support_.any():
+            note = Note("none_kept", self._reason(int(passes.sum())))
+            self.importance_ = replace(found, notes=(*found.notes, note))
             warn(note)
-            self.importance_ = replace(self.importance_, notes=(*self.importance_.notes, note))
+        elif self.adds and self.conditional_ is None:
+            self.conditional_ = self._tested(crossed, self.support_, seed)
+
+    def _reason(self, n_passing: int) -> str:
+        """Why nothing is kept, in numbers."""
+        if self.max_features_ == 0:
+            return "Nothing is kept: max_features is 0."
+        if n_passing:
+            of = counted(n_passing, "column")
+            return f"Nothing is kept: of {of} that pass, none has a score of at least {self.threshold_:.4g}."
+        conditional, explained = self.test == "conditional", self.importance_.explained
+        what = "adds to what the others tell" if conditional else "has a score above noise"
+        text = f"Nothing is kept: no column {what} at q = {self.q:g}; the least q value is {self.qvalues_.min():.2g}."
+        text += "" if np.isnan(explained) else f" On held-out rows the models explain {explained:.0%} of the loss."
+        return text + " test='marginal' asks for signal alone." * conditional
+
+    def _tested(self, crossed: CrossFit, only: NDArray[np.bool_], seed: int) -> Conditional:
+        """The conditional test of some columns."""
+        data, names = crossed.data, crossed.importance.feature_names
+        by = Donors(read_columns(data.X), data.groups) if self.sampler is None else self.sampler
+        tested = conditional_test(
+            crossed, by, self._sets(by, crossed), only, self.n_draws, seed, self.n_jobs, self.progress
+        )
+        self.groups_ = tuple(tuple(names[k] for k in one) for one in tested.sets if len(one) > 1)
         return tested
 
-    def _sets(self, crossed: CrossFit) -> list[list[int]]:
+    def _sets(self, by: Any, crossed: CrossFit) -> list[list[int]]:
         """Columns that are tested as one."""
         if self.collinear is None or self.sampler is not None:
             return []
         if isinstance(self.collinear, Mapping):
             return sets_of(self.collinear, crossed.importance.feature_names)
-        return collinear_sets(read_columns(crossed.data.X), threshold=self.collinear)
+        alike = collinear_sets(read_columns(crossed.data.X), threshold=self.collinear)
+        return determined_sets(by, alike, threshold=self.collinear)
 
     def table(self) -> dict[str, NDArray[Any]]:
         """What `to_frame` shows, by columns, in the order of the features.
@@ -279,30 +309,34 @@ class TreeInnerSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):  # ty
         """
         check_is_fitted(self)
         found, (low, high) = self.importance_, self.importance_.interval()
+        p_values = one_sided(found.scores, found.std_errors, found.p_values)
         columns: dict[str, NDArray[Any]] = {
             "feature": np.array(getattr(self, "feature_names_in_", found.feature_names), np.str_),
             "score": self.feature_importances_,
             "std_error": found.std_errors,
             "ci_low": low,
             "ci_high": high,
+            "p_value": p_values,
+            "q_value": benjamini_hochberg(p_values),
         }
-        if self.conditional_ is not None:
-            columns["beyond"] = self.conditional_.scores - self.conditional_.redrawn.mean(axis=0)
-        return columns | {
-            "p_value": self.pvalues_, "q_value": self.qvalues_, "kept": self.support_, "rank": self.ranking_,
-        }  # fmt: skip
+        if (tested := self.conditional_) is not None:
+            columns |= {"adds": tested.adds, "adds_std_error": tested.std_errors}
+            columns |= {"adds_p_value": tested.p_values, "adds_q_value": tested.q_values}
+        return columns | {"kept": self.support_, "rank": self.ranking_}
 
     def to_frame(self) -> Any:
         """Data frame in the library of X, best score first.
 
-        Score, standard error and interval are those of `importance_`. beyond is what the conditional test tests: the
-        score less its mean when the column is drawn anew, given the others; of columns that are tested as one, that of
-        all of them. p and q value are those of the test.
+        Score, standard error and interval are those of `importance_`, p and q value one-sided: is the score above 0?
+        adds, where the conditional test was made, is TreeInner's score less its mean when the column is drawn anew,
+        given the others, with a standard error, p and q value of its own; of columns that are tested as one, that of
+        all of them.
 
         Returns
         -------
         data frame
-            feature, score, std_error, ci_low, ci_high, beyond, p_value, q_value, kept, rank.
+            feature, score, std_error, ci_low, ci_high, p_value, q_value, (adds, adds_std_error, adds_p_value,
+            adds_q_value,) kept, rank.
         """
         table = self.table()
         order = np.argsort(-table["score"], kind="stable")
@@ -334,7 +368,16 @@ class TreeInnerSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):  # ty
         -------
         table
             The columns that are kept.
+
+        Raises
+        ------
+        DataError
+            If none is kept: nothing could be fitted to a table without columns.
         """
+        check_is_fitted(self)
+        if not self.support_.any():
+            reason = next(note.text for note in self.importance_.notes if note.code == "none_kept")
+            raise DataError(f"There is nothing for the next step to work with. {reason}")
         frame = as_frame(X)
         if not isinstance(frame, nw.DataFrame | nw.LazyFrame):
             return super().transform(X)
@@ -342,10 +385,7 @@ class TreeInnerSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):  # ty
         rows = collected(frame)
         native = rows.to_native()
         validate_data(self, native, reset=False, skip_check_array=True)
-        if not len(kept):
-            warnings.warn(NONE_KEPT, UserWarning, stacklevel=2)
-        # pandas keeps its rows when no column is left, if it is asked itself
-        return native.iloc[:, kept] if hasattr(native, "iloc") else rows[:, kept.tolist()].to_native()
+        return rows[:, kept.tolist()].to_native()
 
     def _routed(self, sample_weight: Any, groups: Any, fit_params: dict[str, Any]) -> dict[str, Any]:
         """What goes to the estimator's fit besides weights, which the scores must share."""
