@@ -15,10 +15,12 @@ if TYPE_CHECKING:
     from treeinner.score.compare import Comparison
     from treeinner.score.result import Importance
 
-__all__ = ["SHOWN", "as_html", "as_text", "comparison_text", "sums", "text_table"]
+__all__ = ["SHOWN", "as_html", "as_text", "comparison_text", "holds_texts", "sums", "text_table"]
 
 SHOWN = 20  # features
 DIGITS = 3  # of a score
+HOLDS = "holds: the part of what the model learnt about this feature that is true on new rows"
+UNCLEAR = 0.5  # standard error of holds from which it is left blank
 VERDICT_COLOURS = {"signal": html.BLUE, "unclear": html.GREY, "harmful": html.VERMILLION}
 
 
@@ -33,11 +35,14 @@ def as_text(imp: Importance, shown: int | None = SHOWN) -> str:
         columns["std error"] = _numbers(imp.std_errors[order], 2)
     if imp.tested:
         columns["q value"] = [f"{q:.2g}" for q in imp.q_values[order]]
+        if imp.holds is not None:
+            columns["holds"] = [holds_texts(imp)[k] for k in order]
         columns["verdict"] = [imp.verdicts[k] for k in order]
     lines = text_table(columns, left=("feature", "verdict"))
     if len(order) < len(imp):
         lines.insert(1 + len(order), f"... and {len(imp) - len(order)} more")
-    return "\n".join([imp.title, *lines, about(imp), *(f"note: {note.text}" for note in imp.notes)])
+    below = [about(imp), *([HOLDS] if "holds" in columns else []), *(f"note: {note.text}" for note in imp.notes)]
+    return "\n".join([imp.title, *lines, *below])
 
 
 def comparison_text(comparison: Comparison, shown: int | None = SHOWN) -> str:
@@ -86,6 +91,13 @@ def _numbers(values: Iterable[float], digits: int = DIGITS) -> list[str]:
     return [short(number, digits) for number in values]
 
 
+def holds_texts(imp: Importance) -> list[str]:
+    """Holds with its standard error, "0.82 ± 0.10", of every feature; "" where it is not known well, or not at all."""
+    columns = imp.columns()
+    pairs = zip(columns["holds"], columns["holds_std_error"], strict=True)
+    return [f"{holds:.2f} ± {error:.2f}" if error < UNCLEAR else "" for holds, error in pairs]
+
+
 def sums(imp: Importance) -> dict[str, float]:
     """Lines below the features of score="loss": base, and the fall of the loss, to which all lines add up."""
     if imp.score != "loss" or imp.losses is None:
@@ -103,7 +115,7 @@ def about(imp: Importance) -> str:
 
 def as_html(imp: Importance) -> str:
     """Table with bars and intervals, for notebooks."""
-    order, verdicts = imp.order[:SHOWN], imp.verdicts
+    order, verdicts, holds = imp.order[:SHOWN], imp.verdicts, holds_texts(imp)
     lows, highs = imp.interval(0.95)
     ends = np.concatenate([imp.scores[order], lows[order], highs[order], [0.0]])
     ends = ends[np.isfinite(ends)]
@@ -116,9 +128,10 @@ def as_html(imp: Importance) -> str:
         q = imp.q_values[k]
         rows.append(
             [str(place), imp.feature_names[k], html.bar(score, low, high, span=span, colour=colour),
-             short(score, DIGITS), interval, "" if np.isnan(q) else f"{q:.2g}", verdicts[k]]
+             short(score, DIGITS), interval, "" if np.isnan(q) else f"{q:.2g}", holds[k], verdicts[k]]
         )  # fmt: skip
-    rows += [["", name, "", short(number, DIGITS), "", "", ""] for name, number in sums(imp).items()]
-    header = ["", "feature", "", "score", "95% interval", "q value", "verdict"]
+    rows += [["", name, "", short(number, DIGITS), "", "", "", ""] for name, number in sums(imp).items()]
+    header = ["", "feature", "", "score", "95% interval", "q value", "holds" if any(holds) else "", "verdict"]
     more = [f"... and {len(imp) - SHOWN} more features"] if len(imp) > SHOWN else []
-    return html.table(imp.title, header, rows, "; ".join([*more, about(imp), *(note.text for note in imp.notes)]))
+    below = [*more, about(imp), *([HOLDS] if any(holds) else []), *(note.text for note in imp.notes)]
+    return html.table(imp.title, header, rows, "; ".join(below))

@@ -1,0 +1,190 @@
+"""partial(): what a feature contributes to the model, against what is left to explain without it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from treeinner.errors import DataError, listing
+from treeinner.explain.partial import CONFIDENCE, PartialResiduals, partial_residuals
+from treeinner.read import read_model
+from treeinner.read.columns import GroupSpec
+from treeinner.rows import load_table
+from treeinner.score.importance import importance as score_rows
+from treeinner.score.result import Importance
+from treeinner.show.plots import style
+from treeinner.show.plots.scores import Float, check_kind, position_of
+from treeinner.show.table import UNCLEAR
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+MOST_DOTS = 2000  # rows; more are drawn as hexagons
+PANEL_INCHES = (3.4, 3.0)
+MEANS = f"mean of similar rows, {100 * CONFIDENCE:.0f} % interval"
+PLAIN: dict[str, Any] = {"parse_math": False, "fontsize": "medium"}  # names may hold dollars
+
+
+def partial(
+    model: Any,
+    X: Any,
+    y: Any = None,
+    features: int | str | Sequence[str | int] = 6,
+    *,
+    output: Any = None,
+    importance: Importance | None = None,
+    sample_weight: Any = None,
+    clusters: Any = None,
+    base_margin: Any = None,
+    qid: Any = None,
+    feature_groups: GroupSpec | None = None,
+    n_jobs: int | None = -1,
+    ax: Any = None,
+) -> Any:
+    """Where the model's effect of a feature is true on new rows, and where it is not: two pictures of each feature.
+
+    Left, every dot is a row (above 2,000 rows, hexagons): across, what the feature contributes to its prediction; up,
+    what is left to explain without the feature. On the dashed diagonal the model is right; the line that fits the rows
+    has the slope `holds`. Right, over the feature's own values: the mean contribution as a line, and the mean of what
+    is left to explain as points. Points have 95 % intervals; missing values are a diamond.
+
+    Contributions are centred attributions (`ti.attribute(model, X, method="centred", reference=imp)`), on the scale of
+    the margin. What is left is the contribution plus g / h, where g is minus the gradient of the loss at the model's
+    margin, and h its mean curvature on the way that the feature's contribution goes (rows count by their weight times
+    the square of the contribution). For squared error h is 1: it is the target less what all other features say. With
+    this h, the slope of the line through 0 by (weighted) least squares is exactly `importance.holds`, for any loss.
+
+    Parameters
+    ----------
+    model, X, y, sample_weight, clusters, base_margin, qid, feature_groups, n_jobs
+        As for `importance`: rows that the model has not seen.
+    features : str, sequence or int
+        Names or positions of features, or how many: those with the best scores.
+    output : optional
+        Label of a class or target; by default, for each feature, the one in which its score is largest.
+    importance : Importance, optional
+        What `ti.importance` returned for the same rows; it is worked out if not given.
+    ax : Axes or array of Axes, optional
+        Where to draw: two Axes for each feature, or one for the left picture of one feature.
+
+    Returns
+    -------
+    array of Axes
+        (features, 2): left and right picture; one Axes if one was given.
+    """
+    model = read_model(model)
+    X, given = load_table(
+        model, X, {"y": y, "sample_weight": sample_weight, "clusters": clusters, "base_margin": base_margin, "qid": qid}
+    )
+    asked: dict[str, Any] = {"feature_groups": feature_groups, "n_jobs": n_jobs}
+    imp = score_rows(model, X, **given, **asked) if importance is None else importance
+    check_kind(imp, Importance, "partial")
+    if isinstance(features, int):
+        chosen = [int(k) for k in imp.order[: style.more(len(imp), features)[0]] if imp.scores[k] > 0]
+    else:
+        chosen = [position_of(f, imp.feature_names) for f in ([features] if isinstance(features, str) else features)]
+    parts = list(partial_residuals(model, X, given, imp, chosen, output=output, **asked))
+    missing = {imp.feature_names[k] for k in chosen} - {part.feature for part in parts}
+    if not parts or (missing and not isinstance(features, int)):
+        raise DataError(
+            f"There is no effect to draw: the model does not use {listing(sorted(missing)) or 'a feature'}."
+        )
+    axes = _grid(len(parts)) if ax is None else np.asarray(ax, object).reshape(len(parts), -1)
+    for part, pair in zip(parts, axes, strict=True):
+        _draw_rows(pair[0], part, "margin" if model.loss is None else model.loss.unit)
+        for right in pair[1:]:
+            _draw_values(right, part)
+        pair[0].set_title(f"{_fitted(pair[0], part.feature)}:\n{finding(part)}", loc="left", **PLAIN)
+    figure, drawn = axes[0, 0].figure, [one.get_legend_handles_labels() for one in axes.flat]
+    if figure.get_layout_engine() is not None:  # else there is no room for it
+        handles = {label: handle for one in drawn for handle, label in zip(*one, strict=True)}.values()
+        figure.legend(handles=handles, loc="outside lower center", ncols=axes.shape[1], frameon=False, fontsize="small")
+    return axes if axes.size > 1 else ax
+
+
+def finding(part: PartialResiduals) -> str:
+    """What the pictures of a feature show: "82 ± 10 % of the effect holds"."""
+    where = f" for {part.output}" if part.output else ""
+    if not part.std_error < UNCLEAR:
+        return f"how much of the effect{where} holds is not clear"
+    return f"{style.typographic(f'{100 * part.slope:.0f}')} ± {100 * part.std_error:.0f} % of the effect{where} holds"
+
+
+def _grid(features: int) -> Any:
+    """Axes of a new figure, two for each feature: (features, 2)."""
+    across = 1 if features < 3 else 2  # features beside each other
+    shape = -(-features // across), 2 * across
+    size = PANEL_INCHES[0] * shape[1], PANEL_INCHES[1] * shape[0] + 0.6
+    axes = style.matplotlib().pyplot.subplots(*shape, figsize=size, layout="constrained", squeeze=False)[1]
+    for surplus in axes.flat[2 * features :]:
+        surplus.remove()
+    return axes.reshape(-1, 2)[:features]
+
+
+def _draw_rows(ax: Axes, part: PartialResiduals, unit: str) -> None:
+    """Rows, the means of bins of them, the line that fits them best, and the diagonal."""
+    x, y, ink = part.contribution, part.residual, style.text_color()
+    means, ends = part.means(x)[1], np.array([x.min(), x.max()])
+    # Rows spread far more than means: the picture goes by the means, and says how many rows are outside.
+    low, high = _limits(means, np.concatenate([ends, part.slope * ends]), 0.5)
+    inside = (y >= low) & (y <= high)
+    if len(x) > MOST_DOTS:
+        colors = style.matplotlib().colors
+        shades = colors.LinearSegmentedColormap.from_list("", [colors.to_rgba(ink, alpha) for alpha in (0.08, 0.5)])
+        hexagons: dict[str, Any] = {"reduce_C_function": np.sum, "gridsize": 28, "cmap": shades, "linewidths": 0}
+        ax.hexbin(x[inside], y[inside], part.weight[inside], zorder=1, **hexagons)
+    else:
+        ax.scatter(x, y, s=6, color=ink, alpha=0.45, linewidths=0, zorder=1, label="a row")
+    ax.plot(ends, part.slope * ends, color=ink, linewidth=2, label="line that fits the rows best: its slope is holds")
+    ax.plot(ends, ends, "--", color=style.BLUE, linewidth=2, label="the model is right")
+    _draw_means(ax, means["at"], means)
+    outside = f"\n{100 * (1 - inside.mean()):.2g} % of the rows lie outside" if not inside.all() else ""
+    ax.set(ylim=(low, high), xlabel=f"contribution ({unit}){outside}", ylabel="left to explain without it")
+    ax.spines[["top", "right"]].set_visible(False)
+
+
+def _draw_values(ax: Axes, part: PartialResiduals) -> None:
+    """Mean contribution as a line and mean of what is left as points, over the values of the feature."""
+    if part.values is None:
+        ax.axis("off")  # a group of features has no values
+        return
+    names, means = part.means(part.values)
+    at, gap = means["at"].copy(), np.isnan(means["at"])
+    known = np.append(at[~gap], at[~gap][:1] if len(at) > 1 else 0.0)
+    at[gap] = known.max() + max(0.1 * np.ptp(known), 1.0 if names else 0.0)  # beside the others
+    single = gap | bool(names)
+    look: dict[str, Any] = {"color": style.BLUE, "linewidth": 2, "markersize": 16, "markeredgewidth": 2.4, "zorder": 2}
+    ax.plot(at[~single], means["contribution"][~single], label="mean contribution", **look)
+    ax.plot(at[single], means["contribution"][single], "_", **look)
+    for here, marker, label in ((~gap, "o", MEANS), (gap, "D", "missing values")):
+        if here.any():
+            _draw_means(ax, at[here], {name: column[here] for name, column in means.items()}, marker, label)
+    style.zero_line(ax, "y")
+    ax.set_ylim(_limits(means, means["contribution"], 0.1))
+    ax.set_xlabel(_fitted(ax, part.feature), **PLAIN)
+    ax.locator_params(axis="x", nbins=5)
+    if names:
+        short = style.shorten(names, 0.4 * style.axes_points(ax)[0], style.font_points())
+        ax.set_xticks(range(len(names)), short, rotation=35, ha="right", rotation_mode="anchor", **PLAIN)
+    ax.spines[["top", "right"]].set_visible(False)
+
+
+def _draw_means(ax: Axes, x: Float, means: dict[str, Float], marker: str = "o", label: str = MEANS) -> None:
+    """Mean residuals with their intervals."""
+    look: dict[str, Any] = {"markeredgecolor": ax.get_facecolor(), "markersize": 6, "linewidth": 1.4, "zorder": 3}
+    half = means["high"] - means["residual"]
+    ax.errorbar(x, means["residual"], half, fmt=marker, color=style.text_color(), label=label, **look)
+
+
+def _limits(means: dict[str, Float], others: Float, room: float) -> tuple[float, float]:
+    """Ends of an axis with means and other marks, some room around them, and intervals of the usual length."""
+    marks, half = np.concatenate([means["residual"], others]), means["high"] - means["residual"]
+    pad = room * np.ptp(marks) + float(np.nanmedian(half) if np.isfinite(half).any() else 0.0)
+    return float(marks.min() - pad), float(marks.max() + pad)
+
+
+def _fitted(ax: Axes, name: str) -> str:
+    """A name that is no wider than the Axes."""
+    return style.shorten([name], style.axes_points(ax)[0], style.font_points("axes.labelsize"))[0]
