@@ -73,18 +73,6 @@ def linear(rng, n, columns=14, relevant=4):
     return X, X[:, :relevant].sum(axis=1) + np.sqrt(relevant) * rng.normal(size=n)
 
 
-def rare_events(rng, n):
-    """About 2 % positives; five of thirty columns matter."""
-    X = rng.normal(size=(n, 30))
-    return X, (rng.logistic(size=n) < 1.2 * X[:, :5].sum(axis=1) - 6.7).astype(float)
-
-
-def lognormal(rng, n):
-    """A heavy right tail; five of thirty columns matter."""
-    X = rng.normal(size=(n, 30))
-    return X, np.exp(0.4 * X[:, :5].sum(axis=1) + 1.2 * rng.normal(size=n))
-
-
 def rare_levels(rng, n, one_in):
     """Binary columns, 1 in one row of so many; four of twelve matter."""
     X = (rng.random((n, 12)) < 1 / one_in).astype(float)
@@ -130,43 +118,40 @@ def breakdown():
 
 def rates():
     """guide/intervals.md: p values of noise features as the learning rate grows."""
+    kinds = {
+        "signal": score,
+        "TreeInner": lambda *data: score(*data, score="tree_inner"),
+        "`forest_inner`": lambda *data: ti.forest_inner(*data, n_jobs=1),
+        "loss breakdown": lambda *data: score(*data, score="loss"),
+    }
     rows = []
     for eta in (0.1, 0.3, 0.5, 1.0, 1.3):
-        seen = {"tree_inner": [], "loss": []}
+        seen = {kind: [] for kind in kinds}
         for seed in range(24):
             X, y = linear(np.random.default_rng(seed), 3000)
             model = boost(X[:1500], y[:1500], 80, eta=eta, max_depth=3)
-            for name, shares in seen.items():
-                imp = score(model, X[1500:], y[1500:], score=name)
-                shares.append([above(imp)[4:].mean(), signal(imp)[:4].mean()])
-        rows.append([eta, *map(percent, np.hstack(list(seen.values())).T)])
-    head = ["learning rate", "TreeInner: noise above 0, p < 0.05", "TreeInner: signals found"]
-    return table([*head, "breakdown: noise above 0, p < 0.05", "breakdown: signals found"], rows)
+            for kind, measure in kinds.items():
+                imp = measure(model, X[1500:], y[1500:])
+                seen[kind].append([above(imp)[4:].mean(), signal(imp)[:4].mean()])
+        rows.append([eta, *(" / ".join(map(percent, np.array(shares).T)) for shares in seen.values())])
+    return table(["learning rate", *kinds], rows)
 
 
 def methods():
-    """guide/intervals.md: what p values of other methods cost."""
-    problems = {
-        "strong signals (Friedman)": lambda rng: friedman(rng, 2000, columns=30),
-        "2 % positives": lambda rng: rare_events(rng, 2000),
-        "lognormal target": lambda rng: lognormal(rng, 2000),
-    }
-    rows = []
-    for name, draw in problems.items():
-        kinds = {method: [] for method in ("centred", "predecomp", "saabas", "treeshap")}
-        for seed in range(60):
-            X, y = draw(np.random.default_rng(seed))
-            objective = "binary:logistic" if set(np.unique(y)) == {0, 1} else "reg:squarederror"
-            model = boost(X[:1000], y[:1000], objective=objective)
-            for method, values in kinds.items():
-                imp = score(model, X[1000:], y[1000:], method=method)
-                chosen = signal(imp)
-                false = chosen[5:].sum() / max(chosen.sum(), 1)
-                values.append([above(imp)[5:].mean(), false, chosen[:5].mean()])
+    """guide/intervals.md: what p values of TreeInner cost by other methods."""
+    kinds = {method: [] for method in ("centred", "predecomp", "saabas", "treeshap")}
+    for seed in range(60):
+        X, y = friedman(np.random.default_rng(seed), 2000, columns=30)
+        model = boost(X[:1000], y[:1000])
         for method, values in kinds.items():
-            size, fdr, power = np.mean(values, axis=0)
-            rows.append([name, f"`{method}`", percent(size), f"{fdr:.2f}", f"{power:.2f}"])
-    return table(["problem", "method", "noise above 0, p < 0.05", "false signals", "signals found"], rows)
+            imp = score(model, X[1000:], y[1000:], score="tree_inner", method=method)
+            chosen = signal(imp)
+            values.append([above(imp)[5:].mean(), chosen[5:].sum() / max(chosen.sum(), 1), chosen[:5].mean()])
+    rows = []
+    for method, values in kinds.items():
+        size, fdr, power = np.mean(values, axis=0)
+        rows.append([f"`{method}`", percent(size), f"{fdr:.2f}", f"{power:.2f}"])
+    return table(["method", "noise above 0, p < 0.05", "false signals", "signals found"], rows)
 
 
 def proxies():
@@ -308,7 +293,7 @@ def scores():
             )
             for method in ("centred", "predecomp", "saabas", "treeshap")
         },
-        "`signal`": lambda model, X, y: score(model, X, y),
+        "`signal`": score,
     }
     found = {kind: [] for kind in kinds}
     for seed in range(100):
