@@ -115,10 +115,12 @@ def histogram_trees(model, X, order):
 
 # -- the definitions -------------------------------------------------------------------------------------------------
 def centred(tree, g, weight, p):
-    """Centred contributions of one tree and the rows' shares in TreeInner: (n, p, K) each; and `by_chance`: (p, K).
+    """Centred contributions of one tree and the rows' shares in TreeInner, (n, p, K) each; and by chance: (p, K).
 
     Node by node: which rows are below it, their mean leaf value c and mean residual m, and
-    (c_u - c_v)(g_i - m_v) + (m_u - m_v)(L_i - c_u) for the step from v to its child u.
+    (c_u - c_v)(g_i - m_v) + (m_u - m_v)(L_i - c_u) for the step from v to its child u. By chance, because both means
+    are over the same rows, a split has (n_r s_l + n_l s_r) / n_v, s_u the covariance of L and g in u; all that it has,
+    where a child that is no leaf has one row. (Rows of weight 1.)
     """
     n, below = len(g), np.zeros((len(tree.parent), len(g)), bool)
     for i in range(n):
@@ -133,29 +135,17 @@ def centred(tree, g, weight, p):
         used, part, children = list(tree.features[v]), 1 / len(tree.features[v]), np.flatnonzero(tree.parent == v)
         if min(total[children]) == 0:
             continue  # all rows on one side: nothing moves
+        gained, lost = 0.0, 0.0
         for u in children:
             i = np.flatnonzero(below[u])
-            one = (c[u] - c[v]) * (g[i] - m[v]) + (m[u] - m[v]) * (tree.step[i] - c[u])
+            one = weight[i, None] * ((c[u] - c[v]) * (g[i] - m[v]) + (m[u] - m[v]) * (tree.step[i] - c[u]))
             phi[np.ix_(i, used)] += part * (c[u] - c[v])
-            share[np.ix_(i, used)] += part * (weight[i, None] * one)[:, None]
-        chance[used] += part * by_chance(children, below, tree, g)
+            share[np.ix_(i, used)] += part * one[:, None]
+            covariance = ((tree.step[i] - c[u]) * (g[i] - m[u])).sum(axis=0) / max(len(i) - 1, 1)
+            gained, lost = gained + one.sum(axis=0), lost + (total[v] - total[u]) / total[v] * covariance
+        single = any(tree.features[u] and below[u].sum() == 1 for u in children)
+        chance[used] += part * (gained if single else lost)
     return phi, share, chance
-
-
-def by_chance(children, below, tree, g):
-    """What a split of a forest has because means of leaf values and of residuals are over the same rows: (K,).
-
-    (n_r s_l + n_l s_r) / n_v, s the covariance in a child; all of it where a child that is no leaf has one row.
-    """
-    rows = [np.flatnonzero(below[u]) for u in children]
-    sides = [(len(i), tree.step[i].mean(axis=0), g[i].mean(axis=0)) for i in rows]
-    (n_l, c_l, m_l), (n_r, c_r, m_r) = sides
-    if any(tree.features[u] and len(i) == 1 for u, i in zip(children, rows, strict=True)):
-        return (c_l - c_r) * (m_l - m_r) * n_l * n_r / (n_l + n_r)
-    s_l, s_r = (
-        ((tree.step[i] - c) * (g[i] - m)).sum(axis=0) / max(n - 1, 1) for i, (n, c, m) in zip(rows, sides, strict=True)
-    )
-    return (n_r * s_l + n_l * s_r) / (n_l + n_r)
 
 
 @dataclass
@@ -195,7 +185,7 @@ def answer(trees, start, gradient, curvature, p, *, weight=None, clusters=None, 
 
     start: margin before the first round, (n, K); gradient(margin): of the loss, (n, K); curvature(margin): its matrix,
     (n, K) or (n, K, K), or None for a loss with kinks; groups: lists of features to be scored as one; forest: the trees
-    stand side by side, all in round 0, and `by_chance` is taken off.
+    stand side by side, all in round 0, and what they have by chance is taken off.
     """
     n, K = start.shape
     weight = np.ones(n) if weight is None else np.asarray(weight, float)
