@@ -304,12 +304,12 @@ bench: $(BENCH_VENV)/.bench
 bench-old:
 	$(MAKE) bench BENCH_VENV=.venv-bench-old NEW_PYTHON=$(PYTHON)
 
-# Coverage, false positives and power over many designs: writes docs/calibration.md (about 20 minutes of one core). An
-# interrupted run continues; CALIBRATION_FLAGS="--part 0.1" is a trial.
+# Coverage, false positives and power over many designs: writes docs/evidence/calibration.md (about 40 minutes of one core). An
+# interrupted run continues; CALIBRATION_FLAGS="--part 0.03" is a trial, "--minutes 20" stops after so many.
 CALIBRATION_FLAGS ?=
 
 calibration: $(VENV)/.test
-	$(BIN)/python benchmarks/calibration.py $(CALIBRATION_FLAGS)
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/calibration.py $(CALIBRATION_FLAGS)
 
 # Errors of the kernels against exact numbers: writes docs/accuracy.md (a few minutes of one core).
 accuracy: $(VENV)/.test

@@ -1,15 +1,12 @@
 """benchmarks/: a bounded part of the calibration with fixed seeds, the measures of selection by hand, resumed runs."""
 
 import importlib
-import json
 import sys
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-
-import treeinner as ti
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "benchmarks"
@@ -39,78 +36,87 @@ def promise():
     return loaded(FOLDER / "selection", "promise")[0]
 
 
-@pytest.fixture(scope="module")
-def union():
-    return loaded(FOLDER / "selection", "union")[0]
-
-
 @pytest.fixture
 def rivals(monkeypatch):
-    """The harness on draws that take no time."""
-    module, module.page = loaded(FOLDER / "selection", "rivals", "rivals_page")
-    for name, value in {"ROWS": 120, "TEST_ROWS": 60, "COLUMNS": 20}.items():
-        monkeypatch.setattr(module, name, value)
-    monkeypatch.setattr(module.designs, "chip_folder", lambda: None)  # nothing is fetched
+    """The harness on draws that take little time, and its page."""
+    designs, module, module.page = loaded(FOLDER, "rivals_designs", "rivals", "rivals_page")
+    monkeypatch.setattr(designs, "ROWS", 400)
+    monkeypatch.setattr(designs, "chip_rows", lambda: None)  # nothing is fetched
     return module
 
 
-# -- calibration: limits are three standard errors (over replications) wide, since a dozen replications are few
-def rates(calibration, chosen, *args):
-    """Rates of both scores over twelve replications, by score and test."""
-    records = [calibration.designs.significance(chosen, r, *args) for r in range(12)]
-    scores = records[0]["p"]
-    return {s: {t: calibration.rates(chosen, records, s, t) for t in calibration.TESTS} for s in scores}
+# -- calibration: limits are three standard errors (over draws) wide, since a dozen draws are few
+def cell_of(calibration, study, target, model):
+    """One cell of a study of calibration.py."""
+    return next(c for c in calibration.STUDIES[study] if (c.target.name, c.model) == (target, model))
 
 
-def is_safe(found):
-    limits = {"size": 0.025, "fdr": 0.1}  # two-sided p values below .05 whose score is positive
-    return all(found["t"][what][0] <= limit + 3 * found["t"][what][1] for what, limit in limits.items())
+def rates_of(calibration, cell, score="signal", draws=8):
+    """Rates of a cell at 2000 rows."""
+    records = [calibration.designs.measured(cell, draw, covered=False) for draw in range(draws)]
+    p, used = [r[score]["2000"] for r in records], [r["used"] for r in records]
+    return calibration.rates(p, used, cell.target.noise)
 
 
-@pytest.mark.parametrize("name", ["weak linear signal", "t3 errors", "Friedman's function", "LightGBM"])
-def test_p_values_of_noise_are_on_the_safe_side(calibration, name):
-    chosen = next(d for d in calibration.DESIGNS if d.name == name)
-    found = rates(calibration, chosen)
-    assert is_safe(found["tree_inner"])
-    assert is_safe(found["loss"])
-    assert found["tree_inner"]["t"]["power"][0] >= 0.1  # and not so safe as to be useless
+@pytest.mark.parametrize(
+    ("study", "target", "model"), [("rates", "Gaussian", "eta 0.3, depth 3"), ("libraries", "binary, 50 %", "LightGBM")]
+)
+def test_p_values_of_noise_are_on_the_safe_side(calibration, study, target, model):
+    found = rates_of(calibration, cell_of(calibration, study, target, model))
+    for what, limit in calibration.LIMITS.items():
+        rate, error = found[what]
+        assert rate <= limit + 3 * error
+    assert found["power"][0] >= 0.5  # and not so safe as to be useless
 
 
-def test_large_steps_flatter_tree_inner_but_not_the_loss_breakdown(calibration):
-    found = rates(calibration, calibration.TARGETS["strong signal"], 1.0, 1500, 3)
-    assert not is_safe(found["tree_inner"])
-    assert is_safe(found["loss"])
+def test_large_steps_flatter_tree_inner_more_than_signal(calibration):
+    cell = cell_of(calibration, "rates", "Gaussian", "eta 1, depth 3")
+    inner, signal = (rates_of(calibration, cell, score)["one"][0] for score in ("tree_inner", "signal"))
+    assert inner > 0.1 > signal
 
 
 def test_intervals_cover(calibration):
-    chosen = next(d for d in calibration.DESIGNS if d.name == "logistic")
-    records = [calibration.designs.coverage(chosen, r) for r in range(3)]
-    for mask in calibration.kinds(chosen, len(records[0]["used"])):
-        for n in (300, 1000, 5000):
-            inside, reached = (np.array([r[str(n)][x] for r in records]) * mask for x in ("inside", "reached"))
-            rate, error = calibration.share(inside.sum(axis=1), reached.sum(axis=1))
-            # three models: the binomial error of as many independent intervals is the steadier one
-            error = max(error, np.sqrt(0.05 * 0.95 / reached.sum()))
-            assert 0.93 - 3 * error <= rate <= 0.975 + 3 * error
+    cell = replace(cell_of(calibration, "rates", "binary, 50 %", "eta 0.3, depth 3"), samples=8)
+    records = [calibration.designs.measured(cell, draw, covered=True) for draw in range(4)]
+    for name in ("score", "holds shown"):
+        counts = np.array([r["covered"]["500"][name] for r in records]) * [[r["used"]] for r in records]
+        hits, tries = counts.sum(axis=(0, 2))
+        # few models: the binomial error of as many independent intervals is the steadier one
+        assert abs(hits / tries - 0.95) <= 0.03 + 3 * np.sqrt(0.05 * 0.95 / tries)
 
 
-def test_an_interrupted_calibration_continues(calibration, tmp_path, monkeypatch):
-    monkeypatch.setattr(calibration, "PASSES", 3)
-    path = tmp_path / "results.jsonl"
-    calibration.run(path, {"misuse": 3})
+def test_an_interrupted_calibration_continues(calibration, tmp_path):
+    path, wanted = tmp_path / "results.jsonl", dict(list(calibration.jobs({"rates": (20, 20)}).items())[:3])
+    calibration.run(path, wanted)
     whole, text = calibration.load(path), path.read_text()
     path.write_text(text[:-1000])  # in the middle of the last line
     assert len(calibration.load(path)) == 2
-    calibration.run(path, {"misuse": 3})
+    calibration.run(path, wanted)
     again = calibration.load(path)
-    assert all(again[key]["clusters="] == whole[key]["clusters="] for key in whole)
+    assert all(again[key]["covered"] == whole[key]["covered"] for key in whole)
 
 
-def test_the_page_of_the_calibration_has_every_design(calibration):
+def test_the_page_of_the_calibration_has_every_cell(calibration):
     text = calibration.PAGE.read_text()
     assert f"`{calibration.COMMAND}` made this page" in text
-    for d in (*calibration.DESIGNS, calibration.OUT_OF_BAG):
-        assert f"| {d.name} |" in text
+    for study, cells in calibration.STUDIES.items():
+        block = text.split(f"<!-- tests: {study} -->")[1].split(f"<!-- end tests: {study} -->")[0]
+        for cell in cells:
+            assert f"| {cell.target.name} | {cell.model} |" in block
+
+
+def test_rates_of_the_calibration_by_hand(calibration):
+    """Two draws; columns 0 to 5 matter, 6 to 8 are noise, the last of which the second model does not use."""
+    p = np.array(
+        [[1e-6, 1e-6, 0.9, 0.9, 0.9, 0.9, 0.04, 0.08, -0.01], [1e-6, 0.9, 0.9, 0.9, 0.9, -0.9, 1e-6, -0.2, 1.0]]
+    )
+    used = np.ones_like(p)
+    used[1, 8] = 0
+    found = {what: rate for what, (rate, _) in calibration.rates(p, used, (6, 7, 8)).items()}
+    assert found["two"] == 3 / 5  # .04, -.01, 1e-6 of three and two
+    assert found["one"] == 3 / 5  # .04, .08, 1e-6
+    assert found["fdr"] == pytest.approx((1 / 3 + 1 / 2) / 2)  # .04 is fourth of nine: q .09
+    assert found["power"] == pytest.approx((2 / 6 + 1 / 6) / 2)
 
 
 # -- selection: what counts as a find
@@ -150,53 +156,44 @@ def test_proxies_say_nothing_that_the_relevant_columns_do_not(promise, name):
     assert abs(beside).max() < 4 / np.sqrt(4000)  # four standard errors of a correlation
 
 
+# -- rivals of the signal score
 def test_measures_by_hand(rivals):
-    # relevant: 3 and 1; others: 2, 1, 0. Pairs won: 3 > 2, 1, 0 and 1 > 0; 1 = 1 counts half: 4.5 of 6.
-    assert rivals.auc([3, 1, 2, 1, 0], [True, True, False, False, False]) == pytest.approx(0.75)
-    assert np.isnan(rivals.auc([1.0, 2.0], [False, False]))
-    relevant, kept = [True, True, True, False, False], [True, False, True, True, False]
-    assert rivals.false_share(kept, relevant) == pytest.approx(1 / 3)
-    assert rivals.power(kept, relevant) == pytest.approx(2 / 3)
-    assert rivals.false_share([False] * 5, relevant) == 0.0
-    X, y = np.zeros((4, 2)), np.array([0.0, 1.0, 1.0, 2.0])
-    assert rivals.refit_loss((X, y), (X, y), [False, False], "regression") == 0.5  # that of the mean
+    true, noise = np.array([3, 1]), np.array([2, 1, 0])
+    assert rivals.auc(true, noise) == pytest.approx(0.75)  # of six pairs, four won and a tie
+    assert rivals.top(true, noise) == 0.5  # 3 and 2 are at the top
+    assert rivals.top(np.ones(2), np.ones(2)) == 0.5
+    assert rivals.tested(np.array([1.0, 1, -1, 1]), np.array([0.04, 0.2, 0.01, 0.05])).kept.tolist() == [1, 0, 0, 1]
+
+
+def test_signal_finds_what_tree_inner_does_not(rivals):
+    """Weak signals, a binary target, XGBoost's defaults: ten draws of the study."""
+    cells = [("binary, weak", "defaults", draw) for draw in range(10)]
+    found = {
+        name: [rivals.measure(*cell, name)["power"] for cell in cells] for name in ("signal", "TreeInner(centred)")
+    }
+    gap, error = rivals.page.mean(np.subtract(*found.values()))
+    assert gap > 2 * error
 
 
 def test_a_run_of_rivals_is_resumed_and_its_page_has_every_number(rivals, tmp_path):
-    path, methods = tmp_path / "results.jsonl", ["F test", "lasso CV", "total gain"]
-    wanted = rivals.jobs(["Friedman", "correlated blocks"], methods, replications=2)
-    rivals.run(wanted[:5], path)
+    path = tmp_path / "results.jsonl"
+    wanted = [("Poisson", "defaults", draw, name) for draw in range(3) for name in ("signal", "total gain")]
+    assert set(wanted) <= set(rivals.jobs())
+    rivals.run(path, wanted[:3])
     first = path.read_text()
-    with path.open("a") as file:
-        file.write('{"key": ["Friedman", "F te')  # a line that was cut off
-    rivals.run(wanted, path)
+    path.write_text(first + '{"key": ["Poisson", "def')  # a line that was cut off
+    rivals.run(path, wanted)
     assert path.read_text().startswith(first)  # nothing was run again
-    records = rivals.load(path)
-    assert set(records) == set(wanted)
-    assert not [r for r in records.values() if "error" in r]
-    blocks = rivals.page.blocks(records)
-    expected = np.mean([records["Friedman", "lasso CV", r]["fdr conditional"] for r in range(2)])
-    row = next(line for line in blocks["fdr conditional"].splitlines() if line.startswith("| lasso CV"))
-    assert row.split("|")[2].strip() == f"({expected:.2f})"  # two replications are few
+    results = rivals.load(path)
+    assert set(results) == set(wanted)
+    blocks = rivals.page.blocks(results)
+    expected = np.mean([results["Poisson", "defaults", draw, "signal"]["auc"] for draw in range(3)])
+    assert f"| Poisson | defaults | {expected:.3f} |" in blocks["auc"]
     rivals.page.filled(rivals.page.PAGE.read_text(), blocks)  # the page has a place for each block
 
 
-# -- cross-fitting against a single split
-def test_scores_of_the_first_repeat_are_those_of_a_single_one(union, monkeypatch):
-    monkeypatch.setattr(union, "STANDARD", replace(union.STANDARD, num_boost_round=3))
-    monkeypatch.setattr(union, "FOLDS", 2)
-    problem = union.PROBLEMS[3]
-    found = union.replication(problem, 0, None)["auc"]
-    data = union.make_data(problem, "as_run", union.Seeds(0, problem, 0).generator("data"), None)
-    X, y = np.concatenate([data.X_train, data.X_valid]), np.concatenate([data.y_train, data.y_valid])
-    for repeats in (1, 3):
-        asked = {"cv": 2, "repeats": repeats, "random_state": 0, "n_jobs": 1}
-        scores = ti.cross_importance(union.estimator(problem), X, y, **asked).scores
-        assert found[f"cross, {repeats}"] == union.area_under_curve(data.relevant, scores)
-
-
-def test_the_page_of_the_union_shows_the_numbers_of_its_file(union):
-    found = json.loads(union.NUMBERS.read_text())
-    assert {len(aucs) for by in found.values() for aucs in by.values()} == {union.REPLICATIONS}
-    for text in union.page_tables(found).values():
-        assert text in union.PAGE.read_text()
+def test_the_page_of_rivals_has_every_design(rivals):
+    text = rivals.page.PAGE.read_text()
+    assert f"`{rivals.page.COMMAND}` made the tables" in text
+    for name in (*rivals.page.OWN, *rivals.page.PAPER):
+        assert f"| {name} | regularised |" in text
