@@ -8,7 +8,7 @@ SOURCES := $(shell find src/core -type f) CMakeLists.txt
 CXX_FILES := $(wildcard src/core/*/*.h src/core/*/*.cpp tests/core/*.h tests/core/*.cpp)
 PYTEST_FLAGS ?= -n 2 --dist worksteal -q
 
-.PHONY: demo test test-new test-browser test-spark test-study study check format docs clean bench bench-old calibration accuracy selection-promise selection-rivals instructions
+.PHONY: demo test test-new test-browser test-spark test-study study check format docs clean bench bench-old calibration accuracy selection-promise rivals instructions
 
 $(VENV)/.made:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "treeinner needs Python >= 3.11; say PYTHON=/path/to/python3.11")'
@@ -97,7 +97,7 @@ docs: $(VENV)/.docs
 	@echo "Look at build/docs/index.html"
 
 clean:
-	rm -rf $(VENV) .venv-new .venv-bench .venv-bench-old .venv-rivals build dist demo docs/gallery
+	rm -rf $(VENV) .venv-new .venv-bench .venv-bench-old build dist demo docs/gallery
 
 .PHONY: coverage wheel sdist release-check
 
@@ -315,20 +315,13 @@ calibration: $(VENV)/.test
 accuracy: $(VENV)/.test
 	$(BIN)/python benchmarks/accuracy.py
 
-# Feature selection against the packages that users would pick instead, in an environment of their own: writes
-# docs/selection-rivals.md. All replications take some ten hours of one core; an interrupted run continues.
-# RIVALS_FLAGS="--minutes 60" stops after an hour; "--help" tells the others. arfs needs Python 3.12 or older.
+# Signal against the scores that users would take instead, on the same draws and models: writes docs/evidence/rivals.md (about
+# 25 minutes of one core). An interrupted run continues; RIVALS_FLAGS="--minutes 10" stops after so many.
 RIVALS_FLAGS ?=
 
-.venv-rivals/.made: pyproject.toml $(SOURCES)
-	test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)
-	$(@D)/bin/python -m pip install -q --upgrade "pip>=25.1"
-	$(@D)/bin/python -m pip install -q --group rivals
-	$(@D)/bin/python -m pip install -q --no-deps --force-reinstall powershap -e . -e study
-	touch $@
-
-selection-rivals: .venv-rivals/.made
-	OMP_NUM_THREADS=1 .venv-rivals/bin/python benchmarks/selection/rivals.py $(RIVALS_FLAGS)
+rivals: $(VENV)/.test
+	$(BIN)/python -m pip install -q --group rivals
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/rivals.py $(RIVALS_FLAGS)
 
 # False discoveries and power of TreeInnerSelector over many designs: writes docs/selection-promise.md (many hours of one
 # core). An interrupted run continues; PROMISE_FLAGS="--minutes 60" stops after an hour.

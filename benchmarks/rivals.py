@@ -25,7 +25,7 @@ import treeinner as ti
 from rivals_designs import LONG_STEPS, REAL, designs, draw
 
 RESULTS = Path(__file__).parent.parent / "build" / "rivals.jsonl"
-DRAWS, SLOW_DRAWS = 30, 6
+DRAWS = 30
 Q = 0.1
 
 SETTINGS = {
@@ -182,7 +182,7 @@ METHODS: dict[str, Callable] = {
     LOFO: lofo,
     BORUTA: boruta,
 }
-SLOW = (CROSS, LOFO, BORUTA)
+SLOW = {CROSS: 15, LOFO: 6, BORUTA: 6}  # draws of the methods that fit many times
 RIVALS = [name for name in METHODS if name not in (SIGNAL, CROSS, "final form")]
 BESIDE = (SIGNAL, "TreeInner(centred)", "forest_inner", "final form", "permutation")  # of the two studies beside
 
@@ -196,9 +196,10 @@ def jobs():
         for design in designs():
             for setting in COMPARED:
                 for method in methods:
-                    few = number >= SLOW_DRAWS or (design.startswith("ChIP") and method in (LOFO, BORUTA))
+                    enough = number >= SLOW.get(method, DRAWS)
+                    slow = design.startswith("ChIP") and method in (LOFO, BORUTA)
                     once = method in (CROSS, BORUTA) and setting == "defaults"
-                    if not (method in SLOW and (few or once)):
+                    if not (enough or slow or once):
                         out.append((design, setting, number, method))
         out += [(*cell, number, method) for cell in beside for method in BESIDE]
     return out

@@ -22,15 +22,19 @@ class Draw:
     y: np.ndarray
     relevant: np.ndarray
     task: str = "regression"
-    n_train: int = ROWS
+    n_train: int | None = None  # None: half of the rows
 
     @property
     def train(self):
-        return self.X[: self.n_train], self.y[: self.n_train]
+        return self.X[: self._cut], self.y[: self._cut]
 
     @property
     def valid(self):
-        return self.X[self.n_train :], self.y[self.n_train :]
+        return self.X[self._cut :], self.y[self._cut :]
+
+    @property
+    def _cut(self):
+        return len(self.X) // 2 if self.n_train is None else self.n_train
 
 
 def first(n, columns=COLUMNS):
@@ -50,6 +54,12 @@ def gaussian(rng, n, correlation=0.0, block=1):
 def independent(rng, n):
     X = gaussian(rng, n)
     return Draw(X, X[:, :6] @ SLOPES + rng.normal(size=n), first(6))
+
+
+def beside_strong(rng, n):
+    """Two strong signals, which explain nearly two thirds of the variance, and four weak ones."""
+    X = gaussian(rng, n)
+    return Draw(X, X[:, :6] @ [1.2, 0.8, 0.25, 0.2, 0.15, 0.12] + rng.normal(size=n), first(6))
 
 
 def correlated_blocks(rng, n):
@@ -104,6 +114,7 @@ def poisson(rng, n):
 
 OWN: dict[str, Callable[..., Draw]] = {
     "independent Gaussian": independent,
+    "weak beside strong": beside_strong,
     "correlated blocks": correlated_blocks,
     "redundant copies": redundant,
     "interactions": interactions,
@@ -155,7 +166,7 @@ def long_steps(rows):
     def make(rng, _):
         X = gaussian(rng, 2 * rows, 0.8, COLUMNS)
         X[:, :6] = rng.normal(size=(2 * rows, 6))
-        return Draw(X, X[:, :6] @ SLOPES + rng.normal(size=2 * rows), first(6), n_train=rows)
+        return Draw(X, X[:, :6] @ SLOPES + rng.normal(size=2 * rows), first(6))
 
     return make
 

@@ -52,7 +52,7 @@ def table(head, lines):
 
 
 def values_table(results, what, methods):
-    """Means of every method; the standard errors of signal."""
+    """Means of every method."""
     lines = []
     for design, setting in rows_of(results, what):
         cells = [list(of_cell(results, design, setting, method, what).values()) for method in methods]
@@ -61,41 +61,45 @@ def values_table(results, what, methods):
     return table(["design", "setting", *methods], lines)
 
 
-def gaps_table(results, methods, what=None, ours=SIGNAL):
-    """Signal less each rival, with standard errors; bold beyond two of them."""
+def gap_text(found):
+    """A difference with its standard error, bold beyond two of them."""
+    if found is None:
+        return ""
+    gap, error, side = found
+    return f"**{gap:+.3f}** ± {error:.3f}" if side else f"{gap:+.3f} ± {error:.3f}"
+
+
+def gaps_table(results, methods, what=None):
+    """Signal less each rival."""
     lines = []
     for design, setting in rows_of(results, "auc"):
-        texts = []
-        for method in methods:
-            found = difference(results, design, setting, method, what or compared(method), ours)
-            if found is None:
-                texts.append("")
-                continue
-            gap, error, side = found
-            texts.append(f"**{gap:+.3f}** ± {error:.3f}" if side else f"{gap:+.3f} ± {error:.3f}")
-        lines.append([design, setting, *texts])
+        gaps = [difference(results, design, setting, method, what or compared(method)) for method in methods]
+        lines.append([design, setting, *map(gap_text, gaps)])
     return table(["design", "setting", *methods], lines)
 
 
-def counts(results, what):
-    """By rival: designs where signal is above, level, below; the designs below."""
-    out = {}
-    for rival in RIVALS:
-        cells = rows_of(results, "auc")
-        sides = {c: difference(results, *c, rival, what or compared(rival)) for c in cells}
-        sides = {c: found[2] for c, found in sides.items() if found}
-        out[rival] = sides
-    return out
-
-
 def counts_table(results, what=None):
+    """By rival: in how many cells signal is above, level and below, and where it is below."""
     lines = []
-    for rival, sides in counts(results, what).items():
-        if sides:
-            number = [sum(side == wanted for side in sides.values()) for wanted in (1, 0, -1)]
-            below = ", ".join(f"{design} ({setting})" for (design, setting), side in sides.items() if side < 0)
-            lines.append([rival, *number, below])
+    for rival in RIVALS:
+        found = {cell: difference(results, *cell, rival, what or compared(rival)) for cell in rows_of(results, "auc")}
+        sides = {cell: gap[2] for cell, gap in found.items() if gap}
+        number = [sum(side == wanted for side in sides.values()) for wanted in (1, 0, -1)]
+        below = ", ".join(f"{design} ({setting})" for (design, setting), side in sides.items() if side < 0)
+        lines.append([rival, *number, below])
     return table(["rival", "signal above", "level", "below", "where below"], lines)
+
+
+def cross_table(results):
+    """Cross-fitted signal less signal of a single split, and less Boruta, which sees the same rows."""
+    columns = {"signal, AUC": (SIGNAL, "auc"), "Boruta, AUC": (BORUTA, "auc"), "Boruta, power": (BORUTA, "power")}
+    lines = []
+    for design, setting in rows_of(results, "auc"):
+        false = list(of_cell(results, design, setting, CROSS, "fdp").values())
+        if len(false) > 2:
+            gaps = [gap_text(difference(results, design, setting, *what, ours=CROSS)) for what in columns.values()]
+            lines.append([design, *gaps, "{:.3f} ± {:.3f}".format(*mean(false))])
+    return table(["design", *columns, "its false finds"], lines)
 
 
 def beside_table(results, cells, columns):
@@ -142,7 +146,7 @@ def blocks(results):
         "power gaps": gaps_table(results, RIVALS),
         "false finds": values_table(results, "fdp", tests),
         "final form": gaps_table(results, ["final form"], "power"),
-        "cross": gaps_table(results, [SIGNAL], "auc", ours=CROSS),
+        "cross": cross_table(results),
         "long steps": beside_table(
             results, [(name, "rate 1") for name in LONG_STEPS],
             {"noise, p < .05": "size", "power at q .1": "power", "false finds": "fdp"},
