@@ -10,8 +10,8 @@ from scipy import stats
 from sklearn.ensemble import HistGradientBoostingRegressor
 
 import treeinner as ti
-from treeinner.select.collinear import associations, collinear_sets
-from treeinner.select.samplers import read_columns
+from treeinner.select.collinear import associations, collinear_sets, determined_sets
+from treeinner.select.samplers import Donors, read_columns
 
 N = 400
 rng = np.random.default_rng(11)
@@ -48,12 +48,36 @@ def test_alike_columns_are_found_and_no_others_in_every_frame(make):
     assert [[FRAME.columns[j] for j in one] for one in sets] == ALIKE
 
 
+def determined(X):
+    columns = read_columns(X)
+    return determined_sets(Donors(columns), collinear_sets(columns, threshold=0.95), threshold=0.95)
+
+
+def test_a_sum_and_its_parts_determine_each_other():
+    """No two of them are alike; other columns, also correlated ones, stay alone."""
+    X = np.random.default_rng(0).normal(size=(N, 9))
+    X[:, 2] = X[:, 0] + X[:, 1] + 0.05 * X[:, 2]
+    X[:, 4] = X[:, 3] + 0.01 * X[:, 4]
+    X[:, 6] = 0.8 * X[:, 5] + 0.6 * X[:, 6]
+    X[:, 8] = X[:, 7] ** 2  # told by the other, which it does not tell
+    assert determined(X) == [[3, 4], [0, 1, 2]]
+    assert determined(X[:, 3:]) == [[0, 1]]
+
+
+def test_a_chain_of_neighbours_is_no_set():
+    """AR(1) with .97: each is told by both neighbours, and either one alone tells half of that."""
+    X = np.random.default_rng(0).normal(size=(1000, 12))
+    for k in range(1, 12):
+        X[:, k] = 0.97 * X[:, k - 1] + np.sqrt(1 - 0.97**2) * X[:, k]
+    assert max(map(len, determined(X))) <= 3
+
+
 @pytest.mark.parametrize("make", [np.asarray, sp.csr_matrix])
 def test_the_selector_names_them(make):
     X = make(FRAME[["a", "b", "a_cubed", "constant"]].to_numpy())
     selector = ti.TreeInnerSelector(
         HistGradientBoostingRegressor(max_iter=5) if make is np.asarray else None,
-        cv=2, repeats=1, n_draws=5, random_state=0, n_jobs=1,
+        test="conditional", cv=2, repeats=1, n_draws=5, random_state=0, n_jobs=1,
     )  # fmt: skip
     assert selector.fit(X, A + B).groups_ == (("f0", "f2"),)
 

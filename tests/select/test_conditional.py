@@ -19,7 +19,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 import treeinner as ti
 from treeinner.kernels.forest import INSTRUCTION_SETS, instruction_set, use_instruction_set
 from treeinner.select import redraw
-from treeinner.select.cross import ASKED, cross_fit
+from treeinner.select.cross import cross_fit
 from treeinner.select.folds import checked_data
 from treeinner.select.redraw import Draws, redrawn_scores
 
@@ -33,13 +33,19 @@ CLASSES = np.digitize(Y, [-1, 1])
 HELD = np.arange(200, N)
 WEIGHT = RNG.uniform(0.5, 2.0, N)
 SHALLOW = {"n_estimators": 30, "max_depth": 2, "learning_rate": 0.1, "n_jobs": 1}
+ASKED = {"score": "tree_inner", "method": "centred", "feature_groups": None}
 FOLD = [(np.arange(200), HELD)]
 COLUMNS = list("abcdef")
 
 
 def selector(estimator, **settings):
-    few = {"cv": 3, "repeats": 1, "random_state": 0, "n_jobs": 1, "collinear": None}
+    few = {"test": "conditional", "cv": 3, "repeats": 1, "random_state": 0, "n_jobs": 1, "collinear": None}
     return ti.TreeInnerSelector(estimator, **{**few, **settings})
+
+
+def tree_inner(model, X, y, **given):
+    """The score that the conditional test is made of."""
+    return ti.importance(model, X, y, score="tree_inner", std_errors=False, **given)
 
 
 # -- scores of redrawn columns -----------------------------------------------------------------------------------
@@ -80,7 +86,7 @@ def test_redrawn_scores_are_those_of_the_redrawn_rows(name):
     def score(column, values):
         drawn = X[HELD].copy()
         drawn[:, column] = values[HELD]
-        return ti.importance(model, drawn, y[HELD], sample_weight=WEIGHT[HELD], std_errors=False).scores[column]
+        return tree_inner(model, drawn, y[HELD], sample_weight=WEIGHT[HELD]).scores[column]
 
     scale = np.abs(found.scores).max()
     for column in range(P):
@@ -103,7 +109,7 @@ def test_donor_rows_give_what_their_values_give(name):
     (both,) = redrawn_scores(fold.model, fold.spec, data, HELD, [Draws(np.array([0, 2]), donors=donors)])
     drawn = X[HELD].copy()
     drawn[:, 0], drawn[:, 2] = X[donors[1, 0, HELD], 0], X[donors[1, 1, HELD], 2]
-    own = ti.importance(fold.model, drawn, y[HELD], std_errors=False).scores[[0, 2]].sum()
+    own = tree_inner(fold.model, drawn, y[HELD]).scores[[0, 2]].sum()
     assert both[2] / len(HELD) == pytest.approx(own, rel=1e-9)
 
 
@@ -116,7 +122,7 @@ def test_categories_that_only_the_library_can_route():
     donors = RNG.integers(0, N, (2, 1, N)).astype(np.int32)
     (found,) = redrawn_scores(fold.model, fold.spec, data, HELD, [Draws(np.array([P]), donors=donors)])
     drawn = frame.iloc[HELD].assign(level=frame["level"].to_numpy()[donors[0, 0, HELD]])
-    own = ti.importance(fold.model, drawn, data.y[HELD], std_errors=False)
+    own = tree_inner(fold.model, drawn, data.y[HELD])
     assert found[1] / len(HELD) == pytest.approx(own["level"].score, rel=1e-9)
 
 
@@ -144,14 +150,19 @@ def test_every_instruction_set_and_piece_of_rows_gives_the_same_bits(monkeypatch
 
 
 # -- the test itself -------------------------------------------------------------------------------------------
-def test_the_formula():
-    fitted = selector(xgb.XGBRegressor(**SHALLOW), repeats=2, n_draws=12).fit(X, Y)
-    found, imp = fitted.conditional_, fitted.importance_
+@pytest.mark.parametrize("groups", [None, np.arange(N) // 4])
+def test_the_formula(groups):
+    fitted = selector(xgb.XGBRegressor(**SHALLOW), repeats=2, n_draws=12).fit(X, Y, groups=groups)
+    seed = int(np.random.RandomState(0).randint(2**31 - 1, size=2)[0])  # of the folds
+    settings = {"cv": 3, "repeats": 2, "score": "tree_inner", "random_state": seed, "n_jobs": 1}
+    imp = ti.cross_importance(xgb.XGBRegressor(**SHALLOW), X, Y, groups=groups, **settings)
+    found = fitted.conditional_
     np.testing.assert_allclose(found.scores, imp.scores, rtol=1e-5, atol=1e-7)  # shares in float32
-    sd = np.maximum(found.redrawn.std(axis=0, ddof=1), imp.std_errors)
-    np.testing.assert_allclose(found.std_errors, sd, rtol=1e-12)
-    t = (found.scores - found.redrawn.mean(axis=0)) / (sd * np.sqrt(1 + 1 / 12))
-    np.testing.assert_allclose(found.p_values, scipy.stats.t.sf(t, 11), rtol=1e-10)
+    np.testing.assert_allclose(found.adds, found.scores - found.redrawn.mean(axis=0), rtol=1e-12)
+    both = np.stack([found.redrawn.std(axis=0, ddof=1), imp.std_errors])
+    sd = np.sqrt((both**2).mean(axis=0)) if groups is None else both.max(axis=0)
+    np.testing.assert_allclose(found.std_errors, sd * np.sqrt(1 + 1 / 12), rtol=1e-12)
+    np.testing.assert_allclose(found.p_values, scipy.stats.t.sf(found.adds / found.std_errors, 11), rtol=1e-10)
     np.testing.assert_allclose(found.q_values, scipy.stats.false_discovery_control(found.p_values), rtol=1e-12)
 
 
@@ -177,22 +188,11 @@ def test_members_of_a_set_share_their_numbers(estimator, y):
     assert together.groups_ == (("a", "twin"),)
     assert found.q_values[0] == found.q_values[P] < 0.01
     seed = int(np.random.RandomState(0).randint(2**31 - 1, size=2)[0])  # of the folds
-    imp = ti.cross_importance(estimator, twin, y, cv=5, feature_groups=both, random_state=seed, n_jobs=1)["both"]
+    settings = {"cv": 5, "score": "tree_inner", "feature_groups": both, "random_state": seed, "n_jobs": 1}
+    imp = ti.cross_importance(estimator, twin, y, **settings)["both"]
     assert found.scores[0] == pytest.approx(imp.score, rel=1e-5)
-    assert found.std_errors[0] == pytest.approx(max(imp.std_error, found.redrawn[:, 0].std(ddof=1)), rel=1e-5)
-
-
-def test_likeness_of_what_the_other_columns_determine():
-    """A column that the others determine is redrawn nearly as it is; one that is independent of them is not."""
-    told = X[:, 4] - 2 * X[:, 5]
-    colour = np.where(X[:, 4] > 0, "red", "blue")
-    frame = pd.DataFrame(X, columns=COLUMNS).assign(told=told, colour=pd.Categorical(colour), one=1.0)
-    fitted = selector(xgb.XGBRegressor(enable_categorical=True, **SHALLOW), cv=2).fit(frame, Y)
-    likeness = dict(zip(frame, fitted.conditional_.likeness, strict=True))
-    assert likeness["told"] > 0.9  # an exact function of two others
-    assert abs(likeness["c"]) < 0.2  # independent of all others: the correlation of a permutation, sd 0.06
-    assert likeness["colour"] > 0.7  # a function of one other, by levels
-    assert likeness["one"] == 0.0
+    sd = np.sqrt((imp.std_error**2 + found.redrawn[:, 0].var(ddof=1)) / 2)
+    assert found.std_errors[0] == pytest.approx(sd * np.sqrt(1 + 1 / 20), rel=1e-5)
 
 
 def test_a_pipeline_in_the_columns_of_x():
@@ -208,7 +208,7 @@ def test_a_pipeline_in_the_columns_of_x():
 def test_rows_held_out_more_than_once():
     fitted = selector(xgb.XGBRegressor(**SHALLOW), cv=ShuffleSplit(8, test_size=0.5, random_state=0)).fit(X, Y)
     found = fitted.conditional_
-    assert found.scores[0] == pytest.approx(fitted.feature_importances_[0], rel=0.1)  # rows count in proportion
+    assert 0 < found.adds[0] < found.scores[0]
     assert found.q_values[0] < 0.05
 
 

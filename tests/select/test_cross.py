@@ -11,9 +11,23 @@ import polars as pl
 import pytest
 import xgboost as xgb
 from sklearn.base import BaseEstimator, TransformerMixin, clone
-from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor, VotingRegressor
+from sklearn.ensemble import (
+    GradientBoostingRegressor,
+    HistGradientBoostingClassifier,
+    HistGradientBoostingRegressor,
+    RandomForestRegressor,
+    VotingRegressor,
+)
 from sklearn.linear_model import LinearRegression
-from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, ShuffleSplit, TimeSeriesSplit
+from sklearn.model_selection import (
+    GridSearchCV,
+    GroupKFold,
+    GroupShuffleSplit,
+    KFold,
+    RepeatedKFold,
+    ShuffleSplit,
+    TimeSeriesSplit,
+)
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler, TargetEncoder
 
@@ -83,9 +97,10 @@ def stump(**settings):
 @pytest.mark.parametrize("groups", [None, GROUPS])
 def test_scores_and_errors_are_those_of_the_rows(weight, groups):
     """Rows held out by several folds count once, with the mean of their shares; of groups the sums are independent."""
-    split = ShuffleSplit(6, test_size=0.4, random_state=0)
-    pairs = list(split.split(X))
-    found = cross(stump(), cv=pairs, method="treeshap", sample_weight=weight, clusters=groups)
+    split = (ShuffleSplit if groups is None else GroupShuffleSplit)(6, test_size=0.4, random_state=0)
+    pairs = list(split.split(X, groups=groups))
+    asked = {"score": "tree_inner", "method": "treeshap"}
+    found = cross(stump(), cv=pairs, **asked, sample_weight=weight, clusters=groups)
     shares, counts = np.zeros((N, 5)), np.zeros(N)
     for train, test in pairs:
         shares[test] += one_tree(train, test, weight)
@@ -108,6 +123,21 @@ def test_scores_of_a_fold_are_those_of_its_model():
         model = booster(random_state=0).fit(X[train], Y[train])
         np.testing.assert_array_equal(imp.folds.scores[number], ti.importance(model, X[test], Y[test]).scores)
     np.testing.assert_allclose(imp.scores, imp.folds.scores.mean(axis=0), rtol=1e-5)  # folds of one size; float32
+    assert imp.score == "signal"
+
+
+def test_what_holds_is_the_slope_over_all_folds():
+    """Squared error: the regression through 0 of what is left without the feature on what it contributes."""
+    folds = list(KFold(4).split(X))
+    imp = cross(booster(random_state=0), cv=folds)
+    products, squares = np.zeros(5), np.zeros(5)
+    for train, test in folds:
+        model = booster(random_state=0).fit(X[train], Y[train])
+        own = ti.importance(model, X[test], Y[test])
+        effect = ti.attribute(model, X[test], method="centred", reference=own).values
+        left = (Y[test] - model.predict(X[test]))[:, None] + effect
+        products, squares = products + (effect * left).sum(axis=0), squares + (effect**2).sum(axis=0)
+    np.testing.assert_allclose(imp.holds, products / squares, rtol=1e-4)  # predict is float32
 
 
 def test_repeats_are_averaged():
@@ -218,6 +248,27 @@ def test_whole_groups_and_clusters_are_held_out(name):
     assert imp.df.max() <= len(set(GROUPS)) - 1
 
 
+@pytest.mark.parametrize("name", ["groups", "clusters"])
+@pytest.mark.parametrize("cv", [KFold(4, shuffle=True, random_state=0), list(ShuffleSplit(2, random_state=0).split(X))])
+def test_folds_that_tear_a_group_are_refused(name, cv):
+    with pytest.raises(ti.DataError, match=f"holds out some rows of groups {GROUPS[0]}|GroupKFold"):
+        cross(booster(), cv=cv, **{name: GROUPS})
+    if name == "clusters":  # coarser than the groups
+        with pytest.raises(ti.DataError, match="pass these labels as groups"):
+            cross(booster(), cv=4, groups=np.arange(N), clusters=GROUPS)
+
+
+def test_a_patients_code_is_no_signal():
+    """With the rows of a patient in one fold only, what is known of other patients tells nothing."""
+    patient = RNG.permutation(N // 6)[GROUPS]
+    y = RNG.normal(size=N // 6)[GROUPS] + 0.3 * RNG.normal(size=N)
+    table = np.column_stack([patient, X])
+    whole = cross(booster(n_estimators=100, max_depth=6), table, y, clusters=patient)
+    torn = cross(booster(n_estimators=100, max_depth=6), table, y)
+    assert torn.p_values[0] < 1e-10
+    assert whole.p_values[0] > 0.01
+
+
 def test_queries_are_held_out_as_a_whole():
     qid = np.arange(N) // 8
     relevance = np.clip(np.rint(Y + 1), 0, 3).astype(int)
@@ -301,8 +352,11 @@ def test_a_pipeline_is_scored_by_its_own_columns_also_where_a_fold_lacks_a_level
     imp = cross(pipe, frame.assign(x=frame["x"].round()), y, cv=KFold(4))
     assert imp.feature_names == ("town", "x")
     assert imp.verdicts == ("signal", "signal")
-    encoded = cross(pipe, frame.assign(x=frame["x"].round()), y, cv=KFold(4), feature_groups="encoded")
-    assert encoded.scores.sum() == pytest.approx(imp.scores.sum(), rel=1e-6)
+    own, encoded = (
+        cross(pipe, frame.assign(x=frame["x"].round()), y, cv=KFold(4), score="tree_inner", feature_groups=groups)
+        for groups in (None, "encoded")
+    )
+    assert encoded.scores.sum() == pytest.approx(own.scores.sum(), rel=1e-6)
     assert len(encoded.feature_names) > 2
 
 
@@ -345,16 +399,62 @@ def test_models_of_xgboost_cv():
     )
 
 
-def test_folds_that_were_trained_on_are_noticed():
+def fitted(estimator, y, folds):
+    return [clone(estimator).fit(X[train], y[train]) for train, _ in folds]
+
+
+FITTED = {
+    "xgboost": (booster(), Y),
+    "xgboost classes": (xgb.XGBClassifier(n_estimators=5, n_jobs=1), np.digitize(Y, [-1, 1])),
+    "xgboost poisson": (booster(objective="count:poisson"), np.exp(Y).round()),
+    "lightgbm": (lightgbm.LGBMRegressor(n_estimators=5, verbose=-1, n_jobs=1), Y),
+    "catboost": (catboost.CatBoostRegressor(iterations=5, depth=3, verbose=0, allow_writing_files=False), Y),
+    "hist": (HistGradientBoostingClassifier(max_iter=5), CLASSES),
+    "trees": (GradientBoostingRegressor(n_estimators=5), Y),
+    "pipeline": (make_pipeline(StandardScaler(), booster()), Y),
+}
+
+
+@pytest.mark.parametrize("name", FITTED)
+def test_models_with_folds_that_are_not_theirs_are_refused(name):
+    estimator, y = FITTED[name]
+    folds, others = (list(KFold(3, shuffle=True, random_state=s).split(X)) for s in (0, 1))
+    models = fitted(estimator, y, folds)
+    for cv in (folds, [test for _, test in folds], KFold(3, shuffle=True, random_state=0)):
+        np.testing.assert_array_equal(cross(models, y=y, cv=cv).scores, cross(models, y=y, cv=folds).scores)
+    for cv in (others, [test for _, test in others], [folds[1], folds[2], folds[0]]):
+        with pytest.raises(ti.DataError, match="not fitted on the training rows of its fold"):
+            cross(models, y=y, cv=cv)
+
+
+SAMPLED = {
+    "xgboost": booster(subsample=0.7, random_state=0),
+    "gamma": booster(objective="reg:gamma"),  # its second derivatives differ from row to row
+    "lightgbm": lightgbm.LGBMRegressor(n_estimators=5, subsample=0.5, subsample_freq=1, verbose=-1, n_jobs=1),
+    "forest": RandomForestRegressor(5, random_state=0),
+    "stopped": HistGradientBoostingRegressor(max_iter=5, early_stopping=True),
+}
+
+
+@pytest.mark.filterwarnings("ignore::treeinner.TreeInnerWarning")
+@pytest.mark.parametrize("name", SAMPLED)
+def test_models_of_samples_of_the_rows_are_not_judged(name):
     folds = list(KFold(3).split(X))
-    models = [booster().fit(X[train], Y[train]) for train, _ in folds]
+    assert cross(fitted(SAMPLED[name], np.exp(Y), folds), y=np.exp(Y), cv=folds).n_rows == N
+
+
+def test_folds_that_were_trained_on_are_noticed():
+    """Also where nothing can be counted, for the models are of samples of the rows."""
+    folds = list(KFold(3).split(X))
+    models = fitted(booster(subsample=0.8, random_state=0), Y, folds)
     with pytest.warns(ti.TreeInnerWarning, match="Training rows"):
         cross(models, cv=[train for train, _ in folds])
 
 
 def test_models_need_their_folds():
     models = [booster().fit(X, Y)] * 2
-    for cv in (5, KFold(2, shuffle=True)):
+    moving = KFold(2, shuffle=True, random_state=np.random.RandomState(0))
+    for cv in (5, KFold(2, shuffle=True), ShuffleSplit(2), RepeatedKFold(n_splits=2, n_repeats=1), moving):
         with pytest.raises(ValueError, match="rows that each was not fitted on"):
             cross(models, cv=cv)
     with pytest.raises(ValueError, match="2 models but 3 folds"):

@@ -79,6 +79,15 @@ def test_a_square_of_another_column_is_seen():
     assert kept > 0.8 * np.corrcoef(X[:, 1], X[:, 0] ** 2)[0, 1]
 
 
+@pytest.mark.parametrize("shape", [lambda x: np.sin(1.5 * x), lambda x: np.cos(2 * x), lambda x: np.maximum(x, 0.5)])
+def test_bends_of_another_column_are_seen(shape):
+    """The regressions know hinges of the normal scores: what is left of the column is its noise, not the bend."""
+    X = rng().normal(size=(N, 3))
+    X[:, 1] = shape(X[:, 0]) + 0.2 * X[:, 1]
+    kept = np.mean([np.corrcoef(draw, shape(X[:, 0]))[0, 1] for draw in redrawn(X, 1)])
+    assert kept > 0.9 * np.corrcoef(X[:, 1], shape(X[:, 0]))[0, 1]
+
+
 def test_a_square_is_seen_backwards():
     """It tells nothing about the mean of the column, but how far from it the value is."""
     X = rng().normal(size=(N, 3))
@@ -94,6 +103,43 @@ def test_a_product_of_columns_is_not_seen():
     X[:, 2] = X[:, 0] * X[:, 1]
     kept = np.mean([np.corrcoef(draw, X[:, 0] * X[:, 1])[0, 1] for draw in redrawn(X, 2)])
     assert abs(kept) < 0.2
+
+
+# -- rows with groups --------------------------------------------------------------------------------------------
+GROUP = np.repeat(np.arange(N // 6), 6)[rng(3).permutation(N)]
+
+
+def of_groups(X, column, draws=DRAWS):
+    return X[Donors(read_columns(X), GROUP).draw([column], draws, rng(1))[:, 0], column]
+
+
+def within(values):
+    """Share of the variance that is between the groups."""
+    means = np.bincount(GROUP, values)[GROUP] / 6
+    return means.var() / values.var()
+
+
+def test_what_is_constant_in_a_group_stays_so():
+    X = correlated()
+    X[:, 0] = (X[:, 0] + 2 * np.bincount(GROUP, X[:, 1])[GROUP])[np.unique(GROUP, return_index=True)[1]][GROUP]
+    levels = np.column_stack([X[:, 0] > 1, X[:, 1:]]).astype(float)
+    for table in (X, levels):
+        draws = of_groups(table, 0)
+        assert max(np.ptp(draws[:, g == GROUP], axis=1).max() for g in range(N // 6)) == 0
+        means = np.bincount(GROUP, table[:, 1])[GROUP]  # which tell it
+        kept = np.mean([np.corrcoef(draw, means)[0, 1] for draw in draws])
+        assert kept == pytest.approx(np.corrcoef(table[:, 0], means)[0, 1], abs=3 / np.sqrt(N // 6))
+        assert (draws != table[:, 0]).mean() > 0.1
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5])
+def test_residuals_depend_within_groups_as_they_did(share):
+    X = correlated(rho=0.3)
+    X[:, 0] += np.sqrt(share / (1 - share)) * rng(4).normal(size=N // 6)[GROUP]
+    draws = of_groups(X, 0)
+    assert np.mean([within(draw) for draw in draws]) == pytest.approx(within(X[:, 0]), abs=0.08)
+    by_rows = redrawn(X, 0)
+    assert (np.mean([within(draw) for draw in by_rows]) < within(X[:, 0]) - 0.2) == (share > 0)
 
 
 # -- levels and missing values ---------------------------------------------------------------------------------
@@ -176,8 +222,8 @@ def hard_tables():
 @pytest.mark.parametrize("name", hard_tables())
 def test_every_column_of_a_hard_table_gets_donors(name):
     X = hard_tables()[name]
-    donors = Donors(read_columns(X))
-    for j in range(min(X.shape[1], 8)):
+    many = [Donors(read_columns(X)), Donors(read_columns(X), np.arange(len(X)) // 2)]
+    for j, donors in ((j, donors) for j in range(min(X.shape[1], 8)) for donors in many):
         drawn = donors.draw([j], 3, rng())[:, 0]
         assert drawn.shape == (3, len(X))
         assert drawn.dtype.kind == "i"

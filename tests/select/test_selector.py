@@ -16,7 +16,7 @@ from joblib import parallel_config
 from scipy import stats
 from sklearn.base import BaseEstimator, clone
 from sklearn.compose import ColumnTransformer
-from sklearn.datasets import load_diabetes
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
 from sklearn.decomposition import PCA
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor, VotingRegressor
 from sklearn.exceptions import NotFittedError
@@ -31,7 +31,6 @@ import treeinner as ti
 from treeinner.select.cuts import keep, threshold_value
 from treeinner.select.default import SETTINGS, default_booster
 
-NONE_SELECTED = "No features were selected"
 TESTS = ("conditional", "marginal")
 
 
@@ -59,8 +58,20 @@ def fitted():
     return quick().fit(X, y), X, y
 
 
-@pytest.mark.filterwarnings("ignore:No features were selected", "ignore::treeinner.TreeInnerWarning")
-@parametrize_with_checks([ti.TreeInnerSelector(cv=2, repeats=1, n_draws=5, n_jobs=1)])
+def of_noise(selector):
+    """Checks of scikit-learn that hand on what is kept of columns of noise: nothing, and that is refused."""
+    names = (
+        "fit_score_takes_y", "n_features_in_after_fitting", "estimators_dtypes", "fit_idempotent",
+        "sample_weight_equivalence_on_dense_data", "sample_weight_equivalence_on_sparse_data",
+    )  # fmt: skip
+    return {} if selector.q is None else {f"check_{name}": "keeps nothing of noise" for name in names}
+
+
+@pytest.mark.filterwarnings("ignore::treeinner.TreeInnerWarning")
+@parametrize_with_checks(
+    [ti.TreeInnerSelector(cv=2, repeats=1, n_jobs=1, **more) for more in ({}, {"q": None, "max_features": 2})],
+    expected_failed_checks=of_noise,
+)
 def test_scikit_learns_own_checks(estimator, check):
     check(estimator)
 
@@ -78,17 +89,29 @@ def test_signals_are_kept_and_noise_is_not(fitted):
 
 def test_the_numbers_are_those_of_the_parts(fitted):
     selector, X, y = fitted
-    np.testing.assert_array_equal(selector.feature_importances_, selector.importance_.scores)
-    np.testing.assert_array_equal(selector.pvalues_, selector.conditional_.p_values)
-    np.testing.assert_array_equal(selector.support_, selector.qvalues_ <= selector.q)
-    marginal = quick(test="marginal").fit(X, y)
-    assert marginal.conditional_ is None
-    # One seed, the same folds and fits: the scores do not depend on the test.
-    np.testing.assert_array_equal(marginal.feature_importances_, selector.feature_importances_)
-    imp = marginal.importance_
+    imp = selector.importance_
+    assert imp.score == "signal"
+    assert selector.conditional_ is None
+    np.testing.assert_array_equal(selector.feature_importances_, imp.scores)
     one_sided = stats.t.sf(imp.scores / imp.std_errors, imp.df)  # is there signal? Harm is none
-    np.testing.assert_allclose(marginal.pvalues_, one_sided, rtol=1e-9)
-    np.testing.assert_allclose(marginal.qvalues_, stats.false_discovery_control(one_sided), rtol=1e-9)
+    np.testing.assert_allclose(selector.pvalues_, one_sided, rtol=1e-9)
+    np.testing.assert_allclose(selector.qvalues_, stats.false_discovery_control(one_sided), rtol=1e-9)
+    np.testing.assert_array_equal(selector.support_, selector.qvalues_ <= selector.q)
+    other = quick(test="conditional").fit(X, y)
+    # One seed, the same folds and fits: the scores do not depend on the test.
+    np.testing.assert_array_equal(other.feature_importances_, selector.feature_importances_)
+    np.testing.assert_array_equal(other.pvalues_, other.conditional_.p_values)
+    np.testing.assert_array_equal(other.support_, other.qvalues_ <= other.q)
+
+
+def test_harm_is_never_kept(fitted):
+    """However large q is: of noise at a rate of 1 most scores are below 0."""
+    _, X, _ = fitted
+    y = np.random.default_rng(5).normal(size=len(X))
+    selector = quick(small(learning_rate=1.0), q=0.999).fit(X, y)
+    assert selector.qvalues_.max() < 0.999
+    assert 0 < (selector.feature_importances_ < 0).sum() < 6
+    np.testing.assert_array_equal(selector.support_, selector.feature_importances_ > 0)
 
 
 def test_ranking_is_that_of_rfe(fitted):
@@ -109,8 +132,32 @@ def test_the_table(fitted):
     assert frame["score"].is_monotonic_decreasing
     row = selector.importance_["c"]
     assert frame.loc[0, ["std_error", "ci_low", "ci_high"]].tolist() == [row.std_error, row.ci_low, row.ci_high]
-    expected = selector.importance_.scores[2] - selector.conditional_.redrawn[:, 2].mean()
-    assert frame.loc[0, "beyond"] == pytest.approx(expected, rel=1e-6)  # its walk has gradients in fixed point
+    assert frame.loc[0, "p_value"] == pytest.approx(row.p_value / 2)
+    assert "adds" not in frame
+
+
+def test_what_is_kept_adds_something_in_columns_of_its_own(fitted):
+    selector, X, y = fitted
+    adding = quick(adds=True).fit(X, y)
+    for name in ("support_", "pvalues_", "qvalues_", "ranking_"):  # it decides nothing
+        np.testing.assert_array_equal(getattr(adding, name), getattr(selector, name))
+    conditional = quick(test="conditional").fit(X, y)
+    both, all_ = adding.table(), conditional.table()
+    for name in ("score", "std_error", "p_value", "q_value"):
+        np.testing.assert_array_equal(both[name], all_[name])
+    assert np.isnan(both["adds"]).tolist() == (~adding.support_).tolist()
+    kept = adding.support_
+    np.testing.assert_allclose(both["adds_p_value"][kept], all_["adds_p_value"][kept], atol=1e-3)  # other draws
+    # The columns that were not tested count: two tests of six columns.
+    p = np.where(kept, both["adds_p_value"], 1.0)
+    np.testing.assert_allclose(both["adds_q_value"][kept], stats.false_discovery_control(p)[kept], rtol=1e-12)
+
+
+def test_progress_counts_models(fitted):
+    _, X, y = fitted
+    seen = []
+    quick(small(), test="conditional", progress=lambda done, of: seen.append((done, of))).fit(X, y)
+    assert seen == [(k, 3) for k in (1, 2, 3)] * 2
 
 
 @pytest.mark.parametrize("test", TESTS)
@@ -127,14 +174,14 @@ def test_reproducible_whatever_n_jobs(test):
     np.testing.assert_array_equal(*unseeded)
 
 
-@pytest.mark.filterwarnings("ignore:Nearly determined")
 def test_a_copy_is_kept_with_its_twin_and_named():
     X, y = rows()
     X["again"] = -(X["c"] ** 3)  # the same order, turned around
-    selector = quick().fit(X, y)
+    assert {"c", "again"} <= set(quick().fit(X, y).get_feature_names_out())
+    selector = quick(test="conditional").fit(X, y)
     assert selector.groups_ == (("c", "again"),)
     assert {"c", "again"} <= set(selector.get_feature_names_out())
-    alone = quick(collinear=None).fit(X, y)
+    alone = quick(test="conditional", collinear=None).fit(X, y)
     assert alone.groups_ == ()
     assert not {"c", "again"} & set(alone.get_feature_names_out())  # given the one, the other tells nothing
 
@@ -164,20 +211,48 @@ def test_a_sampler_of_ones_own():
         seen.append(column)
         return np.stack([rng.permutation(X.iloc[:, column].to_numpy()) for _ in range(n_draws)])
 
-    selector = quick(sampler=shuffled).fit(X, y)
+    selector = quick(sampler=shuffled, test="conditional").fit(X, y)
     assert sorted(seen) == list(range(6))
     assert selector.get_feature_names_out().tolist() == ["a", "c"]
 
 
-def test_nothing_kept_is_an_empty_selection_with_a_warning():
+@pytest.mark.parametrize("test", TESTS)
+def test_nothing_kept_has_a_reason_in_numbers(test):
     X, _ = rows()
     y = np.random.default_rng(1).normal(size=len(X))
-    selector = quick().fit(X, y)
-    for table, n in ((X, len(X)), (X.to_numpy(), len(X)), (pl.from_pandas(X), 0)):  # polars: no columns, no rows
-        with pytest.warns(UserWarning, match=NONE_SELECTED):
-            assert selector.transform(table).shape == (n, 0)
+    with pytest.warns(ti.TreeInnerWarning, match="Nothing is kept") as said:
+        selector = quick(test=test).fit(X, y)
+    text = str(said[0].message)
+    assert f"the least q value is {selector.qvalues_.min():.2g}" in text
+    explained = selector.importance_.explained
+    assert explained < 0.05  # noise cannot be predicted
+    assert f"the models explain {explained:.0%} of the loss" in text
+    assert ("test='marginal'" in text) == (test == "conditional")
+    assert len(text) <= 200
+    assert selector.importance_.notes[-1].code == "none_kept"
     assert selector.get_feature_names_out().tolist() == []
     assert sorted(selector.ranking_.tolist()) == [2, 3, 4, 5, 6, 7]
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"), [({"threshold": 1e9}, "of 2 columns that pass, none has a score of at least 1e"),
+                             ({"q": None, "max_features": 0}, "max_features is 0")]
+)  # fmt: skip
+def test_nothing_kept_by_a_cut(settings, reason):
+    with pytest.warns(ti.TreeInnerWarning, match=reason):
+        assert not quick(small(), **settings).fit(*rows()).support_.any()
+
+
+@pytest.mark.filterwarnings("ignore:Nothing is kept")
+@pytest.mark.parametrize(
+    "wrap", [lambda X: X, pl.from_pandas, pd.DataFrame.to_numpy], ids=["pandas", "polars", "numpy"]
+)
+@pytest.mark.parametrize("last", [small(lightgbm.LGBMRegressor, verbose=-1), small(), LinearRegression()])
+def test_a_pipeline_with_nothing_kept_says_why(wrap, last):
+    X, _ = rows()
+    y = np.random.default_rng(1).normal(size=len(X))
+    with pytest.raises(ti.DataError, match=r"next step to work with\. Nothing is kept: no column has"):
+        make_pipeline(quick(small()), last).fit(wrap(X), y)
 
 
 # -- cuts ----------------------------------------------------------------------------------------------------
@@ -197,13 +272,13 @@ def test_threshold_and_max_features_are_those_of_select_from_model(threshold, mo
     scores = np.random.default_rng(0).random(9)
     theirs = SelectFromModel(Scored(scores), threshold=threshold, max_features=most, prefit=True).get_support()
     least = threshold_value(threshold, scores)
-    ours = keep(scores, np.ones(9), q=None, least=least, most=most)
+    ours = keep(scores, np.ones(9, bool), least=least, most=most)
     np.testing.assert_array_equal(ours, theirs)
 
 
 def test_the_cuts_are_on_top_of_the_error_control():
-    scores, q_values = np.array([4.0, 3.0, 2.0, 1.0]), np.array([0.5, 0.01, 0.1, 0.02])
-    kept = {most: keep(scores, q_values, q=0.1, least=1.5, most=most).tolist() for most in (None, 1)}
+    scores, passes = np.array([4.0, 3.0, 2.0, 1.0]), np.array([False, True, True, True])
+    kept = {most: keep(scores, passes, least=1.5, most=most).tolist() for most in (None, 1)}
     assert kept == {None: [False, True, True, False], 1: [False, True, False, False]}
 
 
@@ -215,7 +290,6 @@ def test_cuts_of_a_fitted_selector(fitted):
     untested = quick(q=None, threshold="mean").fit(X, y)
     assert untested.threshold_ == untested.feature_importances_.mean()
     np.testing.assert_array_equal(untested.support_, untested.feature_importances_ >= untested.threshold_)
-    assert np.isnan(untested.pvalues_).all()
     assert untested.conditional_ is None
 
 
@@ -378,8 +452,9 @@ def test_an_average_takes_the_marginal_test_alone(fitted):
     _, X, y = fitted
     vote = VotingRegressor([("a", small()), ("b", HistGradientBoostingRegressor(max_iter=20))])
     assert quick(vote, test="marginal").fit(X, y).get_feature_names_out().tolist() == ["a", "c"]
-    with pytest.raises(ti.UnsupportedModelError, match="marginal"):
-        quick(vote).fit(X, y)
+    for asked in ({"test": "conditional"}, {"adds": True}):
+        with pytest.raises(ti.UnsupportedModelError, match="use test='marginal' without adds"):
+            quick(vote, **asked).fit(X, y)
 
 
 def test_in_a_pipeline_under_a_search(fitted):
@@ -444,9 +519,10 @@ def test_metadata_routing(fitted):
         ({"cv": 1000}, ti.DataError, "greater than the number of samples"),
         ({"sampler": 3}, ValueError, "'sampler' parameter"),
         ({"sampler": len, "test": "marginal"}, ValueError, "sampler has no meaning"),
-        ({"sampler": lambda *_: np.zeros(2)}, ValueError, r"shape \(2,\)"),
+        ({"sampler": lambda *_: np.zeros(2), "test": "conditional"}, ValueError, r"shape \(2,\)"),
+        ({"adds": "yes"}, ValueError, "'adds' parameter"),
         ({"collinear": 2}, ValueError, "'collinear' parameter"),
-        ({"collinear": {"pair": ["a", "z"]}}, ValueError, "'z', which is not a feature"),
+        ({"collinear": {"pair": ["a", "z"]}, "test": "conditional"}, ValueError, "'z', which is not a feature"),
         ({"estimator": xgboost.XGBRegressor}, TypeError, "class"),
         ({"estimator": LinearRegression()}, ti.UnsupportedModelError, "LinearRegression"),
     ],
@@ -503,19 +579,40 @@ def test_one_class_in_a_fold_is_refused(fitted):
         quick(HistGradientBoostingClassifier(max_iter=3), cv=folds).fit(X, late)
 
 
+# -- real data ---------------------------------------------------------------------------------------------------
+STRONG = {
+    load_diabetes: {"bmi", "s5", "bp"},
+    load_breast_cancer: {"worst perimeter", "worst area", "worst radius", "worst concave points", "worst texture"},
+    load_wine: {"flavanoids", "color_intensity", "proline", "alcohol"},
+}
+
+
+@pytest.mark.parametrize("load", STRONG)
+def test_columns_that_everyone_knows_are_kept(load):
+    X, y = load(return_X_y=True, as_frame=True)
+    found = ti.TreeInnerSelector(n_jobs=1).fit(X, y)
+    assert set(found.get_feature_names_out()) >= STRONG[load]
+    q = dict(zip(X, found.qvalues_, strict=True))
+    assert max(q[name] for name in STRONG[load]) < 1e-4
+
+
+def test_in_front_of_the_users_own_model():
+    X, y = load_breast_cancer(return_X_y=True, as_frame=True)
+    for last in (small(lightgbm.LGBMClassifier, verbose=-1), small(xgboost.XGBClassifier)):
+        pipeline = make_pipeline(ti.TreeInnerSelector(repeats=1, n_jobs=1), last).fit(X[::2], y[::2])
+        assert pipeline.score(X[1::2], y[1::2]) > 0.9
+
+
 # -- columns that determine each other -------------------------------------------------------------------------
-def test_columns_that_the_others_determine_are_warned_about_and_can_be_tested_as_one():
+def test_columns_that_determine_each_other_are_tested_as_one():
     """In scikit-learn's diabetes data s5 is the logarithm of 5 (s1 - s2 - s3): the Friedewald equation."""
     X, y = load_diabetes(return_X_y=True, as_frame=True)
-    raw = load_diabetes(as_frame=True, scaled=False).data
-    assert np.corrcoef(np.log(5 * (raw.s1 - raw.s2 - raw.s3)), raw.s5)[0, 1] > 0.9999
-    settings = {"repeats": 1, "random_state": 0, "n_jobs": 1}
-    with pytest.warns(ti.TreeInnerWarning, match="determined by the other columns.*'s1', 's2', 's3'"):
-        alone = ti.TreeInnerSelector(**settings).fit(X, y)
-    assert "s5" not in alone.get_feature_names_out()
-    assert "hidden" in {note.code for note in alone.importance_.notes}
+    settings = {"test": "conditional", "repeats": 1, "n_jobs": 1}
+    together = ti.TreeInnerSelector(**settings).fit(X, y)
+    assert together.groups_ == (("s1", "s2", "s3", "s4"),)
+    alone = ti.TreeInnerSelector(collinear=None, **settings).fit(X, y)
+    assert alone.groups_ == ()
     lipids = ["s1", "s2", "s3", "s4", "s5"]
-    together = ti.TreeInnerSelector(collinear={"lipids": lipids}, **settings).fit(X, y)
-    assert together.groups_ == (tuple(lipids),)
-    assert set(lipids) <= set(together.get_feature_names_out())
-    assert "s5" in ti.TreeInnerSelector(test="marginal", **settings).fit(X, y).get_feature_names_out()
+    of_mine = ti.TreeInnerSelector(collinear={"lipids": lipids}, **settings).fit(X, y)
+    assert of_mine.groups_ == (tuple(lipids),)
+    assert set(lipids) <= set(of_mine.get_feature_names_out())
