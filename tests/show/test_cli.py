@@ -61,7 +61,8 @@ def test_importance_has_the_numbers_of_the_library(files, cli):
     assert code == 0
     assert found["unit"] == imp.unit
     np.testing.assert_array_equal(found["features"]["score"], imp.scores)
-    np.testing.assert_array_equal(found["features"]["q_value"], imp.q_values)
+    for name, exact in (("q_value", imp.q_values), ("holds", imp.holds), ("holds_std_error", imp.holds_std_errors)):
+        np.testing.assert_array_equal(found["features"][name], exact)
     code, out, _ = cli("importance", *ROWS, "--weight", "w", "--clusters", "patient")
     assert out == repr(imp).split("\nnote:")[0] + "\n"
 
@@ -83,8 +84,9 @@ def test_options_reach_the_library(files, cli):
     _, model, rows = files
     valid = rows[200:]
     groups = {"both": ["a", "c"]}
-    imp = importance(model, valid[list("abcd")], valid["y"], method="saabas", feature_groups=groups)
-    _, out, _ = cli("importance", *ROWS, "--method", "saabas", "--group", "both=a, c", "--json", "-j", "1")
+    imp = importance(model, valid[list("abcd")], valid["y"], score="tree_inner", method="saabas", feature_groups=groups)
+    words = ("--score", "tree_inner", "--method", "saabas", "--group", "both=a, c")
+    _, out, _ = cli("importance", *ROWS, *words, "--json", "-j", "1")
     assert json.loads(out)["features"]["feature"] == list(imp.feature_names)
     np.testing.assert_array_equal(json.loads(out)["features"]["score"], imp.scores)
     code, out, _ = cli("importance", *ROWS, "--read", "iteration_range=0:1", "--read", "learning_rate=0.3", "--top", 1)
@@ -95,7 +97,7 @@ def test_options_reach_the_library(files, cli):
 def test_compare(files, cli, tmp_path):
     _, model, rows = files
     sides = [(part[list("abcd")], part["y"]) for part in (rows[:200], rows[200:])]
-    exact = compare(model, *sides)
+    exact = compare(model, *sides, score="signal")
     words = ("compare", "model.json", "train.csv", "valid.csv", "-y", "y")
     code, out, _ = cli(*words, "--json")
     found = json.loads(out)["features"]
@@ -226,4 +228,4 @@ def test_the_module_is_the_program(files):
     ran = subprocess.run(
         [*words, "importance", *ROWS, "--top", "1"], cwd=files[0], capture_output=True, text=True, check=True
     )
-    assert "score: first-order reduction of half the squared error per row; signal: q <= 0.1" in ran.stdout
+    assert "half the squared error per row; signal: q <= 0.1\nholds: the part of what the model learnt" in ran.stdout

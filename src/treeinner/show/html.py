@@ -17,7 +17,7 @@ def table(title: str, header: Sequence[str], rows: Iterable[Sequence[Cell]], foo
     """HTML table under a title; cells are text, or ("html", markup) made by `bar`."""
     head = "".join(f"<th style='text-align:left'>{escape(name)}</th>" for name in header)
     body = "".join(f"<tr>{''.join(f'<td style=text-align:left>{_cell(c)}</td>' for c in row)}</tr>" for row in rows)
-    below = f"<div style='color:{GREY}'>{escape(footer)}</div>" if footer else ""
+    below = f"<div style='opacity:0.75'>{escape(footer)}</div>" if footer else ""
     return f"<div><b>{escape(title)}</b><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{below}</div>"
 
 

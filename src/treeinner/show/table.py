@@ -41,8 +41,7 @@ def as_text(imp: Importance, shown: int | None = SHOWN) -> str:
     lines = text_table(columns, left=("feature", "verdict"))
     if len(order) < len(imp):
         lines.insert(1 + len(order), f"... and {len(imp) - len(order)} more")
-    below = [about(imp), *([HOLDS] if "holds" in columns else []), *(f"note: {note.text}" for note in imp.notes)]
-    return "\n".join([imp.title, *lines, *below])
+    return "\n".join([imp.title, *lines, *about(imp), *(f"note: {note.text}" for note in imp.notes)])
 
 
 def comparison_text(comparison: Comparison, shown: int | None = SHOWN) -> str:
@@ -105,17 +104,18 @@ def sums(imp: Importance) -> dict[str, float]:
     return {"(base)": imp.base, "(loss before - after)": imp.losses.before - imp.losses.after}
 
 
-def about(imp: Importance) -> str:
-    """What the scores are of: rows, unit with the loss, and the level of the verdicts."""
+def about(imp: Importance) -> list[str]:
+    """What the scores are of: rows, unit with the loss, and the level of the verdicts; and what holds is."""
     parts = [counted(imp.n_rows, "row")] if imp.n_rows else []
     parts.append(f"score: {imp.unit}")
     parts += [f"signal: q <= {LEVEL:g}"] if imp.tested else []
-    return "; ".join(parts)
+    return ["; ".join(parts), *([HOLDS] if imp.holds is not None and imp.tested else [])]
 
 
 def as_html(imp: Importance) -> str:
     """Table with bars and intervals, for notebooks."""
-    order, verdicts, holds = imp.order[:SHOWN], imp.verdicts, holds_texts(imp)
+    order, verdicts = imp.order[:SHOWN], imp.verdicts
+    holds = {"holds": holds_texts(imp)} if imp.holds is not None else {}
     lows, highs = imp.interval(0.95)
     ends = np.concatenate([imp.scores[order], lows[order], highs[order], [0.0]])
     ends = ends[np.isfinite(ends)]
@@ -128,10 +128,10 @@ def as_html(imp: Importance) -> str:
         q = imp.q_values[k]
         rows.append(
             [str(place), imp.feature_names[k], html.bar(score, low, high, span=span, colour=colour),
-             short(score, DIGITS), interval, "" if np.isnan(q) else f"{q:.2g}", holds[k], verdicts[k]]
+             short(score, DIGITS), interval, "" if np.isnan(q) else f"{q:.2g}", *(texts[k] for texts in holds.values()),
+             verdicts[k]]
         )  # fmt: skip
-    rows += [["", name, "", short(number, DIGITS), "", "", "", ""] for name, number in sums(imp).items()]
-    header = ["", "feature", "", "score", "95% interval", "q value", "holds" if any(holds) else "", "verdict"]
+    rows += [["", name, "", short(number, DIGITS), "", "", ""] for name, number in sums(imp).items()]
+    header = ["", "feature", "", "score", "95% interval", "q value", *holds, "verdict"]
     more = [f"... and {len(imp) - SHOWN} more features"] if len(imp) > SHOWN else []
-    below = [*more, about(imp), *([HOLDS] if any(holds) else []), *(note.text for note in imp.notes)]
-    return html.table(imp.title, header, rows, "; ".join(below))
+    return html.table(imp.title, header, rows, "; ".join([*more, *about(imp), *(note.text for note in imp.notes)]))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import time
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -15,6 +17,7 @@ import typer
 from treeinner.errors import TreeInnerError, counted, short
 from treeinner.explain.attribute import Attribution
 from treeinner.explain.attribute import attribute as attribute_rows
+from treeinner.kernels import Progress
 from treeinner.rows import load_table
 from treeinner.score.compare import compare as compare_rows
 from treeinner.score.importance import importance as score_rows
@@ -54,7 +57,9 @@ Weight = Annotated[str | None, typer.Option("--weight", help="Column with the we
 Clusters = Annotated[str | None, typer.Option("--clusters", help="Column with labels; only clusters are independent.")]
 Qid = Annotated[str | None, typer.Option("--qid", help="Column with the query of each row, for ranking losses.")]
 Margin = Annotated[str | None, typer.Option("--base-margin", help="Column with the margin before the first tree.")]
-Score = Annotated[str, typer.Option("--score", help="tree_inner: is there signal? loss: did it pay?")]
+Score = Annotated[
+    str, typer.Option("--score", help="signal: is there any, does it hold? tree_inner; loss: did it pay?")
+]
 Method = Annotated[str, typer.Option("--method", help="centred, predecomp, saabas or treeshap.")]
 Groups = Annotated[list[str] | None, typer.Option("--group", help="Features scored as one: NAME=a,b,c; repeat it.")]
 Told = Annotated[list[str] | None, typer.Option("--read", metavar="NAME=VALUE", help=READ_HELP)]
@@ -114,7 +119,7 @@ def importance(
     clusters: Clusters = None,
     qid: Qid = None,
     base_margin: Margin = None,
-    score: Score = "tree_inner",
+    score: Score = "signal",
     method: Method = "centred",
     group: Groups = None,
     read: Told = None,
@@ -151,7 +156,7 @@ def compare(
     clusters: Clusters = None,
     qid: Qid = None,
     base_margin: Margin = None,
-    score: Score = "tree_inner",
+    score: Score = "signal",
     method: Method = "centred",
     group: Groups = None,
     read: Told = None,
@@ -221,7 +226,8 @@ def select(
     clusters: Clusters = None,
     drop: Annotated[list[str] | None, typer.Option("--drop", help="Column to leave out; repeat it.")] = None,
     q: Annotated[float, typer.Option("--q", help="Share of the kept columns that may be wrong, on average.")] = 0.1,
-    test: Annotated[str, typer.Option("--test", help="conditional or marginal.")] = "conditional",
+    test: Annotated[str, typer.Option("--test", help="marginal: signal? conditional: beyond the others?")] = "marginal",
+    adds: Annotated[bool, typer.Option("--adds", help="Show what the kept columns add to the others.")] = False,
     cv: Annotated[int, typer.Option("--cv", min=2, help="Folds.")] = 5,
     repeats: Annotated[int, typer.Option("--repeats", min=1, help="Times that all rows are held out.")] = 3,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of folds, fits and draws.")] = 0,
@@ -241,7 +247,8 @@ def select(
             raise ValueError(f"{data} has no column {name!r}.")
     selector = _fitted_selector(
         frame.drop(columns=special), frame[target], frame[weight] if weight else None,
-        frame[clusters] if clusters else None, q=q, test=test, cv=cv, repeats=repeats, random_state=seed, n_jobs=jobs,
+        frame[clusters] if clusters else None, q=q, test=test, adds=adds, cv=cv, repeats=repeats, random_state=seed,
+        n_jobs=jobs, progress=_progress(),
     )  # fmt: skip
     say_notes(selector.importance_.notes)
     if page is not None:
@@ -255,9 +262,11 @@ def select(
         kept = columns["feature"][columns["kept"]].tolist()
         write_json({"kept": kept, "rule": selector.rule, "features": {k: list(v) for k, v in columns.items()}})
     else:
-        names = [name for name in ("score", "std_error", "beyond", "p_value", "q_value") if name in columns]
+        hidden = ("feature", "ci_low", "ci_high", "kept", "rank")
+        names = [name for name in columns if name not in hidden]
         shown: dict[str, Any] = {"feature": columns["feature"][: top or None]}
-        shown |= {name: [short(x, 3) for x in columns[name][: top or None]] for name in names}
+        for name in names:  # a column that was not tested is left blank
+            shown[name] = ["" if np.isnan(x) else short(x, 3) for x in columns[name][: top or None]]
         shown["kept"] = ["yes" if yes else "no" for yes in columns["kept"][: top or None]]
         print("\n".join(text_table(shown, left=("feature", "kept"))))
         print(f"{n_kept} of {counted(len(table['kept']), 'column')} kept {selector.rule}")
@@ -276,7 +285,7 @@ def report(
     clusters: Clusters = None,
     qid: Qid = None,
     base_margin: Margin = None,
-    score: Score = "tree_inner",
+    score: Score = "signal",
     method: Method = "centred",
     group: Groups = None,
     read: Told = None,
@@ -314,6 +323,17 @@ def _fitted_selector(X: Any, y: Any, weight: Any, groups: Any, **settings: Any) 
     from treeinner.select.selector import TreeInnerSelector
 
     return TreeInnerSelector(**settings).fit(X, y, sample_weight=weight, groups=groups)
+
+
+def _progress() -> Progress:
+    """A line on the terminal about models that are done, once that takes more than two seconds."""
+    began = time.monotonic()
+
+    def show(done: int, of: int) -> None:
+        if sys.stderr.isatty() and time.monotonic() - began > 2:
+            print(f"\r{done} of {counted(of, 'model')}", end="\n" if done == of else "", file=sys.stderr, flush=True)
+
+    return show
 
 
 def _attribution_columns(found: Attribution) -> dict[str, Any]:

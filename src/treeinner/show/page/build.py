@@ -19,7 +19,8 @@ from treeinner.show.page.render import call_text, render
 
 __all__ = ["report"]
 
-TITLES = {"tree_inner": "Which features carry signal", "loss": "Which features lowered the loss"}
+CARRY = "Which features carry signal"
+TITLES = {"signal": CARRY, "tree_inner": CARRY, "loss": "Which features lowered the loss"}
 NAMES = ("training", "held-out")
 
 
@@ -32,7 +33,7 @@ def report(
     X_train: Any = None,
     y_train: Any = None,
     title: str | None = None,
-    score: str = "tree_inner",
+    score: str = "signal",
     method: str = "centred",
     sample_weight: Any = None,
     sample_weight_train: Any = None,
@@ -48,8 +49,8 @@ def report(
 ) -> Path:
     """Write one self-contained HTML page about a model or a fitted selector.
 
-    Of a model: ranking, training against held-out rows, curves by round, single rows. Of a selector: which features are
-    kept, and why; it needs no rows.
+    Of a model: ranking, whether effects hold, training against held-out rows, curves by round, single rows. Of a
+    selector: which features are kept, and why; it needs no rows.
 
     Parameters
     ----------
@@ -63,8 +64,9 @@ def report(
         The rows the model was fitted to; the page then sets both sides against each other.
     title : str, optional
         Heading of the page.
-    score : {"tree_inner", "loss"}
-        What the page ranks by: whether there is signal in a feature, or what its use did to the loss.
+    score : {"signal", "tree_inner", "loss"}
+        What the page ranks by: whether there is signal in a feature, with the part of its effect that holds; the same
+        by the paper's score; or what its use did to the loss.
     method : {"centred", "predecomp", "saabas", "treeshap"}
         The attribution.
     sample_weight, sample_weight_train : array, optional

@@ -15,17 +15,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeinner.errors import counted
+from treeinner.explain.partial import partial_residuals
 from treeinner.read import Model
 from treeinner.read.columns import Credit, GroupSpec, credit
 from treeinner.rows.frames import names_of
 from treeinner.score.compare import Comparison
 from treeinner.score.result import LEVEL, Importance
-from treeinner.show.page.numbers import packed, short, shorts
+from treeinner.show.page.numbers import packed, short, shorts, value_text
 from treeinner.show.page.rows import explore
 
 Float = NDArray[np.float64]
 CONFIDENCE = 0.95  # of the intervals
 VERDICTS = ("signal", "unclear", "harmful")  # the page has their numbers
+EFFECTS = 6  # features whose effect is drawn
+MOST_DOTS = 400  # rows in the drawing of an effect
 MOST_POINTS = 60  # of a curve: it is drawn 200 pixels wide
 MOST_CURVES = 500
 MOST_OUTPUT_SCORES = 10_000  # features x outputs whose scores are shown per output
@@ -71,6 +74,9 @@ def collect(
         "used": np.ceil(subject.by_split(np.ones(trees.n_nodes))).astype(int).tolist(),
         "outputs": _outputs(valid),
         "gain": None if np.isnan(trees.gain).any() else shorts(subject.by_split(trees.gain)),
+        "margin_unit": subject.model.loss and subject.model.loss.unit,
+        "n_rows": valid.n_rows,
+        "effects": _effects(subject, valid, min(explorer_rows, MOST_DOTS), random_state),
         "gap": None if comparison is None else _gap(comparison),
         "rounds": _rounds(valid, None if comparison is None else comparison.before),
         "explorer": explore(subject, len(valid), explorer_rows, random_state) if explorer_rows else None,
@@ -114,9 +120,31 @@ def _ranking(i: Importance) -> dict[str, Any]:
     columns = {"score": i.scores, "std_error": i.std_errors, "ci_low": low, "ci_high": high}
     return {
         **{name: shorts(values) for name, values in columns.items()},
+        **{name: shorts(i.columns()[name], 4) for name in ("holds", "holds_std_error")},
         "q": shorts(i.q_values, 4),
         "verdict": [VERDICTS.index(verdict) for verdict in i.verdicts],
     }
+
+
+def _effects(subject: Subject, i: Importance, n_dots: int, seed: int) -> list[dict[str, Any]] | None:
+    """Partial residuals of the best features: means of bins, and some rows as dots."""
+    if i.holds is None:
+        return None
+    best = [k for k in i.order[:EFFECTS].tolist() if i.scores[k] > 0]
+    options: dict[str, Any] = {"feature_groups": subject.feature_groups, "n_jobs": subject.n_jobs}
+    found = []
+    for part in partial_residuals(subject.model, subject.X, subject.given, i, best, **options):
+        x, y = part.contribution, part.residual
+        dots = np.random.default_rng(seed).permutation(len(x))[:n_dots]
+        names, by_value = part.means(x if part.values is None else part.values)
+        found.append({
+            "feature": i.feature_names.index(part.feature), "output": part.output, "span": shorts([x.min(), x.max()]),
+            "holds": short(part.slope), "std_error": short(part.std_error), "n": len(dots),
+            "dots": packed(np.stack([x, y])[:, dots]), "names": [value_text(name) for name in names],
+            "rows": {name: shorts(column) for name, column in part.means(x)[1].items()},
+            "values": {name: shorts(column) for name, column in by_value.items()} if part.values is not None else None,
+        })  # fmt: skip
+    return found
 
 
 def _breakdown(i: Importance) -> dict[str, Any] | None:
@@ -136,7 +164,7 @@ def _outputs(i: Importance) -> dict[str, Any] | None:
     names = list(i.output_names or (str(k) for k in range(n)))
     if n * len(i.scores) > MOST_OUTPUT_SCORES:
         return {"names": names, "rankings": None}
-    return {"names": names, "rankings": [_ranking(i.for_output(k)) for k in range(n)]}
+    return {"names": names, "rankings": [_ranking(i.for_output(name)) for name in names]}
 
 
 def _gap(comparison: Comparison) -> dict[str, Any]:

@@ -54,6 +54,8 @@ const text = (x) => (known(x) ? String(x) : "missing");
 // A value as it stands in the data: 2024 is a year, not 2,024.
 const shown = (x) => (typeof x === "number" ? minus(String(x)) : text(x));
 const q = (x) => (!known(x) ? "–" : x < 0.001 ? "<0.001" : x.toFixed(3));
+const clear = (error) => known(error) && error < 0.5; // else holds is left blank
+const holdsText = (holds, error) => (clear(error) ? `${fixed(2)(holds)} ± ${error.toFixed(2)}` : "");
 const signed = (format) => (x) => (x > 0 ? "+" : "") + format(x);
 
 // Place of a number on a drawing, in percent; a margin keeps dots and caps inside.
@@ -81,7 +83,7 @@ function table({ mount, caption, columns, rows, sort, descending = true, rowClas
       state.sort = c;
       draw();
     });
-    return el("th", { scope: "col", class: column.kind, "data-title": column.label, "data-sorts": column.value ? "yes" : "no" },
+    return el("th", { scope: "col", class: column.wide ? `${column.kind} wide` : column.kind, "data-title": column.label, "data-sorts": column.value ? "yes" : "no" },
       button, column.axis || null);
   });
   function makeRow(k) {
@@ -200,7 +202,7 @@ function header() {
   $("unit").textContent = data.unit;
   $("score-title").textContent = data.score_title;
   if (selection) selectionLead();
-  $("table-call").textContent = selection ? selection.table : `ti.importance(model, X, y${data.score === "loss" ? ', score="loss"' : ""}).to_frame()`;
+  $("table-call").textContent = selection ? selection.table : `ti.importance(model, X, y${data.score === "signal" ? "" : `, score="${data.score}"`}).to_frame()`;
   $("call").textContent = data.call;
   $("written").textContent = data.written;
   pairs($("facts"), data.facts);
@@ -222,6 +224,7 @@ function showRanking(ranking) {
   const score = formatter(ranking.score.concat(ranking.std_error), 5);
   const gain = data.gain && formatter(data.gain);
   const rank = ranks(ranking.score);
+  const holds = ranking.holds && ranking.holds.some(known) && ((k) => holdsText(ranking.holds[k], ranking.holds_std_error[k]));
   const bar = (k) => {
     const dull = COLOURS[verdict(k, ranking)];
     const [from, to] = [place(Math.min(0, ranking.score[k])), place(Math.max(0, ranking.score[k]))];
@@ -240,6 +243,7 @@ function showRanking(ranking) {
     numeric("Score per row", ranking.score, score, { short: "Score" }),
     numeric("Std. error", ranking.std_error, score, { short: "±" }),
     ...(selection ? selectionColumns(score) : [numeric("q value", ranking.q, q, { short: "q", up: true })]),
+    ...(holds ? [{ label: "Holds", kind: "number", wide: true, cell: holds, value: (k) => (holds(k) ? ranking.holds[k] : null) }] : []),
     ...(gain ? [numeric("Total gain", data.gain, gain), numeric("Gain rank", gainRank, String, { up: true })] : []),
   ];
   table({
@@ -278,6 +282,98 @@ function rankingSection() {
     ? "Total gain is what the model’s library reports: a sum over the training rows, before the learning rate."
     : "This model does not store the gains of its splits, so there is no total gain to show beside the score.";
   showRanking(data.ranking);
+}
+
+// -- does what was learnt hold? ------------------------------------------------------------------------------------
+function legend(mount, entries) {
+  mount.append(...entries.filter(Boolean).map(([kind, words]) => el("li", {}, svg("svg", { viewBox: "0 0 32 10", "aria-hidden": "true" },
+    kind.startsWith("point") || kind === "rows" ? svg("path", { class: kind, d: "M16 5h0" }) : svg("line", { class: kind, x1: 0, x2: 32, y1: 5, y2: 5 })), words)));
+}
+function effectsSection() {
+  const effects = data.effects;
+  if (!effects) return;
+  $("effects-none").hidden = effects.length > 0;
+  $("effects-more").hidden = effects.length === 0;
+  $("effects-unit").textContent = data.margin_unit;
+  const dots = effects.map((e) => unpack(e.dots[0], e.dots[1], e.n));
+  if (effects.length && effects[0].n < data.n_rows) $("effects-rows").textContent = effects[0].n ? `${count(effects[0].n)} rows, drawn at random, are shown as dots; means and lines are of all rows.` : "Single rows are not in this file.";
+  // The limits go by means and lines: rows spread far more, and those outside are not drawn.
+  function limits(means, others, room) {
+    const halves = means.high.map((h, i) => (known(h) ? h - means.residual[i] : null)).filter(known).sort((a, b) => a - b);
+    const marks = means.residual.concat(others);
+    const [low, high] = [Math.min(...marks), Math.max(...marks)];
+    const pad = room * (high - low) + (halves.length ? halves[Math.floor(halves.length / 2)] : 0) || 1;
+    return [low - pad, high + pad];
+  }
+  function picture(title, words, low, high, from, to, draw) {
+    const y = (v) => 100 - (100 * (Math.min(Math.max(v, low), high) - low)) / (high - low);
+    const x = (v) => (to > from ? 3 + (94 * (v - from)) / (to - from) : 50);
+    const at = (v, w) => `${x(v).toFixed(1)} ${y(w).toFixed(1)}`;
+    const line = (kind, points) => svg("path", { class: kind, d: points.map(([v, w], i) => `${i ? "L" : "M"}${at(v, w)}`).join("") });
+    const mark = (kind, points) => svg("path", { class: kind, d: points.map(([v, w]) => `M${at(v, w)}h0`).join("") });
+    const bars = (means, places, which) => svg("path", { class: "interval",
+      d: which.filter((i) => known(means.low[i])).map((i) => `M${at(places[i], means.low[i])}L${at(places[i], means.high[i])}`).join("") });
+    return drawing(title, words, { viewBox: "0 0 100 100", preserveAspectRatio: "none" },
+      svg("line", { class: "zero", x1: 0, x2: 100, y1: y(0), y2: y(0) }), draw({ line, mark, bars }));
+  }
+  function panel(e, number) {
+    const name = feature(e.feature);
+    const part = e.output ? ` for ${e.output}` : "";
+    const finding = clear(e.std_error) ? `${minus((100 * e.holds).toFixed(0))} ± ${(100 * e.std_error).toFixed(0)}% of the effect${part} holds`
+      : `how much of the effect${part} holds is not clear`;
+    const [from, to] = e.span;
+    const [low, high] = limits(e.rows, [from, to, e.holds * from, e.holds * to], 0.5);
+    const inside = (i) => dots[number][1][i] >= low && dots[number][1][i] <= high;
+    const every = e.rows.at.map((_, i) => i);
+    const format = formatter([low, high, from, to], 2);
+    const rows = picture(`${name}: contribution and what is left`, finding, low, high, from, to, ({ line, mark, bars }) => [
+      mark("rows", dots[number][0].flatMap((v, i) => (inside(i) ? [[v, dots[number][1][i]]] : []))),
+      line("curve fit", [[from, e.holds * from], [to, e.holds * to]]), line("curve right", [[from, from], [to, to]]),
+      bars(e.rows, e.rows.at, every), mark("point", every.map((i) => [e.rows.at[i], e.rows.residual[i]]))]);
+    const pictures = [el("div", {}, rows, el("div", { class: "ends", "aria-hidden": "true" },
+      el("span", {}, `contribution ${format(from)} to ${format(to)}`), el("span", {}, `up ${format(low)} to ${format(high)}`)))];
+    if (e.values) pictures.push(byValue(e, name, finding));
+    return el("figure", { class: "panel" }, el("figcaption", {}, bdi(name), el("br"), el("span", { class: "note" }, finding)),
+      el("div", { class: "pictures" }, pictures));
+  }
+  function byValue(e, name, finding) {
+    const v = e.values;
+    const every = v.at.map((_, i) => i);
+    const there = every.filter((i) => known(v.at[i]));
+    const gaps = every.filter((i) => !known(v.at[i]));
+    const last = Math.max(...there.map((i) => v.at[i]), 0);
+    const first = e.names.length ? 0 : Math.min(...there.map((i) => v.at[i]), last);
+    const places = v.at.map((at) => at ?? last + (e.names.length ? 1 : 0.1 * (last - first) || 1));
+    const [from, to] = e.names.length ? [-0.5, Math.max(...places) + 0.5] : [first, Math.max(...places)];
+    const [low, high] = limits(v, v.contribution, 0.1);
+    const across = formatter(there.map((i) => v.at[i]), 3);
+    const format = formatter([low, high], 2);
+    const level = (i) => [[places[i] - (to - from) / 40, v.contribution[i]], [places[i] + (to - from) / 40, v.contribution[i]]];
+    const single = e.names.length ? every : gaps;
+    const drawn = picture(`${name}: effect over its values`, finding, low, high, from, to, ({ line, mark, bars }) => [
+      e.names.length ? null : line("curve", there.map((i) => [places[i], v.contribution[i]])), ...single.map((i) => line("curve", level(i))),
+      bars(v, places, every), mark("point", there.map((i) => [places[i], v.residual[i]])), mark("point gap", gaps.map((i) => [places[i], v.residual[i]]))]);
+    const ends = el("div", { class: "ends", "aria-hidden": "true" },
+      el("span", {}, e.names.length || !there.length ? "" : `values ${across(first)} to ${across(last)}`), el("span", {}, `up ${format(low)} to ${format(high)}`));
+    const labels = e.names.length ? el("div", { class: "levels" }, e.names.concat(gaps.length ? [""] : []).map((label) => el("span", { title: label }, bdi(label, "value")))) : null;
+    return el("div", {}, drawn, labels, ends);
+  }
+  legend($("effects-legend"), [effects.some((e) => e.n) && ["rows", "a row"], ["point", "mean of similar rows"], ["curve fit", "line that fits the rows best"], ["curve right", "the model is right"],
+    ["curve", "mean contribution"], effects.some((e) => e.values && e.values.at.includes(null)) && ["point gap", "missing values"]]);
+  $("effects-panels").replaceChildren(...effects.map(panel));
+  const bins = effects.flatMap((e) => (e.values ? e.values.at.map((_, i) => [e, i]) : []));
+  const column = (name) => bins.map(([e, i]) => e.values[name][i]);
+  const number = formatter(column("contribution").concat(column("residual")));
+  const place = ([e, i]) => (!known(e.values.at[i]) ? "missing" : e.names.length ? e.names[e.values.at[i]] : single(e.values.at[i]));
+  table({
+    mount: $("effects-table"), caption: "Means over rows with similar values.", rows: bins.map((_, i) => i), sort: 0, descending: false,
+    columns: [
+      { label: "Feature", kind: "head", up: true, cell: (b) => [bdi(feature(bins[b][0].feature))], value: (b) => effects.indexOf(bins[b][0]) },
+      { label: "Values", kind: "number", cell: (b) => bdi(text(place(bins[b])), "value") },
+      numeric("Contribution", column("contribution"), number), numeric("Left without it", column("residual"), number),
+      numeric("From", column("low"), number), numeric("To", column("high"), number),
+    ],
+  });
 }
 
 // -- training against held-out ------------------------------------------------------------------------------------
@@ -335,7 +431,7 @@ function roundsSection() {
     const x = (at) => (100 * at) / r.n;
     const path = (line) => line.map((v, p) => `${p ? "L" : "M"}${x(r.at[p]).toFixed(2)} ${y(v).toFixed(2)}`).join("");
     const story = data.used[k] === 0 ? "not used" : falls(k)
-      ? `peak in round ${count(peak[k])}, then down by ${number(fall[k])}` : `ends at ${number(data.ranking.score[k])}`;
+      ? `peak in round ${count(peak[k])}, then down by ${number(fall[k])}` : `ends at ${number(best[k] - fall[k])}`;
     return el("figure", { class: "panel" },
       el("figcaption", {}, bdi(feature(k)), el("br"), el("span", { class: "note" }, story)),
       drawing(`${feature(k)} by round`, story, { viewBox: "0 0 100 100", preserveAspectRatio: "none" },
@@ -362,17 +458,14 @@ function roundsSection() {
   $("rounds-order").onchange = draw;
   $("rounds-search").oninput = () => { many = 12; draw(); };
   $("rounds-more").onclick = () => { many += 12; draw(); };
-  const key = (kind, words) => el("li", {}, svg("svg", { viewBox: "0 0 32 10", "aria-hidden": "true" },
-    svg("line", { class: kind, x1: 0, x2: 32, y1: 5, y2: 5 })), words);
-  $("rounds-legend").append(key("curve", KIND), ...(train ? [key("curve train", "training")] : []),
-    key("curve dull", `${KIND}, no signal`), key("peak", "where it turns down"));
+  legend($("rounds-legend"), [["curve", KIND], train && ["curve train", "training"], ["curve dull", `${KIND}, no signal`], ["peak", "where it turns down"]]);
   draw();
   table({
     mount: $("rounds-table"), caption: "Where each curve is highest and how far it falls until the last round.", rows: r.features, sort: 3,
     columns: [
       { label: "Feature", kind: "head", up: true, cell: (k) => [bdi(feature(k))], value: feature },
       numeric("Peak in round", peak, count), numeric("Score at the peak", best, number),
-      numeric("Final score", data.ranking.score, number), numeric("Fall", fall, number),
+      numeric("Final score", best.map((b, k) => (known(b) ? b - fall[k] : b)), number), numeric("Fall", fall, number),
     ],
   });
 }
@@ -486,6 +579,7 @@ function rowsSection() {
 
 header();
 rankingSection();
+effectsSection();
 optimismSection();
 roundsSection();
 rowsSection();

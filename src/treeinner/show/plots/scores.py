@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -208,7 +209,7 @@ def _legend(ax: Axes, colors: set[str], names: tuple[str, str]) -> None:
 
 
 def rounds(importance: Importance, features: int | Sequence[str | int] = 8, *, ax: Axes | None = None) -> Axes:
-    """Cumulative score by boosting round, a line per feature; a dot marks its best round.
+    """Cumulative score by boosting round (of signal: TreeInner's), a line per feature; a dot marks its best round.
 
     Parameters
     ----------
@@ -240,7 +241,9 @@ def rounds(importance: Importance, features: int | Sequence[str | int] = 8, *, a
     ax.set_xlim(0, len(x) - 1)
     ax.xaxis.set_major_locator(style.matplotlib().ticker.MaxNLocator(integer=True))
     ax.set_xlabel("boosting round" + " (dot: the best of a feature)" * dotted)
-    ax.set_ylabel("cumulative " + score_label(importance, 44))
+    # Of the signal score they are TreeInner's.
+    shown = replace(importance, score="tree_inner") if importance.score == "signal" else importance
+    ax.set_ylabel("cumulative " + score_label(shown, 44))
     ax.spines[["top", "right"]].set_visible(False)
     name_ends(ax, names, curves[-1, chosen], colors, made=made)
     return ax
