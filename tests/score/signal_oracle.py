@@ -189,7 +189,7 @@ def answer(trees, start, gradient, curvature, p, *, weight=None, clusters=None, 
     """
     n, K = start.shape
     weight = np.ones(n) if weight is None else np.asarray(weight, float)
-    names = np.eye(p) if groups is None else np.array([np.isin(np.arange(p), group) for group in groups], float)
+    names = [[k] for k in range(p)] if groups is None else groups
     R = 1 + max(tree.round for tree in trees)
     phi, margins, margin = np.zeros((R, n, len(names), K)), [], start
     shares, chance = np.zeros((R, n, len(names), K)), np.zeros((len(names), K))
@@ -197,14 +197,15 @@ def answer(trees, start, gradient, curvature, p, *, weight=None, clusters=None, 
         margins.append(margin)
         for tree in (tree for tree in trees if tree.round == r):
             one_phi, one_share, one_chance = centred(tree, -gradient(margins[r]), weight, p)
-            phi[r] += np.einsum("jk,ikc->ijc", names, one_phi)
-            shares[r] += np.einsum("jk,ikc->ijc", names, one_share)
-            chance += names @ one_chance
             margin = margin + tree.step
+            for k, members in enumerate(names):
+                phi[r][:, k] += one_phi[:, members].sum(axis=1)
+                shares[r][:, k] += one_share[:, members].sum(axis=1)
+                chance[k] += one_chance[members].sum(axis=0)
     own, Phi = np.zeros((n, len(names), K)), np.zeros((n, len(names), K))
     for r in range(R):
         h = None if curvature is None else curvature(margins[r])
-        for k in range(len(names)):
+        for k in np.flatnonzero(Phi.any(axis=(0, 2))):
             if h is None:
                 effect = gradient(margins[r]) - gradient(margins[r] - Phi[:, k])
             else:

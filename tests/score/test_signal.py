@@ -16,9 +16,13 @@ from sklearn import ensemble
 
 import treeinner as ti
 from tests.cases import same_bits
+from tests.forests import make_model
 from tests.losses.cases import make
 from tests.models import Models
+from tests.oracle import path, tree_values
 from tests.score import signal_oracle as oracle
+from tests.score.test_definition import KINDS, kernel_case
+from treeinner import _core
 
 N, ROUNDS, P = 120, 10, 6
 QUERY, MARGIN, CLUSTERS = np.arange(N) // 12, np.linspace(-1, 1, N), np.arange(N) // 4
@@ -122,7 +126,8 @@ class Case:
         """What it should be."""
         curvature = self.loss[1] and partial(self.loss[1], self.y.reshape(len(self.y), -1))
         given = {"weight": self.given.get("sample_weight"), "clusters": self.given.get("clusters"), **options}
-        return oracle.answer(self.trees, self.start, self.gradient, curvature, P, forest=self.forest, **given)
+        p = self.X.shape[1]
+        return oracle.answer(self.trees, self.start, self.gradient, curvature, p, forest=self.forest, **given)
 
     @property
     def margin(self):
@@ -285,6 +290,26 @@ def test_signal_and_holds_are_their_definitions(name):
     K = case.start.shape[1]
     for output in range(K if K > 1 else 0):
         check(imp.for_output(output), case, answer, output)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_trees_of_every_shape_at_every_instruction_set(kind):
+    made, before = kernel_case(kind)[0], _core.instruction_set()
+    trees, X, values, found = made.trees, made.X, tree_values(made.trees, made.X), []
+    for t, (a, b) in enumerate(itertools.pairwise(trees.start)):
+        leaf = np.array([path(trees, t, row)[-1] for row in X]) - a
+        shape = trees.left[a:b] - a, trees.right[a:b] - a, trees.column[a:b].tolist()
+        found.append(oracle.binary_tree(*shape, leaf, values[t], int(trees.round[t])))
+    start, loss = np.tile(trees.base, (len(X), 1)), logistic() if made.objective == "logistic" else SQUARED
+    case = Case(made.model, X, made.y, found, start, loss, {"sample_weight": made.weight}, near=2e-9)
+    answer = case.answer()
+    try:
+        for name in _core.instruction_sets():
+            _core.use_instruction_set(name)
+            case.model = make_model(replace(trees), made.model.loss)  # compiled anew for these instructions
+            check(case.importance(), case, answer)
+    finally:
+        _core.use_instruction_set(before)
 
 
 @pytest.mark.parametrize("name", ["xgb_squared", "xgb_softmax", "xgb_absolute", "cat_squared", "skl_votes"])
