@@ -188,7 +188,7 @@ BESIDE = (SIGNAL, "TreeInner(centred)", "forest_inner", "final form", "permutati
 
 
 def jobs():
-    """(design, setting, draw, method), draw by draw, so that a run cut short has a bit of everything."""
+    """(design, setting, draw, method), draw by draw, so that a run cut short has a bit of everything; the slow last."""
     methods = [name for name in METHODS if name != BORUTA or find_spec("boruta")]
     beside = [(name, "rate 1") for name in LONG_STEPS] + [(name, "defaults") for name in REAL]
     out = []
@@ -202,7 +202,7 @@ def jobs():
                     if not (enough or slow or once):
                         out.append((design, setting, number, method))
         out += [(*cell, number, method) for cell in beside for method in BESIDE]
-    return out
+    return sorted(out, key=lambda job: job[3] in SLOW)
 
 
 def measure(design, setting, number, method):
