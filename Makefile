@@ -323,7 +323,7 @@ rivals: $(VENV)/.test
 	$(BIN)/python -m pip install -q --group rivals
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/rivals.py $(RIVALS_FLAGS)
 
-# False discoveries and power of TreeInnerSelector over many designs: writes docs/selection-promise.md (many hours of one
+# False discoveries and power of TreeInnerSelector over many designs: writes docs/evidence/selection.md (half an hour of one
 # core). An interrupted run continues; PROMISE_FLAGS="--minutes 60" stops after an hour.
 PROMISE_FLAGS ?=
 
