@@ -3,12 +3,15 @@
 Needs Chromium (Debian: apt-get install chromium); without it these tests are skipped.
 """
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
 import xgboost as xgb
 
 from tests.browser.chromium import Browser, find
+from treeinner.score.importance import importance
 from treeinner.select.selector import TreeInnerSelector
 from treeinner.show.page import report
 
@@ -69,6 +72,15 @@ def column(page, section, n):
 def sorts(page):
     sorted_headers = "[...document.querySelectorAll('#ranking-table th[aria-sort]')]"
     return page.evaluate(f"{sorted_headers}.map(h => [h.innerText, h.getAttribute('aria-sort')])")
+
+
+BACKGROUND = "getComputedStyle(document.body).backgroundColor"
+
+
+def luminance(colour):
+    """Relative luminance of a colour, as WCAG has it."""
+    shares = np.array([float(part) for part in re.findall(r"[\d.]+", colour)[:3]]) / 255
+    return np.where(shares <= 0.04045, shares / 12.92, ((shares + 0.055) / 1.055) ** 2.4) @ [0.2126, 0.7152, 0.0722]
 
 
 def numbers(texts):
@@ -172,6 +184,37 @@ def test_curves(page):
     page.type("emoji")
     assert page.evaluate(shown) == 1
     assert page.evaluate("document.querySelectorAll('#rounds-panels path').length") == 2  # training and held-out
+
+
+def test_effects(browser, tmp_path):
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(800, 2)), columns=["a & 'b'", "b"])
+    X["town"] = pd.Categorical(np.array(["<i>Ulm</i>", "Kiel", None], object)[rng.integers(0, 3, 800)])
+    X.loc[::5, "b"] = np.nan
+    y = 2 * X["b"].fillna(1) + X["town"].cat.codes + X.iloc[:, 0] + rng.normal(size=800)
+    model = xgb.XGBRegressor(n_estimators=20, max_depth=3, n_jobs=1, enable_categorical=True).fit(X[:400], y[:400])
+    imp = importance(model, X[400:], y[400:])
+    p = browser.open(report(model, X[400:], y[400:], path=tmp_path / "p.html").as_uri())
+    said = p.evaluate("[...document.querySelectorAll('#effects-panels figcaption')].map(c => c.innerText)")
+    assert [words.split("\n")[0] for words in said] == [imp.feature_names[k] for k in imp.order]
+    for k, words in zip(imp.order, said, strict=True):
+        percent = f"{100 * imp.holds[k]:.0f} ± {100 * imp.holds_std_errors[k]:.0f}% of the effect holds"
+        assert words.split("\n")[1] == percent
+    assert column(p, "ranking", 6) == [f"{imp.holds[k]:.2f} ± {imp.holds_std_errors[k]:.2f}" for k in imp.order]
+    labels = p.evaluate("[...document.querySelectorAll('#effects .levels bdi')].map(b => b.textContent)")
+    assert sorted(labels) == ["", "<i>Ulm</i>", "Kiel"]  # the last place is that of missing values, a mark of its own
+    marks = "[...document.querySelectorAll('#effects path.gap')].map(g => g.getAttribute('d').split('h0').length - 1)"
+    assert sum(p.evaluate(marks)) == 2 + 1  # of b, of town, and of the legend
+    # Dots, means and lines stand out from the paper: WCAG's ratio for graphics is 3.
+    for dark in (False, True):
+        q = browser.open((tmp_path / "p.html").as_uri(), dark=dark)
+        for kind in ("rows", "point", "curve", "curve.fit", "curve.right", "interval"):
+            style = f"getComputedStyle(document.querySelector('#effects-panels .{kind}'))"
+            ink, paper = (luminance(q.evaluate(c)) for c in (f"{style}.stroke", BACKGROUND))
+            assert (max(ink, paper) + 0.05) / (min(ink, paper) + 0.05) >= 3, (dark, kind)
+        q.close()
+    assert p.complaints() == []
+    p.close()
 
 
 def test_keyboard(page):
@@ -320,13 +363,16 @@ def test_a_page_about_features_to_keep(browser, tmp_path):
     X["again"] = 2 * X["b"]
     y = 3 * X["b"] + rng.normal(size=200)
     model = xgb.XGBRegressor(n_estimators=10, max_depth=2, n_jobs=1)
-    selector = TreeInnerSelector(model, q=0.01, cv=3, repeats=1, random_state=0).fit(X, y)
+    selector = TreeInnerSelector(model, q=0.01, test="conditional", cv=3, repeats=1, random_state=0).fit(X, y)
     p = browser.open(report(selector, path=tmp_path / "page.html").as_uri())
     assert p.complaints() == []
     assert text(p, "lead") == "2 of 5 features are kept by the conditional test at q = 0.01."
     marked = "Array.from(document.querySelectorAll('#ranking-table tbody tr.grey bdi'), (n) => n.textContent)"
     assert set(p.evaluate(marked)) == {"a", "c", "d"}
     assert text(p, "stands-out").endswith("it is: b, again")
+    heads = p.evaluate("[...document.querySelectorAll('#ranking-table th button')].map(b => b.textContent)")
+    assert heads[-4:] == ["Adds to the others", "Std. error of adds", "q of adds", "Kept"]
+    assert "drawn anew, given the others" in p.evaluate("document.getElementById('meaning').innerText")
     shown = "Array.from(document.querySelectorAll('main > section')).filter((s) => !s.hidden).map((s) => s.id)"
     assert p.evaluate(shown) == ["about", "ranking", "meaning", "reproduce"]
     p.close()

@@ -28,6 +28,13 @@ def make_importance(means=(1.0, 3.0, 0.2, -0.4, 0.0), names=NAMES, *, n=100, spr
     return Importance(**{**given, **fields})
 
 
+def make_signal(holds=(0.82, 1.2, 0.4, -0.13, np.nan), errors=(0.1, 0.05, 0.5, 0.2, np.nan), **fields):
+    """An importance of score="signal", with the part of each effect that holds."""
+    found = make_importance(score="signal", **fields)
+    known = replace(found.statistics, holds=np.array(holds), holds_std_error=np.array(errors))
+    return replace(found, statistics=known)
+
+
 def make_breakdown(means=(1.0, 3.0, 0.2, -0.4, 0.0), names=NAMES, before=9.0, base=0.3, **fields):
     """An importance of score="loss", whose lines add up from the loss before to the loss after."""
     importance = make_importance(means, names, score="loss", **fields)

@@ -160,7 +160,8 @@ def test_select_keeps_or_exits_with_1(files, cli, tmp_path, monkeypatch):
     words = ("select", "valid.csv", "-y", "y", "--clusters", "patient", "--drop", "w", "--q", 0.05, "--seed", 3)
     code, out, _ = cli(*words)
     assert code == 0
-    assert out.splitlines()[0].split() == ["feature", "score", "std_error", "beyond", "p_value", "q_value", "kept"]
+    shown = ["feature", "score", "std_error", "p_value", "q_value", "adds", "adds_std_error", "adds_q_value", "kept"]
+    assert out.splitlines()[0].split() == shown
     assert out.splitlines()[-1].startswith("3 of 5 columns kept by")
     assert (asked["columns"], asked["q"], asked["random_state"]) == (list("abcd"), 0.05, 3)
     assert asked["groups"].tolist() == files[2]["patient"][200:].tolist()

@@ -24,6 +24,7 @@ from sklearn.preprocessing import StandardScaler
 from tests.show.results import NAMES, make_importance
 from treeinner.errors import DataError, TreeInnerWarning
 from treeinner.explain.attribute import attribute
+from treeinner.explain.partial import partial_residuals
 from treeinner.read import read_model
 from treeinner.read.trees import NodeValues
 from treeinner.score.baselines import total_gain
@@ -135,6 +136,30 @@ def test_ranking_is_importance(fitted, page):
     assert facts["Loss per row"].startswith(f"{losses.before:.4g} before the first tree, {losses.after:.4g} after")
     assert facts["Loss"] == "half the squared error"
     assert facts["Learning rate"] == "0.2"
+
+
+def test_effects_are_the_partial_residuals(fitted, page, tmp_path):
+    model, X, y, *_ = fitted
+    imp, data = importance(model, X, y), data_of(page)
+    close(data["ranking"]["holds"], imp.holds, 5.1e-4)
+    close(data["ranking"]["holds_std_error"], imp.holds_std_errors, 5.1e-4)
+    best = [k for k in imp.order if imp.scores[k] > 0]
+    assert [effect["feature"] for effect in data["effects"]] == best
+    given = {"y": y, "sample_weight": None, "clusters": None, "base_margin": None, "qid": None}
+    for effect, part in zip(data["effects"], partial_residuals(read_model(model), X, given, imp, best), strict=True):
+        close(effect["holds"], imp.holds[effect["feature"]])
+        for shown, values in ((effect["rows"], part.contribution), (effect["values"], part.values)):
+            for name, exact in part.means(values)[1].items():
+                close(shown[name], exact)
+        text, unit = effect["dots"]
+        dots = np.frombuffer(base64.b64decode(text), "<i2").reshape(2, -1) * np.array(unit, float)[:, None]
+        assert effect["n"] == dots.shape[1] == 100  # of explorer_rows
+        # Every dot is a row: half a unit from rounding.
+        for values, drawn, one in zip((part.contribution, part.residual), dots, unit, strict=True):
+            assert np.abs(drawn[:, None] - values).min(axis=1).max() <= 0.51 * one
+    closed = data_of(report(model, X, y, path=tmp_path / "p.html", explorer_rows=0))["effects"]
+    assert all(effect["n"] == 0 and effect["dots"][0] == "" for effect in closed)
+    assert data_of(report(model, X, y, path=tmp_path / "p.html", score="tree_inner"))["effects"] is None
 
 
 def test_the_breakdown_of_the_loss_adds_up(fitted, tmp_path):
@@ -476,8 +501,9 @@ class TreeInnerSelector:
         low, high = found.interval(0.95)
         return {
             "feature": np.array(found.feature_names), "score": found.scores, "std_error": found.std_errors,
-            "ci_low": low, "ci_high": high, "beyond": found.scores / 2, "p_value": found.p_values,
-            "q_value": found.q_values, "kept": found.q_values < 0.1, "rank": found.ranks,
+            "ci_low": low, "ci_high": high, "p_value": found.p_values, "q_value": found.q_values,
+            "adds": found.scores / 2, "adds_std_error": found.std_errors, "adds_q_value": found.q_values,
+            "kept": found.q_values < 0.1, "rank": found.ranks,
         }  # fmt: skip
 
 
@@ -488,7 +514,7 @@ def test_a_selector(tmp_path):
     assert data["title"] == "Which features to keep"
     assert data["features"] == list(NAMES)
     assert data["selection"]["kept"] == selector.table()["kept"].tolist()
-    close(data["selection"]["beyond"], importance_.scores / 2)
+    close(data["selection"]["adds"]["adds"], importance_.scores / 2)
     assert data["selection"]["rule"] == selector.rule
     assert dict(data["facts"])["Agreement of the folds"].startswith("1.00")
     assert "ti.TreeInnerSelector(random_state=0)" in data["call"]

@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from tests.show.results import NAMES, make_breakdown, make_comparison, make_importance
+from tests.show.results import NAMES, make_breakdown, make_comparison, make_importance, make_signal
 from treeinner.errors import Note
 from treeinner.score.infer import unknown
 from treeinner.show import html
@@ -53,6 +53,25 @@ def test_text_is_aligned_best_first_and_says_rows_loss_and_level():
         "noise            -0.4       0.15    0.016  harmful",
         "100 rows; score: first-order reduction of half the squared error per row; signal: q <= 0.1",
     ]
+
+
+def test_holds_is_shown_where_its_error_is_below_one_half():
+    shown = repr(make_signal()).splitlines()
+    assert shown[1:7] == [
+        "feature         score  std error  q value         holds  verdict",
+        "bmi                 3       0.15  2.1e-27   1.20 ± 0.05  signal",
+        "age                 1       0.15  4.4e-08   0.82 ± 0.10  signal",
+        "blood pressure    0.2       0.15     0.23                unclear",
+        "sex                 0          0        1                unclear",
+        "noise            -0.4       0.15    0.016  -0.13 ± 0.20  harmful",
+    ]
+    legend = "holds: the part of what the model learnt about this feature that is true on new rows"
+    assert shown[-1] == legend
+    rows = Parts(as_html(make_signal())).rows
+    assert rows[0][-2:] == ["holds", "verdict"]
+    assert [row[-2] for row in rows[1:]] == ["1.20 ± 0.05", "0.82 ± 0.10", "", "", "-0.13 ± 0.20"]
+    assert legend in as_html(make_signal())
+    assert "holds" not in repr(make_signal(has_errors=False)) + repr(make_importance())
 
 
 def test_text_without_errors_or_rows():

@@ -105,7 +105,7 @@ def of_selector(selector: Any, name: str) -> dict[str, Any]:
             "kept": kept.tolist(),
             "p": shorts(table["p_value"], 4),
             "q": shorts(table["q_value"], 4),
-            "beyond": shorts(table["beyond"]) if "beyond" in table else None,
+            "adds": {column: shorts(table[column], 4) for column in table if column.startswith("adds")},
             "rule": selector.rule,
             "test": None if selector.q is None else selector.test,
             "groups": [list(group) for group in selector.groups_],

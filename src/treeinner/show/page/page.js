@@ -165,8 +165,8 @@ function pairs(mount, list) {
   mount.replaceChildren(...list.flatMap(([term, value]) => [el("dt", {}, term), el("dd", {}, value)]));
 }
 function hideOthers() {
-  const own = { score: data.score, only: selection ? "selection" : "model", test: selection && selection.test };
-  document.querySelectorAll("[data-score], [data-only], [data-test]").forEach((node) => {
+  const own = { score: data.score, only: selection ? "selection" : "model", test: selection && selection.test, adds: selection && selection.adds.adds ? "yes" : "no" };
+  document.querySelectorAll("[data-score], [data-only], [data-test], [data-adds]").forEach((node) => {
     node.hidden = Object.keys(own).some((kind) => kind in node.dataset && node.dataset[kind] !== own[kind]);
   });
 }
@@ -242,7 +242,7 @@ function showRanking(ranking) {
     { label: "Score with interval", kind: "drawn", cell: bar, axis: axis(low, high, place) },
     numeric("Score per row", ranking.score, score, { short: "Score" }),
     numeric("Std. error", ranking.std_error, score, { short: "±" }),
-    ...(selection ? selectionColumns(score) : [numeric("q value", ranking.q, q, { short: "q", up: true })]),
+    ...(selection ? selectionColumns() : [numeric("q value", ranking.q, q, { short: "q", up: true })]),
     ...(holds ? [{ label: "Holds", kind: "number", wide: true, cell: holds, value: (k) => (holds(k) ? ranking.holds[k] : null) }] : []),
     ...(gain ? [numeric("Total gain", data.gain, gain), numeric("Gain rank", gainRank, String, { up: true })] : []),
   ];
@@ -252,12 +252,13 @@ function showRanking(ranking) {
     search: $("ranking-search"), status: $("ranking-count"), foot: ranking === data.ranking ? breakdownRows(score, columns.length) : [],
   });
 }
-function selectionColumns(number) {
-  const { beyond, p } = selection;
+function selectionColumns() {
+  const { adds, p } = selection;
   return [
-    ...(beyond ? [numeric("Beyond the others", beyond, number, { short: "Beyond" })] : []),
     numeric("p value", p, q, { short: "p", up: true }),
     numeric("q value", selection.q, q, { short: "q", up: true }),
+    ...(adds.adds ? [numeric("Adds to the others", adds.adds, formatter(adds.adds), { short: "Adds" }), numeric("Std. error of adds", adds.adds_std_error, formatter(adds.adds), { short: "±" }),
+      numeric("q of adds", adds.adds_q_value, q, { up: true })] : []),
     numeric("Kept", selection.kept.map(Number), (kept) => (kept ? "yes" : "no")),
   ];
 }
