@@ -6,11 +6,6 @@ from scipy.stats import t as student
 from sklearn.ensemble import ExtraTreesRegressor, RandomForestClassifier, RandomForestRegressor
 
 import treeinner as ti
-from treeinner.read.columns import credit
-from treeinner.rows import read_rows
-from treeinner.score.passes import leaf_pass, node_means
-from treeinner.score.small_nodes import leave_one_out
-from treeinner.score.spec import make_spec
 
 rng = np.random.default_rng(4)
 X = rng.normal(size=(200, 5)).astype(np.float32)
@@ -83,13 +78,10 @@ def test_out_of_bag_rows_are_counted_as_rows():
     y = Y[:, 0]
     forest = RandomForestRegressor(7, random_state=0).fit(X, y)
     model = ti.read_model(forest)
-    (rows,) = read_rows(model, X, y, oob=True, sample_weight=None, clusters=None, base_margin=None, qid=None)
-    spec = make_spec(model, credit(model, rows.names, None), score="tree_inner", method="centred")
-    leaf = leaf_pass(model, spec, rows, n_jobs=1)
-    lost = leave_one_out(model, spec, leaf, node_means(model, spec, leaf), rows.tree_weight.max(axis=1))
-    expected = scores_without_own_row(forest, X, Y[:, :1], np.ones(200), rows.tree_weight)[:, 0] / 200
-    paper = ti.importance(forest, X, y, oob=True, score="tree_inner").scores
-    np.testing.assert_allclose(paper - lost[:, 0] / 200, expected, rtol=1e-7, atol=1e-10)
+    unseen = model.out_of_bag(X, y).astype(float)
+    counts = unseen * (200 / unseen.sum(axis=1, keepdims=True))
+    expected = scores_without_own_row(forest, X, Y[:, :1], np.ones(200), counts)[:, 0] / 200
+    np.testing.assert_allclose(ti.importance(forest, X, y, oob=True).scores, expected, rtol=1e-7, atol=1e-10)
 
 
 def test_noise_in_small_nodes_looks_like_noise():
