@@ -26,7 +26,6 @@ from treeinner.errors import DataError, TreeInnerWarning
 from treeinner.explain.attribute import attribute
 from treeinner.explain.partial import partial_residuals
 from treeinner.read import read_model
-from treeinner.read.trees import NodeValues
 from treeinner.score.baselines import total_gain
 from treeinner.score.compare import compare
 from treeinner.score.importance import importance
@@ -145,8 +144,7 @@ def test_effects_are_the_partial_residuals(fitted, page, tmp_path):
     close(data["ranking"]["holds_std_error"], imp.holds_std_errors, 5.1e-4)
     best = [k for k in imp.order if imp.scores[k] > 0]
     assert [effect["feature"] for effect in data["effects"]] == best
-    given = {"y": y, "sample_weight": None, "clusters": None, "base_margin": None, "qid": None}
-    for effect, part in zip(data["effects"], partial_residuals(read_model(model), X, given, imp, best), strict=True):
+    for effect, part in zip(data["effects"], partial_residuals(read_model(model), X, imp, best, y=y), strict=True):
         close(effect["holds"], imp.holds[effect["feature"]])
         for shown, values in ((effect["rows"], part.contribution), (effect["values"], part.values)):
             for name, exact in part.means(values)[1].items():
@@ -183,12 +181,9 @@ def test_the_breakdown_of_the_loss_adds_up(fitted, tmp_path):
         report(model, X, y, score="gain", path=path)
 
 
-def test_rows_are_explained_where_predecomp_is_not_known(fitted, tmp_path):
+def test_rows_are_explained_by_the_attribution_of_the_scores(fitted, tmp_path):
     model, X, y, *_ = fitted
-    read = read_model(model)
-    unknown = NodeValues(None, read.trees.known.rate, needs=("reg_lambda",))
-    without = replace(read, trees=replace(read.trees, node_values=unknown))
-    page = report(without, X, y, path=tmp_path / "p.html")
+    page = report(model, X, y, path=tmp_path / "p.html", score="tree_inner", method="saabas")
     explorer = data_of(page)["explorer"]
     assert explorer["method"] == "Saabas"
     rows = np.array(explorer["number"])
@@ -224,7 +219,8 @@ def test_curves_by_round(fitted, page):
 
 def test_explorer_is_attribute(fitted, page):
     model, X, y, *_ = fitted
-    a, x = attribute(model, X), data_of(page)["explorer"]
+    a = attribute(model, X, method="centred", reference=importance(model, X, y))
+    x = data_of(page)["explorer"]
     rows = np.array(x["number"])
     assert len(rows) == 100
     assert x["n"] == 250

@@ -276,10 +276,12 @@ def test_what_cannot_be_drawn_is_refused_by_name():
         ti.plots.partial(model, rows, y, ["bmi", "constant"])
     with pytest.raises(ValueError, match="'weight' is not a feature"):
         ti.plots.partial(model, rows, y, "weight")
-    with pytest.raises(ValueError, match="belong to score='signal'"):
+    with pytest.raises(ti.DataError, match=r"must be ti.importance.*of the same model, rows and features"):
         ti.plots.partial(model, rows, y, importance=ti.importance(model, rows, y, score="loss"))
-    with pytest.raises(ti.DataError, match="importance is of another model, other rows"):
+    with pytest.raises(ti.DataError, match="of the same model, rows and features"):
         ti.plots.partial(model, rows[:50], y[:50], importance=ti.importance(model, rows, y))
+    with pytest.raises(TypeError, match="unexpected keyword argument 'weights'"):
+        ti.plots.partial(model, rows, y, weights=y)
     with pytest.raises(TypeError, match="partial expected an Importance"):
         ti.plots.partial(model, rows, y, importance=[1.0])
     model, rows, y, _ = CASES["three classes"]()

@@ -17,7 +17,7 @@ from treeinner.read import Model
 from treeinner.read.columns import GroupSpec, credit
 from treeinner.rows import load_table
 from treeinner.rows.frames import collected, names_of, values_of
-from treeinner.rows.rows import one_batch, transform
+from treeinner.rows.rows import ROLES, one_batch, transform
 
 __all__ = ["PartialResiduals", "partial_residuals"]
 
@@ -99,21 +99,19 @@ def _places(labels: NDArray[np.str_], weight: Float) -> tuple[list[str], Float]:
 
 
 def partial_residuals(
-    model: Model, X: Any, given: Mapping[str, Any], importance: Any, features: Sequence[int],
-    *, output: Any = None, feature_groups: GroupSpec | None = None, n_jobs: int | None = -1,
+    model: Model, X: Any, importance: Any, features: Sequence[int], *, output: Any = None,
+    feature_groups: GroupSpec | None = None, n_jobs: int | None = -1, **given: Any,
 ) -> Iterator[PartialResiduals]:  # fmt: skip
     """Partial residuals of some features, each in one output; those that the model does not use are left out.
 
-    given: y, sample_weight, clusters, base_margin and qid. importance: by score="signal", of the same rows; it has the
-    node values of the contributions. features: positions in it. output: a label; None: where the score is largest.
+    importance: by score="signal", of the same rows; it has the node values of the contributions. features: positions in
+    it. output: a label; None: where the score is largest. given: y, and what else `importance` takes for the rows.
     """
-    X, given = load_table(model, X, given)
+    X, given = load_table(model, X, dict.fromkeys(ROLES) | given)
     rows, names = one_batch(model, X, given), credit(model, names_of(X), feature_groups, X)
-    if importance.holds is None or importance.node_values is None:
-        raise ValueError("Partial residuals belong to score='signal'; pass what ti.importance(model, X, y) returns.")
-    same = (model.digest, names.names, rows.n_rows)
-    if (importance.model_digest, importance.feature_names, importance.n_rows) != same:
-        raise DataError("The importance is of another model, other rows or features; pass that of these.")
+    of = (importance.score, importance.model_digest, importance.feature_names, importance.n_rows)
+    if of != ("signal", model.digest, names.names, rows.n_rows):
+        raise DataError("importance= must be ti.importance(model, X, y) of the same model, rows and features.")
     forest, loss = model.trees.forest, model.loss
     assert loss is not None  # or there would be no importance
     loss = forest_error(loss) if model.trees.averaged else loss

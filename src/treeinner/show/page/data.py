@@ -79,7 +79,7 @@ def collect(
         "effects": _effects(subject, valid, min(explorer_rows, MOST_DOTS), random_state),
         "gap": None if comparison is None else _gap(comparison),
         "rounds": _rounds(valid, None if comparison is None else comparison.before),
-        "explorer": explore(subject, len(valid), explorer_rows, random_state) if explorer_rows else None,
+        "explorer": explore(subject, valid, explorer_rows, random_state) if explorer_rows else None,
     }
 
 
@@ -131,9 +131,9 @@ def _effects(subject: Subject, i: Importance, n_dots: int, seed: int) -> list[di
     if i.holds is None:
         return None
     best = [k for k in i.order[:EFFECTS].tolist() if i.scores[k] > 0]
-    options: dict[str, Any] = {"feature_groups": subject.feature_groups, "n_jobs": subject.n_jobs}
+    given = {**subject.given, "feature_groups": subject.feature_groups, "n_jobs": subject.n_jobs}
     found = []
-    for part in partial_residuals(subject.model, subject.X, subject.given, i, best, **options):
+    for part in partial_residuals(subject.model, subject.X, i, best, **given):
         x, y = part.contribution, part.residual
         dots = np.random.default_rng(seed).permutation(len(x))[:n_dots]
         names, by_value = part.means(x if part.values is None else part.values)

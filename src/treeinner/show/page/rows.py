@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treeinner.errors import TreeInnerError
 from treeinner.explain.attribute import attribute
 from treeinner.losses import encode_target
-from treeinner.read.methods import node_values
 from treeinner.rows.frames import as_frame, collected, row_labels_of, to_array
-from treeinner.score.result import METHOD_TITLES
+from treeinner.score.result import METHOD_TITLES, Importance
 from treeinner.show.page.numbers import decimals_for, rounded, short, shorts, value_text
 
 if TYPE_CHECKING:
@@ -27,9 +25,12 @@ MOST_OUTPUTS = 4  # of one row: the likeliest classes, and the true one
 CHUNK = 10_000_000  # attributions held at a time
 
 
-def explore(subject: Subject, n_features: int, n_rows: int, random_state: int) -> dict[str, Any]:
-    """Sampled rows with their predictions; of each the features that moved it most, with their values."""
-    model, loss = subject.model, subject.model.loss
+def explore(subject: Subject, valid: Importance, n_rows: int, random_state: int) -> dict[str, Any]:
+    """Sampled rows with their predictions; of each the features that moved it most, with their values.
+
+    Predictions are split as for the scores: the parts of all rows are what is scored.
+    """
+    model, loss, n_features = subject.model, subject.model.loss, len(valid)
     assert loss is not None  # or there would be no scores
     y = np.asarray(subject.given["y"])
     n = len(y)
@@ -50,7 +51,7 @@ def explore(subject: Subject, n_features: int, n_rows: int, random_state: int) -
 
     step = max(1, CHUNK // (n_features * model.n_outputs))
     pieces = [
-        _attributed(subject, number[i : i + step], None if code is None else code[i : i + step], parts)
+        _attributed(subject, valid, number[i : i + step], None if code is None else code[i : i + step], parts)
         for i in range(0, wanted, step)
     ]
     found = {name: np.concatenate([p[name] for p in pieces]) for name in pieces[0] if name != "value"}
@@ -60,7 +61,7 @@ def explore(subject: Subject, n_features: int, n_rows: int, random_state: int) -
     labels = row_labels_of(subject.X)
     values = [row for p in pieces for row in p["value"]]
     return {
-        "method": METHOD_TITLES[row_method(subject)],
+        "method": METHOD_TITLES[valid.method],
         "n": n,
         "number": number.tolist(),
         "label": None if labels is None or _is_range(labels) else [value_text(labels[i]) for i in number.tolist()],
@@ -78,25 +79,15 @@ def explore(subject: Subject, n_features: int, n_rows: int, random_state: int) -
     }
 
 
-def row_method(subject: Subject) -> str:
-    """How predictions are split: PreDecomp, or Saabas where PreDecomp does not hold or needs what nobody knows."""
-    try:
-        node_values(subject.model, "predecomp")
-    except TreeInnerError:
-        return "saabas"
-    return "predecomp"
-
-
 def _attributed(
-    subject: Subject, number: NDArray[np.intp], code: NDArray[np.intp] | None, parts: int
+    subject: Subject, valid: Importance, number: NDArray[np.intp], code: NDArray[np.intp] | None, parts: int
 ) -> dict[str, Any]:
     """Some rows: margin of every output, and the largest parts of the outputs that are shown."""
     given = subject.given["base_margin"]
     base_margin = None if given is None else np.asarray(given)[number]
     options: dict[str, Any] = {"feature_groups": subject.feature_groups, "n_jobs": subject.n_jobs}
-    a = attribute(
-        subject.model, take(subject.X, number), method=row_method(subject), base_margin=base_margin, **options
-    )
+    options |= {"method": valid.method, "reference": valid if valid.method == "centred" else None}
+    a = attribute(subject.model, take(subject.X, number), base_margin=base_margin, **options)
     values, base = a.by_output
     margin = base + values.sum(axis=1)
     chosen = _outputs_shown(margin, code)

@@ -10,8 +10,6 @@ import numpy as np
 from treeinner.errors import DataError, listing
 from treeinner.explain.partial import CONFIDENCE, PartialResiduals, partial_residuals
 from treeinner.read import read_model
-from treeinner.read.columns import GroupSpec
-from treeinner.rows import load_table
 from treeinner.score.importance import importance as score_rows
 from treeinner.score.result import Importance
 from treeinner.show.plots import style
@@ -35,13 +33,8 @@ def partial(
     *,
     output: Any = None,
     importance: Importance | None = None,
-    sample_weight: Any = None,
-    clusters: Any = None,
-    base_margin: Any = None,
-    qid: Any = None,
-    feature_groups: GroupSpec | None = None,
-    n_jobs: int | None = -1,
     ax: Any = None,
+    **given: Any,
 ) -> Any:
     """Where the model's effect of a feature is true on new rows, and where it is not: two pictures of each feature.
 
@@ -58,7 +51,7 @@ def partial(
 
     Parameters
     ----------
-    model, X, y, sample_weight, clusters, base_margin, qid, feature_groups, n_jobs
+    model, X, y
         As for `importance`: rows that the model has not seen.
     features : str, sequence or int
         Names or positions of features, or how many: those with the best scores.
@@ -68,6 +61,8 @@ def partial(
         What `ti.importance` returned for the same rows; it is worked out if not given.
     ax : Axes or array of Axes, optional
         Where to draw: two Axes for each feature, or one for the left picture of one feature.
+    **given
+        sample_weight, clusters, base_margin, qid, feature_groups, n_jobs: as for `importance`.
 
     Returns
     -------
@@ -75,22 +70,16 @@ def partial(
         (features, 2): left and right picture; one Axes if one was given.
     """
     model = read_model(model)
-    X, given = load_table(
-        model, X, {"y": y, "sample_weight": sample_weight, "clusters": clusters, "base_margin": base_margin, "qid": qid}
-    )
-    asked: dict[str, Any] = {"feature_groups": feature_groups, "n_jobs": n_jobs}
-    imp = score_rows(model, X, **given, **asked) if importance is None else importance
+    imp = score_rows(model, X, y, **given) if importance is None else importance
     check_kind(imp, Importance, "partial")
     if isinstance(features, int):
         chosen = [int(k) for k in imp.order[: style.more(len(imp), features)[0]] if imp.scores[k] > 0]
     else:
         chosen = [position_of(f, imp.feature_names) for f in ([features] if isinstance(features, str) else features)]
-    parts = list(partial_residuals(model, X, given, imp, chosen, output=output, **asked))
-    missing = {imp.feature_names[k] for k in chosen} - {part.feature for part in parts}
-    if not parts or (missing and not isinstance(features, int)):
-        raise DataError(
-            f"There is no effect to draw: the model does not use {listing(sorted(missing)) or 'a feature'}."
-        )
+    parts = list(partial_residuals(model, X, imp, chosen, output=output, y=y, **given))
+    unused = {imp.feature_names[k] for k in chosen} - {part.feature for part in parts}
+    if not parts or (unused and not isinstance(features, int)):
+        raise DataError(f"There is no effect to draw: the model does not use {listing(sorted(unused)) or 'features'}.")
     axes = _grid(len(parts)) if ax is None else np.asarray(ax, object).reshape(len(parts), -1)
     for part, pair in zip(parts, axes, strict=True):
         _draw_rows(pair[0], part, "margin" if model.loss is None else model.loss.unit)
