@@ -33,6 +33,7 @@ DRAWS = {
     "few": (60, 10),
     "kinks": (60, 20),
     "categories": (40, 10),
+    "additive": (60, 10),
     "checks": (60, 0),
 }
 TURNS = 20  # each does its part of all studies: a run cut short has a bit of everything
@@ -110,13 +111,16 @@ def mean(values):
 def rates(p, used, noise):
     """From signed two-sided p values, (draws, columns): how often noise has a small one, FDR and power.
 
-    two: two-sided p < .05. one: one-sided p < .05 for a score above 0. Both of the noise that the model splits on.
+    two: two-sided p < .05. one: one-sided p < .05 for a score above 0. harmful: called so. All three are of the noise
+    that the model splits on.
     """
     p, used = np.array(p), np.array(used, bool)
     mask = np.isin(np.arange(p.shape[1]), noise)
     asked, relevant = used & mask, np.arange(p.shape[1]) < SIGNALS
-    found = (np.array([benjamini_hochberg(row) for row in abs(p)]) <= Q) & (p > 0)
+    small = np.array([benjamini_hochberg(row) for row in abs(p)]) <= Q
+    found = small & (p > 0)
     return {
+        "harmful": share((small & (p < 0) & asked).sum(axis=1), asked.sum(axis=1)),
         "two": share(((abs(p) < LEVEL) & asked).sum(axis=1), asked.sum(axis=1)),
         "one": share(((p > 0) & (p < 2 * LEVEL) & asked).sum(axis=1), asked.sum(axis=1)),
         "fdr": mean((found & mask).sum(axis=1) / np.maximum((found & (mask | relevant)).sum(axis=1), 1)),
@@ -182,8 +186,9 @@ class Tables:
             for kind, noise in KINDS.items() if pooled else ():
                 used = [r["used"] for _, r in pooled]
                 found = [rates([r["signal"][str(n)] for _, r in pooled], used, noise) for n in SIZES]
-                lines.append([name, kind, *(" ".join(decimal(f[w][0]) for f in found) for w in ("two", "one"))])
-        return markdown(["models", "kind of noise", NAMES["two"], NAMES["one"]], lines)
+                cells = (" ".join(decimal(f[w][0]) for f in found) for w in ("two", "one", "harmful"))
+                lines.append([name, kind, *cells])
+        return markdown(["models", "kind of noise", NAMES["two"], NAMES["one"], "called harmful"], lines)
 
     def steep(self):
         """Learning rate 1, pooled over targets: signal beside forest_inner."""
@@ -316,7 +321,10 @@ def page(results, text):
     tables = Tables(results)
     blocks = {f"tests: {study}": tables.tests(study) for study in STUDIES}
     blocks |= {f"coverage: {study}": tables.coverage(study) for study in ("libraries", "forests", "kinks")}
-    blocks |= {f"coverage: {study}": tables.coverage(study, pooled=True) for study in ("rates", "few", "categories")}
+    blocks |= {
+        f"coverage: {study}": tables.coverage(study, pooled=True)
+        for study in ("rates", "few", "categories", "additive")
+    }
     blocks |= {
         "made": made(results),
         "kinds": tables.kinds(),

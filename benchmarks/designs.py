@@ -182,6 +182,11 @@ def setting(eta, depth):
     return lambda loss, seed: xgboost(loss, seed, learning_rate=eta, max_depth=depth, max_bin=64)
 
 
+def additive(loss, seed):
+    """XGBoost's defaults, but each tree has one column: contributions of the others do not depend on a column."""
+    return xgboost(loss, seed, interaction_constraints=str([[k] for k in range(N_FEATURES)]))
+
+
 LIBRARIES = {"XGBoost": xgboost, "LightGBM": lightgbm, "CatBoost": catboost, "HistGradientBoosting": hist}
 GRID = {f"eta {eta:g}, depth {depth}": setting(eta, depth) for eta in (0.05, 0.3, 1.0) for depth in (3, 6, 10)}
 FORESTS = {
@@ -247,6 +252,7 @@ STUDIES = {
         for t in (TARGETS[0], TARGETS[3])
         for name, make in WITH_CATEGORIES.items()
     ],
+    "additive": [Cell(t, "XGBoost, additive", additive, samples=1) for t in (TARGETS[3], TARGETS[5])],
 }
 
 
