@@ -235,7 +235,7 @@ def test_nothing_kept_has_a_reason_in_numbers(test):
 
 
 @pytest.mark.parametrize(
-    ("settings", "reason"), [({"threshold": 1e9}, "of 2 columns that pass, none has a score of at least 1e"),
+    ("settings", "reason"), [({"threshold": 1e9}, "of 2 that pass, none has a score of at least 1e"),
                              ({"q": None, "max_features": 0}, "max_features is 0")]
 )  # fmt: skip
 def test_nothing_kept_by_a_cut(settings, reason):

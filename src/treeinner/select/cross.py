@@ -27,15 +27,7 @@ from treeinner.score.result import FoldSpread, Importance, Losses
 from treeinner.score.spec import METHODS, SCORES, check_choice
 from treeinner.score.sums import Sums
 from treeinner.select.fits import check_fit, fit
-from treeinner.select.folds import (
-    Data,
-    Index,
-    check_training_rows,
-    checked_data,
-    fitted_models,
-    folds_of_models,
-    splits,
-)
+from treeinner.select.folds import Data, Index, checked_data, fitted_models, folds_of_models, splits
 
 __all__ = ["ASKED", "CrossFit", "cross_fit", "cross_importance", "in_parallel", "scored_again"]
 
@@ -150,24 +142,23 @@ def cross_fit(
     if models is None:
         check_fit(estimator, data.fit_params)
         folds = splits(estimator, data, cv, int(repeats), seed)
+        tests = tuple(test for _, test, _ in folds)
         found = in_parallel(_fit_and_score, [(estimator, data, asked, *fold) for fold in folds], n_jobs, progress)
-        return _warned(_put_together(data, found, tuple(test for _, test, _ in folds)))
-    if repeats != 1:
+    elif repeats != 1:
         raise ValueError(f"repeats={repeats}: models that were fitted before cannot be fitted again.")
-    pairs = folds_of_models(cv, data, len(models))
-    jobs = [(model, data, asked, *pair) for model, pair in zip(models, pairs, strict=True)]
-    found = in_parallel(_check_and_score, jobs, n_jobs, progress)
-    return _warned(_put_together(data, found, tuple(test for _, test in pairs)))
+    else:
+        models = [model if members(model) else read_model(model) for model in models]
+        tests = folds_of_models(models, cv, data)
+        jobs = [(model, data, asked, test, True) for model, test in zip(models, tests, strict=True)]
+        found = in_parallel(_score, jobs, n_jobs, progress)
+    crossed = _put_together(data, found, tests)
+    return replace(crossed, importance=warned(crossed.importance))
 
 
 def scored_again(fit: CrossFit, asked: Mapping[str, Any], n_jobs: int | None) -> CrossFit:
     """The same models and rows with another score."""
     jobs = [(fold.model, fit.data, asked, test) for fold, test in zip(fit.folds, fit.held_out, strict=True)]
     return _put_together(fit.data, in_parallel(_score, jobs, n_jobs), fit.held_out)
-
-
-def _warned(fit: CrossFit) -> CrossFit:
-    return replace(fit, importance=warned(fit.importance))
 
 
 # -- one fold ------------------------------------------------------------------------------------------------
@@ -177,14 +168,7 @@ def _fit_and_score(
     return _score(fit(estimator, data, train, seed), data, asked, test)
 
 
-def _check_and_score(fitted: Any, data: Data, asked: Mapping[str, Any], train: Index, test: Index) -> Scored:
-    if members(fitted) is None:
-        fitted = read_model(fitted)
-        check_training_rows(fitted, data, train)
-    return _score(fitted, data, asked, test, checked=True)
-
-
-def _score(fitted: Any, data: Data, asked: Mapping[str, Any], test: Index, *, checked: bool = False) -> Scored:
+def _score(fitted: Any, data: Data, asked: Mapping[str, Any], test: Index, checked: bool = False) -> Scored:
     """Score the rows that a model was not fitted on; checked: whether it is looked into that it was not."""
     part, several = data.take(test), members(fitted)
     options = {**asked, **part.given, "checked": checked, "head": data.X}
@@ -214,7 +198,7 @@ def _put_together(data: Data, folds: tuple[Scored, ...], tests: tuple[Index, ...
     found = [fold.importance for fold in folds]
     place = {name: k for k, name in enumerate(all_names(found))}
     n, n_outputs = data.n_rows, folds[0].shares.shape[2]
-    parts = np.zeros((1 + len(folds[0].terms), n, len(place), n_outputs))  # shares, and the terms of holds
+    parts = np.zeros((n, len(place), 1 + len(folds[0].terms), n_outputs))  # shares, and the terms of holds
     weight, counts = np.zeros(n), np.zeros(n, np.intp)
     scores = np.zeros((len(folds), len(place)))
     for number, (fold, test) in enumerate(zip(folds, tests, strict=True)):
@@ -225,14 +209,13 @@ def _put_together(data: Data, folds: tuple[Scored, ...], tests: tuple[Index, ...
             )
         columns = np.array([place[name] for name in fold.importance.feature_names], np.intp)
         unit = fold.rows.weight_exponent
-        part = np.concatenate([fold.shares[None], fold.terms])
-        np.add.at(parts, (slice(None), test[:, None], columns), np.ldexp(part, unit))
+        np.add.at(parts, (test[:, None], columns), np.ldexp(np.stack([fold.shares, *fold.terms], axis=2), unit))
         np.add.at(weight, test, 1.0 if fold.rows.weight is None else np.ldexp(fold.rows.weight, unit))
         np.add.at(counts, test, 1)
         scores[number, columns] = fold.importance.scores
     seen = np.flatnonzero(counts)
     unit = int(np.frexp(weight.max())[1])  # weights are summed in units of the largest
-    shares, *terms = np.ldexp(parts[:, seen], -unit) / counts[seen, None, None]
+    shares, *terms = np.moveaxis(np.ldexp(parts[seen], -unit) / counts[seen, None, None, None], 2, 0)
     weight = weight[seen] / counts[seen]
     clusters = None if data.clusters is None else data.clusters[seen]
     imp = importance_of_shares(
@@ -240,8 +223,7 @@ def _put_together(data: Data, folds: tuple[Scored, ...], tests: tuple[Index, ...
         n_rows=len(seen), sum_of_weights=float(weight.sum()),
     )  # fmt: skip
     text = f"{counted(n - len(seen), 'row')} of {n:,} were held out by no fold, and are not scored."
-    never = (Note("not_held_out", text, quiet=True),) if len(seen) < n else ()
-    imp = replace(imp, notes=(*imp.notes, *never))
+    imp = replace(imp, notes=(*imp.notes, *([Note("not_held_out", text, quiet=True)] if len(seen) < n else [])))
     return CrossFit(data, folds, tests, imp, shares, np.ldexp(weight, -unit), clusters)
 
 

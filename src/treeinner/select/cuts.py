@@ -35,8 +35,7 @@ def sets_of(groups: Mapping[str, Any], names: Sequence[str]) -> list[list[int]]:
 
 def one_sided(scores: Float, std_errors: Float, p_values: Float) -> Float:
     """One-sided p values of H0: on new rows the score is 0 or less; 1 for a column that no model uses."""
-    tail = np.where(scores > 0, p_values / 2, 1 - p_values / 2)
-    return np.where(std_errors > 0, tail, 1.0)
+    return np.where(std_errors > 0, np.where(scores > 0, p_values / 2, 1 - p_values / 2), 1.0)
 
 
 def keep(scores: Float, passes: NDArray[np.bool_], *, least: float, most: int | None) -> NDArray[np.bool_]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import numbers
-from collections.abc import Mapping, Sized
+from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,10 +21,7 @@ from treeinner.rows.frames import as_frame, collected, names_of
 from treeinner.rows.rows import NO_WEIGHT, check_order, given_weights
 from treeinner.rows.table import as_array, canonical_csr, is_sparse, refuse_by_name
 
-__all__ = [
-    "Data", "check_training_rows", "checked_data", "checked_table", "fitted_models", "folds_of_models", "splits",
-    "take_rows",
-]  # fmt: skip
+__all__ = ["Data", "checked_data", "checked_table", "fitted_models", "folds_of_models", "splits", "take_rows"]
 
 Index = NDArray[np.intp]
 SAMPLED = 0.02  # share of the training rows that the first tree may have more or less, if it was not fitted on a sample
@@ -234,29 +231,32 @@ def fitted_models(given: Any) -> list[Any] | None:
     return list(given)
 
 
-def folds_of_models(cv: Any, data: Data, n_models: int) -> list[tuple[Index, Index]]:
-    """Rows that each of some fitted models was fitted on, and those held out: by a splitter, or as given."""
+def folds_of_models(models: Sequence[Any], cv: Any, data: Data) -> tuple[Index, ...]:
+    """Rows held out from each of some fitted models: by a splitter, or as given, (train, test) or the test rows alone.
+
+    models: what `read_model` returned, or averages.
+    """
     if isinstance(cv, str | numbers.Number | None) or (hasattr(cv, "split") and _is_unseeded(cv)):
         raise ValueError(
             f"cv={cv!r}: fitted models need the rows that each was not fitted on; pass cv=the folds that they were "
             "fitted with: a splitter without random folds or with an integer as random_state, (train, test) pairs, or "
             "a list of held-out rows."
         )
-    if hasattr(cv, "split"):
-        pairs = _pairs(cv, data)
-    else:
-        pairs = []
-        for number, fold in enumerate(cv):
-            both = isinstance(fold, tuple) and len(fold) == 2
-            test = _row_numbers(fold[1] if both else fold, number, data.n_rows)
-            train = fold[0] if both else np.setdiff1d(np.arange(data.n_rows), test)
-            pairs.append(_checked_pair(train, test, number, data))
-    if len(pairs) != n_models:
-        raise ValueError(f"There are {n_models} models but {len(pairs)} folds; pass one fold per model.")
-    return pairs
+    folds, n = _pairs(cv, data) if hasattr(cv, "split") else list(cv), data.n_rows
+    if len(folds) != len(models):
+        raise ValueError(f"There are {len(models)} models but {len(folds)} folds; pass one fold per model.")
+    tests = []
+    for number, (model, fold) in enumerate(zip(models, folds, strict=True)):
+        both = isinstance(fold, tuple) and len(fold) == 2
+        test = _row_numbers(fold[1] if both else fold, number, n)
+        train, test = _checked_pair(fold[0] if both else np.setdiff1d(np.arange(n), test), test, number, data)
+        if isinstance(model, Model):
+            _check_training_rows(model, data, train)
+        tests.append(test)
+    return tuple(tests)
 
 
-def check_training_rows(model: Model, data: Data, train: Index) -> None:
+def _check_training_rows(model: Model, data: Data, train: Index) -> None:
     """Raise if the leaves of the first tree tell that the model was fitted on other rows.
 
     They tell nothing if it was grown on a sample of the rows, or if rows count by weights or second derivatives that

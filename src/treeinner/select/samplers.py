@@ -32,7 +32,7 @@ from treeinner.rows.columns import is_missing, numbers
 from treeinner.rows.frames import as_frame, collected, dictionary
 from treeinner.rows.table import is_sparse
 
-__all__ = ["Column", "Donors", "Sampler", "read_columns"]
+__all__ = ["Column", "Donors", "Sampler", "normal_scores", "read_columns"]
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -87,7 +87,7 @@ def _by_frequency(values: Column) -> IntArray:
     return np.minimum(rank, MOST_LEVELS)[level]
 
 
-def _normal_scores(values: Column) -> FloatArray:
+def normal_scores(values: Column) -> FloatArray:
     """Normal quantiles of the ranks; NaN where the value is missing. Infinite values are the smallest or largest."""
     known = ~np.isnan(values)
     out = np.full(len(values), np.nan)
@@ -148,12 +148,13 @@ class Donors:
         for j, values in enumerate(columns):
             if values.dtype.kind == "f" and len(np.unique(values)) > FEW_VALUES:
                 self._level.append(np.isnan(values).astype(np.int64))
-                self._score[j] = _normal_scores(values)
+                self._score[j] = normal_scores(values)
             else:
                 self._level.append(_by_frequency(values))
             own = _basis(self._level[j], self._score.get(j))
             basis += own
             owner += [j] * len(own)
+        self.numbers = set(self._score)  # columns that are drawn as numbers
         table = np.stack(basis, axis=1) if basis else np.empty((self.n_rows, 0))
         spread = table.std(axis=0)
         used = spread > 1e-9  # a constant says nothing
@@ -177,11 +178,6 @@ class Donors:
         predicted = {j: self._regressed(together, score[:, None])[:, 0] for j, score in scores.items()}
         row = self._rows(together, self._likeness(together, predicted), n_draws, rng)
         return np.stack([self._nearest(j, predicted[j], row) if j in predicted else row for j in together], axis=1)
-
-    @property
-    def numbers(self) -> set[int]:
-        """Columns that are drawn as numbers."""
-        return set(self._score)
 
     def unexplained(self, j: int, without: Sequence[int]) -> float:
         """Share of the variance of a number, as a normal score, that the columns but some leave; from 0 to 1."""
@@ -207,13 +203,10 @@ class Donors:
         best = errors.argmin()
         useless = errors[best] >= (centred**2).sum()
         found = np.zeros_like(target) if useless else out[best]
-        return np.asarray(mean + (self._group_means(found) if self._is_constant(target) else found))
-
-    def _group_means(self, values: FloatArray) -> FloatArray:
-        """Means of columns over the groups, in every row: the shape of values."""
-        assert self._group is not None
-        sums = np.stack([np.bincount(self._group, column) for column in values.T], axis=1)
-        return np.asarray((sums / np.bincount(self._group)[:, None])[self._group])
+        if self._group is not None and self._is_constant(target):
+            sums = np.stack([np.bincount(self._group, column) for column in found.T], axis=1)
+            found = (sums / np.bincount(self._group)[:, None])[self._group]
+        return np.asarray(mean + found)
 
     def _is_constant(self, values: NDArray[Any]) -> bool:
         """Whether the rows of each group have the same values; False without groups."""
@@ -240,7 +233,7 @@ class Donors:
         n = self.n_rows
         levels = [self._level[j] for j in together if self._level[j].any()]
         if not levels and self._group is not None:
-            return self._rows_by_group(self._group, likeness, n_draws, rng)
+            return self._rows_by_group(self._group, likeness, rng.random((n_draws, len(self._first))))
         if not levels and likeness is None:
             return rng.permuted(np.broadcast_to(np.arange(n), (n_draws, n)), axis=1)
         pattern, drawn = np.zeros(n, np.int64), np.zeros((n_draws, n), np.int64)
@@ -264,12 +257,11 @@ class Donors:
             out[wanted] = members[(first + (chance * width).astype(np.int64))[wanted]]
         return out
 
-    def _rows_by_group(
-        self, group: IntArray, likeness: FloatArray | None, n_draws: int, rng: np.random.Generator
-    ) -> IntArray:
+    def _rows_by_group(self, group: IntArray, likeness: FloatArray | None, chance: FloatArray) -> IntArray:
         """For each row one of another group, the same one for all rows of a group: residuals depend there as they did.
 
-        A group is drawn among those alike on average; rows take theirs from it in the order of their likeness.
+        A group is drawn among those alike on average, by chance (draws, groups); rows take theirs from it in the order
+        of their likeness.
         """
         alike = np.zeros(len(group)) if likeness is None else likeness
         order, size = np.lexsort((alike, group)), np.bincount(group)
@@ -277,10 +269,10 @@ class Donors:
         ranked = np.argsort(np.bincount(group, alike) / size, kind="stable")
         width = n if likeness is None else min(2 * max(NEIGHBOURS, n // 20) + 1, n)
         first = np.clip(np.argsort(ranked) - width // 2, 0, n - width)
-        donor = ranked[first + (rng.random((n_draws, n)) * width).astype(np.int64)]
+        donor = ranked[first + (chance * width).astype(np.int64)]
         own = group[order]
         of, place = donor[:, own], np.arange(len(own)) - start[own]
-        out = np.empty((n_draws, len(group)), np.int64)
+        out = np.empty((len(chance), len(group)), np.int64)
         out[:, order] = order[start[of] + place * size[of] // size[own]]
         return out
 

@@ -19,7 +19,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from treeinner.errors import DataError, Note, UnsupportedModelError, counted, warn
+from treeinner.errors import DataError, Note, UnsupportedModelError, warn
 from treeinner.rows.frames import as_frame, collected, make_frame
 from treeinner.rows.rows import check_order
 from treeinner.rows.table import refuse_by_name
@@ -272,8 +272,7 @@ class TreeInnerSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):  # ty
         if self.max_features_ == 0:
             return "Nothing is kept: max_features is 0."
         if n_passing:
-            of = counted(n_passing, "column")
-            return f"Nothing is kept: of {of} that pass, none has a score of at least {self.threshold_:.4g}."
+            return f"Nothing is kept: of {n_passing} that pass, none has a score of at least {self.threshold_:.4g}."
         conditional, explained = self.test == "conditional", self.importance_.explained
         what = "adds to what the others tell" if conditional else "has a score above noise"
         text = f"Nothing is kept: no column {what} at q = {self.q:g}; the least q value is {self.qvalues_.min():.2g}."
@@ -284,9 +283,8 @@ class TreeInnerSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):  # ty
         """The conditional test of some columns."""
         data, names = crossed.data, crossed.importance.feature_names
         by = Donors(read_columns(data.X), data.groups) if self.sampler is None else self.sampler
-        tested = conditional_test(
-            crossed, by, self._sets(by, crossed), only, self.n_draws, seed, self.n_jobs, self.progress
-        )
+        sets = self._sets(by, crossed)
+        tested = conditional_test(crossed, by, sets, only, self.n_draws, seed, self.n_jobs, self.progress)
         self.groups_ = tuple(tuple(names[k] for k in one) for one in tested.sets if len(one) > 1)
         return tested
 
