@@ -55,17 +55,23 @@ struct Run {
   double* curvature;
 };
 
+inline EffectRun effect_run(const Run& run, int first_tree, int end_tree) {
+  return {run.row, first_tree, end_tree, run.n, run.frontier, run.curvature};
+}
+
 // Rows that go through a round together, runs of them: tree batches want one.
 inline int64_t strip_of(const Job& job, const BoostArgs& args) {
   return args.paths && args.paths->scores ? kRun : job.forest->strip;
 }
 
-// Whether the frontier nodes of all trees of a round are kept: until its residuals, or its effects are known.
-inline bool keeps(const BoostArgs& args) { return args.first_point || args.effect.so_far; }
+// Frontier nodes are kept of the trees of a round, until its residuals or its effects are known; and of tree batches,
+// where only contributions are added up.
+inline bool keeps_batches(const BoostArgs& args) { return args.effect.so_far && !args.effect.put_back; }
+inline bool keeps_rounds(const BoostArgs& args) { return args.first_point || args.effect.put_back; }
 
 inline int64_t kept_trees(const BoostArgs& args) {
-  int64_t most = 1;
-  for (int32_t i = 0; keeps(args) && i < args.n_rounds; ++i) {
+  int64_t most = keeps_batches(args) ? kTreeBatch : 1;
+  for (int32_t i = 0; keeps_rounds(args) && i < args.n_rounds; ++i) {
     const int64_t n = args.first_tree[i + 1] - args.first_tree[i];
     most = n > most ? n : most;
   }
@@ -82,7 +88,7 @@ inline BoostScratch scratch_of(const Job& job, const BoostArgs& args, Arena& are
           arena.take<double>(averaged),
           arena.take<double>(averaged),
           arena.take<double>(averaged),
-          arena.take<double>(args.effect.so_far ? runs * room : 0),
+          arena.take<double>(args.effect.put_back ? runs * room : 0),
           tree_batch_scratch(*job.forest, args.paths, arena)};
 }
 
@@ -237,7 +243,7 @@ inline void boost(const Job& job, const BoostArgs& args) {
     for (int at = 0; at < n; at += kRun, ++n_runs)
       runs[n_runs] = {row + at, n - at < kRun ? n - at : kRun, scratch.residual + n_runs * run_room,
                       scratch.fixed + n_runs * run_room, scratch.frontier + n_runs * kept * kRun,
-                      args.effect.so_far ? scratch.curvature + n_runs * run_room : nullptr};
+                      args.effect.put_back ? scratch.curvature + n_runs * run_room : nullptr};
     std::memset(scratch.frontier, 0, static_cast<size_t>(n_runs * kept * kRun));
     if (scores) std::memset(tree_batch.total, 0, sizeof(double) * static_cast<size_t>(kRun * places));
     if (scores && args.mean_residual)
@@ -249,16 +255,18 @@ inline void boost(const Job& job, const BoostArgs& args) {
       for (int i = 0; i < n_runs; ++i) take_residuals<Code>(job, args, round, runs[i], scratch);
       for (int at = first; at < args.first_tree[round + 1]; ++at) {
         const int tree = args.trees ? args.trees[at] : at;
+        const int slot = keeps_batches(args) ? at % kTreeBatch : keeps_rounds(args) ? at - first : 0;
         for (int i = 0; i < n_runs; ++i)
-          take_tree<Code>(job, args, tree, runs[i], runs[i].frontier + (keeps(args) ? at - first : 0) * kRun,
-                          tree_batch);
-        if (scores && (tree % kTreeBatch == kTreeBatch - 1 || tree == f.n_trees - 1))
+          take_tree<Code>(job, args, tree, runs[i], runs[i].frontier + slot * kRun, tree_batch);
+        const bool batch_ends = tree % kTreeBatch == kTreeBatch - 1 || tree == f.n_trees - 1;
+        if (scores && batch_ends)
           add_tree_batch(f, *args.paths, tree / kTreeBatch, args.scale, args.row_weight != nullptr, n, tree_batch);
+        for (int i = 0; i < n_runs && keeps_batches(args) && batch_ends; ++i)
+          add_contributions(f, *args.paths, effect_run(runs[i], tree - slot, tree + 1), args.effect.so_far);
       }
-      for (int i = 0; i < n_runs && args.effect.so_far; ++i)
+      for (int i = 0; i < n_runs && args.effect.put_back; ++i)
         add_effects<Code>(job, args.effect, *args.paths, args.input,
-                          {runs[i].row, first, args.first_tree[round + 1], runs[i].n, runs[i].frontier,
-                           runs[i].curvature});
+                          effect_run(runs[i], first, args.first_tree[round + 1]));
     }
     if (scores) add_totals(*scores, tree_batch, places, n, args.sums + row * places);
   }

@@ -22,7 +22,8 @@
   PLAIN(residuals, ResidualsArgs)       \
   PLAIN(exact, ExactArgs)               \
   PLAIN(split_scores, SplitScoresArgs)  \
-  PLAIN(centre_values, CentreValuesArgs)
+  PLAIN(centre_values, CentreValuesArgs) \
+  PLAIN(squares, SquaresArgs)
 
 namespace treeinner {
 template <class Args>

@@ -10,7 +10,7 @@ namespace treeinner {
 // Both (rows, outputs, players), added to; null: no effects.
 struct Effect {
   double* so_far = nullptr;    // contributions of the players
-  double* put_back = nullptr;  // what their own effects add to the shares
+  double* put_back = nullptr;  // what their own effects add to the shares; null: contributions alone, of small trees
 };
 
 // Rows of a run in a round: its trees, their frontier nodes, (trees, kRun), and second derivatives, (outputs, kRun).
@@ -21,16 +21,22 @@ struct EffectRun {
   const double* curvature;
 };
 
+// What the squares of the steps of each player add up to over the rows, by the weights of the leaves: (outputs,
+// players). For trees without a top.
+struct SquaresArgs {
+  const PathTable* table;
+  const int64_t* leaf_weights;
+  double* out;
+};
+
 namespace TREEINNER_NS {
 // A round of one tree with records: both sums in one visit.
 template <int Entries>
-inline void add_effect_records(const double* records, const uint8_t* frontier, int n, const double* curvature,
-                               const double* weight, int64_t row_stride, double* so_far, double* put_back) {
+inline void put_back_records(const double* records, const uint8_t* frontier, int n, const double* curvature,
+                             const double* weight, int64_t row_stride, double* so_far, double* put_back) {
   for (int r = 0; r < n; ++r, so_far += row_stride, put_back += row_stride) {
     const double* step = records + frontier[r] * record_stride<double>(Entries);
-    uint64_t packed[2] = {0, 0};
-    std::memcpy(packed, step + Entries, Entries > 4 ? 16 : 8);
-    auto player = [&](int i) { return static_cast<uint16_t>(packed[i / 4] >> 16 * (i % 4)); };
+    const Players player = players_of<Entries>(step);
     const double h = weight ? curvature[r] * weight[r] : curvature[r];
     double before[Entries], sum[Entries];  // the players of a record differ: all are read before one is written
     TREEINNER_UNROLL for (int i = 0; i < Entries; ++i) before[i] = so_far[player(i)];
@@ -40,66 +46,65 @@ inline void add_effect_records(const double* records, const uint8_t* frontier, i
   }
 }
 
-// visit(row of the run, player, output of the tree, step), for every step on the rows' paths in a tree.
-template <class Code, class Visit>
-inline void for_each_step(const Job& job, const PathTable& table, const PathRun& run, int64_t row, Visit visit) {
-  const Forest& f = *job.forest;
-  const Top& top = f.tops[run.tree];
-  const int width = f.width, entries = table.entries[run.tree];
-  const int64_t* first_entry = table.first_entry + top.first_frontier;
-  for (int r = 0; r < run.n; ++r) {
-    const double* step = table.records + table.first_record[run.tree] + run.frontier[r] * record_stride<double>(entries);
-    for (int i = 0; i < entries; ++i) {
-      uint16_t player;
-      std::memcpy(&player, reinterpret_cast<const char*>(step + entries) + i * 2, sizeof player);
-      visit(r, player, 0, step[i]);
-    }
-    for (int64_t i = first_entry[run.frontier[r]]; !entries && i < first_entry[run.frontier[r] + 1]; ++i)
-      for (int k = 0; k < width; ++k) visit(r, table.player[i], k, table.step[i * width + k]);
-  }
-  if (!top.below) return;
-  int32_t leaf[kRun];
-  const Code* codes = codes_of<Code>(job) + row * f.n_planes;
-  const char* deep = table.deep + top.first_deep * deep_stride(width);
-  descend(f, top, deep, width, codes, run.n, run.frontier, leaf, [&](int r, const DeepSplit& split, int side) {
-    const double* step = reinterpret_cast<const double*>(&split + 1) + side * width;
-    for (int k = 0; k < width; ++k) visit(r, f.plane_player[split.plane], k, step[k]);
-  });
+// What trees without a top add to the contributions of a run; block by block of the rows, whose sums then stay in L1.
+inline void add_contributions(const Forest& f, const PathTable& paths, const EffectRun& run, double* so_far) {
+  const int64_t places = n_places(f);
+  for (int at = 0; at < run.n; at += kBlock)
+    for (int tree = run.first_tree; tree < run.end_tree; ++tree)
+      add_frontier<false>(f, paths,
+                          {tree, run.n - at < kBlock ? run.n - at : kBlock,
+                           run.frontier + (tree - run.first_tree) * kRun + at, nullptr, 0,
+                           so_far + (run.row + at) * places + f.tree_output[tree] * int64_t{f.n_players}});
 }
 
+// What a round adds to the contributions, and puts back of those before it.
 template <class Code>
 inline void add_effects(const Job& job, const Effect& effect, const PathTable& paths, const LossInput& input,
                         const EffectRun& run) {
   const Forest& f = *job.forest;
   const int64_t places = n_places(f), n_players = f.n_players;
-  const int n_outputs = f.n_outputs;
+  const int n_outputs = f.n_outputs, width = f.width, first = run.first_tree;
   double *so_far = effect.so_far + run.row * places, *put_back = effect.put_back + run.row * places;
   const double* weight = input.weight ? input.weight + run.row : nullptr;
-  const int first = run.first_tree, entries = first < run.end_tree ? paths.entries[first] : 0;
-  if (run.end_tree == first + 1 && entries && !f.tops[first].below && n_outputs == 1)
-    return with_count<1, kRecord>(entries, [&](auto count) {
-      add_effect_records<decltype(count)::n>(paths.records + paths.first_record[first], run.frontier, run.n,
-                                             run.curvature, weight, places, so_far, put_back);
+  const Code* codes = codes_of<Code>(job) + run.row * f.n_planes;
+  if (run.end_tree == first + 1 && paths.entries[first] && n_outputs == 1 && !f.tops[first].below)
+    return with_count<1, kRecord>(paths.entries[first], [&](auto count) {
+      put_back_records<decltype(count)::n>(paths.records + paths.first_record[first], run.frontier, run.n,
+                                           run.curvature, weight, places, so_far, put_back);
     });
   const bool softmax = input.loss.kind == Loss::kSoftmax;
+  int32_t leaf[kRun];
   const auto each_tree = [&](auto visit) {
     for (int tree = first; tree < run.end_tree; ++tree) {
       const PathRun here{tree, run.n, run.frontier + (tree - first) * kRun, nullptr, 0, nullptr};
-      const int output = f.tree_output[tree];
-      for_each_step<Code>(job, paths, here, run.row, [&](int r, int player, int k, double step) {
-        visit(r, output + k, (r * n_outputs + output + k) * n_players + player, step);
-      });
+      const auto of_tree = [&](int r, int player, const double* step) {
+        for (int k = 0; k < width; ++k) visit(r, r * places + player, f.tree_output[tree] + k, step[k]);
+      };
+      for_each_step(f, paths, here, of_tree);
+      if (f.tops[tree].below) for_each_deep(f, paths, codes, here, leaf, of_tree);
     }
   };
   // All steps of the round by what was there before it, then what they add.
-  each_tree([&](int r, int output, int64_t place, double step) {
+  each_tree([&](int r, int64_t player, int output, double step) {
     const double w = weight ? weight[r] : 1.0, *h = run.curvature + r;
-    double own = so_far[place];
-    const double* of_row = so_far + place - output * n_players;
-    for (int k = 0; softmax && k < n_outputs; ++k) own -= h[k * kRun] * of_row[k * n_players];
-    put_back[place] += step * (h[output * kRun] * w * own);
+    double own = so_far[player + output * n_players];
+    for (int k = 0; softmax && k < n_outputs; ++k) own -= h[k * kRun] * so_far[player + k * n_players];
+    put_back[player + output * n_players] += step * (h[output * kRun] * w * own);
   });
-  each_tree([&](int, int, int64_t place, double step) { so_far[place] += step; });
+  each_tree([&](int, int64_t player, int output, double step) { so_far[player + output * n_players] += step; });
+}
+
+inline void squares(const Job& job, const SquaresArgs& args) {
+  const Forest& f = *job.forest;
+  uint8_t frontier[1];
+  for (int tree = 0; tree < f.n_trees; ++tree)
+    for (int64_t leaf = f.first_leaf[tree]; leaf < f.first_leaf[tree + 1]; ++leaf) {
+      frontier[0] = static_cast<uint8_t>(leaf - f.first_leaf[tree]);
+      const auto weight = static_cast<double>(args.leaf_weights[leaf]);
+      double* out = args.out + f.tree_output[tree] * f.n_players;
+      for_each_step(f, *args.table, {tree, 1, frontier, nullptr, 0, nullptr},
+                    [&](int, int player, const double* step) { out[player] += weight * *step * *step; });
+    }
 }
 }  // namespace TREEINNER_NS
 }  // namespace treeinner

@@ -19,16 +19,27 @@ struct PathArgs {
 };
 
 namespace TREEINNER_NS {
+// The players of a record. Two loads for all of them: a core has room for three addresses per cycle, and loops over
+// records ask for many.
+struct Players {
+  uint64_t packed[2];
+  int operator()(int i) const { return static_cast<uint16_t>(packed[i / 4] >> 16 * (i % 4)); }
+};
+
+template <int Entries, class Number>
+inline Players players_of(const Number* record) {
+  Players out{};
+  std::memcpy(out.packed, record + Entries, Entries > 4 ? 16 : 8);
+  return out;
+}
+
 // The records of the rows' frontier nodes, `Entries` in each.
 template <bool Weighted, int Entries, class Number>
 inline void add_records(const Number* records, const uint8_t* frontier, int n, const Number* weight, int64_t row_stride,
                         Number* sums) {
   for (int r = 0; r < n; ++r, sums += row_stride) {
     const Number* step = records + frontier[r] * record_stride<Number>(Entries);
-    // Two loads for all players: a core has room for three addresses per cycle, and this loop asks for many.
-    uint64_t packed[2] = {0, 0};
-    std::memcpy(packed, step + Entries, Entries > 4 ? 16 : 8);
-    auto player = [&](int i) { return static_cast<uint16_t>(packed[i / 4] >> 16 * (i % 4)); };
+    const Players player = players_of<Entries>(step);
     const Number w = Weighted ? weight[r] : Number(1);
     Number sum[Entries];  // the players of a record differ, so all sums are read before one is written
     TREEINNER_UNROLL for (int i = 0; i < Entries; ++i) sum[i] = sums[player(i)] + (Weighted ? step[i] * w : step[i]);
@@ -45,41 +56,67 @@ struct PathRun {
   double* sums;
 };
 
+// visit(row, player, step by output of the tree): what the path through the top gives them.
+template <class Visit>
+inline void for_each_step(const Forest& f, const PathTable& table, const PathRun& run, Visit visit) {
+  const int64_t* first_entry = table.first_entry + f.tops[run.tree].first_frontier;
+  if (!table.entries[run.tree]) {
+    for (int r = 0; r < run.n; ++r)
+      for (int64_t i = first_entry[run.frontier[r]]; i < first_entry[run.frontier[r] + 1]; ++i)
+        visit(r, table.player[i], table.step + i * f.width);
+    return;
+  }
+  with_count<1, kRecord>(table.entries[run.tree], [&](auto entries) {
+    constexpr int kEntries = decltype(entries)::n;
+    const double* records = table.records + table.first_record[run.tree];
+    for (int r = 0; r < run.n; ++r) {
+      const double* step = records + run.frontier[r] * record_stride<double>(kEntries);
+      const Players player = players_of<kEntries>(step);
+      for (int i = 0; i < kEntries; ++i) visit(r, player(i), step + i);
+    }
+  });
+}
+
+// The same for the steps below a top. leaf: where the rows end.
+template <class Code, class Visit>
+inline void for_each_deep(const Forest& f, const PathTable& table, const Code* codes, const PathRun& run, int32_t* leaf,
+                          Visit visit) {
+  const Top& top = f.tops[run.tree];
+  const int width = f.width;
+  const int32_t* player = f.plane_player;
+  const char* deep = table.deep + top.first_deep * deep_stride(width);
+  descend(f, top, deep, width, codes, run.n, run.frontier, leaf, [=](int r, const DeepSplit& split, int side) {
+    visit(r, player[split.plane], reinterpret_cast<const double*>(&split + 1) + side * width);
+  });
+}
+
+// Adds the steps of a row's path, times its weights, to its sums.
+template <bool Weighted>
+inline auto adder(const Forest& f, const PathRun& run) {
+  const int64_t row_stride = n_places(f), n_players = f.n_players, weight_stride = run.weight_stride;
+  const int width = f.width;
+  const double* weight = run.weight;
+  double* sums = run.sums;
+  return [=](int r, int player, const double* step) {
+    double* sum = sums + r * row_stride + player;
+    for (int k = 0; k < width; ++k) sum[k * n_players] += Weighted ? step[k] * weight[k * weight_stride + r] : step[k];
+  };
+}
+
 // What the path through the top gives them.
 template <bool Weighted>
 inline void add_frontier(const Forest& f, const PathTable& table, const PathRun& run) {
-  const int64_t row_stride = n_places(f), n_players = f.n_players, width = f.width;
-  const auto [tree, n, frontier, weight, weight_stride, sums] = run;
-  const double* records = table.records + table.first_record[tree];
-  const int64_t* first_entry = table.first_entry + f.tops[tree].first_frontier;
-  if (table.entries[tree])
-    return with_count<1, kRecord>(table.entries[tree], [&, run](auto entries) {
-      add_records<Weighted, decltype(entries)::n>(records, run.frontier, run.n, run.weight, row_stride, run.sums);
-    });
-  for (int k = 0; k < width; ++k)
-    for (int r = 0; r < n; ++r) {
-      double* sum = sums + r * row_stride + k * n_players;
-      const double w = Weighted ? weight[k * weight_stride + r] : 1.0;
-      for (int64_t i = first_entry[frontier[r]]; i < first_entry[frontier[r] + 1]; ++i)
-        sum[table.player[i]] += Weighted ? table.step[i * width + k] * w : table.step[i * width + k];
-    }
+  const double* records = table.records + table.first_record[run.tree];
+  if (!table.entries[run.tree]) return for_each_step(f, table, run, adder<Weighted>(f, run));
+  with_count<1, kRecord>(table.entries[run.tree], [&, run](auto entries) {
+    add_records<Weighted, decltype(entries)::n>(records, run.frontier, run.n, run.weight, n_places(f), run.sums);
+  });
 }
 
 // Below a top: the rest of their way, and what they take on it. leaf: where they end.
 template <bool Weighted, class Code>
 inline void add_steps(const Forest& f, const PathTable& table, const Code* codes, const PathRun& run, int32_t* leaf) {
-  const Top& top = f.tops[run.tree];
-  const int64_t row_stride = n_places(f), n_players = f.n_players, weight_stride = run.weight_stride;
-  const int width = f.width;
-  const int32_t* player = f.plane_player;
-  const double* weight = run.weight;
-  double* sums = run.sums;
-  const char* deep = table.deep + top.first_deep * deep_stride(width);
-  descend(f, top, deep, width, codes, run.n, run.frontier, leaf, [=](int r, const DeepSplit& split, int side) {
-    const double* step = reinterpret_cast<const double*>(&split + 1) + side * width;
-    double* sum = sums + r * row_stride + player[split.plane];
-    for (int k = 0; k < width; ++k) sum[k * n_players] += Weighted ? step[k] * weight[k * weight_stride + r] : step[k];
-  });
+  for_each_deep(f, table, codes, run, leaf, adder<Weighted>(f, run));
 }
 
 // Shares of the rows in a centred score: three attributions in one (model/share_table.h). leaf: where they end, below a

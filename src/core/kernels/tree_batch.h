@@ -110,21 +110,22 @@ inline void add_score_records(const Forest& f, const PathTable& paths, int tree_
   const int64_t places = n_places(f);
   std::memset(s.part, 0, sizeof(float) * static_cast<size_t>(n * places));
   const int first = tree_batch * kTreeBatch, end = first + kTreeBatch < f.n_trees ? first + kTreeBatch : f.n_trees;
-  for (int tree = first; tree < end; ++tree) {
-    if (!t.takes_part[tree]) continue;
-    const int slot = tree - first;
-    float* part = s.part + static_cast<int64_t>(f.tree_output[tree]) * f.n_players;
-    const float *records = t.records + t.first_record[tree], *weight = s.weight + slot * kRun;
-    const uint8_t* leaf = s.leaf + slot * kRun;
-    with_count<1, kRecord>(paths.entries[tree], [&](auto entries) {
-      constexpr int kEntries = decltype(entries)::n;
-      if (level == Level::kNone) return add_records<true, kEntries>(records, leaf, n, weight, places, part);
-      with_count<1, 2>(static_cast<int>(level), [&](auto kind) {
-        constexpr Level kLevel = static_cast<Level>(decltype(kind)::n);
-        add_share_records<kEntries, kLevel>(records, leaf, n, weight, s.row_weight, places, part);
+  for (int at = 0; at < n; at += kBlock)  // the sums of a block stay in L1
+    for (int tree = first; tree < end; ++tree) {
+      if (!t.takes_part[tree]) continue;
+      const int slot = (tree - first) * kRun + at, rows = n - at < kBlock ? n - at : kBlock;
+      float* part = s.part + at * places + static_cast<int64_t>(f.tree_output[tree]) * f.n_players;
+      const float *records = t.records + t.first_record[tree], *weight = s.weight + slot;
+      const uint8_t* leaf = s.leaf + slot;
+      with_count<1, kRecord>(paths.entries[tree], [&](auto entries) {
+        constexpr int kEntries = decltype(entries)::n;
+        if (level == Level::kNone) return add_records<true, kEntries>(records, leaf, rows, weight, places, part);
+        with_count<1, 2>(static_cast<int>(level), [&](auto kind) {
+          constexpr Level kLevel = static_cast<Level>(decltype(kind)::n);
+          add_share_records<kEntries, kLevel>(records, leaf, rows, weight, s.row_weight + at, places, part);
+        });
       });
-    });
-  }
+    }
   for (int64_t i = 0; i < n * places; ++i) s.total[i] += s.part[i] * unit;
 }
 

@@ -7,8 +7,9 @@
 #include "tables.h"
 
 namespace treeinner {
-// What a step from a node to its child adds: the difference of their values, or a part of a share (share_table.h).
-enum class Step { kValue, kLevel, kLeaf };
+// What a step from a node to its child adds: the difference of their values, or a part of a share (share_table.h): of
+// kOwnLevel less half of the square of all steps of a player, in trees without a top.
+enum class Step { kValue, kLevel, kOwnLevel, kLeaf };
 
 // Owns what a PathTable borrows (tables.h). value: (nodes, width), each tree's in the order of their numbers; residual:
 // likewise, for parts of shares.
@@ -42,12 +43,16 @@ class PathArrays {
   AlignedVector<double> records;
 
  private:
+  double value_of(int32_t tree, int64_t node, size_t k) const {
+    return value_[(tree_of(f_, tree).first_node + node) * f_.width + static_cast<int64_t>(k)];
+  }
+
   // Of output k; leaf: the leaf that the path ends in, where that is known, else -1.
   double step_of(int32_t tree, int64_t from, int64_t to, int64_t leaf, size_t k) const {
     const int64_t first = tree_of(f_, tree).first_node, width = f_.width, at = static_cast<int64_t>(k);
     const auto of = [&](const double* values, int64_t node) { return values[(first + node) * width + at]; };
     const double* v = kind_ == Step::kLeaf ? residual_ : value_;
-    if (kind_ != Step::kLevel) return of(v, to) - of(v, from);
+    if (kind_ == Step::kValue || kind_ == Step::kLeaf) return of(v, to) - of(v, from);
     if (leaf < 0) return of(v, from) * of(residual_, from) - of(v, to) * of(residual_, to);
     return (of(residual_, to) - of(residual_, from)) * (of(v, leaf) - of(v, to)) -
            (of(v, to) - of(v, from)) * of(residual_, from);
@@ -75,14 +80,14 @@ class PathArrays {
     const auto node_at = [&](int32_t place) { return top.number ? top.number[place] : place; };
     const bool to_leaves = !top.below, left_out = kind_ == Step::kLeaf && to_leaves;  // the level has it all
     std::vector<int32_t> parent(index(top.n_splits + top.n_frontier), -1), way, players;
-    std::vector<double> steps;
+    std::vector<double> steps, moved;
     const size_t width = index(f_.width);
     for (int32_t i = 0; i < top.n_splits; ++i)
       parent[index(top.splits[i].left)] = parent[index(top.splits[i].right)] = i;
     const size_t tree_begin = player.size(), first_frontier = first_entry.size();
     size_t longest = 0;
     for (int32_t node = 0; node < top.n_frontier; ++node) {
-      players.clear(), steps.clear(), way.clear();
+      players.clear(), steps.clear(), moved.clear(), way.clear();
       const int32_t end = top.n_splits + node;
       for (int32_t place = end; place >= 0 && !left_out; place = parent[index(place)]) way.push_back(place);
       // From the root down, as a row goes: below a top the next steps are added one by one.
@@ -91,11 +96,14 @@ class PathArrays {
         const size_t at = index(std::find(players.begin(), players.end(), top.splits[above].player) - players.begin());
         if (at == players.size()) {
           players.push_back(top.splits[above].player);
-          steps.insert(steps.end(), width, 0.0);
+          steps.insert(steps.end(), width, 0.0), moved.insert(moved.end(), width, 0.0);
         }
-        for (size_t k = 0; k < width; ++k)
+        for (size_t k = 0; k < width; ++k) {
           steps[at * width + k] += step_of(tree, node_at(above), node_at(place), to_leaves ? node_at(end) : -1, k);
+          moved[at * width + k] += value_of(tree, node_at(place), k) - value_of(tree, node_at(above), k);
+        }
       }
+      for (size_t i = 0; kind_ == Step::kOwnLevel && i < steps.size(); ++i) steps[i] -= 0.5 * moved[i] * moved[i];
       player.insert(player.end(), players.begin(), players.end());
       step.insert(step.end(), steps.begin(), steps.end());
       first_entry.push_back(static_cast<int64_t>(player.size()));

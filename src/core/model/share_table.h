@@ -35,10 +35,11 @@ struct Shares : private CentredMeans, Paths {
   PathArrays level, leaf;
   PathTable level_view, leaf_view;
 
-  Shares(const BuiltForest& built, const double* value, const double* residual, bool by_lookup, double scale)
+  // own: whether half of the squares of the steps is taken off, as the signal score of squared errors does.
+  Shares(const BuiltForest& built, const double* value, const double* residual, bool by_lookup, double scale, bool own)
       : CentredMeans(built.view(), value, residual),
         Paths(built, value_.data(), false, by_lookup),
-        level(built, value_.data(), Step::kLevel, residual_.data()),
+        level(built, value_.data(), own ? Step::kOwnLevel : Step::kLevel, residual_.data()),
         leaf(built, value_.data(), Step::kLeaf, residual_.data()),
         level_view(level.view()),
         leaf_view(leaf.view()) {

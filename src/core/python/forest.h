@@ -74,11 +74,21 @@ class CoreForest {
     return std::make_unique<Paths>(built_, node_value.data(), for_scores, active->looks_up);
   }
 
-  // value, residual: means over the rows in every node; scale: of the residuals in `boost`.
-  std::unique_ptr<Shares> share_table(In<double, 2> value, In<double, 2> residual, double scale) const {
+  // value, residual: means over the rows in every node; scale: of the residuals in `boost`; own: see Shares.
+  std::unique_ptr<Shares> share_table(In<double, 2> value, In<double, 2> residual, double scale, bool own) const {
     for (const auto* means : {&value, &residual})
       require(has_shape(*means, n_nodes(f_), f_.width), "means are (nodes, width)");
-    return std::make_unique<Shares>(built_, value.data(), residual.data(), active->looks_up, scale);
+    return std::make_unique<Shares>(built_, value.data(), residual.data(), active->looks_up, scale, own);
+  }
+
+  // out: (outputs, players), what the squares of the steps add up to.
+  void squares(const Paths& table, In<int64_t, 2> leaf_weights, Out<double, 2> out) const {
+    check(table);
+    require(has_shape(leaf_weights, n_leaves(f_), 1), "leaf weights are (leaves, 1)");
+    require(has_shape(out, f_.n_outputs, f_.n_players), "squares are (outputs, players)");
+    for (int tree = 0; tree < f_.n_trees; ++tree)
+      require(!f_.tops[tree].below, "squares are of trees without a top");
+    run(&Kernels::squares, {&f_}, SquaresArgs{&table.view, leaf_weights.data(), out.data()});
   }
 
   // row_weight: of shares.
@@ -126,7 +136,7 @@ class CoreForest {
   using StepRule = std::tuple<In<int32_t>, In<double>, In<double>, Out<double>>;
 
   // Contributions so far, and what the players' own effects add to the shares: (rows, outputs, players), added to.
-  using Effects = std::pair<Out<double, 3>, Out<double, 3>>;
+  using Effects = std::pair<Out<double, 3>, std::optional<Out<double, 3>>>;
 
   // margin: (outputs, padded rows), moved on; y: (1 or outputs, rows). fixed, leaf_weights: both or none.
   // mean_residual: (rounds, outputs), and row_weight: of shares.
@@ -171,10 +181,11 @@ class CoreForest {
       args.first_order = first_order.size() ? first_order.data() : nullptr;
     }
     if (effects) {
+      const auto& [so_far, put_back] = *effects;
       require(paths && !rule, "effects go with paths, and residuals before the rounds");
-      for (const auto* each : {&effects->first, &effects->second})
-        require(has_shape(*each, codes.n_rows, f_.n_outputs, f_.n_players), "effects are (rows, outputs, players)");
-      args.effect = {effects->first.data(), effects->second.data()};
+      require(has_shape(so_far, codes.n_rows, f_.n_outputs, f_.n_players) && (!put_back || put_back->size() == so_far.size()),
+              "effects are (rows, outputs, players)");
+      args.effect = {so_far.data(), data_of(put_back)};
     }
     run(&Kernels::boost, job(codes), args);
   }

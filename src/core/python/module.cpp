@@ -62,6 +62,7 @@ NB_MODULE(_core, m) {
       .def("leaf_sums", &CoreForest::leaf_sums)
       .def("path_table", &CoreForest::path_table, nb::keep_alive<0, 1>())
       .def("share_table", &CoreForest::share_table, nb::keep_alive<0, 1>())
+      .def("squares", &CoreForest::squares)
       .def("path", &CoreForest::path)
       .def("shap_table", &CoreForest::shap_table, nb::keep_alive<0, 1>())
       .def("shap", &CoreForest::shap)

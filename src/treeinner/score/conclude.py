@@ -18,6 +18,7 @@ from treeinner.read.trees import Trees
 from treeinner.score.infer import Statistics, holds_of_clusters, holds_of_sums, of_clusters, of_sums, unknown
 from treeinner.score.passes import Centre, knows_loss, share_columns
 from treeinner.score.result import Importance, Losses
+from treeinner.score.signal import squares_of_steps, without_history
 from treeinner.score.small_nodes import leave_one_out
 from treeinner.score.spec import Spec, root_start, scored_loss
 from treeinner.score.sums import Sums
@@ -57,7 +58,7 @@ def conclude(
         by_round = scores_from_leaves(model, spec, leaf, centre.value)
         score, rounds = by_round.sum(axis=0), by_round.sum(axis=2) / weight
     if spec.score == "signal":
-        score = _signal(score, share)
+        score = _signal(model, spec, leaf, share, centre, score)
     small: Float | float = 0.0
     if spec.score == "signal" and model.trees.averaged:
         assert centre is not None
@@ -94,16 +95,21 @@ def conclude(
     )
 
 
-def _signal(tree_inner: Float | None, share: Sums | None) -> Float:
+def _signal(
+    model: Model, spec: Spec, leaf: Sums, share: Sums | None, centre: Centre | None, score: Float | None
+) -> Float:
     """Sums of the signal score: TreeInner's from the leaves, and what the second pass put back; (names, outputs)."""
     if share is None:
         raise DataError(
             "score='signal' needs the rows twice; pass an X that can be read again, such as a file or a function that "
             "returns the batches (an ImportanceAccumulator: see second_pass()), or use score='tree_inner'."
         )
-    assert tree_inner is not None
-    put_back = share.signal_sums()[0][: tree_inner.size]
-    return np.asarray(tree_inner + put_back.reshape(tree_inner.shape))
+    assert score is not None
+    assert centre is not None
+    put_back = share.signal_sums()[0][: score.size].reshape(score.shape)
+    if without_history(model, scored_loss(model, spec.score)):
+        put_back = put_back - 0.5 * squares_of_steps(model, spec.credit, leaf, centre.value)
+    return np.asarray(score + put_back)
 
 
 def _by_node(model: Model, value: Float, leaf: Sums) -> Float:

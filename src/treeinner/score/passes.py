@@ -25,7 +25,7 @@ from treeinner.losses import Loss, forest_error
 from treeinner.read import Model
 from treeinner.read.methods import node_values
 from treeinner.rows import Rows
-from treeinner.score.signal import by_names, holds_terms, own_effect, players_by_round
+from treeinner.score.signal import by_names, holds_terms, own_effect, players_by_round, without_history
 from treeinner.score.spec import Spec, largest_steps, scored_loss, start_of, step_rule
 from treeinner.score.sums import LOSSES, MOST_AT_ONCE, Sums, exact_sums, grouped_sums, zero_shares
 
@@ -154,6 +154,7 @@ class _Pass:
         scale = 2.0 ** (GRADIENT_BITS - spec.scale_bits)
         self.scale, self.paths, self.root, self.round_residual = scale, None, None, None
         self.in_core = self.loss.core is not None
+        self.history = not without_history(self.model, self.loss)
         self.steps_of: Any = None  # path table of a round's contributions
         if not self.shares:
             return
@@ -165,8 +166,11 @@ class _Pass:
             if residual is None:
                 TABLES[centre] = core.path_table(value, True)
             else:
-                TABLES[centre] = core.share_table(value, residual, scale)
+                TABLES[centre] = core.share_table(
+                    value, residual, scale, self.signal and without_history(self.model, self.loss)
+                )
         self.paths = TABLES[centre]
+        self.history = not without_history(self.model, self.loss)
         self.in_core = self.loss.core is not None and (not self.signal or self.credit.places is not None)
         if self.signal and not self.in_core:
             self.steps_of = core.path_table(value, False)
@@ -379,7 +383,7 @@ def _in_core(task: Task) -> None:
         work.round_residual,
         None if work.root is None else task.weight,
         None if work.rule is None else (*work.rule, first_order),
-        tuple(task.effects) if work.signal else None,
+        (task.effects[0], task.effects[1] if work.history else None) if work.signal else None,
     )
     task.sums.added(task.n, float(largest.max(initial=0.0)))
 
@@ -515,7 +519,8 @@ def _signal_terms(task: Task) -> tuple[Float, Float, Float]:
         loss = forest_error(work.loss) if work.model.trees.averaged else work.loss
         margin = task.margin[:, : task.n].T
         task.without = holds_terms(loss, task.y, margin, task.effects[0], task.rows_weight, None)
-    named = [task.effects[1], *map(task.in_units, task.without)]
+    put_back = task.effects[1] if work.history else 0.5 * (task.without[0] - task.without[1])
+    named = [put_back, *map(task.in_units, task.without)]
     if work.credit.places is not None:
         named = [work.credit.add_up(each, axis=2) for each in named]
     put_back, without, whole = (each.transpose(0, 2, 1) for each in named)

@@ -13,13 +13,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from treeinner.kernels.units import WEIGHT_BITS
 from treeinner.losses import Loss
 from treeinner.read import Model
 from treeinner.read.columns import Credit
+from treeinner.score.sums import Sums
 
-__all__ = ["by_names", "holds_terms", "own_effect", "players_by_round"]
+__all__ = ["by_names", "holds_terms", "own_effect", "players_by_round", "squares_of_steps", "without_history"]
 
 Float = NDArray[np.float64]
+SMALL_TREE = 256  # leaves of a tree that the core takes whole
 
 
 def by_names(model: Model, credit: Credit) -> tuple[Model, Credit]:
@@ -48,6 +51,28 @@ def players_by_round(model: Model) -> list[NDArray[np.intp]]:
         forest.cache["players by round"] = np.split(pairs[:, 1].astype(np.intp), cuts)
     found: list[NDArray[np.intp]] = forest.cache["players by round"]
     return found
+
+
+def without_history(model: Model, loss: Loss) -> bool:
+    """Whether the core puts own effects back as (Phi^2 - sum of phi^2) / 2: squared error, small trees, one per round.
+
+    Half of the squares of the steps is then taken off every row's share by leaf, and Phi^2 / 2 is added at the end.
+    """
+    trees = model.trees
+    if loss.core is None or loss.core[0] != "squared" or trees.width > 1 or trees.averaged:
+        return False
+    small = np.diff(trees.forest.first_leaf).max(initial=0) <= SMALL_TREE
+    return bool(small) and len(np.unique(np.stack([trees.round, trees.output]), axis=1).T) == trees.n_trees
+
+
+def squares_of_steps(model: Model, credit: Credit, leaf: Sums, value: Float) -> Float:
+    """Sum over the rows of the squares of each tree's contributions, by the weights of the leaves: (names, outputs)."""
+    model, credit = by_names(model, credit)
+    forest = model.trees.forest
+    out = np.zeros((model.n_outputs, forest.n_players))
+    _, weights, bits = leaf.leaf_sums()
+    forest.core.squares(forest.core.path_table(value, False), weights, out)
+    return np.asarray(credit.add_up(out, axis=1).T * 2.0 ** (bits - WEIGHT_BITS))
 
 
 def own_effect(
