@@ -244,11 +244,12 @@ def test_axes_of_the_user():
 
 
 def test_long_names_stay_inside_and_are_not_formulas():
-    long = "measurement_$of$_sensor_003_in_the_long_building_on_mondays_and_on_other_days"
-    rows = X[["bmi", "town"]].rename(columns={"bmi": long})
+    long, longer = (f"measurement_$of$_sensor_{i}_in_the_long_building_on_mondays_and_on_other_days" for i in (3, 4))
+    rows = X[["bmi", "town", "age"]].rename(columns={"bmi": long, "age": longer})
     rows["town"] = rows["town"].cat.rename_categories({"Celle": "a town with a name that is much too long for a tick"})
     model = xgb.XGBRegressor(n_estimators=12, max_depth=3, n_jobs=1, enable_categorical=True).fit(rows[TRAIN], Y[TRAIN])
-    axes = ti.plots.partial(model, rows[VALID], Y[VALID], [long, "town"])
+    axes = ti.plots.partial(model, rows[VALID], Y[VALID], [long, "town", longer])
+    assert len({left.get_title(loc="left").split("\n")[0] for left in axes[:, 0]}) == 3  # short, and still different
     figure = axes[0, 0].figure
     figure.canvas.draw()
     for ax in axes.ravel():

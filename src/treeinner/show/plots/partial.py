@@ -81,11 +81,14 @@ def partial(
     if not parts or (unused and not isinstance(features, int)):
         raise DataError(f"There is no effect to draw: the model does not use {listing(sorted(unused)) or 'features'}.")
     axes = _grid(len(parts)) if ax is None else np.asarray(ax, object).reshape(len(parts), -1)
-    for part, pair in zip(parts, axes, strict=True):
+    width, size = style.axes_points(axes[0, 0])[0], style.font_points("axes.labelsize")
+    names = style.shorten([part.feature for part in parts], width, size)
+    for name, part, pair in zip(names, parts, axes, strict=True):
         _draw_rows(pair[0], part, "margin" if model.loss is None else model.loss.unit)
+        pair[0].set_title(f"{name}:\n{finding(part)}", loc="left", **PLAIN)
         for right in pair[1:]:
             _draw_values(right, part)
-        pair[0].set_title(f"{_fitted(pair[0], part.feature)}:\n{finding(part)}", loc="left", **PLAIN)
+            right.set_xlabel(name, **PLAIN)
     figure, drawn = axes[0, 0].figure, [one.get_legend_handles_labels() for one in axes.flat]
     if figure.get_layout_engine() is not None:  # else there is no room for it
         handles = {label: handle for one in drawn for handle, label in zip(*one, strict=True)}.values()
@@ -125,7 +128,7 @@ def _draw_rows(ax: Axes, part: PartialResiduals, unit: str) -> None:
         hexagons: dict[str, Any] = {"reduce_C_function": np.sum, "gridsize": 28, "cmap": shades, "linewidths": 0}
         ax.hexbin(x[inside], y[inside], part.weight[inside], zorder=1, **hexagons)
     else:
-        ax.scatter(x, y, s=6, color=ink, alpha=0.45, linewidths=0, zorder=1, label="a row")
+        ax.scatter(x, y, s=min(6.0, 3000 / len(x)), color=ink, alpha=0.45, linewidths=0, zorder=1, label="a row")
     ax.plot(ends, part.slope * ends, color=ink, linewidth=2, label="line that fits the rows best: its slope is holds")
     ax.plot(ends, ends, "--", color=style.BLUE, linewidth=2, label="the model is right")
     _draw_means(ax, means["at"], means)
@@ -152,7 +155,6 @@ def _draw_values(ax: Axes, part: PartialResiduals) -> None:
             _draw_means(ax, at[here], {name: column[here] for name, column in means.items()}, marker, label)
     style.zero_line(ax, "y")
     ax.set_ylim(_limits(means, means["contribution"], 0.1))
-    ax.set_xlabel(_fitted(ax, part.feature), **PLAIN)
     ax.locator_params(axis="x", nbins=5)
     if names:
         short = style.shorten(names, 0.4 * style.axes_points(ax)[0], style.font_points())
@@ -172,8 +174,3 @@ def _limits(means: dict[str, Float], others: Float, room: float) -> tuple[float,
     marks, half = np.concatenate([means["residual"], others]), means["high"] - means["residual"]
     pad = room * np.ptp(marks) + float(np.nanmedian(half) if np.isfinite(half).any() else 0.0)
     return float(marks.min() - pad), float(marks.max() + pad)
-
-
-def _fitted(ax: Axes, name: str) -> str:
-    """A name that is no wider than the Axes."""
-    return style.shorten([name], style.axes_points(ax)[0], style.font_points("axes.labelsize"))[0]
