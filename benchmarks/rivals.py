@@ -22,7 +22,7 @@ from scipy.stats import rankdata
 from scipy.stats import t as student
 
 import treeinner as ti
-from rivals_designs import LONG_STEPS, REAL, designs, draw
+from rivals_designs import LONG_STEPS, PLACEBO, REAL, designs, draw
 
 RESULTS = Path(__file__).parent.parent / "build" / "rivals.jsonl"
 DRAWS = 30
@@ -182,7 +182,7 @@ METHODS: dict[str, Callable] = {
     LOFO: lofo,
     BORUTA: boruta,
 }
-SLOW = {CROSS: 15, LOFO: 6, BORUTA: 6}  # draws of the methods that fit many times
+SLOW = {CROSS: 15, LOFO: 6, BORUTA: 12}  # draws of the methods that fit many times
 RIVALS = [name for name in METHODS if name not in (SIGNAL, CROSS, "final form")]
 BESIDE = (SIGNAL, "TreeInner(centred)", "forest_inner", "final form", "permutation")  # of the two studies beside
 
@@ -202,6 +202,7 @@ def jobs():
                     if not (enough or slow or once):
                         out.append((design, setting, number, method))
         out += [(*cell, number, method) for cell in beside for method in BESIDE]
+        out += [(PLACEBO, setting, number, method) for setting in COMPARED for method in METHODS if method not in SLOW]
     return sorted(out, key=lambda job: job[3] in SLOW)
 
 

@@ -56,10 +56,15 @@ def independent(rng, n):
     return Draw(X, X[:, :6] @ SLOPES + rng.normal(size=n), first(6))
 
 
-def beside_strong(rng, n):
-    """Two strong signals, which explain nearly two thirds of the variance, and four weak ones."""
-    X = gaussian(rng, n)
-    return Draw(X, X[:, :6] @ [1.2, 0.8, 0.25, 0.2, 0.15, 0.12] + rng.normal(size=n), first(6))
+def beside_strong(strong):
+    """Two strong signals of so many times the slopes 1.2 and 0.8, and four weak ones."""
+
+    def make(rng, n):
+        X = gaussian(rng, n)
+        slopes = [1.2 * strong, 0.8 * strong, 0.25, 0.2, 0.15, 0.12]
+        return Draw(X, X[:, :6] @ slopes + rng.normal(size=n), first(6))
+
+    return make
 
 
 def correlated_blocks(rng, n):
@@ -114,7 +119,8 @@ def poisson(rng, n):
 
 OWN: dict[str, Callable[..., Draw]] = {
     "independent Gaussian": independent,
-    "weak beside strong": beside_strong,
+    "weak beside strong": beside_strong(1.0),
+    "weak beside very strong": beside_strong(3.0),
     "correlated blocks": correlated_blocks,
     "redundant copies": redundant,
     "interactions": interactions,
@@ -124,6 +130,7 @@ OWN: dict[str, Callable[..., Draw]] = {
     "few levels beside many": levels,
     "Poisson": poisson,
 }
+PLACEBO = "Simulated regression, placebo"
 PAPER = ("Simulated classification", "Simulated regression", "ChIP classification", "ChIP regression")
 
 
@@ -150,11 +157,14 @@ def draw(design, number):
     if design in DRAWN:
         return DRAWN[design](np.random.default_rng([zlib.crc32(design.encode()), number]), 2 * ROWS)
     from treeinner_study.names import Problem
-    from treeinner_study.problems import Seeds, make_data
+    from treeinner_study.problems import Seeds, make_data, permuted_labels
 
-    problem = Problem(*design.split())
+    problem = Problem(*design.removesuffix(", placebo").split())
     chip = chip_rows() if problem.dataset == "ChIP" else None
-    data = make_data(problem, "as_run", Seeds(0, problem, number).generator("data"), chip)
+    seeds = Seeds(0, problem, number)
+    data = make_data(problem, "as_run", seeds.generator("data"), chip)
+    if design == PLACEBO:  # no column says anything, but the ones called relevant have few levels
+        data = permuted_labels(data, seeds.generator("placebo"))
     X, y = np.concatenate([data.X_train, data.X_valid]), np.concatenate([data.y_train, data.y_valid])
     task = "binary" if problem.task == "classification" else "regression"
     return Draw(X, y.astype(float), data.relevant.astype(float), task, len(data.X_train))

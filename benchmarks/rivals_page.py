@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from rivals import BESIDE, BORUTA, COMPARED, CROSS, LOFO, METHODS, RIVALS, SIGNAL, SLOW
-from rivals_designs import LONG_STEPS, OWN, PAPER, REAL
+from rivals_designs import LONG_STEPS, OWN, PAPER, PLACEBO, REAL
 
 PAGE = Path(__file__).parent.parent / "docs" / "evidence" / "rivals.md"
 COMMAND = "make rivals"
@@ -51,10 +51,10 @@ def table(head, lines):
     return "\n".join("| " + " | ".join(row) + " |" for row in rows)
 
 
-def values_table(results, what, methods):
+def values_table(results, what, methods, cells=None):
     """Means of every method."""
     lines = []
-    for design, setting in rows_of(results, what):
+    for design, setting in cells or rows_of(results, what):
         cells = [list(of_cell(results, design, setting, method, what).values()) for method in methods]
         texts = ["" if len(c) < 3 else f"{np.mean(c):.3f}" for c in cells]
         lines.append([design, setting, *texts])
@@ -79,15 +79,17 @@ def gaps_table(results, methods, what=None):
 
 
 def counts_table(results, what=None):
-    """By rival: in how many cells signal is above, level and below, and where it is below."""
+    """By rival: mean of the gaps over all cells, in how many signal is above, level and below, and where below."""
     lines = []
     for rival in RIVALS:
         found = {cell: difference(results, *cell, rival, what or compared(rival)) for cell in rows_of(results, "auc")}
         sides = {cell: gap[2] for cell, gap in found.items() if gap}
+        gaps, errors = np.array([gap[:2] for gap in found.values() if gap]).reshape(-1, 2).T
+        average = f"{gaps.mean():+.3f} ± {np.sqrt((errors**2).sum()) / len(errors):.3f}" if sides else ""
         number = [sum(side == wanted for side in sides.values()) for wanted in (1, 0, -1)]
         below = ", ".join(f"{design} ({setting})" for (design, setting), side in sides.items() if side < 0)
-        lines.append([rival, *number, below])
-    return table(["rival", "signal above", "level", "below", "where below"], lines)
+        lines.append([rival, average, *number, below])
+    return table(["rival", "mean gap", "signal above", "level", "below", "where below"], lines)
 
 
 def cross_table(results):
@@ -116,11 +118,11 @@ def beside_table(results, cells, columns):
 def made(results):
     """The command, what it did, and with which versions."""
     minutes = sum(r.get("seconds", 0.0) for r in results.values()) / 60
-    draws = {few: len({key[2] for key in results if (key[3] in (LOFO, BORUTA)) == few}) for few in (False, True)}
+    draws = {name: len({key[2] for key in results if key[3] == name}) for name in (SIGNAL, CROSS, LOFO, BORUTA)}
     versions = ", ".join(f"{name} {installed(name)}" for name in PACKAGES)
     return (
-        f"`{COMMAND}` made the tables of this page: {draws[False]} draws of each design "
-        f"({draws[True]} of LOFO and Boruta), {minutes:.0f} minutes of processor time, one thread; "
+        f"`{COMMAND}` made the tables of this page: {draws[SIGNAL]} draws of each design ({draws[LOFO]} "
+        f"of LOFO, {draws[BORUTA]} of Boruta, {draws[CROSS]} of cross-fitting), {minutes:.0f} minutes of one core, "
         f"{versions}, Python {platform.python_version()}."
     )
 
@@ -141,6 +143,7 @@ def blocks(results):
         "auc counts": counts_table(results, "auc"),
         "power counts": counts_table(results),
         "auc": values_table(results, "auc", fast),
+        "placebo": values_table(results, "auc", fast, [(PLACEBO, setting) for setting in COMPARED]),
         "auc gaps": gaps_table(results, RIVALS, "auc"),
         "power": values_table(results, "power", tests),
         "power gaps": gaps_table(results, RIVALS),
