@@ -220,6 +220,12 @@ def test_rounds_end_at_the_score():
     assert texts(named) == [NAMES[k] for k in importance.order]
 
 
+def test_rounds_of_the_signal_score_are_tree_inners():
+    label = plots.rounds(make_importance(score="signal")).get_ylabel()
+    assert label == plots.rounds(make_importance()).get_ylabel()
+    assert label.startswith("cumulative TreeInner(centred)")
+
+
 def test_rounds_of_chosen_features_by_name_or_position():
     ax = plots.rounds(make_importance(), features=["noise", 1])
     assert texts(ax.texts) == ["bmi", "noise"]
@@ -372,10 +378,8 @@ def test_the_users_axes_and_style_are_kept():
         ({"method": "predecomp"}, "TreeInner(PreDecomp) first-order reduction of half the squared error per row"),
         ({"score": "loss"}, "Loss breakdown(centred) reduction of half the squared error per row"),
         ({}, "TreeInner(centred) first-order reduction of half the squared error per row"),
-        (
-            {"score": "forest_inner", "method": "treeshap"},
-            "ForestInner(TreeSHAP) attribution times residual, per row",
-        ),
+        ({"score": "signal"}, "Signal half the squared error per row"),
+        ({"score": "forest_inner", "method": "treeshap"}, "ForestInner(TreeSHAP) half the squared error per row"),
         ({"score": "mean_abs", "method": "treeshap"}, "Mean |TreeSHAP| margin"),
         (
             {"score": "permutation", "method": "logistic"},

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -159,15 +158,14 @@ def _output(importance: Any, k: int, output: Any) -> tuple[int, str]:
 def _values(model: Model, X: Any, name: str, k: int, feature_groups: GroupSpec | None) -> NDArray[Any] | None:
     """A feature's values: floats, or text with "" for a gap; None for what is not a column of X, such as a group."""
     table = transform(model.transformers, X) if feature_groups == "encoded" else X
-    if (names := names_of(table)) is not None:
-        places = [j for j, column in enumerate(names) if column.replace(" ", "_") == name.replace(" ", "_")]
-        columns = [values_of(collected(table)[:, j]) for j in places]
+    names = names_of(table)
+    if names is not None:
+        place = {column.replace(" ", "_"): j for j, column in enumerate(names)}.get(name.replace(" ", "_"))
+        column = None if place is None else values_of(collected(table)[:, place])
+    elif isinstance(feature_groups, Mapping) or model.route is not None or k >= np.shape(table)[1]:
+        column = None
     else:
-        array = table[:, k : k + 1].toarray() if hasattr(table, "toarray") else np.atleast_2d(table)[:, k : k + 1]
-        columns = [] if isinstance(feature_groups, Mapping) or len(array) != np.shape(X)[0] else list(array.T)
-    for column in columns:
-        if names is None or column.dtype != object:
-            with suppress(ValueError, TypeError):
-                return np.asarray(column, np.float64)
-        return np.array(["" if not isinstance(v, str) and str(v) in GAPS else str(v) for v in column.tolist()])
-    return None
+        column = (table[:, [k]].toarray() if hasattr(table, "toarray") else np.asarray(table)[:, [k]])[:, 0]
+    if column is None or column.dtype.kind in "biuf":
+        return column if column is None else column.astype(np.float64)
+    return np.array(["" if not isinstance(v, str) and str(v) in GAPS else str(v) for v in column.tolist()])

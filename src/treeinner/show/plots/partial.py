@@ -79,7 +79,8 @@ def partial(
     parts = list(partial_residuals(model, X, imp, chosen, output=output, y=y, **given))
     unused = {imp.feature_names[k] for k in chosen} - {part.feature for part in parts}
     if not parts or (unused and not isinstance(features, int)):
-        raise DataError(f"There is no effect to draw: the model does not use {listing(sorted(unused)) or 'features'}.")
+        which = listing(sorted(unused)) or "any feature"
+        raise DataError(f"There is no effect of {which} to draw: the same contribution, or none, in all of these rows.")
     axes = _grid(len(parts)) if ax is None else np.asarray(ax, object).reshape(len(parts), -1)
     width, size = style.axes_points(axes[0, 0])[0], style.font_points("axes.labelsize")
     names = style.shorten([part.feature for part in parts], width, size)
