@@ -12,7 +12,7 @@ import xgboost as xgb
 import treeinner as ti
 
 ROWS, COLUMNS, TIMES = 2000, 50, 7
-BOUNDS = {"marginal": 1.2, "conditional": 2.0}
+BOUNDS = {"marginal": 1.4, "conditional": 3.5}
 
 
 def data():

@@ -182,9 +182,10 @@ class Donors:
     def unexplained(self, j: int, without: Sequence[int]) -> float:
         """Share of the variance of a number, as a normal score, that the columns but some leave; from 0 to 1."""
         score = np.nan_to_num(self._score[j])
-        return float(np.var(score - self._regressed(without, score[:, None])[:, 0]) / np.var(score))
+        told = self._regressed(without, score[:, None], PENALTIES[:1])  # the best where they tell much
+        return float(np.var(score - told[:, 0]) / np.var(score))
 
-    def _regressed(self, columns: Sequence[int], target: FloatArray) -> FloatArray:
+    def _regressed(self, columns: Sequence[int], target: FloatArray, penalties: FloatArray = PENALTIES) -> FloatArray:
         """Predictions of target (n, q) from the other columns, by folds: no row has a part in its own.
 
         A target that is constant in every group has such predictions, the means over the groups.
@@ -192,12 +193,12 @@ class Donors:
         mean = target.mean(axis=0)
         centred = target - mean
         without = np.flatnonzero(np.isin(self._owner, columns))
-        out = np.zeros((len(PENALTIES), *target.shape))
+        out = np.zeros((len(penalties), *target.shape))
         moments = self._M.T @ centred
         for part, (V, d) in zip(self._folds, self._decomposed, strict=True):
             rows, n = self._M[part], len(target) - len(part)
             of_fold = moments - rows.T @ centred[part]
-            for one, penalty in enumerate(n * PENALTIES):
+            for one, penalty in enumerate(n * penalties):
                 out[one, part] = rows @ _slopes(V, d, penalty, of_fold, without)
         errors = ((centred - out) ** 2).sum(axis=(1, 2))
         best = errors.argmin()
