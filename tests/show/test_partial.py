@@ -281,6 +281,8 @@ def test_what_cannot_be_drawn_is_refused_by_name():
         ti.plots.partial(model, rows, y, importance=ti.importance(model, rows, y, score="loss"))
     with pytest.raises(ti.DataError, match="of the same model, rows and features"):
         ti.plots.partial(model, rows[:50], y[:50], importance=ti.importance(model, rows, y))
+    with pytest.raises(ValueError, match="ax= has 3 Axes; pass two for each of the 1 features, or one"):
+        ti.plots.partial(model, rows, y, "bmi", ax=plt.subplots(1, 3)[1])
     with pytest.raises(TypeError, match="unexpected keyword argument 'weights'"):
         ti.plots.partial(model, rows, y, weights=y)
     with pytest.raises(TypeError, match="partial expected an Importance"):

@@ -60,7 +60,7 @@ def partial(
     importance : Importance, optional
         What `ti.importance` returned for the same rows; it is worked out if not given.
     ax : Axes or array of Axes, optional
-        Where to draw: two Axes for each feature, or one for the left picture of one feature.
+        Where to draw: two Axes for each feature, or one for its left picture alone.
     **given
         sample_weight, clusters, base_margin, qid, feature_groups, n_jobs: as for `importance`.
 
@@ -81,6 +81,8 @@ def partial(
     if not parts or (unused and not isinstance(features, int)):
         which = listing(sorted(unused)) or "any feature"
         raise DataError(f"There is no effect of {which} to draw: the same contribution, or none, in all of these rows.")
+    if ax is not None and np.size(ax) not in (len(parts), 2 * len(parts)):
+        raise ValueError(f"ax= has {np.size(ax)} Axes; pass two for each of the {len(parts)} features, or one.")
     axes = _grid(len(parts)) if ax is None else np.asarray(ax, object).reshape(len(parts), -1)
     width, size = style.axes_points(axes[0, 0])[0], style.font_points("axes.labelsize")
     names = style.shorten([part.feature for part in parts], width, size)
