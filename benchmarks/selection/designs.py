@@ -1,18 +1,14 @@
-"""Data whose relevant features are known: what promise.py and rivals.py measure selection on.
+"""Data whose relevant features are known: what promise.py measures selection on.
 
 `DESIGNS[name](n, p, seed)` draws n rows of p columns. A column is
 
 - conditionally relevant if it tells something about the mean of y that all other columns together do not;
 - marginally relevant if it is conditionally relevant, or dependent on a column that is (a proxy).
-
-The paper's problems have their own columns (`COLUMNS`) and at most as many rows as the paper (`MAX_ROWS`); ChIP needs
-its files (`chip_folder`).
 """
 
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -237,44 +233,6 @@ def heavy_tails(rng, n, p):
     return design(X, X[:, TRUE] @ TRUE_SLOPES + rng.standard_t(2.5, n), TRUE, PROXIES)
 
 
-# -- the paper's four problems -----------------------------------------------------------------------------------
-def chip_folder():
-    """Where the ChIP files are, or None: the variable TREEINNER_CHIP, or fetched by treeinner_study."""
-    from treeinner_study.chip import find_chip
-    from treeinner_study.names import StudyError
-
-    try:
-        return find_chip()
-    except StudyError:
-        return None
-
-
-def paper(dataset, task) -> Callable[[np.random.Generator, int, int], Design]:
-    def draw(rng, n, p):
-        from treeinner_study.chip import load_chip
-        from treeinner_study.names import Problem
-        from treeinner_study.problems import make_data
-
-        chip = load_chip(Path(chip_folder())) if dataset == "ChIP" else None
-        data = make_data(Problem(dataset, task), "as_run", rng, chip)
-        X, y = np.concatenate([data.X_train, data.X_valid]), np.concatenate([data.y_train, data.y_valid])
-        rows = rng.permutation(len(X))[:n]
-        if n > len(X) or p != X.shape[1]:
-            raise ValueError(f"{dataset} has {len(X)} rows and {X.shape[1]} columns, not {n} and {p}")
-        # ChIP's noise columns are shuffled, its five relevant ones depend on each other only.
-        true = np.flatnonzero(data.relevant)
-        return design(X[rows], y[rows].astype(float), true, task="binary" if task == "classification" else task)
-
-    return draw
-
-
-PAPER = {
-    f"{dataset} {task}": paper(dataset, task)
-    for dataset in ("Simulated", "ChIP")
-    for task in ("classification", "regression")
-}
-COLUMNS = {name: 80 if name.startswith("ChIP") else 50 for name in PAPER}  # designs whose p is fixed
-MAX_ROWS = {name: 7809 if name.startswith("ChIP") else 2000 for name in PAPER}
 DRAWS = {
     "Friedman": friedman,
     "weak linear": weak_linear,
@@ -299,7 +257,6 @@ DRAWS = {
     "four classes": four_classes,
     "rare class": rare_class,
     "heavy tails": heavy_tails,
-    **PAPER,
 }
 
 

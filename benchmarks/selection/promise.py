@@ -20,7 +20,7 @@ import numpy as np
 import records
 from pages import filled, table
 
-from designs import DESIGNS, PAPER
+from designs import DESIGNS
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "build" / "selection" / "promise.jsonl"
@@ -38,7 +38,7 @@ PURE_NOISE = "pure noise"
 
 def cells():
     """(design, rows, columns), in the order of the page."""
-    return [(name, *SMALL) for name in DESIGNS if name not in PAPER] + [(name, *LARGE) for name in LARGE_TOO]
+    return [(name, *SMALL) for name in DESIGNS] + [(name, *LARGE) for name in LARGE_TOO]
 
 
 def jobs():
