@@ -48,7 +48,7 @@ def importance(
     X: Any,
     y: Any = None,
     *,
-    score: str = "tree_inner",
+    score: str = "signal",
     method: str = "centred",
     sample_weight: Any = None,
     clusters: Any = None,

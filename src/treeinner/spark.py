@@ -52,7 +52,7 @@ def importance(
     base_margin_col: str | Sequence[str] | None = None,
     clusters_col: str | None = None,
     qid_col: str | None = None,
-    score: str = "tree_inner",
+    score: str = "signal",
     method: str = "centred",
     feature_groups: GroupSpec | None = None,
     std_errors: bool = True,

@@ -36,7 +36,7 @@ class ImportanceAccumulator:
         self,
         model: Any,
         *,
-        score: str = "tree_inner",
+        score: str = "signal",
         method: str = "centred",
         feature_groups: GroupSpec | None = None,
         clustered: bool = False,
