@@ -73,6 +73,8 @@ def conclude(
         _check_same_rows(leaf, share, score.sum(axis=1) / weight, whole.std_error, _rounding(model, spec, leaf))
     if rounds is not None and spec.score != "signal":  # the rounds add up to the scores, to the last bit
         whole = replace(whole, score=rounds.sum(axis=0))
+    if leaf.tree_counts is not None:  # out of bag: no one prediction that the contributions add up to
+        whole, outputs = (replace(each, holds=None, holds_std_error=None) for each in (whole, outputs))
     loss = scored_loss(model, spec.score)
     return Importance(
         score=spec.score,
@@ -241,6 +243,10 @@ def _notes(model: Model, spec: Spec, leaf: Sums, found: Statistics, tested: bool
                 f"Gradients are tiny beside the model's largest leaf value: scores may be off by {off:.1g}, where the "
                 f"largest is {largest:.1g}. Check targets and base_margin for outliers.",
             )
+        )
+    if not len(model.trees.forest.split_nodes):
+        notes.append(
+            Note("no_splits", "The model has no splits: it predicts the same for every row, and uses no feature.")
         )
     if tested and (effective := leaf.effective_rows()) < FEW_ROWS:
         text = f"Few rows (they count for {effective:.1f} of equal weight): standard errors and p values are unreliable"

@@ -34,7 +34,7 @@ UNITS = {
     "signal": "{loss} per row",
     "tree_inner": "first-order reduction of {loss} per row",
     "loss": "reduction of {loss} per row",
-    "forest_inner": "attribution times residual, per row",
+    "forest_inner": "{loss} per row",
     "mean_abs": "margin",
     "total_gain": "gain, summed over the training rows",
     "permutation": "rise of {loss} per row",
@@ -314,14 +314,15 @@ class Importance(ReadOnly):
             )
         return self.rounds
 
-    def for_output(self, output: int | str) -> Importance:
-        """Scores of one class or target of a model with several."""
+    def for_output(self, output: Any) -> Importance:
+        """Scores of one class or target of a model with several, by its label; by position where labels are words."""
         if self.outputs is None:
             raise ValueError("The model has one output; its scores are the importance itself.")
         names = self.output_names or tuple(str(k) for k in range(self.outputs.score.shape[1]))
-        if isinstance(output, str) and output not in names:
+        numbers = any(name.lstrip("-").isdigit() for name in names)  # then a number is a label
+        if (numbers or isinstance(output, str)) and str(output) not in names:
             raise ValueError(f"{output!r} is not an output; choose one of {', '.join(map(repr, names))}.")
-        k = names.index(output) if isinstance(output, str) else _number(output, len(names), "output")
+        k = names.index(str(output)) if str(output) in names else _number(output, len(names), "output")
         return replace(
             self, statistics=_taken(self.outputs, (slice(None), k)), outputs=None, output_names=(names[k],),
             rounds=None, losses=None, folds=None, rates=None,
