@@ -46,7 +46,7 @@ test-new:
 	$(MAKE) test VENV=.venv-new PYTHON=$(NEW_PYTHON)
 
 # Live models of the oldest, some middle and the newest versions of every library, an environment per cell of
-# tests/matrix/cells.toml: writes docs/versions.md. MATRIX_FLAGS='oldest "newest*"' runs some cells; "--help" tells the others.
+# tests/matrix/cells.toml: writes docs/evidence/versions.md. MATRIX_FLAGS='oldest "newest*"' runs some cells; "--help" tells the others.
 MATRIX_FLAGS ?=
 
 .PHONY: matrix
@@ -127,7 +127,7 @@ wheel: $(VENV)/.package
 	$(TRIED)/bin/python -m pip install -q "$$(echo build/wheel/repaired/*.whl)$(WHEEL_EXTRAS)" pandas
 	cd build/wheel && tried/bin/python ../../tests/installed.py
 	@ls -l build/wheel/repaired/*.whl
-	@echo "wheel: skipped: every other system and Python; see docs/releasing.md"
+	@echo "wheel: skipped: every other system and Python; see RELEASING.md"
 
 # The source distribution, in dist/, then unpacked outside the repository: built there and tested by its own tests.
 # SDIST_FLAGS="tests/read/test_golden.py" tries a part.
@@ -279,7 +279,7 @@ $(CROSS:%=build/cross/%/bindings): build/cross/%/bindings: $(CXX_FILES) $(VENV)/
 	@case $* in *windows*) echo "cross: $*: src/core/python skipped: Python's headers for Windows are not here";; \
 	*) $(ZIG) -target $* -O1 $(CORE_FLAGS) $$($(BIN)/python -c "$(HEADERS)") -c src/core/python/module.cpp -o $@;; esac
 
-# Times us against the other libraries (about an hour; the machine should do nothing else) and writes docs/benchmark.md.
+# Times us against the other libraries (about an hour; the machine should do nothing else) and writes docs/evidence/benchmark.md.
 # BENCH_FLAGS="--scale 0.01 --passes 1" tries the harness in a few minutes and leaves docs alone.
 BENCH_VENV ?= .venv-bench
 BENCH_FLAGS ?=
@@ -298,7 +298,7 @@ $(BENCH_VENV)/.bench: pyproject.toml $(SOURCES) $(shell find src/treeinner -name
 bench: $(BENCH_VENV)/.bench
 	$(BENCH_VENV)/bin/python benchmarks/run.py $(BENCH_FLAGS)
 	$(BENCH_VENV)/bin/python benchmarks/reading.py
-	test ! -d docs/benchmark || $(BENCH_VENV)/bin/python benchmarks/tables.py
+	test ! -d docs/evidence/benchmark || $(BENCH_VENV)/bin/python benchmarks/tables.py
 
 # The same with XGBoost 3.2, the newest for Python 3.11; its part goes below the other one on the page.
 bench-old:
@@ -311,7 +311,7 @@ CALIBRATION_FLAGS ?=
 calibration: $(VENV)/.test
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/calibration.py $(CALIBRATION_FLAGS)
 
-# Errors of the kernels against exact numbers: writes docs/accuracy.md (a few minutes of one core).
+# Errors of the kernels against exact numbers: writes docs/evidence/accuracy.md (a few minutes of one core).
 accuracy: $(VENV)/.test
 	$(BIN)/python benchmarks/accuracy.py
 

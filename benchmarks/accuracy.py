@@ -1,4 +1,4 @@
-"""Errors of the kernels against exact numbers: writes docs/accuracy.md.
+"""Errors of the kernels against exact numbers: writes docs/evidence/accuracy.md.
 
 python benchmarks/accuracy.py          all of it, some minutes of one core
 python benchmarks/accuracy.py --few    the smaller half, printed
@@ -325,7 +325,7 @@ def main():
     if few:
         print(page)
     else:
-        (ROOT / "docs" / "accuracy.md").write_text(page)
+        (ROOT / "docs" / "evidence" / "accuracy.md").write_text(page)
 
 
 if __name__ == "__main__":

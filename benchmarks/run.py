@@ -8,8 +8,8 @@
     python benchmarks/run.py --only W1 --into FILE      these claims again, in place of those of an earlier run
 
 A ratio is taken between measurements of one pass, in which our job and the peer's run one after the other; the table
-shows the median over the passes. Results go to docs/benchmark/xgboost-<version>-<instruction set>.json; tables.py
-makes the page of them.
+shows the median over the passes. Results go to
+docs/evidence/benchmark/xgboost-<version>-<instruction set>.json; tables.py makes the page of them.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
-RESULTS = HERE.parent / "docs" / "benchmark"
+RESULTS = HERE.parent / "docs" / "evidence" / "benchmark"
 ARRAYS = HERE.parent / "build" / "bench" / "results"
 TIMEOUT = 1800
 MAX_REPEATS, SECONDS = 7, 8.0  # of one measurement: whichever is reached first, but at least one repeat
@@ -219,7 +219,9 @@ def parse(arguments=None):
     parser.add_argument("--isa", default="best", help="baseline, avx2, avx512, neon; default: the machine's best")
     parser.add_argument("--passes", type=int, default=3)
     parser.add_argument("--skip", action="append", default=[], choices=["avx2", "memory", "scaling", "claims"])
-    parser.add_argument("--out", type=Path, default=None, help="JSON file; default: under docs/benchmark if complete")
+    parser.add_argument(
+        "--out", type=Path, default=None, help="JSON file; default: under docs/evidence/benchmark if complete"
+    )
     parser.add_argument(
         "--into", type=Path, default=None, help="JSON file of an earlier run; what is measured replaces its own"
     )

@@ -1,11 +1,11 @@
-"""docs/benchmark.md out of docs/benchmark/*.json: `python benchmarks/tables.py`; with a JSON file, to the terminal."""
+"""docs/evidence/benchmark.md out of the results beside it: `python benchmarks/tables.py`; with a JSON file, to the terminal."""
 
 import argparse
 import json
 from math import log
 from pathlib import Path
 
-DOCS = Path(__file__).parent.parent / "docs"
+DOCS = Path(__file__).parent.parent / "docs" / "evidence"
 INTRODUCTION = """# Benchmark
 
 Made by `make bench`; this page is its output. Every job runs in a process of its own, pinned to its processors; it is
@@ -216,7 +216,7 @@ def main():
         return
     newest = sorted((DOCS / "benchmark").glob("xgboost-*.json"), reverse=True, key=_version_and_set)
     if not newest:
-        raise SystemExit("docs/benchmark holds no results; run `make bench` first.")
+        raise SystemExit("docs/evidence/benchmark holds no results; run `make bench` first.")
     pages = [INTRODUCTION]
     for path in newest:
         report = json.loads(path.read_text())

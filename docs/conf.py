@@ -22,7 +22,7 @@ extensions = [
     "sphinx_copybutton",
     "sphinx_design",
 ]
-exclude_patterns = ["study/*.md", "README.md"]  # the study's table is included in a page
+exclude_patterns = ["evidence/study/*.md", "README.md"]  # the study's table is included in a page
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 
 # -- Markdown
@@ -72,8 +72,8 @@ STUDY_PARTS = ("claims.md", "table.md", "references.md")
 
 
 def add_study(app, docname, source):
-    """Show on the page of the study what `treeinner-study --out docs/study` wrote."""
-    if docname == "study":
+    """Show on the page of the study what `treeinner-study --out docs/evidence/study` wrote."""
+    if docname == "evidence/study":
         includes = [f"```{{include}} study/{name}\n:heading-offset: 1\n```" for name in STUDY_PARTS]
         link = '<a href="study/index.html">All tables, figures and claims on one page</a>.'
         source[0] += "\n" + "\n\n".join([link, *includes]) + "\n"
@@ -82,7 +82,7 @@ def add_study(app, docname, source):
 def copy_study(app, exception):
     """Put the study's own page, made by `treeinner-study`, beside the others."""
     if exception is None:
-        shutil.copytree(HERE / "study", Path(app.outdir) / "study", dirs_exist_ok=True)
+        shutil.copytree(HERE / "evidence" / "study", Path(app.outdir) / "evidence" / "study", dirs_exist_ok=True)
 
 
 def setup(app):

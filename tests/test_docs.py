@@ -26,8 +26,11 @@ from tests.installed import SHOWN_WITH
 from treeinner.show.cli.app import app
 
 ROOT = Path(__file__).parent.parent
-TOP_PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "CODE_OF_CONDUCT.md")
-PAGES = [*TOP_PAGES, *sorted(p.relative_to(ROOT).as_posix() for p in (ROOT / "docs").rglob("*.md"))]
+TOP_PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "CODE_OF_CONDUCT.md", "RELEASING.md")
+NOTES = sorted(
+    p.relative_to(ROOT).as_posix() for folder in ("docs", "decisions") for p in (ROOT / folder).rglob("*.md")
+)
+PAGES = [*TOP_PAGES, *NOTES]
 GALLERY = sorted((ROOT / "examples" / "gallery").glob("*.py"))
 
 SHELLS = {"console", "sh", "bash", "shell"}

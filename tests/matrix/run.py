@@ -1,4 +1,4 @@
-"""Run test_live.py in an environment per cell of cells.toml; write docs/versions.json, and docs/versions.md from it.
+"""Run test_live.py in an environment per cell of cells.toml; write versions.json and versions.md in docs/evidence.
 
     python tests/matrix/run.py                       # every cell whose Python is here
     python tests/matrix/run.py oldest "newest*"      # some, by name
@@ -24,7 +24,7 @@ from xml.etree import ElementTree
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 BUILD = ROOT / "build" / "matrix"
-RESULTS, PAGE = ROOT / "docs" / "versions.json", ROOT / "docs" / "versions.md"
+RESULTS, PAGE = ROOT / "docs" / "evidence" / "versions.json", ROOT / "docs" / "evidence" / "versions.md"
 LIBRARIES = {"xgboost": "XGBoost", "lightgbm": "LightGBM", "catboost": "CatBoost", "scikit-learn": "scikit-learn"}
 TABLES = ("numpy", "scipy", "narwhals", "pandas", "polars", "pyarrow")
 UV = (sys.executable, "-m", "uv", "--quiet")

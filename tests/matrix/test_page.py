@@ -1,4 +1,4 @@
-"""docs/versions.md is what run.py makes of the stored results."""
+"""docs/evidence/versions.md is what run.py makes of the stored results."""
 
 import json
 import tomllib
