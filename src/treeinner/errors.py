@@ -100,18 +100,20 @@ class Note:
     """What was assumed, or does not hold. Code decides by `code` alone; `text` is for people."""
 
     code: str  # "training_rows", "few_rows", "loss_assumed", "start_assumed", "dart", "one_pass", ...
-    text: str  # at most 200 characters
+    text: str  # at most 140 characters; docs/warnings.md has the rest, by code
     quiet: bool = False  # on the result only, no warning
 
     def __str__(self) -> str:
         return self.text
 
 
-def warn(note: Note) -> None:
-    """Warn about a note unless it is quiet; the line that the warning names is the user's, not one of ours."""
-    if note.quiet:
+def warn(*notes: Note) -> None:
+    """Warn once, about the first note that is not quiet; the line that the warning names is the user's, not ours."""
+    loud = [note for note in notes if not note.quiet]
+    if not loud:
         return
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] == "treeinner":
         frame, level = frame.f_back, level + 1
-    warnings.warn(note.text, TreeInnerWarning, stacklevel=level)
+    codes = ", ".join(dict.fromkeys(note.code for note in loud))
+    warnings.warn(f"{loud[0].text} [{codes}]", TreeInnerWarning, stacklevel=level)

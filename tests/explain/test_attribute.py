@@ -152,7 +152,7 @@ def test_what_is_not_an_attribution_of_single_rows_is_refused():
         TreeExplainer(MODELS["xgboost"]).shap_values(X, Y)
     with pytest.raises(UnsupportedModelError, match="model_output='raw'"):
         TreeExplainer(MODELS["xgboost"], model_output="probability")
-    with pytest.raises(UnsupportedModelError, match="interactions=True"):
+    with pytest.raises(UnsupportedModelError, match="no SHAP interaction values"):
         TreeExplainer(MODELS["xgboost"])(X, interactions=True)
     with pytest.raises(IndexError, match="row 150 is out of range"):
         attribute(MODELS["xgboost"], X)[150]

@@ -216,7 +216,7 @@ def test_outputs_by_name_and_number():
     imp = ti.importance(MODELS["classes"], *classes(1))
     assert imp.output_names == ("low", "mid", "top")
     np.testing.assert_array_equal(imp.for_output("top").scores, imp.for_output(-1).scores)
-    for output, error in (("none", ValueError), (3, IndexError), (1.5, TypeError)):
+    for output, error in (("none", KeyError), (3, IndexError), (1.5, TypeError)):
         with pytest.raises(error, match="output"):
             imp.for_output(output)
     with pytest.raises(ValueError, match="one output"):

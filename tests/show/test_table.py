@@ -51,7 +51,7 @@ def test_text_is_aligned_best_first_and_says_rows_loss_and_level():
         "blood pressure    0.2       0.15     0.23  unclear",
         "sex                 0          0        1  unclear",
         "noise            -0.4       0.15    0.016  harmful",
-        "100 rows; score: first-order reduction of half the squared error per row; signal: q <= 0.1",
+        "100 rows; first-order reduction of half the squared error per row; verdicts at q <= 0.1",
     ]
 
 
@@ -65,21 +65,18 @@ def test_holds_is_shown_where_its_error_is_below_one_half():
         "sex                 0          0        1                unclear",
         "noise            -0.4       0.15    0.016  -0.13 ± 0.20  harmful",
     ]
-    legend = "holds: the part of what the model learnt about this feature that is true on new rows"
-    assert shown[-1] == legend
     rows = Parts(as_html(make_signal())).rows
     assert rows[0][-2:] == ["holds", "verdict"]
     assert [row[-2] for row in rows[1:]] == ["1.20 ± 0.05", "0.82 ± 0.10", "", "", "-0.13 ± 0.20"]
-    assert legend in as_html(make_signal())
     assert "holds" not in repr(make_signal(has_errors=False)) + repr(make_importance())
 
 
 def test_text_without_errors_or_rows():
     shown = as_text(make_importance(has_errors=False)).splitlines()
     assert shown[1].split() == ["feature", "score"]
-    assert shown[-1] == "100 rows; score: first-order reduction of half the squared error per row"
+    assert shown[-1] == "100 rows; first-order reduction of half the squared error per row"
     gain = as_text(make_importance(score="total_gain", has_errors=False, n_rows=0)).splitlines()
-    assert gain[-1] == "score: gain, summed over the training rows"
+    assert gain[-1] == "gain, summed over the training rows"
     shown = as_text(make_importance(score="mean_abs", method="treeshap")).splitlines()
     assert shown[1].split() == ["feature", "score", "std", "error"]  # a mean of sizes is not tested
 
@@ -93,12 +90,12 @@ def test_text_of_one_row_and_of_many_features():
     assert len(as_text(many, None).splitlines()) == 33
 
 
-def test_a_breakdown_shows_its_sum_and_notes_follow_the_table():
-    found = replace(make_breakdown(), notes=(Note("dart", "Something was assumed."),))
-    lines = as_text(found).splitlines()
-    assert lines[-4].split()[:2] == ["(base)", "0.3"]
-    assert lines[-3].split()[-1] == "4.1"
-    assert lines[-1] == "note: Something was assumed."
+def test_a_breakdown_shows_its_sum_and_notes_are_named_by_their_codes():
+    notes = (Note("dart", "Something was assumed."), Note("training_rows_unchecked", "It cannot be told.", quiet=True))
+    lines = as_text(replace(make_breakdown(), notes=notes)).splitlines()
+    assert lines[-3].split()[:2] == ["(base)", "0.3"]
+    assert lines[-2].split()[-1] == "4.1"
+    assert lines[-1].endswith("; training rows: not checked; notes: dart")
 
 
 def test_names_cannot_move_the_cursor():

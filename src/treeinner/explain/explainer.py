@@ -73,6 +73,13 @@ class TreeExplainer:
         _refuse_labels(y)
         return self.attribute(X, approximate=approximate).values
 
+    def shap_interaction_values(self, X: Any, y: Any = None) -> Float:
+        """Refused: treeinner has no interaction values."""
+        raise UnsupportedModelError(
+            "treeinner has no SHAP interaction values; use shap.TreeExplainer(model).shap_interaction_values(X). Two "
+            "columns that matter together are one score with ti.importance(..., feature_groups={'both': ['a', 'b']})."
+        )
+
     def __call__(
         self,
         X: Any,
@@ -85,9 +92,7 @@ class TreeExplainer:
         """`shap.Explanation` of the rows of X, for shap's plots."""
         _refuse_labels(y)
         if interactions:
-            raise UnsupportedModelError(
-                "interactions=True is not supported; use shap.TreeExplainer(model)(X, interactions=True)."
-            )
+            self.shap_interaction_values(X)
         return self.attribute(X, approximate=approximate).to_shap()
 
 

@@ -162,11 +162,9 @@ def statistics_of(sums: Sums, n_outputs: int, score: Float | None = None) -> tup
 
 
 def warned(found: Importance, *more: Note | None) -> Importance:
-    """Put more notes on a result, and warn about every one that is not quiet."""
-    notes = (*found.notes, *(note for note in more if note is not None))
-    for note in notes:
-        if not note.quiet:
-            warn(note)
+    """Put more notes on a result, and warn once if any is not quiet."""
+    notes = (*(note for note in more if note is not None), *found.notes)
+    warn(*notes)
     return replace(found, notes=notes)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -16,7 +16,7 @@ from treeinner.errors import Note, did_you_mean
 from treeinner.rows.frames import make_frame
 from treeinner.score.infer import ReadOnly, Statistics, t_quantile
 
-__all__ = ["LEVEL", "FeatureScore", "FoldSpread", "Importance", "Losses", "ranks_of"]
+__all__ = ["LEVEL", "FeatureScore", "FoldSpread", "Importance", "Losses", "position_of", "ranks_of"]
 
 Float = NDArray[np.float64]
 LEVEL = 0.1  # a q value up to it is a verdict
@@ -271,6 +271,32 @@ class Importance(ReadOnly):
     def _tested(self, array: Float) -> Float:
         return array if self.tested else np.full(len(self.scores), np.nan)
 
+    # -- what numpy, pandas and scikit-learn expect ----------------------------------------------------------------
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Float:
+        """The scores, in the order of the features."""
+        return np.array(self.scores, dtype)
+
+    def __contains__(self, feature: object) -> bool:
+        return feature in self.feature_names
+
+    def keys(self) -> tuple[str, ...]:
+        """The features; with `values`, what pd.Series(imp) is made of."""
+        return self.feature_names
+
+    def values(self) -> Float:
+        """The scores, in the order of the features."""
+        return self.scores
+
+    @property
+    def importances_mean(self) -> Float:
+        """The scores, as scikit-learn's permutation_importance calls them: (features,)."""
+        return self.scores
+
+    @property
+    def importances_std(self) -> Float:
+        """Standard errors of the scores, as scikit-learn's permutation_importance calls them: (features,)."""
+        return self.std_errors
+
     # -- parts ---------------------------------------------------------------------------------------------------
     def __len__(self) -> int:
         return len(self.scores)
@@ -281,12 +307,8 @@ class Importance(ReadOnly):
         return FeatureScore(**{name: column[k].item() for name, column in self.columns().items()})
 
     def _position(self, feature: str | int) -> int:
-        if isinstance(feature, str):
-            if feature in self.feature_names:
-                return self.feature_names.index(feature)
-            best = f"; the best ones are {', '.join(self.top(5).feature_names)}."
-            raise KeyError(f"{feature!r} is not a feature{did_you_mean(feature, self.feature_names, best)}")
-        return _number(feature, len(self), "feature")
+        best = f"; the best ones are {', '.join(self.top(5).feature_names)}."
+        return position_of(feature, self.feature_names, "feature", best)
 
     def top(self, n: int = 10) -> Importance:
         """Return the n best features, best first, with their numbers as they are here."""
@@ -319,10 +341,7 @@ class Importance(ReadOnly):
         if self.outputs is None:
             raise ValueError("The model has one output; its scores are the importance itself.")
         names = self.output_names or tuple(str(k) for k in range(self.outputs.score.shape[1]))
-        numbers = any(name.lstrip("-").isdigit() for name in names)  # then a number is a label
-        if (numbers or isinstance(output, str)) and str(output) not in names:
-            raise ValueError(f"{output!r} is not an output; choose one of {', '.join(map(repr, names))}.")
-        k = names.index(str(output)) if str(output) in names else _number(output, len(names), "output")
+        k = position_of(output, names, "output", f"; choose one of {', '.join(map(repr, names))}.")
         return replace(
             self, statistics=_taken(self.outputs, (slice(None), k)), outputs=None, output_names=(names[k],),
             rounds=None, losses=None, folds=None, rates=None,
@@ -357,6 +376,10 @@ class Importance(ReadOnly):
         table = {name: [_plain(each) for each in column.tolist()] for name, column in self.columns().items()}
         about = {"score": self.score, "method": self.method, "unit": self.unit, "n_rows": self.n_rows}
         return json.dumps(about | {"notes": [note.text for note in self.notes], "features": table})
+
+    def to_dict(self) -> dict[str, float]:
+        """Name -> score, best feature first."""
+        return {self.feature_names[k]: float(self.scores[k]) for k in self.order}
 
     def plot(self, **options: Any) -> Any:
         """Bars with intervals: `ti.plots.bar(imp)`."""
@@ -398,12 +421,16 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _number(given: Any, n: int, what: str) -> int:
-    """Number of one of n features or outputs; negative ones count from the end."""
+def position_of(given: Any, names: Sequence[str], what: str, otherwise: str = ".") -> int:
+    """Position of one of these features or outputs by its name; by number only where no name is a number."""
+    if str(given) in names:
+        return names.index(str(given))
+    if isinstance(given, str) or any(name.lstrip("-").isdigit() for name in names):
+        raise KeyError(f"there is no {what} {given!r}{did_you_mean(given, names, otherwise)}")
     try:
-        return range(n)[operator.index(given)]
+        return range(len(names))[operator.index(given)]
     except IndexError:
-        raise IndexError(f"There is no {what} {given}: {what}s are numbered 0 to {n - 1}.") from None
+        raise IndexError(f"There is no {what} {given}: {what}s are numbered 0 to {len(names) - 1}.") from None
     except TypeError:
         raise TypeError(f"expected the name or the number of one {what}, got {given!r}.") from None
 

@@ -29,7 +29,6 @@ UNCHECKED = Note(
     "training rows: not checked, since the model's thresholds do not tell whether it was trained on these rows.",
     quiet=True,
 )
-CURE = "On training rows noise looks like signal; score rows that the model has not seen."
 TOP_THRESHOLDS = 100  # of a column, of the largest nodes: neighbours among their rows are near each other in all rows
 MOST_ROWS = 2**17  # that are looked at: the first ones, as of a stream
 FEW_COLUMNS, MOST_COLUMNS = 3, 12  # that are looked at: few are enough for other rows, as a rule
@@ -180,9 +179,9 @@ def _judged(telling: Sequence[Float]) -> Note | None:
     known = several & ~(contrary & tells).any(axis=0) & (bdtrc(found - 1, n, chance) < CHANCE)
     if known.any():
         kind = int(known.argmax())
-        what = ("values of these rows", "halfway between values of these rows")[kind]
-        text = f"Training rows are among these rows: {found[kind]:.0f} of {n[kind]} thresholds are {what}. {CURE}"
-        return Note("training_rows", text)
+        what = ("their values", "halfway between their values")[kind]
+        text = f"Training rows are among these rows ({found[kind]:.0f} of {n[kind]} thresholds are {what}): noise looks"
+        return Note("training_rows", f"{text} like signal. Score held-out rows.")
     # Half of what the training rows would match must be enough to know them.
     sure = several & (bdtrc(near // 2 - 1, n, chance) < CHANCE)
     return None if sure.all() else UNCHECKED

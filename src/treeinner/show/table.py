@@ -19,7 +19,7 @@ __all__ = ["SHOWN", "as_html", "as_text", "comparison_text", "holds_texts", "sum
 
 SHOWN = 20  # features
 DIGITS = 3  # of a score
-HOLDS = "holds: the part of what the model learnt about this feature that is true on new rows"
+UNCHECKED = "training_rows_unchecked"  # code of a note
 UNCLEAR = 0.5  # standard error of holds from which it is left blank
 VERDICT_COLOURS = {"signal": html.BLUE, "unclear": html.GREY, "harmful": html.VERMILLION}
 
@@ -41,7 +41,7 @@ def as_text(imp: Importance, shown: int | None = SHOWN) -> str:
     lines = text_table(columns, left=("feature", "verdict"))
     if len(order) < len(imp):
         lines.insert(1 + len(order), f"... and {len(imp) - len(order)} more")
-    return "\n".join([imp.title, *lines, *about(imp), *(f"note: {note.text}" for note in imp.notes)])
+    return "\n".join([imp.title, *lines, about(imp)])
 
 
 def comparison_text(comparison: Comparison, shown: int | None = SHOWN) -> str:
@@ -104,12 +104,15 @@ def sums(imp: Importance) -> dict[str, float]:
     return {"(base)": imp.base, "(loss before - after)": imp.losses.before - imp.losses.after}
 
 
-def about(imp: Importance) -> list[str]:
-    """What the scores are of: rows, unit with the loss, and the level of the verdicts; and what holds is."""
+def about(imp: Importance) -> str:
+    """One line about the scores: rows, unit with the loss, level of the verdicts, and the codes of the notes."""
     parts = [counted(imp.n_rows, "row")] if imp.n_rows else []
-    parts.append(f"score: {imp.unit}")
-    parts += [f"signal: q <= {LEVEL:g}"] if imp.tested else []
-    return ["; ".join(parts), *([HOLDS] if imp.holds is not None and imp.tested else [])]
+    parts += [imp.unit, *([f"verdicts at q <= {LEVEL:g}"] if imp.tested else [])]
+    codes = dict.fromkeys(note.code for note in imp.notes)
+    if UNCHECKED in codes:
+        parts.append("training rows: not checked")
+    others = [code for code in codes if code != UNCHECKED]
+    return "; ".join([*parts, *([f"notes: {', '.join(others)}"] if others else [])])
 
 
 def as_html(imp: Importance) -> str:
@@ -134,4 +137,4 @@ def as_html(imp: Importance) -> str:
     rows += [["", name, "", short(number, DIGITS), "", "", ""] for name, number in sums(imp).items()]
     header = ["", "feature", "", "score", "95% interval", "q value", *holds, "verdict"]
     more = [f"... and {len(imp) - SHOWN} more features"] if len(imp) > SHOWN else []
-    return html.table(imp.title, header, rows, "; ".join([*more, *about(imp), *(note.text for note in imp.notes)]))
+    return html.table(imp.title, header, rows, "; ".join([*more, about(imp)]))
