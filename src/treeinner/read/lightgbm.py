@@ -412,7 +412,7 @@ def _judged(text: _Text, nodes: _Nodes, training: _Training, mean: Float, larges
     })  # fmt: skip
     if bent or (why and exact):
         mean = np.where(_half_unit(root) < 0.05 * largest, root, mean)
-    said = f"The margin before the first tree is not stored; it was estimated from that tree ({why})."
+    said = f"The margin before the first tree is not stored, but estimated from it ({why})."
     quiet = exact or not (training.elsewhere or training.class_weights or not (agree or bent or training.inexact))
     return mean, [Note("start_assumed", said, quiet)] if why else []
 

@@ -57,8 +57,7 @@ NOT_HASHED = ("weight", "cover", "gain", "leaf_id", "node_values")  # of the tre
 
 DART = Note(
     "dart",
-    "DART: the model does not store which trees each round dropped, so gradients are those at the sum of all trees "
-    "before it. score='loss' adds up to the loss all the same.",
+    "DART does not store which trees a round dropped: gradients are those at the sum of all trees before it.",
 )
 
 

@@ -474,10 +474,8 @@ def _doubts(saved: Saved, trees: Trees, weight: Float, estimator: Any) -> tuple[
     """
     notes, name = [], saved.objective
     if saved.version[:2] > NEWEST:
-        text = (
-            f"The model was written by XGBoost {'.'.join(map(str, saved.version))}, which is newer than this treeinner "
-            "knows: check that margins agree with predict(output_margin=True), or upgrade treeinner."
-        )
+        written = ".".join(map(str, saved.version))
+        text = f"XGBoost {written} is newer than this treeinner knows: compare its margins, or upgrade treeinner."
         notes.append(Note("newer_version", text))
     if saved.drop is not None:
         notes.append(DART)
@@ -487,7 +485,7 @@ def _doubts(saved: Saved, trees: Trees, weight: Float, estimator: Any) -> tuple[
     if base == "fitted":
         balanced = saved.version >= BALANCED.get(name, (math.inf,))
         if balanced and away == "yes" and saved.params.get("scale_pos_weight", 1.0) == 1.0:
-            text = "The first tree does not start at base_score: the model was trained with base_margin. Pass it."
+            text = "The first tree does not start at base_score: the model was trained with base_margin; pass it."
             notes.append(Note("start_assumed", text))
     elif base == "left alone" and away == "yes" and not named:
         return (
@@ -496,10 +494,7 @@ def _doubts(saved: Saved, trees: Trees, weight: Float, estimator: Any) -> tuple[
             "gradient, or the name of a built-in loss."
         ), notes
     elif (name in CUSTOM_NAMES or (base == "left alone" and away == "maybe")) and not named:
-        text = (
-            f"The loss is taken to be {name}, but a custom objective leaves that name too. Confirm it with "
-            f"read_model(model, objective={name!r}), or pass the function (y, margin) -> gradient."
-        )
+        text = f"A custom objective leaves the name {name} too; say which it is: read_model(model, objective=...)."
         notes.append(Note("loss_assumed", text))
     return "", notes
 

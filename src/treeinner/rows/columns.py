@@ -75,9 +75,8 @@ def level_codes(
                 f"it knows {listing(levels)}. Replace them, or set them to missing."
             )
         if new and np.isnan(codes[used]).all():
-            text = f"{where} holds {listing(new, 2)}, but the model knows {listing(levels, 2)}"
-            advice = "no category is known, and all count as unseen. Convert them to the type of training."
-            notes.append(Note("unknown_categories", f"{text[:100]}: {advice}"))
+            text = f"{where} holds {listing(new, 1)}, but the model knows {listing(levels, 1)}"
+            notes.append(Note("unknown_categories", f"{text[:90]}: none is known. Convert them as in training."))
         codes[unknown] = OTHER_CODE if unseen == "other" else np.nan
     return np.asarray(codes[keys])
 

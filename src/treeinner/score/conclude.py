@@ -31,8 +31,7 @@ LOST = 1e-3  # of the largest score: scores that may be off by more have a note
 SAME_SCORE = 0.01  # of score and standard error: how far the shares' sum may be from the score
 ONE_PASS = Note(
     "one_pass",
-    "The rows could be read only once, so there are scores without standard errors; pass an X that can be read again, "
-    "such as a file or a function that returns the batches.",
+    "The rows could be read only once: no standard errors. Pass a file, or a function that returns the batches.",
 )
 OUT_OF_BAG = Note(
     "out_of_bag",
@@ -238,22 +237,20 @@ def _notes(model: Model, spec: Spec, leaf: Sums, found: Statistics, tested: bool
         notes.append(
             Note(
                 "rounding",
-                f"Gradients are tiny beside the model's largest leaf value: scores may be off by {off:.1g}, where the "
-                f"largest is {largest:.1g}. Check targets and base_margin for outliers.",
+                f"Scores may be off by {off:.1g}, the largest is {largest:.1g}: gradients are tiny beside the leaf values. "
+                "Check y and base_margin.",
             )
         )
     if not len(model.trees.forest.split_nodes):
-        notes.append(
-            Note("no_splits", "The model has no splits: it predicts the same for every row, and uses no feature.")
-        )
+        notes.append(Note("no_splits", "The model has no splits: it predicts the same for every row."))
     if tested and (effective := leaf.effective_rows()) < FEW_ROWS:
-        text = f"Few rows (they count for {effective:.1f} of equal weight): standard errors and p values are unreliable"
-        notes.append(Note("few_rows", f"{text}; score more rows, or clip large weights."))
+        text = f"Few rows ({effective:.1f} of equal weight): errors and p values are unreliable; score more rows."
+        notes.append(Note("few_rows", text))
     if leaf.targets[0] == leaf.targets[1] and leaf.units > 1:
         notes.append(Note("one_target", "All rows have the same target: check y, or score rows with other targets."))
     if isinstance(model.class_weight, str):
-        text = f"class_weight={model.class_weight!r} goes by the class counts of these rows, not of the training rows;"
-        notes.append(Note("class_weight", f"{text} for fixed weights train with a dict of them.", quiet=True))
+        text = f"class_weight={model.class_weight!r} goes by the class counts of these rows, not of the training rows."
+        notes.append(Note("class_weight", text, quiet=True))
     return tuple(notes)
 
 

@@ -80,7 +80,7 @@ def is_class_target(y: NDArray[Any], folds: int) -> bool:
         raise DataError(f"y is {classes[0].item()!r} in every row; there is nothing for a feature to tell.")
     if y.dtype.kind in "iuf" and len(classes) > 2 and (len(classes) > MOST_CLASSES or counts.min() < folds):
         if len(classes) <= UNCLEAR:
-            what = f"y has {len(classes)} different integers ({listing(classes.tolist(), 3)})"
-            warn(Note("target", f"{what} and was taken as numbers; for classes pass a classifier as estimator."))
+            text = f"y has {len(classes)} different integers, taken as numbers; for classes pass a classifier."
+            warn(Note("target", text))
         return False
     return True
