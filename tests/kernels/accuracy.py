@@ -185,10 +185,10 @@ def score_errors(trees, X, y, n=5):
     model = make_model(trees, find_loss(**SQUARED))
     stream = read_rows(model, X, y)
     (data,), spec = stream, make_spec(model, credit(model, None, None), score="tree_inner", method="centred")
-    leaf, found = leaf_pass(model, spec, data), np.zeros((len(X), trees.n_columns, 1))
+    leaf, found = leaf_pass(model, spec, data), np.zeros((1, len(X), trees.n_columns, 1))
     centre = node_means(model, spec, leaf)
     share_pass(model, spec, data, centre, keep=found)
     exact, scales = centred(trees, X, y)
     mean = [sum(column) / len(X) for column in zip(*exact, strict=True)]
     of_score = worst(conclude(model, spec, leaf, None, centre).scores, mean, np.mean(scales))
-    return of_score, max(worst(found[i], exact[i], scales[i]) for i in range(min(n, len(X))))
+    return of_score, max(worst(found[0, i], exact[i], scales[i]) for i in range(min(n, len(X))))

@@ -18,7 +18,7 @@ from treeinner.read.trees import Trees
 from treeinner.score.infer import Statistics, holds_of_clusters, holds_of_sums, of_clusters, of_sums, unknown
 from treeinner.score.passes import Centre, knows_loss, share_columns
 from treeinner.score.result import Importance, Losses
-from treeinner.score.signal import squares_of_steps, without_history
+from treeinner.score.signal import by_names, squares_of_steps, without_history
 from treeinner.score.small_nodes import leave_one_out
 from treeinner.score.spec import Spec, root_start, scored_loss
 from treeinner.score.sums import Sums
@@ -108,8 +108,9 @@ def _signal(
     assert score is not None
     assert centre is not None
     put_back = share.signal_sums()[0][: score.size].reshape(score.shape)
-    if without_history(model, scored_loss(model, spec.score)):
-        put_back = put_back - 0.5 * squares_of_steps(model, spec.credit, leaf, centre.value)
+    by_name = by_names(model, spec.credit)
+    if without_history(*by_name, scored_loss(model, spec.score)):
+        put_back = put_back - 0.5 * squares_of_steps(*by_name, leaf, centre.value)
     return np.asarray(score + put_back)
 
 

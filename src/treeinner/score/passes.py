@@ -52,7 +52,8 @@ class Centre:
         return "" if self.residual is None else hashlib.sha256(hashed.digest() + self.residual.tobytes()).hexdigest()
 
 
-TABLES: WeakKeyDictionary[Centre, Any] = WeakKeyDictionary()  # node values as the core takes them, for all batches
+# Node values as the core takes them, for all batches: by the core's forest, and whether a row's effects have a history.
+TABLES: WeakKeyDictionary[Centre, dict[tuple[Any, bool], Any]] = WeakKeyDictionary()
 
 
 def leaf_pass(
@@ -154,7 +155,7 @@ class _Pass:
         scale = 2.0 ** (GRADIENT_BITS - spec.scale_bits)
         self.scale, self.paths, self.root, self.round_residual = scale, None, None, None
         self.in_core = self.loss.core is not None
-        self.history = not without_history(self.model, self.loss)
+        self.history = not self.signal or not without_history(self.model, self.credit, self.loss)
         self.steps_of: Any = None  # path table of a round's contributions
         if not self.shares:
             return
@@ -162,15 +163,13 @@ class _Pass:
             trees.forest.shap_table()
             return
         core, value, residual = trees.forest.core, centre.value, centre.residual
-        if centre not in TABLES:
+        tables, kind = TABLES.setdefault(centre, {}), (core, self.history)
+        if kind not in tables:
             if residual is None:
-                TABLES[centre] = core.path_table(value, True)
+                tables[kind] = core.path_table(value, True)
             else:
-                TABLES[centre] = core.share_table(
-                    value, residual, scale, self.signal and without_history(self.model, self.loss)
-                )
-        self.paths = TABLES[centre]
-        self.history = not without_history(self.model, self.loss)
+                tables[kind] = core.share_table(value, residual, scale, not self.history)
+        self.paths = tables[kind]
         self.in_core = self.loss.core is not None and (not self.signal or self.credit.places is not None)
         if self.signal and not self.in_core:
             self.steps_of = core.path_table(value, False)
@@ -519,8 +518,8 @@ def _signal_terms(task: Task) -> tuple[Float, Float, Float]:
         loss = forest_error(work.loss) if work.model.trees.averaged else work.loss
         margin = task.margin[:, : task.n].T
         task.without = holds_terms(loss, task.y, margin, task.effects[0], task.rows_weight, None)
-    put_back = task.effects[1] if work.history else 0.5 * (task.without[0] - task.without[1])
-    named = [put_back, *map(task.in_units, task.without)]
+    without, whole = map(task.in_units, task.without)
+    named = [task.effects[1] if work.history else 0.5 * (without - whole), without, whole]
     if work.credit.places is not None:
         named = [work.credit.add_up(each, axis=2) for each in named]
     put_back, without, whole = (each.transpose(0, 2, 1) for each in named)

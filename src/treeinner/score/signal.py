@@ -53,21 +53,24 @@ def players_by_round(model: Model) -> list[NDArray[np.intp]]:
     return found
 
 
-def without_history(model: Model, loss: Loss) -> bool:
+def without_history(model: Model, credit: Credit, loss: Loss) -> bool:
     """Whether the core puts own effects back as (Phi^2 - sum of phi^2) / 2: squared error, small trees, one per round.
 
     Half of the squares of the steps is then taken off every row's share by leaf, and Phi^2 / 2 is added at the end.
+    Model and credit are those of `by_names`.
     """
     trees = model.trees
-    if loss.core is None or loss.core[0] != "squared" or trees.width > 1 or trees.averaged:
+    if credit.places is None or loss.core is None or loss.core[0] != "squared" or trees.width > 1 or trees.averaged:
         return False
     small = np.diff(trees.forest.first_leaf).max(initial=0) <= SMALL_TREE
     return bool(small) and len(np.unique(np.stack([trees.round, trees.output]), axis=1).T) == trees.n_trees
 
 
 def squares_of_steps(model: Model, credit: Credit, leaf: Sums, value: Float) -> Float:
-    """Sum over the rows of the squares of each tree's contributions, by the weights of the leaves: (names, outputs)."""
-    model, credit = by_names(model, credit)
+    """Sum over the rows of the squares of each tree's contributions, by the weights of the leaves: (names, outputs).
+
+    Model and credit are those of `by_names`.
+    """
     forest = model.trees.forest
     out = np.zeros((model.n_outputs, forest.n_players))
     _, weights, bits = leaf.leaf_sums()
