@@ -125,7 +125,7 @@ wheel: $(VENV)/.package
 	$(BIN)/python -m twine check --strict build/wheel/repaired/*.whl
 	$(PYTHON) -m venv $(TRIED)
 	$(TRIED)/bin/python -m pip install -q "$$(echo build/wheel/repaired/*.whl)$(WHEEL_EXTRAS)" pandas
-	cd build/wheel && tried/bin/python ../../tests/installed.py
+	cd build/wheel && tried/bin/python ../../tests/stranger.py
 	@ls -l build/wheel/repaired/*.whl
 	@echo "wheel: skipped: every other system and Python; see RELEASING.md"
 

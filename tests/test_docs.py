@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 
 import treeinner as ti
 from tests.doc_preludes import NOT_RUN, PRELUDES
-from tests.installed import SHOWN_WITH
+from tests.stranger import SHOWN_WITH
 from treeinner.show.cli.app import app
 
 ROOT = Path(__file__).parent.parent
