@@ -110,7 +110,7 @@ $(VENV)/.package: $(VENV)/.made pyproject.toml
 	$(BIN)/python -m pip install -q --group package
 	touch $@
 
-# The wheel of this system and Python, in dist/, then in an environment with nothing else: the example of the first page. On Linux it
+# The wheel of this system and Python, in dist/, then in an environment with nothing else: the first hour of a stranger (tests/stranger.py). On Linux it
 # gets the oldest manylinux tag that its symbols allow; other systems have wheels of .github/workflows/wheels.yml only.
 TRIED := build/wheel/tried
 WHEEL_EXTRAS ?= [xgboost,sklearn,plots,cli]
