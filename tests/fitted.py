@@ -48,7 +48,7 @@ class Fitted:
 
     def importance(self, **options):
         """What is tested."""
-        return ti.importance(self.model, self.X, self.y, **self.given, **options)
+        return ti.importance(self.model, self.X, self.y, **{"score": "tree_inner", **self.given, **options})
 
 
 def halves(X, y):

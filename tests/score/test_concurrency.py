@@ -37,16 +37,17 @@ def together(work):
         return list(pool.map(after, range(THREADS)))
 
 
-@pytest.mark.parametrize("method", ["centred", "predecomp", "treeshap"])
-def test_many_threads_on_one_fresh_model_from_the_first_call_on(method):
-    model, alone = fresh_model(), ti.importance(fresh_model(), X, Y, method=method, n_jobs=1)
-    for found in together(lambda _: ti.importance(model, X, Y, method=method, n_jobs=2)):
+@pytest.mark.parametrize("asked", [("signal", "centred"), ("tree_inner", "predecomp"), ("loss", "treeshap")])
+def test_many_threads_on_one_fresh_model_from_the_first_call_on(asked):
+    model, given = fresh_model(), dict(zip(("score", "method"), asked, strict=True))
+    alone = ti.importance(fresh_model(), X, Y, n_jobs=1, **given)
+    for found in together(lambda _: ti.importance(model, X, Y, n_jobs=2, **given)):
         same_bits(found, alone)
 
 
 def test_an_accumulator_for_each_thread_adds_up_to_the_bits_of_one():
     model, parts = fresh_model(), np.array_split(np.arange(150), THREADS)
-    make = partial(ti.ImportanceAccumulator, model, method="saabas", n_jobs=1)
+    make = partial(ti.ImportanceAccumulator, model, score="tree_inner", method="saabas", n_jobs=1)
     found = sum(together(lambda i: make().update(X[parts[i]], Y[parts[i]]))).result()
     same_bits(found, make().update(X, Y).result())
 
@@ -78,7 +79,7 @@ def test_an_interrupt_ends_a_long_call_within_a_second(n_jobs):
     signal.setitimer(signal.ITIMER_PROF, 0.3)
     try:
         with pytest.raises(KeyboardInterrupt):
-            ti.importance(model, rows, np.zeros(len(rows)), method="treeshap", n_jobs=n_jobs)
+            ti.importance(model, rows, np.zeros(len(rows)), score="tree_inner", method="treeshap", n_jobs=n_jobs)
         assert time.process_time() - at[0] < 1.0 * n_jobs
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)

@@ -33,7 +33,7 @@ MODELS = Models(
         lgb.Dataset(X, SIGNAL, params={"min_data_in_bin": 1}), 3,
     ),
 )  # fmt: skip
-SCORES = ["tree_inner", "loss", "permutation"]
+SCORES = ["signal", "tree_inner", "loss", "permutation"]
 
 
 def score_rows(score, model, X, y, **options):
@@ -161,9 +161,9 @@ def test_a_learning_rate_that_cannot_be_known_is_asked_for_by_predecomp_alone(tm
     booster(SIGNAL * 100, max_delta_step=0.1, base_score=0.0).save_model(tmp_path / "model.json")
     model = ti.read_model(tmp_path / "model.json", objective="reg:squarederror")
     with pytest.raises(ti.TreeInnerError, match=r"learning_rate|PreDecomp"):
-        ti.importance(model, X, SIGNAL * 100, method="predecomp")
+        ti.importance(model, X, SIGNAL * 100, score="tree_inner", method="predecomp")
     for method in ("centred", "saabas", "treeshap"):
-        assert ti.importance(model, X, SIGNAL * 100, method=method).scores.any()
+        assert ti.importance(model, X, SIGNAL * 100, score="tree_inner", method=method).scores.any()
 
 
 def test_a_category_that_training_did_not_see_is_refused_and_a_column_of_none_has_a_note():

@@ -2,6 +2,8 @@
 
 import copy
 import dataclasses
+import functools
+import itertools
 import json
 import pickle
 
@@ -18,7 +20,8 @@ from tests.cases import same_bits
 from tests.models import Models
 
 N, NAMES = 300, ("age", "income", "height", "noise")
-COLUMNS = ["feature", "score", "std_error", "ci_low", "ci_high", "p_value", "q_value", "verdict", "rank"]
+STATISTICS = ["score", "std_error", "ci_low", "ci_high", "p_value", "q_value", "holds", "holds_std_error"]
+COLUMNS = ["feature", *STATISTICS, "verdict", "rank"]
 
 
 def rows(seed=0):
@@ -94,7 +97,10 @@ def test_the_best_few_keep_their_numbers_and_verdicts(held_out):
         assert top.verdicts == tuple(held_out.verdicts[k] for k in held_out.order[:n])
     assert top["age"] == held_out["age"]
     np.testing.assert_array_equal(top.by_round(), held_out.by_round()[:, held_out.order])
-    np.testing.assert_allclose(top.gains, held_out.gains[held_out.order], rtol=1e-15)
+    for name in ("holds", "holds_std_errors"):
+        np.testing.assert_array_equal(getattr(top, name), getattr(held_out, name)[held_out.order])
+    inner = ti.importance(MODELS["named"], *rows(1), score="tree_inner")
+    np.testing.assert_allclose(inner.top(4).gains, inner.gains[inner.order], rtol=1e-15)
 
 
 def test_verdicts_are_words_for_q_and_the_sign(held_out):
@@ -112,16 +118,17 @@ def test_json_is_the_table_without_infinities(held_out):
     assert list(read["features"]) == COLUMNS
     assert read["features"]["feature"] == list(NAMES)
     assert read["features"]["score"] == held_out.scores.tolist()
-    assert (read["score"], read["method"], read["n_rows"]) == ("tree_inner", "centred", N)
+    assert (read["score"], read["method"], read["n_rows"]) == ("signal", "centred", N)
     assert "half the squared error" in read["unit"]
     single = json.loads(ti.importance(MODELS["named"], *(part[:1] for part in rows(1))).to_json())
     assert single["features"]["std_error"] == [None] * 4
 
 
-@pytest.mark.parametrize("score", ["tree_inner", "loss"])
-@pytest.mark.parametrize("method", ["centred", "predecomp", "treeshap"])
+@pytest.mark.parametrize(("score", "method"), [
+    ("signal", "centred"), *itertools.product(["tree_inner", "loss"], ["centred", "predecomp", "treeshap"])
+])  # fmt: skip
 @pytest.mark.parametrize("name", ["named", "classes"])
-def test_pickles_are_the_same_to_the_last_bit(name, method, score):
+def test_pickles_are_the_same_to_the_last_bit(name, score, method):
     imp = ti.importance(MODELS[name], *(rows(1) if name == "named" else classes(1)), score=score, method=method)
     for again in (pickle.loads(pickle.dumps(imp)), copy.deepcopy(imp)):
         same_bits(again, imp)
@@ -139,7 +146,7 @@ def arrays_of(thing):
             yield from arrays_of(value)
 
 
-@pytest.mark.parametrize("score", ["tree_inner", "loss"])
+@pytest.mark.parametrize("score", ["signal", "tree_inner", "loss"])
 def test_results_are_read_only(score):
     imp = ti.importance(MODELS["classes"], *classes(1), score=score)
     parts = [imp, imp.top(2), imp.for_output(0), pickle.loads(pickle.dumps(imp))]
@@ -166,16 +173,17 @@ def test_gains_follow_a_schedule_of_rates_and_are_none_where_these_are_not_known
     own = np.array([own.get(f"f{k}", 0.0) for k in range(4)])
     used = [0.3, *rates[:-1]]  # the callback sets the rate of the round that follows
     told = ti.read_model(booster, learning_rate=used, reg_lambda=1.0)
-    gains = ti.importance(told, X, y, method="predecomp").gains
+    inner = functools.partial(ti.importance, score="tree_inner")
+    gains = inner(told, X, y, method="predecomp").gains
     np.testing.assert_allclose(gains, own, rtol=0, atol=2e-6 * own.sum())  # float32 gains, leaves and margins
-    assert ti.importance(told, X, y, method="treeshap").gains is None  # which has no scores by round
+    assert inner(told, X, y, method="treeshap").gains is None  # which has no scores by round
     clipped = xgb.train({"max_depth": 2, "nthread": 1, "max_delta_step": 0.1}, xgb.DMatrix(X, 100 * y), 3)
     clipped.save_model(tmp_path / "model.json")
-    imp = ti.importance(tmp_path / "model.json", X, 100 * y, method="saabas")
+    imp = inner(tmp_path / "model.json", X, 100 * y, method="saabas")
     assert imp.gains is None
     assert pickle.loads(pickle.dumps(imp)).gains is None
     told = ti.read_model(tmp_path / "model.json", learning_rate=0.3)
-    np.testing.assert_allclose(ti.importance(told, X, 100 * y, method="saabas").gains, N * imp.scores / 0.3, rtol=1e-12)
+    np.testing.assert_allclose(inner(told, X, 100 * y, method="saabas").gains, N * imp.scores / 0.3, rtol=1e-12)
 
 
 # -- names -----------------------------------------------------------------------------------------------------------
@@ -204,7 +212,7 @@ def test_columns_of_y_name_the_outputs(name):
         np.testing.assert_array_equal(one.scores, imp.for_output(k).scores)
         assert one.output_names == (output,)
     np.testing.assert_allclose(sum(imp.for_output(k).scores for k in range(len(names))), imp.scores, rtol=1e-12)
-    acc = ti.ImportanceAccumulator(MODELS[name]).update(X, Y).update(X, frame)
+    acc = ti.ImportanceAccumulator(MODELS[name], score="tree_inner").update(X, Y).update(X, frame)
     assert acc.result().output_names == names
     for other in (frame[["dia", "sys"]], frame.set_axis(["sys", "pulse"], axis=1)):
         with pytest.raises(ti.DataError, match="columns"):

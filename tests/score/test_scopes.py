@@ -64,7 +64,7 @@ def test_cox_takes_all_rows_at_once():
     y, order = censored(X), np.random.default_rng(1).permutation(N)
     own = model.get_score(importance_type="total_gain")
     own = np.array([own.get(f"f{k}", 0.0) for k in range(6)])
-    gains = ti.importance(model, X, y, method="predecomp").gains
+    gains = ti.importance(model, X, y, score="tree_inner", method="predecomp").gains
     assert np.abs(gains / gains.sum() - own / own.sum()).max() < 2e-6  # XGBoost keeps its gradients in float32
     whole, shuffled = ti.importance(model, X, y), ti.importance(model, X[order], y[order])
     np.testing.assert_allclose(shuffled.scores, whole.scores, rtol=1e-7, atol=1e-9)
@@ -95,7 +95,7 @@ def test_a_loss_with_a_number_per_round(method):
     residual = oracle.residuals(trees, X, gradient, weight)
     shares = oracle.tree_inner(trees, oracle.tensor(trees, X, "predecomp"), residual)
     shares = oracle.centred_shares(trees, X, residual, weight) if method == "centred" else shares
-    imp = ti.importance(model, X, y, sample_weight=weight, method=method)
+    imp = ti.importance(model, X, y, score="tree_inner", sample_weight=weight, method=method)
     found, rows = imp.scores * weight.sum(), shares.sum(axis=(0, 3))
     np.testing.assert_allclose(found, rows.sum(axis=0), rtol=0, atol=1e-7 * np.abs(rows).sum())  # leaf sums
     check_errors(imp.std_errors * weight.sum(), rows[weight > 0])
@@ -150,12 +150,14 @@ def test_out_of_bag_scores_are_mdi_oob(name, classes, weighted):
     X, y = data(classes=classes)
     weight = np.arange(N) % 3 + 0.0 if weighted else np.ones(N)
     expected = mdi_oob(MODELS[name], X, np.eye(classes)[y] if classes else y[:, None], weight)
-    given = {"sample_weight": weight} if weighted else {}
-    imp = ti.importance(MODELS[name], X, y, method="predecomp", oob=True, **given)
+    given = {"score": "tree_inner", "method": "predecomp", "oob": True} | (
+        {"sample_weight": weight} if weighted else {}
+    )
+    imp = ti.importance(MODELS[name], X, y, **given)
     # From the leaves: gradients to 2^-32 of the largest value, times rows / out-of-bag rows.
     np.testing.assert_allclose(imp.scores, expected, rtol=0, atol=1e-8 * np.abs(expected).sum())
     np.testing.assert_array_equal(imp.by_round().sum(axis=0), imp.scores)
-    alone = ti.importance(MODELS[name], X, y, method="predecomp", oob=True, std_errors=False, **given)
+    alone = ti.importance(MODELS[name], X, y, std_errors=False, **given)
     np.testing.assert_array_equal(alone.scores, imp.scores)
     assert imp.losses is None  # every tree on rows of its own
     assert "out_of_bag" in [note.code for note in imp.notes]
@@ -176,7 +178,7 @@ def test_out_of_bag_scores_are_ufi():
         np.add.at(
             expected, tree.tree_.feature[split], (impurity[split] - impurity[left] - impurity[right]) / len(fresh)
         )
-    imp = ti.importance(forest, X, y, oob=True, method="saabas")
+    imp = ti.importance(forest, X, y, oob=True, score="tree_inner", method="saabas")
     np.testing.assert_allclose(imp.scores, expected / len(forest.estimators_), rtol=1e-8, atol=1e-10)
 
 
@@ -201,7 +203,7 @@ def test_a_forest_without_bootstrap_gives_mdi_on_its_training_rows(name, classes
     mdi = np.mean([tree.tree_.compute_feature_importances(normalize=False) for tree in trees], axis=0)
     # Node values are the means of the training rows, so that centring changes nothing.
     for method in ("centred", "predecomp"):
-        imp = ti.importance(MODELS[name], X, y, method=method)
+        imp = ti.importance(MODELS[name], X, y, score="tree_inner", method=method)
         np.testing.assert_allclose(imp.scores, mdi, rtol=0, atol=1e-10 * mdi.sum())
 
 
@@ -209,5 +211,5 @@ def test_gains_of_a_forest_are_sums_over_trees_as_total_gain_is():
     X, y = data()
     for name in ("extra", "whole"):
         model = ti.read_model(MODELS[name])
-        in_sample = ti.importance(model, X, y, method="predecomp").gains
+        in_sample = ti.importance(model, X, y, score="tree_inner", method="predecomp").gains
         np.testing.assert_allclose(in_sample, ti.total_gain(model).scores, rtol=1e-9)

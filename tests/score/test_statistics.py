@@ -20,6 +20,8 @@ from treeinner.score.infer import benjamini_hochberg, of_clusters, of_sums
 
 VALUES = st.floats(-100, 100).map(lambda v: v if abs(v) > 1e-20 else 0.0)  # no fourth power underflows
 SHARES = hnp.arrays(np.float64, st.tuples(st.integers(2, 12), st.integers(1, 4)), elements=VALUES)
+SCORES = ["signal", "tree_inner", "loss"]
+ASKED = [("signal", "centred"), *((score, method) for score in SCORES[1:] for method in METHODS)]
 
 
 def statistics(shares):
@@ -87,14 +89,14 @@ def test_error_degrees_of_freedom_and_p_are_those_of_the_oracles_shares(name, me
         np.testing.assert_allclose(found.p_values[used], 2 * stats.t.sf(t, found.df[used]), rtol=1e-9)
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_an_interval_leaves_0_out_where_p_is_below_one_less_its_level(method):
+@pytest.mark.parametrize(("score", "method"), ASKED)
+def test_an_interval_leaves_0_out_where_p_is_below_one_less_its_level(score, method):
     trees = make_trees(Recipe(n_trees=60, depth=3, n_columns=80), 0)
     case, X = make_case("one output"), make_rows(trees, 120, 1)
     y, weight = np.random.default_rng(2).normal(size=120), np.random.default_rng(3).gamma(0.5, size=120) + 1e-3
     events = 0
     for more in ({}, {"sample_weight": weight}, {"clusters": np.arange(120) // 4}):
-        imp = ti.importance(make_model(trees, case.model.loss), X, y, method=method, **more)
+        imp = ti.importance(make_model(trees, case.model.loss), X, y, score=score, method=method, **more)
         for level in (0.5, 0.8, 0.95):
             low, high = imp.interval(level)
             np.testing.assert_allclose((low + high) / 2, imp.scores, rtol=0, atol=1e-12 * np.abs(imp.scores).max())
@@ -110,20 +112,20 @@ def test_an_interval_leaves_0_out_where_p_is_below_one_less_its_level(method):
 
 
 # -- clusters --------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("score", ["signal", "tree_inner"])
 @pytest.mark.parametrize("name", ["one output", "three classes"])
-def test_clusters_of_single_rows_and_of_copies_say_what_the_rows_say(name):
+def test_clusters_of_single_rows_and_of_copies_say_what_the_rows_say(name, score):
     case = make_case(name)
-    plain, which = case.importance(), np.tile(np.arange(N), 3)
-    single = case.importance(clusters=np.arange(N))
-    weight = None if case.weight is None else case.weight[which]
-    copies = ti.importance(
-        case.model, case.X[which], case.y[which], sample_weight=weight, clusters=[f"patient {i}" for i in which]
-    )
+    plain, which = case.importance(score=score), np.tile(np.arange(N), 3)
+    single = case.importance(score=score, clusters=np.arange(N))
+    given = {"sample_weight": None if case.weight is None else case.weight[which], "score": score}
+    patients = [f"patient {i}" for i in which]
+    copies = ti.importance(case.model, case.X[which], case.y[which], clusters=patients, **given)
     for found in (single, copies):
         np.testing.assert_allclose(found.scores, plain.scores, rtol=1e-12)
         np.testing.assert_allclose(found.std_errors, plain.std_errors, rtol=1e-9)
         np.testing.assert_allclose(found.p_values, plain.p_values, rtol=1e-6)
-    torn = ti.importance(case.model, case.X[which], case.y[which], sample_weight=weight)
+    torn = ti.importance(case.model, case.X[which], case.y[which], **given)
     assert np.all(torn.std_errors <= plain.std_errors)
 
 
@@ -157,9 +159,8 @@ def test_clusters_of_many_rows_take_next_to_no_time():
 
 
 # -- weights ---------------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("score", ["tree_inner", "loss"])
-@pytest.mark.parametrize("method", METHODS)
-def test_a_row_of_weight_0_is_not_there(method, score):
+@pytest.mark.parametrize(("score", "method"), ASKED)
+def test_a_row_of_weight_0_is_not_there(score, method):
     case = make_case("one output")
     alive, options = case.alive, {"method": method, "score": score}
     clusters = np.where(alive, np.arange(N) % 5, 99)  # a cluster of such rows only
@@ -214,7 +215,7 @@ def codes(imp):
     return {note.code for note in imp.notes if not note.quiet}
 
 
-@pytest.mark.parametrize("score", ["tree_inner", "loss"])
+@pytest.mark.parametrize("score", SCORES)
 def test_one_row_and_few_rows_are_scored_with_a_word(score):
     fitted = REAL["logistic"]
     with pytest.warns(ti.TreeInnerWarning, match="Few rows"):
@@ -228,7 +229,7 @@ def test_one_row_and_few_rows_are_scored_with_a_word(score):
         assert "few_rows" in codes(ti.importance(fitted.model, fitted.X[:9], fitted.y[:9], score=score))
 
 
-@pytest.mark.parametrize("score", ["tree_inner", "loss"])
+@pytest.mark.parametrize("score", SCORES)
 @pytest.mark.parametrize("name", ["logistic", "squared", "softmax"])
 def test_one_class_and_a_constant_target_are_scored_with_a_word(name, score):
     fitted = REAL[name]
@@ -240,7 +241,7 @@ def test_one_class_and_a_constant_target_are_scored_with_a_word(name, score):
     assert "one_target" not in codes(ti.importance(fitted.model, fitted.X, fitted.y, score=score))
 
 
-@pytest.mark.parametrize("score", ["tree_inner", "loss"])
+@pytest.mark.parametrize("score", SCORES)
 def test_trees_of_one_leaf_score_nothing(score):
     X, y, A, b = halves(np.random.default_rng(0).normal(size=(200, 4)), np.random.default_rng(1).normal(size=200))
     for params in ({"gamma": 1e12}, {"eta": 0.0}):
@@ -259,7 +260,7 @@ def test_margins_far_out_on_the_logit_are_scored_right_or_with_a_note(size):
     inside = np.where(y > 0, 2.0, 1.0)  # scale_pos_weight
     residual = oracle.residuals(trees, fitted.X, logistic(y), inside, base=margin[:, None])
     expected = oracle.centred_product(trees, fitted.X, residual).sum(axis=(0, 2)) / len(y)
-    imp = ti.importance(fitted.model, fitted.X, y, base_margin=margin)
+    imp = ti.importance(fitted.model, fitted.X, y, score="tree_inner", base_margin=margin)
     off = np.abs(imp.scores - expected).max() / np.abs(expected).max()
     assert off < 1e-3 or "rounding" in codes(imp)
     assert ("rounding" in codes(imp)) == (size >= 15)

@@ -24,22 +24,28 @@ from treeinner.score.sums import Sums
 
 N = 150  # more than two blocks of 64
 ALL = np.arange(N)
+TREE_INNER = {"score": "tree_inner"}
 # name -> (recipe, objective, options)
 KINDS = {
-    "squared error": (Recipe(n_trees=5), "squared_error", {}),
-    "predecomp": (Recipe(n_trees=5), "squared_error", {"method": "predecomp"}),
+    "signal": (Recipe(n_trees=5), "squared_error", {}),
+    "signal with kinks": (Recipe(n_trees=5), "absolute_error", {}),
+    "signal in a group": (Recipe(n_trees=5), "poisson", {"feature_groups": {"pair": [1, 3]}}),
+    "signal in clusters": (Recipe(n_trees=6, n_outputs=3), "softmax", {"clustered": True}),
+    "squared error": (Recipe(n_trees=5), "squared_error", TREE_INNER),
+    "predecomp": (Recipe(n_trees=5), "squared_error", TREE_INNER | {"method": "predecomp"}),
     "loss": (Recipe(n_trees=5), "logistic", {"score": "loss"}),
     "loss of three classes": (Recipe(n_trees=9, depth=3, n_outputs=3), "softmax", {"score": "loss"}),
     "loss outside the core": (Recipe(n_trees=5), "reg:pseudohubererror", {"score": "loss"}),
     "loss by treeshap": (Recipe(n_trees=4), "logistic", {"score": "loss", "method": "treeshap"}),
     # Twelve outputs: from nine on numpy adds a row's outputs in another order if the row stands alone.
-    "twelve classes": (Recipe(n_trees=24, depth=3, n_outputs=12), "softmax", {}),
-    "twelve classes by treeshap": (Recipe(n_trees=12, depth=3, n_outputs=12), "softmax", {"method": "treeshap"}),
-    "poisson in a group": (Recipe(n_trees=5), "poisson", {"feature_groups": {"pair": [1, 3]}}),
+    "twelve classes": (Recipe(n_trees=24, depth=3, n_outputs=12), "softmax", TREE_INNER),
+    "twelve classes by treeshap": (
+        Recipe(n_trees=12, depth=3, n_outputs=12), "softmax", TREE_INNER | {"method": "treeshap"},
+    ),
     "vector leaves": (Recipe(n_trees=4, n_outputs=3, vector=True), "softmax", {}),
-    "clusters": (Recipe(n_trees=6, n_outputs=3), "softmax", {"clustered": True}),
-    "clusters by saabas": (Recipe(n_trees=6), "logistic", {"clustered": True, "method": "saabas"}),
-}
+    "clusters": (Recipe(n_trees=6, n_outputs=3), "softmax", TREE_INNER | {"clustered": True}),
+    "clusters by saabas": (Recipe(n_trees=6), "logistic", TREE_INNER | {"clustered": True, "method": "saabas"}),
+}  # fmt: skip
 
 
 class Batches:
@@ -51,7 +57,7 @@ class Batches:
         self.model = make_model(trees, loss_named(objective, trees.n_outputs))
         self.X = make_rows(trees, N, 2)
         rng = np.random.default_rng(3)
-        real = objective in ("squared_error", "reg:pseudohubererror")
+        real = objective in ("squared_error", "absolute_error", "reg:pseudohubererror")
         self.y = rng.normal(size=N) if real else rng.integers(0, max(2, trees.n_outputs), N)
         self.given = {
             "sample_weight": rng.choice([0.0, 0.3, 1.0, 7.0], N),
@@ -128,11 +134,11 @@ def test_threads_and_instruction_sets_give_the_same_bits(kind):
         _core.use_instruction_set(before)
 
 
-@pytest.mark.parametrize("score", ["tree_inner", "loss"])
+@pytest.mark.parametrize("score", ["signal", "tree_inner", "loss"])
 def test_many_tasks_over_many_threads_give_the_same_bits_and_tell_their_progress(score, monkeypatch):
     trees = make_trees(Recipe(n_trees=6, n_outputs=2), 1)
     model, X = make_model(trees, loss_named("softmax", 2)), np.random.default_rng(0).normal(size=(20_000, 5))
-    for method in ("centred", "predecomp", "treeshap"):
+    for method in ("centred", "predecomp", "treeshap")[: 1 if score == "signal" else 3]:
         done = []
         runs = [
             ti.importance(model, X, (X[:, 0] > 0).astype(int), score=score, method=method, n_jobs=n,
@@ -160,7 +166,7 @@ def test_one_pass_has_the_scores_and_says_what_the_errors_need():
     assert "one_pass" in [note.code for note in one.notes]
 
 
-@pytest.mark.parametrize("kind", ["squared error", "twelve classes", "loss", "clusters"])
+@pytest.mark.parametrize("kind", ["signal", "squared error", "twelve classes", "loss", "clusters"])
 def test_a_second_pass_over_other_rows_is_refused(kind):
     rows, _ = batches_of(kind)
     first = rows.add(rows.accumulator(), ALL)
@@ -289,7 +295,7 @@ def test_columns_and_targets_keep_their_names_over_batches():
     frame, y = pd.DataFrame(X, columns=list("abcd")), X.sum(axis=1)
 
     def make(*parts):
-        acc = ti.ImportanceAccumulator(model, feature_groups={"ends": ["a", "d"]})
+        acc = ti.ImportanceAccumulator(model, score="tree_inner", feature_groups={"ends": ["a", "d"]})
         for part in parts:
             acc.update(frame[part], y[part])
         return acc
@@ -353,30 +359,33 @@ LIBRARIES = Models(
 @pytest.mark.parametrize(("library", "file"), [("xgboost", "m.json"), ("xgboost", "m.ubj"), ("lightgbm", "m.txt"),
                                                ("catboost", "m.cbm")])  # fmt: skip
 def test_an_object_and_its_own_file_add_up(library, file, method, tmp_path):
-    (X, y), model = rows_of(), LIBRARIES[library]
+    (X, y), model, asked = rows_of(), LIBRARIES[library], TREE_INNER | {"method": method}
     model.save_model(str(tmp_path / file))
-    a = ti.ImportanceAccumulator(model, method=method).update(X[:100], y[:100])
-    b = ti.ImportanceAccumulator(tmp_path / file, method=method).update(X[100:], y[100:])
-    np.testing.assert_array_equal((a + b).result().scores, ti.importance(model, X, y, method=method).scores)
+    a = ti.ImportanceAccumulator(model, **asked).update(X[:100], y[:100])
+    b = ti.ImportanceAccumulator(tmp_path / file, **asked).update(X[100:], y[100:])
+    np.testing.assert_array_equal((a + b).result().scores, ti.importance(model, X, y, **asked).scores)
 
 
 # -- sources ---------------------------------------------------------------------------------------------------------
 def test_a_source_that_is_read_once_has_scores_and_a_note():
     (X, y), model = rows_of(), LIBRARIES["xgboost"]
-    whole = ti.importance(model, X, y)
+    whole = ti.importance(model, X, y, **TREE_INNER)
 
     def batches():
         for part in np.array_split(np.arange(N), 4):
             yield X[part], y[part]
 
     with pytest.warns(ti.TreeInnerWarning, match="once"):
-        once = ti.importance(model, batches())
+        once = ti.importance(model, batches(), **TREE_INNER)
     np.testing.assert_array_equal(once.scores, whole.scores)
     assert np.isnan(once.std_errors).all()
     assert "one_pass" in [note.code for note in once.notes]
-    same_bits(ti.importance(model, batches), whole)  # a function can be called again
-    one_pass = ti.importance(model, batches(), method="saabas")
-    same_bits(one_pass, ti.importance(model, X, y, method="saabas"))
+    with pytest.raises(ti.DataError, match="twice"):
+        ti.importance(model, batches())
+    for asked in ({}, TREE_INNER):
+        same_bits(ti.importance(model, batches, **asked), ti.importance(model, X, y, **asked))  # can be called again
+    one_pass = ti.importance(model, batches(), method="saabas", **TREE_INNER)
+    same_bits(one_pass, ti.importance(model, X, y, method="saabas", **TREE_INNER))
 
 
 def test_files_give_the_bits_of_memory(tmp_path):
