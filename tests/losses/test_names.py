@@ -108,7 +108,7 @@ def test_losses_can_be_pickled():
 
 def test_every_name_can_be_made_and_says_in_words_what_it_is():
     given = {"alpha": 0.5, "delta": 0.5, "fair_c": 1.0, "q": 2.0, "tweedie_variance_power": 1.5, "variance_power": 1.5}
-    given |= {"focal_alpha": 0.5, "focal_gamma": 2.0, "aft_loss_distribution": "normal"}
+    given |= {"focal_alpha": 0.5, "focal_gamma": 2.0, "sigmoid": 1.0, "aft_loss_distribution": "normal"}
     for library, names in catalogue.LIBRARIES.items():
         for name in names:
             loss = loss_of(library, name, given, n_outputs=2 if "ulti" in name else 1)

@@ -280,6 +280,16 @@ FOREST: dict[str, Factory] = {
     "gini entropy log_loss": _forest_of_classes,
 }
 
+# Postprocessors of treelite, where they tell the loss: of averages, and of other classifiers.
+TREELITE: dict[str, Factory] = {
+    "identity": lambda p: regression.forest(),
+    "identity_multiclass": _forest_of_classes,
+    "sigmoid": lambda p: classes.logistic(p.number("sigmoid")),
+    "softmax": lambda p: classes.softmax(p.n_outputs),
+    "multiclass_ova": lambda p: classes.one_vs_all(p.n_outputs, p.number("sigmoid")),
+    "hinge": lambda p: classes.hinge(),
+}
+
 # Names that belong to no library; for users who name the loss themselves.
 NEUTRAL: dict[str, Factory] = {
     **_without_parameters(regression.absolute_error, regression.smooth_absolute_error, classes.hinge),
@@ -292,12 +302,16 @@ NEUTRAL: dict[str, Factory] = {
 
 OWN = {
     "xgboost": XGBOOST, "lightgbm": LIGHTGBM, "catboost": CATBOOST, "sklearn": SKLEARN, "sklearn forest": FOREST,
+    "treelite": TREELITE,
 }  # fmt: skip
 LIBRARIES = {
     library: {name: factory for names, factory in table.items() for name in names.split()}
     for library, table in OWN.items()
 }
-TABLES = (NEUTRAL, *(table for library, table in LIBRARIES.items() if library != "sklearn forest"))
+TABLES = (
+    NEUTRAL,
+    *(table for library, table in LIBRARIES.items() if "forest" not in library and library != "treelite"),
+)
 
 # Losses whose gradients need more than margin and target.
 REFUSED = {

@@ -5,7 +5,7 @@
     columns     who gets the credit: features, groups, raw columns of a pipeline
     trees       the arrays, and the only check that the kernels rely on
     methods     node values of each attribution
-    xgboost, lightgbm, catboost, sklearn     one library each: `read`, and `read_file`
+    xgboost, lightgbm, catboost, sklearn, treelite     one library each: `read`, and `read_file`
 
 Belongs here: everything that depends on which library trained the model. Does not: losses, scores, tables.
 """

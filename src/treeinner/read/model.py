@@ -37,8 +37,8 @@ FOREIGN_NAMES = {
     "lambda_l2": "reg_lambda", "l2_leaf_reg": "reg_lambda", "l2_regularization": "reg_lambda",
 }  # fmt: skip
 SUPPORTED = (
-    "treeinner reads fitted models of XGBoost, LightGBM, CatBoost and scikit-learn's tree ensembles, also inside a "
-    "Pipeline or a search, and model files of the first three (.ubj, .json, .txt, .cbm)"
+    "treeinner reads fitted models of XGBoost, LightGBM, CatBoost, treelite and scikit-learn's tree ensembles, also "
+    "inside a Pipeline or a search, and model files of the first three (.ubj, .json, .txt, .cbm)"
 )
 SAVE_AS = "save the model with its library, as .ubj (XGBoost), .txt (LightGBM) or .cbm (CatBoost)"
 # How a file begins -> the library that wrote it. In UBJSON a length follows the brace, in JSON a quote or a space.
@@ -90,7 +90,7 @@ class Model:
     """A model that was read: its trees, its loss, and what is needed to read its X and y. Made by `read_model`."""
 
     trees: Trees
-    library: str  #: "xgboost", "lightgbm", "catboost" or "sklearn"
+    library: str  #: "xgboost", "lightgbm", "catboost", "sklearn" or "treelite"
     schema: Schema  #: what a table must look like
     #: the loss, or None and why it is not known and what to pass; or how to find it, at its first use
     find_loss: FoundLoss | Callable[[], FoundLoss]
@@ -194,8 +194,8 @@ def read_model(
     Parameters
     ----------
     model : fitted model, path or Model
-        A model of XGBoost, LightGBM, CatBoost or scikit-learn's tree ensembles, a Pipeline or search around one, or
-        a file of the first three, recognised by its content.
+        A model of XGBoost, LightGBM, CatBoost, treelite or scikit-learn's tree ensembles, a Pipeline or search around
+        one, or a file of the first three, recognised by its content.
     objective : str, Loss or function, optional
         The loss, with its parameters ("quantile:alpha=0.9"), or a function (y, margin) -> gradient for a model that
         was trained with a loss of your own.

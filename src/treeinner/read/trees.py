@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from treeinner import kernels
 from treeinner.errors import ModelError
 
-__all__ = ["NodeValues", "Trees", "check_rounds", "players_of", "require"]
+__all__ = ["NodeValues", "Trees", "by_level", "check_rounds", "players_of", "require"]
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int32]
@@ -130,8 +130,9 @@ class Trees:
     @cached_property
     def upwards(self) -> list[tuple[Links, Int, Int]]:
         """Splits of one depth after another, the deepest first: (nodes, left children, right children)."""
-        levels = _inner_by_depth(self.left.astype(np.intp), self.right.astype(np.intp), self.start[:-1])
-        return [(nodes, self.left[nodes], self.right[nodes]) for nodes in reversed(levels)]
+        levels = by_level(self.left.astype(np.intp), self.right.astype(np.intp), self.start[:-1])
+        inner = [nodes[self.left[nodes] >= 0] for nodes in reversed(levels)]
+        return [(nodes, self.left[nodes], self.right[nodes]) for nodes in inner[1:]]  # the lowest are leaves
 
     @cached_property
     def mean_value(self) -> Float:
@@ -184,7 +185,7 @@ class Trees:
         self._check_shapes()
         self._check_links(inner)
         if (deep := np.diff(self.start) > 2 * MAX_DEPTH).any():
-            _inner_by_depth(self.left, self.right, self.start[:-1][deep])
+            by_level(self.left, self.right, self.start[:-1][deep])
         self._check_splits(inner)
         self._check_values(inner)
 
@@ -318,15 +319,17 @@ def _frozen(array: Any, dtype: type, name: str) -> NDArray[Any]:
     return held
 
 
-def _inner_by_depth(left: Links, right: Links, roots: Links) -> list[Links]:
-    """Inner nodes of all trees, level by level from the roots; ModelError if there are too many levels."""
+def by_level(left: Links, right: Links, roots: Links) -> list[Links]:
+    """Nodes of all trees, level by level from the roots; ModelError if there are too many, or nodes come back."""
     levels: list[Links] = []
-    nodes = roots[left[roots] >= 0]
+    nodes, reached = roots, 0
     while len(nodes):
-        levels.append(nodes)
+        reached += len(nodes)
+        require(reached <= len(left) and nodes.min() >= 0, "a node is reached twice")
         require(len(levels) <= MAX_DEPTH, f"a tree has more than {MAX_DEPTH:,} levels")
-        children = np.concatenate([left[nodes], right[nodes]])
-        nodes = children[left[children] >= 0]
+        levels.append(nodes)
+        inner = nodes[left[nodes] >= 0]
+        nodes = np.concatenate([left[inner], right[inner]])
     return levels
 
 

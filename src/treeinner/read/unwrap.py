@@ -21,7 +21,7 @@ __all__ = [
     "unwrap",
 ]  # fmt: skip
 
-LIBRARIES = ("xgboost", "lightgbm", "catboost", "sklearn")
+LIBRARIES = ("xgboost", "lightgbm", "catboost", "sklearn", "treelite")
 EXTENSIONS = ("sklearn", "imblearn", "skopt", "dask_ml", "optuna_integration")  # scikit-learn, and what extends it
 
 # Wrappers with one model inside that predicts by itself: class -> attributes that may hold it.

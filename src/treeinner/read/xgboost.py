@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from treeinner.errors import Note, UnsupportedModelError
 from treeinner.read import ubjson
 from treeinner.read.model import DART, Model, Told, loss_of
-from treeinner.read.trees import MAX_DEPTH, Bool, Float, Int, Links, Long, NodeValues, Trees, players_of, require
+from treeinner.read.trees import Bool, Float, Int, Links, Long, NodeValues, Trees, by_level, players_of, require
 from treeinner.rows.schema import Level, Schema
 
 __all__ = ["read", "read_file"]
@@ -190,7 +190,9 @@ def _read_trees(saved: Saved, told: Told, config: Callable[[], str]) -> tuple[Tr
     local = [_joined(given, f"{side}_children", np.int64, sizes) for side in ("left", "right")]
     leaf = local[0] == -1
     left, right = (np.where(leaf, -1, side + first[tree]) for side in local)
-    level = _levels(left, right, first)
+    level = np.full(len(left), -1, np.int32)
+    for depth, nodes in enumerate(by_level(left, right, first)):
+        level[nodes] = depth
     node = np.flatnonzero(level >= 0)  # pruning leaves deleted nodes in the arrays
     if np.any((left[node] <= node) & ~leaf[node]) or np.any((right[node] <= node) & ~leaf[node]):
         node = node[np.lexsort((level[node], tree[node]))]  # a deleted node's place was used again
@@ -251,20 +253,6 @@ def _joined(
     whole = found.dtype.kind != "i" or given.dtype.kind in "iub" or np.array_equal(found, given)
     require(found.ndim == 1 and whole, f"{name} is not a list of numbers, or of other numbers than it should be")
     return found
-
-
-def _levels(left: Links, right: Links, roots: Links) -> Int:
-    """Distance of each node from its root; -1: deleted."""
-    level = np.full(len(left), -1, dtype=np.int32)
-    nodes, depth, reached = roots, 0, len(roots)
-    while len(nodes):
-        require(np.all(level[nodes] < 0) and nodes.min() >= 0 and reached <= len(left), "a node is reached twice")
-        require(depth <= MAX_DEPTH, f"a tree has more than {MAX_DEPTH:,} levels")
-        level[nodes] = depth
-        split = nodes[left[nodes] != -1]
-        nodes, depth = np.concatenate([left[split], right[split]]), depth + 1
-        reached += len(nodes)
-    return level
 
 
 def _stored_values(trees: list[Any], sizes: Long, right: Links, leaf: Bool, node: Links) -> Stored:
