@@ -3,7 +3,10 @@
 Needs Chromium (Debian: apt-get install chromium); without it these tests are skipped.
 """
 
+import json
 import re
+import time
+from urllib.parse import quote
 
 import numpy as np
 import pandas as pd
@@ -48,7 +51,7 @@ def written(tmp_path_factory):
     path = tmp_path_factory.mktemp("page") / "page.html"
     report(
         model, X[300:].to_numpy(), labels[300:], X_train=X[:300].to_numpy(), y_train=labels[:300],
-        feature_groups=groups, path=path, title="<b>Title</b>",
+        feature_groups=groups, path=path, title="<b>Title</b>", explorer_rows=2000,
     )  # fmt: skip
     return path
 
@@ -97,10 +100,10 @@ def test_sorting(page):
     assert len(scores) == 25
     assert scores == sorted(scores, reverse=True)
     page.evaluate(f"{header_button('q value')}.click()")
-    q = numbers(column(page, "ranking", 5))
+    q = numbers(column(page, "ranking", 6))
     assert q == sorted(q)
     page.evaluate(f"{header_button('q value')}.click()")
-    q = numbers(column(page, "ranking", 5))
+    q = numbers(column(page, "ranking", 6))
     assert q == sorted(q, reverse=True)
     assert sorts(page)[0][1] == "descending"
     page.evaluate(f"{header_button('Feature')}.click()")
@@ -194,13 +197,14 @@ def test_effects(browser, tmp_path):
     y = 2 * X["b"].fillna(1) + X["town"].cat.codes + X.iloc[:, 0] + rng.normal(size=800)
     model = xgb.XGBRegressor(n_estimators=20, max_depth=3, n_jobs=1, enable_categorical=True).fit(X[:400], y[:400])
     imp = importance(model, X[400:], y[400:])
-    p = browser.open(report(model, X[400:], y[400:], path=tmp_path / "p.html").as_uri())
+    p = browser.open(report(model, X[400:], y[400:], path=tmp_path / "p.html", explorer_rows=400).as_uri())
     said = p.evaluate("[...document.querySelectorAll('#effects-panels figcaption')].map(c => c.innerText)")
-    assert [words.split("\n")[0] for words in said] == [imp.feature_names[k] for k in imp.order]
-    for k, words in zip(imp.order, said, strict=True):
+    best = np.argsort(-np.abs(imp.scores))
+    assert [words.split("\n")[0] for words in said] == [imp.feature_names[k] for k in best]
+    for k, words in zip(best, said, strict=True):
         percent = f"{100 * imp.holds[k]:.0f} ± {100 * imp.holds_std_errors[k]:.0f}% of the effect holds"
         assert words.split("\n")[1] == percent
-    assert column(p, "ranking", 6) == [f"{imp.holds[k]:.2f} ± {imp.holds_std_errors[k]:.2f}" for k in imp.order]
+    assert column(p, "ranking", 5) == [f"{imp.holds[k]:.2f} ± {imp.holds_std_errors[k]:.2f}" for k in imp.order]
     labels = p.evaluate("[...document.querySelectorAll('#effects .levels bdi')].map(b => b.textContent)")
     assert sorted(labels) == ["", "<i>Ulm</i>", "Kiel"]  # the last place is that of missing values, a mark of its own
     marks = "[...document.querySelectorAll('#effects path.gap')].map(g => g.getAttribute('d').split('h0').length - 1)"
@@ -282,6 +286,86 @@ def test_no_sideways_scrolling(browser, written, width):
     p.close()
 
 
+HEADINGS = {  # what the rows' target is, and what the page says first
+    "harm": (lambda a: -a, "No feature carries signal {}; 1 is harmful, 1 is not used. The model does harm"),
+    "all": (lambda a: a, "Both features carry signal {}. The model brings half the squared error"),
+}
+
+
+@pytest.mark.parametrize("case", HEADINGS)
+def test_the_headline_is_true(browser, tmp_path, case):
+    target, words = HEADINGS[case]
+    X = pd.DataFrame(np.random.default_rng(0).normal(size=(400, 2)), columns=["a", "b"])
+    train = X["a"] + (case == "all") * X["b"]
+    model = xgb.XGBRegressor(n_estimators=20, max_depth=2, n_jobs=1).fit(X[:200], train[:200])
+    p = browser.open(report(model, X[200:], target(train[200:]), path=tmp_path / "p.html").as_uri())
+    assert text(p, "lead").startswith(words.format("on the held-out rows (q ≤ 0.1)"))
+    p.close()
+
+
+def test_the_headline_of_one_feature_and_of_none(browser, tmp_path):
+    X = np.random.default_rng(0).normal(size=(200, 1))
+    model = xgb.XGBRegressor(n_estimators=5, max_depth=2, n_jobs=1).fit(X[:100], X[:100, 0])
+    p = browser.open(report(model, X[100:], X[100:, 0], path=tmp_path / "one.html").as_uri())
+    assert text(p, "lead").startswith("The only feature carries signal on the held-out rows")
+    p.close()
+    model = xgb.XGBRegressor(n_estimators=2, gamma=1e9, n_jobs=1).fit(X[:100], X[:100, 0])
+    with pytest.warns(UserWarning, match="no splits"):
+        path = report(model, X[100:], X[100:, 0], path=tmp_path / "none.html")
+    p = browser.open(path.as_uri())
+    assert text(p, "lead") == "The model has no splits, so no feature has a score."
+    assert p.complaints() == []
+    p.close()
+
+
+def test_every_feature_has_an_address(browser, written):
+    hidden, name = "document.getElementById('feature').hidden", "document.getElementById('feature-h').textContent"
+    p = browser.open(f"{written.as_uri()}#feature={quote('column 7')}")
+    assert p.evaluate(name) == "column 7"
+    assert "Score" in p.evaluate("document.getElementById('feature-facts').textContent")
+    for feature in NASTY:  # as a reader's click does it
+        links = "[...document.querySelectorAll('#ranking-table tbody a')]"
+        p.evaluate(f"{links}.find((a) => a.textContent === {json.dumps(feature)}).click()")
+        p.wait(f"{name} === {json.dumps(feature)}")
+    for feature in NASTY[-2::-1]:
+        p.evaluate("history.back()")
+        p.wait(f"{name} === {json.dumps(feature)}")
+    p.evaluate("location.hash = '#feature=nobody%'")
+    p.wait(f"{name}.startsWith('There is no feature called nobody%')")
+    p.evaluate("location.hash = '#ranking'")
+    p.wait(hidden)
+    assert p.complaints() == []
+    p.close()
+
+
+def test_the_ranking_goes_to_a_file_and_to_the_clipboard(browser, tmp_path):
+    X = pd.DataFrame(np.random.default_rng(0).normal(size=(300, 3)), columns=['a,"b"', "line\nend", "=c"])
+    groups = {name: [k] for k, name in enumerate(X)}
+    model = xgb.XGBRegressor(n_estimators=5, max_depth=2, n_jobs=1).fit(X[:150].to_numpy(), X.iloc[:150, 0])
+    given = (model, X[150:].to_numpy(), X.iloc[150:, 0])
+    imp = importance(*given, feature_groups=groups)
+    p = browser.open(report(*given, feature_groups=groups, path=tmp_path / "p.html").as_uri())
+    browser.call("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
+    p.evaluate("document.getElementById('ranking-csv').click()")
+    deadline = time.monotonic() + 30
+    while not (tmp_path / "importance.csv").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    table = pd.read_csv(tmp_path / "importance.csv")
+    assert table["feature"].tolist() == [imp.feature_names[k] for k in imp.order]
+    for name in ("score", "ci_low", "q_value", "holds"):  # six digits, four of q and holds
+        np.testing.assert_allclose(table[name], imp.columns()[name][imp.order], rtol=5.1e-4)
+    assert table["verdict"].tolist()[0] == "signal"
+    browser.call("Browser.grantPermissions", permissions=["clipboardReadWrite", "clipboardSanitizedWrite"])
+    p.call("Page.bringToFront")
+    p.evaluate("document.getElementById('ranking-copy').click()")
+    p.wait("document.getElementById('ranking-copy').textContent === 'Copied'")
+    cells = p.evaluate("navigator.clipboard.readText()").splitlines()
+    assert cells[0].split("\t") == table.columns.tolist()
+    assert len(cells) == 4
+    assert p.complaints() == []
+    p.close()
+
+
 def test_dark_and_still(browser, written):
     background = "getComputedStyle(document.body).backgroundColor"
     light, dark = browser.open(written.as_uri()), browser.open(written.as_uri(), dark=True, reduced_motion=True)
@@ -306,11 +390,12 @@ def test_pages_without_some_parts(browser, tmp_path):
     X = np.random.default_rng(0).normal(size=(200, 3))
     y = X[:, 0]
     model = xgb.XGBRegressor(n_estimators=1, max_depth=2, n_jobs=1).fit(X[:100], y[:100])
-    path = report(model, X[100:], y[100:], path=tmp_path / "bare.html", explorer_rows=0)
+    path = report(model, X[100:], y[100:], path=tmp_path / "bare.html")
     p = browser.open(path.as_uri())
-    for part in ("optimism", "rounds", "rows"):
-        assert p.evaluate(f"document.getElementById('{part}-body').hidden"), part
-        assert not p.evaluate(f"document.getElementById('{part}-none').hidden"), part
+    for part in ("optimism", "rounds", "rows"):  # a section without content goes, and the link to it
+        assert p.evaluate(f"document.getElementById('{part}').hidden"), part
+        assert p.evaluate(f"document.querySelector('nav a[href=\"#{part}\"]').parentNode.hidden"), part
+    assert text(p, "contents") == "The file holds no row of the data."
     assert p.complaints() == []
     p.close()
 
@@ -329,7 +414,7 @@ def test_training_rows_are_not_called_held_out(browser, tmp_path):
     assert "have a score above 0 (q ≤ 0.1) on 200 rows, training rows among them" in text(p, "lead")
     assert not p.evaluate("document.getElementById('training-rows').hidden")
     assert text(p, "training-rows").startswith("Training rows are among these rows")
-    shown = p.evaluate("document.body.innerText")
+    shown = p.evaluate("document.body.innerText").replace(text(p, "training-rows"), "")
     assert "held-out" not in shown.lower()
     assert "Training against scored" in shown
     assert p.complaints() == []
@@ -342,14 +427,14 @@ def test_the_breakdown_of_the_loss_is_shown_to_its_sum(browser, tmp_path):
     y = X[:, 0] + 0.3 * rng.normal(size=400)
     model = xgb.XGBRegressor(n_estimators=20, max_depth=2, n_jobs=1).fit(X[:200], y[:200])
     p = browser.open(report(model, X[200:], y[200:], score="loss", path=tmp_path / "loss.html").as_uri())
-    assert "lowered the loss on the held-out rows" in text(p, "lead")
-    assert "In all, it fell from" in text(p, "lead")
+    assert text(p, "lead").startswith("1 of 3 features lowers the loss on the held-out rows (q ≤ 0.1); 2 are unclear.")
+    assert "The model brings half the squared error per row from" in text(p, "lead")
     rows = p.evaluate("[...document.querySelectorAll('#ranking-table tfoot tr')].map(r => r.innerText)")
     assert rows[0].strip().startswith("Base: the root values of the trees")
     assert "before the first tree" in rows[1]
     total = p.evaluate("[...document.querySelectorAll('#ranking-table tfoot td.number')].map(c => c.innerText)")
     base, together = numbers(total)
-    assert abs(sum(numbers(column(p, "ranking", 3))) + base - together) < 5e-4  # each is shown to four decimals
+    assert abs(sum(numbers(column(p, "ranking", 3))) + base - together) < 5e-3  # the largest is shown to two decimals
     meaning = p.evaluate("document.getElementById('meaning').innerText")
     assert "add up to the fall" in meaning
     assert "first-order" not in meaning
@@ -366,7 +451,7 @@ def test_a_page_about_features_to_keep(browser, tmp_path):
     selector = TreeInnerSelector(model, q=0.01, test="conditional", cv=3, repeats=1, random_state=0).fit(X, y)
     p = browser.open(report(selector, path=tmp_path / "page.html").as_uri())
     assert p.complaints() == []
-    assert text(p, "lead") == "2 of 5 features are kept by the conditional test at q = 0.01."
+    assert text(p, "lead").startswith("2 of 5 features are kept by the conditional test at q = 0.01. The models bring")
     marked = "Array.from(document.querySelectorAll('#ranking-table tbody tr.grey bdi'), (n) => n.textContent)"
     assert set(p.evaluate(marked)) == {"a", "c", "d"}
     assert text(p, "stands-out").endswith("it is: b, again")
@@ -374,7 +459,7 @@ def test_a_page_about_features_to_keep(browser, tmp_path):
     assert heads[-4:] == ["Adds to the others", "Std. error of adds", "q of adds", "Kept"]
     assert "drawn anew, given the others" in p.evaluate("document.getElementById('meaning').innerText")
     shown = "Array.from(document.querySelectorAll('main > section')).filter((s) => !s.hidden).map((s) => s.id)"
-    assert p.evaluate(shown) == ["about", "ranking", "meaning", "reproduce"]
+    assert p.evaluate(shown) == ["ranking", "quality", "meaning", "reproduce"]
     p.close()
 
 
@@ -390,4 +475,5 @@ def test_500_features_are_quick(browser, tmp_path):
     sort = "document.querySelector('#ranking-table th button').click(); document.body.offsetHeight"
     took = p.evaluate(f"(() => {{ const t = performance.now(); {sort}; return performance.now() - t; }})()")
     assert took < 2000  # milliseconds; about 50 on an idle machine, the bound only catches a table that is built anew
+    assert p.evaluate("performance.timing.loadEventEnd - performance.timing.navigationStart") < 2000
     p.close()

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import operator
 import os
+import warnings
 from pathlib import Path
 from typing import Any
 
-from treeinner.errors import DataError
+from treeinner.errors import DataError, TreeInnerError, TreeInnerWarning
 from treeinner.read import read_model
 from treeinner.read.columns import GroupSpec
+from treeinner.read.model import Model
 from treeinner.rows import load_table
-from treeinner.score.compare import Comparison, compare
 from treeinner.score.importance import importance
+from treeinner.score.result import Importance
 from treeinner.show.files import check_output, write_file
-from treeinner.show.page.data import Subject, collect, of_selector
+from treeinner.show.page.data import Subject, collect, contents, of_selector
 from treeinner.show.page.render import call_text, render
 
 __all__ = ["report"]
 
 CARRY = "Which features carry signal"
 TITLES = {"signal": CARRY, "tree_inner": CARRY, "loss": "Which features lowered the loss"}
-NAMES = ("training", "held-out")
 
 
 def report(
@@ -43,14 +44,14 @@ def report(
     qid: Any = None,
     qid_train: Any = None,
     feature_groups: GroupSpec | None = None,
-    explorer_rows: int = 2000,
+    explorer_rows: int = 0,
     random_state: int = 0,
     n_jobs: int | None = -1,
 ) -> Path:
     """Write one self-contained HTML page about a model or a fitted selector.
 
-    Of a model: ranking, whether effects hold, training against held-out rows, curves by round, single rows. Of a
-    selector: which features are kept, and why; it needs no rows.
+    Of a model: ranking, quality, loss breakdown, whether effects hold, training against held-out rows, curves by round.
+    Of a selector: which features are kept, and why; it needs no rows. One line is printed: what the file holds.
 
     Parameters
     ----------
@@ -80,8 +81,8 @@ def report(
     feature_groups : mapping, "original" or "encoded", optional
         As for `importance`: name of a group -> its features, shown as one.
     explorer_rows : int
-        How many held-out rows, drawn at random, the reader can look at one by one; their values are in the file. 0 for
-        none.
+        How many held-out rows, drawn at random, the reader can look at one by one; their values are then in the file.
+        With 0 no row of the data is.
     random_state : int
         Seed of that draw.
     n_jobs : int
@@ -115,15 +116,13 @@ def report(
     of_train = {"sample_weight": sample_weight_train, "base_margin": base_margin_train, "qid": qid_train}
     X, held_out = load_table(opened, X, {"y": y, **given})
     asked: dict[str, Any] = {"score": score, "method": method, "feature_groups": feature_groups, "n_jobs": n_jobs}
-    comparison: Comparison | None = None
-    if X_train is None:
-        valid = importance(opened, X, **held_out, **asked)
-    else:
+    valid, train = importance(opened, X, **held_out, **asked), None
+    if X_train is not None:
         X_train, training = load_table(opened, X_train, {"y": y_train, **of_train})
-        comparison = compare(opened, {"X": X_train, **training}, {"X": X, **held_out}, names=NAMES, **asked)
-        valid = comparison.after
+        train = _quiet(opened, X_train, **training, **asked)
     subject = Subject(opened, X, held_out, feature_groups, n_jobs)
-    data = collect(subject, valid, comparison, explorer_rows=explorer_rows, random_state=random_state)
+    breakdown = valid if score == "loss" else _breakdown(opened, X, **{**held_out, **asked, "score": "loss"})
+    data = collect(subject, valid, train, breakdown, explorer_rows=explorer_rows, random_state=random_state)
     plain = {"title": title, "score": score, "method": method, "feature_groups": feature_groups,
              "explorer_rows": explorer_rows, "random_state": random_state}  # fmt: skip
     trained = {f"{name}_train": value for name, value in {"X": X_train, "y": y_train, **of_train}.items()}
@@ -133,6 +132,24 @@ def report(
 
 
 def _written(path: Path, data: dict[str, Any]) -> Path:
-    """Write the page of these data."""
-    write_file(path, render(data).encode())
+    """Write the page of these data, and print what the file holds."""
+    page = render(data).encode()
+    write_file(path, page)
+    size = f"{len(page) / 1e6:.1f} MB" if len(page) > 1e6 else f"{len(page) / 1e3:.0f} kB"
+    print(f"{path}: {size}, {contents(data)}")
     return path
+
+
+def _breakdown(model: Model, X: Any, **given: Any) -> Importance | None:
+    """The loss breakdown of the same rows; None where the model's loss has none."""
+    try:
+        return _quiet(model, X, **given)
+    except TreeInnerError:
+        return None
+
+
+def _quiet(model: Model, X: Any, **given: Any) -> Importance:
+    """Scores beside those of the ranking, whose notes are said already."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TreeInnerWarning)
+        return importance(model, X, **given)

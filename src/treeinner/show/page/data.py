@@ -19,7 +19,6 @@ from treeinner.explain.partial import partial_residuals
 from treeinner.read import Model
 from treeinner.read.columns import Credit, GroupSpec, credit
 from treeinner.rows.frames import names_of
-from treeinner.score.compare import Comparison
 from treeinner.score.result import LEVEL, Importance
 from treeinner.show.page.numbers import packed, short, shorts, value_text
 from treeinner.show.page.rows import explore
@@ -58,17 +57,19 @@ class Subject:
 
 
 def collect(
-    subject: Subject, valid: Importance, comparison: Comparison | None, *, explorer_rows: int, random_state: int
-) -> dict[str, Any]:
+    subject: Subject, valid: Importance, train: Importance | None, breakdown: Importance | None, *,
+    explorer_rows: int, random_state: int,
+) -> dict[str, Any]:  # fmt: skip
     """Everything on the page of a model but its title and call."""
     trees = subject.model.trees
     seen = next((note for note in valid.notes if note.code == "training_rows"), None)
     rows = f"{valid.n_rows:,} rows, training rows among them"
     return {
         **_common(valid),
-        "facts": _facts(subject, valid, comparison),
+        "facts": _facts(subject, valid),
+        "quality": [_quality("Held-out", valid), *([] if train is None else [_quality("Training", train)])],
         "training_rows": None if seen is None else {"note": seen.text, "rows": rows},
-        "breakdown": _breakdown(valid),
+        "breakdown": _breakdown(breakdown),
         "features": list(valid.feature_names),
         "ranking": _ranking(valid),
         "used": np.ceil(subject.by_split(np.ones(trees.n_nodes))).astype(int).tolist(),
@@ -77,8 +78,8 @@ def collect(
         "margin_unit": subject.model.loss and subject.model.loss.unit,
         "n_rows": valid.n_rows,
         "effects": _effects(subject, valid, min(explorer_rows, MOST_DOTS), random_state),
-        "gap": None if comparison is None else _gap(comparison),
-        "rounds": _rounds(valid, None if comparison is None else comparison.before),
+        "gap": None if train is None else _gap(train, valid),
+        "rounds": _rounds(valid, train),
         "explorer": explore(subject, valid, explorer_rows, random_state) if explorer_rows else None,
     }
 
@@ -97,8 +98,8 @@ def of_selector(selector: Any, name: str) -> dict[str, Any]:
             ["Agreement of the folds", f"{found.folds.rank_stability:.2f} (mean rank correlation of two folds)"],
             ["Held-out rows", f"{found.n_rows:,}"],
             ["Features", f"{len(kept):,}, {int(kept.sum()):,} of them kept"],
-            *_losses(found),
         ],
+        "quality": [_quality("Held-out", found)],
         "features": list(map(str, table["feature"])),
         "ranking": {column: shorts(table[column]) for column in ("score", "std_error", "ci_low", "ci_high")},
         "selection": {
@@ -127,33 +128,45 @@ def _ranking(i: Importance) -> dict[str, Any]:
 
 
 def _effects(subject: Subject, i: Importance, n_dots: int, seed: int) -> list[dict[str, Any]] | None:
-    """Partial residuals of the best features: means of bins, and some rows as dots."""
+    """Partial residuals of the features with the largest scores, above 0 or below: means of bins, and rows as dots.
+
+    Without dots no row is in the file, so neither is a bin, or the name of a category, that stands for a single row.
+    """
     if i.holds is None:
         return None
-    best = [k for k in i.order[:EFFECTS].tolist() if i.scores[k] > 0]
+    best = [k for k in np.argsort(-np.abs(i.scores), kind="stable")[:EFFECTS].tolist() if i.scores[k] != 0]
     given = {**subject.given, "feature_groups": subject.feature_groups, "n_jobs": subject.n_jobs}
     found = []
     for part in partial_residuals(subject.model, subject.X, i, best, **given):
         x, y = part.contribution, part.residual
         dots = np.random.default_rng(seed).permutation(len(x))[:n_dots]
-        names, by_value = part.means(x if part.values is None else part.values)
+        names, means = part.means(x if part.values is None else part.values)
+        by_row, by_value = (_bins(one, n_dots == 0) for one in (part.means(x)[1], means))
+        names = [name if place in by_value["at"] else "" for place, name in enumerate(names)]
         found.append({
             "feature": i.feature_names.index(part.feature), "output": part.output, "span": shorts([x.min(), x.max()]),
             "holds": short(part.slope), "std_error": short(part.std_error), "n": len(dots),
             "dots": packed(np.stack([x, y])[:, dots]), "names": [value_text(name) for name in names],
-            "rows": {name: shorts(column) for name, column in part.means(x)[1].items()},
-            "values": {name: shorts(column) for name, column in by_value.items()} if part.values is not None else None,
+            "rows": by_row, "values": by_value if part.values is not None else None,
         })  # fmt: skip
     return found
 
 
-def _breakdown(i: Importance) -> dict[str, Any] | None:
-    """Where the loss began and ended, and what the roots did: with the scores they add up to the difference."""
-    if i.score != "loss" or i.losses is None:
+def _bins(means: Mapping[str, Float], several: bool) -> dict[str, list[Any]]:
+    """Means of bins; several: only of those with more than one row, which have an interval."""
+    shown = np.isfinite(means["low"]) | (not several)
+    return {name: shorts(column[shown]) for name, column in means.items()}
+
+
+def _breakdown(i: Importance | None) -> dict[str, Any] | None:
+    """Where the loss began and ended, what the roots did, and the scores, which add up to the difference with it."""
+    if i is None or i.losses is None:
         return None
     losses = i.losses
-    return {"before": short(losses.before), "after": short(losses.after), "base": short(i.base),
-            "total": short(losses.before - losses.after)}  # fmt: skip
+    return {
+        "loss": i.loss_name, "before": short(losses.before), "after": short(losses.after), "base": short(i.base),
+        "total": short(losses.before - losses.after), "score": shorts(i.scores), "std_error": shorts(i.std_errors),
+    }  # fmt: skip
 
 
 def _outputs(i: Importance) -> dict[str, Any] | None:
@@ -167,13 +180,12 @@ def _outputs(i: Importance) -> dict[str, Any] | None:
     return {"names": names, "rankings": [_ranking(i.for_output(name)) for name in names]}
 
 
-def _gap(comparison: Comparison) -> dict[str, Any]:
-    """Optimism: the score on the training rows minus held-out."""
-    gap = comparison.gap
+def _gap(train: Importance, valid: Importance) -> dict[str, Any]:
+    """Optimism: the score on the training rows minus held-out, two independent samples."""
     return {
-        "train": shorts(comparison.before.scores),
-        "gap": shorts(gap.score),
-        "std_error": shorts(gap.std_error),
+        "train": shorts(train.scores),
+        "gap": shorts(train.scores - valid.scores),
+        "std_error": shorts(np.hypot(train.std_errors, valid.std_errors)),
     }
 
 
@@ -206,7 +218,7 @@ def _cumulative(i: Importance) -> Float:
     return np.concatenate([np.zeros((1, by_round.shape[1])), np.cumsum(by_round, axis=0)])
 
 
-def _facts(subject: Subject, valid: Importance, comparison: Comparison | None) -> list[list[str]]:
+def _facts(subject: Subject, valid: Importance) -> list[list[str]]:
     """What the model and the data are: pairs of label and text."""
     model, trees = subject.model, subject.model.trees
     rows, clusters = f"{valid.n_rows:,}", subject.given["clusters"]
@@ -217,9 +229,7 @@ def _facts(subject: Subject, valid: Importance, comparison: Comparison | None) -
     kind = "averaged trees" if trees.averaged else f"boosted trees in {counted(trees.n_rounds, 'round')}"
     facts = [
         ["Model", f"{LIBRARIES.get(model.library, model.library)}, {trees.n_trees:,} {kind}"],
-        ["Loss", valid.loss_name],
         ["Rows scored", rows],
-        ["Training rows", "not given" if comparison is None else f"{comparison.before.n_rows:,}"],
         ["Features", f"{len(valid.feature_names):,}"],
     ]
     if len(valid.feature_names) != model.n_features:
@@ -230,15 +240,20 @@ def _facts(subject: Subject, valid: Importance, comparison: Comparison | None) -
     if len(rates) and not trees.averaged:
         span = f"{rates[0]:.4g}" if rates[0] == rates[-1] else f"{rates[0]:.4g} to {rates[-1]:.4g}"
         facts.append(["Learning rate", span])
-    return facts + _losses(valid)
+    return facts
 
 
-def _losses(i: Importance) -> list[list[str]]:
-    """The loss before and after; nothing where it is not known."""
-    if i.losses is None:
-        return []
-    before, after = (f"{number:.4g}" for number in (i.losses.before, i.losses.after))
-    return [["Loss per row", f"{before} before the first tree, {after} after the last ({i.loss_name})"]]
+def _quality(label: str, i: Importance) -> dict[str, Any]:
+    """The loss per row before the first tree and after the last, and the share of it that the model explains."""
+    losses = i.losses
+    known = {} if losses is None else {"before": losses.before, "after": losses.after, "explained": i.explained}
+    return {"rows": label, "n": i.n_rows, **{name: short(number) for name, number in known.items()}}
+
+
+def contents(data: dict[str, Any]) -> str:
+    """What a page holds of the rows, in words."""
+    explorer = data.get("explorer")
+    return "no rows of data" if explorer is None else f"{counted(len(explorer['number']), 'row')} of data"
 
 
 def _common(found: Importance) -> dict[str, Any]:
@@ -252,6 +267,7 @@ def _common(found: Importance) -> dict[str, Any]:
         "score": found.score,
         "score_title": found.title,
         "unit": found.unit,
+        "loss": found.loss_name,
         "notes": [note.text for note in found.notes if note.code != "training_rows"],
     }
 

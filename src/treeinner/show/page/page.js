@@ -49,14 +49,22 @@ function fixed(decimals) {
   const format = new Intl.NumberFormat("en", { minimumFractionDigits: decimals, maximumFractionDigits: decimals });
   return (x) => (known(x) ? minus(format.format(x).replace(/^-(0(\.0+)?)$/, "$1")) : "–");
 }
-const single = (x) => (typeof x === "number" ? minus(x.toLocaleString("en", { maximumSignificantDigits: 4 })) : text(x));
+// Three significant digits, and all those before the point.
+function three(x) {
+  if (!known(x)) return "–";
+  const size = Math.abs(x);
+  if (size !== 0 && (size < 1e-4 || size >= 1e9)) return minus(x.toExponential(2));
+  const digits = size >= 1000 || size === 0 ? { maximumFractionDigits: 0 } : { minimumSignificantDigits: 3, maximumSignificantDigits: 3 };
+  return minus(x.toLocaleString("en", digits));
+}
+const single = (x) => (typeof x === "number" ? three(x) : text(x));
 const text = (x) => (known(x) ? String(x) : "missing");
 // A value as it stands in the data: 2024 is a year, not 2,024.
 const shown = (x) => (typeof x === "number" ? minus(String(x)) : text(x));
 const q = (x) => (!known(x) ? "–" : x < 0.001 ? "<0.001" : x.toFixed(3));
 const clear = (error) => known(error) && error < 0.5; // else holds is left blank
 const holdsText = (holds, error) => (clear(error) ? `${fixed(2)(holds)} ± ${error.toFixed(2)}` : "");
-const signed = (format) => (x) => (x > 0 ? "+" : "") + format(x);
+const signed = (format) => (x) => (x > 0 && /[1-9]/.test(format(x)) ? "+" : "") + format(x);
 
 // Place of a number on a drawing, in percent; a margin keeps dots and caps inside.
 function scale(low, high) {
@@ -87,11 +95,11 @@ function table({ mount, caption, columns, rows, sort, descending = true, rowClas
       button, column.axis || null);
   });
   function makeRow(k) {
-    const cells = columns.map((column) => el(column.kind === "head" ? "th" : "td", {
-      class: column.kind, scope: column.kind === "head" ? "row" : null,
-      "data-label": column.kind === "number" ? column.short || column.label : null,
-    }, column.cell(k)));
-    return el("tr", {}, cells);
+    return el("tr", {}, columns.map((column) => {
+      const cell = column.cell(k);
+      const label = column.kind === "number" && cell !== "" ? column.short || column.label : null;
+      return el(column.kind === "head" ? "th" : "td", { class: column.kind, scope: column.kind === "head" ? "row" : null, "data-label": label }, cell);
+    }));
   }
   function compare(a, b) {
     const value = columns[state.sort].value;
@@ -142,17 +150,17 @@ const zeroLine = (place) => svg("line", { class: "zero", x1: percent(place(0)), 
 
 // -- what a feature is ---------------------------------------------------------------------------------------
 const everyFeature = data.features.map((_, k) => k);
+const constant = Boolean(data.used) && data.used.every((splits) => splits === 0);
 const KIND = data.training_rows ? "scored" : "held-out"; // rows that the model has seen are not held out
 const VERDICTS = ["signal", "unclear", "harmful"]; // the order of the numbers in the data
 const selection = data.selection || null; // of a page about features to keep
-const verdict = (k, ranking = data.ranking) => (selection ? (selection.kept[k] ? "signal" : "dropped")
+const verdict = (k, ranking = data.ranking) => (selection ? (selection.kept[k] ? "kept" : "dropped")
   : data.used[k] === 0 ? "unused" : VERDICTS[ranking.verdict[k]]);
-const TAGS = { dropped: ["not kept", "not kept by the selection"], unused: ["unused", "not used by the model"], harmful: ["harmful", "makes predictions worse"], unclear: ["unclear", "could be noise"] };
-const COLOURS = { dropped: "dull", unused: "dull", harmful: "bad", unclear: "dull", signal: "" };
-const named = (k, ranking) => {
-  const tag = TAGS[verdict(k, ranking)];
-  return [bdi(feature(k)), tag ? el("span", { class: "tag", title: tag[1], role: "note", "aria-label": tag[1] }, tag[0]) : null];
-};
+const COLOURS = { dropped: "dull", unused: "dull", harmful: "bad", unclear: "dull" }; // of bars and dots; the others are good
+const dull = (k, ranking) => COLOURS[verdict(k, ranking)] === "dull";
+const word = (k, ranking) => el("span", { class: `word ${COLOURS[verdict(k, ranking)] || "good"}` }, verdict(k, ranking));
+const address = (k) => `#feature=${encodeURIComponent(feature(k))}`;
+const named = (k) => el("bdi", { class: "name", dir: "auto", title: feature(k) }, el("a", { href: address(k) }, feature(k)));
 function ranks(values) {
   const out = [];
   everyFeature.slice().sort((a, b) => values[b] - values[a]).forEach((k, i) => { out[k] = i + 1; });
@@ -170,29 +178,51 @@ function hideOthers() {
     node.hidden = Object.keys(own).some((kind) => kind in node.dataset && node.dataset[kind] !== own[kind]);
   });
 }
+// A section without content goes, and so does the link to it.
+function only(id, shown) {
+  $(id).hidden = !shown;
+  document.querySelectorAll(`nav a[href="#${id}"]`).forEach((link) => { link.parentNode.hidden = !shown; });
+  return Boolean(shown);
+}
 function selectionLead() {
   const n = selection.kept.filter(Boolean).length;
-  $("lead").textContent = `${count(n)} of ${plural(data.features.length, "feature")} ${are(n)} kept ${selection.rule}.`;
   selection.groups.forEach((group) => $("stands-out").append(el("li", {}, "Tested as one, too alike to say which it is: ",
     group.flatMap((name, i) => [i ? ", " : null, bdi(name)]))));
+  return `${n ? count(n) : "None"} of ${plural(data.features.length, "feature")} ${are(n)} kept ${selection.rule}.`;
 }
+// What the features do, in one sentence that is true of any model.
+function featuresLead() {
+  const n = data.features.length;
+  const tally = { signal: 0, unclear: 0, harmful: 0, unused: 0 };
+  everyFeature.forEach((k) => { tally[verdict(k)] += 1; });
+  const loss = data.score === "loss";
+  const verbs = {
+    signal: loss ? ["lowers the loss", "lower the loss"] : ["carries signal", "carry signal"], unclear: ["is unclear", "are unclear"],
+    harmful: loss ? ["raises it", "raise it"] : ["is harmful", "are harmful"], unused: ["is not used", "are not used"],
+  };
+  const verb = (kind) => verbs[kind][tally[kind] === 1 ? 0 : 1];
+  if (data.training_rows) return `${count(tally.signal)} of ${plural(n, "feature")} ${tally.signal === 1 ? "has" : "have"} a score above 0 (q ≤ ${data.level}) on ${data.training_rows.rows}. On training rows noise has one too, so this is not what new rows would show.`;
+  if (constant) return "The model has no splits, so no feature has a score.";
+  const where = `on the held-out rows (q ≤ ${data.level})`;
+  if (n === 1) return `The only feature ${verb(Object.keys(tally).find((kind) => tally[kind]))} ${where}.`;
+  const rest = ["unclear", "harmful", "unused"].filter((kind) => tally[kind]).map((kind) => `${count(tally[kind])} ${verb(kind)}`).join(", ");
+  const most = tally.signal === n ? (n === 2 ? "Both features" : `All ${count(n)} features`) : tally.signal ? `${count(tally.signal)} of ${count(n)} features` : "No feature";
+  return `${most} ${tally.signal ? verb("signal") : verbs.signal[0]} ${where}${rest ? `; ${rest}` : ""}.`;
+}
+// What the model as a whole does to the loss of these rows.
+function modelLead() {
+  const { before, after, explained } = data.quality[0];
+  if (!known(before) || !known(after) || Math.abs(before - after) <= 1e-6 * Math.abs(before)) return "";
+  const [who, them] = selection ? ["The models", "their"] : ["The model", "its"];
+  return after > before
+    ? ` ${who} ${selection ? "do" : "does"} harm: ${data.loss} per row is ${three(after)}, and ${three(before)} without ${them} trees.`
+    : ` ${who} ${selection ? "bring" : "brings"} ${data.loss} per row from ${three(before)} to ${three(after)}${known(explained) ? `: ${percentOf(explained)} is explained` : ""}.`;
+}
+const percentOf = (share) => `${fixed(0)(100 * share)}%`;
 function header() {
   hideOthers();
-  const tally = { signal: 0, unclear: 0, harmful: 0, unused: 0, dropped: 0 };
-  everyFeature.forEach((k) => { tally[verdict(k)] += 1; });
-  const rest = [
-    tally.unclear && `${count(tally.unclear)} ${are(tally.unclear)} unclear`,
-    tally.harmful && `${count(tally.harmful)} ${data.score === "loss" ? "raised it" : "made the predictions worse"}`,
-    tally.unused && `${count(tally.unused)} ${are(tally.unused)} not used`,
-  ].filter(Boolean).join(", ");
   const found = data.training_rows;
-  const a = data.breakdown;
-  const fall = a ? ` In all, it ${a.total < 0 ? "rose" : "fell"} from ${single(a.before)} to ${single(a.after)} per row.` : "";
-  const all = `${count(tally.signal)} of ${plural(data.features.length, "feature")}`;
-  const verb = data.score === "loss" ? "lowered the loss" : tally.signal === 1 ? "carries signal" : "carry signal";
-  $("lead").textContent = found
-    ? `${all} have a score above 0 (q ≤ ${data.level}) on ${found.rows}. On training rows noise has one too, so this is not what new rows would show.`
-    : `${all} ${verb} on the held-out rows (q ≤ ${data.level})${rest ? `; ${rest}` : ""}.${fall}`;
+  $("lead").textContent = (selection ? selectionLead() : featuresLead()) + modelLead();
   $("training-rows").hidden = !found;
   $("training-rows").textContent = found ? found.note : "";
   document.querySelectorAll(".kind").forEach((node) => { node.textContent = KIND; });
@@ -201,75 +231,114 @@ function header() {
   $("level").textContent = String(data.level);
   $("unit").textContent = data.unit;
   $("score-title").textContent = data.score_title;
-  if (selection) selectionLead();
   $("table-call").textContent = selection ? selection.table : `ti.importance(model, X, y${data.score === "signal" ? "" : `, score="${data.score}"`}).to_frame()`;
   $("call").textContent = data.call;
+  $("call-copy").onclick = (event) => copy(data.call, event.target);
+  $("contents").textContent = data.explorer ? `The file holds the values of ${plural(data.explorer.number.length, "row")}.` : "The file holds no row of the data.";
   $("written").textContent = data.written;
-  pairs($("facts"), data.facts);
   pairs($("versions"), data.versions);
   if (!gainRank) return;
-  const over = everyFeature.filter((k) => gainRank[k] <= Math.min(10, data.features.length / 2) && verdict(k) !== "signal" && data.used[k] > 0);
-  over.sort((a, b) => gainRank[a] - gainRank[b]).slice(0, 3).forEach((k) => {
-    $("stands-out").append(el("li", {}, `Total gain ranks `, bdi(feature(k)), ` number ${gainRank[k]}; on the ${KIND} rows it ` +
-      (verdict(k) === "harmful" ? "made the predictions worse." : "could be noise.")));
-  });
+  const over = everyFeature.filter((k) => gainRank[k] <= Math.min(10, data.features.length / 2) && verdict(k) !== "signal" && data.used[k] > 0 && !selection);
+  over.sort((a, b) => gainRank[a] - gainRank[b]).splice(5);
+  if (over.length) $("stands-out").append(el("li", {}, "High by total gain, but not carrying signal: ",
+    over.flatMap((k, i) => [i ? ", " : null, bdi(feature(k)), ` (rank ${gainRank[k]}, ${verdict(k)})`]), "."));
 }
 
 // -- ranking ---------------------------------------------------------------------------------------------------
-function showRanking(ranking) {
+let ranked = data.ranking; // of all outputs, or of the one that the reader chose
+function rankingColumns() {
+  const ranking = ranked;
   const lows = everyFeature.map((k) => Math.min(0, ranking.score[k], ranking.ci_low[k] ?? 0));
   const highs = everyFeature.map((k) => Math.max(0, ranking.score[k], ranking.ci_high[k] ?? 0));
   const [low, high] = [Math.min(...lows), Math.max(...highs)];
   const place = scale(low, high);
-  const score = formatter(ranking.score.concat(ranking.std_error), 5);
-  const gain = data.gain && formatter(data.gain);
   const rank = ranks(ranking.score);
   const holds = ranking.holds && ranking.holds.some(known) && ((k) => holdsText(ranking.holds[k], ranking.holds_std_error[k]));
   const bar = (k) => {
-    const dull = COLOURS[verdict(k, ranking)];
+    const colour = COLOURS[verdict(k, ranking)] || "";
     const [from, to] = [place(Math.min(0, ranking.score[k])), place(Math.max(0, ranking.score[k]))];
     const [left, right] = [ranking.ci_low[k], ranking.ci_high[k]];
     const whiskers = !known(left) ? [] : [
-      svg("line", { class: `whisker ${dull}`, x1: percent(place(left)), x2: percent(place(right)), y1: "50%", y2: "50%" }),
-      ...[left, right].map((x) => svg("line", { class: `whisker ${dull}`, x1: percent(place(x)), x2: percent(place(x)), y1: "32%", y2: "68%" })),
+      svg("line", { class: `whisker ${colour}`, x1: percent(place(left)), x2: percent(place(right)), y1: "50%", y2: "50%" }),
+      ...[left, right].map((x) => svg("line", { class: `whisker ${colour}`, x1: percent(place(x)), x2: percent(place(x)), y1: "32%", y2: "68%" })),
     ];
-    return drawing(`${feature(k)}: ${score(ranking.score[k])}`, known(left) ? `Interval from ${score(left)} to ${score(right)}` : "No interval",
-      {}, zeroLine(place), svg("rect", { class: `bar ${dull}`, x: percent(from), width: percent(to - from), y: "15%", height: "70%" }), whiskers);
+    return drawing(`${feature(k)}: ${three(ranking.score[k])}`, known(left) ? `Interval from ${three(left)} to ${three(right)}` : "No interval",
+      {}, zeroLine(place), svg("rect", { class: `bar ${colour}`, x: percent(from), width: percent(to - from), y: "15%", height: "70%" }), whiskers);
   };
-  const columns = [
+  return [
     { label: "#", kind: "rank", up: true, cell: (k) => String(rank[k]), value: (k) => rank[k] },
-    { label: "Feature", kind: "head", up: true, cell: (k) => named(k, ranking), value: feature },
+    { label: "Feature", kind: "head", up: true, cell: named, value: feature },
     { label: "Score with interval", kind: "drawn", cell: bar, axis: axis(low, high, place) },
-    numeric("Score per row", ranking.score, score, { short: "Score" }),
-    numeric("Std. error", ranking.std_error, score, { short: "±" }),
-    ...(selection ? selectionColumns() : [numeric("q value", ranking.q, q, { short: "q", up: true })]),
+    numeric("Score", ranking.score, three),
+    numeric("Std. error", ranking.std_error, three, { short: "±" }),
     ...(holds ? [{ label: "Holds", kind: "number", wide: true, cell: holds, value: (k) => (holds(k) ? ranking.holds[k] : null) }] : []),
-    ...(gain ? [numeric("Total gain", data.gain, gain), numeric("Gain rank", gainRank, String, { up: true })] : []),
+    ...(selection ? selectionColumns() : [numeric("q value", ranking.q, q, { short: "q", up: true }),
+      { label: "Verdict", kind: "word", up: true, cell: (k) => word(k, ranking), value: (k) => verdict(k, ranking) }]),
+    ...(gainRank ? [numeric("Rank by total gain", gainRank, String, { up: true })] : []),
   ];
+}
+function showRanking(ranking) {
+  ranked = ranking;
+  const columns = rankingColumns();
   table({
-    mount: $("ranking-table"), caption: `Score of each feature on the ${KIND} rows. Click a heading to sort.`, columns, rows: everyFeature,
-    sort: 3, rowClass: (k) => (["unclear", "unused", "dropped"].includes(verdict(k, ranking)) ? "grey" : ""),
-    search: $("ranking-search"), status: $("ranking-count"), foot: ranking === data.ranking ? breakdownRows(score, columns.length) : [],
+    mount: $("ranking-table"), caption: "Click a heading to sort, a name for all about the feature.", columns, rows: everyFeature,
+    sort: 3, rowClass: (k) => (dull(k, ranking) ? "grey" : ""),
+    search: $("ranking-search"), status: $("ranking-count"), foot: data.score === "loss" && ranking === data.ranking ? breakdownRows(columns.length) : [],
   });
+}
+// The table with six digits, best first, for spreadsheets and notebooks.
+function exported(between, quote) {
+  const { adds, p, kept, q: tested } = selection || {};
+  const rank = ranks(ranked.score);
+  const columns = {
+    feature: data.features, ...ranked, q: null, q_value: selection ? tested : ranked.q, p_value: p, ...adds, kept,
+    verdict: selection ? null : everyFeature.map((k) => verdict(k, ranked)), rank, total_gain: data.gain,
+    loss_breakdown: data.score !== "loss" && data.breakdown && ranked === data.ranking ? data.breakdown.score : null,
+    training: data.gap && ranked === data.ranking ? data.gap.train : null,
+  };
+  const names = Object.keys(columns).filter((name) => Array.isArray(columns[name]) && columns[name].some(known));
+  const order = everyFeature.slice().sort((a, b) => rank[a] - rank[b]);
+  return [names, ...order.map((k) => names.map((name) => columns[name][k] ?? ""))].map((cells) => cells.map(quote).join(between)).join("\r\n");
+}
+const asCsv = () => exported(",", (cell) => (/[",\r\n]/.test(cell) ? `"${String(cell).replaceAll('"', '""')}"` : cell));
+const asCells = () => exported("\t", (cell) => String(cell).replace(/[\t\r\n]/g, " "));
+async function copy(words, button) {
+  try {
+    await navigator.clipboard.writeText(words);
+  } catch { // not allowed here: the old way
+    const area = el("textarea", {}, words);
+    document.body.append(area);
+    area.select();
+    document.execCommand("copy");
+    area.remove();
+  }
+  const own = button.dataset.own || button.textContent;
+  button.dataset.own = own;
+  button.textContent = "Copied";
+  setTimeout(() => { button.textContent = own; }, 1500);
+}
+function download(name, words) {
+  const link = el("a", { href: URL.createObjectURL(new Blob(["\ufeff", words], { type: "text/csv" })), download: name });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
 }
 function selectionColumns() {
   const { adds, p } = selection;
   return [
     numeric("p value", p, q, { short: "p", up: true }),
     numeric("q value", selection.q, q, { short: "q", up: true }),
-    ...(adds.adds ? [numeric("Adds to the others", adds.adds, formatter(adds.adds), { short: "Adds" }), numeric("Std. error of adds", adds.adds_std_error, formatter(adds.adds), { short: "±" }),
+    ...(adds.adds ? [numeric("Adds to the others", adds.adds, three, { short: "Adds" }), numeric("Std. error of adds", adds.adds_std_error, three, { short: "±" }),
       numeric("q of adds", adds.adds_q_value, q, { up: true })] : []),
     numeric("Kept", selection.kept.map(Number), (kept) => (kept ? "yes" : "no")),
   ];
 }
 // The lines below the features: with them the scores add up to the fall of the loss.
-function breakdownRows(number, width) {
+function breakdownRows(width) {
   const a = data.breakdown;
-  if (!a) return [];
   const line = (words, amount) => el("tr", {}, el("td", { class: "rank" }), el("th", { scope: "row", colspan: 2 }, words),
-    el("td", { class: "number", "data-label": "Score" }, number(amount)), el("td", { colspan: width - 4 }));
+    el("td", { class: "number", "data-label": "Score" }, three(amount)), el("td", { colspan: width - 4 }));
   return [line("Base: the root values of the trees", a.base),
-    line(`Together: the loss per row, ${single(a.before)} before the first tree, ${single(a.after)} after the last`, a.total)];
+    line(`Together: from ${three(a.before)} before the first tree to ${three(a.after)} after the last`, a.total)];
 }
 function rankingSection() {
   const perOutput = data.outputs && data.outputs.rankings;
@@ -279,10 +348,109 @@ function rankingSection() {
       ...data.outputs.names.map((name, i) => el("option", { value: i }, name)));
     $("ranking-output").onchange = (event) => showRanking(event.target.value === "all" ? data.ranking : perOutput[+event.target.value]);
   }
-  $("ranking-note").textContent = selection ? "" : data.gain
-    ? "Total gain is what the model’s library reports: a sum over the training rows, before the learning rate."
-    : "This model does not store the gains of its splits, so there is no total gain to show beside the score.";
+  $("ranking-note").textContent = data.gain ? "Total gain is what the model’s library reports, from the training rows." : "";
+  $("ranking-copy").onclick = (event) => copy(asCells(), event.target);
+  $("ranking-csv").onclick = () => download("importance.csv", asCsv());
   showRanking(data.ranking);
+}
+
+// -- one feature: every one has an address, #feature=name -----------------------------------------------------------
+const pictures = []; // functions: feature -> a drawing, or null; sections add theirs
+function featureSection() {
+  function facts(k) {
+    const [low, high] = [ranked.ci_low[k], ranked.ci_high[k]];
+    const shown = rankingColumns().filter((column) => column.kind === "number" || column.kind === "word").map((column) => [column.label, column.cell(k)]);
+    const a = data.score === "loss" ? null : data.breakdown;
+    return [
+      ["Rank", `${ranks(ranked.score)[k]} of ${count(data.features.length)}`], ...shown.slice(0, 2),
+      known(low) ? [`${$("confidence").textContent} interval`, `${three(low)} to ${three(high)}`] : null,
+      ...shown.slice(2).filter(([, cell]) => cell !== ""),
+      a ? ["Effect on the loss", `${signed(three)(-a.score[k])} ± ${three(a.std_error[k])}`] : null,
+      data.gap ? ["Score on training rows", three(data.gap.train[k])] : null,
+      data.used ? ["Splits in the model", count(data.used[k])] : null,
+    ].filter(Boolean);
+  }
+  function show() {
+    const on = location.hash.startsWith("#feature=");
+    $("feature").hidden = !on;
+    if (!on) return;
+    let name = location.hash.slice("#feature=".length);
+    try { name = decodeURIComponent(name); } catch { /* not an address of ours */ }
+    const k = data.features.indexOf(name);
+    $("feature-h").replaceChildren(k < 0 ? "There is no feature called " : "", bdi(name));
+    pairs($("feature-facts"), k < 0 ? [] : facts(k));
+    $("feature-panels").replaceChildren(...(k < 0 ? [] : pictures.map((make) => make(k)).filter(Boolean)));
+    const order = everyFeature.slice().sort((a, b) => ranked.score[b] - ranked.score[a]);
+    for (const [id, by] of [["feature-previous", -1], ["feature-next", 1]]) {
+      const other = k < 0 ? undefined : order[order.indexOf(k) + by];
+      document.getElementById(id).hidden = other === undefined;
+      if (other !== undefined) document.getElementById(id).href = address(other);
+    }
+    $("feature").scrollIntoView({ behavior: "instant" });
+    $("feature-h").focus({ preventScroll: true });
+  }
+  addEventListener("hashchange", show);
+  show();
+}
+
+// -- model quality ---------------------------------------------------------------------------------------------------
+function qualitySection() {
+  pairs($("facts"), data.facts);
+  const sides = data.quality.filter((side) => known(side.before));
+  if (data.training_rows) sides.forEach((side) => { if (side.rows === "Held-out") side.rows = "Scored"; });
+  if (!sides.length) return;
+  const heads = ["Rows", "Number", "Before the first tree", "After the last", "Explained"];
+  const cell = (words, c) => el("td", { class: "number", "data-label": heads[c + 1] }, words);
+  $("quality-table").replaceChildren(el("table", {}, el("caption", {}, `${data.loss[0].toUpperCase()}${data.loss.slice(1)} per row.`),
+    el("thead", {}, el("tr", {}, heads.map((words, c) => el("th", { scope: "col", class: c ? "number" : "head", "data-sorts": "no" }, words)))),
+    el("tbody", {}, sides.map((side) => el("tr", {}, el("th", { scope: "row", class: "head" }, side.rows),
+      [count(side.n), three(side.before), three(side.after), known(side.explained) ? percentOf(side.explained) : "–"].map(cell))))));
+}
+
+// -- a waterfall: steps that lead from one number to another ---------------------------------------------------------
+const STEPS = 12;
+// first, last: {name, at}; steps: {name, by}, the largest come first; n: how many there are, rest: the sum of those not given.
+function waterfall(mount, { caption, heads, first, last, steps, n = steps.length, rest = 0, noun = "feature" }) {
+  const ordered = steps.slice().sort((a, b) => Math.abs(b.by) - Math.abs(a.by));
+  function draw(unfolded) {
+    const visible = unfolded ? ordered.slice() : ordered.slice(0, STEPS);
+    const others = n - visible.length;
+    if (others > 0) visible.push({ by: ordered.slice(visible.length).reduce((sum, s) => sum + s.by, rest), name: `${plural(others, `other ${noun}`)}` });
+    let at = first.at;
+    const spans = visible.map((s) => { const from = at; at += s.by; return [from, at]; });
+    const ends = spans.flat().concat(first.at, last.at);
+    const place = scale(Math.min(...ends), Math.max(...ends));
+    const number = formatter(ends.concat(largest(visible.map((s) => s.by))));
+    const tick = (v) => svg("line", { class: "whisker", x1: percent(place(v)), x2: percent(place(v)), y1: "0%", y2: "100%" });
+    const line = (kind, name, drawn, amount) => el("tr", { class: kind }, el("th", { scope: "row" }, name),
+      el("td", { class: "drawn" }, drawn), el("td", { class: "number" }, amount));
+    const total = ({ name, at: v }) => line("total", name, svg("svg", { "aria-hidden": "true" }, tick(v)), number(v));
+    const rows = visible.map((s, p) => {
+      const [a, b] = spans[p];
+      return line("", s.name, svg("svg", { "aria-hidden": "true" },
+        svg("rect", { class: `bar ${s.by < 0 ? "down" : "up"}`, x: percent(place(Math.min(a, b))), y: "12%", height: "76%",
+          width: percent(Math.max(0.3, Math.abs(place(b) - place(a)))) })), signed(number)(s.by));
+    });
+    const more = el("button", { type: "button", class: "more", "aria-expanded": String(unfolded) },
+      unfolded ? `Show the ${STEPS} largest steps only` : `Show ${count(ordered.length)} steps`);
+    more.hidden = ordered.length <= STEPS;
+    more.onclick = () => { draw(!unfolded); mount.lastChild.focus(); };
+    mount.replaceChildren(el("table", { class: "waterfall" }, el("caption", {}, caption),
+      el("thead", {}, el("tr", {}, heads.map((words, i) => el("th", { scope: "col", class: ["head", "drawn", "number"][i], "data-sorts": "no" }, words)))),
+      el("tbody", {}, total(first), rows, total(last))), more);
+  }
+  draw(false);
+}
+function breakdownSection() {
+  const a = data.breakdown;
+  if (!only("breakdown", a && data.score !== "loss" && !constant)) return;
+  $("breakdown-loss").textContent = a.loss;
+  const steps = everyFeature.filter((k) => a.score[k] !== 0).map((k) => ({ name: named(k), by: -a.score[k] }));
+  if (a.base) steps.push({ name: "base: the root values of the trees", by: -a.base });
+  waterfall($("breakdown-steps"), {
+    caption: `From ${three(a.before)} before the first tree to ${three(a.after)} after the last, largest steps first.`, heads: ["Feature", "Step", "Loss per row"],
+    first: { name: "Before the first tree", at: a.before }, last: { name: "After the last", at: a.after }, steps, noun: "step",
+  });
 }
 
 // -- does what was learnt hold? ------------------------------------------------------------------------------------
@@ -291,13 +459,12 @@ function legend(mount, entries) {
     kind.startsWith("point") || kind === "rows" ? svg("path", { class: kind, d: "M16 5h0" }) : svg("line", { class: kind, x1: 0, x2: 32, y1: 5, y2: 5 })), words)));
 }
 function effectsSection() {
-  const effects = data.effects;
-  if (!effects) return;
-  $("effects-none").hidden = effects.length > 0;
-  $("effects-more").hidden = effects.length === 0;
+  const effects = data.effects || [];
+  if (!only("effects", effects.length)) return;
   $("effects-unit").textContent = data.margin_unit;
   const dots = effects.map((e) => unpack(e.dots[0], e.dots[1], e.n));
-  if (effects.length && effects[0].n < data.n_rows) $("effects-rows").textContent = effects[0].n ? `${count(effects[0].n)} rows, drawn at random, are shown as dots; means and lines are of all rows.` : "Single rows are not in this file.";
+  document.querySelectorAll(".dotted").forEach((node) => { node.hidden = effects[0].n === 0; });
+  if (effects[0].n && effects[0].n < data.n_rows) $("effects-rows").textContent = `${count(effects[0].n)} rows, drawn at random, are shown as dots; means and lines are of all rows.`;
   // The limits go by means and lines: rows spread far more, and those outside are not drawn.
   function limits(means, others, room) {
     const halves = means.high.map((h, i) => (known(h) ? h - means.residual[i] : null)).filter(known).sort((a, b) => a - b);
@@ -331,11 +498,11 @@ function effectsSection() {
       mark("rows", dots[number][0].flatMap((v, i) => (inside(i) ? [[v, dots[number][1][i]]] : []))),
       line("curve fit", [[from, e.holds * from], [to, e.holds * to]]), line("curve right", [[from, from], [to, to]]),
       bars(e.rows, e.rows.at, every), mark("point", every.map((i) => [e.rows.at[i], e.rows.residual[i]]))]);
-    const pictures = [el("div", {}, rows, el("div", { class: "ends", "aria-hidden": "true" },
+    const drawn = [el("div", {}, rows, el("div", { class: "ends", "aria-hidden": "true" },
       el("span", {}, `contribution ${format(from)} to ${format(to)}`), el("span", {}, `up ${format(low)} to ${format(high)}`)))];
-    if (e.values) pictures.push(byValue(e, name, finding));
-    return el("figure", { class: "panel" }, el("figcaption", {}, bdi(name), el("br"), el("span", { class: "note" }, finding)),
-      el("div", { class: "pictures" }, pictures));
+    if (e.values) drawn.push(byValue(e, name, finding));
+    return el("figure", { class: "panel" }, el("figcaption", {}, named(e.feature), el("br"), el("span", { class: "note" }, finding)),
+      el("div", { class: "pictures" }, drawn));
   }
   function byValue(e, name, finding) {
     const v = e.values;
@@ -362,6 +529,7 @@ function effectsSection() {
   legend($("effects-legend"), [effects.some((e) => e.n) && ["rows", "a row"], ["point", "mean of similar rows"], ["curve fit", "line that fits the rows best"], ["curve right", "the model is right"],
     ["curve", "mean contribution"], effects.some((e) => e.values && e.values.at.includes(null)) && ["point gap", "missing values"]]);
   $("effects-panels").replaceChildren(...effects.map(panel));
+  pictures.push((k) => { const i = effects.findIndex((e) => e.feature === k); return i < 0 ? null : panel(effects[i], i); });
   const bins = effects.flatMap((e) => (e.values ? e.values.at.map((_, i) => [e, i]) : []));
   const column = (name) => bins.map(([e, i]) => e.values[name][i]);
   const number = formatter(column("contribution").concat(column("residual")));
@@ -369,7 +537,7 @@ function effectsSection() {
   table({
     mount: $("effects-table"), caption: "Means over rows with similar values.", rows: bins.map((_, i) => i), sort: 0, descending: false,
     columns: [
-      { label: "Feature", kind: "head", up: true, cell: (b) => [bdi(feature(bins[b][0].feature))], value: (b) => effects.indexOf(bins[b][0]) },
+      { label: "Feature", kind: "head", up: true, cell: (b) => named(bins[b][0].feature), value: (b) => effects.indexOf(bins[b][0]) },
       { label: "Values", kind: "number", cell: (b) => bdi(text(place(bins[b])), "value") },
       numeric("Contribution", column("contribution"), number), numeric("Left without it", column("residual"), number),
       numeric("From", column("low"), number), numeric("To", column("high"), number),
@@ -379,28 +547,26 @@ function effectsSection() {
 
 // -- training against held-out ------------------------------------------------------------------------------------
 function optimismSection() {
-  $("optimism-none").hidden = Boolean(data.gap);
-  $("optimism-body").hidden = !data.gap;
-  if (!data.gap) return;
+  if (!only("optimism", data.gap)) return;
   const { train, gap, std_error: error } = data.gap;
   const valid = data.ranking.score;
   const all = train.concat(valid, 0);
   const [low, high] = [Math.min(...all), Math.max(...all)];
   const place = scale(low, high);
-  const number = formatter(all, 5);
+  const number = three;
   const dumbbell = (k) => drawing(feature(k), `Training ${number(train[k])}, ${KIND} ${number(valid[k])}`, {}, zeroLine(place),
     svg("line", { class: "link", x1: percent(place(valid[k])), x2: percent(place(train[k])), y1: "50%", y2: "50%" }),
     svg("circle", { class: "ring", cx: percent(place(train[k])), cy: "50%", r: 4.5 }),
-    svg("circle", { class: `dot ${COLOURS[verdict(k)]}`, cx: percent(place(valid[k])), cy: "50%", r: 4.5 }));
+    svg("circle", { class: `dot ${COLOURS[verdict(k)] || ""}`, cx: percent(place(valid[k])), cy: "50%", r: 4.5 }));
   table({
     mount: $("optimism-table"), caption: `Score per row on training and ${KIND} rows, and the gap between them.`, rows: everyFeature, sort: 2,
     columns: [
-      { label: "Feature", kind: "head", up: true, cell: (k) => named(k), value: feature },
+      { label: "Feature", kind: "head", up: true, cell: named, value: feature },
       { label: `Training ○ and ${KIND} ●`, kind: "drawn", cell: dumbbell, axis: axis(low, high, place) },
       numeric("Training", train, number), numeric(data.training_rows ? "Scored" : "Held-out", valid, number),
       numeric("Gap", gap, number), numeric("Std. error of the gap", error, number, { short: "±" }),
     ],
-    rowClass: (k) => (verdict(k) === "unclear" || verdict(k) === "unused" ? "grey" : ""),
+    rowClass: (k) => (dull(k) ? "grey" : ""),
     search: $("optimism-search"), status: $("optimism-count"),
   });
 }
@@ -413,12 +579,10 @@ function unpack(base64, units, width) {
 }
 function roundsSection() {
   const r = data.rounds;
-  $("rounds-none").hidden = Boolean(r);
-  $("rounds-body").hidden = !r;
-  if (!r) return;
+  if (!only("rounds", r && !constant)) return;
   const valid = unpack(r.valid, r.valid_unit, r.at.length);
   const train = r.train ? unpack(r.train, r.train_unit, r.at.length) : null;
-  const number = formatter(r.best.concat(r.fall, r.features.map((k) => data.ranking.score[k])));
+  const number = three;
   const row = new Map(r.features.map((k, i) => [k, i])); // feature -> its curve
   const [peak, best, fall] = [r.peak, r.best, r.fall].map((values) => everyFeature.map((k) => values[row.get(k)]));
   // A fall within the standard error of the score is left unmarked: the highest point of noise is somewhere, too.
@@ -434,7 +598,7 @@ function roundsSection() {
     const story = data.used[k] === 0 ? "not used" : falls(k)
       ? `peak in round ${count(peak[k])}, then down by ${number(fall[k])}` : `ends at ${number(best[k] - fall[k])}`;
     return el("figure", { class: "panel" },
-      el("figcaption", {}, bdi(feature(k)), el("br"), el("span", { class: "note" }, story)),
+      el("figcaption", {}, named(k), el("br"), el("span", { class: "note" }, story)),
       drawing(`${feature(k)} by round`, story, { viewBox: "0 0 100 100", preserveAspectRatio: "none" },
         svg("line", { class: "zero", x1: 0, x2: 100, y1: y(0), y2: y(0) }),
         train && svg("path", { class: "curve train", d: path(train[i]) }),
@@ -460,11 +624,12 @@ function roundsSection() {
   $("rounds-search").oninput = () => { many = 12; draw(); };
   $("rounds-more").onclick = () => { many += 12; draw(); };
   legend($("rounds-legend"), [["curve", KIND], train && ["curve train", "training"], ["curve dull", `${KIND}, no signal`], ["peak", "where it turns down"]]);
+  pictures.push((k) => (row.has(k) ? panel(k) : null));
   draw();
   table({
     mount: $("rounds-table"), caption: "Where each curve is highest and how far it falls until the last round.", rows: r.features, sort: 3,
     columns: [
-      { label: "Feature", kind: "head", up: true, cell: (k) => [bdi(feature(k))], value: feature },
+      { label: "Feature", kind: "head", up: true, cell: named, value: feature },
       numeric("Peak in round", peak, count), numeric("Score at the peak", best, number),
       numeric("Final score", best.map((b, k) => (known(b) ? b - fall[k] : b)), number), numeric("Fall", fall, number),
     ],
@@ -473,12 +638,9 @@ function roundsSection() {
 
 // -- single rows -----------------------------------------------------------------------------------------------------
 const MOST_LISTED = 500;
-const STEPS = 12;
 function rowsSection() {
   const x = data.explorer;
-  $("rows-none").hidden = Boolean(x);
-  $("rows-body").hidden = !x;
-  if (!x) return;
+  if (!only("rows", x)) return;
   const everyRow = x.number.map((_, i) => i);
   const first = (i) => (x.prediction || x.margin)[i][best(i)];
   // Of several outputs the one with the largest margin is what the model says.
@@ -496,7 +658,6 @@ function rowsSection() {
   $("rows-method").textContent = x.method;
   let listed = everyRow;
   let current = 0;
-  let unfolded = false;
 
   function list() {
     const words = $("row-search").value.trim().toLowerCase();
@@ -523,40 +684,16 @@ function rowsSection() {
       $("row-output").replaceChildren(...x.outputs[i].map((_, k) => el("option", { value: k, selected: k === o },
         `${outputName(i, k)} (${single((x.prediction || x.margin)[i][k])})`)));
     }
-    waterfall(i, o);
+    split(i, o);
   }
-  function waterfall(i, o) {
-    const steps = x.feature[i].map((k, p) => ({ k, value: x.value ? x.value[i][p] : undefined, by: x.contribution[i][o][p] }))
-      .sort((a, b) => Math.abs(b.by) - Math.abs(a.by));
-    const visible = unfolded ? steps : steps.slice(0, STEPS);
-    const hidden = steps.slice(visible.length);
-    const others = data.features.length - visible.length;
-    if (others > 0) visible.push({ by: hidden.reduce((sum, s) => sum + s.by, x.rest[i][o]), others });
-    let at = x.base[i][o];
-    const spans = visible.map((s) => { const from = at; at += s.by; return [from, at]; });
-    const ends = spans.flat().concat(x.base[i][o], x.margin[i][o]);
-    const place = scale(Math.min(...ends), Math.max(...ends));
-    const number = formatter(ends.concat(largest(visible.map((s) => s.by))));
-    const tick = (v) => svg("line", { class: "whisker", x1: percent(place(v)), x2: percent(place(v)), y1: "0%", y2: "100%" });
-    const line = (kind, name, drawn, amount) => el("tr", { class: kind }, el("th", { scope: "row" }, name),
-      el("td", { class: "drawn" }, drawn), el("td", { class: "number" }, amount));
-    const total = (words, v) => line("total", words, svg("svg", { "aria-hidden": "true" }, tick(v)), number(v));
-    const rows = visible.map((s, p) => {
-      const [a, b] = spans[p];
-      const name = s.others ? `${plural(s.others, "other feature")}` : [bdi(feature(s.k)),
-        s.value === undefined ? null : el("span", { class: "value" }, " = ", bdi(shown(s.value), "value"))];
-      return line("", name, svg("svg", { "aria-hidden": "true" },
-        svg("rect", { class: `bar ${s.by < 0 ? "down" : "up"}`, x: percent(place(Math.min(a, b))), y: "12%", height: "76%",
-          width: percent(Math.max(0.3, Math.abs(place(b) - place(a)))) })), signed(number)(s.by));
+  function split(i, o) {
+    const what = x.prediction ? "Margin" : "Prediction";
+    waterfall($("row-waterfall"), {
+      caption: `From the base value to the ${what.toLowerCase()}, largest steps first`, heads: ["Feature and its value", "Step", x.prediction ? "Margin" : "Amount"],
+      first: { name: "Base value", at: x.base[i][o] }, last: { name: what, at: x.margin[i][o] }, n: data.features.length, rest: x.rest[i][o],
+      steps: x.feature[i].map((k, p) => ({ by: x.contribution[i][o][p], name: [named(k),
+        x.value ? el("span", { class: "value" }, " = ", bdi(shown(x.value[i][p]), "value")) : null] })),
     });
-    const heads = [["Feature and its value", "head"], ["Step", "drawn"], [x.prediction ? "Margin" : "Amount", "number"]]
-      .map(([words, kind]) => el("th", { scope: "col", class: kind, "data-sorts": "no" }, words));
-    const more = el("button", { type: "button", class: "more", "aria-expanded": String(unfolded) },
-      unfolded ? `Show the ${STEPS} largest steps only` : `Show ${count(steps.length)} steps`);
-    more.hidden = steps.length <= STEPS;
-    more.onclick = () => { unfolded = !unfolded; waterfall(i, o); $("row-waterfall").lastChild.focus(); };
-    $("row-waterfall").replaceChildren(el("table", {}, el("caption", {}, `From the base value to the ${x.prediction ? "margin" : "prediction"}, largest steps first`),
-      el("thead", {}, el("tr", {}, heads)), el("tbody", {}, total("Base value", x.base[i][o]), rows, total(x.prediction ? "Margin" : "Prediction", x.margin[i][o]))), more);
   }
   function step(by) {
     const here = listed.indexOf(current);
@@ -580,8 +717,11 @@ function rowsSection() {
 
 header();
 rankingSection();
+qualitySection();
+breakdownSection();
 effectsSection();
 optimismSection();
 roundsSection();
 rowsSection();
+featureSection();
 addEventListener("beforeprint", () => document.querySelectorAll("details").forEach((d) => { d.open = true; }));

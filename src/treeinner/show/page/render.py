@@ -14,7 +14,7 @@ from typing import Any
 
 # What report() does when it is not told otherwise; the call on the page leaves these out.
 DEFAULTS: dict[str, Any] = {
-    "score": "signal", "method": "centred", "explorer_rows": 2000, "random_state": 0,
+    "score": "signal", "method": "centred", "explorer_rows": 0, "random_state": 0,
 }  # fmt: skip
 
 
