@@ -41,7 +41,8 @@ CASES = {
     "margins": {"base_margin": "margin"},
     "loss": {"score": "loss", "sample_weight": "weight"},
     "scores alone": {"std_errors": False},
-    "one round": {"method": "treeshap"},
+    "one pass": {"score": "tree_inner", "std_errors": False},
+    "one round": {"score": "tree_inner", "method": "treeshap"},
     "stored": {"method": "saabas", "score": "loss", "clusters": "cluster"},
 }
 

@@ -91,8 +91,8 @@ def test_any_partitions_give_the_bits_of_one_process(spark):
     classes, several = model(xgb.XGBClassifier, "class"), ["margin", "margin 1", "margin 2"]
     found = tis.importance(classes, df, label_col="class", base_margin_col=several, score="loss")
     same(found, in_memory(classes, "class", base_margin=several, score="loss"))
-    found = tis.importance(model(), df, method="treeshap", std_errors=False)  # one round
-    same(found, in_memory(model(), method="treeshap", std_errors=False))
+    one_round = {"score": "tree_inner", "method": "treeshap", "std_errors": False}
+    same(tis.importance(model(), df, **one_round), in_memory(model(), **one_round))
 
 
 def test_names_with_dots_and_a_pipeline(spark):

@@ -516,6 +516,8 @@ def test_a_booster_of_the_native_api_is_read(library):
 def test_rows_in_batches_are_the_rows_at_once():
     c = fitted("sklearn: hist")
     batches = ti.ImportanceAccumulator(c.model)
-    for part in np.array_split(np.arange(len(X)), 3):
-        batches.update(c.X[part], c.y[part])
+    for twice in (False, True):
+        batches = batches.second_pass() if twice else batches
+        for part in np.array_split(np.arange(len(X)), 3):
+            batches.update(c.X[part], c.y[part])
     near(batches.result().scores, ti.importance(c.model, c.X, c.y).scores, 1e-6)

@@ -110,14 +110,16 @@ def importance_of_partitions(
         centre = node_means(model, spec, None)
     first = run(replace(job, centre=centre))
     leaf = _complete(first, n_partitions)
-    share = leaf if std_errors else None
+    twice = std_errors or spec.score == "signal"
+    share = leaf if twice else None
     if spec.method == "centred":
         centre = node_means(model, spec, leaf)
-        share = _second_round(replace(job, centre=centre, second=True), run, first) if std_errors else None
+        share = _second_round(replace(job, centre=centre, second=True), run, first) if twice else None
     try:
         found = conclude(model, spec, leaf, share, centre)
     except DataError as error:  # of the two rounds, which do not go together
         raise DataError(f"{error} In a cluster {OTHER_ROWS}") from None
+    found = found if std_errors else replace(found, has_errors=False)
     partly = sum(map(bool, first.rows.values())) > 1 and "training_rows" not in first.notes
     return warned(found, *(first.notes | ({PARTLY.code: PARTLY} if partly else {})).values())
 
