@@ -1,193 +1,135 @@
-"""What stands on importance(): two sets of rows side by side, averages of models, groups behind a pipeline."""
+"""compare() as users meet it: what may be passed, what is refused, what comes back."""
 
+import json
 import warnings
+from dataclasses import replace
 
-import lightgbm as lgb
 import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
 import xgboost as xgb
-from scipy import stats
-from sklearn.compose import ColumnTransformer
-from sklearn.ensemble import HistGradientBoostingRegressor, StackingRegressor, VotingRegressor
-from sklearn.linear_model import LinearRegression
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder
 
 import treeinner as ti
 from tests.cases import same_bits
 from tests.models import Models
+from tests.score.test_change import draw
 
-N, K = 240, 8
-NAMES = [f"x{k}" for k in range(K)]
-
-
-def data(classes=0, seed=0):
-    """Training rows and held-out rows, the first two columns of which are of use."""
-    rng = np.random.default_rng(seed)
-    X = rng.normal(size=(2 * N, K)).astype(np.float32)
-    y = X[:, 0] + np.sin(X[:, 1]) + rng.normal(size=2 * N)
-    if classes:
-        y = np.digitize(y, np.quantile(y, np.arange(1, classes) / classes))
-    return (X[:N], y[:N]), (X[N:], y[N:])
+NAMES = list("abcde")
 
 
-def booster(**params):
+def framed(seed, **more):
+    """Rows as a frame, with the target in a column."""
+    X, y = draw(seed, **more)
+    return pd.DataFrame(X, columns=NAMES).assign(price=y)
+
+
+def fit(*rows, **params):
     """A regressor of XGBoost."""
-    return xgb.XGBRegressor(**{"n_estimators": 20, "max_depth": 4, "learning_rate": 0.1, "n_jobs": 1, **params})
-
-
-def light():
-    """A regressor of LightGBM."""
-    return lgb.LGBMRegressor(n_estimators=8, num_leaves=6, verbose=-1, n_jobs=1)
-
-
-def framed(X):
-    """Rows as a frame with names."""
-    return pd.DataFrame(X, columns=NAMES)
-
-
-def colours(seed=0):
-    """Rows with a number and a colour, which carries the signal."""
-    rng = np.random.default_rng(seed)
-    colour = rng.choice(["red", "green", "blue"], 300)
-    frame = pd.DataFrame({"size": rng.normal(size=300), "colour": colour, "noise": rng.normal(size=300)})
-    return frame, (colour == "red") + 0.5 * frame["size"].to_numpy() + 0.5 * rng.normal(size=300)
+    return xgb.XGBRegressor(**{"n_estimators": 10, "max_depth": 3, "n_jobs": 1, **params}).fit(*rows)
 
 
 MODELS = Models(
-    regressor=lambda: booster().fit(*data()[0]),
-    classifier=lambda: xgb.XGBClassifier(n_estimators=10, max_depth=3, n_jobs=1).fit(*data(3)[0]),
-    named=lambda: booster().fit(framed(data()[0][0]), data()[0][1]),
-    voting=lambda: VotingRegressor(
-        [("xgb", booster()), ("lgb", light()), ("hist", HistGradientBoostingRegressor(max_iter=8))], weights=[3, 2, 1]
-    ).fit(framed(data()[0][0]), data()[0][1]),
-    twice=lambda: VotingRegressor([("a", booster()), ("b", booster())], weights=[1, 3]).fit(*data()[0]),
-    stacking=lambda: StackingRegressor([("a", light())], LinearRegression()).fit(*data()[0]),
-    pipeline=lambda: make_pipeline(
-        ColumnTransformer([("hot", OneHotEncoder(), ["colour"])], remainder="passthrough"), booster(max_depth=3)
-    ).fit(*colours()),
+    plain=lambda: fit(*draw(0)),
+    named=lambda: fit(framed(0)[NAMES], framed(0)["price"]),
+    deep=lambda: fit(*draw(0), max_depth=9),
 )
 
 
-# -- compare ---------------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("options", [{}, {"score": "loss"}, {"method": "treeshap"}, {"method": "saabas"}], ids=str)
-@pytest.mark.parametrize("name", ["regressor", "classifier"])
-def test_both_sides_are_importances_and_the_gap_is_welchs(name, options):
-    train, valid = data(3 if name == "classifier" else 0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")  # the second side is held out: no warning
-        found = ti.compare(MODELS[name], train, valid, **options)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        sides = [ti.importance(MODELS[name], *rows, **options) for rows in (train, valid)]
-    for side, expected in zip((found.before, found.after), sides, strict=True):
-        same_bits(side, expected)
-    a, b = sides
-    np.testing.assert_allclose(found.gap.score, a.scores - b.scores, rtol=1e-13)
-    np.testing.assert_allclose(found.gap.std_error, np.hypot(a.std_errors, b.std_errors), rtol=1e-12)
-    var, df = np.array([a.std_errors**2, b.std_errors**2]), np.array([a.df, b.df])
-    welch = var.sum(axis=0) ** 2 / (var**2 / df).sum(axis=0)
-    t = np.abs(found.gap.score / found.gap.std_error)
-    np.testing.assert_allclose(found.gap.p_value, 2 * stats.t.sf(t, welch), rtol=1e-9)
-    if not options:  # noise is of use in sample and not outside of it
-        assert np.all(found.gap.score[2:] > 0)
+def same(a, b):
+    """Two comparisons have the same numbers."""
+    same_bits(a.before, b.before)
+    same_bits(a.after, b.after)
+    np.testing.assert_array_equal(a.change.std_error, b.change.std_error)
 
 
-def test_weights_clusters_and_groups_of_each_side():
-    train, valid = data()
-    weight, clusters = np.random.default_rng(0).gamma(2.0, size=N), np.arange(N) % 30
-    sides = (
-        {"X": train[0], "y": train[1], "sample_weight": weight},
-        {"X": valid[0], "y": valid[1], "clusters": clusters},
+# -- what may be passed ------------------------------------------------------------------------------------------------
+def test_rows_come_in_any_form(tmp_path):
+    model, frames = MODELS["named"], (framed(1), framed(2))
+    exact = ti.compare(model, *((frame[NAMES], frame["price"]) for frame in frames))
+    paths = [tmp_path / "before.parquet", tmp_path / "after.csv"]
+    frames[0].to_parquet(paths[0])
+    frames[1].to_csv(paths[1], index=False)
+    same(ti.compare(model, (str(paths[0]), "price"), {"X": paths[1], "y": "price"}), exact)
+    same(ti.compare(model, *(ti.Rows(frame, "price") for frame in frames), n_jobs=1), exact)
+    batches = [(frames[0][NAMES][i : i + 90], frames[0]["price"][i : i + 90]) for i in range(0, 400, 90)]
+    same(ti.compare(model, ti.Rows(batches), [frames[1], "price"]), exact)
+    assert set(exact.to_frame().columns) == set(exact.columns())
+    assert isinstance(ti.compare(model, *((pl.DataFrame(frame), "price") for frame in frames)).to_frame(), pl.DataFrame)
+
+
+def test_groups_and_progress():
+    heard = []
+    groups = {"noise": [2, 3, 4]}
+    c = ti.compare(
+        MODELS["plain"], draw(1), draw(2), feature_groups=groups, progress=lambda done, of: heard.append((done, of))
     )
-    groups = {"noise": list(range(4, 8))}
-    found = ti.compare(MODELS["regressor"], *sides, feature_groups=groups, names=("2023", "2024"))
-    for side, given in zip((found.before, found.after), sides, strict=True):
-        same_bits(side, ti.importance(MODELS["regressor"], **given, feature_groups=groups))
-    columns = found.columns()
-    np.testing.assert_array_equal(columns["2023"] - columns["2024"], columns["gap"])
-    assert "2023" in repr(found)
-    assert found.feature_names[-1] == "noise"
+    assert c.feature_names == ("f0", "f1", "noise")
+    same_bits(c.before, ti.importance(MODELS["plain"], *draw(1), score="loss", feature_groups=groups))
+    assert heard == sorted(heard)
+    assert heard[-1][0] == heard[-1][1]
 
 
-def test_training_rows_on_the_second_side_are_noticed_and_bad_sides_refused():
-    train, valid = data()
-    with pytest.warns(ti.TreeInnerWarning, match="Training rows"):
-        found = ti.compare(MODELS["regressor"], train, train)
-    assert "training_rows" in [note.code for note in found.notes]
-    for side in ([train[0]], train[0], {"X": train[0], "weight": 1}, {"y": train[1]}, None):
-        with pytest.raises(TypeError, match="train"):
-            ti.compare(MODELS["regressor"], side, valid)
+# -- what comes back ---------------------------------------------------------------------------------------------------
+def test_a_comparison_says_what_changed_and_how_much():
+    c = ti.compare(MODELS["named"], (framed(1), "price"), (framed(2, torn=True), "price"))
+    low, high = c.interval(0.9)
+    assert low[0] < c.change.score[0] < high[0]
+    assert c["a"].verdict == c.verdicts[0] == "worse"
+    assert c[1].feature == "b"
+    assert c["a"].holds_before > 0.8
+    assert abs(c["a"].holds_after) < 0.2
+    frame = c.to_frame()
+    assert frame["feature"][0] == "a"
+    assert list(frame["change"].abs()) == sorted(frame["change"].abs(), reverse=True)
+    stored = json.loads(json.dumps(c.to_dict()))
+    assert stored["rows"] == [400, 400]
+    total = stored["harder"] + stored["base"] + sum(stored["features"]["change"])
+    assert stored["loss_after"] - stored["loss_before"] == pytest.approx(total, rel=1e-9)
+    for shown in (repr(c), c._repr_html_()):
+        assert "half the squared error" in shown
+        assert "worse" in shown
+    with pytest.raises(KeyError, match="did you mean"):
+        c["A"]
+    better = replace(c, change=replace(c.change, score=-c.change.score))
+    assert better.verdicts[0] == "better"
 
 
-@pytest.mark.parametrize("make", [framed, lambda X: pl.DataFrame(X, schema=NAMES)], ids=["pandas", "polars"])
-def test_a_comparison_is_a_frame_of_the_library_of_x(make):
-    (X, y), (A, b) = data()
-    frame = ti.compare(MODELS["named"], (make(X), y), (make(A), b)).to_frame()
-    assert type(frame) is type(make(X))
-    assert list(frame.columns) == ["feature", "train", "valid", "gap", "std_error", "p_value", "q_value", "valid_rank"]
-    assert list(frame["valid"]) == sorted(frame["valid"], reverse=True)
-    assert list(frame["valid_rank"]) == list(range(1, K + 1))
+def test_of_training_rows_the_change_is_the_optimism():
+    training, held_out = draw(0), draw(1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        c = ti.compare(MODELS["deep"], training, held_out, names=("train", "valid"))
+    assert np.all(c.change.score > 0)  # noise pays in sample and not outside of it
+    assert next(note.text for note in c.notes if note.code == "training_rows").startswith("train: training rows")
+    for sides, name in (((training, held_out), "before"), ((held_out, training), "after")):
+        with pytest.warns(ti.TreeInnerWarning, match=f"{name}: [Tt]raining rows"):
+            ti.compare(MODELS["deep"], *sides)
 
 
-# -- averages --------------------------------------------------------------------------------------------------------
-def test_an_average_is_the_weighted_mean_of_its_members_with_an_error_of_its_own():
-    X, y = framed(data()[1][0]), data()[1][1]
-    found = ti.importance(MODELS["voting"], X, y)
-    members = [ti.importance(member, X, y) for member in MODELS["voting"].estimators_]
-    expected = sum(w / 6 * member.scores for w, member in zip((3, 2, 1), members, strict=True))
-    np.testing.assert_allclose(found.scores, expected, rtol=1e-5, atol=1e-8)  # shares are of float32 tables
-    # Members that agree have no smaller error together: less than the sum, more than if they were independent.
-    errors = np.array([w / 6 * member.std_errors for w, member in zip((3, 2, 1), members, strict=True)])
-    assert np.all(found.std_errors <= errors.sum(axis=0) * (1 + 1e-6))
-    assert np.all(found.std_errors[:2] > np.sqrt((errors**2).sum(axis=0))[:2])
-    assert found.feature_names == tuple(NAMES)
-    assert found.verdicts[:2] == ("signal", "signal")
-    assert "average" in [note.code for note in found.notes]
-    with pytest.raises(ValueError, match="round"):
-        found.by_round()
+def test_few_rows_and_deep_trees_are_noted():
+    codes = {
+        name: {note.code for note in ti.compare(MODELS[name], draw(1), draw(2, n=600)).notes}
+        for name in ("plain", "deep")
+    }
+    assert "few_before" in codes["deep"]
+    assert "few_before" not in codes["plain"]
+    with pytest.warns(ti.TreeInnerWarning, match="after: .*12"):
+        ti.compare(MODELS["plain"], draw(1), draw(2, n=12))
 
 
-@pytest.mark.parametrize("more", [
-    {}, {"score": "loss"}, {"method": "treeshap"}, {"clusters": np.arange(N) // 4},
-    {"sample_weight": np.arange(N) % 3 / 7}, {"feature_groups": {"pair": [0, 1]}},
-], ids=str)  # fmt: skip
-def test_the_same_model_twice_is_the_model(more):
-    found, alone = (ti.importance(model, *data()[1], **more) for model in (MODELS["twice"], MODELS["regressor"]))
-    assert found.sum_of_weights == pytest.approx(alone.sum_of_weights)
-    # Sums of shares in other units; those of the core are in float32.
-    np.testing.assert_allclose(found.scores, alone.scores, rtol=0, atol=1e-5 * np.abs(alone.scores).max())
-    np.testing.assert_allclose(found.std_errors, alone.std_errors, rtol=1e-5)
-    np.testing.assert_allclose(found.df, alone.df, rtol=1e-4)
-
-
-def test_what_has_no_meaning_for_several_models_is_refused_by_name():
-    X, y = data()[1]
-    for more in ({"oob": True}, {"base_margin": np.zeros(N)}, {"qid": np.zeros(N)}):
-        with pytest.raises(ValueError, match=next(iter(more))):
-            ti.importance(MODELS["twice"], X, y, **more)
-    with pytest.raises(ti.UnsupportedModelError, match="StackingRegressor"):
-        ti.importance(MODELS["stacking"], X, y)
-    with pytest.raises(ti.DataError, match="memory"):
-        ti.importance(MODELS["twice"], [(X[:100], y[:100]), (X[100:], y[100:])])
-
-
-# -- groups and pipelines --------------------------------------------------------------------------------------------
-def test_behind_a_pipeline_columns_are_those_that_go_in():
-    (X, y), model = colours(1), MODELS["pipeline"]
-    raw, encoded = ti.importance(model, X, y), ti.importance(model, X, y, feature_groups="encoded")
-    assert raw.feature_names == ("size", "colour", "noise")
-    same_bits(ti.importance(model, X, y, feature_groups="original"), raw)
-    hot = [k for k, name in enumerate(encoded.feature_names) if "colour" in name]
-    assert len(hot) == 3
-    assert raw["colour"].score == pytest.approx(encoded.scores[hot].sum(), rel=1e-9)
-    assert raw["colour"].verdict == "signal"
-    inner = model[-1]  # the same numbers on what the model itself sees
-    np.testing.assert_array_equal(ti.importance(inner, model[:-1].transform(X), y).scores, encoded.scores)
-    grouped = ti.importance(model, X, y, feature_groups={"both": ["size", "noise"]})
-    assert grouped["both"].score == pytest.approx(raw["size"].score + raw["noise"].score, rel=1e-9)
-    acc = ti.ImportanceAccumulator(model).update(X[:150], y[:150]).update(X[150:], y[150:])
-    np.testing.assert_array_equal(acc.result().scores, raw.scores)
-    assert ti.importance(model, X.assign(y=y), "y").feature_names == raw.feature_names
+# -- what is refused ---------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(("sides", "error", "words"), [
+    ((draw(1)[0], draw(2)), TypeError, "before: expected ti.Rows.*got ndarray"),
+    ((draw(1), {"X": draw(2)[0], "weight": 1}), TypeError, "after: expected ti.Rows.*'weight'"),
+    ((draw(1), None), TypeError, "after: expected ti.Rows"),
+    ((draw(1), draw(1)), ti.DataError, "before and after are the same rows"),
+    ((ti.Rows(*draw(1), sample_weight=np.ones(400)), draw(2)), ti.DataError, "sample_weight.*before and not for after"),
+    ((draw(1), ti.Rows(*draw(2), base_margin=np.ones(400))), ti.DataError, "base_margin was given for after"),
+    ((draw(1), (draw(2)[0][:, :4], draw(2)[1])), ti.DataError, "after: X has 4 columns"),
+    (((framed(1)[NAMES], draw(1)[1]), (framed(2)[NAMES[::-1]], draw(2)[1])), ti.DataError, "before: .*'a'.*'e'.*after"),
+    ((draw(1), (iter([draw(2)]), None)), ti.DataError, "after: X can be read only once"),
+], ids=range(9))  # fmt: skip
+def test_what_cannot_be_compared_is_refused_by_name(sides, error, words):
+    with pytest.raises(error, match=words):
+        ti.compare(MODELS["plain"], *sides)

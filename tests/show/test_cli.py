@@ -96,19 +96,18 @@ def test_options_reach_the_library(files, cli):
 
 def test_compare(files, cli, tmp_path):
     _, model, rows = files
-    sides = [(part[list("abcd")], part["y"]) for part in (rows[:200], rows[200:])]
-    exact = compare(model, *sides, score="signal")
-    words = ("compare", "model.json", "train.csv", "valid.csv", "-y", "y")
+    sides = [(part[list("abcd")], part["y"]) for part in (rows[200:300], rows[300:])]
+    for part, name in ((rows[200:300], "may.csv"), (rows[300:], "june.csv")):
+        part.to_csv(files[0] / name, index=False)
+    exact = compare(model, *sides)
+    words = ("compare", "model.json", "may.csv", "june.csv", "-y", "y")
     code, out, _ = cli(*words, "--json")
-    found = json.loads(out)["features"]
     assert code == 0
-    order = exact.after.order
-    np.testing.assert_array_equal(found["before"], exact.before.scores[order])
-    np.testing.assert_array_equal(found["gap"], exact.gap.score[order])
-    _, out, _ = cli(*words, "--top", 2)
-    assert "before against after" in out
+    assert json.loads(out) == exact.to_dict()
+    assert cli(*words)[1] == f"{exact!r}\n"
+    assert "... and 2 more" in cli(*words, "--top", 2)[1]
     assert cli(*words, "-o", tmp_path / "both.csv")[0] == 0
-    np.testing.assert_array_equal(pd.read_csv(tmp_path / "both.csv")["after"], exact.after.scores[order])
+    np.testing.assert_array_equal(pd.read_csv(tmp_path / "both.csv")["after"], exact.after.scores[exact.order])
 
 
 def test_attribute(files, cli, tmp_path):

@@ -11,7 +11,7 @@ from tests.show.results import NAMES, make_breakdown, make_comparison, make_impo
 from treeinner.errors import Note
 from treeinner.score.infer import unknown
 from treeinner.show import html
-from treeinner.show.table import SHOWN, as_html, as_text, comparison_text
+from treeinner.show.table import SHOWN, as_html, as_text, comparison_html, comparison_text
 
 NASTY = ("<script>alert(1)</script>", "<img src=x onerror=alert(1)>", "\"'&amp;", "line\nbreak \x1b[31m", "bmi")
 
@@ -103,12 +103,21 @@ def test_names_cannot_move_the_cursor():
 
 
 def test_a_comparison():
-    lines = repr(make_comparison()).splitlines()
-    assert lines[0] == "TreeInner(centred): train against valid"
-    assert lines[1].split() == ["feature", "train", "valid", "gap", "std", "error", "q", "value"]
-    assert lines[2].split()[:4] == ["bmi", "3.5", "3", "0.5"]
-    assert lines[-1].startswith("train: 100 rows, valid: 100 rows; score: first-order reduction of half the squared")
-    assert "... and 4 more" in comparison_text(make_comparison(), 1)
+    c = make_comparison()
+    lines = repr(c).splitlines()
+    assert lines[0] == "half the squared error: 1.9 train, 5.5 valid"
+    assert lines[1].split() == ["feature", "train", "valid", "change", "std", "error", "q", "value", "holds", "verdict"]
+    assert lines[2].split()[:4] == ["noise", "1.1", "-0.4", "1.5"]
+    assert lines[2].split()[-4:] == ["-0.13", "->", "-0.13", "worse"]
+    assert "? -> " not in lines[4]  # blank where neither side is known well
+    assert [line.split()[-3:] for line in lines[-4:-1]] == [
+        ["0.3", "0.2", "0.1"], ["trees)", "9", "9.5", "0.5"][1:], ["1.9", "5.5", "3.6"],
+    ]  # fmt: skip
+    assert lines[-1].startswith("train: 100 rows, valid: 100 rows; reduction of half the squared error per row")
+    assert "... and 4 more" in comparison_text(c, 1)
+    rows = Parts(comparison_html(c)).rows
+    assert rows[1][0] == "noise"
+    assert rows[-1][:3] == ["(loss)", "1.9", "5.5"]
 
 
 # -- a notebook ----------------------------------------------------------------------------------------------------

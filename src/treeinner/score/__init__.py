@@ -7,7 +7,8 @@
     infer           from sums to standard errors, p and q values
     conclude        from sums to an Importance, and what must be said about it
     result          Importance
-    accumulator, partitions, average, compare       what stands on the passes
+    accumulator, partitions, average       what stands on the passes
+    compare, change     two sets of rows, or two models: why the loss differs
     baselines, permutation      what others compute
     training_rows   whether rows were used for training
 
@@ -16,12 +17,12 @@ Belongs here: sums over rows. Does not: single predictions, how results look.
 
 from treeinner.score.accumulator import ImportanceAccumulator
 from treeinner.score.baselines import forest_inner, mean_abs, total_gain
-from treeinner.score.compare import Comparison, compare
+from treeinner.score.compare import Comparison, Rows, compare
 from treeinner.score.importance import importance
 from treeinner.score.permutation import permutation_importance
 from treeinner.score.result import FeatureScore, Importance
 
 __all__ = [
-    "Comparison", "FeatureScore", "Importance", "ImportanceAccumulator", "compare", "forest_inner", "importance",
-    "mean_abs", "permutation_importance", "total_gain",
+    "Comparison", "FeatureScore", "Importance", "ImportanceAccumulator", "Rows", "compare", "forest_inner",
+    "importance", "mean_abs", "permutation_importance", "total_gain",
 ]  # fmt: skip

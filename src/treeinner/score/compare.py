@@ -1,70 +1,169 @@
-"""compare(): scores of one model on two sets of rows, side by side, and their difference."""
+"""compare(): why the loss of a model differs between two sets of rows, or that of two models on the same rows."""
 
 from __future__ import annotations
 
-import warnings
+import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from treeinner.errors import Note, TreeInnerWarning, warn
-from treeinner.read import read_model
+from treeinner.errors import DataError, Note, warn
+from treeinner.kernels import Progress
+from treeinner.read import Model, read_model
 from treeinner.read.columns import GroupSpec
-from treeinner.rows.frames import make_frame
-from treeinner.score.importance import importance
-from treeinner.score.infer import Statistics, tested, unknown
-from treeinner.score.result import Importance
+from treeinner.rows import Stream, load_table, read_rows
+from treeinner.rows.frames import collected, make_frame, names_of
+from treeinner.rows.rows import features_among
+from treeinner.rows.stream import naming
+from treeinner.score.change import change_of_models, change_of_rows
+from treeinner.score.infer import Statistics
+from treeinner.score.result import LEVEL, Importance, Losses, plain, position_of
 
-__all__ = ["Comparison", "compare"]
+__all__ = ["Comparison", "Rows", "compare"]
 
 Float = NDArray[np.float64]
-SIDE = ("X", "y", "sample_weight", "clusters", "base_margin", "qid")
+NAMES = ("before", "after")
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """One set of rows as a user has it, for `compare`: what `importance` takes, each by value or by a column's name."""
+
+    X: Any  #: table, file or other source of rows
+    y: Any = None  #: target; None where the batches of X bring it along
+    sample_weight: Any = field(default=None, kw_only=True)
+    clusters: Any = field(default=None, kw_only=True)
+    base_margin: Any = field(default=None, kw_only=True)
+    qid: Any = field(default=None, kw_only=True)
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """What comes with X."""
+        return {name: value for name, value in vars(self).items() if name != "X"}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Comparison:
-    """Scores of a model on two sets of rows, and the gap: the first minus the second, per row.
+    """Why the loss differs between two sets of rows, feature by feature; or between two models on the same rows.
 
-    With training rows first and held-out rows second it is the optimism of the scores, feature by feature.
+    Exactly, loss_after - loss_before = harder + base + change.score.sum(). All per row and in units of the loss.
     """
 
-    before: Importance
-    after: Importance
-    gap: Statistics  #: (features,)
-    names: tuple[str, str]  #: of the two sides
+    names: tuple[str, str]  #: of the two sets, or models
+    before: Importance  #: the loss breakdown: what each feature takes off the loss
+    after: Importance  #: the same of the second set, with the node values of the first
+    signal_before: Importance  #: the signal score, with `holds`: does what was learnt still hold?
+    signal_after: Importance
+    change: Statistics  #: before - after of the breakdown, (features,): positive where a feature pays less now
+    moved: Statistics | None = None  #: with split_shift: of the change, what came from rows that moved
+    changed: Statistics | None = None  #: and what came from rows that are there as before, but behave otherwise
+    effective_rows: float | None = None  #: of `before`, weighted to look like `after`
     notes: tuple[Note, ...] = ()
 
     @property
     def feature_names(self) -> tuple[str, ...]:
         """Features, or groups of them."""
-        return self.after.feature_names
+        return self.before.feature_names
+
+    @property
+    def loss_name(self) -> str:
+        """The loss in words."""
+        return self.before.loss_name
+
+    @property
+    def loss_before(self) -> float:
+        """Loss of the model on the first set, per row."""
+        return _losses(self.before).after
+
+    @property
+    def loss_after(self) -> float:
+        """Loss of the model on the second set, per row."""
+        return _losses(self.after).after
+
+    @property
+    def harder(self) -> float:
+        """Rise of the loss that the model starts from, before the first tree: the targets got harder."""
+        return _losses(self.after).before - _losses(self.before).before
+
+    @property
+    def base(self) -> float:
+        """What the root values of the trees take off the loss, before - after: the level moved."""
+        return self.before.base - self.after.base
+
+    @property
+    def verdicts(self) -> tuple[str, ...]:
+        """worse, unclear or better for every feature: q at most 0.1, and the sign."""
+        found = np.where(self.change.score > 0, "worse", "better")
+        return tuple(np.where(self.change.q_value <= LEVEL, found, "unclear").tolist())
+
+    @property
+    def order(self) -> NDArray[np.intp]:
+        """Features, those that changed most first."""
+        return np.argsort(-np.abs(self.change.score), kind="stable")
+
+    def interval(self, level: float = 0.95) -> tuple[Float, Float]:
+        """Lower and upper ends of the intervals of the change, by Student's t."""
+        return self.change.interval(level)
 
     def columns(self) -> dict[str, NDArray[Any]]:
         """The table by columns, in the order of the features."""
-        first, second = self.names
-        return {
+        low, high = self.interval()
+        out = {
             "feature": np.array(self.feature_names, np.str_),
-            first: self.before.scores,
-            second: self.after.scores,
-            "gap": self.gap.score,
-            "std_error": self.gap.std_error,
-            "p_value": self.gap.p_value,
-            "q_value": self.gap.q_value,
-            f"{second}_rank": self.after.ranks,
+            "before": self.before.scores,
+            "after": self.after.scores,
+            "change": self.change.score,
+            "std_error": self.change.std_error,
+            "ci_low": low,
+            "ci_high": high,
+            "p_value": self.change.p_value,
+            "q_value": self.change.q_value,
+            "verdict": np.array(self.verdicts, np.str_),
         }
+        for name, part in (("moved", self.moved), ("changed", self.changed)):
+            out |= {} if part is None else {name: part.score, f"{name}_std_error": part.std_error}
+        for when, imp in zip(NAMES, (self.signal_before, self.signal_after), strict=True):
+            signal = imp.columns()
+            out |= {f"signal_{when}": signal["score"], f"holds_{when}": signal["holds"]}
+            out[f"holds_{when}_std_error"] = signal["holds_std_error"]
+        return out
+
+    def __getitem__(self, feature: str | int) -> SimpleNamespace:
+        """Return the numbers of one feature, by name or position."""
+        k = position_of(feature, self.feature_names, "feature")
+        return SimpleNamespace(**{name: column[k].item() for name, column in self.columns().items()})
 
     def to_frame(self) -> Any:
-        """Data frame in the library of X, best feature of the second side first."""
-        order = self.after.order
+        """Data frame in the library of X, largest change first."""
+        order = self.order
         return make_frame({k: v[order] for k, v in self.columns().items()}, library=self.after.frame_library)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as lists, texts and numbers, for JSON: largest change first."""
+        about = {name: getattr(self, name) for name in ("loss_name", "loss_before", "loss_after", "harder", "base")}
+        table = {k: [plain(each) for each in v[self.order].tolist()] for k, v in self.columns().items()}
+        return {
+            "names": list(self.names),
+            "rows": [self.before.n_rows, self.after.n_rows],
+            **about,
+            "effective_rows": self.effective_rows,
+            "notes": [note.text for note in self.notes],
+            "features": table,
+        }
 
     def __repr__(self) -> str:
         from treeinner.show.table import comparison_text
 
         return comparison_text(self)
+
+    def _repr_html_(self) -> str:
+        from treeinner.show.table import comparison_html
+
+        return comparison_html(self)
 
 
 def compare(
@@ -72,66 +171,97 @@ def compare(
     before: Any,
     after: Any,
     *,
-    names: tuple[str, str] = ("train", "valid"),
-    score: str = "tree_inner",
-    method: str = "centred",
+    names: tuple[str, str] = NAMES,
     feature_groups: GroupSpec | None = None,
     n_jobs: int | None = -1,
+    progress: Progress | None = None,
 ) -> Comparison:
-    """Scores on two sets of rows, and their difference.
+    """Why did the loss rise? What each feature no longer pays, with standard errors, so that all adds up.
+
+    `ti.compare(model, (X, y), (X_new, y_new))` compares two sets of rows, `ti.compare(model_a, model_b, (X, y))` two
+    models on the same rows, of any libraries but with the same loss.
 
     Parameters
     ----------
     model : fitted model, path or Model
         As for `importance`.
-    before, after : (X, y) or mapping
-        The two sets: a pair, or a mapping with X, y and what comes with them (sample_weight, clusters, base_margin,
-        qid). With the training rows first, the gap is the optimism of every feature's score.
+    before, after : Rows, (X, y) or mapping
+        The two sets of rows: held-out rows from then, and rows from now. X is whatever `importance` takes, and y may
+        be the name of a column: ("march.parquet", "price"). With the training rows first and held-out rows second, the
+        change is the optimism of every feature. Or before is a second model, and after the rows for both.
     names : pair of str
-        What the two sets are called.
-    score, method, feature_groups, n_jobs
+        What the two sets, or models, are called.
+    feature_groups, n_jobs, progress
         As for `importance`.
+
+    Returns
+    -------
+    Comparison
+        `change` is positive where a feature pays less in the second set. Means of the leaf values in the nodes are
+        those of the first set for both.
 
     Warns
     -----
     TreeInnerWarning
-        For what does not hold for the second set, training rows among them included.
+        If something does not hold, such as training rows in one of the sets.
     """
     opened = read_model(model)
-    found = []
-    for rows, name in zip((before, after), names, strict=True):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", TreeInnerWarning)  # given once, below
-            asked: dict[str, Any] = {"score": score, "method": method, "feature_groups": feature_groups}
-            found.append(importance(opened, **_side(rows, name), **asked, n_jobs=n_jobs))
-    first, second = found
-    for note in second.notes:
-        warn(note)
-    return Comparison(
-        before=first, after=second, gap=difference(first.statistics, second.statistics), names=names, notes=second.notes
-    )
+    run: dict[str, Any] = {"feature_groups": feature_groups, "n_jobs": n_jobs, "progress": progress}
+    if isinstance(before, str | os.PathLike) or hasattr(before, "predict"):
+        rows, models = _rows(after, "after"), (opened, read_model(before))
+        found = change_of_models(models, [_read_whole(each, rows) for each in models], **run)
+        names = ("first model", "second model") if names == NAMES else names
+    else:
+        sides = [_rows(rows, name) for rows, name in zip((before, after), names, strict=True)]
+        _check_alike(sides, names)
+        streams = [_read(opened, rows, name) for rows, name in zip(sides, names, strict=True)]
+        found = change_of_rows(opened, streams, names, **run)
+    warn(*found["notes"])
+    return Comparison(names=names, **found)
 
 
-def difference(a: Statistics, b: Statistics) -> Statistics:
-    """Difference of the scores, a minus b, of two independent samples (Welch)."""
-    score, var_a, var_b = a.score - b.score, a.std_error**2, b.std_error**2
-    if not (np.isfinite(var_a).all() and np.isfinite(var_b).all()):
-        return unknown(score)
-    std_error = np.sqrt(var_a + var_b)
-    weight = np.divide(var_a, var_a + var_b, out=np.zeros_like(var_a), where=std_error > 0)
-    df = 1.0 / (weight**2 / np.maximum(a.df, 1.0) + (1.0 - weight) ** 2 / np.maximum(b.df, 1.0))
-    return tested(score, std_error, df)
+def _rows(given: Any, name: str) -> Rows:
+    """One set of rows from what the user passed."""
+    if isinstance(given, Rows):
+        return given
+    known = list(Rows.__dataclass_fields__)
+    if isinstance(given, Mapping) and "X" in given and not set(given) - set(known):
+        return Rows(**given)
+    if not isinstance(given, tuple | list) or len(given) != 2:
+        what = f"a mapping of {list(given)}" if isinstance(given, Mapping) else type(given).__name__
+        raise TypeError(f"{name}: expected ti.Rows, a pair (X, y) or a mapping of {', '.join(known)}; got {what}.")
+    return Rows(*given)
 
 
-def _side(rows: Any, name: str) -> dict[str, Any]:
-    """What `importance` takes of one set of rows."""
-    if isinstance(rows, Mapping):
-        unknown_names = [str(key) for key in rows if key not in SIDE]
-        if unknown_names or "X" not in rows:
-            raise TypeError(
-                f"{name}: expected a mapping with X, y and perhaps {', '.join(SIDE[2:])}; got {list(rows)}."
+def _read(model: Model, rows: Rows, name: str) -> Stream:
+    """Rows as the model takes them; in an error they are called by their name."""
+    with naming(name):
+        stream = read_rows(model, rows.X, **rows.given)
+        if not stream.again:
+            raise DataError("X can be read only once; pass a file or a function that returns the batches.")
+    return stream
+
+
+def _read_whole(model: Model, rows: Rows) -> Stream:
+    """Rows in memory, of which the model takes the columns that it knows."""
+    X, given = load_table(model, rows.X, rows.given)
+    if (names := names_of(X)) is not None:
+        X = collected(X)[:, [names.index(name) for name in features_among(model, names, {})]].to_native()
+    return read_rows(model, X, **given)
+
+
+def _check_alike(sides: list[Rows], names: tuple[str, str]) -> None:
+    """Raise if what makes numbers comparable comes with one side only."""
+    for what in ("sample_weight", "base_margin"):
+        has = [getattr(rows, what) is not None for rows in sides]
+        if has[0] != has[1]:
+            raise DataError(
+                f"{what} was given for {names[has[1]]} and not for {names[has[0]]}, so losses are not comparable; "
+                "pass it for both."
             )
-        return dict(rows)
-    if not isinstance(rows, tuple | list) or len(rows) != 2:
-        raise TypeError(f"{name}: expected a pair (X, y) or a mapping with X and y, got {type(rows).__name__}.")
-    return {"X": rows[0], "y": rows[1]}
+
+
+def _losses(imp: Importance) -> Losses:
+    """The losses of a breakdown, which always has them."""
+    assert imp.losses is not None
+    return imp.losses

@@ -25,7 +25,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["ReadOnly", "Statistics", "benjamini_hochberg", "of_clusters", "of_sums", "t_quantile", "tested", "unknown"]
+__all__ = [
+    "ReadOnly", "Statistics", "benjamini_hochberg", "check_level", "of_clusters", "of_sums", "t_quantile", "tested",
+    "unknown",
+]  # fmt: skip
 
 Float = NDArray[np.float64]
 EPS = float(np.finfo(np.float64).eps)
@@ -60,6 +63,14 @@ class Statistics(ReadOnly):
     q_value: Float  # Benjamini-Hochberg over the features
     holds: Float | None = None  # of the signal score: which part of the effect holds on new rows; NaN: no effect
     holds_std_error: Float | None = None
+
+    def interval(self, level: float = 0.95) -> tuple[Float, Float]:
+        """Lower and upper ends of the intervals of the scores, by Student's t; infinite where the error is."""
+        check_level(level)
+        half = np.where(np.isfinite(self.std_error), 0.0, self.std_error)
+        known = np.isfinite(self.std_error) & (self.std_error > 0)
+        half[known] = t_quantile(0.5 + level / 2, self.df[known]) * self.std_error[known]
+        return self.score - half, self.score + half
 
 
 def of_sums(
@@ -146,6 +157,12 @@ def benjamini_hochberg(p_value: ArrayLike) -> Float:
     q = np.empty_like(p)
     np.put_along_axis(q, order, np.minimum(monotone, 1.0), axis=0)
     return q
+
+
+def check_level(level: float) -> None:
+    """Raise unless it is a confidence level."""
+    if not 0.0 < level < 1.0:
+        raise ValueError(f"level={level!r} is not a confidence level; pass a number in (0, 1), such as 0.95.")
 
 
 def t_quantile(p: float, df: ArrayLike) -> Float:

@@ -29,7 +29,7 @@ from treeinner.score.signal import by_names, holds_terms, own_effect, players_by
 from treeinner.score.spec import Spec, largest_steps, scored_loss, start_of, step_rule
 from treeinner.score.sums import LOSSES, MOST_AT_ONCE, Sums, exact_sums, grouped_sums, zero_shares
 
-__all__ = ["Centre", "Task", "leaf_pass", "node_means", "open_task", "share_pass", "total"]
+__all__ = ["Centre", "Task", "leaf_pass", "node_gap", "node_means", "open_task", "share_pass", "total"]
 
 Float = NDArray[np.float64]
 
@@ -124,6 +124,25 @@ def node_means(model: Model, spec: Spec, leaf: Sums | None) -> Centre:
     residual[trees.column[forest.numbered] < 0] = of_leaf * unit
     forest.core.centre_values(weights, residual)
     return Centre(value, residual)
+
+
+def node_gap(model: Model, spec: Spec, a: Sums, b: Sums) -> Float:
+    """Mean residual of a in every node less that of b, over a's share of the rows in it; core order, (nodes, width).
+
+    Where the means of a's rows are the node values of b's rows too, it is what a change of these means does to the
+    difference of the scores: the `residual` of the `Centre` for the error of that difference. 0 where a has no rows.
+    """
+    trees, forest = model.trees, model.trees.forest
+    gap, reached = np.zeros((2, trees.n_nodes, trees.width))
+    for side, sign in ((a, 1.0), (b, -1.0)):
+        sums, weights, bits = side.leaf_sums()
+        unit = spec.gradient_unit * 2.0**bits / side.sum_of_weights()
+        gap[forest.leaf_nodes] += sign * unit * sums
+        if side is a:
+            reached[forest.leaf_nodes] = weights * (2.0 ** (bits - WEIGHT_BITS) / side.sum_of_weights())
+    for node, left, right in trees.upwards:
+        gap[node], reached[node] = gap[left] + gap[right], reached[left] + reached[right]
+    return np.divide(gap, reached, out=np.zeros_like(gap), where=reached > 0)[forest.numbered]
 
 
 # -- what a pass needs, and what a thread collects --------------------------------------------------------------

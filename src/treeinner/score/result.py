@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from treeinner.errors import Note, did_you_mean
 from treeinner.rows.frames import make_frame
-from treeinner.score.infer import ReadOnly, Statistics, t_quantile
+from treeinner.score.infer import ReadOnly, Statistics, check_level, t_quantile
 
-__all__ = ["LEVEL", "FeatureScore", "FoldSpread", "Importance", "Losses", "position_of", "ranks_of"]
+__all__ = ["LEVEL", "FeatureScore", "FoldSpread", "Importance", "Losses", "plain", "position_of", "ranks_of"]
 
 Float = NDArray[np.float64]
 LEVEL = 0.1  # a q value up to it is a verdict
@@ -161,12 +161,8 @@ class Importance(ReadOnly):
 
     def interval(self, level: float = 0.95) -> tuple[Float, Float]:
         """Lower and upper ends of the intervals that cover the true score in so many of 100 samples of rows."""
-        _check_level(level)
-        half = np.zeros_like(self.scores)
-        known = np.isfinite(self.std_errors) & (self.std_errors > 0)
-        half[known] = t_quantile(0.5 + level / 2, self.df[known]) * self.std_errors[known]
-        half[~np.isfinite(self.std_errors)] = self.std_errors[~np.isfinite(self.std_errors)]
-        return self.scores - half, self.scores + half
+        low, high = self.statistics.interval(level)
+        return self._known(low), self._known(high)
 
     @property
     def holds(self) -> Float | None:
@@ -186,7 +182,7 @@ class Importance(ReadOnly):
         """Lower and upper ends of the intervals of `holds`, by Student's t as those of the scores."""
         if self.holds is None or self.holds_std_errors is None:
             raise ValueError("`holds` and its error come with score='signal' and std_errors=True.")
-        _check_level(level)
+        check_level(level)
         half = t_quantile(0.5 + level / 2, np.maximum(self.df, 1.0)) * self.holds_std_errors
         return self.holds - half, self.holds + half
 
@@ -373,7 +369,7 @@ class Importance(ReadOnly):
 
     def to_json(self) -> str:
         """The table and what it is of, as JSON."""
-        table = {name: [_plain(each) for each in column.tolist()] for name, column in self.columns().items()}
+        table = {name: [plain(each) for each in column.tolist()] for name, column in self.columns().items()}
         about = {"score": self.score, "method": self.method, "unit": self.unit, "n_rows": self.n_rows}
         return json.dumps(about | {"notes": [note.text for note in self.notes], "features": table})
 
@@ -403,12 +399,6 @@ class Importance(ReadOnly):
         return as_html(self)
 
 
-def _check_level(level: float) -> None:
-    """Raise unless it is a confidence level."""
-    if not 0.0 < level < 1.0:
-        raise ValueError(f"level={level!r} is not a confidence level; pass a number in (0, 1), such as 0.95.")
-
-
 def ranks_of(scores: Float) -> NDArray[np.intp]:
     """Rank of every score; 1 is the best."""
     ranks = np.empty(len(scores), np.intp)
@@ -416,7 +406,7 @@ def ranks_of(scores: Float) -> NDArray[np.intp]:
     return ranks
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """A value as JSON can hold it: no infinities, no NaN."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from treeinner.errors import counted, short
+from treeinner.errors import Note, counted, short
 from treeinner.score.result import LEVEL
 from treeinner.show import html
 
@@ -15,13 +16,16 @@ if TYPE_CHECKING:
     from treeinner.score.compare import Comparison
     from treeinner.score.result import Importance
 
-__all__ = ["SHOWN", "as_html", "as_text", "comparison_text", "holds_texts", "sums", "text_table"]
+__all__ = ["SHOWN", "as_html", "as_text", "comparison_html", "comparison_text", "holds_texts", "sums", "text_table"]
 
 SHOWN = 20  # features
 DIGITS = 3  # of a score
 UNCHECKED = "training_rows_unchecked"  # code of a note
 UNCLEAR = 0.5  # standard error of holds from which it is left blank
-VERDICT_COLOURS = {"signal": html.BLUE, "unclear": html.GREY, "harmful": html.VERMILLION}
+VERDICT_COLOURS = {
+    "signal": html.BLUE, "better": html.BLUE, "unclear": html.GREY,
+    "harmful": html.VERMILLION, "worse": html.VERMILLION,
+}  # fmt: skip
 
 
 def as_text(imp: Importance, shown: int | None = SHOWN) -> str:
@@ -45,25 +49,73 @@ def as_text(imp: Importance, shown: int | None = SHOWN) -> str:
 
 
 def comparison_text(comparison: Comparison, shown: int | None = SHOWN) -> str:
-    """Table of both sides and the gap for a terminal, best feature of the second side first."""
-    first, second = comparison.names
-    order = comparison.after.order[:shown]
-    columns = {
-        "feature": [comparison.feature_names[k] for k in order],
-        first: _numbers(comparison.before.scores[order]),
-        second: _numbers(comparison.after.scores[order]),
-        "gap": _numbers(comparison.gap.score[order]),
-        "std error": _numbers(comparison.gap.std_error[order], 2),
-        "q value": [f"{q:.2g}" for q in comparison.gap.q_value[order]],
+    """Table of both losses and what they differ by for a terminal, largest change first."""
+    c, order = comparison, comparison.order[:shown]
+    below = _whole(c)
+    columns: dict[str, Sequence[str]] = {"feature": [*(c.feature_names[k] for k in order), *below]}
+    sides = zip((*c.names, "change"), (c.before.scores, c.after.scores, c.change.score), strict=True)
+    for place, (name, scores) in enumerate(sides):
+        columns[name] = _numbers([*scores[order], *(numbers[place] for numbers in below.values())])
+    columns["std error"] = _numbers(c.change.std_error[order], 2)
+    for name, part in (("moved", c.moved), ("changed", c.changed)):
+        columns |= {} if part is None else {name: _numbers(part.score[order])}
+    columns["q value"] = [f"{q:.2g}" for q in c.change.q_value[order]]
+    columns["holds"] = [_held(c)[k] for k in order]
+    columns["verdict"] = [c.verdicts[k] for k in order]
+    lines = text_table(columns, left=("feature", "verdict"))
+    if len(order) < len(c.feature_names):
+        lines.insert(1 + len(order), f"... and {len(c.feature_names) - len(order)} more")
+    return "\n".join([_headline(c), *lines, _about_change(c)])
+
+
+def _headline(c: Comparison) -> str:
+    """The two losses: "half the squared error: 0.58 before, 1.6 after"."""
+    values = zip(_numbers((c.loss_before, c.loss_after)), c.names, strict=True)
+    return f"{c.loss_name}: {', '.join(f'{value} {name}' for value, name in values)}"
+
+
+def _whole(c: Comparison) -> dict[str, tuple[float, float, float]]:
+    """Lines below the features, as (before, after, rise): with the changes they add up to the rise of the loss."""
+    starts = [math.nan if imp.losses is None else imp.losses.before for imp in (c.before, c.after)]
+    return {
+        "(base)": (c.before.base, c.after.base, c.base),
+        "(loss before the trees)": (starts[0], starts[1], c.harder),
+        "(loss)": (c.loss_before, c.loss_after, c.loss_after - c.loss_before),
     }
-    lines = text_table(columns, left=("feature",))
-    if len(order) < len(comparison.feature_names):
-        lines.append(f"... and {len(comparison.feature_names) - len(order)} more")
-    rows = f"{first}: {counted(comparison.before.n_rows, 'row')}, {second}: {counted(comparison.after.n_rows, 'row')}"
-    last = f"{rows}; score: {comparison.after.unit}; gap: {first} - {second}, with its standard error and q value"
-    return "\n".join(
-        [f"{comparison.after.title}: {first} against {second}", *lines, last, *(f"note: {n}" for n in comparison.notes)]
-    )
+
+
+def _held(c: Comparison) -> list[str]:
+    """Holds on both sides, "0.98 -> 0.10", of every feature; "?" where it is not known well."""
+    sides = [
+        [text.split()[0] if text else "?" for text in holds_texts(imp)] for imp in (c.signal_before, c.signal_after)
+    ]
+    return ["" if a == b == "?" else f"{a} -> {b}" for a, b in zip(*sides, strict=True)]
+
+
+def _about_change(c: Comparison) -> str:
+    """One line about a comparison: rows, unit, level of the verdicts, and the codes of the notes."""
+    rows = [f"{name}: {counted(imp.n_rows, 'row')}" for name, imp in zip(c.names, (c.before, c.after), strict=True)]
+    if c.effective_rows is not None:
+        rows[0] += f" ({c.effective_rows:,.0f} when weighted)"
+    return "; ".join([", ".join(rows), c.after.unit, f"verdicts at q <= {LEVEL:g}", *_codes(c.notes)])
+
+
+def comparison_html(c: Comparison) -> str:
+    """Table with bars and intervals of the change, for notebooks."""
+    order, (lows, highs) = c.order[:SHOWN], c.interval(0.95)
+    ends = np.concatenate([c.change.score[order], lows[order], highs[order], [0.0]])
+    span = float(ends[np.isfinite(ends)].min()), float(ends[np.isfinite(ends)].max())
+    rows: list[list[html.Cell]] = []
+    for k in order.tolist():
+        change, low, high = (float(each[k]) for each in (c.change.score, lows, highs))
+        bar = html.bar(change, low, high, span=span, colour=VERDICT_COLOURS[c.verdicts[k]])
+        pair = _numbers((c.before.scores[k], c.after.scores[k]))
+        rows.append([c.feature_names[k], *pair, bar, *_numbers([change]), f"{c.change.q_value[k]:.2g}", _held(c)[k],
+                     c.verdicts[k]])  # fmt: skip
+    rows += [[name, *_numbers(pair), "", *_numbers([rise]), "", "", ""] for name, (*pair, rise) in _whole(c).items()]
+    header = ["feature", *c.names, "", "change", "q value", "holds", "verdict"]
+    more = [f"... and {len(c.feature_names) - SHOWN} more features"] if len(c.feature_names) > SHOWN else []
+    return html.table(_headline(c), header, rows, "; ".join([*more, _about_change(c)]))
 
 
 def text_table(columns: Mapping[str, Sequence[str]], left: Sequence[str] = ()) -> list[str]:
@@ -108,11 +160,15 @@ def about(imp: Importance) -> str:
     """One line about the scores: rows, unit with the loss, level of the verdicts, and the codes of the notes."""
     parts = [counted(imp.n_rows, "row")] if imp.n_rows else []
     parts += [imp.unit, *([f"verdicts at q <= {LEVEL:g}"] if imp.tested else [])]
-    codes = dict.fromkeys(note.code for note in imp.notes)
-    if UNCHECKED in codes:
-        parts.append("training rows: not checked")
+    return "; ".join([*parts, *_codes(imp.notes)])
+
+
+def _codes(notes: Iterable[Note]) -> list[str]:
+    """Codes of the notes, as parts of the last line."""
+    codes = dict.fromkeys(note.code for note in notes)
     others = [code for code in codes if code != UNCHECKED]
-    return "; ".join([*parts, *([f"notes: {', '.join(others)}"] if others else [])])
+    unchecked = ["training rows: not checked"] if UNCHECKED in codes else []
+    return [*unchecked, *([f"notes: {', '.join(others)}"] if others else [])]
 
 
 def as_html(imp: Importance) -> str:

@@ -149,15 +149,12 @@ def importance(
 @app.command()
 def compare(
     model: ModelFile,
-    before: Annotated[Path, typer.Argument(metavar="BEFORE", help="First rows, such as those of the training.")],
-    after: Annotated[Path, typer.Argument(metavar="AFTER", help="Second rows, such as held-out ones.")],
+    before: Annotated[Path, typer.Argument(metavar="BEFORE", help="Rows from when the model was good, held out.")],
+    after: Annotated[Path, typer.Argument(metavar="AFTER", help="Rows from now.")],
     target: Target,
     weight: Weight = None,
     clusters: Clusters = None,
-    qid: Qid = None,
     base_margin: Margin = None,
-    score: Score = "signal",
-    method: Method = "centred",
     group: Groups = None,
     read: Told = None,
     top: Top = SHOWN,
@@ -165,23 +162,21 @@ def compare(
     output: Output = None,
     jobs: Jobs = -1,
 ) -> None:
-    """Put the scores on two files of rows side by side.
+    """Why did the loss rise? What each feature no longer pays in AFTER, so that all adds up.
 
-    What a feature has on training rows and not on held-out rows is overfitting: the gap.
+    change is positive where a feature pays less than in BEFORE; worse and better are verdicts at q <= 0.1.
     """
     check_files(output, [model, before, after])
-    roles = _roles(target, weight, clusters, qid, base_margin)
+    roles = _roles(target, weight, clusters, None, base_margin)
     found = compare_rows(
         open_model(model, read), {"X": str(before), **roles}, {"X": str(after), **roles},
-        names=("before", "after"), score=score, method=method, feature_groups=parse_groups(group), n_jobs=jobs,
+        feature_groups=parse_groups(group), n_jobs=jobs,
     )  # fmt: skip
     say_notes(found.notes)
-    columns = _best_first(found.columns(), found.after.order)
     if output is not None:
-        write_table(columns, output)
+        write_table(_best_first(found.columns(), found.order), output)
     elif as_json:
-        notes = [note.text for note in found.notes]
-        write_json({"unit": found.after.unit, "notes": notes, "features": {k: list(v) for k, v in columns.items()}})
+        write_json(found.to_dict())
     else:
         print(comparison_text(replace(found, notes=()), top or None))
 
