@@ -143,7 +143,7 @@ def test_report(cli, tmp_path):
     words = ("report", *ROWS, "--train", "train.csv", "--title", "Mine", "--explorer-rows", 5, "-o", page)
     code, out, err = cli(*words)
     assert (code, out) == (0, "")
-    assert "Wrote" in err
+    assert err.endswith("5 rows of data\n")
     assert "<title>Mine</title>" in page.read_text(encoding="utf-8")
 
 

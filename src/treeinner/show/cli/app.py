@@ -6,6 +6,7 @@ import sys
 import time
 import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import redirect_stdout
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
@@ -247,7 +248,8 @@ def select(
     )  # fmt: skip
     say_notes(selector.importance_.notes)
     if page is not None:
-        say(f"Wrote {write_report(selector, path=page)}; open it in a browser.")
+        with redirect_stdout(sys.stderr):  # the line about the file; stdout is the table's
+            write_report(selector, path=page)
     table = selector.table()
     columns = _best_first(table, np.argsort(-table["score"], kind="stable"))
     n_kept = int(np.sum(table["kept"]))
@@ -284,7 +286,7 @@ def report(
     method: Method = "centred",
     group: Groups = None,
     read: Told = None,
-    rows: Annotated[int, typer.Option("--explorer-rows", min=0, help="Rows to look at one by one.")] = 2000,
+    rows: Annotated[int, typer.Option("--explorer-rows", min=0, help="Rows of data to put into the page.")] = 0,
     jobs: Jobs = -1,
 ) -> None:
     """Write one HTML page to share: ranking, curves by round, single rows; one file, nothing from the network."""
@@ -294,11 +296,11 @@ def report(
     if train is not None:
         of_train = {f"{name}_train": value for name, value in roles.items() if name != "clusters"}
         of_train["X_train"] = str(train)
-    written = write_report(
-        open_model(model, read), list(map(str, data)), **roles, **of_train, path=page, title=title, score=score,
-        method=method, feature_groups=parse_groups(group), explorer_rows=rows, n_jobs=jobs,
-    )  # fmt: skip
-    say(f"Wrote {written}; open it in a browser.")
+    with redirect_stdout(sys.stderr):
+        write_report(
+            open_model(model, read), list(map(str, data)), **roles, **of_train, path=page, title=title, score=score,
+            method=method, feature_groups=parse_groups(group), explorer_rows=rows, n_jobs=jobs,
+        )  # fmt: skip
 
 
 # -- inside ----------------------------------------------------------------------------------------------------
