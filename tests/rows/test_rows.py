@@ -36,7 +36,7 @@ def test_rows_in_memory():
     assert stream.again
     assert again is rows
     assert (rows.n_rows, rows.weight, rows.weight_exponent, rows.frame_library) == (N, None, 0, "pandas")
-    assert rows.names is None  # the model stores them
+    assert rows.names == tuple("abcd")
     np.testing.assert_array_equal(rows.y.reshape(-1), Y)
     np.testing.assert_array_equal(rows.start, np.broadcast_to(model("xgboost").trees.base, (N, 1)))
     np.testing.assert_array_equal(matrix(rows.table), NUMBERS.to_numpy())

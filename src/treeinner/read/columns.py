@@ -71,7 +71,7 @@ def credit(model: Model, names: Sequence[str] | None, feature_groups: GroupSpec 
     model
         The model.
     names
-        Names of the columns of X, used where the model stores none; f0, f1, ... where neither has any.
+        Names of the columns of X, which win over the model's own spelling; f0, f1, ... where neither has any.
     feature_groups
         Name of a group -> its features, by name or position; a feature in no group stands for itself. "encoded": the
         columns that the model itself sees. "original", which behind a pipeline is the default: the columns that go in.
@@ -107,11 +107,12 @@ def credit(model: Model, names: Sequence[str] | None, feature_groups: GroupSpec 
 
 
 def _features(model: Model, names: Sequence[str] | None) -> list[str]:
-    """Names of the model's features."""
-    if model.feature_names is not None:
-        return list(model.feature_names)
-    known = names is not None and not model.transformers and len(names) == model.n_features
-    return list(names) if known and names is not None else [f"f{j}" for j in range(model.n_features)]
+    """Names of the model's features, as X spells them if the user did not tell others."""
+    stored, known = model.feature_names, () if names is None or model.transformers else names
+    if stored is None:
+        return list(known) if len(known) == model.n_features else [f"f{j}" for j in range(model.n_features)]
+    spelled = {} if model.told.feature_names else {name.replace(" ", "_"): name for name in known}  # LightGBM's
+    return [name if name in known else spelled.get(name, name) for name in stored]
 
 
 # -- groups -------------------------------------------------------------------------------------------------------
@@ -141,9 +142,9 @@ def _listed(given: Any) -> list[Any]:
 
 
 def _position(member: Any, position: Mapping[str, int], group: str) -> int:
+    if readable(member) in position:  # numbers too, where columns have numbers for names
+        return position[readable(member)]
     if isinstance(member, str):
-        if readable(member) in position:
-            return position[readable(member)]
         hint = did_you_mean(member, position, f"; features: {', '.join(map(repr, list(position)[:10]))}, ...")
         raise ValueError(f"Group {group!r} names {member!r}, which is not a feature{hint}")
     try:

@@ -94,9 +94,7 @@ def read_columns(frame: Frame | nw.Series[Any], schema: Schema, notes: list[Note
     places = list(range(len(names)))
     if schema.names is not None:
         places = places_of(names, schema.names)
-        if extra := [name for j, name in enumerate(names) if j not in set(places)]:
-            raise DataError(f"X has {listing(extra)}, which the model was not trained on; select the other columns.")
-    schema.check_shape(rows.shape[0], len(names))
+    schema.check_shape(rows.shape[0], len(places))
     columns = list(rows.iter_columns())
     return [_column(columns[place], j, schema, notes) for j, place in enumerate(places)]
 

@@ -42,7 +42,7 @@ class Rows:
     clusters: NDArray[Any] | None = None  # (n,) labels
     query: NDArray[Any] | None = None  # (n,) labels
     tree_weight: Float | None = None  # (T, n) what a row counts for in a tree: out-of-bag rows
-    names: tuple[str, ...] | None = None  # columns of X, where the model stores none
+    names: tuple[str, ...] | None = None  # of the model's features, as X spells them
     target_names: tuple[str, ...] | None = None  # columns of y, if several
     frame_library: str = ""  # "pandas", "polars", ...: the library in which results are returned
     label: str = ""  # the file or batch that they come from, if any, as messages call it
@@ -99,8 +99,10 @@ def one_batch(
 
 
 def names_in(model: Model, X: Any) -> tuple[str, ...] | None:
-    """Names of the model's features as X has them, where the model stores none."""
-    names = names_of(X) if model.feature_names is None and not model.transformers else None
+    """Names of the model's features as X spells them; None behind transformers, and where X has none."""
+    names, stored = None if model.transformers else names_of(X), model.schema.names
+    if names is not None and stored is not None:
+        return tuple(names[j] for j in places_of(names, stored))
     return names if len(names or ()) == model.n_features else None
 
 
@@ -159,12 +161,9 @@ def _table(model: Model, X: Any) -> Table:
 # -- columns by name -----------------------------------------------------------------------------------------
 def split(model: Model, X: Any, given: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
     """X with the model's columns alone, and `given` with values in place of names; without names, all as it is."""
-    given = dict(given)
-    if not any(isinstance(value, str | list | tuple) for value in given.values()):
-        return X, given
-    names = names_of(X) or ()
+    given, names = dict(given), names_of(X) or ()
     roles = roles_among(given, names)
-    if not roles:
+    if not roles and len(names) <= len(columns_of(model)[0] or names):
         return X, given
     rows = collected(X)
     features = features_among(model, names, roles)
@@ -194,12 +193,7 @@ def features_among(
     model: Model, names: Sequence[str], roles: Mapping[str, Sequence[str]], where: str = "X"
 ) -> list[str]:
     """Which of these columns the model reads, in its order, or by position if it stores no names."""
-    if model.transformers:
-        wanted, n_columns = columns_in(model.transformers)
-    elif model.route is not None:  # the schema is about what it makes of X
-        wanted, n_columns = model.feature_names, model.n_features
-    else:
-        wanted, n_columns = model.schema.names, model.schema.n_columns
+    wanted, n_columns = columns_of(model)
     taken = {name for columns in roles.values() for name in columns}
     features = [name for name in names if name not in taken]
     if wanted is not None:
@@ -209,6 +203,13 @@ def features_among(
     if wrong := [name for name in roles.get("y", ()) if name in features]:
         raise DataError(f"y={wrong[0]!r}: this column is a feature of the model; name the one that it predicts.")
     return features
+
+
+def columns_of(model: Model) -> tuple[tuple[str, ...] | None, int | None]:
+    """Names and number of the columns of X that the model reads, as far as it stores them."""
+    if model.transformers:
+        return columns_in(model.transformers)
+    return model.schema.names, model.n_features if model.route is not None else model.schema.n_columns
 
 
 # -- what comes with X ---------------------------------------------------------------------------------------
