@@ -12,6 +12,7 @@ import pytest
 import xgboost as xgb
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.ensemble import (
+    ExtraTreesClassifier,
     GradientBoostingRegressor,
     HistGradientBoostingClassifier,
     HistGradientBoostingRegressor,
@@ -411,6 +412,8 @@ FITTED = {
     "catboost": (catboost.CatBoostRegressor(iterations=5, depth=3, verbose=0, allow_writing_files=False), Y),
     "hist": (HistGradientBoostingClassifier(max_iter=5), CLASSES),
     "trees": (GradientBoostingRegressor(n_estimators=5), Y),
+    "forest": (RandomForestRegressor(5, random_state=0), Y),
+    "extra trees": (ExtraTreesClassifier(5, random_state=0), CLASSES),
     "pipeline": (make_pipeline(StandardScaler(), booster()), Y),
 }
 
@@ -431,7 +434,6 @@ SAMPLED = {
     "xgboost": booster(subsample=0.7, random_state=0),
     "gamma": booster(objective="reg:gamma"),  # its second derivatives differ from row to row
     "lightgbm": lightgbm.LGBMRegressor(n_estimators=5, subsample=0.5, subsample_freq=1, verbose=-1, n_jobs=1),
-    "forest": RandomForestRegressor(5, random_state=0),
     "stopped": HistGradientBoostingRegressor(max_iter=5, early_stopping=True),
 }
 

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from sklearn.base import is_classifier
 from sklearn.model_selection import GroupKFold, check_cv
 
-from treeinner.errors import DataError
+from treeinner.errors import DataError, UnsupportedModelError
 from treeinner.read import Model
+from treeinner.rows import read_rows
 from treeinner.rows.columns import labels
 from treeinner.rows.frames import as_frame, collected, names_of
 from treeinner.rows.rows import NO_WEIGHT, check_order, given_weights
@@ -25,6 +26,10 @@ __all__ = ["Data", "checked_data", "checked_table", "fitted_models", "folds_of_m
 
 Index = NDArray[np.intp]
 SAMPLED = 0.02  # share of the training rows that the first tree may have more or less, if it was not fitted on a sample
+OTHER_FOLDS = (
+    "A model was not fitted on the training rows of its fold: they reach the leaves of its first tree in other "
+    "numbers than it stores. Pass cv=the folds of the fits, as (train, test) pairs, and X in the same order."
+)
 BESIDE_X = ("y", "sample_weight", "base_margin", "qid", "groups", "clusters")
 
 
@@ -259,11 +264,22 @@ def folds_of_models(models: Sequence[Any], cv: Any, data: Data) -> tuple[Index, 
 def _check_training_rows(model: Model, data: Data, train: Index) -> None:
     """Raise if the leaves of the first tree tell that the model was fitted on other rows.
 
-    They tell nothing if it was grown on a sample of the rows, or if rows count by weights or second derivatives that
-    differ: then the counts of the leaves are no whole numbers, or do not add up to the rows.
+    They tell nothing if it was grown on a sample of the rows, but for forests whose samples can be drawn again, or if
+    rows count by weights or second derivatives that differ: then the counts of the leaves are no whole numbers, or do
+    not add up to the rows.
     """
     trees = model.trees
-    if data.sample_weight is not None or trees.averaged or model.route is not None or np.isnan(trees.cover).any():
+    if model.out_of_bag is not None:
+        given = model, take_rows(data.X, train), take_rows(data.y, train)
+        read_rows(*given)  # whatever else may be wrong with them
+        try:
+            read_rows(*given, oob=True)
+            return
+        except UnsupportedModelError:  # no samples: every tree saw every row
+            pass
+        except DataError:
+            raise DataError(OTHER_FOLDS) from None
+    if data.sample_weight is not None or model.route is not None or np.isnan(trees.cover).any():
         return
     leaves = np.flatnonzero(trees.leaf_id[: trees.start[1]] >= 0)
     stored, n = trees.cover[leaves], len(train)
@@ -274,7 +290,4 @@ def _check_training_rows(model: Model, data: Data, train: Index) -> None:
         return
     reached = np.bincount(model.apply(take_rows(data.X, train), n_jobs=1)[:, 0], minlength=trees.leaf_id.max() + 1)
     if np.any(reached[trees.leaf_id[leaves]] != counts):
-        raise DataError(
-            "A model was not fitted on the training rows of its fold: they reach the leaves of its first tree in other "
-            "numbers than it stores. Pass cv=the folds of the fits, as (train, test) pairs, and X in the same order."
-        )
+        raise DataError(OTHER_FOLDS)
