@@ -15,14 +15,17 @@ import treeinner as ti
 
 SOURCE = Path(ti.__file__).parent
 PAGE = Path(__file__).parent.parent / "docs" / "architecture.md"
-SHOWN = {"score/result.py", "score/compare.py", "explain/attribute.py"}  # results print and draw themselves
+SHOWN = {  # results print and draw themselves
+    "score/result.py", "score/compare.py", "explain/attribute.py", "explain/explainer.py", "read/model.py",
+    "select/selector.py",
+}  # fmt: skip
 
 # Where an optional library may be imported at all.
 OPTIONAL = {
     "xgboost": {"read/xgboost.py"},
     "lightgbm": {"read/lightgbm.py"},
     "catboost": {"read/catboost.py"},
-    "sklearn": {"read/sklearn.py", "select/"},
+    "sklearn": {"read/sklearn.py", "score/shift.py", "select/"},
     "shap": {"explain/attribute.py"},
     "dask": {"dask.py"},
     "distributed": {"dask.py"},

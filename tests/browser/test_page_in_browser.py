@@ -14,6 +14,7 @@ import pytest
 import xgboost as xgb
 
 from tests.browser.chromium import Browser, find
+from tests.show.results import make_breakdown
 from treeinner.score.importance import importance
 from treeinner.select.selector import TreeInnerSelector
 from treeinner.show.page import report
@@ -460,6 +461,27 @@ def test_a_page_about_features_to_keep(browser, tmp_path):
     assert "drawn anew, given the others" in p.evaluate("document.getElementById('meaning').innerText")
     shown = "Array.from(document.querySelectorAll('main > section')).filter((s) => !s.hidden).map((s) => s.id)"
     assert p.evaluate(shown) == ["ranking", "quality", "meaning", "reproduce"]
+    p.close()
+
+
+def test_tables_of_notebooks_sort(browser, tmp_path):
+    found = make_breakdown(names=NASTY)
+    (tmp_path / "cells.html").write_text(2 * found._repr_html_(), encoding="utf-8")  # two cells of a notebook
+    p = browser.open((tmp_path / "cells.html").as_uri())
+    cell = "[...document.querySelectorAll('table')[1].tBodies[0].rows].map((r) => r.cells[{}].textContent)"
+    click = (
+        "[...document.querySelectorAll('table')[1].querySelectorAll('th')].find((h) => h.textContent === '{}').click()"
+    )
+    for heading, place in (("score", 2), ("std error", 4)):
+        for up in (False, True):
+            p.evaluate(click.format(heading))
+            column = numbers(p.evaluate(cell.format(place)))
+            assert column == sorted(column, reverse=not up)
+    p.evaluate(click.format("verdict"))
+    assert p.evaluate(cell.format(6)) == ["harmful", "signal", "signal", "unclear", "unclear"]
+    assert p.evaluate(cell.format(0).replace("[1]", "[0]", 1)) == [NASTY[k] for k in found.order]  # not the other cell
+    assert p.evaluate("document.querySelectorAll('b').length") == 2  # the titles: names are text
+    assert p.complaints() == []
     p.close()
 
 

@@ -4,12 +4,18 @@ import re
 from dataclasses import replace
 from html.parser import HTMLParser
 
+import lightgbm as lgb
 import numpy as np
 import pytest
 
 from tests.show.results import NAMES, make_breakdown, make_comparison, make_importance, make_signal
 from treeinner.errors import Note
+from treeinner.explain.attribute import Attribution
+from treeinner.explain.explainer import TreeExplainer
+from treeinner.read import read_model
 from treeinner.score.infer import unknown
+from treeinner.score.result import FoldSpread
+from treeinner.select.selector import TreeInnerSelector
 from treeinner.show import html
 from treeinner.show.table import SHOWN, as_html, as_text, comparison_html, comparison_text
 
@@ -117,33 +123,105 @@ def test_a_comparison():
     assert "... and 4 more" in comparison_text(c, 1)
     rows = Parts(comparison_html(c)).rows
     assert rows[1][0] == "noise"
-    assert rows[-1][:3] == ["(loss)", "1.9", "5.5"]
+    assert rows[-1] == ["(loss)", "", "3.6", "", "", "1.9", "5.5", "", ""]
 
 
 # -- a notebook ----------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("make", [make_importance, make_breakdown])
-def test_names_are_text_and_nothing_is_loaded(make):
-    shown = make(names=NASTY)._repr_html_()
-    parts = Parts(shown)
+def make_attribution(rows=1, outputs=1, names=NASTY):
+    """An attribution made by hand."""
+    values = np.random.default_rng(0).normal(size=(rows, len(names), outputs))
+    many = outputs > 1
+    return Attribution(
+        values=values if many else values[:, :, 0], base_values=np.ones((rows, outputs) if many else rows), data=None,
+        feature_names=tuple(names), output_names=tuple(NASTY[:outputs]) if many else None, method="treeshap",
+    )  # fmt: skip
+
+
+def fold_spread(names=NASTY):
+    return FoldSpread(np.array([[3.0, 1.0, 0.0, -1.0, 2.0], [1.0, 2.0, 0.5, -2.0, 4.0]]), tuple(names))
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        make_importance(names=NASTY), make_breakdown(names=NASTY), make_comparison(names=NASTY), fold_spread(),
+        make_attribution(), make_attribution(3), make_attribution(outputs=3),
+    ],
+)  # fmt: skip
+def test_names_are_text_and_nothing_is_loaded(shown):
+    shown = shown._repr_html_()
+    assert shown.count(html.SORT) == 1  # the only script; what follows is of the rest
+    parts = Parts(shown.replace(html.SORT, ""))
     assert {tag for tag, _ in parts.elements} <= {
-        "div", "b", "table", "thead", "tbody", "tr", "th", "td", "svg", "rect", "line",
+        "div", "b", "table", "thead", "tbody", "tfoot", "tr", "th", "td", "svg", "rect", "line",
     }  # fmt: skip
     for _, attrs in parts.elements:
         assert not {"src", "href", "class", "id"} & set(attrs)
         assert not any(key.startswith("on") for key in attrs)
     assert not re.search(r"https?:|url\(|@import", shown)
-    assert set(NASTY) <= {row[1] for row in parts.rows}
+    assert set(NASTY) <= {row[0] for row in parts.rows}
 
 
 def test_html_has_scores_intervals_and_verdicts():
     imp = make_importance()
-    rows = Parts(as_html(imp)).rows
-    assert rows[0] == ["", "feature", "", "score", "95% interval", "q value", "verdict"]
-    assert [row[1] for row in rows[1:]] == [NAMES[k] for k in imp.order]
+    parts = Parts(as_html(imp))
+    rows = parts.rows
+    assert rows[0] == ["feature", "", "score", "95% interval", "std error", "q value", "verdict"]
+    assert [row[0] for row in rows[1:]] == [NAMES[k] for k in imp.order]
     assert [row[-1] for row in rows[1:]] == [imp.verdicts[k] for k in imp.order]
     low, high = (side[1] for side in imp.interval(0.95))
-    assert rows[1][4] == f"{low:.3g} to {high:.3g}"
+    assert rows[1][3] == f"{low:.3g} to {high:.3g}"
     assert "half the squared error" in as_html(imp)
+    aligned = [attrs["style"].split(";")[0][11:] for tag, attrs in parts.elements if tag == "th"]
+    assert aligned == ["left", "left", "right", "right", "right", "right", "left"]
+    bare = Parts(as_html(make_importance(score="total_gain", has_errors=False))).rows
+    assert bare[0] == ["feature", "", "score"]
+
+
+def test_html_of_one_row_adds_up_and_of_several_has_mean_sizes():
+    one = make_attribution(outputs=3)
+    rows = Parts(one._repr_html_()).rows
+    margins = one.base_values[0] + one.values[0].sum(axis=0)
+    assert NASTY[margins.argmax()] in Parts(one._repr_html_()).text  # the output with the largest margin
+    assert float(rows[-1][2]) == pytest.approx(margins.max(), rel=1e-3)  # four digits
+    parts = sum(float(row[2]) for row in rows[1:-1])  # the base value too
+    assert parts == pytest.approx(margins.max(), abs=5 * 0.005)  # three digits each
+    several = make_attribution(4)
+    rows = Parts(several._repr_html_()).rows
+    assert float(rows[1][2]) == pytest.approx(np.abs(several.values).mean(axis=0).max(), rel=5e-3)
+    assert Parts(several[:0]._repr_html_()).rows[1][2] == "0"
+
+
+def test_html_of_folds_models_and_explainers():
+    folds = fold_spread(NAMES)
+    rows = Parts(folds._repr_html_()).rows
+    assert rows[1] == ["sex", "", "3", "2 to 4", "1.4", "1 to 2"]
+    assert f"{folds.rank_stability:.2f}" in folds._repr_html_()
+    X = np.random.default_rng(0).normal(size=(60, 3))
+    model = lgb.LGBMClassifier(n_estimators=4, n_jobs=1, verbose=-1, min_child_samples=5).fit(X, np.arange(60) % 3)
+    lines = dict(Parts(read_model(model)._repr_html_()).rows)
+    assert lines["loss"] == "log loss"
+    assert lines["trees"].startswith("12 boosted trees in 4 rounds, ")
+    assert lines["outputs"] == "3: 0, 1, 2"
+    lines = dict(Parts(TreeExplainer(model)._repr_html_()).rows)
+    assert len(lines["expected value"].split(", ")) == 3
+    assert repr(TreeExplainer(model)).startswith("TreeExplainer(treeshap: Model(lightgbm")
+
+
+def test_html_of_a_selector_is_scikit_learns_with_the_table_below():
+    X = np.random.default_rng(0).normal(size=(200, 3))
+    selector = TreeInnerSelector(lgb.LGBMRegressor(n_estimators=5, n_jobs=1, verbose=-1), cv=2, repeats=1)
+    diagram = selector._repr_mimebundle_()["text/html"]
+    assert "sk-" in diagram
+    assert "data-treeinner" not in diagram
+    selector.fit(X, X[:, 1])
+    shown = selector._repr_mimebundle_()["text/html"]
+    assert "sk-" in shown
+    table = shown[shown.index("<div><b>") :]
+    assert selector._repr_html_().endswith(table)
+    rows = Parts(table).rows
+    assert [rows[1][0], rows[1][-1]] == ["f1", "kept"]
+    assert "1 of 3 features kept by the marginal test at q = 0.1" in shown
 
 
 def test_bars_stay_inside():

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treeinner.errors import MissingDependencyError, Note, counted, did_you_mean, short
+from treeinner.errors import MissingDependencyError, Note, counted, did_you_mean
 from treeinner.kernels import Progress
 from treeinner.read import Model, read_model
 from treeinner.read.columns import Credit, GroupSpec, credit
@@ -26,7 +26,6 @@ BASE_DEFINITIONS = {
     "treeshap": "mean margin over the training rows, weighted by the covers of the leaves",
     "centred": "base score plus the mean of every tree over the rows of the reference",
 }
-SHOWN = 20  # features in a notebook's table
 Float = NDArray[np.float64]
 
 
@@ -177,19 +176,9 @@ class Attribution:
         return f"Attribution({self.method}: {shape}, in {self.unit})"
 
     def _repr_html_(self) -> str:
-        """Of one row its largest parts, of several the mean sizes, as a table with bars."""
-        from treeinner.show import html  # here: what is shown stands above what is worked out
+        from treeinner.show.table import attribution_html  # here: what is shown stands above what is worked out
 
-        values = self.by_output[0].sum(axis=2)
-        one = len(values) == 1
-        shown = values[0] if one else np.abs(values).mean(axis=0) if len(values) else np.zeros(values.shape[1])
-        span = (float(shown.min(initial=0.0)), float(shown.max(initial=0.0)))
-        rows = []
-        for k in np.argsort(-np.abs(shown), kind="stable")[:SHOWN].tolist():
-            bar = html.bar(float(shown[k]), span=span, colour=html.VERMILLION if shown[k] >= 0 else html.BLUE)
-            rows.append([self.feature_names[k], bar, short(shown[k])])
-        what = "value" if one else "mean |value|"
-        return html.table(repr(self), ["feature", "", what], rows, f"base value: {self.base_definition}")
+        return attribution_html(self, self._shown())
 
     def __len__(self) -> int:
         return len(self.values)

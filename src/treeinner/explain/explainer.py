@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from treeinner.errors import UnsupportedModelError
+import numpy as np
+
+from treeinner.errors import UnsupportedModelError, short
 from treeinner.explain.attribute import Attribution, Float, attribute, root_margin
 from treeinner.kernels import Progress
 from treeinner.read import read_model
@@ -59,6 +61,15 @@ class TreeExplainer:
         """Margin before any feature is known: a number, or one per output."""
         base = self._model.trees.base + root_margin(self._model, self.method)
         return float(base[0]) if self._model.n_outputs == 1 else base
+
+    def __repr__(self) -> str:
+        return f"TreeExplainer({self.method}: {self._model!r})"
+
+    def _repr_html_(self) -> str:
+        from treeinner.show.table import model_html  # here: what is shown stands above what is worked out
+
+        expected = ", ".join(map(short, np.atleast_1d(self.expected_value)))
+        return model_html(self._model, f"TreeExplainer({self.method})", **{"expected value": expected})
 
     def attribute(self, X: Any, *, approximate: bool = False) -> Attribution:
         """Attribution of every row of X, with names and base values."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import html
 import math
 import numbers
 import os
@@ -173,7 +172,9 @@ class Model:
         return f"Model({self.library}, {loss}: {', '.join(parts)})"
 
     def _repr_html_(self) -> str:
-        return f"<code>{html.escape(repr(self))}</code>"
+        from treeinner.show.table import model_html  # here: what is shown stands above what is read
+
+        return model_html(self)
 
 
 def read_model(

@@ -76,6 +76,7 @@ class FoldSpread(ReadOnly):
     """Scores of the models of a cross-validation, each on the rows that it was not fitted on."""
 
     scores: Float  #: (folds, features), per row
+    feature_names: tuple[str, ...] = ()  #: features, or groups of them
 
     @property
     def std(self) -> Float:
@@ -101,6 +102,11 @@ class FoldSpread(ReadOnly):
         if n < 2:
             return math.nan
         return float((np.corrcoef(ranks).sum() - n) / (n * (n - 1)))
+
+    def _repr_html_(self) -> str:
+        from treeinner.show.table import folds_html
+
+        return folds_html(self)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -309,12 +315,13 @@ class Importance(ReadOnly):
     def top(self, n: int = 10) -> Importance:
         """Return the n best features, best first, with their numbers as they are here."""
         k = self.order[: max(0, operator.index(n))]
+        names = tuple(self.feature_names[i] for i in k)
         return replace(
             self,
-            feature_names=tuple(self.feature_names[i] for i in k),
+            feature_names=names,
             statistics=_taken(self.statistics, k),
             outputs=None if self.outputs is None else _taken(self.outputs, k),
-            folds=None if self.folds is None else FoldSpread(self.folds.scores[:, k]),
+            folds=None if self.folds is None else FoldSpread(self.folds.scores[:, k], names),
             rounds=None if self.rounds is None else self.rounds[:, k],
         )
 

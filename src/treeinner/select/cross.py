@@ -219,8 +219,8 @@ def _put_together(data: Data, folds: tuple[Scored, ...], tests: tuple[Index, ...
     weight = weight[seen] / counts[seen]
     clusters = None if data.clusters is None else data.clusters[seen]
     imp = importance_of_shares(
-        found, shares, np.ldexp(weight, -unit), clusters, terms, losses=_losses(found), folds=FoldSpread(scores),
-        n_rows=len(seen), sum_of_weights=float(weight.sum()),
+        found, shares, np.ldexp(weight, -unit), clusters, terms, losses=_losses(found),
+        folds=FoldSpread(scores, tuple(place)), n_rows=len(seen), sum_of_weights=float(weight.sum()),
     )  # fmt: skip
     text = f"{counted(n - len(seen), 'row')} of {n:,} were held out by no fold, and are not scored."
     imp = replace(imp, notes=(*imp.notes, *([Note("not_held_out", text, quiet=True)] if len(seen) < n else [])))

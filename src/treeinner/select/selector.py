@@ -385,6 +385,16 @@ class TreeInnerSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):  # ty
         validate_data(self, native, reset=False, skip_check_array=True)
         return rows[:, kept.tolist()].to_native()
 
+    def _repr_html_inner(self) -> str:
+        from treeinner.show.table import selector_html  # here: what is shown stands above what is worked out
+
+        diagram: str = super()._repr_html_inner()
+        return diagram + (selector_html(self) if hasattr(self, "support_") else "")
+
+    def _repr_mimebundle_(self, **asked: Any) -> dict[str, str]:
+        shown: dict[str, str] = super()._repr_mimebundle_(**asked)
+        return shown | ({"text/html": self._repr_html_inner()} if "text/html" in shown else {})
+
     def _routed(self, sample_weight: Any, groups: Any, fit_params: dict[str, Any]) -> dict[str, Any]:
         """What goes to the estimator's fit besides weights, which the scores must share."""
         if not get_config()["enable_metadata_routing"]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,10 +13,15 @@ from treeinner.score.result import LEVEL
 from treeinner.show import html
 
 if TYPE_CHECKING:
+    from treeinner.explain.attribute import Attribution
+    from treeinner.read import Model
     from treeinner.score.compare import Comparison
-    from treeinner.score.result import Importance
+    from treeinner.score.result import FoldSpread, Importance
 
-__all__ = ["SHOWN", "as_html", "as_text", "comparison_html", "comparison_text", "holds_texts", "sums", "text_table"]
+__all__ = [
+    "SHOWN", "as_html", "as_text", "attribution_html", "comparison_html", "comparison_text", "folds_html",
+    "holds_texts", "model_html", "selector_html", "sums", "text_table",
+]  # fmt: skip
 
 SHOWN = 20  # features
 DIGITS = 3  # of a score
@@ -102,20 +107,16 @@ def _about_change(c: Comparison) -> str:
 
 def comparison_html(c: Comparison) -> str:
     """Table with bars and intervals of the change, for notebooks."""
-    order, (lows, highs) = c.order[:SHOWN], c.interval(0.95)
-    ends = np.concatenate([c.change.score[order], lows[order], highs[order], [0.0]])
-    span = float(ends[np.isfinite(ends)].min()), float(ends[np.isfinite(ends)].max())
-    rows: list[list[html.Cell]] = []
-    for k in order.tolist():
-        change, low, high = (float(each[k]) for each in (c.change.score, lows, highs))
-        bar = html.bar(change, low, high, span=span, colour=VERDICT_COLOURS[c.verdicts[k]])
-        pair = _numbers((c.before.scores[k], c.after.scores[k]))
-        rows.append([c.feature_names[k], *pair, bar, *_numbers([change]), f"{c.change.q_value[k]:.2g}", _held(c)[k],
-                     c.verdicts[k]])  # fmt: skip
-    rows += [[name, *_numbers(pair), "", *_numbers([rise]), "", "", ""] for name, (*pair, rise) in _whole(c).items()]
-    header = ["feature", *c.names, "", "change", "q value", "holds", "verdict"]
-    more = [f"... and {len(c.feature_names) - SHOWN} more features"] if len(c.feature_names) > SHOWN else []
-    return html.table(_headline(c), header, rows, "; ".join([*more, _about_change(c)]))
+    sides = {name: _numbers(imp.scores) for name, imp in zip(c.names, (c.before, c.after), strict=True)}
+    columns = {"q value": _tests(c.change.q_value), **sides, "holds": _held(c), "verdict": c.verdicts}
+    colours = [VERDICT_COLOURS[verdict] for verdict in c.verdicts]
+    below = {}
+    for name, (*pair, rise) in _whole(c).items():
+        below[name] = {**dict(zip(c.names, _numbers(pair), strict=True)), "change": short(rise, DIGITS)}
+    return _bars(
+        _headline(c), c.feature_names, c.order, c.change.score, c.interval(0.95), colours, columns, "change",
+        below=below, footer=_about_change(c),
+    )  # fmt: skip
 
 
 def text_table(columns: Mapping[str, Sequence[str]], left: Sequence[str] = ()) -> list[str]:
@@ -173,24 +174,113 @@ def _codes(notes: Iterable[Note]) -> list[str]:
 
 def as_html(imp: Importance) -> str:
     """Table with bars and intervals, for notebooks."""
-    order, verdicts = imp.order[:SHOWN], imp.verdicts
-    holds = {"holds": holds_texts(imp)} if imp.holds is not None else {}
-    lows, highs = imp.interval(0.95)
-    ends = np.concatenate([imp.scores[order], lows[order], highs[order], [0.0]])
-    ends = ends[np.isfinite(ends)]
-    span = float(ends.min()), float(ends.max())
-    rows: list[list[html.Cell]] = []
-    for place, k in enumerate(order.tolist(), 1):
-        score, low, high = float(imp.scores[k]), float(lows[k]), float(highs[k])
-        colour = VERDICT_COLOURS.get(verdicts[k], html.BLUE)
-        interval = f"{short(low, DIGITS)} to {short(high, DIGITS)}" if low <= high else ""
-        q = imp.q_values[k]
-        rows.append(
-            [str(place), imp.feature_names[k], html.bar(score, low, high, span=span, colour=colour),
-             short(score, DIGITS), interval, "" if np.isnan(q) else f"{q:.2g}", *(texts[k] for texts in holds.values()),
-             verdicts[k]]
-        )  # fmt: skip
-    rows += [["", name, "", short(number, DIGITS), "", "", ""] for name, number in sums(imp).items()]
-    header = ["", "feature", "", "score", "95% interval", "q value", *holds, "verdict"]
-    more = [f"... and {len(imp) - SHOWN} more features"] if len(imp) > SHOWN else []
-    return html.table(imp.title, header, rows, "; ".join([*more, about(imp)]))
+    columns: dict[str, Sequence[str]] = {"std error": _numbers(imp.std_errors, 2)} if imp.has_errors else {}
+    columns |= {"q value": _tests(imp.q_values)} if imp.tested else {}
+    columns |= {"holds": holds_texts(imp)} if imp.holds is not None and imp.has_errors else {}
+    columns |= {"verdict": imp.verdicts} if imp.tested else {}
+    colours = [VERDICT_COLOURS.get(verdict, html.BLUE) for verdict in imp.verdicts]
+    below = {name: {"score": short(number, DIGITS)} for name, number in sums(imp).items()}
+    interval = imp.interval(0.95) if imp.has_errors else None
+    return _bars(
+        imp.title, imp.feature_names, imp.order, imp.scores, interval, colours, columns, below=below, footer=about(imp)
+    )
+
+
+def selector_html(selector: Any) -> str:
+    """Table of a fitted TreeInnerSelector, for notebooks: what is kept, and why."""
+    table = selector.table()
+    kept = ["kept" if yes else "dropped" for yes in table["kept"]]
+    columns = {"p value": _tests(table["p_value"]), "q value": _tests(table["q_value"])}
+    columns |= {"adds": _numbers(table["adds"]), "q of adds": _tests(table["adds_q_value"])} if "adds" in table else {}
+    title = f"{kept.count('kept')} of {counted(len(kept), 'feature')} kept {selector.rule}"
+    colours = [html.BLUE if yes else html.GREY for yes in table["kept"]]
+    order, interval = np.argsort(-table["score"], kind="stable"), (table["ci_low"], table["ci_high"])
+    return _bars(
+        title, table["feature"].tolist(), order, table["score"], interval, colours, {**columns, "verdict": kept},
+        footer=about(selector.importance_),
+    )  # fmt: skip
+
+
+def attribution_html(a: Attribution, data: Any) -> str:
+    """Table with bars, for notebooks: of one row what moves its prediction, of several the mean sizes."""
+    (values, base), names, footer = a.by_output, a.feature_names, f"base value: {a.base_definition}"
+    if len(a) != 1:
+        sizes = np.abs(values).sum(axis=2).mean(axis=0) if len(a) else np.zeros(len(names))
+        order = np.argsort(-sizes, kind="stable")
+        what = "mean |value|" + ", summed over outputs" * (values.shape[2] > 1)
+        return _bars(repr(a), names, order, sizes, None, [html.BLUE] * len(names), {}, what, footer=footer)
+    margins = base[0] + values[0].sum(axis=0)
+    output = int(margins.argmax())  # of several, the one with the largest margin
+    parts, title = values[0, :, output], repr(a) + (f", {a.output_labels[output]}" if len(margins) > 1 else "")
+    shown = {} if data is None else {"value": [short(v) if isinstance(v, float) else str(v) for v in data[0].tolist()]}
+    below = {"(base value)": {a.unit: short(base[0, output])}, f"({a.unit})": {a.unit: short(margins[output])}}
+    colours = [html.VERMILLION if part >= 0 else html.BLUE for part in parts]
+    order = np.argsort(-np.abs(parts), kind="stable")
+    return _bars(title, names, order, parts, None, colours, shown, a.unit, below=below, footer=footer)
+
+
+def model_html(model: Model, title: str = "", **more: object) -> str:
+    """What a model is, for notebooks; more: lines of one's own."""
+    kind = "averaged trees" if model.trees.averaged else f"boosted trees in {counted(model.n_rounds, 'round')}"
+    counts = {"features": (model.n_features, model.feature_names), "outputs": (model.n_outputs, model.output_names)}
+    lines = {
+        "library": model.library,
+        "loss": model.loss_needed if model.loss is None else model.loss.words,
+        "trees": f"{model.n_trees:,} {kind}, {counted(model.trees.n_nodes, 'node')}",
+        **{what: f"{n:,}" + _some(names) for what, (n, names) in counts.items()},
+    }
+    return html.facts(title or repr(model), lines | more)
+
+
+def _some(names: Sequence[str] | None) -> str:
+    """The first of some names, after a colon."""
+    return f": {', '.join([*names[:5], *['...'] * (len(names) > 5)])}" if names else ""
+
+
+def folds_html(folds: FoldSpread) -> str:
+    """Scores and ranks of the features over the folds, for notebooks."""
+    means, ranks = folds.scores.mean(axis=0), folds.ranks
+    names = folds.feature_names or tuple(map(str, range(len(means))))
+    columns = {
+        "std of folds": _numbers(folds.std, 2),
+        "ranks": [f"{low} to {high}" for low, high in zip(ranks.min(axis=0), ranks.max(axis=0), strict=True)],
+    }
+    ends, order = (folds.scores.min(axis=0), folds.scores.max(axis=0)), np.argsort(-means, kind="stable")
+    return _bars(
+        counted(len(folds.scores), "fold"), names, order, means, ends, [html.BLUE] * len(names), columns, "mean score",
+        footer=f"agreement of two folds: rank correlation {folds.rank_stability:.2f}", span="least to most",
+    )  # fmt: skip
+
+
+def _tests(values: Iterable[float]) -> list[str]:
+    """Texts of p or q values; "" where nothing was tested."""
+    return ["" if math.isnan(value) else f"{value:.2g}" for value in values]
+
+
+def _bars(
+    title: str, names: Sequence[str], order: Any, scores: Any, interval: tuple[Any, Any] | None,
+    colours: Sequence[str], columns: Mapping[str, Sequence[str]], what: str = "score",
+    *, below: Mapping[str, Mapping[str, str]] | None = None, footer: str, span: str = "95% interval",
+) -> str:  # fmt: skip
+    """Ranked HTML table: the first features of an order, bars with intervals, the scores, and columns of their own.
+
+    below: lines that belong to no feature, as texts by column.
+    """
+    shown, nothing = order[:SHOWN].tolist(), np.full(len(names), math.nan)
+    lows, highs = interval or (nothing, nothing)
+    ends = np.concatenate([[0.0], *(np.asarray(each)[shown] for each in (scores, lows, highs))])
+    axis = float(ends[np.isfinite(ends)].min()), float(ends[np.isfinite(ends)].max())
+    each = zip(np.asarray(scores).tolist(), lows.tolist(), highs.tolist(), colours, strict=True)
+    cells: dict[str, Sequence[html.Cell]] = {
+        "feature": names,
+        "": [html.bar(score, low, high, span=axis, colour=colour) for score, low, high, colour in each],
+        what: _numbers(scores),
+    }
+    if interval is not None:
+        pairs = zip(_numbers(lows), _numbers(highs), strict=True)
+        cells[span] = [f"{low} to {high}" for low, high in pairs]
+    cells |= columns
+    rows = [[column[k] for column in cells.values()] for k in shown]
+    last = [[{"feature": name, **line}.get(column, "") for column in cells] for name, line in (below or {}).items()]
+    more = [f"... and {len(names) - SHOWN} more features"] if len(names) > SHOWN else []
+    return html.table(title, list(cells), rows, "; ".join([*more, footer]), below=last)
