@@ -153,6 +153,7 @@ class Answer:
     """What the rows add to each quantity, weights included, (n, names, K) each, and what follows."""
 
     tree_inner: np.ndarray  # shares in TreeInner, with the influence of the node means
+    fixed: np.ndarray  # the same with the node means taken as fixed: contributions times residuals less their mean
     own: np.ndarray  # each feature's own earlier effect
     s: np.ndarray  # of holds
     l: np.ndarray  # noqa: E741
@@ -192,7 +193,7 @@ def answer(trees, start, gradient, curvature, p, *, weight=None, clusters=None, 
     names = [[k] for k in range(p)] if groups is None else groups
     R = 1 + max(tree.round for tree in trees)
     phi, margins, margin = np.zeros((R, n, len(names), K)), [], start
-    shares, chance = np.zeros((R, n, len(names), K)), np.zeros((len(names), K))
+    shares, fixed, chance = np.zeros((R, n, len(names), K)), np.zeros((n, len(names), K)), np.zeros((len(names), K))
     for r in range(R):
         margins.append(margin)
         for tree in (tree for tree in trees if tree.round == r):
@@ -201,6 +202,8 @@ def answer(trees, start, gradient, curvature, p, *, weight=None, clusters=None, 
             for k, members in enumerate(names):
                 phi[r][:, k] += one_phi[:, members].sum(axis=1)
                 shares[r][:, k] += one_share[:, members].sum(axis=1)
+                apart = weight @ gradient(margins[r]) / weight.sum() - gradient(margins[r])
+                fixed[:, k] += weight[:, None] * one_phi[:, members].sum(axis=1) * apart
                 chance[k] += one_chance[members].sum(axis=0)
     own, Phi = np.zeros((n, len(names), K)), np.zeros((n, len(names), K))
     for r in range(R):
@@ -215,4 +218,4 @@ def answer(trees, start, gradient, curvature, p, *, weight=None, clusters=None, 
     without = np.stack([-gradient(margin - Phi[:, k]) for k in range(len(names))], axis=1)
     s, l = (weight[:, None, None] * Phi * g for g in (without, -gradient(margin)[:, None]))  # noqa: E741
     rounds = shares.sum(axis=(1, 3)) / weight.sum()
-    return Answer(shares.sum(axis=0), own, s, l, Phi, rounds, chance * forest, weight, clusters)
+    return Answer(shares.sum(axis=0), fixed, own, s, l, Phi, rounds, chance * forest, weight, clusters)

@@ -79,10 +79,11 @@ def carry(limbs: NDArray[np.int64]) -> NDArray[np.int64]:
 
 def totals(limbs: NDArray[np.int64], unit: int) -> NDArray[Any]:
     """Numbers in limbs, times 2^-unit, correctly rounded to float64: (...)."""
-    whole = np.zeros(limbs.shape[:-1], object)
-    for i in range(limbs.shape[-1]):
-        whole = whole * (1 << 32) + limbs[..., i].astype(object)
-    one, up = 1 << max(unit, 0), 1 << max(-unit, 0)
-    # Python divides integers with correct rounding.
-    flat = [number * up / one for number in whole.reshape(-1).tolist()]
-    return np.array(flat, np.float64).reshape(whole.shape)
+    limbs = carry(limbs.copy())
+    whole = limbs[..., 0].astype(object)
+    for i in range(1, limbs.shape[-1], 2):  # two limbs at a time: numpy adds faster than Python
+        two = i + 1 < limbs.shape[-1]
+        pair = (limbs[..., i] << 32) + limbs[..., i + 1] if two else limbs[..., i]
+        whole = whole * (1 << (64 if two else 32)) + pair.astype(object)
+    rounded = np.array([float(number) for number in whole.reshape(-1)], np.float64)  # correctly, by Python
+    return np.asarray(np.ldexp(rounded, -unit).reshape(whole.shape))

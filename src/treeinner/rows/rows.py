@@ -14,6 +14,7 @@ from treeinner.errors import DataError, Note, TreeInnerError, UnsupportedModelEr
 from treeinner.kernels.units import in_units
 from treeinner.rows.columns import labels
 from treeinner.rows.frames import collected, frame_library_of, names_of, places_of, values_of
+from treeinner.rows.segments import segments_of
 from treeinner.rows.table import DenseTable, Table, make_table, refuse_by_name
 
 if TYPE_CHECKING:
@@ -23,8 +24,8 @@ __all__ = ["ROLES", "Rows", "columns_in", "needs_all_rows", "one_batch", "read_t
 
 Float = NDArray[np.float64]
 
-ROLES = ("y", "sample_weight", "clusters", "base_margin", "qid")  # what comes with X
-SEVERAL = ("y", "base_margin")  # which may be several columns
+ROLES = ("y", "sample_weight", "clusters", "base_margin", "qid", "by")  # what comes with X
+SEVERAL = ("y", "base_margin", "by")  # which may be several columns
 WEIGHT_BITS = 24  # a weight below 2^-24 of the largest has no digits left in the sums
 NO_WEIGHT = "sample_weight is zero in every row; at least one row must count."
 
@@ -41,6 +42,7 @@ class Rows:
     weight_exponent: int = 0  # of the largest weight of all rows, in every batch and partition; it is at most 1 here
     clusters: NDArray[Any] | None = None  # (n,) labels
     query: NDArray[Any] | None = None  # (n,) labels
+    segment: tuple[NDArray[np.int64], tuple[str, ...]] | None = None  # (n,) numbers of the segments, and their labels
     tree_weight: Float | None = None  # (T, n) what a row counts for in a tree: out-of-bag rows
     names: tuple[str, ...] | None = None  # of the model's features, as X spells them
     target_names: tuple[str, ...] | None = None  # columns of y, if several
@@ -59,7 +61,13 @@ def named(label: str, error: TreeInnerError) -> TreeInnerError:
 
 
 def one_batch(
-    model: Model, X: Any, given: Mapping[str, Any], *, oob: bool = False, largest_weight: float | None = None
+    model: Model,
+    X: Any,
+    given: Mapping[str, Any],
+    *,
+    oob: bool = False,
+    largest_weight: float | None = None,
+    freq: str | None = None,
 ) -> Rows:
     """Rows in memory. given: ROLES -> values (see `split`); largest_weight: of all rows, if there are more."""
     for role, value in given.items():
@@ -91,6 +99,7 @@ def one_batch(
         weight_exponent=exponent,
         clusters=labels(given["clusters"], n, "clusters"),
         query=labels(qid, n, "qid"),
+        segment=None if given["by"] is None else segments_of(given["by"], n, freq),
         tree_weight=_out_of_bag(model, seen, y, weight) if oob else None,
         names=names_in(model, X),
         target_names=target_names if np.shape(y)[1:] == (len(target_names or ()),) else None,
@@ -118,7 +127,13 @@ def needs_all_rows(model: Model) -> str:
 # -- X -------------------------------------------------------------------------------------------------------
 def read_table(model: Model, X: Any) -> Table:
     """Rows of X as the model's trees read them, behind its transformers."""
-    return _table(model, _as_seen(model, X))
+    return _table(model, _as_seen(model, one_row(X)))
+
+
+def one_row(X: Any) -> Any:
+    """A row of a pandas frame, which is a Series of names and values, as a frame of one row; X itself if it is none."""
+    is_row = type(X).__name__ == "Series" and getattr(getattr(X, "index", None), "inferred_type", "") == "string"
+    return X.to_frame().T.infer_objects() if is_row else X
 
 
 def _as_seen(model: Model, X: Any) -> Any:
@@ -161,7 +176,8 @@ def _table(model: Model, X: Any) -> Table:
 # -- columns by name -----------------------------------------------------------------------------------------
 def split(model: Model, X: Any, given: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
     """X with the model's columns alone, and `given` with values in place of names; without names, all as it is."""
-    given, names = dict(given), names_of(X) or ()
+    X, given = one_row(X), dict(given)
+    names = names_of(X) or ()
     roles = roles_among(given, names)
     if not roles and len(names) <= len(columns_of(model)[0] or names):
         return X, given
@@ -169,7 +185,8 @@ def split(model: Model, X: Any, given: Mapping[str, Any]) -> tuple[Any, dict[str
     features = features_among(model, names, roles)
     for role, columns in roles.items():
         places = [names.index(name) for name in columns]  # by position: pandas takes any object for a name
-        given[role] = values_of(rows[:, places[0]]) if len(places) == 1 else rows[:, places].to_native()
+        one = len(places) == 1 and role != "by"
+        given[role] = values_of(rows[:, places[0]]) if one else rows[:, places].to_native()
     return rows[:, [names.index(name) for name in features]].to_native(), given
 
 
@@ -196,6 +213,8 @@ def features_among(
     wanted, n_columns = columns_of(model)
     taken = {name for columns in roles.values() for name in columns}
     features = [name for name in names if name not in taken]
+    if n_columns == len({*features, *roles.get("by", ())}):  # a feature may tell segments apart too
+        features = [name for name in names if name in features or name in roles.get("by", ())]
     if wanted is not None:
         features = [names[j] for j in places_of(names, wanted, where)]
     elif n_columns not in (None, len(features)):

@@ -55,12 +55,20 @@ class Stream:
 
 
 def read_rows(
-    model: Model, X: Any, y: Any = None, *, oob: bool = False, largest_weight: float | None = None, **given: Any
+    model: Model,
+    X: Any,
+    y: Any = None,
+    *,
+    oob: bool = False,
+    largest_weight: float | None = None,
+    freq: str | None = None,
+    **given: Any,
 ) -> Stream:
     """Rows of X with what comes with them, checked: one Rows in memory, or many one after the other.
 
-    given: sample_weight, clusters, base_margin, qid. Like y, they may be names of columns of X. largest_weight: the
-    largest sample_weight of all rows, if these are some of them; None: that of these rows.
+    given: sample_weight, clusters, base_margin, qid, by. Like y, they may be names of columns of X. largest_weight: the
+    largest sample_weight of all rows, if these are some of them; None: that of these rows. freq: what dates in by
+    become.
     """
     if unknown := given.keys() - set(ROLES):
         raise TypeError(f"read_rows() got an unexpected keyword argument {min(unknown)!r}")
@@ -68,9 +76,9 @@ def read_rows(
     # Queries must not be cut where a file ends; batches of an iterator may bring theirs along.
     all_at_once = oob or needs_all_rows(model) or given["qid"] is not None
     if not all_at_once and (source := source_of(X)) is not None:
-        return _stream(model, source, given, largest_weight)
+        return _stream(model, source, given, {"largest_weight": largest_weight, "freq": freq})
     X, given = load_table(model, X, given)
-    rows = one_batch(model, X, given, oob=oob, largest_weight=largest_weight)
+    rows = one_batch(model, X, given, oob=oob, largest_weight=largest_weight, freq=freq)
     return Stream(lambda: [rows], X, rows.names, rows.clusters is not None)
 
 
@@ -85,7 +93,7 @@ def load_table(model: Model, X: Any, given: Mapping[str, Any]) -> tuple[Any, dic
     return split(model, X, given)
 
 
-def _stream(model: Model, source: Source, given: dict[str, Any], largest: float | None) -> Stream:
+def _stream(model: Model, source: Source, given: dict[str, Any], options: dict[str, Any]) -> Stream:
     """The rows of a source as the model takes them."""
     what, read, _, again = source
     wanted = _wanted(model, source, given)
@@ -98,8 +106,8 @@ def _stream(model: Model, source: Source, given: dict[str, Any], largest: float 
     if again:
         start.close()
     roles = first[1].keys()
-    if largest is None and (given["sample_weight"] is not None or "sample_weight" in roles):
-        largest = _largest_weight(source, wanted, given["sample_weight"])
+    if options["largest_weight"] is None and (given["sample_weight"] is not None or "sample_weight" in roles):
+        options["largest_weight"] = _largest_weight(source, wanted, given["sample_weight"])
 
     def batches() -> Iterator[Rows]:
         for label, batch in read(wanted) if again else rest:
@@ -107,7 +115,7 @@ def _stream(model: Model, source: Source, given: dict[str, Any], largest: float 
                 if batch.keys() != roles:
                     raise DataError(f"it comes with {listing(list(batch))}, but the first with {listing(list(roles))}.")
                 if np.shape(batch["X"])[0]:
-                    rows = one_batch(model, *split(model, batch["X"], given | batch), largest_weight=largest)
+                    rows = one_batch(model, *split(model, batch["X"], given | batch), **options)
                     # Nobody wants a pyarrow table for a result because rows came from a file.
                     library = rows.frame_library.replace("pyarrow", "")
                     yield replace(rows, label=label, frame_library=library)
@@ -129,8 +137,9 @@ def _wanted(model: Model, source: Source, given: Mapping[str, Any]) -> Wanted:
     features = in_memory.features_among(model, names, roles, what)
     schema = model.schema
     own = [] if model.transformers or schema.n_columns != len(features) else features
+    labels = [*roles.get("clusters", ()), *roles.get("by", ())]
     categories = {name: schema.levels_of(j) for j, name in enumerate(own) if schema.is_categorical(j)}
-    return list(dict.fromkeys(chain(features, *roles.values()))), dict.fromkeys(roles.get("clusters", ())) | categories
+    return list(dict.fromkeys(chain(features, *roles.values()))), dict.fromkeys(labels) | categories
 
 
 def _largest_weight(source: Source, wanted: Wanted, name: str | None) -> float:

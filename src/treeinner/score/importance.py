@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from treeinner.errors import DataError
 from treeinner.kernels import Progress
 from treeinner.read import read_model
 from treeinner.read.columns import GroupSpec, credit
@@ -14,6 +15,7 @@ from treeinner.score.average import average_importance
 from treeinner.score.conclude import ONE_PASS, OUT_OF_BAG, conclude, warned
 from treeinner.score.passes import leaf_pass, node_means, share_pass, total
 from treeinner.score.result import Importance
+from treeinner.score.segments import with_segments
 from treeinner.score.spec import make_spec
 from treeinner.score.training_rows import training_rows_note
 
@@ -32,6 +34,8 @@ def importance(
     base_margin: Any = None,
     qid: Any = None,
     feature_groups: GroupSpec | None = None,
+    by: Any = None,
+    freq: str | None = None,
     oob: bool = False,
     std_errors: bool = True,
     n_jobs: int | None = -1,
@@ -69,6 +73,12 @@ def importance(
     feature_groups : mapping, "original" or "encoded", optional
         Name of a group -> its features; scored as one, with a standard error of its own. Behind a Pipeline, "original",
         the default, is the columns that go in, and "encoded" those that the model sees.
+    by : labels, name of a column or several, optional
+        Segments of the rows: labels, a data frame or mapping of them, or names of columns of X, up to 1,000 different.
+        Every segment is scored by the node values of all rows, so that by their weights segments add up to the whole:
+        `segments`, `segment_test` and `by_segment` of the result. Missing labels are a segment of their own.
+    freq : str, optional
+        Of dates in `by`: the periods they become, in the words of pandas: "D", "W", "M", "Q", "Y".
     oob : bool
         Random forests, X and y being the training rows: score every tree on its out-of-bag rows. By predecomp the score
         is then MDI-oob (Li et al. 2019).
@@ -91,24 +101,31 @@ def importance(
         If something was assumed, or does not hold for these numbers; `Importance.notes` has the same lines.
     """
     given = {"sample_weight": sample_weight, "clusters": clusters, "base_margin": base_margin, "qid": qid}
+    if freq is not None and by is None:
+        raise ValueError(f"freq={freq!r} is of the dates in by; pass by= too.")
     if (several := members(model)) is not None:
+        if by is not None:
+            raise ValueError("by has no meaning for the members of an average together; score them one by one.")
         asked: dict[str, Any] = {"score": score, "method": method, "feature_groups": feature_groups, "n_jobs": n_jobs}
         return average_importance(several, X, y, **asked, oob=oob, std_errors=std_errors, **given)
     if oob and score == "loss":
         raise ValueError("oob=True: every tree has rows of its own, so no loss is broken down; use score='tree_inner'.")
     model = read_model(model)
-    rows = read_rows(model, X, y, oob=oob, **given)
+    rows = read_rows(model, X, y, oob=oob, by=by, freq=freq, **given)
     spec = make_spec(
         model,
         credit(model, rows.names, feature_groups, rows.head),
         score=score,
         method=method,
         clustered=rows.clustered,
+        segmented=by is not None,
     )
+    if spec.segmented and not rows.again:
+        raise DataError("by needs the rows twice; pass an X that can be read again, such as a function of the batches.")
     share, centre = None, None
     run: dict[str, Any] = {"n_jobs": n_jobs}
     if method == "centred":
-        twice = (std_errors or score == "signal") and rows.again
+        twice = (std_errors or score == "signal" or spec.segmented) and rows.again
         leaf = total(leaf_pass, model, spec, rows, progress=_half(progress, 0) if twice else progress, **run)
         centre = node_means(model, spec, leaf)
         if twice:
@@ -118,6 +135,8 @@ def importance(
         leaf = share = total(share_pass, model, spec, rows, centre, leaves=True, progress=progress, **run)
     leaf.margins_given = base_margin is not None
     found = conclude(model, spec, leaf, share if std_errors or score == "signal" else None, centre)
+    if spec.segmented and share is not None:
+        found = with_segments(found, share)
     found = found if std_errors else replace(found, has_errors=False)
     notes = (OUT_OF_BAG if oob else training_rows_note(model, rows), None if rows.again or not std_errors else ONE_PASS)
     return warned(found, *rows.notes, *notes)

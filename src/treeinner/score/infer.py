@@ -26,9 +26,18 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 __all__ = [
-    "ReadOnly", "Statistics", "benjamini_hochberg", "check_level", "of_clusters", "of_sums", "t_quantile", "tested",
+    "ReadOnly",
+    "Statistics",
+    "benjamini_hochberg",
+    "check_level",
+    "difference",
+    "of_clusters",
+    "of_sums",
+    "same_everywhere",
+    "t_quantile",
+    "tested",
     "unknown",
-]  # fmt: skip
+]
 
 Float = NDArray[np.float64]
 EPS = float(np.finfo(np.float64).eps)
@@ -133,6 +142,40 @@ def tested(score: Float, std_error: Float, df: Float) -> Statistics:
     p = np.ones_like(score)
     p[known] = np.minimum(2.0 * stdtr(df[known], -np.abs(score[known] / std_error[known])), 1.0)
     return Statistics(score, std_error, df, p, benjamini_hochberg(p))
+
+
+def difference(a: Statistics, b: Statistics, covariance: Float | float = 0.0) -> Statistics:
+    """Difference of the scores, a minus b, of two samples (Welch); covariance: of the scores, if rows depend."""
+    var_a, var_b = a.std_error**2, b.std_error**2
+    both = var_a + var_b
+    weight = np.divide(var_a, both, out=np.zeros_like(both), where=(both > 0) & np.isfinite(both))
+    df = 1.0 / (weight**2 / np.maximum(a.df, 1.0) + (1.0 - weight) ** 2 / np.maximum(b.df, 1.0))
+    return tested(a.score - b.score, np.sqrt(np.maximum(both - 2.0 * covariance, 4.0 * EPS**2 * both)), df)
+
+
+def same_everywhere(found: Statistics) -> dict[str, Float]:
+    """Cochran's Q of independent scores, (groups, features): are they all the same? By feature: q, df, p and q value.
+
+    Q is the weighted sum of squared deviations from the weighted mean. Its p value is that of Welch's F test, which
+    allows for errors that were estimated; with many rows it is that of chi-squared. Groups without error, where a score
+    is 0 in every row, are one group that is known exactly; a group of one row does not count.
+    """
+    from scipy.special import fdtrc  # here, because its import takes longer than that of treeinner
+
+    var = found.std_error**2
+    known, exact = (var > 0) & np.isfinite(var), var == 0
+    weight = np.divide(1.0, var, out=np.zeros_like(var), where=known)
+    total, any_exact = np.maximum(weight.sum(axis=0), np.finfo(np.float64).tiny), exact.any(axis=0)
+    at_exact = (found.score * exact).sum(axis=0) / np.maximum(exact.sum(axis=0), 1)
+    mean = np.where(any_exact, at_exact, (weight * found.score).sum(axis=0) / total)
+    cochran_q = (weight * (found.score - mean) ** 2).sum(axis=0)
+    df = np.maximum(known.sum(axis=0) + any_exact - 1.0, 0.0)
+    part = np.where(any_exact, 0.0, weight / total)
+    rough = (known * (1.0 - part) ** 2 / np.maximum(found.df, 1.0)).sum(axis=0)
+    p, some = np.ones_like(cochran_q), df > 0
+    k, rough, q = df[some], rough[some], cochran_q[some]
+    p[some] = fdtrc(k, k * (k + 2.0) / (3.0 * rough), q / k / (1.0 + 2.0 * (k - 1.0) / (k * (k + 2.0)) * rough))
+    return {"cochran_q": cochran_q, "df": df, "p_value": p, "q_value": benjamini_hochberg(p)}
 
 
 def unknown(score: Float) -> Statistics:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from threading import get_ident
 from typing import Any, cast
@@ -27,7 +27,7 @@ from treeinner.read.methods import node_values
 from treeinner.rows import Rows
 from treeinner.score.signal import by_names, holds_terms, own_effect, players_by_round, without_history
 from treeinner.score.spec import Spec, largest_steps, scored_loss, start_of, step_rule
-from treeinner.score.sums import LOSSES, MOST_AT_ONCE, Sums, exact_sums, grouped_sums, zero_shares
+from treeinner.score.sums import LOSSES, MOST_AT_ONCE, Sums, exact_sums, zero_shares
 
 __all__ = ["Centre", "Task", "leaf_pass", "node_gap", "node_means", "open_task", "share_pass", "total"]
 
@@ -52,8 +52,9 @@ class Centre:
         return "" if self.residual is None else hashlib.sha256(hashed.digest() + self.residual.tobytes()).hexdigest()
 
 
-# Node values as the core takes them, for all batches: by the core's forest, and whether a row's effects have a history.
-TABLES: WeakKeyDictionary[Centre, dict[tuple[Any, bool], Any]] = WeakKeyDictionary()
+# Node values as the core takes them, for all batches: by the core's forest, whether a row's effects have a history, and
+# whether the node values are fixed.
+TABLES: WeakKeyDictionary[Centre, dict[tuple[Any, bool, bool], Any]] = WeakKeyDictionary()
 
 
 def leaf_pass(
@@ -176,19 +177,30 @@ class _Pass:
         self.in_core = self.loss.core is not None
         self.history = not self.signal or not without_history(self.model, self.credit, self.loss)
         self.steps_of: Any = None  # path table of a round's contributions
+        self.fixed: Any = None  # of the shares by segment, with node values taken as fixed; None: all shares are
+        self.less_mean = False  # whether these are of residuals less their mean over all rows
         if not self.shares:
             return
         if centre is None:
             trees.forest.shap_table()
             return
         core, value, residual = trees.forest.core, centre.value, centre.residual
-        tables, kind = TABLES.setdefault(centre, {}), (core, self.history)
-        if kind not in tables:
-            if residual is None:
-                tables[kind] = core.path_table(value, True)
-            else:
-                tables[kind] = core.share_table(value, residual, scale, not self.history)
-        self.paths = tables[kind]
+        tables = TABLES.setdefault(centre, {})
+
+        def table(residual: Float | None) -> Any:
+            kind = core, self.history, residual is not centre.residual
+            if kind not in tables:
+                if residual is None:
+                    tables[kind] = core.path_table(value, True)
+                else:
+                    tables[kind] = core.share_table(value, residual, scale, not self.history)
+            return tables[kind]
+
+        self.paths = table(residual)
+        if spec.segmented and residual is not None:
+            # The level is no feature's signal, and a forest's trees all begin at 0: residuals less their mean.
+            self.less_mean = self.signal or (trees.averaged and spec.score != "loss")
+            self.fixed = table(np.zeros_like(residual) if self.less_mean else None)
         self.in_core = self.loss.core is not None and (not self.signal or self.credit.places is not None)
         if self.signal and not self.in_core:
             self.steps_of = core.path_table(value, False)
@@ -200,8 +212,8 @@ class _Pass:
                 self.round_residual[trees.round, trees.output + column] = self.root[:, column]
 
 
-def _no_sums(work: _Pass, clusters: int) -> Sums:
-    """Sums of no rows, which one thread adds to."""
+def _no_sums(work: _Pass, clusters: int, segments: int = 0, pairs: int = 0) -> Sums:
+    """Sums of no rows, which one thread adds to; those of the segments in one, at "", with a place for each."""
     trees, spec = work.model.trees, work.spec
     shape = (2, len(trees.forest.leaf_nodes), trees.width)
     columns = len(spec.credit.names) * (trees.n_outputs + (trees.n_outputs > 1))
@@ -214,6 +226,14 @@ def _no_sums(work: _Pass, clusters: int) -> Sums:
         out.shares, out.fourths = zero_shares(columns)
         columns *= 3 if work.signal else 1
         out.clusters = np.zeros((clusters, columns, LIMBS), np.int64) if spec.clustered else None
+        if segments:
+            columns = len(spec.credit.names)
+            own = Sums(key="", exponent=spec.exponent, losses=np.zeros((segments, len(LOSSES), LIMBS), np.int64))
+            own.shares, own.fourths = zero_shares(segments, columns)
+            if spec.clustered:
+                own.labels = np.arange(pairs)
+                own.clusters = np.zeros((pairs, columns * (3 if work.signal else 1), LIMBS), np.int64)
+            out.segments = {"": own}
     return out
 
 
@@ -236,6 +256,7 @@ class Task:
         self.residual = aligned(self.margin.shape)  # minus the gradient of the round; 0 behind the last row
         self.step = aligned(self.margin.shape)  # of the round
         self.players = PlayerSums(forest, n if work.shares else 0, work.paths)
+        self.fixed = self.players if work.fixed is None else PlayerSums(forest, n, work.fixed)
         # Contributions so far, and what putting them back adds to the shares: (rows, outputs, players or names).
         places = len(work.credit.names) if work.credit.places is None else forest.n_players
         self.effects = np.zeros((2, n if work.signal else 0, forest.n_outputs, places))
@@ -285,24 +306,24 @@ def open_task(model: Model, spec: Spec, rows: Rows, start: int, stop: int) -> Ta
 def _run(work: _Pass, rows: Rows, n_jobs: int | None, progress: Progress | None) -> Sums:
     """Sums over all rows."""
     forest, n = work.model.trees.forest, rows.n_rows
-    step, labels, cluster = task_rows(forest, rows.table), None, None
+    step, (labels, cluster, pairs, pair) = task_rows(forest, rows.table), (None,) * 4
+    segments = rows.segment if work.spec.segmented and work.shares else None
     if work.spec.clustered and work.shares:
-        assert rows.clusters is not None
-        counted = slice(None) if rows.weight is None else rows.weight > 0  # a row of weight 0 makes no cluster
-        labels = np.unique(rows.clusters[counted])
-        cluster = np.minimum(np.searchsorted(labels, rows.clusters), len(labels) - 1)
-    n_clusters = 0 if labels is None else len(labels)
+        labels, cluster = _groups(rows.clusters, rows.weight)
+        if segments is not None:
+            pairs, pair = _groups(cluster * len(segments[1]) + segments[0], rows.weight)
+    sizes = [0 if each is None else len(each) for each in (labels, segments and segments[1], pairs)]
     by_thread: dict[int, Sums] = {}
 
     def opened(start: int, stop: int) -> Task:
         if get_ident() not in by_thread:
-            by_thread[get_ident()] = _no_sums(work, n_clusters)
+            by_thread[get_ident()] = _no_sums(work, *sizes)
         return Task(work, rows, slice(start, stop), by_thread[get_ident()])
 
     def alone(start: int, stop: int) -> None:
         task = opened(start, stop)
         _through_rounds(task)
-        _finish(task, cluster)
+        _finish(task, cluster, pair)
 
     if work.loss.scope == "row":
         for _ in map_rows(n, step, alone, n_jobs=n_jobs, progress=progress):
@@ -311,11 +332,44 @@ def _run(work: _Pass, rows: Rows, n_jobs: int | None, progress: Progress | None)
         tasks = [opened(start, min(start + step, n)) for start in range(0, n, step)]
         _together(tasks, rows)
         for task in tasks:
-            _finish(task, cluster)
+            _finish(task, cluster, pair)
     for sums in by_thread.values():
         sums.labels = labels
     first, *others = by_thread.values()
-    return _about(work, rows, sum(others, start=first))
+    out = _about(work, rows, sum(others, start=first))
+    if segments is not None:
+        _split(out, rows, labels, pairs)
+    return out
+
+
+def _groups(labels: Any, weight: Float | None) -> tuple[NDArray[Any], NDArray[np.intp]]:
+    """Labels of groups of rows, ascending, and the number of each row's group; a row of weight 0 makes no group."""
+    found = np.unique(labels if weight is None else labels[weight > 0])
+    return found, np.minimum(np.searchsorted(found, labels), len(found) - 1)
+
+
+def _split(out: Sums, rows: Rows, clusters: NDArray[Any] | None, pairs: NDArray[np.intp] | None) -> None:
+    """Give every segment sums of its own; pairs: of cluster and segment."""
+    assert rows.segment is not None
+    assert out.segments is not None
+    (segment, names), own, weight = rows.segment, out.segments.pop(""), rows.weight
+    counted = np.ones(len(segment)) if weight is None else weight
+    order, limbs = np.argsort(segment, kind="stable"), np.zeros((2, len(names), 1, LIMBS), np.int64)
+    exact_sums(counted[order, None], 0, *limbs, group=segment[order])
+    n_rows, units = (np.bincount(each, minlength=len(names)).tolist() for each in (segment, segment[counted > 0]))
+    for s, name in enumerate(names):
+        if not units[s]:
+            continue
+        part = replace(
+            own, key=out.key, weight_exponent=out.weight_exponent, rows=n_rows[s], units=units[s], weight=limbs[:, s]
+        )
+        for each in ("shares", "fourths", "signal", "losses"):
+            held = getattr(own, each)
+            setattr(part, each, held if held is None else held[s] if each in ("fourths", "losses") else held[:, s])
+        if clusters is not None and pairs is not None and own.clusters is not None:
+            mine = pairs % len(names) == s
+            part.labels, part.clusters = clusters[pairs[mine] // len(names)], own.clusters[mine]
+        out.segments[name] = part
 
 
 def _about(work: _Pass, rows: Rows, out: Sums) -> Sums:
@@ -339,6 +393,8 @@ def _through_rounds(task: Task) -> None:
     work, loss = task.work, task.work.loss
     if work.in_core and work.spec.by_path and task.rows.tree_weight is None:
         _in_core(task)
+        if work.fixed is not None:
+            _fixed_in_core(task)
         return
     y, weight, core = task.y[task.padded], task.given_weight, work.model.trees.forest.core
     target = None if loss.core is None else task.core_target()
@@ -406,6 +462,20 @@ def _in_core(task: Task) -> None:
     task.sums.added(task.n, float(largest.max(initial=0.0)))
 
 
+def _fixed_in_core(task: Task) -> None:
+    """The rounds once more, for what the rows add with node values taken as fixed."""
+    work, forest = task.work, task.work.model.trees.forest
+    kind, loss_scale, target, weight = task.core_target()
+    margin = aligned(task.margin.shape)
+    margin[:, : task.n] = task.start.T
+    means, by_weight = (work.round_residual, task.weight) if work.less_mean else (None, None)
+    forest.core.boost(
+        task.codes, kind, loss_scale, work.model.trees.first_trees, target, weight, margin, work.scale, None,
+        np.zeros(padded_rows(task.n)), None, None, work.fixed, task.fixed.players(), means, by_weight,
+        None if work.rule is None else (*work.rule, np.zeros(0)), None,
+    )  # fmt: skip
+
+
 def _take(task: Task, gradient: Float) -> None:
     """Take the gradients of a round, (rows, outputs), with weights as given."""
     np.negative(task.in_units(gradient).T, out=task.residual[:, : task.n])
@@ -445,6 +515,8 @@ def _score_round(task: Task, number: int, step: Float) -> None:
         if work.shares:
             centred = residual if work.root is None else _less_mean(task, number, tree, residual, weight)
             task.players.add(task.codes, tree, n_trees, centred, None if work.root is None else weight)
+            if work.fixed is not None:
+                task.fixed.add(task.codes, tree, n_trees, *((centred, weight) if work.less_mean else (residual,)))
     task.fall += _times_residual(task, step)
     task.margin += step
 
@@ -501,16 +573,16 @@ def _fixed_point(weight: Float | None, n: int) -> NDArray[np.int64]:
 
 
 # -- after the last round -------------------------------------------------------------------------------------
-def _finish(task: Task, cluster: NDArray[np.intp] | None) -> None:
-    """Add what the rows give to the sums of their thread."""
+def _finish(task: Task, cluster: NDArray[np.intp] | None, pair: NDArray[np.intp] | None) -> None:
+    """Add what the rows give to the sums of their thread; cluster, pair (of cluster and segment): of every row."""
     work, sums, n = task.work, task.sums, task.n
     sums.uncarried += n
     if sums.uncarried >= MOST_AT_ONCE:
         sums.settle()
-    scores = None
+    scores, terms = None, tuple[Float, ...]()
     if work.shares:
         scores = work.credit.add_up(task.players.players(), axis=2).transpose(0, 2, 1)  # (rows, names, outputs)
-        terms = _signal_terms(task) if work.signal else ()
+        terms = _signal_terms(task) if work.signal else terms
         scores = scores + terms[0] if terms else scores
         for kept, each in zip(() if work.keep is None else work.keep, (scores, *terms[1:]), strict=False):
             kept[task.here] = each
@@ -523,11 +595,35 @@ def _finish(task: Task, cluster: NDArray[np.intp] | None) -> None:
             columns = np.concatenate([columns, *of_holds], axis=1) if sums.clusters is not None else columns
         if cluster is not None and sums.clusters is not None:
             here = np.arange(n) if task.weight is None else np.flatnonzero(task.weight)
-            grouped_sums(columns[here], work.spec.exponent, cluster[task.here][here], sums.clusters)
+            exact_sums(columns[here], work.spec.exponent, sums.clusters, group=cluster[task.here][here])
     if sums.losses is not None:
-        _add_losses(task, None if scores is None else scores.sum(axis=(1, 2)))
+        values = _losses_of(task, None if scores is None else scores.sum(axis=(1, 2)))
+        exact_sums(values, work.spec.exponent, sums.losses)
+    if sums.segments is not None and scores is not None:
+        _add_to_segments(task, scores, terms, pair)
     # In units of the leaf values: the exponent is that of values times gradients.
     exact_sums(np.ldexp(task.margin[:, :n].T - task.start, work.spec.scale_bits), work.spec.exponent, sums.moved)
+
+
+def _add_to_segments(task: Task, scores: Float, terms: Sequence[Float], pair: NDArray[np.intp] | None) -> None:
+    """Add what the rows give with node values taken as fixed; scores, terms: as they are otherwise."""
+    work, exponent, own = task.work, task.work.spec.exponent, (task.sums.segments or {})[""]
+    assert task.rows.segment is not None
+    assert own.shares is not None
+    if work.fixed is not None:
+        scores = work.credit.add_up(task.fixed.players(), axis=2).transpose(0, 2, 1)
+        scores = scores + terms[0] if terms else scores
+    segment = task.rows.segment[0][task.here]
+    order = np.argsort(segment, kind="stable")  # one segment after the other is quicker to add
+    of_rows = (each[:, :, 0] if each.shape[2] == 1 else each.sum(axis=2) for each in (scores, *terms[1:]))
+    columns, *of_holds = (each[order] for each in of_rows)
+    exact_sums(columns, exponent, *own.shares, own.fourths, group=segment[order])
+    own.add_signal(None, of_holds, segment[order])
+    exact_sums(_losses_of(task, None)[order], exponent, own.losses, group=segment[order])
+    if pair is not None:
+        here = np.arange(task.n) if task.weight is None else np.flatnonzero(task.weight[order])
+        columns = np.concatenate([columns, *of_holds], axis=1)
+        exact_sums(columns[here], exponent, own.clusters, group=pair[task.here][order][here])
 
 
 def _signal_terms(task: Task) -> tuple[Float, Float, Float]:
@@ -552,8 +648,8 @@ def share_columns(scores: Float) -> Float:
     return np.concatenate([scores.reshape(len(scores), -1), scores.sum(axis=2)], axis=1)
 
 
-def _add_losses(task: Task, scores: Float | None) -> None:
-    """Add the losses of the rows; scores: what their shares in all features add up to."""
+def _losses_of(task: Task, scores: Float | None) -> Float:
+    """Losses of the rows by LOSSES: (rows, 6); scores: what their shares in all features add up to."""
     work, loss, n = task.work, task.work.loss, task.n
     known = {"first_order": task.fall if work.steps is None else task.first_order}
     if not work.sums_leaves and scores is not None:
@@ -571,7 +667,7 @@ def _add_losses(task: Task, scores: Float | None) -> None:
     values = np.zeros((n, len(LOSSES)))
     for name, each in known.items():
         values[:, LOSSES.index(name)] = each
-    exact_sums(values, work.spec.exponent, task.sums.losses)
+    return values
 
 
 def knows_loss(model: Model, spec: Spec, loss: Loss) -> bool:

@@ -16,7 +16,17 @@ from treeinner.errors import Note, did_you_mean
 from treeinner.rows.frames import make_frame
 from treeinner.score.infer import ReadOnly, Statistics, check_level, t_quantile
 
-__all__ = ["LEVEL", "FeatureScore", "FoldSpread", "Importance", "Losses", "plain", "position_of", "ranks_of"]
+__all__ = [
+    "LEVEL",
+    "BySegment",
+    "FeatureScore",
+    "FoldSpread",
+    "Importance",
+    "Losses",
+    "plain",
+    "position_of",
+    "ranks_of",
+]
 
 Float = NDArray[np.float64]
 LEVEL = 0.1  # a q value up to it is a verdict
@@ -110,6 +120,20 @@ class FoldSpread(ReadOnly):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
+class BySegment(ReadOnly):
+    """Scores of every segment of the rows, by the node values of all rows: weighted, they add up to the whole."""
+
+    labels: tuple[str, ...]  #: of the segments, in order
+    rows: NDArray[np.intp]  #: of each segment, (segments,)
+    weights: Float  #: sums of their weights, (segments,)
+    statistics: Statistics  #: (segments, features), q values over all of them
+    difference: Statistics  #: from the score of all other rows, likewise
+    same: dict[str, Float]  #: are all segments the same? Cochran's Q, df, p and q value, (features,) each
+    loss_before: Float | None = None  #: loss per row where boosting began, (segments,); None where it is not known
+    loss_after: Float | None = None  #: at the margin of the whole model
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Importance(ReadOnly):
     """Score of every feature: per row (per unit of weight), in units of the loss, learning rate included.
 
@@ -132,6 +156,7 @@ class Importance(ReadOnly):
     node_values: Float | None = field(default=None, repr=False)
     model_digest: str = field(default="", repr=False)  #: of the model that was scored
     losses: Losses | None = None  #: the loss itself; None where it is not known
+    by_segment: BySegment | None = None  #: of `by=`: the scores of every segment
     folds: FoldSpread | None = None  #: of `cross_importance`: how the folds differ
     n_rows: int  #: rows that were scored
     sum_of_weights: float  #: of the rows; their number without weights
@@ -322,6 +347,7 @@ class Importance(ReadOnly):
             statistics=_taken(self.statistics, k),
             outputs=None if self.outputs is None else _taken(self.outputs, k),
             folds=None if self.folds is None else FoldSpread(self.folds.scores[:, k], names),
+            by_segment=None if self.by_segment is None else _features_of(self.by_segment, k),
             rounds=None if self.rounds is None else self.rounds[:, k],
         )
 
@@ -347,7 +373,7 @@ class Importance(ReadOnly):
         k = position_of(output, names, "output", f"; choose one of {', '.join(map(repr, names))}.")
         return replace(
             self, statistics=_taken(self.outputs, (slice(None), k)), outputs=None, output_names=(names[k],),
-            rounds=None, losses=None, folds=None, rates=None,
+            rounds=None, losses=None, folds=None, rates=None, by_segment=None,
         )  # fmt: skip
 
     # -- tables ---------------------------------------------------------------------------------------------------
@@ -373,6 +399,36 @@ class Importance(ReadOnly):
         """Data frame in the library of X, best feature first."""
         order = self.order
         return make_frame({k: v[order] for k, v in self.columns().items()}, library=self.frame_library)
+
+    @property
+    def segments(self) -> Any:
+        """Data frame of the scores of every segment and their differences from the other rows; None without `by=`."""
+        by, order = self.by_segment, self.order
+        if by is None:
+            return None
+        names, own, other = np.array(self.feature_names, np.str_), by.statistics, by.difference
+        table = {
+            "segment": np.repeat(np.array(by.labels, np.str_), len(names)),
+            "feature": np.tile(names[order], len(by.labels)),
+            "score": own.score,
+            "std_error": own.std_error,
+            "q_value": own.q_value,
+            "holds": np.full(own.score.shape, np.nan) if own.holds is None else own.holds,
+            "difference": other.score,
+            "difference_std_error": other.std_error,
+            "difference_q_value": other.q_value,
+        }
+        columns = {name: each if each.ndim == 1 else each[:, order].ravel() for name, each in table.items()}
+        return make_frame(columns, library=self.frame_library)
+
+    @property
+    def segment_test(self) -> Any:
+        """Data frame of the test that a feature has the same score in all segments; None without `by=`."""
+        if self.by_segment is None:
+            return None
+        order = np.argsort(self.by_segment.same["p_value"], kind="stable")
+        table = {"feature": np.array(self.feature_names, np.str_), **self.by_segment.same}
+        return make_frame({name: each[order] for name, each in table.items()}, library=self.frame_library)
 
     def to_json(self) -> str:
         """The table and what it is of, as JSON."""
@@ -430,6 +486,12 @@ def position_of(given: Any, names: Sequence[str], what: str, otherwise: str = ".
         raise IndexError(f"There is no {what} {given}: {what}s are numbered 0 to {len(names) - 1}.") from None
     except TypeError:
         raise TypeError(f"expected the name or the number of one {what}, got {given!r}.") from None
+
+
+def _features_of(by: BySegment, k: NDArray[np.intp]) -> BySegment:
+    """Some features of every segment."""
+    both: dict[str, Any] = {name: _taken(getattr(by, name), (slice(None), k)) for name in ("statistics", "difference")}
+    return replace(by, **both, same={name: each[k] for name, each in by.same.items()})
 
 
 def _taken(part: Statistics, index: Any) -> Statistics:

@@ -40,6 +40,7 @@ class Spec:
     score: Literal["signal", "tree_inner", "loss"]
     method: Literal["centred", "predecomp", "saabas", "treeshap"]
     clustered: bool  # whether rows come with clusters
+    segmented: bool  # whether rows come with segments
     by_path: bool  # whether a row's attribution depends on its leaves alone
     scale_bits: int  # of the gradients: kernels/units.py
     gradient_unit: float  # in which gradients are summed in the leaves
@@ -47,14 +48,17 @@ class Spec:
 
     def key(self, model: Model) -> str:
         """Digest of what enters the sums: the model, and what is asked."""
-        parts = (model.digest, self.score, self.method, self.clustered, self.credit.names, self.scale_bits)
+        rows = self.clustered, self.segmented
+        parts = (model.digest, self.score, self.method, rows, self.credit.names, self.scale_bits)
         found = hashlib.sha256(repr(parts).encode())
         for array in (self.credit.player, self.credit.name):
             found.update(np.ascontiguousarray(array).tobytes())
         return found.hexdigest()
 
 
-def make_spec(model: Model, credit: Credit, *, score: str, method: str, clustered: bool = False) -> Spec:
+def make_spec(
+    model: Model, credit: Credit, *, score: str, method: str, clustered: bool = False, segmented: bool = False
+) -> Spec:
     """Check what is asked and what the model can answer; refuses here what does not go together."""
     if score in FUNCTIONS:
         raise ValueError(f"score={score!r} is a function of its own: {FUNCTIONS[score]}.")
@@ -71,6 +75,7 @@ def make_spec(model: Model, credit: Credit, *, score: str, method: str, clustere
         score=cast(Any, score),
         method=cast(Any, method),
         clustered=clustered,
+        segmented=segmented,
         by_path=method != "treeshap",
         scale_bits=bits,
         gradient_unit=2.0 ** (bits - GRADIENT_BITS),

@@ -12,11 +12,13 @@ from numpy.typing import NDArray
 from treeinner.errors import DataError, ModelError
 from treeinner.kernels import add_exact
 from treeinner.kernels.units import FOURTH_BITS, FOURTH_LIMBS, LIMBS, LOWEST_UNIT, WEIGHT_BITS, carry, totals
+from treeinner.rows.segments import check_number_of_segments
 
-__all__ = ["LOSSES", "Sums", "exact_sums", "grouped_sums", "zero_shares"]
+__all__ = ["LOSSES", "Sums", "exact_sums", "zero_shares"]
 
 Float = NDArray[np.float64]
 Limbs = NDArray[np.int64]
+Group = NDArray[np.integer[Any]] | None
 MOST_AT_ONCE = 2**21  # rows that the core adds before limbs are carried: each adds less than 2^40 to a limb
 MOST_ADDED = 2.0**50  # a fixed-point gradient or weight below it: a task of 4,096 rows adds less than 2^62 to a leaf
 ROOM = 2**61  # integers below it take another task
@@ -49,6 +51,7 @@ class Sums:
     moved: Limbs | None = None  # (outputs, LIMBS) of what the trees add to the margins: tells rows from other rows
     labels: NDArray[Any] | None = None  # (clusters,) ascending
     clusters: Limbs | None = None  # (clusters, columns, LIMBS) of the shares; of the signal score also of s and of l
+    segments: dict[str, Sums] | None = None  # of the shares with node values taken as fixed, by label
     queries: frozenset[Hashable] = frozenset()  # a query in two parts is refused
     parts: frozenset[Hashable] = frozenset()  # ids of batches; the same one twice is refused
     names: tuple[str, ...] | None = None  # columns of X, where the model stores none
@@ -86,6 +89,8 @@ class Sums:
         for name in (*LIMBED, "clusters"):
             if (limbs := getattr(self, name)) is not None:
                 carry(limbs)
+        for each in (self.segments or {}).values():
+            each.settle()
         self.bound = self.uncarried = 0
 
     def __add__(self, other: Sums) -> Sums:
@@ -100,6 +105,11 @@ class Sums:
             setattr(out, name, None if mine is None or others is None else mine + others)
         out.bound, out.uncarried = self.bound + other.bound, self.uncarried + other.uncarried + 1
         out.labels, out.clusters = _merged(self, other)
+        if self.segments is not None and other.segments is not None:
+            out.segments = {**self.segments, **other.segments}
+            for label in self.segments.keys() & other.segments.keys():
+                out.segments[label] = self.segments[label] + other.segments[label]
+            check_number_of_segments(out.segments)
         out.queries, out.parts = self.queries | other.queries, self.parts | other.parts
         for name in ("names", "target_names", "frame_library"):
             setattr(out, name, getattr(self, name) or getattr(other, name))
@@ -184,17 +194,19 @@ class Sums:
         assert self.clusters is not None
         return totals(self.clusters, LOWEST_UNIT + self.exponent)
 
-    def add_signal(self, put_back: Float, terms: Sequence[Float]) -> None:
+    def add_signal(self, put_back: Float | None, terms: Sequence[Float], group: Group = None) -> None:
         """Add what was put back and the terms s and l of some rows, (rows, columns) each; no terms: it is no signal."""
         if not terms:
             return
-        if self.signal is None:
-            self.signal = np.zeros((len(SIGNAL), put_back.shape[1], LIMBS), np.int64)
         without, whole = terms
-        exact_sums(put_back, self.exponent, self.signal[0])
-        exact_sums(without, self.exponent, self.signal[1], self.signal[3])
-        exact_sums(whole, self.exponent, self.signal[2], self.signal[4])
-        exact_sums(without - whole, self.exponent, None, self.signal[5])
+        if self.signal is None:
+            assert self.shares is not None
+            self.signal = np.zeros((len(SIGNAL), *self.shares.shape[1:]), np.int64)
+        if put_back is not None:
+            exact_sums(put_back, self.exponent, self.signal[0], group=group)
+        exact_sums(without, self.exponent, self.signal[1], self.signal[3], group=group)
+        exact_sums(whole, self.exponent, self.signal[2], self.signal[4], group=group)
+        exact_sums(without - whole, self.exponent, None, self.signal[5], group=group)
 
     @classmethod
     def of_shares(
@@ -219,7 +231,7 @@ class Sums:
             shares = np.concatenate([shares, *terms], axis=1)
             out.labels, group = np.unique(clusters[here], return_inverse=True)
             out.clusters = np.zeros((len(out.labels), shares.shape[1], LIMBS), np.int64)
-            grouped_sums(shares[here], exponent, group, out.clusters)
+            exact_sums(shares[here], exponent, out.clusters, group=group)
         out.settle()
         return out
 
@@ -227,22 +239,28 @@ class Sums:
 LIMBED = ("weight", "leaf", "shares", "fourths", "signal", "losses", "moved")
 
 
-def zero_shares(n_columns: int) -> tuple[Limbs, Limbs]:
-    """Limbs of the sums and squares, and of the fourth powers, of no shares."""
-    return np.zeros((2, n_columns, LIMBS), np.int64), np.zeros((n_columns, FOURTH_LIMBS), np.int64)
+def zero_shares(*shape: int) -> tuple[Limbs, Limbs]:
+    """Limbs of the sums and squares, and of the fourth powers, of no shares: (columns,), or (groups, columns)."""
+    return np.zeros((2, *shape, LIMBS), np.int64), np.zeros((*shape, FOURTH_LIMBS), np.int64)
 
 
-def exact_sums(values: Float, exponent: int, *limbs: Limbs | None) -> None:
+def exact_sums(values: Float, exponent: int, *limbs: Limbs | None, group: Group = None) -> None:
     """Add the columns of `values`, (rows, columns), to limbs of their sums, squares and fourth powers.
 
-    Limbs are carried here only where they could overflow; `Sums.settle` brings them into their one form.
+    group: of every row, (rows,), to whose limbs it is added, (groups, columns, limbs); it is quicker if the rows of a
+    group follow each other. Limbs are carried here only where they could overflow; `Sums.settle` brings them into
+    their one form.
     """
     values = np.ascontiguousarray(values, np.float64)
     for first in range(0, len(values), MOST_AT_ONCE):
-        some = values[first : first + MOST_AT_ONCE]
+        here = slice(first, first + MOST_AT_ONCE)
         sums, squares, fourths = (*limbs, None, None)[:3]
-        if not add_exact(some, 2.0**exponent, sums, squares, fourths=fourths):
-            raise _too_large(some)
+        own = None if group is None else np.ascontiguousarray(group[here], np.int64)
+        if not add_exact(values[here], 2.0**exponent, sums, squares, fourths=fourths, cluster=own):
+            raise DataError(
+                f"A row's share of a score is {np.abs(values[here]).max():.3g}, far out of proportion to the model's "
+                "own values; check y, sample_weight and base_margin for wrong units or outliers."
+            )
         for each in limbs if len(values) > MOST_AT_ONCE else ():
             if each is not None:
                 carry(each)
@@ -259,17 +277,3 @@ def _merged(a: Sums, b: Sums) -> tuple[NDArray[Any] | None, Limbs | None]:
     for own, sums in ((a.labels, a.clusters), (b.labels, b.clusters)):
         out[np.searchsorted(labels, own)] += sums
     return labels, out
-
-
-def grouped_sums(values: Float, exponent: int, group: NDArray[np.intp], limbs: Limbs) -> None:
-    """Add the columns of `values` to the sums of each row's group, (groups, columns, LIMBS); the caller carries."""
-    values, group = np.ascontiguousarray(values, np.float64), np.ascontiguousarray(group, np.int64)
-    if not add_exact(values, 2.0**exponent, limbs, None, cluster=group):
-        raise _too_large(values)
-
-
-def _too_large(values: Float) -> DataError:
-    return DataError(
-        f"A row's share of a score is {np.abs(values).max():.3g}, far out of proportion to the model's own values; "
-        "check y, sample_weight and base_margin for wrong units or outliers."
-    )

@@ -1,0 +1,138 @@
+"""Segments: what `by=` says of the rows -> the segment of every row. Labels are text, so that batches agree on them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from numbers import Number
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+from numpy.typing import NDArray
+
+from treeinner.errors import DataError
+from treeinner.losses.labels import is_missing
+from treeinner.rows.frames import as_frame, collected, dictionary, names_of, values_of
+
+__all__ = ["check_number_of_segments", "in_order", "segments_of"]
+
+MOST_SEGMENTS = 1_000
+MISSING = "(missing)"  # rows without a label are a segment of their own, so that segments add up to all rows
+NUMBER = re.compile(
+    r"[(\[]?(-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)"
+)  # with which a label begins: "12", "(0.5, 1.0]", "2024-03"
+
+
+def segments_of(given: Any, n_rows: int, freq: str | None = None) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    """Segment of every row, (rows,), and the labels of the segments, in order.
+
+    given: labels of the rows, a data frame, or a mapping of names to labels; freq: of the periods that dates become.
+    """
+    columns: dict[str, Any] = {"by": given}
+    if isinstance(given, Mapping):
+        columns = dict(given)
+    elif (names := names_of(given)) is not None:
+        columns = dict(zip(names, collected(given).iter_columns(), strict=True))
+    keys, labels, dated = np.zeros(n_rows, np.int64), np.array([""]), False
+    for name, column in columns.items():
+        own, entries = _encoded(column)
+        if own.shape != (n_rows,):
+            raise DataError(f"{name} has labels of shape {own.shape}, but X has {n_rows} rows; pass one label per row.")
+        periods = None if freq is None else _periods(entries, freq)
+        dated |= periods is not None
+        words = np.array([*(periods or map(_label, entries)), MISSING])  # the last: what key -1 finds
+        both = keys * len(words) + own % len(words)
+        used, keys = np.unique(both, return_inverse=True)
+        before, word = labels[used // len(words)], words[used % len(words)]
+        labels, again = np.unique([" / ".join(filter(None, pair)) for pair in zip(before, word)], return_inverse=True)  # noqa: B905
+        keys = again[keys]
+        check_number_of_segments(labels)
+    if freq is not None and not dated:
+        shown = ", ".join(columns)
+        raise DataError(
+            f"freq={freq!r} needs dates, but {shown} holds {str(entries[0])!r}; convert it: pandas.to_datetime."
+        )
+    ordered = in_order(labels.tolist())
+    place = {label: i for i, label in enumerate(ordered)}
+    return np.array([place[label] for label in labels.tolist()], np.int64)[keys], ordered
+
+
+def in_order(labels: Sequence[str]) -> tuple[str, ...]:
+    """Labels in order: those that begin with a number by that, others by the alphabet, missing ones last."""
+
+    def place(label: str) -> tuple[bool, bool, float, str]:
+        number = NUMBER.match(label)
+        return label == MISSING, number is None, float(number[1]) if number else 0.0, label
+
+    return tuple(sorted(labels, key=place))
+
+
+def check_number_of_segments(labels: Any) -> None:
+    """Raise for more segments than anybody can read."""
+    if len(labels) > MOST_SEGMENTS:
+        raise DataError(
+            f"by has {len(labels):,} different labels, at most {MOST_SEGMENTS:,} are possible; cut numbers into a few "
+            "intervals (pandas.qcut), or dates into periods (freq='M')."
+        )
+
+
+def _encoded(column: Any) -> tuple[NDArray[Any], list[Any]]:
+    """Key of every row and the entries that the keys stand for; -1 is missing."""
+    series = as_frame(column)
+    values: NDArray[Any]
+    if isinstance(series, nw.Series):
+        if series.dtype in (nw.Datetime, nw.Date):
+            local = series.dt.replace_time_zone(None) if getattr(series.dtype, "time_zone", None) else series
+            values = local.to_numpy().astype("datetime64[us]")
+        elif series.dtype.is_numeric() or series.dtype == nw.Boolean:
+            values = values_of(series)
+        else:
+            return dictionary(series)
+    else:
+        values = np.asarray(column)
+    if values.dtype.kind in "OUST" or values.ndim != 1:
+        place: dict[Any, int] = {}
+        numbers = [place.setdefault(item, len(place)) for item in values.reshape(-1).tolist()]
+        return np.array(numbers, np.int64).reshape(values.shape), list(place)
+    entries, keys = np.unique(values, return_inverse=True)
+    return keys, list(entries)
+
+
+def _label(entry: Any) -> str:
+    """A label as text, the same whatever type it has in its batch."""
+    if is_missing(entry):
+        return MISSING
+    if hasattr(entry, "isoformat") or isinstance(entry, np.datetime64):
+        iso = str(entry) if isinstance(entry, np.datetime64) else entry.isoformat()
+        return re.sub(r"\.0+$", "", iso).removesuffix("T00:00:00").replace("T", " ")
+    whole = isinstance(entry, float | np.floating) and float(entry).is_integer()
+    return str(int(entry) if whole else entry)
+
+
+def _periods(entries: Sequence[Any], freq: str) -> list[str] | None:
+    """Periods of dates, as text; None if these are no dates."""
+    import pandas as pd  # here: an extra, and only periods need it
+
+    known = [getattr(entry, "start_time", entry) for entry in entries if not is_missing(entry)]  # of a Period
+    if any(isinstance(entry, Number) for entry in known):
+        return None
+    try:
+        plain = all(isinstance(entry, np.datetime64) for entry in known)
+        dates = np.array(known) if plain else pd.to_datetime(pd.Series(known, dtype="object"), format="ISO8601")
+        index = pd.DatetimeIndex(dates).tz_localize(None)
+    except (TypeError, ValueError):
+        return None
+    try:
+        found: Any = pd.PeriodIndex(
+            index, freq=re.sub(r"(?<=[MQY])[ES](?=-|$)", "", freq)
+        )  # "ME" is a date, "M" a month
+        step, one = found.freq.n, found.freq.base
+        if step > 1:  # pandas begins a period of several at every date
+            ordinals = pd.PeriodIndex(index, freq=one).asi8 // step * step
+            found = found.__class__.from_ordinals(ordinals, freq=one)
+    except (TypeError, ValueError, AttributeError):
+        raise ValueError(f"freq={freq!r} is no period of pandas, such as 'D', 'W', 'M', 'Q' or 'Y'.") from None
+    codes, periods = found.factorize()
+    words = iter(periods.astype(str).to_numpy()[codes].tolist())
+    return [MISSING if is_missing(entry) else next(words) for entry in entries]
