@@ -227,6 +227,20 @@ def test_one_row_and_few_rows_are_scored_with_a_word(score):
     assert set(imp.verdicts) == {"unclear"}
     with pytest.warns(ti.TreeInnerWarning, match="Few rows"):
         assert "few_rows" in codes(ti.importance(fitted.model, fitted.X[:9], fitted.y[:9], score=score))
+    with pytest.warns(ti.TreeInnerWarning, match="Few rows"):  # of two rows both have the same share
+        assert set(ti.importance(fitted.model, fitted.X[:2], fitted.y[:2], score=score).verdicts) == {"unclear"}
+
+
+def test_a_verdict_that_few_rows_carry_has_a_note():
+    X = np.random.default_rng(0).normal(size=(800, 3))
+    X[:, 1] = np.arange(800) % 50 == 0
+    y = X[:, 0] + 30 * X[:, 1] + np.random.default_rng(1).normal(size=800)
+    imp = ti.importance(boosted(X[:400], y[:400], min_child_weight=0), X[400:], y[400:])
+    assert imp["f0"].verdict == imp["f1"].verdict == "signal"
+    assert imp.df[1] < 19 < imp.df[0]
+    assert [note.text for note in imp.notes if note.code == "few_shares"] == [
+        "'f1': fewer than 20 rows carry the score."
+    ]
 
 
 @pytest.mark.parametrize("score", SCORES)

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treeinner.errors import DataError, Note, warn
+from treeinner.errors import DataError, Note, listing, warn
 from treeinner.losses import Loss
 from treeinner.losses.labels import is_nested
 from treeinner.read import Model
 from treeinner.read.trees import Trees
 from treeinner.score.infer import Statistics, holds_of_clusters, holds_of_sums, of_clusters, of_sums, unknown
 from treeinner.score.passes import Centre, knows_loss, share_columns
-from treeinner.score.result import Importance, Losses
+from treeinner.score.result import LEVEL, Importance, Losses
 from treeinner.score.signal import by_names, squares_of_steps, without_history
 from treeinner.score.small_nodes import leave_one_out
 from treeinner.score.spec import Spec, root_start, scored_loss
@@ -153,7 +153,8 @@ def statistics_of(sums: Sums, n_outputs: int, score: Float | None = None) -> tup
             holds = holds_of_clusters(*of_holds) if of_holds else holds
         else:
             total, squares, fourths = (power[columns].reshape(shape) for power in powers)
-            found = of_sums(total, squares, fourths, sums.units, score=own, factor=factor)
+            units = sums.units if sums.units > 2 else 1  # two rows differ from their mean alike: no spread
+            found = of_sums(total, squares, fourths, units, score=own, factor=factor)
             holds = holds if terms is None else holds_of_sums(terms[:, columns].reshape(5, *shape), sums.units)
         return replace(found, holds=holds[0], holds_std_error=holds[1])
 
@@ -238,8 +239,8 @@ def _notes(model: Model, spec: Spec, leaf: Sums, found: Statistics, tested: bool
         notes.append(
             Note(
                 "rounding",
-                f"Scores may be off by {off:.1g}, the largest is {largest:.1g}: gradients are tiny beside the leaf values. "
-                "Check y and base_margin.",
+                f"Scores may be off by {off:.1g}, the largest is {largest:.1g}: gradients are tiny beside the leaf "
+                "values. Check y and base_margin.",
             )
         )
     if not len(model.trees.forest.split_nodes):
@@ -247,6 +248,10 @@ def _notes(model: Model, spec: Spec, leaf: Sums, found: Statistics, tested: bool
     if tested and (effective := leaf.effective_rows()) < FEW_ROWS:
         text = f"Few rows ({effective:.1f} of equal weight): errors and p values are unreliable; score more rows."
         notes.append(Note("few_rows", text))
+    elif tested and (few := (found.q_value <= LEVEL) & (found.df + 1 < FEW_ROWS)).any():
+        names = [name for name, is_few in zip(spec.credit.names, few, strict=True) if is_few]
+        text = f"{listing(names, 3)}: fewer than {FEW_ROWS} {'clusters' if spec.clustered else 'rows'} carry the score."
+        notes.append(Note("few_shares", text, quiet=True))
     if leaf.targets[0] == leaf.targets[1] and leaf.units > 1:
         notes.append(Note("one_target", "All rows have the same target: check y, or score rows with other targets."))
     if isinstance(model.class_weight, str):
