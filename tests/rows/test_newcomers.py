@@ -1,6 +1,7 @@
 """What newcomers pass: names as they are in X, columns that the model does not need, tables of all kinds."""
 
 import numpy as np
+import pandas as pd
 import polars as pl
 import pytest
 from sklearn.datasets import load_breast_cancer
@@ -58,3 +59,52 @@ def test_columns_named_by_numbers_are_never_positions():
     own = ti.importance(model, numbered, TRUTH, feature_groups={"texture": ["0"], "rest": ["1", "2"]})
     np.testing.assert_array_equal(found.scores, own.scores)
     assert found["texture"].score == ti.importance(model, numbered, TRUTH)["0"].score
+
+
+@pytest.mark.parametrize("kind", ["lightgbm", "xgboost", "catboost", "pipeline"])
+def test_a_row_of_a_frame_is_one_row(kind):
+    model, row = fitted(kind), HELD.iloc[5]
+    mixed = MORE.iloc[5]  # of numbers and text, in another order
+    for one in (row, mixed):
+        np.testing.assert_array_equal(
+            ti.attribute(model, one, method="saabas").values, ti.attribute(model, HELD[5:6], method="saabas").values
+        )
+        assert ti.read_model(model).predict(one) == ti.read_model(model).predict(HELD[5:6])
+
+
+def test_columns_of_several_levels():
+    levels = HELD.set_axis(
+        pd.MultiIndex.from_tuples([("size", "area"), ("look", "texture"), ("look", "smooth")]), axis=1
+    )
+    model = xgb.XGBClassifier(n_estimators=5).fit(levels, TRUTH)
+    assert ti.importance(model, levels, TRUTH).feature_names == ("size area", "look texture", "look smooth")
+
+
+@pytest.mark.parametrize(
+    ("table", "y", "match"),
+    [
+        (pd.concat([HELD, HELD[["worst area"]]], axis=1), TRUTH, "duplicate column names: 'worst area'; rename"),
+        (HELD, TRUTH[::-1], "y has the row labels of X in another order; pass y.loc"),
+        (HELD, TRUTH[:9], "y has 9 rows, but X has 284"),
+        (TRUTH, HELD, "X is a Series, expected a table"),
+        (HELD.drop(columns="worst area"), TRUTH, "X lacks 'worst area'"),
+        (HELD.astype(str), TRUTH, "holds '.*' .a str., but the model needs numbers"),
+        (HELD.to_numpy()[:, :2], TRUTH, "X has 2 columns, but the model was trained on 3"),
+        (HELD.iloc[0].to_numpy(), TRUTH[:1], r"reshape a single row with X.reshape\(1, -1\)"),
+        (HELD[:0], TRUTH[:0], "X has no rows"),
+        (HELD, TRUTH.map({0: "benign", 1: "not"}), "classes that are not in the model: 'benign', 'not'"),
+        (HELD, TRUTH.where(TRUTH > 0), "y is missing"),
+        (HELD, None, "needs the target: pass y"),
+    ],
+)
+def test_what_does_not_fit_is_said_in_words(table, y, match):
+    with pytest.raises(ti.DataError, match=match):
+        ti.importance(fitted("xgboost"), table, y)
+
+
+@pytest.mark.parametrize("rows", [slice(None, 1), slice(None, 2), TRUTH.to_numpy() == 1])
+def test_few_rows_and_rows_of_one_class_are_scored_with_a_word(rows):
+    with pytest.warns(ti.TreeInnerWarning, match="Few rows|same target"):
+        found = ti.importance(fitted("xgboost"), HELD[rows], TRUTH[rows])
+    assert np.isfinite(found.scores).all()
+    assert set(found.verdicts) == {"unclear"} or len(HELD[rows]) > 2

@@ -544,7 +544,7 @@ def test_bad_parameters(settings, error, message):
         (lambda X, y: (X, None), "requires y to be passed"),
         (lambda X, y: (X, np.column_stack([y, y])), "y should be a 1d array"),
         (lambda X, y: (X["a"], y), "2D|2-dimensional"),
-        (lambda X, y: (X.assign(s="x", t="x", d=pd.Timestamp("2026-01-01")), y), "'d', 's', 't'"),
+        (lambda X, y: (X.assign(s="x", d=pd.Timestamp("2026-01-01"), e=pd.Timedelta(1)), y), "'d', 'e' hold neither"),
         (lambda X, y: (X.assign(t=np.inf), y), "inf"),
         (lambda X, y: (X.set_axis(list("aabcde"), axis=1), y), "duplicate column names"),
         (lambda X, y: (X, pd.Series(y)[::-1]), "another order"),

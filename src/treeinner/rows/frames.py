@@ -36,7 +36,7 @@ def as_frame(X: Any) -> Frame | nw.Series[Any] | None:
     try:
         seen = nw.from_native(X, pass_through=True, allow_series=True)
     except DuplicateError as error:
-        raise DataError(DUPLICATES.format(error)) from error
+        raise DataError(DUPLICATES.format(_repeated(list(map(str, X.columns))))) from error
     return seen if isinstance(seen, nw.DataFrame | nw.LazyFrame | nw.Series) else None
 
 
@@ -67,12 +67,16 @@ def names_of(X: Any) -> tuple[str, ...] | None:
     frame = as_frame(X)
     if frame is None or isinstance(frame, nw.Series):
         return None
-    # As text: pandas takes any object for a name.
+    # As text: pandas takes any object for a name, and tuples in several levels, which XGBoost joins.
     raw = frame.columns if isinstance(frame, nw.DataFrame) else frame.collect_schema().names()
-    names = tuple(map(readable, raw))
+    names = tuple(" ".join(map(readable, name)) if isinstance(name, tuple) else readable(name) for name in raw)
     if len(set(names)) < len(names):
-        raise DataError(DUPLICATES.format(listing(sorted({name for name in names if names.count(name) > 1}))))
+        raise DataError(DUPLICATES.format(_repeated(names)))
     return names
+
+
+def _repeated(names: Sequence[str]) -> str:
+    return listing(sorted({name for name in names if names.count(name) > 1}))
 
 
 def places_of(names: Sequence[str], wanted: Sequence[str], where: str = "X") -> list[int]:

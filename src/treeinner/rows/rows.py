@@ -127,7 +127,7 @@ def needs_all_rows(model: Model) -> str:
 # -- X -------------------------------------------------------------------------------------------------------
 def read_table(model: Model, X: Any) -> Table:
     """Rows of X as the model's trees read them, behind its transformers."""
-    return _table(model, _as_seen(model, one_row(X)))
+    return _table(model, _as_seen(model, split(model, X, {})[0]))
 
 
 def one_row(X: Any) -> Any:

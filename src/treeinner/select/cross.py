@@ -26,7 +26,7 @@ from treeinner.score.infer import Statistics
 from treeinner.score.result import FoldSpread, Importance, Losses
 from treeinner.score.spec import METHODS, SCORES, check_choice
 from treeinner.score.sums import Sums
-from treeinner.select.fits import check_fit, fit
+from treeinner.select.fits import check_fit, fit, with_categories
 from treeinner.select.folds import Data, Index, checked_data, fitted_models, folds_of_models, splits
 
 __all__ = ["ASKED", "CrossFit", "cross_fit", "cross_importance", "in_parallel", "scored_again"]
@@ -140,7 +140,8 @@ def cross_fit(
         raise ValueError(f"repeats={repeats!r}: expected a number of repeats, 1 or more.")
     models = fitted_models(estimator)
     if models is None:
-        check_fit(estimator, data.fit_params)
+        check_fit(estimator, data)
+        data = replace(data, X=with_categories(estimator, data.X))
         folds = splits(estimator, data, cv, int(repeats), seed)
         tests = tuple(test for _, test, _ in folds)
         found = in_parallel(_fit_and_score, [(estimator, data, asked, *fold) for fold in folds], n_jobs, progress)

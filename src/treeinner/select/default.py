@@ -9,15 +9,13 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.multiclass import type_of_target
 
 from treeinner.errors import DataError, Note, warn
-from treeinner.rows.columns import listing
 
-__all__ = ["check_columns", "default_booster", "default_library", "is_class_target"]
+__all__ = ["default_booster", "default_library", "is_class_target"]
 
 # Each library's names of: 100 rounds of depth 2 at rate 0.1, half of the rows per tree, 0.3 of the columns per node, an
 # l2 penalty of 1. One thread: folds run in parallel, and the same bits come out whatever n_jobs.
@@ -51,17 +49,6 @@ def default_booster(library: str, *, classes: bool) -> Any:
     module = import_module("sklearn.ensemble" if library == "sklearn" else library)
     made = getattr(module, NAMES[library] + ("Classifier" if classes else "Regressor"))
     return made(**SETTINGS[library])
-
-
-def check_columns(frame: nw.DataFrame[Any]) -> None:
-    """Raise if columns are neither numbers nor categories: libraries say so in words of their own."""
-    kinds = (nw.Boolean, nw.Categorical, nw.Enum)
-    other = [name for name, kind in frame.schema.items() if not (kind.is_numeric() or isinstance(kind, kinds))]
-    if other:
-        raise DataError(
-            f"Columns that hold neither numbers nor categories: {listing(other)}; make text categories, "
-            "X[columns].astype('category') in pandas, and dates numbers, or drop them."
-        )
 
 
 def is_class_target(y: NDArray[Any], folds: int) -> bool:

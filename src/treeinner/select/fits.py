@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
+import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone, is_classifier
 from sklearn.pipeline import Pipeline
+from sklearn.utils.multiclass import type_of_target
 
-from treeinner.errors import DataError, UnsupportedModelError
+from treeinner.errors import DataError, UnsupportedModelError, listing
 from treeinner.read.unwrap import package_of
+from treeinner.rows.frames import as_frame
 from treeinner.select.folds import Data, Index
 
-__all__ = ["check_fit", "fit"]
+__all__ = ["check_fit", "fit", "with_categories"]
 
 # Names that the libraries' fit has for what comes with the rows, where they are not ours.
 FIT_NAMES: dict[str, dict[str, str]] = {
@@ -23,16 +26,28 @@ FIT_NAMES: dict[str, dict[str, str]] = {
     "lightgbm": {"base_margin": "init_score", "qid": "group"},
     "catboost": {"base_margin": "baseline", "qid": "group_id"},
 }
+# Arguments without which the libraries take no categories, and a value; LightGBM needs none.
+CATEGORIES = {
+    "xgboost": ("enable_categorical", "True"),
+    "catboost": ("cat_features", "[...]"),
+    "sklearn": ("categorical_features", "'from_dtype'"),
+}
 STOPPING = ("early_stopping_rounds", "early_stopping_round", "early_stopping", "od_wait", "od_type")
 
 
-def check_fit(estimator: Any, fit_params: Mapping[str, Any]) -> None:
-    """Raise if a fit would watch rows besides its own: they may be held out in a fold.
+def check_fit(estimator: Any, data: Data) -> None:
+    """Raise if y is no target of the estimator, or if a fit would watch rows that may be held out in a fold.
 
     scikit-learn's own estimators stop early by rows of their training part, which is allowed.
     """
     if isinstance(estimator, type):
         raise TypeError(f"estimator is the class {estimator.__name__}; pass an instance: {estimator.__name__}().")
+    fit_params = data.fit_params
+    if is_classifier(estimator) and np.ndim(data.y) == 1:
+        if type_of_target(data.y) == "continuous":
+            raise DataError(f"y holds fractions, but {type(estimator).__name__} is a classifier; pass a regressor.")
+        if len(classes := np.unique(np.asarray(data.y))) < 2:
+            raise DataError(f"y is {classes[0].item()!r} in every row; there is nothing for a feature to tell.")
     if any(name.split("__")[-1] == "eval_set" for name in fit_params):
         raise ValueError("fit_params has an eval_set, whose rows may be held out in a fold; leave it out.")
     given = [each for name, some in fit_params.items() if name.split("__")[-1] == "callbacks" for each in some or ()]
@@ -60,6 +75,34 @@ def fit(estimator: Any, data: Data, rows: Index, seed: int) -> Any:
     _check_classes(last, data, train)
     model.fit(train.X, train.y, **_fit_arguments(package_of(last), train, prefix))
     return model
+
+
+def with_categories(estimator: Any, X: Any) -> Any:
+    """X with its columns of text as categories, as boosters take them; pipelines get them as they are."""
+    frame = as_frame(X)
+    if not isinstance(frame, nw.DataFrame) or any(True for _ in _nested(estimator)):
+        return X
+    kinds = frame.schema.items()
+    text = [name for name, kind in kinds if kind == nw.String or (kind == nw.Object and _holds_text(frame[name]))]
+    labelled = [*text, *(name for name, kind in kinds if isinstance(kind, nw.Categorical | nw.Enum))]
+    known = (nw.Boolean, nw.Object)
+    if other := [name for name, kind in kinds if not (kind.is_numeric() or kind in known or name in labelled)]:
+        raise DataError(f"Columns {listing(other)} hold neither numbers nor text; make them numbers, or drop them.")
+    params = estimator.get_params() if hasattr(estimator, "get_params") else {}
+    library = package_of(estimator)
+    option, value = CATEGORIES.get(library, ("", ""))
+    if labelled and option and params.get(option) in (None, False):
+        takes = option in params or library == "catboost"  # which has what was set alone
+        cure = f"set {option}={value}" if takes else "encode them in a Pipeline before it"
+        kind = type(estimator).__name__
+        raise DataError(f"Columns {listing(labelled)} hold text or categories, which {kind} does not take; {cure}.")
+    if labelled and frame.implementation.is_pyarrow():  # whose categories XGBoost 3.2 misreads in parts of a table
+        frame = nw.from_native(frame.to_pandas(), eager_only=True)
+    return frame.with_columns(nw.col(text).cast(nw.Categorical)).to_native() if text else frame.to_native()
+
+
+def _holds_text(column: nw.Series[Any]) -> bool:
+    return any(isinstance(value, str) for value in column.to_list())
 
 
 def _cloned(estimator: Any) -> Any:

@@ -28,7 +28,7 @@ from treeinner.select.collinear import collinear_sets, determined_sets
 from treeinner.select.conditional import Conditional, conditional_test
 from treeinner.select.cross import ASKED, SEED, CrossFit, cross_fit
 from treeinner.select.cuts import keep, one_sided, ranking, sets_of, threshold_value
-from treeinner.select.default import check_columns, default_booster, default_library, is_class_target
+from treeinner.select.default import default_booster, default_library, is_class_target
 from treeinner.select.folds import checked_data, checked_table
 from treeinner.select.samplers import Donors, read_columns
 
@@ -229,8 +229,6 @@ class TreeInnerSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):  # ty
             frame = collected(X)
             if all(isinstance(name, str) for name in frame.columns):  # scikit-learn 1.6 does not find those of polars 2
                 self.feature_names_in_ = np.array(frame.columns, object)
-            if self.estimator is None:
-                check_columns(frame)
         else:
             X, y = validate_data(self, X, y, accept_sparse="csr", ensure_min_samples=2, ensure_all_finite="allow-nan")
         return X, np.asarray(y.tolist() if y.dtype.kind == "O" else y)  # numbers as objects are numbers
