@@ -1,4 +1,4 @@
-"""docs/evidence/benchmark.md out of the results beside it: `python benchmarks/tables.py`; with a JSON file, to the terminal."""
+"""docs/evidence/benchmark.md out of the results beside it: `python benchmarks/tables.py`; with a JSON file, prints it."""
 
 import argparse
 import json

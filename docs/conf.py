@@ -1,5 +1,6 @@
 """How Sphinx builds the documentation: `make docs`. Nothing is fetched from the network."""
 
+import re
 import shutil
 from importlib.metadata import version as installed_version
 from pathlib import Path
@@ -68,6 +69,22 @@ copybutton_prompt_is_regexp = True
 copybutton_only_copy_prompt_lines = True
 
 
+def tabs(found):
+    """A part between comments, with a tab for each line in bold."""
+    parts = re.split(r"^\*\*(.+)\*\*$", found[1], flags=re.MULTILINE)[1:]
+    items = [
+        f":::{{tab-item}} {name}\n:sync: {name}\n{body.strip()}\n:::"
+        for name, body in zip(parts[::2], parts[1::2], strict=True)
+    ]
+    return "\n".join(["::::{tab-set}", *items, "::::"])
+
+
+def add_what_code_hosts_hide(app, docname, source):
+    """Show trees of contents, which stand in comments, and tabs, which are lines in bold, for a code host."""
+    text = re.sub(r"<!--\n(```\{toctree\}.*?\n```)\n-->", r"\1", source[0], flags=re.DOTALL)
+    source[0] = re.sub(r"<!-- tabs -->\n(.*?)<!-- end tabs -->", tabs, text, flags=re.DOTALL)
+
+
 STUDY_PARTS = ("claims.md", "table.md", "references.md")
 
 
@@ -87,5 +104,6 @@ def copy_study(app, exception):
 
 def setup(app):
     """Connect the hooks."""
+    app.connect("source-read", add_what_code_hosts_hide)
     app.connect("source-read", add_study)
     app.connect("build-finished", copy_study)

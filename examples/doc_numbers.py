@@ -73,6 +73,15 @@ def linear(rng, n, columns=14, relevant=4):
     return X, X[:, :relevant].sum(axis=1) + np.sqrt(relevant) * rng.normal(size=n)
 
 
+def binary_beside_random(seed):
+    """Blood pressure of 442 patients from nine binary features and one column of random numbers, in two halves."""
+    X, y = load_diabetes(return_X_y=True, as_frame=True, scaled=False)
+    y = X.pop("bp")
+    X = X.gt(X.median()).astype(int)
+    X["random"] = np.random.default_rng(seed).random(len(X))
+    return train_test_split(X, y, test_size=0.5, random_state=seed)
+
+
 def rare_levels(rng, n, one_in):
     """Binary columns, 1 in one row of so many; four of twelve matter."""
     X = (rng.random((n, 12)) < 1 / one_in).astype(float)
@@ -97,7 +106,7 @@ def l2():
 
 
 def breakdown():
-    """guide/signal-or-pay.md: signal's sum, and what the loss really did."""
+    """guide/which-score.md: signal's sum, and what the loss really did."""
     rows = []
     for noise, eta in ((1, 0.1), (1, 0.3), (1, 1.0), (5, 0.1), (5, 1.0)):
         parts = []
@@ -267,9 +276,8 @@ def copies():
 
 
 def scores():
-    """guide/which-score.md: the random column of the README's picture, by score and method."""
-    from readme_picture import NOISE, SETTINGS, make_data
-
+    """guide/which-score.md: a random column beside nine binary ones, by score and method."""
+    settings = {"learning_rate": 0.1, "subsample": 0.8, "colsample_bytree": 0.3, "n_jobs": 1}
     kinds = {
         "`total_gain`": lambda model, X, y: ti.total_gain(model),
         "`mean_abs`, `treeshap`": lambda model, X, y: ti.mean_abs(model, X, n_jobs=1),
@@ -297,10 +305,10 @@ def scores():
     }
     found = {kind: [] for kind in kinds}
     for seed in range(100):
-        X_train, X_valid, y_train, y_valid = make_data(seed)
-        model = ti.read_model(xgb.XGBRegressor(random_state=seed, **SETTINGS).fit(X_train, y_train))
+        X_train, X_valid, y_train, y_valid = binary_beside_random(seed)
+        model = ti.read_model(xgb.XGBRegressor(random_state=seed, **settings).fit(X_train, y_train))
         for kind, measure in kinds.items():
-            one = measure(model, X_valid, y_valid)[NOISE]
+            one = measure(model, X_valid, y_valid)["random"]
             found[kind].append([one.rank, one.score < 0, one.verdict == "signal"])
     rows = []
     for kind, values in found.items():
@@ -311,9 +319,35 @@ def scores():
     return table(["score and method", "mean rank", "below 0", "called signal"], rows)
 
 
+def typical():
+    """guide/which-score.md: ranks of the patient's number, the README's example over many splits."""
+    settings = {"max_depth": 4, "learning_rate": 0.2, "subsample": 0.5, "colsample_bytree": 0.5, "n_jobs": 1}
+    kinds = {
+        "total gain": lambda model, X, y: ti.total_gain(model),
+        "mean \\|SHAP\\|": lambda model, X, y: ti.mean_abs(model, X, n_jobs=1),
+        "permutation": lambda model, X, y: ti.permutation_importance(model, X, y, random_state=0, n_jobs=1),
+        "signal": score,
+    }
+    found = {kind: [] for kind in kinds}
+    X, y = load_diabetes(return_X_y=True, as_frame=True)
+    for seed in range(200):
+        split = train_test_split(X.assign(patient=X.index), y, test_size=0.5, random_state=seed)
+        X_train, X_valid, y_train, y_valid = split
+        model = ti.read_model(xgb.XGBRegressor(**settings).fit(X_train, y_train))
+        for kind, measure in kinds.items():
+            one = measure(model, X_valid, y_valid)["patient"]
+            found[kind].append([one.rank, one.rank <= 5, one.rank >= 10, one.verdict == "signal"])
+    rows = []
+    for kind, values in found.items():
+        rank, top, bottom, called = np.array(values, float).T
+        tested = kind in ("permutation", "signal")
+        rows.append([kind, f"{rank.mean():.1f}", percent(top), percent(bottom), percent(called) if tested else ""])
+    return table(["score", "mean rank of 11", "among the first five", "last or last but one", "called signal"], rows)
+
+
 TABLES = {
     "l2": ("theory.md", l2),
-    "breakdown": ("guide/signal-or-pay.md", breakdown),
+    "breakdown": ("guide/which-score.md", breakdown),
     "rates": ("guide/intervals.md", rates),
     "methods": ("guide/intervals.md", methods),
     "proxies": ("guide/intervals.md", proxies),
@@ -321,6 +355,7 @@ TABLES = {
     "unclean": ("guide/held-out.md", unclean),
     "folds": ("guide/held-out.md", folds),
     "copies": ("guide/correlated.md", copies),
+    "typical": ("guide/which-score.md", typical),
     "scores": ("guide/which-score.md", scores),
 }
 

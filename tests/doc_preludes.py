@@ -4,12 +4,20 @@ A page whose first block makes its own data and model needs nothing here. For th
 that the blocks use and writes the files that they read into the current directory, which is an empty one.
 """
 
+import io
+import re
+from contextlib import redirect_stdout
+from functools import cache
+from pathlib import Path
+
 import numpy as np
 import xgboost
 from sklearn.datasets import load_diabetes
 
 # Languages of blocks that are not code of ours to run; "{...}" are directives of MyST.
 NOT_RUN = {"", "text", "json", "toml", "bibtex", "mermaid"}
+
+START = Path(__file__).parent.parent / "docs" / "guide" / "start-here.md"
 
 
 def price_files():
@@ -25,4 +33,30 @@ def price_files():
     return {}
 
 
-PRELUDES = {"docs/cli.md": price_files}
+@cache
+def _first_block(page):
+    code = re.search(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)[1]
+    namespace = {}
+    with redirect_stdout(io.StringIO()):
+        exec(compile(code, str(page), "exec"), namespace)
+    return namespace
+
+
+def start_here():
+    """Names of the first block of docs/guide/start-here.md, on which the other guides go on."""
+    started = dict(_first_block(START))
+    return {**started, **{name: started[name].copy() for name in ("X", "X_train", "X_valid")}}
+
+
+def flights():
+    """Names of the first block of docs/guide/why-worse.md."""
+    return dict(_first_block(START.parent / "why-worse.md"))
+
+
+GOING_ON = "held-out which-score intervals correlated predictions plots page bad-input"
+PRELUDES = {
+    "docs/cli.md": price_files,
+    **{f"docs/guide/{name}.md": start_here for name in GOING_ON.split()},
+    "docs/guide/segments.md": flights,
+    "docs/coming-from.md": start_here,
+}
