@@ -300,3 +300,49 @@ def test_a_thousand_segments_and_no_more(fitted):
     assert len(found.by_segment.labels) == 1_000
     with pytest.raises(ti.DataError, match="read again"):
         ti.importance(model, iter([(X, y)]), by="x0")
+
+
+# -- windows of time -------------------------------------------------------------------------------------------------
+def test_windows_with_a_reference_are_scored_once_and_compared_without_their_rows():
+    model, X, y, region = made(4_000, effect=1.0)
+    old, new = np.arange(4_000) < 2_000, region == "b"
+    reference = ti.importance(model, X[old], y[old])
+    days = [np.flatnonzero(~old & (region == name)) for name in "ab"]
+    kept = []
+    for rows in days:
+        acc = ti.ImportanceAccumulator(model, reference=reference)
+        for part in np.array_split(rows, 3):
+            acc.update(X.iloc[part], y[part])
+        kept.append(pickle.loads(pickle.dumps(acc)))
+    for rows, acc in zip(days, kept, strict=True):
+        imp = acc.result()
+        phi = ti.attribute(model, X.iloc[rows], method="centred", reference=reference).values
+        left = y[rows, None] - model.predict(X.iloc[rows])[:, None] + phi  # without the feature's own effect
+        np.testing.assert_allclose(imp.holds, (phi * left).sum(axis=0) / (phi * phi).sum(axis=0), rtol=1e-4)
+        assert np.isfinite(imp.std_errors).all()
+        again = ti.attribute(model, X.iloc[rows], method="centred", reference=imp).values
+        np.testing.assert_array_equal(phi, again)
+    found = kept[0].compare(kept[1], names=("a", "b"))
+    loss = [0.5 * np.mean((y[rows] - model.predict(X.iloc[rows])) ** 2) for rows in days]
+    assert found.loss_before == pytest.approx(loss[0], rel=1e-5)  # XGBoost predicts in float32
+    rise = found.loss_after - found.loss_before
+    # Gradients are summed in the leaves in units of 2^-32.
+    assert rise == pytest.approx(found.harder + found.base + found.change.score.sum(), rel=1e-8)
+    assert found.feature_names[found.order[0]] == "x1"
+    assert found.verdicts[1] == "worse"
+    assert found.change.std_error[1] == pytest.approx(
+        np.hypot(found.before.std_errors[1], found.after.std_errors[1]), rel=1e-12
+    )
+    both = sum(kept).result()
+    part = np.array([len(rows) for rows in days]) / sum(map(len, days))
+    means = part @ np.array([acc.result().scores for acc in kept])
+    np.testing.assert_allclose(both.scores, means, rtol=0, atol=1e-12)
+    assert new.sum()
+    with pytest.raises(ti.ModelError, match="same model"):
+        kept[0].compare(ti.ImportanceAccumulator(model).update(X, y))
+    with pytest.raises(ti.DataError, match="no segments"):
+        kept[0].update(X, y, by=region)
+    with pytest.raises(ValueError, match="second pass"):
+        kept[0].second_pass()
+    with pytest.raises(ValueError, match="another model"):
+        ti.ImportanceAccumulator(made(10, 5)[0], reference=reference)

@@ -13,7 +13,7 @@ from treeinner.errors import MissingDependencyError, Note, counted, did_you_mean
 from treeinner.kernels import Progress
 from treeinner.read import Model, read_model
 from treeinner.read.columns import Credit, GroupSpec, credit
-from treeinner.read.methods import attribute_players, check_method, node_values
+from treeinner.read.methods import attribute_players, check_method, node_values, reference_values
 from treeinner.rows import read_table
 from treeinner.rows.frames import frame_library_of, make_frame, names_of, row_labels_of, to_array
 from treeinner.rows.rows import split, start_margin, transform
@@ -107,19 +107,7 @@ def _reference_values(model: Model, method: str, reference: Any) -> Float | None
         if reference is not None:
             raise ValueError(f"reference= goes with method='centred', not with {method!r}; leave it out.")
         return None
-    value: Float | None = getattr(reference, "node_values", None)
-    if value is None:
-        what = "it is missing" if reference is None else f"this {type(reference).__name__} has no node values"
-        raise ValueError(
-            f"method='centred' takes its node values from reference=, but {what}; pass reference=ti.importance(model, "
-            "X_valid, y_valid)."
-        )
-    if reference.model_digest != model.digest:
-        raise ValueError(
-            "reference= was made from another model, or other rounds of it; pass the result of ti.importance for this "
-            f"one, {model!r}."
-        )
-    return value
+    return reference_values(model, reference)
 
 
 def _data(model: Model, X: Any, names: Credit, feature_groups: GroupSpec | None) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from treeinner.read.model import Float, Model
 if TYPE_CHECKING:
     from treeinner.rows import Table
 
-__all__ = ["METHODS", "attribute_players", "check_method", "node_values"]
+__all__ = ["METHODS", "attribute_players", "check_method", "node_values", "reference_values"]
 
 METHODS = ("predecomp", "saabas", "treeshap")  # of single rows; scores have "centred" too
 
@@ -50,6 +50,23 @@ def node_values(model: Model, method: str) -> Float:
             "(grow_policy). Use method='saabas', or 'centred' for scores."
         )
     return trees.mean_value
+
+
+def reference_values(model: Model, reference: Any) -> Float:
+    """Means of the leaf values in every node over the rows of a reference, an Importance: (n_nodes, width)."""
+    value: Float | None = getattr(reference, "node_values", None)
+    if value is None:
+        what = "it is missing" if reference is None else f"this {type(reference).__name__} has no node values"
+        raise ValueError(
+            f"method='centred' takes its node values from reference=, but {what}; pass reference=ti.importance(model, "
+            "X_valid, y_valid)."
+        )
+    if reference.model_digest != model.digest:
+        raise ValueError(
+            "reference= was made from another model, or other rounds of it; pass the result of ti.importance for this "
+            f"one, {model!r}."
+        )
+    return value
 
 
 def attribute_players(
