@@ -14,7 +14,7 @@ import pytest
 import xgboost as xgb
 
 from tests.browser.chromium import Browser, find
-from tests.show.results import make_breakdown
+from tests.show.results import make_breakdown, make_comparison
 from treeinner.score.importance import importance
 from treeinner.select.selector import TreeInnerSelector
 from treeinner.show.page import report
@@ -461,6 +461,45 @@ def test_a_page_about_features_to_keep(browser, tmp_path):
     assert "drawn anew, given the others" in p.evaluate("document.getElementById('meaning').innerText")
     shown = "Array.from(document.querySelectorAll('main > section')).filter((s) => !s.hidden).map((s) => s.id)"
     assert p.evaluate(shown) == ["ranking", "quality", "meaning", "reproduce"]
+    p.close()
+
+
+def test_a_page_about_a_comparison(browser, tmp_path):
+    found = make_comparison(names=NASTY)
+    p = browser.open(report(found, path=tmp_path / "page.html").as_uri())
+    assert p.complaints() == []
+    lead = text(p, "lead")
+    assert lead.startswith("Half the squared error per row: 1.90 train, 5.50 valid (+3.60). 3 features pay less")
+    assert f"{NASTY[found.order[0]]} +1.50" in lead
+    assert column(p, "ranking", 1) == [NASTY[k] for k in found.order]
+    assert column(p, "ranking", 6) == [found.verdicts[k] for k in found.order]
+    steps = p.evaluate("[...document.querySelectorAll('#breakdown-steps tbody td.number')].map(c => c.textContent)")
+    first, *rest, last = numbers(step.replace("+", "") for step in steps)
+    assert abs(first + sum(rest) - last) < 0.0005 * 8  # each is shown to three decimals
+    shown = "Array.from(document.querySelectorAll('main > section')).filter((s) => !s.hidden).map((s) => s.id)"
+    assert p.evaluate(shown) == ["ranking", "quality", "breakdown", "meaning", "reproduce"]
+    meaning = p.evaluate("document.getElementById('meaning').innerText")
+    assert "pays less now" in meaning
+    assert "signal" not in meaning.lower()
+    p.close()
+
+
+def test_segments(browser, tmp_path):
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(900, 3)), columns=list("abc"))
+    town = np.array(NASTY[:3])[rng.integers(0, 3, 900)]
+    y = X["a"] * (town != NASTY[1]) + 0.3 * rng.normal(size=900)
+    model = xgb.XGBRegressor(n_estimators=20, max_depth=3, n_jobs=1).fit(X[:400], y[:400])
+    imp = importance(model, X[400:], y[400:], by=town[400:])
+    p = browser.open(report(model, X[400:], y[400:], by=town[400:], path=tmp_path / "p.html").as_uri())
+    heads = p.evaluate("[...document.querySelectorAll('#segments thead bdi')].map((b) => b.textContent)")
+    assert heads == list(imp.by_segment.labels)
+    row = "document.querySelector('#segments tbody tr')"
+    classes = p.evaluate(f"[...{row}.querySelectorAll('td.segment')].map((cell) => cell.className.split(' ').pop())")
+    assert classes == ["bad" if label == NASTY[1] else "good" for label in imp.by_segment.labels]
+    p.evaluate("location.hash = '#feature=a'")
+    p.wait("document.querySelectorAll('#feature-panels table tr').length === 3")
+    assert p.complaints() == []
     p.close()
 
 

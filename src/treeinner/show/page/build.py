@@ -13,10 +13,11 @@ from treeinner.read import read_model
 from treeinner.read.columns import GroupSpec
 from treeinner.read.model import Model
 from treeinner.rows import load_table
+from treeinner.score.compare import Comparison
 from treeinner.score.importance import importance
 from treeinner.score.result import Importance
 from treeinner.show.files import check_output, write_file
-from treeinner.show.page.data import Subject, collect, contents, of_selector
+from treeinner.show.page.data import Subject, collect, contents, of_comparison, of_selector
 from treeinner.show.page.render import call_text, render
 
 __all__ = ["report"]
@@ -44,19 +45,22 @@ def report(
     qid: Any = None,
     qid_train: Any = None,
     feature_groups: GroupSpec | None = None,
+    by: Any = None,
+    freq: str | None = None,
     explorer_rows: int = 0,
     random_state: int = 0,
     n_jobs: int | None = -1,
 ) -> Path:
-    """Write one self-contained HTML page about a model or a fitted selector.
+    """Write one self-contained HTML page about a model, a comparison or a fitted selector.
 
     Of a model: ranking, quality, loss breakdown, whether effects hold, training against held-out rows, curves by round.
-    Of a selector: which features are kept, and why; it needs no rows. One line is printed: what the file holds.
+    Of a comparison: why the loss changed. Of a selector: which features are kept, and why. Both need no rows. One line
+    is printed: what the file holds.
 
     Parameters
     ----------
-    model : fitted model, path, Model, or fitted TreeInnerSelector
-        As for `importance`.
+    model : fitted model, path, Model, Comparison, or fitted TreeInnerSelector
+        As for `importance`; or the result of `compare`; or a selector.
     X, y : table and target
         Held-out rows: not used for training, early stopping or tuning. They are held in memory.
     path : path
@@ -80,6 +84,8 @@ def report(
         Query of each row, for ranking losses.
     feature_groups : mapping, "original" or "encoded", optional
         As for `importance`: name of a group -> its features, shown as one.
+    by, freq : optional
+        As for `importance`: segments of the held-out rows, which the page sets against each other.
     explorer_rows : int
         How many held-out rows, drawn at random, the reader can look at one by one; their values are then in the file.
         With 0 no row of the data is.
@@ -100,10 +106,13 @@ def report(
     """
     path = Path(path)
     check_output(path)
-    if any(kind.__name__ == "TreeInnerSelector" for kind in type(model).__mro__):
+    compared = isinstance(model, Comparison)
+    if compared or any(kind.__name__ == "TreeInnerSelector" for kind in type(model).__mro__):
+        what, own = ("comparison", "Why the loss changed") if compared else ("selector", "Which features to keep")
         if X is not None or y is not None:
-            raise TypeError("The page of a selector needs no rows: ti.report(selector, path=...).")
-        return _written(path, {"title": title or "Which features to keep", **of_selector(model, path.name)})
+            raise TypeError(f"The page of a {what} needs no rows: ti.report({what}, path=...).")
+        data = of_comparison(model, path.name) if compared else of_selector(model, path.name)
+        return _written(path, {"title": title or own, **data})
     if score not in TITLES:
         raise ValueError(f"score={score!r} is not recognised; choose one of {', '.join(map(repr, TITLES))}.")
     if X is None or (X_train is None) != (y_train is None):
@@ -114,19 +123,21 @@ def report(
     opened = read_model(model)
     given = {"sample_weight": sample_weight, "clusters": clusters, "base_margin": base_margin, "qid": qid}
     of_train = {"sample_weight": sample_weight_train, "base_margin": base_margin_train, "qid": qid_train}
-    X, held_out = load_table(opened, X, {"y": y, **given})
+    X, held_out = load_table(opened, X, {"y": y, **given, "by": by})
+    segments = {"by": held_out.pop("by"), "freq": freq}
     asked: dict[str, Any] = {"score": score, "method": method, "feature_groups": feature_groups, "n_jobs": n_jobs}
-    valid, train = importance(opened, X, **held_out, **asked), None
+    valid, train = importance(opened, X, **held_out, **asked, **segments), None
     if X_train is not None:
         X_train, training = load_table(opened, X_train, {"y": y_train, **of_train})
         train = _quiet(opened, X_train, **training, **asked)
     subject = Subject(opened, X, held_out, feature_groups, n_jobs)
     breakdown = valid if score == "loss" else _breakdown(opened, X, **{**held_out, **asked, "score": "loss"})
     data = collect(subject, valid, train, breakdown, explorer_rows=explorer_rows, random_state=random_state)
-    plain = {"title": title, "score": score, "method": method, "feature_groups": feature_groups,
+    plain = {"title": title, "score": score, "method": method, "feature_groups": feature_groups, "freq": freq,
              "explorer_rows": explorer_rows, "random_state": random_state}  # fmt: skip
     trained = {f"{name}_train": value for name, value in {"X": X_train, "y": y_train, **of_train}.items()}
-    call = call_text(path, arrays={**given, **trained}, plain=plain)
+    named = {"by": by} if isinstance(by, str) else {}
+    call = call_text(path, arrays={**given, **trained, "by": None if named else by}, plain=plain | named)
     own_title = TITLES[score] if data["training_rows"] is None else "Scores with training rows among the rows"
     return _written(path, {"title": title or own_title, "call": call, **data})
 

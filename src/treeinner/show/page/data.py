@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -14,23 +14,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treeinner.errors import counted
+from treeinner.errors import Note, counted
 from treeinner.explain.partial import partial_residuals
 from treeinner.read import Model
 from treeinner.read.columns import Credit, GroupSpec, credit
 from treeinner.rows.frames import names_of
+from treeinner.score.compare import Comparison
 from treeinner.score.result import LEVEL, Importance
 from treeinner.show.page.numbers import packed, short, shorts, value_text
 from treeinner.show.page.rows import explore
 
 Float = NDArray[np.float64]
 CONFIDENCE = 0.95  # of the intervals
-VERDICTS = ("signal", "unclear", "harmful")  # the page has their numbers
+VERDICTS = ("signal", "unclear", "harmful", "worse", "better")  # the page has their numbers
 EFFECTS = 6  # features whose effect is drawn
 MOST_DOTS = 400  # rows in the drawing of an effect
 MOST_POINTS = 60  # of a curve: it is drawn 200 pixels wide
 MOST_CURVES = 500
-MOST_OUTPUT_SCORES = 10_000  # features x outputs whose scores are shown per output
+MOST_OUTPUT_SCORES = 10_000  # features x outputs, or x segments, whose scores are shown
+MOST_SEGMENTS = 50
+SAID = ("training_rows", "no_splits")  # notes that the headline has
 LIBRARIES = {"xgboost": "XGBoost", "lightgbm": "LightGBM", "catboost": "CatBoost", "sklearn": "scikit-learn"}
 
 
@@ -65,7 +68,7 @@ def collect(
     seen = next((note for note in valid.notes if note.code == "training_rows"), None)
     rows = f"{valid.n_rows:,} rows, training rows among them"
     return {
-        **_common(valid),
+        **_common(valid, [note for note in valid.notes if note.code not in SAID]),
         "facts": _facts(subject, valid),
         "quality": [_quality("Held-out", valid), *([] if train is None else [_quality("Training", train)])],
         "training_rows": None if seen is None else {"note": seen.text, "rows": rows},
@@ -80,6 +83,7 @@ def collect(
         "effects": _effects(subject, valid, min(explorer_rows, MOST_DOTS), random_state),
         "gap": None if train is None else _gap(train, valid),
         "rounds": _rounds(valid, train),
+        "segments": _segments(valid),
         "explorer": explore(subject, valid, explorer_rows, random_state) if explorer_rows else None,
     }
 
@@ -90,7 +94,7 @@ def of_selector(selector: Any, name: str) -> dict[str, Any]:
     folds = f"{selector.cv} folds" if isinstance(selector.cv, int) else type(selector.cv).__name__
     kept = np.asarray(table["kept"])
     return {
-        **_common(found),
+        **_common(found, found.notes),
         "call": f"import treeinner as ti\n\nselector = ti.{selector!r}\nselector.fit(X, y)\n"
         f"ti.report(selector, path={name!r})\n",
         "facts": [
@@ -113,6 +117,53 @@ def of_selector(selector: Any, name: str) -> dict[str, Any]:
             "table": "selector.to_frame()",
         },
     }
+
+
+def of_comparison(c: Comparison, name: str) -> dict[str, Any]:
+    """Everything on the page of a Comparison but its title; name: of the file."""
+    low, high = c.interval(CONFIDENCE)
+    signal = [imp.columns() for imp in (c.signal_before, c.signal_after)]
+    change, split = c.change, [part for part in (c.moved, c.changed) if part is not None]
+    weighted = [] if c.effective_rows is None else [["Effective rows when weighted", f"{c.effective_rows:,.0f}"]]
+    call = f"import treeinner as ti\n\ncomparison = ti.compare(...)\nti.report(comparison, path={name!r})\n"
+    return {
+        **_common(c.after, c.notes),
+        "score": "change",
+        "score_title": "Change",
+        "unit": f"rise of {c.loss_name} per row",
+        "call": call,
+        "facts": [["Features", f"{len(c.feature_names):,}"], *weighted],
+        "features": list(c.feature_names),
+        "quality": [_quality(side, imp) for side, imp in zip(c.names, (c.before, c.after), strict=True)],
+        "ranking": {
+            "score": shorts(change.score), "std_error": shorts(change.std_error), "ci_low": shorts(low),
+            "ci_high": shorts(high), "q": shorts(change.q_value, 4),
+            "verdict": [VERDICTS.index(verdict) for verdict in c.verdicts],
+        },
+        "comparison": {
+            "names": list(c.names), "harder": short(c.harder), "base": short(c.base),
+            "losses": [short(c.loss_before), short(c.loss_after)],
+            "sides": [shorts(imp.scores) for imp in (c.before, c.after)],
+            "holds": [[shorts(side[column], 4) for column in ("holds", "holds_std_error")] for side in signal],
+            "split": [shorts(part.score) for part in split],
+        },
+    }  # fmt: skip
+
+
+def _segments(i: Importance) -> dict[str, Any] | None:
+    """Scores of the largest segments, and how far each is from the rest, for as many of the best features as fit."""
+    if i.by_segment is None:
+        return None
+    by = i.by_segment
+    shown = np.sort(np.argsort(-by.weights, kind="stable")[:MOST_SEGMENTS])
+    best = i.order[: MOST_OUTPUT_SCORES // len(shown)]
+    cut = np.ix_(shown, best)
+    return {
+        "names": [by.labels[s] for s in shown], "n": by.rows[shown].tolist(), "all": len(by.labels),
+        "features": best.tolist(), "score": shorts(by.statistics.score[cut]),
+        "difference": shorts(by.difference.score[cut]), "std_error": shorts(by.difference.std_error[cut], 3),
+        "q": shorts(by.difference.q_value[cut], 3), "same": shorts(by.same["q_value"][best], 3),
+    }  # fmt: skip
 
 
 def _ranking(i: Importance) -> dict[str, Any]:
@@ -256,7 +307,7 @@ def contents(data: dict[str, Any]) -> str:
     return "no rows of data" if explorer is None else f"{counted(len(explorer['number']), 'row')} of data"
 
 
-def _common(found: Importance) -> dict[str, Any]:
+def _common(found: Importance, notes: Iterable[Note]) -> dict[str, Any]:
     """What every page has: when and by what it was written, and what its scores are."""
     own = [["treeinner", version("treeinner")], ["Python", platform.python_version()], ["numpy", np.__version__]]
     return {
@@ -268,7 +319,7 @@ def _common(found: Importance) -> dict[str, Any]:
         "score_title": found.title,
         "unit": found.unit,
         "loss": found.loss_name,
-        "notes": [note.text for note in found.notes if note.code != "training_rows"],
+        "notes": [note.text for note in notes],
     }
 
 

@@ -117,9 +117,7 @@ function table({ mount, caption, columns, rows, sort, descending = true, rowClas
       row.className = `${rowClass ? rowClass(k) : ""} ${!state.all && place >= FOLD ? "folded" : ""}`.trim();
       return row;
     }));
-    headers.forEach((header, c) => (c === state.sort
-      ? header.setAttribute("aria-sort", state.descending ? "descending" : "ascending")
-      : header.removeAttribute("aria-sort")));
+    headers.forEach((header, c) => (c === state.sort ? header.setAttribute("aria-sort", state.descending ? "descending" : "ascending") : header.removeAttribute("aria-sort")));
     more.hidden = found.length <= FOLD;
     more.textContent = state.all ? `Show the first ${FOLD} only` : `Show all ${count(found.length)}`;
     more.setAttribute("aria-expanded", String(state.all));
@@ -129,13 +127,12 @@ function table({ mount, caption, columns, rows, sort, descending = true, rowClas
   if (search) search.oninput = () => { state.query = search.value.trim(); draw(); };
   state.query = search ? search.value.trim() : "";
   draw();
-  mount.replaceChildren(el("table", {}, el("caption", {}, caption), el("thead", {}, el("tr", {}, headers)), body,
+  mount.replaceChildren(el("table", { class: columns.length > 9 ? "many" : null }, el("caption", {}, caption), el("thead", {}, el("tr", {}, headers)), body,
     foot.length ? el("tfoot", {}, foot) : null), more);
 }
 
 function axis(low, high, place) {
-  const rough = (high - low) / 3 || 1;
-  const power = 10 ** Math.floor(Math.log10(rough));
+  const rough = (high - low) / 3 || 1, power = 10 ** Math.floor(Math.log10(rough));
   const step = power * [1, 2, 5, 10].find((times) => times * power >= rough);
   const ticks = [];
   for (let i = Math.ceil(low / step); i * step <= high; i += 1) ticks.push(i * step);
@@ -152,30 +149,29 @@ const zeroLine = (place) => svg("line", { class: "zero", x1: percent(place(0)), 
 const everyFeature = data.features.map((_, k) => k);
 const constant = Boolean(data.used) && data.used.every((splits) => splits === 0);
 const KIND = data.training_rows ? "scored" : "held-out"; // rows that the model has seen are not held out
-const VERDICTS = ["signal", "unclear", "harmful"]; // the order of the numbers in the data
+const VERDICTS = ["signal", "unclear", "harmful", "worse", "better"]; // the order of the numbers in the data
 const selection = data.selection || null; // of a page about features to keep
+const comparison = data.comparison || null; // of a page about why a loss changed
 const verdict = (k, ranking = data.ranking) => (selection ? (selection.kept[k] ? "kept" : "dropped")
-  : data.used[k] === 0 ? "unused" : VERDICTS[ranking.verdict[k]]);
-const COLOURS = { dropped: "dull", unused: "dull", harmful: "bad", unclear: "dull" }; // of bars and dots; the others are good
+  : data.used && data.used[k] === 0 ? "unused" : VERDICTS[ranking.verdict[k]]);
+const COLOURS = { dropped: "dull", unused: "dull", harmful: "bad", worse: "bad", unclear: "dull" }; // of bars and dots; the others are good
 const dull = (k, ranking) => COLOURS[verdict(k, ranking)] === "dull";
 const word = (k, ranking) => el("span", { class: `word ${COLOURS[verdict(k, ranking)] || "good"}` }, verdict(k, ranking));
 const address = (k) => `#feature=${encodeURIComponent(feature(k))}`;
 const named = (k) => el("bdi", { class: "name", dir: "auto", title: feature(k) }, el("a", { href: address(k) }, feature(k)));
-function ranks(values) {
+function ranks(values, size = comparison ? Math.abs : (x) => x) {
   const out = [];
-  everyFeature.slice().sort((a, b) => values[b] - values[a]).forEach((k, i) => { out[k] = i + 1; });
+  everyFeature.slice().sort((a, b) => size(values[b]) - size(values[a])).forEach((k, i) => { out[k] = i + 1; });
   return out;
 }
 const gainRank = data.gain && ranks(data.gain);
 
 // -- header ----------------------------------------------------------------------------------------------------
-function pairs(mount, list) {
-  mount.replaceChildren(...list.flatMap(([term, value]) => [el("dt", {}, term), el("dd", {}, value)]));
-}
+const pairs = (mount, list) => mount.replaceChildren(...list.flatMap(([term, value]) => [el("dt", {}, term), el("dd", {}, value)]));
 function hideOthers() {
-  const own = { score: data.score, only: selection ? "selection" : "model", test: selection && selection.test, adds: selection && selection.adds.adds ? "yes" : "no" };
-  document.querySelectorAll("[data-score], [data-only], [data-test], [data-adds]").forEach((node) => {
-    node.hidden = Object.keys(own).some((kind) => kind in node.dataset && node.dataset[kind] !== own[kind]);
+  const own = { score: data.score, only: selection ? "selection" : comparison ? "comparison" : "model", split: comparison && comparison.split.length ? "yes" : "no", test: selection && selection.test, adds: selection && selection.adds.adds ? "yes" : "no" };
+  document.querySelectorAll("[data-score], [data-only], [data-test], [data-adds], [data-split]").forEach((node) => {
+    node.hidden = Object.keys(own).some((kind) => kind in node.dataset && !node.dataset[kind].split(" ").includes(own[kind]));
   });
 }
 // A section without content goes, and so does the link to it.
@@ -219,19 +215,33 @@ function modelLead() {
     : ` ${who} ${selection ? "bring" : "brings"} ${data.loss} per row from ${three(before)} to ${three(after)}${known(explained) ? `: ${percentOf(explained)} is explained` : ""}.`;
 }
 const percentOf = (share) => `${fixed(0)(100 * share)}%`;
+// The two losses, and the features that changed most clearly.
+function comparisonLead() {
+  const [before, after] = comparison.losses;
+  const tally = (kind) => everyFeature.filter((k) => verdict(k) === kind).sort((a, b) => Math.abs(data.ranking.score[b]) - Math.abs(data.ranking.score[a]));
+  const some = (kind, verbs) => {
+    const all = tally(kind);
+    if (!all.length) return [];
+    return [` ${plural(all.length, "feature")} ${verbs[all.length === 1 ? 0 : 1]} (q ≤ ${data.level}): `,
+      ...all.slice(0, 3).flatMap((k, i) => [i ? ", " : "", bdi(feature(k)), ` ${signed(three)(data.ranking.score[k])}`]), all.length > 3 ? ", …" : "", "."];
+  };
+  const clear = [...some("worse", ["pays less", "pay less"]), ...some("better", ["pays more", "pay more"])];
+  return [`${data.loss[0].toUpperCase()}${data.loss.slice(1)} per row: ${three(before)} ${comparison.names[0]}, ${three(after)} ${comparison.names[1]} (${signed(three)(after - before)}).`,
+    ...(clear.length ? clear : [` No feature changed clearly (q ≤ ${data.level}).`])];
+}
 function header() {
   hideOthers();
   const found = data.training_rows;
-  $("lead").textContent = (selection ? selectionLead() : featuresLead()) + modelLead();
+  $("lead").replaceChildren(...(comparison ? comparisonLead() : [(selection ? selectionLead() : featuresLead()) + modelLead()]));
   $("training-rows").hidden = !found;
   $("training-rows").textContent = found ? found.note : "";
   document.querySelectorAll(".kind").forEach((node) => { node.textContent = KIND; });
   $("notes").append(...data.notes.map((note) => el("li", {}, note)));
   $("confidence").textContent = `${Math.round(100 * data.confidence)}%`;
-  $("level").textContent = String(data.level);
-  $("unit").textContent = data.unit;
+  document.querySelectorAll(".level").forEach((node) => { node.textContent = String(data.level); });
+  $("unit").textContent = $("change-unit").textContent = data.unit;
   $("score-title").textContent = data.score_title;
-  $("table-call").textContent = selection ? selection.table : `ti.importance(model, X, y${data.score === "signal" ? "" : `, score="${data.score}"`}).to_frame()`;
+  $("table-call").textContent = selection ? selection.table : comparison ? "comparison.to_frame()" : `ti.importance(model, X, y${data.score === "signal" ? "" : `, score="${data.score}"`}).to_frame()`;
   $("call").textContent = data.call;
   $("call-copy").onclick = (event) => copy(data.call, event.target);
   $("contents").textContent = data.explorer ? `The file holds the values of ${plural(data.explorer.number.length, "row")}.` : "The file holds no row of the data.";
@@ -268,12 +278,13 @@ function rankingColumns() {
   return [
     { label: "#", kind: "rank", up: true, cell: (k) => String(rank[k]), value: (k) => rank[k] },
     { label: "Feature", kind: "head", up: true, cell: named, value: feature },
-    { label: "Score with interval", kind: "drawn", cell: bar, axis: axis(low, high, place) },
-    numeric("Score", ranking.score, three),
+    { label: comparison ? "Change with interval" : "Score with interval", kind: "drawn", cell: bar, axis: axis(low, high, place) },
+    numeric(comparison ? "Change" : "Score", ranking.score, comparison ? signed(three) : three),
     numeric("Std. error", ranking.std_error, three, { short: "±" }),
     ...(holds ? [{ label: "Holds", kind: "number", wide: true, cell: holds, value: (k) => (holds(k) ? ranking.holds[k] : null) }] : []),
     ...(selection ? selectionColumns() : [numeric("q value", ranking.q, q, { short: "q", up: true }),
       { label: "Verdict", kind: "word", up: true, cell: (k) => word(k, ranking), value: (k) => verdict(k, ranking) }]),
+    ...(comparison ? comparisonColumns() : []),
     ...(gainRank ? [numeric("Rank by total gain", gainRank, String, { up: true })] : []),
   ];
 }
@@ -282,7 +293,7 @@ function showRanking(ranking) {
   const columns = rankingColumns();
   table({
     mount: $("ranking-table"), caption: "Click a heading to sort, a name for all about the feature.", columns, rows: everyFeature,
-    sort: 3, rowClass: (k) => (dull(k, ranking) ? "grey" : ""),
+    sort: comparison ? 0 : 3, descending: !comparison, rowClass: (k) => (dull(k, ranking) ? "grey" : ""),
     search: $("ranking-search"), status: $("ranking-count"), foot: data.score === "loss" && ranking === data.ranking ? breakdownRows(columns.length) : [],
   });
 }
@@ -290,8 +301,10 @@ function showRanking(ranking) {
 function exported(between, quote) {
   const { adds, p, kept, q: tested } = selection || {};
   const rank = ranks(ranked.score);
+  const sides = comparison ? { before: comparison.sides[0], after: comparison.sides[1], holds_before: comparison.holds[0][0], holds_after: comparison.holds[1][0],
+    moved: comparison.split[0], changed: comparison.split[1] } : {};
   const columns = {
-    feature: data.features, ...ranked, q: null, q_value: selection ? tested : ranked.q, p_value: p, ...adds, kept,
+    feature: data.features, ...(comparison ? { change: ranked.score } : {}), ...ranked, ...(comparison ? { score: null } : {}), ...sides, q: null, q_value: selection ? tested : ranked.q, p_value: p, ...adds, kept,
     verdict: selection ? null : everyFeature.map((k) => verdict(k, ranked)), rank, total_gain: data.gain,
     loss_breakdown: data.score !== "loss" && data.breakdown && ranked === data.ranking ? data.breakdown.score : null,
     training: data.gap && ranked === data.ranking ? data.gap.train : null,
@@ -303,17 +316,14 @@ function exported(between, quote) {
 const asCsv = () => exported(",", (cell) => (/[",\r\n]/.test(cell) ? `"${String(cell).replaceAll('"', '""')}"` : cell));
 const asCells = () => exported("\t", (cell) => String(cell).replace(/[\t\r\n]/g, " "));
 async function copy(words, button) {
-  try {
-    await navigator.clipboard.writeText(words);
-  } catch { // not allowed here: the old way
+  try { await navigator.clipboard.writeText(words); } catch { // not allowed here: the old way
     const area = el("textarea", {}, words);
     document.body.append(area);
     area.select();
     document.execCommand("copy");
     area.remove();
   }
-  const own = button.dataset.own || button.textContent;
-  button.dataset.own = own;
+  const own = (button.dataset.own ||= button.textContent);
   button.textContent = "Copied";
   setTimeout(() => { button.textContent = own; }, 1500);
 }
@@ -321,6 +331,16 @@ function download(name, words) {
   const link = el("a", { href: URL.createObjectURL(new Blob(["\ufeff", words], { type: "text/csv" })), download: name });
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+}
+const holdsOf = (side) => (k) => (clear(comparison.holds[side][1][k]) ? fixed(2)(comparison.holds[side][0][k]) : "?");
+function comparisonColumns() {
+  const [before, after] = [holdsOf(0), holdsOf(1)];
+  return [
+    ...comparison.split.map((part, i) => numeric(["Moved", "Changed"][i], part, signed(three))),
+    ...comparison.sides.map((side, i) => numeric(`Off the loss ${comparison.names[i]}`, side, three, { short: comparison.names[i] })),
+    { label: "Holds", kind: "number", wide: true, cell: (k) => (before(k) === "?" && after(k) === "?" ? "" : `${before(k)} → ${after(k)}`),
+      value: (k) => (after(k) === "?" ? null : comparison.holds[1][0][k]) },
+  ];
 }
 function selectionColumns() {
   const { adds, p } = selection;
@@ -350,7 +370,7 @@ function rankingSection() {
   }
   $("ranking-note").textContent = data.gain ? "Total gain is what the model’s library reports, from the training rows." : "";
   $("ranking-copy").onclick = (event) => copy(asCells(), event.target);
-  $("ranking-csv").onclick = () => download("importance.csv", asCsv());
+  $("ranking-csv").onclick = () => download(`${selection ? "selection" : comparison ? "comparison" : "importance"}.csv`, asCsv());
   showRanking(data.ranking);
 }
 
@@ -397,6 +417,7 @@ function featureSection() {
 function qualitySection() {
   pairs($("facts"), data.facts);
   const sides = data.quality.filter((side) => known(side.before));
+  if (selection) sides.forEach((side) => { side.rows = "Held-out in turn"; });
   if (data.training_rows) sides.forEach((side) => { if (side.rows === "Held-out") side.rows = "Scored"; });
   if (!sides.length) return;
   const heads = ["Rows", "Number", "Before the first tree", "After the last", "Explained"];
@@ -441,15 +462,47 @@ function waterfall(mount, { caption, heads, first, last, steps, n = steps.length
   }
   draw(false);
 }
+function fromLossToLoss() {
+  const [[before, after], [first, last]] = [comparison.losses, comparison.names];
+  const steps = everyFeature.filter((k) => data.ranking.score[k] !== 0).map((k) => ({ name: named(k), by: data.ranking.score[k] }));
+  if (comparison.harder) steps.push({ name: "harder targets: the loss before the first tree", by: comparison.harder });
+  if (comparison.base) steps.push({ name: "base: the root values of the trees", by: comparison.base });
+  waterfall($("breakdown-steps"), {
+    caption: `${data.loss[0].toUpperCase()}${data.loss.slice(1)} per row, largest steps first.`, heads: ["Feature", "Step", "Loss per row"],
+    first: { name: bdi(first), at: before }, last: { name: bdi(last), at: after }, steps, noun: "step",
+  });
+}
 function breakdownSection() {
+  if (!only("breakdown", comparison || (data.breakdown && data.score !== "loss" && !constant))) return;
+  if (comparison) return fromLossToLoss();
   const a = data.breakdown;
-  if (!only("breakdown", a && data.score !== "loss" && !constant)) return;
   $("breakdown-loss").textContent = a.loss;
   const steps = everyFeature.filter((k) => a.score[k] !== 0).map((k) => ({ name: named(k), by: -a.score[k] }));
   if (a.base) steps.push({ name: "base: the root values of the trees", by: -a.base });
   waterfall($("breakdown-steps"), {
     caption: `From ${three(a.before)} before the first tree to ${three(a.after)} after the last, largest steps first.`, heads: ["Feature", "Step", "Loss per row"],
     first: { name: "Before the first tree", at: a.before }, last: { name: "After the last", at: a.after }, steps, noun: "step",
+  });
+}
+
+// -- segments: features down, segments across -----------------------------------------------------------------------
+function segmentsSection() {
+  const s = data.segments;
+  if (!only("segments", s)) return;
+  const top = s.features.slice(0, FOLD);
+  const hidden = [s.names.length < s.all ? `The ${count(s.names.length)} largest of ${count(s.all)} segments are shown.` : "", top.length < data.features.length ? `The ${count(top.length)} best features are shown; the others by their names.` : ""];
+  $("segments-shown").textContent = hidden.join(" ").trim();
+  const cell = (i, j) => el("td", { class: `number segment ${s.q[i][j] <= data.level ? (s.difference[i][j] < 0 ? "bad" : "good") : "dull"}`, "data-label": s.names[i],
+    title: `${signed(three)(s.difference[i][j])} ± ${three(s.std_error[i][j])} against the other rows, q ${q(s.q[i][j])}` }, three(s.score[i][j]));
+  const head = (...words) => el("th", { scope: "col", class: "number", "data-sorts": "no" }, words);
+  const heads = [el("th", { scope: "col", class: "head", "data-sorts": "no" }, "Feature"), ...s.names.map((name, i) => head(bdi(name, "label"), el("br"), plural(s.n[i], "row"))), head("Same")];
+  $("segments-table").replaceChildren(el("table", {}, el("caption", {}, `${data.score_title}: ${data.unit}.`), el("thead", {}, el("tr", {}, heads)),
+    el("tbody", {}, top.map((k, j) => el("tr", {}, el("th", { scope: "row", class: "head" }, named(k)), s.names.map((_, i) => cell(i, j)), el("td", { class: "number", "data-label": "Same" }, q(s.same[j])))))));
+  pictures.push((k) => {
+    const j = s.features.indexOf(k);
+    return j < 0 ? null : el("figure", { class: "panel" }, el("figcaption", {}, "In the segments"),
+      el("table", {}, el("caption", {}, `Score, and its difference from the other rows (q ≤ ${data.level} in colour).`), el("tbody", {}, s.names.map((name, i) =>
+        el("tr", {}, el("th", { scope: "row" }, bdi(name, "label")), cell(i, j), el("td", { class: "number" }, `${signed(three)(s.difference[i][j])} ± ${three(s.std_error[i][j])}`))))));
   });
 }
 
@@ -719,6 +772,7 @@ header();
 rankingSection();
 qualitySection();
 breakdownSection();
+segmentsSection();
 effectsSection();
 optimismSection();
 roundsSection();
