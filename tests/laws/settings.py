@@ -4,10 +4,8 @@ README.md lists what changes by intention between the second and the third editi
 """
 
 import json
-import tempfile
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -170,34 +168,6 @@ def numbers_of(found, score, method):
     return out
 
 
-def batches(setting, score, method):
-    """An accumulator that is fed in batches, in others in its second pass, the last rows first."""
-    (X, y), given = setting.rows(), setting.given
-
-    def feed(accumulator, cuts):
-        for start, stop in reversed([*pairwise(cuts)]):
-            part = {name: value[start:stop] for name, value in given.items()}
-            accumulator.update(X[start:stop], y[start:stop], **part)
-        return accumulator
-
-    found = feed(ti.ImportanceAccumulator(setting.model(), score=score, method=method), (0, 70, 84, 300, N))
-    return (feed(found.second_pass(), (0, 7, 203, N)) if method == "centred" else found).result()
-
-
-def files(setting, score, method):
-    """Three Parquet files in a folder; target, weights and clusters are columns."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    X, y = setting.rows()
-    table = pa.table(dict(zip(data()["names"].tolist(), X.T, strict=True)) | {"target": y} | setting.given)
-    with tempfile.TemporaryDirectory() as folder:
-        for start, stop in pairwise((0, 70, 84, N)):
-            pq.write_table(table.slice(start, stop - start), Path(folder) / f"{start}.parquet", row_group_size=40)
-        given = {name: name for name in setting.given}
-        return ti.importance(setting.model(), folder, "target", score=score, method=method, n_jobs=1, **given)
-
-
 def baselines(setting):
     """mean_abs and ForestInner in all their forms."""
     (X, y), model, out = setting.rows(), setting.model(), {}
@@ -211,7 +181,7 @@ def baselines(setting):
 
 
 def answer(setting, ask):
-    """Name -> array of what is asked, such as "centred", "batches loss centred", "attribute saabas"."""
+    """Name -> array of what is asked, such as "centred", "loss centred", "attribute saabas"."""
     (X, y), words, given = setting.rows(), ask.split(), {"n_jobs": 1} | setting.given
     score, method = "loss" if "loss" in words else "tree_inner", words[-1]
     if words[0] == "attribute":
@@ -224,10 +194,6 @@ def answer(setting, ask):
     elif words[0] == "permutation":
         found = ti.permutation_importance(setting.model(), X, y, n_repeats=2, random_state=3, **given)
         found = {"scores": found.scores, "std_errors": found.std_errors}
-    elif words[0] == "batches":
-        found = numbers_of(batches(setting, score, method), score, method)
-    elif words[0] == "files":
-        found = numbers_of(files(setting, score, method), score, method)
     else:
         found = numbers_of(ti.importance(setting.model(), X, y, score=score, method=method, **given), score, method)
     return {name: np.asarray(array, np.float64) for name, array in found.items()}
@@ -289,7 +255,6 @@ MODELS = {  # what is asked of the model alone; README.md says why it is less of
     "forest_class": FULL,
 }
 WEIGHTED, CLUSTERED, MARGINS = {"sample_weight": WEIGHT}, {"clusters": CLUSTERS}, {"base_margin": MARGIN}
-FILES = tuple(f"{how}{ask}" for how in ("", "files ") for ask in ("predecomp", "centred", "loss centred"))
 LIGHTGBM, CATBOOST = "lightgbm-4.7.0/regression.txt", "catboost-1.2.10/regression.json"
 SETTINGS = (
     {source: Setting(source, asks) for source, asks in MODELS.items()}
@@ -299,14 +264,12 @@ SETTINGS = (
         "weights, LightGBM": Setting("lightgbm-3.3.5/binary.txt", PATHS, WEIGHTED),
         "clusters": Setting("xgboost-1.7.6/binary.ubj", (*PATHS, "permutation"), CLUSTERED),
         "clusters, classes": Setting("catboost-1.2.10/multiclass.json", SCORES, CLUSTERED),
-        "clusters and weights": Setting(FIRST, FILES, CLUSTERED | WEIGHTED),
+        "clusters and weights": Setting(FIRST, ("predecomp", "centred", "loss centred"), CLUSTERED | WEIGHTED),
         "margins": Setting(FIRST, (*PATHS, "permutation"), MARGINS),
         "margins, CatBoost": Setting(CATBOOST, SCORES, MARGINS),
         "margins, LightGBM": Setting("from_zero.txt", SCORES, MARGINS),
         "groups": Setting(FIRST, (*PATHS, "permutation"), {"feature_groups": GROUPS}),
         "groups, classes": Setting("lightgbm-4.6.0/multiclass.txt", PATHS, {"feature_groups": GROUPS}),
-        "batches": Setting(FIRST, tuple(f"batches {ask}" for ask in PATHS), WEIGHTED),
-        "batches, classes": Setting("lightgbm-4.6.0/multiclass.txt", ("batches predecomp", "batches loss centred")),
         "rounds": Setting(FIRST, FULL, reading={"iteration_range": (2, 7)}),
         "rounds, LightGBM": Setting(LIGHTGBM, FULL, reading={"iteration_range": (0, 5)}),
         "rounds, CatBoost": Setting(CATBOOST, FULL, reading={"iteration_range": (0, 4)}),
