@@ -156,6 +156,24 @@ def test_without_a_change_few_features_are_called_and_with_one_the_error_is_righ
     assert 0.85 <= np.std(change, ddof=1) / np.sqrt(np.mean(np.square(error))) <= 1.15
 
 
+def test_rows_that_moved_and_rows_that_changed_have_errors_that_are_right():
+    model, moved, changed, errors = ti.read_model(FITTED["xgboost"]), [], [], []
+    for seed in range(300, 380):
+        (X, y), (A, b) = draw(seed), draw(seed + 1000, torn=True)
+        A[:, 1] += 0.7
+        odds = stats.norm.pdf(X[:, 1], 0.7) / stats.norm.pdf(X[:, 1])
+        c = ti.compare(model, (X, y), (A, b), split_shift=odds, n_jobs=1)
+        np.testing.assert_allclose(c.moved.score + c.changed.score, c.change.score, rtol=1e-9, atol=1e-12)
+        moved.append(c.moved.score)
+        changed.append(c.changed.score)
+        errors.append([c.moved.std_error, c.changed.std_error])
+    assert c.effective_rows == pytest.approx(odds.sum() ** 2 / (odds**2).sum())
+    ratio = np.std([moved, changed], axis=1, ddof=1) / np.sqrt(np.mean(np.square(errors), axis=0))
+    assert np.all((ratio[:, :2] > 0.8) & (ratio[:, :2] < 1.2))  # the sd of 80 numbers is known to 8 %
+    # A torn column has changed and not moved; a little moves with it, for the model's trees join it with the other.
+    assert np.mean(changed, axis=0)[0] > 0.3 > 10 * abs(np.mean(moved, axis=0)[0])
+
+
 def test_clusters_are_the_independent_rows():
     model, (X, y), after = FITTED["xgboost"], draw(1), draw(2, torn=True)
     c = ti.compare(model, (X, y), after)

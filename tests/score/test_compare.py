@@ -1,6 +1,7 @@
 """compare() as users meet it: what may be passed, what is refused, what comes back."""
 
 import json
+import sys
 import warnings
 from dataclasses import replace
 
@@ -116,6 +117,45 @@ def test_few_rows_and_deep_trees_are_noted():
     assert "few_before" not in codes["plain"]
     with pytest.warns(ti.TreeInnerWarning, match="after: .*12"):
         ti.compare(MODELS["plain"], draw(1), draw(2, n=12))
+
+
+# -- moved or changed --------------------------------------------------------------------------------------------------
+def coloured(seed, share=0.5, shift=0.0):
+    """Rows with a number that has gaps, and a colour; only how often there is which of them differs."""
+    rng = np.random.default_rng(seed)
+    colour = pd.Categorical(np.where(rng.random(600) < share, "red", "blue"), categories=["blue", "red"])
+    X = pd.DataFrame({"size": rng.normal(shift, 1, 600), "colour": colour, "other": rng.normal(size=600)})
+    y = np.where(X["size"] > 0.5, 2.0 * (colour == "red"), X["size"]) + rng.normal(size=600) * 0.5
+    X.loc[rng.random(600) < 0.1, "size"] = np.nan
+    return X, y
+
+
+def test_rows_that_moved_are_told_from_rows_that_changed(tmp_path):
+    model = fit(*coloured(0), enable_categorical=True, n_estimators=30)
+    sides = coloured(1), coloured(2, share=0.8, shift=0.5)
+    c = ti.compare(model, *sides, split_shift=True)
+    assert 300 < c.effective_rows < 600
+    assert np.all(np.abs(c.changed.score) < 3 * c.changed.std_error)  # nothing changed
+    assert np.abs(c.moved.score[0]) > 2 * c.moved.std_error[0]
+    X, y = sides[1]
+    y = np.where(X["colour"] == "red", -y, y)  # now something did
+    assert ti.compare(model, sides[0], (X, y), split_shift=True).changed.q_value[1] < 0.01
+    assert {"moved", "changed_std_error"} <= set(c.to_frame().columns)
+    assert "when weighted" in repr(c)
+
+
+def test_sets_that_are_too_far_apart_are_refused_with_the_columns(monkeypatch):
+    model, before = MODELS["named"], (framed(1), "price")
+    far = framed(2)
+    far["c"] += 5
+    with pytest.raises(ti.DataError, match=r"under 50. Most apart are c \(0.9"):
+        ti.compare(model, before, (far, "price"), split_shift=True)
+    for wrong in (np.ones(3), -np.ones(400), np.full(400, np.nan)):
+        with pytest.raises(ti.DataError, match="a weight for each of the 400 rows of before"):
+            ti.compare(model, before, (framed(2), "price"), split_shift=wrong)
+    monkeypatch.setitem(sys.modules, "sklearn.ensemble", None)
+    with pytest.raises(ti.MissingDependencyError, match="scikit-learn"):
+        ti.compare(model, before, (framed(2), "price"), split_shift=True)
 
 
 # -- what is refused ---------------------------------------------------------------------------------------------------

@@ -4,9 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from treeinner.score.change import difference
 from treeinner.score.compare import Comparison
-from treeinner.score.infer import of_sums
+from treeinner.score.infer import difference, of_sums
 from treeinner.score.result import Importance, Losses
 
 NAMES = ("age", "bmi", "blood pressure", "noise", "sex")

@@ -8,7 +8,7 @@
     conclude        from sums to an Importance, and what must be said about it
     result          Importance
     accumulator, partitions, average       what stands on the passes
-    compare, change     two sets of rows, or two models: why the loss differs
+    compare, change, shift      two sets of rows, or two models: why the loss differs; rows that moved or changed
     baselines, permutation      what others compute
     training_rows   whether rows were used for training
 

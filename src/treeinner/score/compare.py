@@ -22,6 +22,7 @@ from treeinner.rows.stream import naming
 from treeinner.score.change import change_of_models, change_of_rows
 from treeinner.score.infer import Statistics
 from treeinner.score.result import LEVEL, Importance, Losses, plain, position_of
+from treeinner.score.shift import domain_odds
 
 __all__ = ["Comparison", "Rows", "compare"]
 
@@ -172,6 +173,7 @@ def compare(
     after: Any,
     *,
     names: tuple[str, str] = NAMES,
+    split_shift: Any = False,
     feature_groups: GroupSpec | None = None,
     n_jobs: int | None = -1,
     progress: Progress | None = None,
@@ -191,6 +193,11 @@ def compare(
         change is the optimism of every feature. Or before is a second model, and after the rows for both.
     names : pair of str
         What the two sets, or models, are called.
+    split_shift : bool or array
+        True: split the change of every feature into what came from rows that moved and what came from rows that are
+        there as before but behave otherwise. The rows of `before` are weighted by the odds that a domain classifier of
+        scikit-learn gives them, fitted on other rows; or pass such weights. With fewer than 50 effective rows the two
+        sets are too far apart, and are refused.
     feature_groups, n_jobs, progress
         As for `importance`.
 
@@ -208,14 +215,23 @@ def compare(
     opened = read_model(model)
     run: dict[str, Any] = {"feature_groups": feature_groups, "n_jobs": n_jobs, "progress": progress}
     if isinstance(before, str | os.PathLike) or hasattr(before, "predict"):
-        rows, models = _rows(after, "after"), (opened, read_model(before))
-        found = change_of_models(models, [_read_whole(each, rows) for each in models], **run)
+        if split_shift is not False:
+            raise ValueError("split_shift is about two sets of rows; two models have the same.")
         names = ("first model", "second model") if names == NAMES else names
+        rows, models = _rows(after, "after"), (opened, read_model(before))
+        streams = [_read(each, _in_memory(each, rows), name) for each, name in zip(models, names, strict=True)]
+        found = change_of_models(models, streams, **run)
     else:
         sides = [_rows(rows, name) for rows, name in zip((before, after), names, strict=True)]
         _check_alike(sides, names)
+        odds = None
+        if split_shift is not False:
+            sides = [_in_memory(opened, rows) for rows in sides]
+            columns = names_of(sides[0].X) or [f"column {j}" for j in range(opened.schema.n_columns)]
+            tables, weights = zip(*((rows.X, rows.sample_weight) for rows in sides), strict=True)
+            odds = domain_odds(tables, weights, split_shift, names, columns)
         streams = [_read(opened, rows, name) for rows, name in zip(sides, names, strict=True)]
-        found = change_of_rows(opened, streams, names, **run)
+        found = change_of_rows(opened, streams, names, odds, **run)
     warn(*found["notes"])
     return Comparison(names=names, **found)
 
@@ -242,12 +258,12 @@ def _read(model: Model, rows: Rows, name: str) -> Stream:
     return stream
 
 
-def _read_whole(model: Model, rows: Rows) -> Stream:
-    """Rows in memory, of which the model takes the columns that it knows."""
+def _in_memory(model: Model, rows: Rows) -> Rows:
+    """The same rows, read, with the columns alone that the model knows."""
     X, given = load_table(model, rows.X, rows.given)
     if (names := names_of(X)) is not None:
         X = collected(X)[:, [names.index(name) for name in features_among(model, names, {})]].to_native()
-    return read_rows(model, X, **given)
+    return Rows(X, **given)
 
 
 def _check_alike(sides: list[Rows], names: tuple[str, str]) -> None:

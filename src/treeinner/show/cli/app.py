@@ -153,6 +153,9 @@ def compare(
     before: Annotated[Path, typer.Argument(metavar="BEFORE", help="Rows from when the model was good, held out.")],
     after: Annotated[Path, typer.Argument(metavar="AFTER", help="Rows from now.")],
     target: Target,
+    split_shift: Annotated[
+        bool, typer.Option("--split-shift", help="Tell rows that moved from rows that changed.")
+    ] = False,
     weight: Weight = None,
     clusters: Clusters = None,
     base_margin: Margin = None,
@@ -171,7 +174,7 @@ def compare(
     roles = _roles(target, weight, clusters, None, base_margin)
     found = compare_rows(
         open_model(model, read), {"X": str(before), **roles}, {"X": str(after), **roles},
-        feature_groups=parse_groups(group), n_jobs=jobs,
+        split_shift=split_shift, feature_groups=parse_groups(group), n_jobs=jobs,
     )  # fmt: skip
     say_notes(found.notes)
     if output is not None:
