@@ -3,7 +3,9 @@
 import datetime
 import itertools
 import pickle
+import runpy
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -346,3 +348,15 @@ def test_windows_with_a_reference_are_scored_once_and_compared_without_their_row
         kept[0].second_pass()
     with pytest.raises(ValueError, match="another model"):
         ti.ImportanceAccumulator(made(10, 5)[0], reference=reference)
+
+
+def test_the_example_with_a_state_per_day_finds_the_months_that_went_wrong(tmp_path, capsys):
+    pytest.importorskip("pandas", minversion="2.2")
+    found = runpy.run_path(Path(__file__).parents[2] / "examples" / "daily.py")["main"](tmp_path)
+    worse = {
+        month: [name for name, verdict in zip(one.feature_names, one.verdicts, strict=True) if verdict == "worse"]
+        for month, one in found.items()
+    }
+    wrong = {"2025-09": ["temperature"], "2025-11": ["hour", "weekday"]}
+    assert worse == {month: wrong.get(month, []) for month in found}
+    assert "2025-11" in capsys.readouterr().out
