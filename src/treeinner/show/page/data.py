@@ -26,7 +26,6 @@ from treeinner.show.page.rows import explore
 
 Float = NDArray[np.float64]
 CONFIDENCE = 0.95  # of the intervals
-VERDICTS = ("signal", "unclear", "harmful", "worse", "better")  # the page has their numbers
 EFFECTS = 6  # features whose effect is drawn
 MOST_DOTS = 400  # rows in the drawing of an effect
 MOST_POINTS = 60  # of a curve: it is drawn 200 pixels wide
@@ -74,7 +73,7 @@ def collect(
         "training_rows": None if seen is None else {"note": seen.text, "rows": rows},
         "breakdown": _breakdown(breakdown),
         "features": list(valid.feature_names),
-        "ranking": _ranking(valid),
+        "ranking": _columns(valid.columns()),
         "used": np.ceil(subject.by_split(np.ones(trees.n_nodes))).astype(int).tolist(),
         "outputs": _outputs(valid),
         "gain": None if np.isnan(trees.gain).any() else shorts(subject.by_split(trees.gain)),
@@ -92,7 +91,7 @@ def of_selector(selector: Any, name: str) -> dict[str, Any]:
     """Everything on the page of a fitted TreeInnerSelector but its title; name: of the file."""
     table, found = selector.table(), selector.importance_
     folds = f"{selector.cv} folds" if isinstance(selector.cv, int) else type(selector.cv).__name__
-    kept = np.asarray(table["kept"])
+    n_kept = int(table["kept"].sum())
     return {
         **_common(found, found.notes),
         "call": f"import treeinner as ti\n\nselector = ti.{selector!r}\nselector.fit(X, y)\n"
@@ -101,51 +100,36 @@ def of_selector(selector: Any, name: str) -> dict[str, Any]:
             ["Estimator", f"{type(selector.estimator_).__name__}, {folds}, {counted(selector.repeats, 'repeat')}"],
             ["Agreement of the folds", f"{found.folds.rank_stability:.2f} (mean rank correlation of two folds)"],
             ["Held-out rows", f"{found.n_rows:,}"],
-            ["Features", f"{len(kept):,}, {int(kept.sum()):,} of them kept"],
+            ["Features", f"{len(table['kept']):,}, {n_kept:,} of them kept"],
         ],
         "quality": [_quality("Held-out", found)],
         "features": list(map(str, table["feature"])),
-        "ranking": {column: shorts(table[column]) for column in ("score", "std_error", "ci_low", "ci_high")},
+        "ranking": _columns(table),
         "selection": {
-            "kept": kept.tolist(),
-            "p": shorts(table["p_value"], 4),
-            "q": shorts(table["q_value"], 4),
-            "adds": {column: shorts(table[column], 4) for column in table if column.startswith("adds")},
+            "n_kept": n_kept,
             "rule": selector.rule,
             "test": None if selector.q is None else selector.test,
             "groups": [list(group) for group in selector.groups_],
-            "table": "selector.to_frame()",
         },
     }
 
 
 def of_comparison(c: Comparison, name: str) -> dict[str, Any]:
     """Everything on the page of a Comparison but its title; name: of the file."""
-    low, high = c.interval(CONFIDENCE)
-    signal = [imp.columns() for imp in (c.signal_before, c.signal_after)]
-    change, split = c.change, [part for part in (c.moved, c.changed) if part is not None]
     weighted = [] if c.effective_rows is None else [["Effective rows when weighted", f"{c.effective_rows:,.0f}"]]
-    call = f"import treeinner as ti\n\ncomparison = ti.compare(...)\nti.report(comparison, path={name!r})\n"
     return {
         **_common(c.after, c.notes),
         "score": "change",
         "score_title": "Change",
         "unit": f"rise of {c.loss_name} per row",
-        "call": call,
+        "call": f"import treeinner as ti\n\ncomparison = ti.compare(...)\nti.report(comparison, path={name!r})\n",
         "facts": [["Features", f"{len(c.feature_names):,}"], *weighted],
         "features": list(c.feature_names),
         "quality": [_quality(side, imp) for side, imp in zip(c.names, (c.before, c.after), strict=True)],
-        "ranking": {
-            "score": shorts(change.score), "std_error": shorts(change.std_error), "ci_low": shorts(low),
-            "ci_high": shorts(high), "q": shorts(change.q_value, 4),
-            "verdict": [VERDICTS.index(verdict) for verdict in c.verdicts],
-        },
+        "ranking": _columns(c.columns()),
         "comparison": {
-            "names": list(c.names), "harder": short(c.harder), "base": short(c.base),
-            "losses": [short(c.loss_before), short(c.loss_after)],
-            "sides": [shorts(imp.scores) for imp in (c.before, c.after)],
-            "holds": [[shorts(side[column], 4) for column in ("holds", "holds_std_error")] for side in signal],
-            "split": [shorts(part.score) for part in split],
+            "names": c.names, "harder": short(c.harder), "base": short(c.base),
+            "losses": shorts([c.loss_before, c.loss_after]),
         },
     }  # fmt: skip
 
@@ -166,15 +150,12 @@ def _segments(i: Importance) -> dict[str, Any] | None:
     }  # fmt: skip
 
 
-def _ranking(i: Importance) -> dict[str, Any]:
-    """Scores in the order of the features; sorting is the page's job. A verdict is its place in VERDICTS."""
-    low, high = i.interval(CONFIDENCE)
-    columns = {"score": i.scores, "std_error": i.std_errors, "ci_low": low, "ci_high": high}
+def _columns(table: Mapping[str, NDArray[Any]]) -> dict[str, list[Any]]:
+    """The table of a result, in the order of the features; sorting is the page's job."""
     return {
-        **{name: shorts(values) for name, values in columns.items()},
-        **{name: shorts(i.columns()[name], 4) for name in ("holds", "holds_std_error")},
-        "q": shorts(i.q_values, 4),
-        "verdict": [VERDICTS.index(verdict) for verdict in i.verdicts],
+        name: shorts(column) if column.dtype.kind == "f" else column.tolist()
+        for name, column in table.items()
+        if name != "feature"
     }
 
 
@@ -228,7 +209,7 @@ def _outputs(i: Importance) -> dict[str, Any] | None:
     names = list(i.output_names or (str(k) for k in range(n)))
     if n * len(i.scores) > MOST_OUTPUT_SCORES:
         return {"names": names, "rankings": None}
-    return {"names": names, "rankings": [_ranking(i.for_output(name)) for name in names]}
+    return {"names": names, "rankings": [_columns(i.for_output(name).columns()) for name in names]}
 
 
 def _gap(train: Importance, valid: Importance) -> dict[str, Any]:

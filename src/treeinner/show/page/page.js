@@ -149,11 +149,11 @@ const zeroLine = (place) => svg("line", { class: "zero", x1: percent(place(0)), 
 const everyFeature = data.features.map((_, k) => k);
 const constant = Boolean(data.used) && data.used.every((splits) => splits === 0);
 const KIND = data.training_rows ? "scored" : "held-out"; // rows that the model has seen are not held out
-const VERDICTS = ["signal", "unclear", "harmful", "worse", "better"]; // the order of the numbers in the data
 const selection = data.selection || null; // of a page about features to keep
 const comparison = data.comparison || null; // of a page about why a loss changed
-const verdict = (k, ranking = data.ranking) => (selection ? (selection.kept[k] ? "kept" : "dropped")
-  : data.used && data.used[k] === 0 ? "unused" : VERDICTS[ranking.verdict[k]]);
+if (comparison) data.ranking.score = data.ranking.change; // what the page ranks by, by size
+const verdict = (k, ranking = data.ranking) => (selection ? (ranking.kept[k] ? "kept" : "dropped")
+  : data.used && data.used[k] === 0 ? "unused" : ranking.verdict[k]);
 const COLOURS = { dropped: "dull", unused: "dull", harmful: "bad", worse: "bad", unclear: "dull" }; // of bars and dots; the others are good
 const dull = (k, ranking) => COLOURS[verdict(k, ranking)] === "dull";
 const word = (k, ranking) => el("span", { class: `word ${COLOURS[verdict(k, ranking)] || "good"}` }, verdict(k, ranking));
@@ -169,7 +169,7 @@ const gainRank = data.gain && ranks(data.gain);
 // -- header ----------------------------------------------------------------------------------------------------
 const pairs = (mount, list) => mount.replaceChildren(...list.flatMap(([term, value]) => [el("dt", {}, term), el("dd", {}, value)]));
 function hideOthers() {
-  const own = { score: data.score, only: selection ? "selection" : comparison ? "comparison" : "model", split: comparison && comparison.split.length ? "yes" : "no", test: selection && selection.test, adds: selection && selection.adds.adds ? "yes" : "no" };
+  const own = { score: data.score, only: selection ? "selection" : comparison ? "comparison" : "model", split: data.ranking.moved ? "yes" : "no", test: selection && selection.test, adds: data.ranking.adds ? "yes" : "no" };
   document.querySelectorAll("[data-score], [data-only], [data-test], [data-adds], [data-split]").forEach((node) => {
     node.hidden = Object.keys(own).some((kind) => kind in node.dataset && !node.dataset[kind].split(" ").includes(own[kind]));
   });
@@ -181,7 +181,7 @@ function only(id, shown) {
   return Boolean(shown);
 }
 function selectionLead() {
-  const n = selection.kept.filter(Boolean).length;
+  const n = selection.n_kept;
   selection.groups.forEach((group) => $("stands-out").append(el("li", {}, "Tested as one, too alike to say which it is: ",
     group.flatMap((name, i) => [i ? ", " : null, bdi(name)]))));
   return `${n ? count(n) : "None"} of ${plural(data.features.length, "feature")} ${are(n)} kept ${selection.rule}.`;
@@ -241,7 +241,7 @@ function header() {
   document.querySelectorAll(".level").forEach((node) => { node.textContent = String(data.level); });
   $("unit").textContent = $("change-unit").textContent = data.unit;
   $("score-title").textContent = data.score_title;
-  $("table-call").textContent = selection ? selection.table : comparison ? "comparison.to_frame()" : `ti.importance(model, X, y${data.score === "signal" ? "" : `, score="${data.score}"`}).to_frame()`;
+  $("table-call").textContent = selection ? "selector.to_frame()" : comparison ? "comparison.to_frame()" : `ti.importance(model, X, y${data.score === "signal" ? "" : `, score="${data.score}"`}).to_frame()`;
   $("call").textContent = data.call;
   $("call-copy").onclick = (event) => copy(data.call, event.target);
   $("contents").textContent = data.explorer ? `The file holds the values of ${plural(data.explorer.number.length, "row")}.` : "The file holds no row of the data.";
@@ -282,7 +282,7 @@ function rankingColumns() {
     numeric(comparison ? "Change" : "Score", ranking.score, comparison ? signed(three) : three),
     numeric("Std. error", ranking.std_error, three, { short: "±" }),
     ...(holds ? [{ label: "Holds", kind: "number", wide: true, cell: holds, value: (k) => (holds(k) ? ranking.holds[k] : null) }] : []),
-    ...(selection ? selectionColumns() : [numeric("q value", ranking.q, q, { short: "q", up: true }),
+    ...(selection ? selectionColumns() : [numeric("q value", ranking.q_value, q, { short: "q", up: true }),
       { label: "Verdict", kind: "word", up: true, cell: (k) => word(k, ranking), value: (k) => verdict(k, ranking) }]),
     ...(comparison ? comparisonColumns() : []),
     ...(gainRank ? [numeric("Rank by total gain", gainRank, String, { up: true })] : []),
@@ -299,15 +299,10 @@ function showRanking(ranking) {
 }
 // The table with six digits, best first, for spreadsheets and notebooks.
 function exported(between, quote) {
-  const { adds, p, kept, q: tested } = selection || {};
-  const rank = ranks(ranked.score);
-  const sides = comparison ? { before: comparison.sides[0], after: comparison.sides[1], holds_before: comparison.holds[0][0], holds_after: comparison.holds[1][0],
-    moved: comparison.split[0], changed: comparison.split[1] } : {};
+  const rank = ranks(ranked.score), whole = ranked === data.ranking;
   const columns = {
-    feature: data.features, ...(comparison ? { change: ranked.score } : {}), ...ranked, ...(comparison ? { score: null } : {}), ...sides, q: null, q_value: selection ? tested : ranked.q, p_value: p, ...adds, kept,
-    verdict: selection ? null : everyFeature.map((k) => verdict(k, ranked)), rank, total_gain: data.gain,
-    loss_breakdown: data.score !== "loss" && data.breakdown && ranked === data.ranking ? data.breakdown.score : null,
-    training: data.gap && ranked === data.ranking ? data.gap.train : null,
+    feature: data.features, ...ranked, score: comparison ? null : ranked.score, verdict: ranked.verdict && everyFeature.map((k) => verdict(k, ranked)), total_gain: data.gain,
+    loss_breakdown: data.score !== "loss" && data.breakdown && whole ? data.breakdown.score : null, training: data.gap && whole ? data.gap.train : null,
   };
   const names = Object.keys(columns).filter((name) => Array.isArray(columns[name]) && columns[name].some(known));
   const order = everyFeature.slice().sort((a, b) => rank[a] - rank[b]);
@@ -332,24 +327,24 @@ function download(name, words) {
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
 }
-const holdsOf = (side) => (k) => (clear(comparison.holds[side][1][k]) ? fixed(2)(comparison.holds[side][0][k]) : "?");
 function comparisonColumns() {
-  const [before, after] = [holdsOf(0), holdsOf(1)];
+  const r = data.ranking;
+  const holds = (when) => (k) => (clear(r[`holds_${when}_std_error`][k]) ? fixed(2)(r[`holds_${when}`][k]) : "?");
+  const [before, after] = [holds("before"), holds("after")];
   return [
-    ...comparison.split.map((part, i) => numeric(["Moved", "Changed"][i], part, signed(three))),
-    ...comparison.sides.map((side, i) => numeric(`Off the loss ${comparison.names[i]}`, side, three, { short: comparison.names[i] })),
+    ...["moved", "changed"].filter((name) => r[name]).map((name) => numeric(name[0].toUpperCase() + name.slice(1), r[name], signed(three))),
+    ...["before", "after"].map((name, i) => numeric(`Off the loss ${comparison.names[i]}`, r[name], three, { short: comparison.names[i] })),
     { label: "Holds", kind: "number", wide: true, cell: (k) => (before(k) === "?" && after(k) === "?" ? "" : `${before(k)} → ${after(k)}`),
-      value: (k) => (after(k) === "?" ? null : comparison.holds[1][0][k]) },
+      value: (k) => (after(k) === "?" ? null : r.holds_after[k]) },
   ];
 }
 function selectionColumns() {
-  const { adds, p } = selection;
+  const r = data.ranking;
   return [
-    numeric("p value", p, q, { short: "p", up: true }),
-    numeric("q value", selection.q, q, { short: "q", up: true }),
-    ...(adds.adds ? [numeric("Adds to the others", adds.adds, three, { short: "Adds" }), numeric("Std. error of adds", adds.adds_std_error, three, { short: "±" }),
-      numeric("q of adds", adds.adds_q_value, q, { up: true })] : []),
-    numeric("Kept", selection.kept.map(Number), (kept) => (kept ? "yes" : "no")),
+    numeric("p value", r.p_value, q, { short: "p", up: true }), numeric("q value", r.q_value, q, { short: "q", up: true }),
+    ...(r.adds ? [numeric("Adds to the others", r.adds, three, { short: "Adds" }), numeric("Std. error of adds", r.adds_std_error, three, { short: "±" }),
+      numeric("q of adds", r.adds_q_value, q, { up: true })] : []),
+    numeric("Kept", r.kept.map(Number), (kept) => (kept ? "yes" : "no")),
   ];
 }
 // The lines below the features: with them the scores add up to the fall of the loss.
