@@ -82,6 +82,8 @@ def tabs(found):
 def add_what_code_hosts_hide(app, docname, source):
     """Show trees of contents, which stand in comments, and tabs, which are lines in bold, for a code host."""
     text = re.sub(r"<!--\n(```\{toctree\}.*?\n```)\n-->", r"\1", source[0], flags=re.DOTALL)
+    # Notes for engineers are beside the code, not in the built pages.
+    text = re.sub(r"\[([^\]]+)\]\((?:\.\./)+(?:decisions/[\w-]+|RELEASING)\.md\)", r"\1", text)
     source[0] = re.sub(r"<!-- tabs -->\n(.*?)<!-- end tabs -->", tabs, text, flags=re.DOTALL)
 
 
