@@ -179,6 +179,55 @@ def test_links_lead_somewhere(page):
             assert anchor in anchors(there), f"{page}:{line}: {address}; there are {sorted(anchors(there))}"
 
 
+BY_HAND = [page for page in PAGES if page.startswith("docs/") and not page.startswith("docs/evidence/")]
+
+
+def prose(page):
+    """Paragraphs and items of lists in plain text, links by their words."""
+    for token in tokens(page):
+        if token.type == "inline" and not re.match(r"[|:(]|%", token.content):
+            words = "".join(
+                " " if c.type in ("softbreak", "hardbreak") else c.content for c in token.children if c.type != "image"
+            )
+            yield token.map[0] + 1, re.sub(r"\s+", " ", words).strip()
+
+
+def test_no_paragraph_stands_twice():
+    # Headings, cells of tables and short lines may be alike; who reads ten words again has read them once too often.
+    seen = {}
+    for page in ["README.md", *BY_HAND]:
+        for line, text in prose(page):
+            if len(text.split()) >= 10:
+                assert text not in seen, f"{page}:{line} says what {seen[text]} says: {text[:80]}"
+                seen[text] = f"{page}:{line}"
+
+
+def test_the_readme_is_short_and_plain():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(text.split()) < 600
+    cells = {cell.content for cell in tokens("README.md") if cell.type == "inline" and cell.level > 3}
+    for line, paragraph in prose("README.md"):
+        for sentence in re.split(r"(?<=[.?!:])\s", paragraph):
+            assert paragraph in cells or len(sentence.split()) <= 30, f"README.md:{line}: {sentence}"
+
+
+def test_pages_by_hand_have_so_many_words_at_most():
+    assert sum(len((ROOT / page).read_text(encoding="utf-8").split()) for page in BY_HAND) <= 34_000
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_no_page_names_a_place_on_the_machine_that_made_it(page):
+    text = (ROOT / page).read_text(encoding="utf-8")
+    assert not re.search(r"/(home|root|Users|tmp|work|opt)/\w|file://", text)
+
+
+def test_requests_name_tests_that_are_there():
+    named = re.findall(r"`([\w/]+\.py)(?:::(\w+))?` \|", (ROOT / "docs" / "requests.md").read_text(encoding="utf-8"))
+    assert len(named) >= 25
+    for path, name in named:
+        assert f"def {name}" in (ROOT / "tests" / path).read_text(encoding="utf-8"), f"{path}::{name}"
+
+
 def documented():
     """Names with an entry in the reference."""
     text = "\n".join(p.read_text(encoding="utf-8") for p in sorted((ROOT / "docs" / "api").glob("*.md")))
