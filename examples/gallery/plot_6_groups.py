@@ -23,7 +23,7 @@ measured = [name.removeprefix("mean ") for name in X.columns if name.startswith(
 groups = {name: [f"mean {name}", f"{name} error", f"worst {name}"] for name in measured}
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(12, 5), layout="constrained")
-ti.plots.bar(ti.importance(model, X_valid, y_valid), top=12, ax=left)
+ti.plots.bar(ti.importance(model, X_valid, y_valid), max_display=12, ax=left)
 ti.plots.bar(ti.importance(model, X_valid, y_valid, feature_groups=groups), ax=right)
 left.set_title("single columns")
 right.set_title("measurements")

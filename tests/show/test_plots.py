@@ -8,7 +8,6 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -19,9 +18,14 @@ mpl.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402
 from matplotlib.colors import to_hex  # noqa: E402
 from matplotlib.testing.compare import compare_images  # noqa: E402
+from sklearn.datasets import load_diabetes  # noqa: E402
+from sklearn.ensemble import HistGradientBoostingRegressor  # noqa: E402
 
-from tests.show.results import NAMES, make_breakdown, make_comparison, make_importance  # noqa: E402
-from treeinner.score.infer import unknown  # noqa: E402
+import treeinner as ti  # noqa: E402
+from tests.show.legible import check_legible, titled  # noqa: E402
+from tests.show.results import NAMES, make_breakdown, make_comparison, make_importance, make_signal  # noqa: E402
+from treeinner.score import infer  # noqa: E402
+from treeinner.score.result import BySegment, FoldSpread  # noqa: E402
 from treeinner.show import plots  # noqa: E402
 from treeinner.show.plots import style  # noqa: E402
 from treeinner.show.table import VERDICT_COLOURS  # noqa: E402
@@ -43,10 +47,6 @@ def clean_style():
     plt.close("all")
 
 
-LONG = tuple(f"measurement_of_sensor_{i:03d}_in_the_long_building_on_mondays"[:60].ljust(60, "x") for i in range(200))
-MANY = np.linspace(1, -0.2, 200) ** 3
-
-
 def texts(labels):
     return [label.get_text() for label in labels]
 
@@ -66,49 +66,145 @@ def bars_of(ax, color=None):
 
 
 # -- pictures ----------------------------------------------------------------------------------------------
-PICTURES = {
-    "bar": lambda: plots.bar(make_importance(), total_gain=make_comparison().before.scores, top=4),
-    "gap": lambda: plots.gap(make_comparison()),
-    "rounds": lambda: plots.rounds(make_importance()),
-    "curve": lambda: plots.curve(make_breakdown(), 2),
+SIZES = (5, 30, 300)
+STYLES = ("default", "dark_background")
+
+
+def names_of(n):
+    """Names; many of them are long."""
+    return [f"customer_income_in_the_last_quarter_{i}" if n > 30 else f"x{i}" for i in range(n)]
+
+
+def means_of(n, seed=0):
+    rng = np.random.default_rng(seed)
+    return np.append(np.sort(rng.normal(size=n - 1))[::-1] * np.exp(rng.normal(size=n - 1)), 0.0)
+
+
+def with_holds(n, scale=1.0):
+    """Signal scores in ordinary, tiny and huge units."""
+    found = make_importance(scale * means_of(n), names_of(n), score="signal", spread=1.5 * scale)
+    rng = np.random.default_rng(1)
+    holds, errors = rng.normal(0.7, 0.4, n), np.where(np.arange(n) % 4, 0.1, 0.7)
+    return replace(found, statistics=replace(found.statistics, holds=holds, holds_std_error=errors))
+
+
+def compared(n, split=False):
+    found = make_comparison(means_of(n) + np.abs(means_of(n, 1)), means_of(n), names_of(n))
+    if not split:
+        return found
+    moved = found.change.score * np.random.default_rng(0).uniform(-0.3, 1.2, n)
+    parts = [
+        infer.tested(part, found.change.std_error, found.change.df) for part in (moved, found.change.score - moved)
+    ]
+    return replace(found, moved=parts[0], changed=parts[1], effective_rows=80.0)
+
+
+def in_folds(n):
+    found = with_holds(n)
+    return replace(found, folds=FoldSpread(found.scores + 0.3 * np.random.default_rng(2).normal(size=(5, n))))
+
+
+def by_four_scores(n):
+    rng = np.random.default_rng(5)
+    kinds = {"total_gain": "", "mean_abs": "treeshap", "permutation": ""}
+    scores = {kind: with_holds(n).scores + rng.normal(size=n) for kind in kinds}
+    return [
+        *(make_importance(scores[kind], names_of(n), score=kind, method=method) for kind, method in kinds.items()),
+        with_holds(n),
+    ]
+
+
+def in_segments(n):
+    """An importance by month, or by 100 segments with long names."""
+    found, rng = with_holds(n), np.random.default_rng(n)
+    many = {5: 4, 30: 12, 300: 100}[n]
+    away = rng.normal(size=(many, n)) * np.where(rng.random((many, n)) < 0.15, 1.2, 0.15)
+    error, df = np.full((many, n), 0.15), np.full((many, n), 99.0)
+    labels = [f"2024-{i + 1:02d}" if many < 100 else f"a segment with a long name, {i}" for i in range(many)]
+    parts = BySegment(
+        labels=tuple(labels), rows=rng.integers(30, 3000, many), weights=np.ones(many), same={},
+        statistics=infer.tested(found.scores + away, error, df), difference=infer.tested(away, error, df),
+    )  # fmt: skip
+    return replace(found, by_segment=parts)
+
+
+PLOTS = {
+    "bar": lambda n, ax: plots.bar(
+        with_holds(n, {5: 1.0, 30: 1e-5, 300: 3e4}[n]), total_gain=np.random.default_rng(0).random(n), ax=ax
+    ),
+    "gap": lambda n, ax: plots.gap(compared(n), ax=ax),
+    "stability": lambda n, ax: plots.stability(in_folds(n), ax=ax),
+    "rounds": lambda n, ax: plots.rounds(make_importance(means_of(n), names_of(n)), ax=ax),
+    "curve": lambda n, ax: plots.curve(make_breakdown(means_of(n), names_of(n)), ax=ax),
+    "ranks": lambda n, ax: plots.ranks(by_four_scores(n), ax=ax),
+    "change": lambda n, ax: plots.change(compared(n, split=n > 5), ax=ax),
+    "segments": lambda n, ax: plots.segments(in_segments(n), ax=ax),
+    "over_time": lambda n, ax: plots.over_time(in_segments(n), None if ax is None else [1], ax=ax),
 }
 
 
-def posed(ax):
+def posed(figure):
     """The figure in a fixed layout and without text, both of which differ between versions of matplotlib and FreeType.
 
     What the texts say and that they do not overlap is tested below.
     """
-    ax.figure.set_layout_engine("none")
-    ax.figure.set_size_inches(7, 4.5)
-    for axes, place in zip(ax.figure.axes, ([0.25, 0.3, 0.5, 0.55], [0.9, 0.3, 0.02, 0.55]), strict=False):
+    figure.set_layout_engine("none")
+    figure.set_size_inches(5, 4)
+    several = len(figure.axes) > 1
+    for i, axes in enumerate(figure.axes):
+        place = [0.05 + 0.32 * (i % 3), 0.55 - 0.45 * (i // 3), 0.27, 0.4] if several else [0.1, 0.1, 0.5, 0.8]
         axes.set_position(place)
-    for artist in (*ax.figure.findobj(mpl.text.Text), *ax.figure.findobj(mpl.legend.Legend)):
+        if axes.get_yscale() == "linear" and not axes.get_xlabel().startswith(("boosting", "segment", "thick")):
+            axes.autoscale(axis="x")  # the limits leave room for numbers
+    for artist in (*figure.findobj(mpl.text.Text), *figure.findobj(mpl.legend.Legend)):
         artist.set_visible(False)
-    return ax.figure
+    return figure
 
 
-@pytest.mark.parametrize("name", PICTURES)
-def test_picture(name, tmp_path):
-    figure = posed(PICTURES[name]())
-    expected, actual = BASELINES / f"{name}.png", tmp_path / f"{name}.png"
-    figure.savefig(actual, dpi=60, metadata={"Software": None})
+@pytest.mark.parametrize("look", STYLES)
+@pytest.mark.parametrize("n", SIZES)
+@pytest.mark.parametrize("name", PLOTS)
+def test_picture(name, n, look, tmp_path):
+    with plt.style.context(look):
+        figure = np.ravel(PLOTS[name](n, None))[0].figure
+        check_legible(figure)
+        expected, actual = BASELINES / f"{name}-{n}-{look[:4]}.png", tmp_path / f"{name}.png"
+        posed(figure).savefig(actual, dpi=50, metadata={"Software": None})
     if os.environ.get("TREEINNER_WRITE_BASELINES"):
-        figure.savefig(expected, dpi=60, metadata={"Software": None})
+        expected.write_bytes(actual.read_bytes())
     different = compare_images(str(expected), str(actual), tol=TOLERANCE)
     assert different is None, different
 
 
 @pytest.mark.skipif(bool(os.environ.get("TREEINNER_WRITE_BASELINES")), reason="writing the pictures")
-def test_a_missing_bar_is_seen(tmp_path):
-    ax = PICTURES["bar"]()
-    bars_of(ax, style.BLUE)[0].set_width(0)
-    posed(ax).savefig(tmp_path / "bar.png", dpi=60)
-    assert compare_images(str(BASELINES / "bar.png"), str(tmp_path / "bar.png"), tol=TOLERANCE) is not None
+@pytest.mark.parametrize("name", PLOTS)
+def test_a_missing_part_is_seen(name, tmp_path):
+    ax = np.ravel(PLOTS[name](5, None))[0]
+    max((*ax.patches, *ax.collections, *ax.lines), key=lambda part: np.prod(part.get_window_extent().size)).remove()
+    posed(ax.figure).savefig(tmp_path / "part.png", dpi=50)
+    assert compare_images(str(BASELINES / f"{name}-5-defa.png"), str(tmp_path / "part.png"), tol=TOLERANCE) is not None
 
 
-def test_the_pictures_are_small():
-    assert sum(p.stat().st_size for p in BASELINES.glob("*.png")) < 400_000
+def test_the_pictures_are_small_and_all_in_use():
+    found = {path.stem: path.stat().st_size for path in BASELINES.glob("*.png")}
+    assert set(found) == {f"{name}-{n}-{look[:4]}" for name in PLOTS for n in SIZES for look in STYLES}
+    assert sum(found.values()) < 1_000_000
+
+
+# -- panels ------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("name", "layout"), [*((name, None) for name in PLOTS), ("bar", "constrained"), ("ranks", "constrained")]
+)
+def test_three_panels_beside_each_other(name, layout):
+    # matplotlib's own size for no layout, where 300 features have 1.6 inches.
+    figure, axes = plt.subplots(1, 3, figsize=(6.4, 4.8) if layout is None else (13, 5), layout=layout)
+    plt.sca(axes[2])
+    for n, ax in zip(SIZES, axes, strict=True):
+        assert PLOTS[name](n, ax) is ax
+    assert plt.gcf() is figure
+    assert plt.gca() is axes[2]
+    check_legible(figure)
+    assert min(ax.bbox.width for ax in axes) > 20
 
 
 # -- bar ---------------------------------------------------------------------------------------------------
@@ -120,7 +216,7 @@ def test_bar_is_in_order_with_scores_intervals_and_colours():
     low, high = ax.get_ylim()
     assert low > high  # the first row is on top
     np.testing.assert_allclose([p.get_width() for p in ax.patches], importance.scores[order])
-    assert set(importance.verdicts) == set(VERDICT_COLOURS) == {"signal", "unclear", "harmful"}
+    assert set(importance.verdicts) == {"signal", "unclear", "harmful"}
     expected = [VERDICT_COLOURS[importance.verdicts[k]] for k in order]
     assert [to_hex(p.get_facecolor()) for p in ax.patches] == [c.lower() for c in expected]
     # The ends of the intervals are those of the result; a feature without spread has none.
@@ -133,33 +229,51 @@ def test_bar_is_in_order_with_scores_intervals_and_colours():
     ]  # fmt: skip
 
 
-def test_total_gain_has_an_axis_of_its_own():
-    importance = make_importance((4.0, 3.0, 2.0, 1.0, 0.0))
-    ax = plots.bar(importance, total_gain=7 * importance.scores)
-    gains, scores = bars_of(ax, style.ORANGE), bars_of(ax, style.BLUE) + bars_of(ax, style.GREY)
-    assert len(gains) == 4
-    np.testing.assert_allclose([p.get_width() for p in gains], [p.get_width() for p in scores])
-    (above,) = ax.child_axes
-    assert above.get_xlabel() == "total gain of the training rows"
-    drawn(ax)
-    np.testing.assert_allclose(above.get_xlim(), np.array(ax.get_xlim()) * 7)
-
-
-def test_gain_as_importance_goes_by_name():
+def test_total_gain_is_a_column_of_ranks():
     importance = make_importance((4.0, 3.0, 2.0, 1.0, 0.0))
     backwards = make_importance((0.0, 1.0, 2.0, 3.0, 4.0), NAMES[::-1], score="total_gain")
-    gains = bars_of(plots.bar(importance, total_gain=backwards), style.ORANGE)
-    np.testing.assert_allclose([p.get_width() for p in gains], [4, 3, 2, 1])
+    for gain, expected in ((backwards, "12345"), (backwards.scores, "54321")):  # an Importance goes by name
+        (side,) = plots.bar(importance, total_gain=gain).child_axes
+        assert texts(side.texts) == ["gain\nrank", *expected]
+        dots = side.collections[0].get_offsets()[:, 0]
+        assert np.argsort(-dots).tolist() == np.argsort([int(rank) for rank in expected]).tolist()  # best on the right
     with pytest.raises(ValueError, match="has no feature 'age'"):
         plots.bar(importance, total_gain=make_importance(names="abcde"))
     with pytest.raises(ValueError, match=r"shape \(2,\).*5 features"):
         plots.bar(importance, total_gain=[1.0, 2.0])
 
 
-def test_gain_beside_scores_that_are_all_negative():
-    ax = plots.bar(make_importance((-1.0, -2.0), ("a", "b")), total_gain=[1.0, 3.0])
-    np.testing.assert_allclose([p.get_width() for p in bars_of(ax, style.ORANGE)], [2 / 3, 2])
-    assert "total gain (axis above)" in texts(ax.get_legend().get_texts())
+def test_holds_is_a_gauge():
+    (side,) = plots.bar(make_signal()).child_axes  # holds .82, 1.2, .4 with a large error, -.13 and none
+    assert texts(side.texts) == ["holds", "1.20", "0.82", "\N{MINUS SIGN}0.13"]
+    filled = [round(bar.get_width(), 2) for bar in side.patches[::2]]
+    assert filled == [1.0, 0.82, 0.0]
+    assert [bar.get_width() for bar in side.patches[1::2]] == [1.0, 1.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("make", "title"),
+    [
+        (make_importance, "bmi and age carry signal; noise is harmful; blood pressure is unclear"),
+        (make_breakdown, "bmi and age lower the loss; noise is harmful; blood pressure is unclear"),
+        (lambda: make_importance((0.1, 0.2), "ab"), "No feature clearly carries signal"),
+        (lambda: make_importance((0.0, 0.0), "ab"), "All scores are 0"),
+        (lambda: make_importance((-3.0, -2.0), "ab"), "No feature clearly carries signal; b and a are harmful"),
+        (lambda: make_importance((3.0,) * 6, "abcdef"), "a, b, c and 3 others carry signal"),
+        (lambda: make_importance((3.0, 1.0), "ab", score="total_gain"), "a and b have the largest Total gain"),
+        (lambda: make_importance((3.0,), "a", output_names=("dog",)), "dog: a carries signal"),
+    ],
+)
+def test_the_title_of_a_bar_states_what_is_found(make, title):
+    assert titled(plots.bar(make())) == title
+
+
+def test_kept_features_are_marked_whatever_their_verdict():
+    ax = plots.bar(make_importance(), kept=np.arange(5) < 2)
+    assert titled(ax) == "2 of 5 features kept: bmi and age"
+    assert texts(ax.get_legend().get_texts()) == ["kept", "not kept", "95% interval"]
+    with pytest.raises(ValueError, match="expected True or False for each of the 5 features"):
+        plots.bar(make_importance(), kept=[1, 2])
 
 
 def test_bar_without_standard_errors_draws_no_interval_and_positive_scores_in_colour():
@@ -170,39 +284,50 @@ def test_bar_without_standard_errors_draws_no_interval_and_positive_scores_in_co
 
 
 def test_bar_of_one_row_has_no_infinite_interval():
-    ax = drawn(plots.bar(make_importance((1.0, 2.0), ("a", "b"), statistics=unknown(np.array([1.0, 2.0])))))
-    assert not ax.collections
+    ax = drawn(plots.bar(make_importance((1.0, 2.0), ("a", "b"), statistics=infer.unknown(np.array([1.0, 2.0])))))
+    assert "interval" not in [part.get_label() for part in ax.collections]
     assert np.isfinite(ax.get_xlim()).all()
 
 
 def test_bar_counts_what_it_leaves_out():
-    importance = make_importance(MANY, LONG)
-    ax = drawn(plots.bar(importance, top=20))
+    importance = make_importance(np.linspace(1, -0.2, 200) ** 3, names_of(200))
+    ax = drawn(plots.bar(importance, max_display=20))
     labels = texts(ax.get_yticklabels())
-    assert len(labels) == 21
-    assert labels[-1] == "... and 180 more"
-    assert labels[:20] == list(LONG[:20])
-    assert texts(ax.texts) == [f"together {MANY[20:].sum():.3g}"]
-    with pytest.raises(ValueError, match="top=0"):
-        plots.bar(importance, top=0)
+    assert labels == [*names_of(200)[:20], "... and 180 more"]
+    scores = importance.scores
+    assert texts(ax.texts)[0] == style.number(scores[0]) == "1"
+    assert texts(ax.texts)[-1] == f"together {scores[20:].sum():.3g}"
+    with pytest.raises(ValueError, match="max_display=0"):
+        plots.bar(importance, max_display=0)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.0, "0"), (5.414, "5.41"), (0.01234, "0.0123"), (1230.4, "1,230"), (306_000, "306,000"), (1.234e6, "1.23e6"),
+     (3.4e-5, "34e-6"), (-999.96, "-1,000"), (9.999e8, "1e9")],
+)  # fmt: skip
+def test_numbers_are_short(value, text):
+    assert style.number(value) == text.replace("-", "\N{MINUS SIGN}")
 
 
 # -- gap ---------------------------------------------------------------------------------------------------
 def test_gap_shows_both_sides_of_the_features_that_matter_on_either():
     # "noise" is the best on the training rows and the worst on the others: it must not be left out.
     comparison = make_comparison((1.0, 3.0, 0.5, 4.0, 0.1), (1.0, 2.5, 0.4, -0.3, 0.0))
-    ax = drawn(plots.gap(comparison, top=3))
+    ax = drawn(plots.gap(comparison, max_display=3))
+    assert titled(ax) == "From train to valid, noise falls most: 4 to \N{MINUS SIGN}0.3"
     assert texts(ax.get_yticklabels()) == ["bmi", "age", "noise", "... and 2 more"]
-    *_, train, valid = ax.collections
+    *_, train, signal, harmful = ax.collections
     np.testing.assert_allclose(train.get_offsets(), [[3.0, 0], [1.0, 1], [4.0, 2]])
-    np.testing.assert_allclose(valid.get_offsets(), [[2.5, 0], [1.0, 1], [-0.3, 2]])
-    assert [to_hex(c) for c in valid.get_facecolors()] == [style.BLUE.lower()] * 2 + [style.VERMILLION.lower()]
-    assert said(ax) == "TreeInner(centred) first-order reduction of half the squared error per row"
+    np.testing.assert_allclose(signal.get_offsets(), [[2.5, 0], [1.0, 1]])
+    np.testing.assert_allclose(harmful.get_offsets(), [[-0.3, 2]])
+    assert [to_hex(part.get_facecolor()[0]) for part in (signal, harmful)] == ["#0072b2", "#d55e00"]
+    assert not np.array_equal(signal.get_paths()[0].vertices, harmful.get_paths()[0].vertices)  # another mark
 
 
 def test_gap_names_the_two_sides():
     shown = plots.gap(replace(make_comparison(), names=("old", "new"))).get_legend().get_texts()
-    assert texts(shown) == ["old", "new, 95% interval: signal", "the same, unclear", "the same, harmful"]
+    assert texts(shown) == ["old", "signal (q <= 0.1)", "unclear", "harmful", "95% interval, new"]
 
 
 # -- rounds ------------------------------------------------------------------------------------------------
@@ -267,11 +392,11 @@ def test_the_areas_of_a_curve_add_up_to_the_fall_of_the_loss():
         np.testing.assert_allclose(below - above, cumulated[:, NAMES.index(name)], atol=1e-12)
     assert not areas["noise"][0].any()
     assert areas["noise"][1][1:].all()
-    assert "loss: 9 to 4.9" in texts(ax.texts)
+    assert titled(ax).startswith("half the squared error 9 to 4.9: bmi \N{MINUS SIGN}3, age \N{MINUS SIGN}1")
 
 
 def test_a_curve_does_not_hide_harm_among_the_other_features():
-    ax = plots.curve(make_breakdown((1.0, 3.0, 0.5, -0.5, 0.0)), 1)
+    ax = plots.curve(make_breakdown((1.0, 3.0, 0.5, -0.5, 0.0)), max_display=1)
     areas = heights(ax)
     np.testing.assert_allclose(areas["2 others, helpful"][0][-1], 1.5)
     np.testing.assert_allclose(areas["1 other, harmful"][1][-1], 0.5)
@@ -296,48 +421,109 @@ def test_a_curve_of_something_else_is_a_clear_error():
         plots.curve(make_breakdown().top(2))
 
 
+# -- change, segments, over time ---------------------------------------------------------------------------
+def test_the_steps_of_a_change_lead_from_one_loss_to_the_other():
+    comparison = make_comparison()
+    ax = drawn(plots.change(comparison, max_display=3))
+    steps = [comparison.harder, comparison.base, *comparison.change.score[comparison.order[:3]]]
+    rest = comparison.change.score[comparison.order[3:]].sum()
+    bars = ax.patches[1:-1]  # the two losses are points
+    np.testing.assert_allclose([bar.get_width() for bar in bars], [*steps, rest], atol=1e-12)
+    for one, other in zip(bars, ax.patches[2:], strict=True):
+        np.testing.assert_allclose(one.get_x() + one.get_width(), other.get_x())
+    np.testing.assert_allclose(bars[0].get_x(), comparison.loss_before)
+    np.testing.assert_allclose(ax.patches[-1].get_x(), comparison.loss_after)
+    title = titled(ax)
+    assert title == "half the squared error 1.9 to 5.5: noise +1.5, blood pressure +0.7, bmi +0.5"
+    assert texts(ax.get_yticklabels())[-2:] == ["2 others", "valid"]
+    assert texts(ax.texts)[0] == "1.9"
+
+
+def test_what_moved_is_hatched_and_what_changed_is_solid():
+    comparison = compared(5, split=True)
+    ax = plots.change(comparison)
+    halves = [bar for bar in ax.patches if round(bar.get_height(), 6) == 0.3]
+    np.testing.assert_allclose(sum(b.get_width() for b in halves if b.get_hatch()), comparison.moved.score.sum())
+    np.testing.assert_allclose(sum(b.get_width() for b in halves if not b.get_hatch()), comparison.changed.score.sum())
+    assert texts(ax.get_legend().get_texts())[-2:] == ["from rows that moved", "from rows that changed"]
+
+
+def test_segments_show_differences_by_area_and_what_is_unclear_is_hollow():
+    found = in_segments(5)
+    size, clear = found.by_segment.difference.score, found.by_segment.difference.q_value <= 0.1
+    ax = plots.segments(found)
+    names = texts(ax.get_yticklabels())
+    unit = np.abs(size).max()
+    for tile in ax.patches:
+        x, y = tile.get_x() + tile.get_width() / 2, tile.get_y() + tile.get_height() / 2
+        s, k = round(x), found.feature_names.index(names[round(y)])
+        expected = 0.9 * max(np.sqrt(abs(size[s, k]) / unit), 0.15)
+        np.testing.assert_allclose([tile.get_width(), tile.get_height()], expected)
+        assert tile.get_facecolor()[3] == clear[s, k]
+        assert (tile.get_hatch() == "////") == (clear[s, k] and size[s, k] < 0)
+    assert len(ax.patches) == np.count_nonzero(size)
+    s, k = np.unravel_index(np.abs(size).argmax(), size.shape)
+    word = "more" if size[s, k] > 0 else "less"
+    assert titled(ax).startswith(f"x{k} scores {unit:.3g} {word} in {found.by_segment.labels[s]}")
+    assert "88 more are not shown" in said(plots.segments(in_segments(300)))
+    for draw in (plots.segments, plots.over_time):
+        with pytest.raises(ValueError, match=r"draws segments; use ti.importance\(model, X, y, by=...\)"):
+            draw(make_importance())
+
+
+def test_over_time_shows_every_segment_with_its_band_and_that_of_all_rows():
+    found = in_segments(30)
+    _, ax = plt.subplots()
+    assert plots.over_time(found, ["x3"], ax=ax) is ax
+    line, whole, *_ = ax.lines
+    np.testing.assert_array_equal(line.get_ydata(), found.by_segment.statistics.score[:, 3])
+    assert whole.get_ydata()[0] == found.scores[3]
+    low, high = found.by_segment.statistics.interval(0.95)
+    ends = ax.collections[0].get_datalim(ax.transData)
+    np.testing.assert_allclose([ends.y0, ends.y1], [low[:, 3].min(), high[:, 3].max()])
+    with pytest.raises(ValueError, match="ax= has 1 Axes; pass one for each of the 2 features"):
+        plots.over_time(found, ["x3", "x4"], ax=ax)
+
+
+# -- stability, ranks --------------------------------------------------------------------------------------
+def test_stability_shows_the_rank_in_every_fold():
+    found = in_folds(30)
+    ax = drawn(plots.stability(found, max_display=4))
+    first = found.order[:4]
+    dots = ax.collections[1].get_offsets()
+    np.testing.assert_array_equal(dots[:, 0].reshape(5, 4), found.folds.ranks[:, first])
+    always = [found.feature_names[k] for k in found.order if found.folds.ranks[:, k].max() <= 5]
+    start = f"{always[0]} and {always[1]} are" if len(always) == 2 else ""
+    assert titled(ax).startswith(start)
+    assert f"rank correlation of folds {found.folds.rank_stability:.2f}" in titled(ax)
+    with pytest.raises(ValueError, match=r"use ti\.cross_importance"):
+        plots.stability(make_importance())
+
+
+def test_ranks_lead_from_one_score_to_the_next():
+    first, last = make_importance((5.0, 4.0, 3.0, 2.0, 1.0), score="total_gain"), make_signal()
+    ax = drawn(plots.ranks([first, last]))
+    lines = {line.get_label(): line.get_ydata().tolist() for line in ax.lines}
+    assert lines == {name: [first.ranks[k], last.ranks[k]] for k, name in enumerate(NAMES)}
+    assert titled(ax) == "From total gain to signal, age sinks from 1 to 2 and bmi rises from 2 to 1"
+    assert texts(ax.get_xticklabels()) == ["total gain", "signal"]
+    assert "no rank changes" in titled(plots.ranks([last, last]))
+    with pytest.raises(ValueError, match="compares two or more importances"):
+        plots.ranks([last])
+
+
+def test_ranks_of_a_model_are_those_of_its_four_scores():
+    X, y = load_diabetes(return_X_y=True, as_frame=True)
+    model = HistGradientBoostingRegressor(max_iter=10).fit(X[:300], y[:300])
+    rows = X[300:], y[300:]
+    four = [ti.total_gain(model), ti.mean_abs(model, X[300:]), ti.permutation_importance(model, *rows, random_state=0)]
+    drawn_of = plots.ranks(model, *rows, random_state=0, max_display=10)
+    again = plots.ranks([*four, ti.importance(model, *rows)], max_display=10)
+    for one, other in zip(drawn_of.lines, again.lines, strict=True):
+        np.testing.assert_array_equal(one.get_ydata(), other.get_ydata())
+
+
 # -- names, sizes, styles ----------------------------------------------------------------------------------
-WIDE = {
-    "bar": lambda ax: plots.bar(make_importance(MANY, LONG), ax=ax),
-    "bar of 200": lambda ax: plots.bar(make_importance(MANY, LONG), top=200 if ax is None else 30, ax=ax),
-    "gap": lambda ax: plots.gap(make_comparison(MANY, MANY, LONG), ax=ax),
-    "rounds": lambda ax: plots.rounds(make_importance(MANY, LONG), 15, ax=ax),
-    "curve": lambda ax: plots.curve(make_breakdown(MANY, LONG), 15, ax=ax),
-}
-BESIDE = ("rounds", "curve")  # names stand at the ends of lines
-
-
-@pytest.mark.parametrize("own", [True, False])
-@pytest.mark.parametrize("name", WIDE)
-def test_nothing_overlaps_with_long_names_and_200_features(name, own):
-    ax = None
-    if not own:
-        _, axes = plt.subplots(1, 2, figsize=(12, 5), layout="constrained")
-        ax = axes[0]
-    returned = WIDE[name](ax)
-    assert own or returned is ax
-    ax = drawn(returned)
-    labels = ax.texts if name in BESIDE else ax.get_yticklabels()
-    boxes = sorted((label.get_window_extent() for label in labels), key=lambda box: box.y0)
-    assert len(boxes) >= 15
-    for below, above in pairwise(boxes):
-        assert below.y1 <= above.y0 + 1  # pixels are whole
-    inside = ax.figure.bbox
-    for box in boxes:
-        assert box.x0 >= -1
-        assert box.x1 <= inside.x1 + 1
-        assert box.y0 >= -1
-        assert box.y1 <= inside.y1 + 1
-    assert len(set(texts(labels))) == len(labels)  # shortened names stay different
-    body = ax.get_window_extent()
-    assert body.width > 100
-    legend = ax.get_legend()
-    if legend is not None:  # it stands below the plot and hides nothing
-        assert legend.get_window_extent().y1 <= body.y0
-    if name not in BESIDE:
-        assert max(box.x1 for box in boxes) <= body.x0
-
-
 @pytest.mark.parametrize("names", [("a$b$", "x_1^2", "tab\tand\nline", "", " ")])
 def test_names_are_not_formulas(names):
     ax = drawn(plots.bar(make_importance((5.0, 4.0, 3.0, 2.0, 1.0), names)))
@@ -349,6 +535,8 @@ def test_one_feature():
     one = make_importance((1.0,), ("only",))
     for ax in (
         plots.bar(one, total_gain=[3.0]),
+        plots.ranks([one, one]),
+        plots.change(make_comparison((1.0,), (0.5,), ("only",))),
         plots.rounds(one),
         plots.gap(make_comparison((1.0,), (0.5,), ("only",))),
     ):
@@ -369,6 +557,15 @@ def test_the_users_axes_and_style_are_kept():
     with plt.style.context("dark_background"):
         ax = plots.bar(make_importance())
         assert to_hex(ax.collections[0].get_color()[0]) == "#ffffff"  # intervals are drawn in the colour of text
+
+
+def test_show_is_taken_as_in_shap(monkeypatch):
+    shown = []
+    monkeypatch.setattr(plt, "show", lambda: shown.append(1))
+    make_importance().plot(show=False, max_display=3)
+    assert not shown
+    plots.rounds(make_importance(), show=True)
+    assert shown == [1]
 
 
 # -- units and imports -------------------------------------------------------------------------------------
@@ -404,7 +601,11 @@ class Attribution:
     ("draw", "make", "message"),
     [
         (plots.bar, Attribution, r"bar expected an Importance \(from ti.importance\), got an Attrib.*to_shap"),
-        (plots.rounds, make_comparison, "rounds expected an Importance.*got a Comparison.*to draw that, use gap"),
+        (
+            plots.rounds,
+            make_comparison,
+            "rounds expected an Importance.*got a Comparison.*, use change or gap",
+        ),
         (plots.gap, make_importance, "gap expected a Comparison.*got an Importance.*use bar, rounds or curve"),
         (plots.curve, lambda: [1.0], "curve expected an Importance.*got an object of type list.$"),
     ],

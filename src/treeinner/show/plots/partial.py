@@ -13,7 +13,7 @@ from treeinner.read import read_model
 from treeinner.score.importance import importance as score_rows
 from treeinner.score.result import Importance
 from treeinner.show.plots import style
-from treeinner.show.plots.scores import Float, check_kind, position_of
+from treeinner.show.plots.scores import Float
 from treeinner.show.table import UNCLEAR
 
 if TYPE_CHECKING:
@@ -29,11 +29,13 @@ def partial(
     model: Any,
     X: Any,
     y: Any = None,
-    features: int | str | Sequence[str | int] = 6,
+    features: str | Sequence[str | int] | None = None,
     *,
     output: Any = None,
     importance: Importance | None = None,
+    max_display: int = 6,
     ax: Any = None,
+    show: bool = False,
     **given: Any,
 ) -> Any:
     """Where the model's effect of a feature is true on new rows, and where it is not: two pictures of each feature.
@@ -53,14 +55,18 @@ def partial(
     ----------
     model, X, y
         As for `importance`: rows that the model has not seen.
-    features : str, sequence or int
-        Names or positions of features, or how many: those with the best scores.
+    features : str or sequence, optional
+        Names or positions of features; by default those with the best scores.
     output : optional
         Label of a class or target; by default, for each feature, the one in which its score is largest.
     importance : Importance, optional
         What `ti.importance` returned for the same rows; it is worked out if not given.
+    max_display : int
+        How many of these.
     ax : Axes or array of Axes, optional
         Where to draw: two Axes for each feature, or one for its left picture alone.
+    show : bool
+        Whether to show the figure, as shap's plots do.
     **given
         sample_weight, clusters, base_margin, qid, feature_groups, n_jobs: as for `importance`.
 
@@ -71,32 +77,39 @@ def partial(
     """
     model = read_model(model)
     imp = score_rows(model, X, y, **given) if importance is None else importance
-    check_kind(imp, Importance, "partial")
-    if isinstance(features, int):
-        chosen = [int(k) for k in imp.order[: style.more(len(imp), features)[0]] if imp.scores[k] > 0]
+    style.check_kind(imp, "Importance", "partial")
+    if features is None:
+        chosen = [int(k) for k in imp.order[: style.more(len(imp), max_display)[0]] if imp.scores[k] > 0]
     else:
-        chosen = [position_of(f, imp.feature_names) for f in ([features] if isinstance(features, str) else features)]
+        chosen = style.positions_of(features, imp.feature_names)
     parts = list(partial_residuals(model, X, imp, chosen, output=output, y=y, **given))
     unused = {imp.feature_names[k] for k in chosen} - {part.feature for part in parts}
-    if not parts or (unused and not isinstance(features, int)):
+    if not parts or (unused and features is not None):
         which = listing(sorted(unused)) or "any feature"
         raise DataError(f"There is no effect of {which} to draw: the same contribution, or none, in all of these rows.")
     if ax is not None and np.size(ax) not in (len(parts), 2 * len(parts)):
         raise ValueError(f"ax= has {np.size(ax)} Axes; pass two for each of the {len(parts)} features, or one.")
-    axes = _grid(len(parts)) if ax is None else np.asarray(ax, object).reshape(len(parts), -1)
+    given_axes = np.asarray(ax, object)
+    axes = style.grid(2 * len(parts), 2 if len(parts) < 3 else 4, PANEL_INCHES) if ax is None else given_axes
+    axes = axes.reshape(len(parts), -1)
     width, size = style.axes_points(axes[0, 0])[0], style.font_points("axes.labelsize")
     names = style.shorten([part.feature for part in parts], width, size)
+    titles: list[str] = []
     for name, part, pair in zip(names, parts, axes, strict=True):
         _draw_rows(pair[0], part, "margin" if model.loss is None else model.loss.unit)
-        pair[0].set_title(f"{name}:\n{finding(part)}", loc="left", **PLAIN)
         for right in pair[1:]:
             _draw_values(right, part)
             right.set_xlabel(name, **PLAIN)
-    figure, drawn = axes[0, 0].figure, [one.get_legend_handles_labels() for one in axes.flat]
-    if figure.get_layout_engine() is not None:  # else there is no room for it
-        handles = {label: handle for one in drawn for handle, label in zip(*one, strict=True)}.values()
-        figure.legend(handles=handles, loc="outside lower center", ncols=axes.shape[1], frameon=False, fontsize="small")
+        titles += [f"{name}: {finding(part)}", ""][: len(pair)]
+    style.figure_legend(axes.ravel())
+    style.finish_all(list(axes.flat), titles, _arrange, show=show)
     return axes if axes.size > 1 else ax
+
+
+def _arrange(ax: Axes) -> None:
+    """As many ticks as there is room for."""
+    if not isinstance(ax.xaxis.get_major_locator(), style.matplotlib().ticker.FixedLocator):
+        ax.locator_params(axis="x", nbins=int(min(5, max(2, style.axes_points(ax)[0] // 45))))
 
 
 def finding(part: PartialResiduals) -> str:
@@ -105,17 +118,6 @@ def finding(part: PartialResiduals) -> str:
     if not part.std_error < UNCLEAR:
         return f"how much of the effect{where} holds is not clear"
     return f"{style.typographic(f'{100 * part.slope:.0f}')} ± {100 * part.std_error:.0f} % of the effect{where} holds"
-
-
-def _grid(features: int) -> Any:
-    """Axes of a new figure, two for each feature: (features, 2)."""
-    across = 1 if features < 3 else 2  # features beside each other
-    shape = -(-features // across), 2 * across
-    size = PANEL_INCHES[0] * shape[1], PANEL_INCHES[1] * shape[0] + 0.6
-    axes = style.matplotlib().pyplot.subplots(*shape, figsize=size, layout="constrained", squeeze=False)[1]
-    for surplus in axes.flat[2 * features :]:
-        surplus.remove()
-    return axes.reshape(-1, 2)[:features]
 
 
 def _draw_rows(ax: Axes, part: PartialResiduals, unit: str) -> None:
@@ -138,6 +140,7 @@ def _draw_rows(ax: Axes, part: PartialResiduals, unit: str) -> None:
     outside = f"\n{100 * (1 - inside.mean()):.2g} % of the rows lie outside" if not inside.all() else ""
     ax.set(ylim=(low, high), xlabel=f"contribution ({unit}){outside}", ylabel="left to explain without it")
     ax.spines[["top", "right"]].set_visible(False)
+    style.short_ticks(ax, "xy")
 
 
 def _draw_values(ax: Axes, part: PartialResiduals) -> None:
@@ -158,11 +161,11 @@ def _draw_values(ax: Axes, part: PartialResiduals) -> None:
             _draw_means(ax, at[here], {name: column[here] for name, column in means.items()}, marker, label)
     style.zero_line(ax, "y")
     ax.set_ylim(_limits(means, means["contribution"], 0.1))
-    ax.locator_params(axis="x", nbins=5)
     if names:
         short = style.shorten(names, 0.4 * style.axes_points(ax)[0], style.font_points())
         ax.set_xticks(range(len(names)), short, rotation=35, ha="right", rotation_mode="anchor", **PLAIN)
     ax.spines[["top", "right"]].set_visible(False)
+    style.short_ticks(ax, "y" if names else "xy")
 
 
 def _draw_means(ax: Axes, x: Float, means: dict[str, Float], marker: str = "o", label: str = MEANS) -> None:

@@ -1,109 +1,176 @@
-"""bar(), gap() and rounds(): scores of the features, held-out, against training, and by boosting round."""
+"""bar(), gap() and stability(): a row for each feature: its score, on two sides, and its rank in every fold."""
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from treeinner.errors import did_you_mean
 from treeinner.score.compare import Comparison
-from treeinner.score.result import LEVEL, Importance
+from treeinner.score.result import LEVEL, Importance, ranks_of
 from treeinner.show.plots import style
-from treeinner.show.table import VERDICT_COLOURS
+from treeinner.show.table import UNCLEAR
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Float = NDArray[np.float64]
-# What each kind of result is in words, and what draws it.
-KINDS = {
-    "Importance": ("an Importance (from ti.importance)", "bar, rounds or curve of ti.plots"),
-    "Comparison": ("a Comparison (from ti.compare)", "gap of ti.plots"),
-    "Attribution": ("an Attribution (from ti.attribute)", "shap.plots with attribution.to_shap()"),
-}
-KEPT_WORDS = {style.BLUE: "kept", style.GREY: "not kept"}
-LINES = ("-", "--", ":", "-.")
 CONFIDENCE = 0.95  # of the intervals
+GAUGE_INCHES, RANK_INCHES = 1.1, 0.9  # room for the columns beside the bars
+# What is said of a feature -> colour, marker, and whether the marker is filled: nobody needs the colours alone.
+LOOKS: dict[str, tuple[str, str, bool]] = {
+    "signal": (style.BLUE, "o", True),
+    "better": (style.BLUE, "o", True),
+    "kept": (style.BLUE, "o", True),
+    "unclear": (style.GREY, "o", False),
+    "not kept": (style.GREY, "o", False),
+    "harmful": (style.VERMILLION, "X", True),
+    "worse": (style.VERMILLION, "X", True),
+    "above 0": (style.BLUE, "", True),
+    "0 or below": (style.GREY, "", True),
+}
+# What features do that have signal, by score: one, several.
+VERBS = {"loss": ("lowers the loss", "lower the loss"), "permutation": ("matters", "matter")}
 
 
 def bar(
-    importance: Importance, *, total_gain: Any = None, kept: Any = None, top: int = 20, ax: Axes | None = None
-) -> Axes:
-    """Scores with their intervals, best on top; those that are unclear in grey, harmful ones in red.
+    importance: Importance, *, total_gain: Any = None, kept: Any = None, max_display: int = 20, ax: Axes | None = None,
+    show: bool = False,
+) -> Axes:  # fmt: skip
+    """Scores with their intervals, best on top: what is clear is a filled mark, what is unclear a hollow grey one.
+
+    Beside the bars, `holds` as a gauge: full if all of the effect is true on new rows.
 
     Parameters
     ----------
     importance : Importance
         What `ti.importance` returned.
     total_gain : Importance or array, optional
-        Total gain of the same features (`ti.total_gain(model)`), shown as pale bars with an axis of its own above
-        the plot: gains are sums over the training rows, in another unit than the scores. The two zeros are at one
-        place, and the largest gain is as long as the largest score, so compare the order, not the lengths.
+        Total gain of the same features (`ti.total_gain(model)`): its ranks stand in a column of their own, from the
+        best on the right to the worst on the left.
     kept : array of bool, optional
-        Which features a selection keeps (`TreeInnerSelector.support_`): these in blue, the others in grey, whatever
-        their verdict.
-    top : int
+        Which features a selection keeps (`TreeInnerSelector.support_`): these are marked, whatever their verdict.
+    max_display : int
         How many features to show; the others are counted.
     ax : Axes, optional
         Where to draw.
+    show : bool
+        Whether to show the figure, as shap's plots do.
     """
-    check_kind(importance, Importance, "bar")
-    order = importance.order
-    shown, rest = style.more(len(order), top)
-    first = order[:shown]
+    style.check_kind(importance, "Importance", "bar")
+    order, scores = importance.order, importance.scores
+    shown, rest = style.more(len(order), max_display)
+    first, y = order[:shown], np.arange(shown)
     names = [importance.feature_names[k] for k in first]
-    ax, made = style.axes_for(ax, names, height=style.rows_height(shown + bool(rest)))
-
-    scores = importance.scores
     gain = _gain_of(importance, total_gain)
-    gained = [] if gain is None else [_draw_gain(ax, gain, scores, first)]
-    colors = (verdict_colors(importance) if kept is None else _kept_colors(importance, kept))[first]
-    ax.barh(np.arange(shown), scores[first], height=0.5, color=colors, zorder=2)
-    interval = _draw_intervals(ax, importance, first, zorder=3)
+    gauges = importance.tested and importance.holds is not None
+    beside = GAUGE_INCHES * gauges + RANK_INCHES * (gain is not None)
+    height = style.rows_height(shown + bool(rest))
+    ax, made = style.axes_for(ax, names, height=height, width=style.BODY_INCHES + beside)
+    scale = 1.0 if made else min(1.0, style.axes_points(ax)[0] / 300)  # of the columns beside the rows
+
+    states = _states(importance, kept)
+    ax.barh(y, scores[first], height=0.5, color=[LOOKS[states[k]][0] for k in first], zorder=2)
+    ends = draw_intervals(ax, importance.interval(CONFIDENCE), first, scores)
+    draw_marks(ax, scores[first], y, [states[k] for k in first])
     style.zero_line(ax)
+    texts = [style.number(scores[k]) for k in first]
     if rest:
-        total = style.typographic(f"together {scores[order[shown:]].sum():.3g}")
-        beside: dict[str, Any] = {"textcoords": "offset points", "va": "center", "fontsize": "small", "alpha": 0.75}
-        ax.annotate(total, (0.0, shown), (4, 0), **beside)
+        ends, texts = [*ends, 0.0], [*texts, f"together {style.number(scores[order[shown:]].sum())}"]
+    style.write_numbers(ax, ends, texts)
     style.label_rows(ax, names, made=made, rest=rest)
     ax.set_xlabel(score_label(importance))
-    words = _words(importance, gained=bool(gained)) if kept is None else KEPT_WORDS
-    handles = _handles(words, set(colors), interval=interval) + gained
+    style.short_ticks(ax)
+    if gauges:
+        _draw_holds(ax, importance, first, scale)
+    if gain is not None:
+        _draw_ranks(ax, ranks_of(gain), first, GAUGE_INCHES * scale * gauges, scale)
+    handles = mark_handles([states[k] for k in first], bool(ax.collections), f"{CONFIDENCE:.0%} interval")
     if handles:
         style.legend(ax, handles)
-    return ax
+    return style.finish(ax, finding(importance, kept), style.arrange_rows, show=show)
 
 
-def verdict_colors(importance: Importance) -> NDArray[np.str_]:
-    """Colour of every feature by its verdict; where nothing was tested, blue for a positive score."""
-    untested = np.where(importance.scores > 0, style.BLUE, style.GREY).tolist()
-    colors = [VERDICT_COLOURS.get(verdict, other) for verdict, other in zip(importance.verdicts, untested, strict=True)]
-    return np.array(colors, np.str_)
+def finding(importance: Importance, kept: Any = None) -> str:
+    """What the bars show, in a sentence: "bmi and s5 carry signal; random is harmful; 7 are unclear"."""
+    states, names = np.array(_states(importance, kept)), np.array(importance.feature_names)[importance.order]
+    states, used = states[importance.order], importance.scores[importance.order] != 0
+    label = "" if importance.output_names is None or importance.outputs is not None else importance.output_names[0]
+    start = f"{style.cut(label)}: " if label else ""
+    if kept is not None:
+        found = names[states == "kept"].tolist()
+        return start + f"{len(found)} of {len(names)} features kept" + (f": {style.listed(found)}" if found else "")
+    if not used.any():
+        return start + ("All scores are 0" if len(names) else "No features are used")
+    if not importance.tested:
+        return start + f"{style.listed(names[used][:3].tolist())} have the largest {importance.title}".replace(
+            "have", "has" if used.sum() == 1 else "have"
+        )
+    good, bad, open_ = (names[used & (states == state)].tolist() for state in ("signal", "harmful", "unclear"))
+    one, several = VERBS.get(importance.score, ("carries signal", "carry signal"))
+    parts = [f"{style.listed(good)} {one if len(good) == 1 else several}"] if good else [f"No feature clearly {one}"]
+    if bad:
+        parts.append(f"{style.listed(bad)} {'is' if len(bad) == 1 else 'are'} harmful")
+    if open_ and (good or bad):
+        who = style.listed(open_) if len(open_) < 3 else str(len(open_))
+        parts.append(f"{who} {'is' if len(open_) == 1 else 'are'} unclear")
+    return start + "; ".join(parts)
 
 
-def _kept_colors(importance: Importance, kept: Any) -> NDArray[np.str_]:
-    """Colour of every feature by whether it is kept."""
+def _states(importance: Importance, kept: Any = None) -> list[str]:
+    """What is said of every feature: whether it is kept, else its verdict, else whether its score is above 0."""
+    if kept is None:
+        signs = np.where(importance.scores > 0, "above 0", "0 or below").tolist()
+        return [verdict or sign for verdict, sign in zip(importance.verdicts, signs, strict=True)]
     mask = np.asarray(kept)
     if mask.dtype != bool or mask.shape != importance.scores.shape:
         raise ValueError(
             f"kept: expected True or False for each of the {len(importance.scores)} features, got an array of "
             f"{mask.dtype} of shape {mask.shape}; pass selector.support_."
         )
-    return np.where(mask, style.BLUE, style.GREY)
+    return ["kept" if one else "not kept" for one in mask]
 
 
-def _draw_intervals(ax: Axes, importance: Importance, first: NDArray[np.intp], *, zorder: int) -> bool:
-    """Lines over the rows whose interval is known; whether there are any."""
-    low, high = (ends[first] for ends in importance.interval(CONFIDENCE))
+def draw_intervals(
+    ax: Axes, interval: tuple[Float, Float], first: NDArray[np.intp], values: Float, *, start: Float | float = 0.0
+) -> list[float]:
+    """Lines over the rows whose interval is known, moved by `start`; how far right each row goes."""
+    low, high = (ends[first] + start for ends in interval)
     y = np.flatnonzero(np.isfinite(low) & np.isfinite(high) & (high > low))
     if len(y):
-        ax.hlines(y, low[y], high[y], color=style.text_color(), linewidth=1.3, zorder=zorder, label="interval")
-    return len(y) > 0
+        ax.hlines(y, low[y], high[y], color=style.text_color(), linewidth=1.3, zorder=3, label="interval")
+    right = np.maximum(values[first] + start, start)
+    right[y] = np.maximum(right, high)[y]
+    return list(right.tolist())
+
+
+def draw_marks(ax: Axes, x: Any, y: Any, states: Sequence[str], size: float = 36) -> None:
+    """A mark for each row, by what is said of it."""
+    for state in dict.fromkeys(states):
+        color, marker, filled = LOOKS[state]
+        here = np.array([one == state for one in states])
+        if marker:
+            inside, edge = (color, ax.get_facecolor()) if filled else (ax.get_facecolor(), color)
+            look: dict[str, Any] = {"facecolors": inside, "edgecolors": edge, "linewidths": 0.8 if filled else 1.6}
+            ax.scatter(np.asarray(x)[here], np.asarray(y)[here], s=size, marker=marker, zorder=4, **look)
+
+
+def mark_handles(states: Sequence[str], interval: bool, words: str) -> list[Any]:
+    """Legend of the marks that occur, and of the intervals."""
+    mpl = style.matplotlib()
+    handles = []
+    for state, (color, marker, filled) in LOOKS.items():
+        if state in states and marker:
+            look = {"markerfacecolor": color if filled else "none", "markeredgecolor": color, "linestyle": ""}
+            label = state + f" (q <= {LEVEL:g})" * (state in ("signal", "better", "worse"))
+            handles.append(mpl.lines.Line2D([], [], marker=marker, label=label, **look))
+        elif state == "0 or below" and state in states:
+            handles.append(mpl.patches.Patch(color=color, label=state))
+    if interval:
+        handles.append(mpl.lines.Line2D([], [], color=style.text_color(), linewidth=1.3, label=words))
+    return handles
 
 
 def _gain_of(importance: Importance, total_gain: Any) -> Float | None:
@@ -111,13 +178,7 @@ def _gain_of(importance: Importance, total_gain: Any) -> Float | None:
     if total_gain is None:
         return None
     if isinstance(total_gain, Importance):
-        position = {name: i for i, name in enumerate(total_gain.feature_names)}
-        lost = [name for name in importance.feature_names if name not in position]
-        if lost:
-            raise ValueError(
-                f"total_gain has no feature {lost[0]!r}; pass the gains of the same model and feature groups."
-            )
-        return total_gain.scores[[position[name] for name in importance.feature_names]]
+        return scores_by_name(total_gain, importance.feature_names, "total_gain")
     gain = np.asarray(total_gain, np.float64)
     if gain.shape != importance.scores.shape:
         raise ValueError(
@@ -127,197 +188,140 @@ def _gain_of(importance: Importance, total_gain: Any) -> Float | None:
     return gain
 
 
-def _draw_gain(ax: Axes, gain: Float, scores: Float, first: NDArray[np.intp]) -> Any:
-    """Pale bars of the gains, and their axis above the plot."""
-    unit = (np.abs(scores).max(initial=0.0) or 1.0) / (np.abs(gain).max(initial=0.0) or 1.0)
-    pale: dict[str, Any] = {"height": 0.84, "color": style.ORANGE, "alpha": 0.35, "zorder": 1}
-    bars = ax.barh(np.arange(len(first)), gain[first] * unit, label="total gain (axis above)", **pale)
-    above = ax.secondary_xaxis("top", functions=(lambda x: np.divide(x, unit), lambda g: np.multiply(g, unit)))
-    above.set_xlabel("total gain of the training rows")
-    return bars
+def scores_by_name(importance: Importance, names: Sequence[str], what: str) -> Float:
+    """Scores of these features, in this order."""
+    position = {name.replace(" ", "_"): i for i, name in enumerate(importance.feature_names)}  # as LightGBM has them
+    lost = [name for name in names if name.replace(" ", "_") not in position]
+    if lost:
+        raise ValueError(f"{what} has no feature {lost[0]!r}; pass that of the same model and feature groups.")
+    return importance.scores[[position[name.replace(" ", "_")] for name in names]]
 
 
-def _words(importance: Importance, *, gained: bool) -> dict[str, str]:
-    """What each colour says."""
-    words = {color: verdict for verdict, color in VERDICT_COLOURS.items()}
-    words[style.BLUE] += f" (q <= {LEVEL:g})"
-    if not importance.tested:
-        words = {style.BLUE: importance.title} if gained else {}
-        words[style.GREY] = "0 or below"
-    return words
+def _draw_holds(ax: Axes, importance: Importance, first: NDArray[np.intp], scale: float) -> None:
+    """Gauges of `holds`: the frame is the whole effect, the filled part what holds, the line one standard error."""
+    columns = importance.columns()
+    side = style.side_panel(ax, 0.15 * scale, 0.5 * scale, "holds")
+    states, color = importance.verdicts, style.text_color()
+    for row, k in enumerate(first.tolist()):
+        holds, error = float(columns["holds"][k]), float(columns["holds_std_error"][k])
+        if error < UNCLEAR:
+            look: dict[str, Any] = {"height": 0.42, "linewidth": 0.8, "clip_on": False}
+            side.barh(row, np.clip(holds, 0.0, 1.0), color=LOOKS[states[k]][0], **look)
+            side.barh(row, 1.0, facecolor="none", edgecolor=color, **look)
+            side.hlines(row, *np.clip([holds - error, holds + error], 0.0, 1.0), color=color, linewidth=1.0)
+            text = style.typographic(f"{holds:.2f}") if scale > 0.7 else ""
+            side.annotate(text, (1.0, row), (4, 0), textcoords="offset points", va="center", fontsize="small")
+    side.set_xlim(0.0, 1.0)
 
 
-def _handles(words: dict[str, str], colors: set[str], *, interval: bool) -> list[Any]:
-    """Legend of the colours that occur, and of the intervals."""
-    mpl = style.matplotlib()
-    handles = [mpl.patches.Patch(color=color, label=label) for color, label in words.items() if color in colors]
-    if interval:
-        label = f"{CONFIDENCE:.0%} interval"
-        handles.append(mpl.lines.Line2D([], [], color=style.text_color(), linewidth=1.3, label=label))
-    return handles
+def _draw_ranks(ax: Axes, ranks: NDArray[np.intp], first: NDArray[np.intp], place: float, scale: float) -> None:
+    """Ranks as dots, the best on the right, with their numbers."""
+    side = style.side_panel(ax, place + 0.15 * scale, 0.5 * scale, "gain\nrank")
+    side.set_xlim(-np.log(len(ranks) + 1.0), 0.1)
+    x = -np.log(ranks[first])
+    side.scatter(x, np.arange(len(first)), s=16, color=style.PALETTE[4], clip_on=False)
+    for row, k in enumerate(first):
+        text = f"{ranks[k]:,}"
+        side.annotate(text, (x[row], row), (4, 0), textcoords="offset points", va="center", fontsize="small")
 
 
-def gap(comparison: Comparison, *, top: int = 20, ax: Axes | None = None) -> Axes:
-    """Score on the first rows (ring) and on the second (dot with its interval), best of the second on top.
+def gap(comparison: Comparison, *, max_display: int = 20, ax: Axes | None = None, show: bool = False) -> Axes:
+    """Score on the first rows (ring) and on the second (mark with its interval), best of the second on top.
 
-    With training rows first, a feature that falls from its ring to zero was overfitted. The colour is the verdict on
-    the second rows.
+    With training rows first, a feature that falls from its ring to zero was overfitted. The mark is the verdict on the
+    second rows.
 
     Parameters
     ----------
     comparison : Comparison
         What `ti.compare` returned.
-    top : int
+    max_display : int
         How many features to show: those with the largest score on either side.
-    ax : Axes, optional
-        Where to draw.
+    ax, show
+        As for `bar`.
     """
-    check_kind(comparison, Comparison, "gap")
+    style.check_kind(comparison, "Comparison", "gap")
     after = comparison.after
     a, b = comparison.before.scores, after.scores
-    shown, rest = style.more(len(b), top)
+    shown, rest = style.more(len(b), max_display)
     largest = np.argsort(-np.maximum(np.abs(a), np.abs(b)), kind="stable")[:shown]
     first = largest[np.argsort(-b[largest], kind="stable")]
     names = [comparison.feature_names[k] for k in first]
     ax, made = style.axes_for(ax, names, height=style.rows_height(shown + bool(rest)))
 
-    y = np.arange(shown)
-    colors = verdict_colors(after)[first]
-    ax.hlines(y, np.minimum(a, b)[first], np.maximum(a, b)[first], color=colors, linewidth=6, alpha=0.3, zorder=1)
-    _draw_intervals(ax, after, first, zorder=2)
-    ax.scatter(a[first], y, s=42, facecolors=ax.get_facecolor(), edgecolors=style.VERMILLION, linewidths=1.6, zorder=3)
-    ax.scatter(b[first], y, s=42, color=colors, zorder=4)
+    y, states = np.arange(shown), [_states(after)[k] for k in first]
+    ax.hlines(y, a[first], b[first], color=[LOOKS[state][0] for state in states], linewidth=3, zorder=1)
+    draw_intervals(ax, after.interval(CONFIDENCE), first, b)
+    ring: dict[str, Any] = {"facecolors": ax.get_facecolor(), "edgecolors": style.text_color(), "linewidths": 1.6}
+    ax.scatter(a[first], y, s=42, zorder=3, **ring)
+    draw_marks(ax, b[first], y, states, 42)
     style.zero_line(ax)
     style.label_rows(ax, names, made=made, rest=rest)
     ax.set_xlabel(score_label(after))
-    _legend(ax, set(colors), comparison.names)
-    return ax
-
-
-def _legend(ax: Axes, colors: set[str], names: tuple[str, str]) -> None:
-    """Ring of the first side, dots of the second by verdict."""
+    style.short_ticks(ax)
+    before, later = comparison.names
     line = style.matplotlib().lines.Line2D
-    ring = {"marker": "o", "linestyle": "", "markerfacecolor": ax.get_facecolor(), "markeredgewidth": 1.6}
-    handles = [line([], [], label=names[0], markeredgecolor=style.VERMILLION, **ring)]
-    dot = {"marker": "o", "linestyle": "-", "linewidth": 1.2}
-    before = f"{names[1]}, {CONFIDENCE:.0%} interval: "
-    for verdict, color in VERDICT_COLOURS.items():
-        if color in colors:
-            handles.append(line([], [], color=color, label=before + verdict, **dot))
-            before = "the same, "
-    style.legend(ax, handles)
+    look: dict[str, Any] = {"marker": "o", "linestyle": "", "markerfacecolor": "none", "markeredgewidth": 1.6}
+    rings = [line([], [], label=before, markeredgecolor=style.text_color(), **look)]
+    style.legend(ax, rings + mark_handles(states, len(ax.collections) > 2, f"{CONFIDENCE:.0%} interval, {later}"))
+    worst = int((a - b).argmax()) if len(a) else 0
+    title = f"No feature falls from {before} to {later}"
+    if len(a) and a[worst] > b[worst]:
+        name, ends = style.cut(comparison.feature_names[worst]), (style.number(a[worst]), style.number(b[worst]))
+        title = f"From {before} to {later}, {name} falls most: {ends[0]} to {ends[1]}"
+    return style.finish(ax, title, style.arrange_rows, show=show)
 
 
-def rounds(importance: Importance, features: int | Sequence[str | int] = 8, *, ax: Axes | None = None) -> Axes:
-    """Cumulative score by boosting round (of signal: TreeInner's), a line per feature; a dot marks its best round.
+def stability(importance: Importance, *, max_display: int = 20, ax: Axes | None = None, show: bool = False) -> Axes:
+    """Rank of every feature in every fold of a cross-validation (small dots), and over all rows (mark).
 
     Parameters
     ----------
     importance : Importance
-        One that keeps scores by round (`Importance.by_round`).
-    features : int or sequence
-        Names or positions of features, or how many: those whose curve goes farthest from zero, helpful or harmful.
-    ax : Axes, optional
-        Where to draw.
+        What `ti.cross_importance` returned.
+    max_display : int
+        How many features to show, best first.
+    ax, show
+        As for `bar`.
     """
-    check_kind(importance, Importance, "rounds")
-    by_round = importance.by_round()
-    curves = np.concatenate([np.zeros((1, by_round.shape[1])), np.cumsum(by_round, axis=0)])
-    chosen = choose(importance, features, curves)
-    names = [importance.feature_names[k] for k in chosen]
-    ax, made = style.axes_for(ax, names, height=max(3.8, 0.8 + style.rows_height(len(chosen)) - 1), width=5.6)
+    style.check_kind(importance, "Importance", "stability")
+    if importance.folds is None:
+        raise ValueError("plots.stability draws the ranks in folds; use ti.cross_importance(estimator, X, y).")
+    ranks, order = importance.folds.ranks, importance.order
+    shown, rest = style.more(len(order), max_display)
+    first, y = order[:shown], np.arange(shown)
+    names = [importance.feature_names[k] for k in first]
+    ax, made = style.axes_for(ax, names, height=style.rows_height(shown + bool(rest)))
 
-    x = np.arange(len(curves))
-    colors = [style.OKABE_ITO[i % len(style.OKABE_ITO)] for i in range(len(chosen))]
-    dotted = False
-    for i, k in enumerate(chosen):
-        dashes = LINES[i // len(style.OKABE_ITO) % len(LINES)]
-        ax.plot(x, curves[:, k], color=colors[i], linestyle=dashes, linewidth=1.8, label=names[i])
-        best = int(curves[:, k].argmax())
-        if 0 < best < len(x) - 1:
-            ax.plot([best], [curves[best, k]], "o", color=colors[i], markersize=5)
-            dotted = True
-    style.zero_line(ax, "y")
-    ax.set_xlim(0, len(x) - 1)
-    ax.xaxis.set_major_locator(style.matplotlib().ticker.MaxNLocator(integer=True))
-    ax.set_xlabel("boosting round" + " (dot: the best of a feature)" * dotted)
-    # Of the signal score they are TreeInner's.
-    shown = replace(importance, score="tree_inner") if importance.score == "signal" else importance
-    ax.set_ylabel("cumulative " + score_label(shown, 44))
-    ax.spines[["top", "right"]].set_visible(False)
-    name_ends(ax, names, curves[-1, chosen], colors, made=made)
-    return ax
+    low, high = ranks[:, first].min(axis=0), ranks[:, first].max(axis=0)
+    states = [_states(importance)[k] for k in first]
+    ax.hlines(y, low, high, color=style.GREY, linewidth=1.3, zorder=1)
+    ax.scatter(ranks[:, first].ravel(), np.tile(y, len(ranks)), s=14, color=style.text_color(), zorder=3)
+    draw_marks(ax, importance.ranks[first].astype(np.float64), y - 0.3, states)
+    texts = [f"{a}" if a == b else f"{a} to {b}" for a, b in zip(low, high, strict=True)]
+    style.write_numbers(ax, [*high.tolist(), *[1.0] * bool(rest)], [*texts, *[""] * bool(rest)])
+    style.label_rows(ax, names, made=made, rest=rest)
+    ax.set_xlabel(f"rank of {len(order)} by {importance.title}")
+    ink = {"markerfacecolor": style.text_color(), "markeredgecolor": style.text_color()}
+    dots = style.matplotlib().lines.Line2D([], [], color=style.GREY, marker=".", label="a fold", **ink)
+    style.legend(ax, [dots, *mark_handles(states, False, "")])
+    return style.finish(ax, _stable(importance, ranks), style.arrange_rows, show=show)
 
 
-def choose(importance: Importance, features: int | Sequence[str | int], curves: Float) -> list[int]:
-    """Positions of the features to show, best at the end first."""
-    names = importance.feature_names
-    if isinstance(features, int):
-        shown, _ = style.more(len(names), features)
-        chosen = np.argsort(-np.abs(curves).max(axis=0), kind="stable")[:shown].tolist()
-    else:
-        asked = [features] if isinstance(features, str) else list(features)
-        chosen = [position_of(feature, names) for feature in asked]
-    return sorted(chosen, key=lambda k: -curves[-1, k])
+def _stable(importance: Importance, ranks: NDArray[np.intp]) -> str:
+    """What the ranks show: which features are among the first in every fold, and how alike the folds are."""
+    assert importance.folds is not None
+    few = min(5, (ranks.shape[1] + 1) // 2)
+    always = [importance.feature_names[k] for k in importance.order if ranks[:, k].max() <= few]
+    who = f"{style.listed(always)} {'is' if len(always) == 1 else 'are'}" if always else "No feature is"
+    alike = importance.folds.rank_stability
+    tail = "" if np.isnan(alike) else f"; rank correlation of folds {style.typographic(f'{alike:.2f}')}"
+    return f"{who} among the first {few} in all {len(ranks)} folds{tail}"
 
 
-def name_ends(ax: Axes, names: Sequence[str], ends: Float, colors: Sequence[str], *, made: bool) -> None:
-    """Names at the ends of their lines, moved apart where they would overlap; `ends` is falling."""
-    width, height = style.axes_points(ax)
-    size = style.font_points()
-    if not made:
-        size = max(style.SMALLEST_FONT, min(size, height / len(names) / style.LINE))
-    labels = style.shorten(names, style.LABEL_INCHES * 72 if made else style.OTHERS_LABELS * width, size)
-    low, high = ax.get_ylim()
-    ax.set_ylim(low, high)  # or the names would move the limits
-    step = style.LINE * size / height * (high - low)
-    places = _apart(ends, step, low + step / 2, high - step / 2)
-    beside: dict[str, Any] = {"transform": ax.get_yaxis_transform(), "clip_on": False}
-    for label, end, place, color in zip(labels, ends, places, colors, strict=True):
-        ax.plot([1.0, 1.03], [end, place], color=color, linewidth=0.8, **beside)
-        style.plain(ax.text(1.04, place, label, color=color, fontsize=size, va="center", **beside))
-
-
-def _apart(places: Float, step: float, low: float, high: float) -> Float:
-    """Falling numbers, moved as little as makes neighbours differ by `step`, inside the limits if there is room."""
-    # Pool adjacent violators: blocks of touching labels, each centred on the mean of what it wants.
-    blocks: list[tuple[float, int]] = []
-    for i, place in enumerate(places.tolist()):
-        mean, count = place + i * step, 1
-        while blocks and blocks[-1][0] < mean:
-            other, others = blocks.pop()
-            mean, count = (mean * count + other * others) / (count + others), count + others
-        blocks.append((mean, count))
-    stacked = np.concatenate([np.full(count, mean) for mean, count in blocks])
-    index = np.arange(len(places))
-    result: Float = np.minimum(np.maximum(stacked, low + index[-1] * step), high) - index * step
-    return result
-
-
-def check_kind(given: Any, kind: type, plot: str) -> None:
-    """Raise a TypeError that says what the plot draws, and what draws what was given."""
-    if not isinstance(given, kind):
-        name = type(given).__name__
-        got, plots = KINDS.get(name, (f"an object of type {name}", ""))
-        advice = f"; to draw that, use {plots}" if plots else ""
-        raise TypeError(f"ti.plots.{plot} expected {KINDS[kind.__name__][0]}, got {got}{advice}.")
-
-
-def position_of(feature: str | int, names: Sequence[str]) -> int:
-    """Position of a feature given by name or position."""
-    if isinstance(feature, str):
-        if feature not in names:
-            some = f"; there are {', '.join(map(repr, names[:5]))}, ..."
-            raise ValueError(f"{feature!r} is not a feature{did_you_mean(feature, names, some)}")
-        return list(names).index(feature)
-    if not -len(names) <= feature < len(names):
-        raise ValueError(f"feature {feature} does not exist; there are {len(names)}, counted from 0.")
-    return range(len(names))[feature]
-
-
-def score_label(importance: Importance, width: int = 56) -> str:
-    """Label of an axis of scores: what they are called, and their unit on lines of at most so many characters."""
+def score_label(importance: Importance) -> str:
+    """Label of an axis of scores: what they are called, and their unit."""
     title = importance.title
     if importance.output_names is not None and importance.outputs is None:
         title = f"output {importance.output_names[0]}, {title}"
-    return f"{title}\n{textwrap.fill(importance.unit, width)}"
+    return f"{title}\n{importance.unit}"

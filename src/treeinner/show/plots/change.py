@@ -1,0 +1,272 @@
+"""change(), segments() and over_time(): why a loss changed, and where and when a feature behaves otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treeinner.errors import counted
+from treeinner.score.compare import Comparison
+from treeinner.score.result import LEVEL, Importance
+from treeinner.show.plots import style
+from treeinner.show.plots.lines import Features
+from treeinner.show.plots.scores import CONFIDENCE, LOOKS, draw_marks, mark_handles
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Float = NDArray[np.float64]
+PANEL_INCHES = (3.6, 2.6)
+LABEL_POINTS = 72.0  # of a segment
+# Difference of a segment -> colour, whether the tile is filled, and hatch.
+TILES = {
+    "higher": (style.BLUE, True, ""),
+    "lower": (style.VERMILLION, True, "////"),
+    "unclear": (style.GREY, False, ""),
+}
+
+
+def change(comparison: Comparison, *, max_display: int = 10, ax: Axes | None = None, show: bool = False) -> Axes:
+    """From one loss to the other, step by step: a waterfall. Steps to the right are a higher loss.
+
+    First what belongs to no feature: "harder" is the rise of the loss before the first tree, "base" what the roots of
+    the trees did. Then the features by size, each with its interval and verdict, and the others together. With
+    `split_shift`, the upper hatched half of a step is from rows that moved, the lower solid half from rows that
+    changed.
+
+    Parameters
+    ----------
+    comparison : Comparison
+        What `ti.compare` returned.
+    max_display : int
+        How many features have a step of their own.
+    ax : Axes, optional
+        Where to draw.
+    show : bool
+        Whether to show the figure, as shap's plots do.
+    """
+    style.check_kind(comparison, "Comparison", "change")
+    steps = comparison.change.score
+    shown, rest = style.more(len(steps), max_display)
+    first, others = comparison.order[:shown], comparison.order[shown:]
+    single = {"harder (before any tree)": comparison.harder, "base (roots of the trees)": comparison.base}
+    own = slice(3, 3 + shown)  # rows of the features
+    names = [comparison.names[0], *single, *[comparison.feature_names[k] for k in first]]
+    names += [counted(rest, "other")] * bool(rest) + [comparison.names[1]]
+    size = np.array([0.0, *single.values(), *steps[first], *[steps[others].sum()] * bool(rest), 0.0])
+    states = ["", "", "", *[comparison.verdicts[k] for k in first], *[""] * bool(rest), ""]
+    ax, made = style.axes_for(ax, names, height=style.rows_height(len(names)))
+
+    ends = comparison.loss_before + np.cumsum(size)
+    starts, y, ink = ends - size, np.arange(len(names)), style.text_color()
+    colors = [LOOKS[state][0] if state else style.GREY for state in states]
+    split = np.isin(y, y[own]) & (comparison.moved is not None)
+    ax.barh(y[~split], size[~split], left=starts[~split], height=0.6, color=np.array(colors)[~split], zorder=2)
+    if comparison.moved is not None:
+        moved, at = comparison.moved.score[first], y[split]
+        look: dict[str, Any] = {"height": 0.3, "color": np.array(colors)[split], "zorder": 2}
+        hatched = look | {"hatch": "/////", "edgecolor": ax.get_facecolor(), "linewidth": 0.0}
+        ax.barh(at - 0.15, moved, left=starts[split], label="rows that moved", **hatched)
+        ax.barh(at + 0.15, size[split] - moved, left=starts[split] + moved, **look)
+    ax.vlines(ends[:-1], y[:-1], y[1:], color=ink, linewidth=0.8, zorder=1)
+    right = np.maximum(starts, ends)
+    low, high = (side[first] + starts[own] for side in comparison.interval(CONFIDENCE))
+    known = np.isfinite(high) & (high > low)
+    ax.hlines(y[own][known], low[known], high[known], color=ink, linewidth=1.3, zorder=3)
+    right[own][known] = np.maximum(right[own], high)[known]
+    draw_marks(ax, ends[own], y[own], states[own])
+    ax.scatter(ends[[0, -1]], y[[0, -1]], s=36, marker="D", color=ink, zorder=4)
+    losses = comparison.loss_before, comparison.loss_after
+    texts = [style.number(losses[0]), *map(style.signed, size[1:-1]), style.number(losses[1])]
+    ax.use_sticky_edges = False
+    style.write_numbers(ax, right.tolist(), texts)
+    style.label_rows(ax, names, made=made)
+    ax.set_xlabel(f"{comparison.loss_name} per row")
+    style.short_ticks(ax)
+    handles = mark_handles(states, bool(known.any()), f"{CONFIDENCE:.0%} interval of a step")
+    if comparison.moved is not None:
+        patch, paper = style.matplotlib().patches.Patch, ax.get_facecolor()
+        handles += [patch(facecolor=style.GREY, hatch="/////", edgecolor=paper, label="from rows that moved")]
+        handles += [patch(color=style.GREY, label="from rows that changed")]
+    style.legend(ax, handles)
+    return style.finish(ax, _changed(comparison), style.arrange_rows, show=show)
+
+
+def _changed(comparison: Comparison) -> str:
+    """The finding: "log loss 0.66 to 2.09: x2 +1.04, x1 +0.39"."""
+    start, end = style.number(comparison.loss_before), style.number(comparison.loss_after)
+    steps, clear = comparison.change.score, [k for k in comparison.order if comparison.verdicts[k] != "unclear"]
+    found = [(float(steps[k]), style.cut(comparison.feature_names[k])) for k in clear[:3]]
+    most = max((abs(step) for step, _ in found), default=0.0)
+    whole = [(comparison.harder, "harder"), (comparison.base, "base")]
+    found = [(step, name) for step, name in whole if abs(step) > most] + found
+    parts = [f"{name} {style.signed(step)}" for step, name in found]
+    parts += [f"{len(clear) - 3} more clear"] * (len(clear) > 3) + ["no feature clearly"] * (not clear)
+    return f"{comparison.loss_name} {start} to {end}: {', '.join(parts)}"
+
+
+def segments(
+    importance: Importance, *, max_display: int = 15, max_segments: int = 12, ax: Axes | None = None, show: bool = False
+) -> Axes:
+    """Where a feature's score differs from that in all other rows: the larger the square, the larger the difference.
+
+    Parameters
+    ----------
+    importance : Importance
+        What `ti.importance(..., by=...)` returned.
+    max_display : int
+        How many features to show: those with the largest differences.
+    max_segments : int
+        How many segments to show: of more, those with the largest differences.
+    ax : Axes, optional
+        Where to draw.
+    show : bool
+        Whether to show the figure, as shap's plots do.
+    """
+    parts = _parts(importance, "segments")
+    size, labels = parts.difference.score, [str(label) for label in parts.labels]
+    clear = parts.difference.q_value <= LEVEL
+    weight = np.abs(size) * np.where(clear, 1.0, 1e-6)  # what is clear goes first
+    shown, rest = style.more(size.shape[1], max_display)
+    across, hidden = style.more(len(size), max_segments)
+    columns = np.sort(np.argsort(-weight.max(axis=1), kind="stable")[:across])
+    first = np.argsort(-weight[columns].max(axis=0), kind="stable")[:shown]
+    names = [importance.feature_names[k] for k in first]
+    ax, made = style.axes_for(ax, names, height=style.rows_height(shown + bool(rest)) + 0.6, width=1.5 + 0.36 * across)
+
+    tile = style.matplotlib().patches.Rectangle
+    unit = np.abs(size[np.ix_(columns, first)]).max(initial=0.0) or 1.0
+    for x, s in enumerate(columns.tolist()):
+        for y, k in enumerate(first.tolist()):
+            side = 0.9 * max(np.sqrt(abs(size[s, k]) / unit), 0.15)  # the area is the difference
+            look = TILES["unclear" if not clear[s, k] else "higher" if size[s, k] > 0 else "lower"]
+            if size[s, k] != 0.0:
+                ax.add_patch(tile((x - side / 2, y - side / 2), side, side, **_tile(look, ax)))
+    style.label_rows(ax, names, made=made, rest=rest)
+    ax.set_xlim(-0.6, across - 0.4)
+    short = style.shorten([labels[s] for s in columns], LABEL_POINTS, style.font_points())
+    rows = [f"{label} ({parts.rows[s]:,})" for label, s in zip(short, columns, strict=True)]
+    ax.set_xticks(range(across), rows, rotation=90, parse_math=False)
+    more = f"; {hidden:,} more are not shown" if hidden else ""
+    ax.set_xlabel(f"segment (rows){more}\n{importance.title}, against all other rows")
+    ax.tick_params(axis="x", length=0)
+    style.legend(ax, [tile((0, 0), 1, 1, label=name, **_tile(look, ax)) for name, look in TILES.items()])
+    return style.finish(ax, _differs(importance, parts, labels), _arrange_tiles, show=show)
+
+
+def _arrange_tiles(ax: Axes) -> None:
+    """Fonts for the rows and columns there are."""
+    style.arrange_fonts(ax)
+    columns = ax.get_xticklabels()
+    size = style.axes_points(ax)[0] / len(columns) / style.LINE
+    ax.tick_params(axis="x", labelsize=max(style.SMALLEST_FONT, min(size, style.font_points("xtick.labelsize"))))
+
+
+def _tile(look: tuple[str, bool, str], ax: Axes) -> dict[str, Any]:
+    """How a tile is drawn."""
+    color, filled, hatch = look
+    paper = ax.get_facecolor()
+    return {"facecolor": color if filled else "none", "edgecolor": paper if filled else color, "hatch": hatch}
+
+
+def _differs(importance: Importance, parts: Any, labels: Sequence[str]) -> str:
+    """The finding: "bmi scores 0.31 less in south; age 0.2 more in west"."""
+    size = np.where(parts.difference.q_value <= LEVEL, parts.difference.score, 0.0)
+    largest = np.argsort(-np.abs(size), axis=None, kind="stable")[:2]
+    found = []
+    for s, k in zip(*np.unravel_index(largest, size.shape), strict=True):
+        if size[s, k]:
+            name, word = style.cut(importance.feature_names[k]), "more" if size[s, k] > 0 else "less"
+            found.append(f"{name} scores {style.number(abs(size[s, k]))} {word} in {style.cut(labels[s])}")
+    return "; ".join(found) or f"No feature clearly differs between the {len(labels)} segments"
+
+
+def over_time(
+    importance: Importance, features: Features | None = None, *, max_display: int = 6, ax: Any = None,
+    show: bool = False,
+) -> Any:  # fmt: skip
+    """Score of a feature in every segment, in their order, with a band of 95 %; the dashed line is that of all rows.
+
+    Where the segment clearly differs from all others, the mark is filled.
+
+    Parameters
+    ----------
+    importance : Importance
+        What `ti.importance(..., by="a column of dates", freq="M")` returned, or any other with segments.
+    features : str or sequence, optional
+        Names or positions of features; by default those that differ most between the segments.
+    max_display : int
+        How many of these.
+    ax : Axes or array of Axes, optional
+        Where to draw, one for each feature.
+    show : bool
+        Whether to show the figure, as shap's plots do.
+
+    Returns
+    -------
+    array of Axes
+        One for each feature; one Axes if one was given.
+    """
+    parts = _parts(importance, "over_time")
+    spread = np.abs(parts.difference.score) / np.maximum(parts.difference.std_error, 1e-300)
+    if features is None:
+        chosen = np.argsort(-spread.max(axis=0), kind="stable")[: style.more(len(importance), max_display)[0]].tolist()
+    else:
+        chosen = style.positions_of(features, importance.feature_names)
+    if ax is not None and np.size(ax) != len(chosen):
+        raise ValueError(f"ax= has {np.size(ax)} Axes; pass one for each of the {len(chosen)} features.")
+    axes = style.grid(len(chosen), 3, PANEL_INCHES) if ax is None else np.asarray(ax, object).reshape(-1)
+    labels = style.shorten([str(label) for label in parts.labels], LABEL_POINTS, style.font_points())
+    low, high = parts.statistics.interval(CONFIDENCE)
+    titles = []
+    for one, k in zip(axes, chosen, strict=True):
+        score, x = parts.statistics.score[:, k], np.arange(len(labels))
+        clear = parts.difference.q_value[:, k] <= LEVEL
+        band = style.shade(one)
+        look: dict[str, Any] = {"color": band, "linewidth": 0, "label": f"{CONFIDENCE:.0%} interval"}
+        one.fill_between(x, low[:, k], high[:, k], where=np.isfinite(high[:, k]), **look)
+        one.plot(x, score, color=style.BLUE, linewidth=1.8, label="score (filled: differs clearly from all other rows)")
+        one.axhline(importance.scores[k], color=style.text_color(), linewidth=1.0, linestyle="--", label="all rows")
+        draw_marks(one, x, score, np.where(clear, "signal", "unclear").tolist(), min(24.0, 1000.0 / len(x)))
+        style.zero_line(one, "y")
+        every = _every(one, len(x))
+        one.set_xticks(x[::every], labels[::every], rotation=90, parse_math=False)
+        one.set_ylabel(importance.title)
+        one.spines[["top", "right"]].set_visible(False)
+        style.short_ticks(one, "y")
+        titles.append(_when(style.cut(importance.feature_names[k]), score, clear, labels))
+    style.figure_legend(axes)
+    style.finish_all(list(axes), titles, _arrange_times, show=show)
+    return axes if ax is None or np.size(ax) > 1 else ax
+
+
+def _when(name: str, score: Float, clear: NDArray[np.bool_], labels: Sequence[str]) -> str:
+    """The finding of one panel: "bmi: 0.4 to 0.1; clearly different in 2024-05"."""
+    where = [label for label, here in zip(labels, clear, strict=True) if here]
+    words = f"differs clearly in {style.listed(where, 2)}" if where else "no clear difference"
+    return f"{name}: {style.number(score[0])} to {style.number(score[-1])}; {words}"
+
+
+def _every(ax: Axes, labels: int) -> int:
+    """Every how manyth label there is room for."""
+    points = labels * style.font_points("xtick.labelsize") * style.LINE
+    return int(np.ceil(points / max(1.0, style.axes_points(ax)[0])))
+
+
+def _arrange_times(ax: Axes) -> None:
+    """As many labels as there is room for."""
+    labels = ax.get_xticklabels()
+    for i, label in enumerate(labels):
+        label.set_visible(i % _every(ax, len(labels)) == 0)
+
+
+def _parts(importance: Importance, plot: str) -> Any:
+    """The segments of an importance."""
+    style.check_kind(importance, "Importance", plot)
+    parts = getattr(importance, "by_segment", None)
+    if parts is None:
+        raise ValueError(f"plots.{plot} draws segments; use ti.importance(model, X, y, by=...).")
+    return parts

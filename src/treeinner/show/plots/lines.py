@@ -1,0 +1,325 @@
+"""rounds(), curve() and ranks(): lines with names at their ends, over boosting rounds or from one score to another."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treeinner.errors import counted
+from treeinner.read import read_model
+from treeinner.score.baselines import mean_abs, total_gain
+from treeinner.score.importance import importance as score_rows
+from treeinner.score.permutation import permutation_importance
+from treeinner.score.result import Importance, ranks_of
+from treeinner.show.plots import style
+from treeinner.show.plots.scores import score_label, scores_by_name
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Float = NDArray[np.float64]
+Features = str | Sequence[str | int]
+LINES = ("-", "--", ":", "-.")
+HATCHES = ("", "///", "...", "xxx")  # where there are more features than colours
+LOST = 0.1  # of its best score: then a feature is past its best
+SIDES = "\nareas below the dashed line: taken off the loss; above: added to it"
+Area = tuple[str, "Float", str, str]  # name, what it took off the loss until each round, colour, hatch
+
+
+def rounds(
+    importance: Importance, features: Features | None = None, *, max_display: int = 8, ax: Axes | None = None,
+    show: bool = False,
+) -> Axes:  # fmt: skip
+    """Cumulative score by boosting round (of signal: TreeInner's), a line per feature; a dot marks its best round.
+
+    Parameters
+    ----------
+    importance : Importance
+        One that keeps scores by round (`Importance.by_round`).
+    features : str or sequence, optional
+        Names or positions of features; by default those whose curve goes farthest from zero, helpful or harmful.
+    max_display : int
+        How many of these.
+    ax : Axes, optional
+        Where to draw.
+    show : bool
+        Whether to show the figure, as shap's plots do.
+    """
+    style.check_kind(importance, "Importance", "rounds")
+    by_round = importance.by_round()
+    curves = np.concatenate([np.zeros((1, by_round.shape[1])), np.cumsum(by_round, axis=0)])
+    chosen = choose(importance, features, max_display, curves)
+    names = [importance.feature_names[k] for k in chosen]
+    ax, made = style.axes_for(ax, names, height=max(3.8, 0.8 + style.rows_height(len(chosen)) - 1), width=5.6)
+
+    x, colors = np.arange(len(curves)), [style.PALETTE[i % len(style.PALETTE)] for i in range(len(chosen))]
+    dotted = False
+    for i, k in enumerate(chosen):
+        dashes = LINES[i // len(style.PALETTE) % len(LINES)]
+        ax.plot(x, curves[:, k], color=colors[i], linestyle=dashes, linewidth=1.8, label=names[i])
+        top = int(curves[:, k].argmax())
+        if 0 < top < len(x) - 1:
+            ax.plot([top], [curves[top, k]], "o", color=colors[i], markersize=5)
+            dotted = True
+    style.zero_line(ax, "y")
+    _rounds_axis(ax, len(x), "boosting round" + " (dot: the best of a feature)" * dotted)
+    # Of the signal score they are TreeInner's.
+    shown = replace(importance, score="tree_inner") if importance.score == "signal" else importance
+    ax.set_ylabel("cumulative " + style.wrapped(score_label(shown), 0.8 * style.axes_points(ax)[1], 10))
+    name_ends(ax, names, curves[-1, chosen], colors, made=made)
+    best, last = curves[:, chosen].max(axis=0), curves[-1, chosen]
+    lost = [names[i] for i in np.flatnonzero((best > 0) & (last < (1 - LOST) * best))]
+    who = style.listed(lost) if lost else "No feature shown"
+    title = f"{who} lost {LOST:.0%} or more of {'their' if len(lost) > 1 else 'its'} best score"
+    return style.finish(ax, title, arrange_ends, show=show)
+
+
+def curve(
+    importance: Importance, features: Features | None = None, *, max_display: int = 6, ax: Axes | None = None,
+    show: bool = False,
+) -> Axes:  # fmt: skip
+    """Loss by boosting round, on the rows scored, and how much of its way each feature made.
+
+    Below the dashed line, where the loss was before the first tree, hangs what features took off the loss so far;
+    above it stands what others added. The thick line, the loss, is as far below the dashed line as the first are higher
+    than the second.
+
+    Parameters
+    ----------
+    importance : Importance
+        What `ti.importance(..., score="loss")` returned.
+    features : str or sequence, optional
+        Names or positions of features; by default those whose share goes farthest from zero, helpful or harmful. The
+        others are drawn together, those that help apart from those that harm.
+    max_display : int
+        How many features are drawn by themselves.
+    ax, show
+        As for `rounds`.
+    """
+    style.check_kind(importance, "Importance", "curve")
+    start, taken, base = _breakdown(importance)
+    areas = _areas(importance, choose(importance, features, max_display, taken), taken, base)
+    names = [name for name, *_ in areas]
+    ax, made = style.axes_for(ax, names, height=max(4.2, 0.8 + style.rows_height(len(names) + 1) - 1), width=5.6)
+
+    x = np.arange(len(base))
+    ends = []
+    below, above = np.full(len(x), start), np.full(len(x), start)
+    for name, own, color, hatch in areas:
+        lower, upper = below - np.maximum(own, 0.0), above - np.minimum(own, 0.0)
+        look: dict[str, Any] = {"facecolor": color, "hatch": hatch, "edgecolor": ax.get_facecolor(), "linewidth": 0.4}
+        ax.fill_between(x, below, lower, label=name, **look)
+        ax.fill_between(x, above, upper, **look)
+        ends.append(float((below + lower)[-1] / 2 if own[-1] >= 0 else (above + upper)[-1] / 2))
+        below, above = lower, upper
+    loss = start - taken.sum(axis=1) - base
+    ax.axhline(start, color=style.text_color(), linewidth=1.0, linestyle="--")
+    ax.plot(x, loss, color=style.text_color(), linewidth=2.2, label="loss")
+    lowest = int(loss.argmin())
+    dotted = 0 < lowest < len(x) - 1
+    if dotted:
+        ax.plot([lowest], [loss[lowest]], "o", color=style.text_color(), markersize=6)
+    _rounds_axis(ax, len(x), "boosting round" + " (dot: the lowest loss)" * dotted + SIDES)
+    ax.set_ylabel(f"{importance.loss_name} per row")
+    colors = [*[color for *_, color, _ in areas], style.text_color()]
+    order = np.argsort(-np.array([*ends, float(loss[-1])]), kind="stable")
+    names, ends = [*names, "loss"], [*ends, float(loss[-1])]
+    name_ends(ax, [names[i] for i in order], np.array(ends)[order], [colors[i] for i in order], made=made)
+    largest = np.argsort(-np.abs(taken[-1]), kind="stable")[:2]
+    parts = [f"{style.cut(importance.feature_names[k])} {style.signed(-taken[-1, k])}" for k in largest]
+    lowest_words = f"; lowest at round {lowest}" if dotted else ""
+    fall = f"{importance.loss_name} {style.number(start)} to {style.number(loss[-1])}"
+    return style.finish(ax, f"{fall}: {', '.join(parts)}{lowest_words}", arrange_ends, show=show)
+
+
+def _rounds_axis(ax: Axes, rounds: int, label: str) -> None:
+    """Axis of the rounds, and short numbers at the other one."""
+    ax.set_xlim(0, max(rounds - 1, 1))
+    ax.xaxis.set_major_locator(style.matplotlib().ticker.MaxNLocator(integer=True, nbins=5))
+    ax.set_xlabel(label)
+    ax.spines[["top", "right"]].set_visible(False)
+    style.short_ticks(ax, "y")
+
+
+def _areas(importance: Importance, chosen: list[int], taken: Float, base: Float) -> list[Area]:
+    """Features to be drawn, the others together, and the roots of the trees."""
+    n = len(style.PALETTE)
+    areas: list[Area] = [
+        (importance.feature_names[k], taken[:, k], style.PALETTE[i % n], HATCHES[i // n % len(HATCHES)])
+        for i, k in enumerate(chosen)
+    ]
+    others = np.delete(taken, chosen, axis=1)
+    # The two sides apart: what harms must not hide behind what helps.
+    for side, words, hatch in ((1.0, "helpful", ""), (-1.0, "harmful", "xxx")):
+        part = side * np.maximum(side * others, 0.0)
+        if part.any():
+            count = int(np.count_nonzero(part[-1]))
+            areas.append((f"{counted(count, 'other')}, {words}", part.sum(axis=1), style.GREY, hatch))
+    return [*areas, ("base (roots of the trees)", base, style.GREY, "...")]
+
+
+def _breakdown(importance: Importance) -> tuple[float, Float, Float]:
+    """Loss before the first tree, and what features and roots took off it until each round: (rounds + 1, ...)."""
+    if importance.score != "loss":
+        raise ValueError(
+            f"plots.curve draws score='loss', got score={importance.score!r}; use "
+            "ti.importance(model, X, y, score='loss')."
+        )
+    by_round, losses = importance.by_round(), importance.losses
+    assert losses is not None
+    assert losses.base_rounds is not None
+    taken = np.concatenate([np.zeros((1, by_round.shape[1])), np.cumsum(by_round, axis=0)])
+    base = np.concatenate([[0.0], np.cumsum(losses.base_rounds)])
+    left = losses.before - losses.after - taken[-1].sum() - base[-1]
+    if abs(left) > 1e-6 * max(abs(losses.before), abs(losses.after)):
+        raise ValueError("plots.curve needs every feature; pass the importance itself, not its top().")
+    return losses.before, taken, base
+
+
+def ranks(
+    model: Any, X: Any = None, y: Any = None, *, max_display: int = 15, ax: Axes | None = None, show: bool = False,
+    random_state: int = 0, **given: Any,
+) -> Axes:  # fmt: skip
+    """Ranks by total gain, mean |SHAP|, permutation and signal, a line per feature: what sinks, and what rises.
+
+    Parameters
+    ----------
+    model : fitted model, or sequence of Importance
+        With X and y, the four scores are worked out, all but the first on these rows. Or the columns themselves, as
+        many Importances as you like, of the same features.
+    X, y
+        As for `importance`: rows that the model has not seen.
+    max_display : int
+        How many features to show: those with the best rank in any column. Worse ranks are drawn in one last row.
+    ax, show
+        As for `rounds`.
+    random_state : int
+        Seed of the shuffles of permutation importance.
+    **given
+        sample_weight, clusters, base_margin, feature_groups, n_jobs: as for `importance`.
+    """
+    columns = list(model) if isinstance(model, list | tuple) else _four(model, X, y, random_state, given)
+    for one in columns:
+        style.check_kind(one, "Importance", "ranks")
+    if len(columns) < 2:
+        raise ValueError("plots.ranks compares two or more importances; pass ranks(model, X, y), or a list of them.")
+    names = columns[-1].feature_names
+    table = np.array([ranks_of(scores_by_name(one, names, one.title)) for one in columns])
+    shown, rest = style.more(len(names), max_display)
+    chosen = np.argsort(table.min(axis=0) + table[-1] / (len(names) + 1), kind="stable")[:shown]
+    chosen = chosen[np.argsort(table[-1, chosen], kind="stable")]
+    drawn = np.minimum(table, shown + 1.0)
+    labels = [names[k] for k in chosen]
+    ax, made = style.axes_for(ax, labels, height=style.rows_height(shown + bool(rest)), width=1.2 + 1.1 * len(columns))
+
+    moved = (table[-1] - table[0])[chosen]
+    far = min(max(2, np.abs(moved).max(initial=0) // 3), np.abs(moved).max(initial=0))
+    colors = np.where(moved >= far, style.VERMILLION, np.where(moved <= -far, style.BLUE, style.GREY)).tolist()
+    for k, move, color in zip(chosen, moved, colors, strict=True):
+        look: dict[str, Any] = {"color": color, "linewidth": 2.2 if color != style.GREY else 1.2}
+        dashes = "--" if color == style.VERMILLION else "-"
+        ax.plot(drawn[:, k], linestyle=dashes, marker="v" if move > 0 else "o", markersize=5, label=names[k], **look)
+    ticks = np.unique(np.append(style.matplotlib().ticker.MaxNLocator(6, integer=True).tick_values(1, shown), 1))
+    ticks = ticks[(ticks >= 1) & (ticks <= shown)]
+    words = [f"{tick:.0f}" for tick in ticks] + [f"> {shown}"] * bool(rest)
+    ax.set_yticks([*ticks, *[shown + 1] * bool(rest)], words)
+    ax.set_ylim(shown + 0.5 + bool(rest), 0.5)
+    ax.set_xlim(-0.1, len(columns) - 0.9)
+    slant: dict[str, Any] = {"rotation": 30, "ha": "right", "rotation_mode": "anchor"} if made else {"rotation": 90}
+    ax.set_xticks(range(len(columns)), [title_of(one) for one in columns], **slant)
+    ax.set_xlabel("thick: rises; dashed: sinks; thin: moves little")
+    ax.set_ylabel("rank")
+    ax.spines[["top", "right", "bottom"]].set_visible(False)
+    name_ends(ax, labels, drawn[-1, chosen], colors, made=made)
+    ends = title_of(columns[0]), title_of(columns[-1])
+    title = f"From {ends[0]} to {ends[1]}, no rank changes"
+    if moved.any():
+        parts = [
+            f"{style.cut(labels[i])} {verb} from {table[0, chosen[i]]} to {table[-1, chosen[i]]}"
+            for i, verb in ((int(moved.argmax()), "sinks"), (int(moved.argmin()), "rises"))
+            if moved[i] * (1 if verb == "sinks" else -1) > 0
+        ]
+        title = f"From {ends[0]} to {ends[1]}, {' and '.join(parts)}"
+    return style.finish(ax, title, arrange_ends, show=show)
+
+
+def _four(model: Any, X: Any, y: Any, random_state: int, given: Mapping[str, Any]) -> list[Importance]:
+    """Total gain, mean |SHAP|, permutation importance and signal."""
+    model = read_model(model)
+
+    def known(function: Any) -> dict[str, Any]:
+        return {key: value for key, value in given.items() if key in inspect.signature(function).parameters}
+
+    last = score_rows(model, X, y, **given)
+    return [
+        total_gain(model, **known(total_gain)), mean_abs(model, X, **known(mean_abs)),
+        permutation_importance(model, X, y, random_state=random_state, **known(permutation_importance)), last,
+    ]  # fmt: skip
+
+
+def title_of(importance: Importance) -> str:
+    """A score as people call it."""
+    words = {"mean_abs": "mean |SHAP|" if importance.method == "treeshap" else "", "permutation": "permutation"}
+    return words.get(importance.score) or importance.title[0].lower() + importance.title[1:]
+
+
+def choose(importance: Importance, features: Features | None, max_display: int, curves: Float) -> list[int]:
+    """Positions of the features to show, best at the end first."""
+    names = importance.feature_names
+    if features is None:
+        shown, _ = style.more(len(names), max_display)
+        chosen = np.argsort(-np.abs(curves).max(axis=0), kind="stable")[:shown].tolist()
+    else:
+        chosen = style.positions_of(features, names)
+    return sorted(chosen, key=lambda k: -curves[-1, k])
+
+
+def name_ends(ax: Axes, names: Sequence[str], ends: Float, colors: Sequence[str], *, made: bool) -> None:
+    """Names at the ends of their lines, from the first on top; `arrange_ends` moves them apart."""
+    size = style.font_points()
+    room = style.LABEL_INCHES * 72 if made else style.OTHERS_LABELS * style.axes_points(ax)[0]
+    labels = style.shorten(names, room, size)
+    ax.set_ylim(ax.get_ylim())  # or the names would move the limits
+    beside: dict[str, Any] = {"xycoords": ax.get_yaxis_transform(), "textcoords": ax.get_yaxis_transform()}
+    for label, end, color in zip(labels, ends, colors, strict=True):
+        arrow: dict[str, Any] = {"arrowstyle": "-", "color": color, "linewidth": 0.8, "shrinkA": 0.0, "shrinkB": 0.0}
+        arrow |= {"relpos": (0.0, 0.5), "patchA": None}
+        look: dict[str, Any] = {"arrowprops": arrow, "annotation_clip": False, "fontsize": size, "va": "center"}
+        style.plain(ax.annotate(label, (1.0, end), (1.05, end), **beside, **look))
+
+
+def arrange_ends(ax: Axes) -> None:
+    """Move the names apart, with a font for the height there is."""
+    width, height = style.axes_points(ax)
+    if not ax.texts:
+        return
+    if isinstance(ax.xaxis.get_major_locator(), style.matplotlib().ticker.MaxNLocator):
+        ax.locator_params(axis="x", nbins=int(min(6, max(1, width // 35))))
+    size = max(style.SMALLEST_FONT, min(style.font_points(), height / len(ax.texts) / style.LINE))
+    first, last = ax.get_ylim()
+    step = style.LINE * size / height
+    wanted = np.array([(text.xy[1] - first) / (last - first) for text in ax.texts])  # type: ignore[attr-defined]
+    for text, place in zip(ax.texts, _apart(wanted, step, step / 2, 1 - step / 2), strict=True):
+        text.set_fontsize(size)
+        text.set_y(first + place * (last - first))
+
+
+def _apart(places: Float, step: float, low: float, high: float) -> Float:
+    """Falling numbers, moved as little as makes neighbours differ by `step`, inside the limits if there is room."""
+    # Pool adjacent violators: blocks of touching labels, each centred on the mean of what it wants.
+    blocks: list[tuple[float, int]] = []
+    for i, place in enumerate(places.tolist()):
+        mean, count = place + i * step, 1
+        while blocks and blocks[-1][0] < mean:
+            other, others = blocks.pop()
+            mean, count = (mean * count + other * others) / (count + others), count + others
+        blocks.append((mean, count))
+    stacked = np.concatenate([np.full(count, mean) for mean, count in blocks])
+    index = np.arange(len(places))
+    result: Float = np.minimum(np.maximum(stacked, low + index[-1] * step), high) - index * step
+    return result

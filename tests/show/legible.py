@@ -1,0 +1,84 @@
+"""check_legible(): nothing in a figure overlaps, nothing is cut off, and everything stands out from the paper."""
+
+from itertools import combinations
+
+import numpy as np
+from matplotlib.collections import PolyCollection
+from matplotlib.colors import to_rgb, to_rgba, to_rgba_array
+from matplotlib.text import Text
+from matplotlib.transforms import Bbox
+
+TEXT, MARKS = 4.5, 3.0  # least contrast, of WCAG 2 for text and for graphics
+
+
+def titled(ax):
+    """The title on one line."""
+    return ax.get_title().replace("\n", " ")
+
+
+def luminance(color):
+    """Relative luminance of WCAG 2."""
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in to_rgb(color)]
+    return np.dot([0.2126, 0.7152, 0.0722], linear)
+
+
+def contrast(color, paper):
+    *rgb, alpha = to_rgba(color)
+    seen = np.array(rgb) * alpha + (1 - alpha) * np.array(to_rgb(paper))
+    low, high = sorted((luminance(seen), luminance(paper)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def texts_of(ax):
+    """Texts of an axes that are drawn: (text, box), without those of ticks outside the limits."""
+    ticks = [*ax.xaxis.get_majorticklabels(), *ax.yaxis.get_majorticklabels()] if ax.axison else []
+    inside = ax.bbox.padded(0.01)
+    drawn = [t for t in ticks if inside.x0 <= at(t, ax)[0] <= inside.x1 and inside.y0 <= at(t, ax)[1] <= inside.y1]
+    legend = [] if ax.get_legend() is None else ax.get_legend().get_texts()
+    around = [ax.title, ax.xaxis.label, ax.yaxis.label] if ax.axison else []
+    every = [t for t in (*around, *drawn, *ax.texts, *legend) if t.get_visible() and t.get_text().strip()]
+    every = [(t, t.get_tightbbox() if not hasattr(t, "arrow_patch") else Text.get_window_extent(t)) for t in every]
+    return every + [pair for side in ax.child_axes for pair in texts_of(side)]
+
+
+def at(label, ax):
+    """Where a tick is, in pixels: its own coordinate, and an end of the axes in the other one."""
+    x, y = label.get_position()
+    data = ax.transData.transform((x, y))
+    return (data[0], ax.bbox.y0) if label in ax.xaxis.get_majorticklabels() else (ax.bbox.x0, data[1])
+
+
+def check_legible(figure):
+    """Raise unless all text is inside and apart from other text, bars and panels, and all stands out."""
+    figure.canvas.draw()
+    paper = figure.get_facecolor()
+    found = [(ax, text, box) for ax in figure.axes for text, box in texts_of(ax)]
+    assert found
+    for ax, text, box in found:
+        what = text.get_text()
+        assert contrast(text.get_color(), paper) >= TEXT, what
+        assert text.get_alpha() is None, what
+        assert not text.get_parse_math() or "$" not in what
+        assert (box.min >= -1).all(), what
+        assert (box.max <= figure.bbox.max + 1).all(), (what, box, figure.bbox)
+        over = [other for other in figure.axes if other is not ax or text not in ax.texts]
+        for other in over:
+            assert not shrunk(box).overlaps(other.bbox), f"{what!r} covers a panel"
+        for bar in (*ax.patches, *(p for side in ax.child_axes for p in side.patches)):
+            assert not shrunk(box).overlaps(bar.get_window_extent()), f"{what!r} covers a bar"
+    slanted = [text for _, text, _ in found if text.get_rotation() % 90]
+    for (_, one, a), (_, other, b) in combinations(found, 2):
+        if one not in slanted or other not in slanted:
+            assert not shrunk(a).overlaps(shrunk(b)), f"{one.get_text()!r} and {other.get_text()!r} overlap"
+    for ax in figure.axes:
+        for part in (*ax.patches, *ax.collections, *ax.lines, *(p for s in ax.child_axes for p in s.patches)):
+            if "interval" in str(part.get_label()) and isinstance(part, PolyCollection):
+                continue  # a band lies behind its line
+            names = ("get_facecolor", "get_edgecolor", "get_color")
+            colors = [color for name in names if hasattr(part, name) for color in to_rgba_array(getattr(part, name)())]
+            assert max(contrast(color, paper) for color in colors) >= MARKS, part
+
+
+def shrunk(box):
+    """Without the space between lines, which boxes of text include."""
+    return Bbox.from_extents(box.x0 + 0.5, box.y0 + 0.12 * box.height, box.x1 - 0.5, box.y1 - 0.12 * box.height)
