@@ -150,6 +150,7 @@ def test_a_loss_that_is_not_stored_is_asked_for():
     )
     for other in others:
         np.testing.assert_allclose(other.scores, named.scores, rtol=1e-7)  # units of the leaf sums
+        assert "your loss per row" in repr(other)
     for bad, error in ((lambda y, margin: np.zeros(3), ti.DataError), ("squared_eror", ti.UnknownParameterError),
                        (lambda y, margin: np.full(len(margin), np.nan), ti.DataError)):  # fmt: skip
         with pytest.raises(error):
