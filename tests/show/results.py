@@ -1,6 +1,7 @@
 """Results made by hand, so that what is shown changes only if the showing does."""
 
 from dataclasses import replace
+from html.parser import HTMLParser
 
 import numpy as np
 
@@ -55,3 +56,34 @@ def make_comparison(first=(1.2, 3.5, 0.9, 1.1, 0.1), second=(1.0, 3.0, 0.2, -0.4
         before=a, after=b, change=change, names=("train", "valid"), signal_before=signal[0], signal_after=signal[1],
         **fields,
     )  # fmt: skip
+
+
+class Parts(HTMLParser):
+    """Elements with their attributes, the text of each row's cells, and that inside script, style and title."""
+
+    def __init__(self, text):
+        super().__init__(convert_charrefs=True)
+        self.elements, self.rows, self.texts, self.text, self.inside = [], [], [], "", []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+        if tag == "tr":
+            self.rows.append([])
+        if tag in ("td", "th"):
+            self.rows[-1].append("")
+        if tag in ("script", "style", "title"):
+            self.texts.append([tag, dict(attrs), ""])
+        if tag in ("td", "th", "script", "style", "title"):
+            self.inside.append(tag)
+
+    def handle_endtag(self, tag):
+        if self.inside and tag == self.inside[-1]:
+            self.inside.pop()
+
+    def handle_data(self, data):
+        self.text += data
+        if self.inside and self.inside[-1] in ("td", "th"):
+            self.rows[-1][-1] += data
+        elif self.inside:
+            self.texts[-1][2] += data

@@ -5,8 +5,6 @@ import hashlib
 import json
 import re
 import stat
-from dataclasses import replace
-from html.parser import HTMLParser
 from importlib.resources import files
 
 import catboost
@@ -21,7 +19,7 @@ from sklearn.ensemble import RandomForestRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from tests.show.results import NAMES, make_importance
+from tests.show.results import Parts
 from treeinner.errors import DataError, TreeInnerWarning
 from treeinner.explain.attribute import attribute
 from treeinner.explain.partial import partial_residuals
@@ -29,7 +27,7 @@ from treeinner.read import read_model
 from treeinner.score.baselines import total_gain
 from treeinner.score.compare import compare
 from treeinner.score.importance import importance
-from treeinner.score.result import FoldSpread
+from treeinner.select.selector import TreeInnerSelector
 from treeinner.show.page import render as rendering
 from treeinner.show.page import report
 from treeinner.show.page.numbers import packed, value_text
@@ -49,32 +47,8 @@ NASTY = [
 ]
 
 
-class Parts(HTMLParser):
-    """Elements with their attributes, and the text inside script, style and title."""
-
-    def __init__(self):
-        super().__init__(convert_charrefs=True)
-        self.elements, self.texts, self.inside = [], [], None
-
-    def handle_starttag(self, tag, attrs):
-        self.elements.append((tag, dict(attrs)))
-        if tag in ("script", "style", "title"):
-            self.inside = (tag, dict(attrs))
-            self.texts.append([tag, dict(attrs), ""])
-
-    def handle_endtag(self, tag):
-        if self.inside and tag == self.inside[0]:
-            self.inside = None
-
-    def handle_data(self, data):
-        if self.inside:
-            self.texts[-1][2] += data
-
-
 def parts_of(path):
-    parts = Parts()
-    parts.feed(path.read_text(encoding="utf-8"))
-    return parts
+    return Parts(path.read_text(encoding="utf-8"))
 
 
 def data_of(path):
@@ -251,18 +225,12 @@ def test_the_call_on_the_page_writes_the_same_page(fitted, tmp_path, monkeypatch
         model, X, y, X_train=X_train, y_train=y_train, path="one.html", title="It's \"one\"",
         explorer_rows=20, random_state=5, feature_groups={"g": ["a", "b"]}, sample_weight=np.ones(len(y)),
     )  # fmt: skip
-    first = path.read_bytes()
-    assert "2023-11-14" in data_of(path)["written"]
+    first, data = path.read_bytes(), data_of(path)
+    assert "2023-11-14" in data["written"]
     path.unlink()
     names = {"model": model, "X": X, "y": y, "X_train": X_train, "y_train": y_train, "sample_weight": np.ones(len(y))}
-    exec(data_of_bytes(first)["call"], names)
+    exec(data["call"], names)
     assert path.read_bytes() == first
-
-
-def data_of_bytes(content):
-    parts = Parts()
-    parts.feed(content.decode())
-    return json.loads(next(text for _, attrs, text in parts.texts if attrs.get("id") == "data"))
 
 
 # -- one file that stands alone, names that are only text ----------------------------------------------------------
@@ -325,18 +293,16 @@ def test_every_id_the_script_asks_for_is_in_the_template():
 
 @pytest.mark.filterwarnings("ignore::treeinner.errors.TreeInnerWarning")  # only the size counts
 def test_size_bound(tmp_path):
-    """300 features and 50,000 rows, with training rows: under 3 MB with 2,000 rows to look at, and far less without."""
+    """300 features and 50,000 rows, with training rows and 2,000 rows to look at: under 3 MB."""
     rng = np.random.default_rng(0)
     X = rng.random(size=(50_000, 300), dtype=np.float32)
     y = X[:, :20].sum(axis=1) + rng.normal(size=len(X)) > 10
     model = xgb.XGBClassifier(n_estimators=60, max_depth=3, max_bin=16, n_jobs=1).fit(X[:1000], y[:1000])
-    given = {"X_train": X[:1000], "y_train": y[:1000], "path": tmp_path / "big.html"}
-    path = report(model, X, y, **given, explorer_rows=2000)
+    path = report(model, X, y, X_train=X[:1000], y_train=y[:1000], path=tmp_path / "big.html", explorer_rows=2000)
     assert path.stat().st_size < 3_000_000
     x = data_of(path)["explorer"]
     assert len(x["number"]) == 2000
     assert len(x["feature"][0]) == 60
-    assert report(model, X, y, **given).stat().st_size < 300_000
 
 
 @pytest.mark.filterwarnings("ignore::treeinner.errors.TreeInnerWarning")  # only the size counts
@@ -499,41 +465,20 @@ def test_files_are_read(fitted, tmp_path):
     assert len(data["explorer"]["value"]) == 10
 
 
-class TreeInnerSelector:
-    """A fitted selector: what the page asks of one."""
-
-    q, test, cv, repeats, rule = 0.1, "conditional", 5, 3, "by the conditional test at q = 0.1"
-    groups_ = (("b", "again"),)
-    estimator_ = xgb.XGBRegressor()
-
-    def __init__(self, importance_):
-        self.importance_ = importance_
-
-    def __repr__(self):
-        return "TreeInnerSelector(random_state=0)"
-
-    def table(self):
-        found = self.importance_
-        low, high = found.interval(0.95)
-        return {
-            "feature": np.array(found.feature_names), "score": found.scores, "std_error": found.std_errors,
-            "ci_low": low, "ci_high": high, "p_value": found.p_values, "q_value": found.q_values,
-            "adds": found.scores / 2, "adds_std_error": found.std_errors, "adds_q_value": found.q_values,
-            "kept": found.q_values < 0.1, "rank": found.ranks,
-        }  # fmt: skip
-
-
-def test_a_selector(tmp_path):
-    importance_ = replace(make_importance(), folds=FoldSpread(np.outer([1.0, 2.0], [1.0, 3.0, 0.2, -0.4, 0.0])))
-    selector = TreeInnerSelector(importance_)
-    data = data_of(report(selector, path=tmp_path / "p.html"))
+def test_a_selector(fitted, tmp_path):
+    _, X, y, *_ = fitted
+    booster = lgb.LGBMRegressor(n_estimators=10, n_jobs=1, verbose=-1)
+    selector = TreeInnerSelector(booster, adds=True, cv=2, repeats=1, n_draws=5, random_state=0, n_jobs=1).fit(X, y)
+    data, table = data_of(report(selector, path=tmp_path / "p.html")), selector.table()
     assert data["title"] == "Which features to keep"
-    assert data["features"] == list(NAMES)
-    assert data["ranking"]["kept"] == selector.table()["kept"].tolist()
-    close(data["ranking"]["adds"], importance_.scores / 2)
+    assert data["features"] == list("abcdef")
+    assert data["ranking"]["kept"] == table["kept"].tolist()
+    for name in ("score", "p_value", "adds"):
+        close(data["ranking"][name], table[name])
     assert data["selection"]["rule"] == selector.rule
-    assert dict(data["facts"])["Agreement of the folds"].startswith("1.00")
-    assert "ti.TreeInnerSelector(random_state=0)" in data["call"]
+    folds = selector.importance_.folds.rank_stability
+    assert dict(data["facts"])["Agreement of the folds"].startswith(f"{folds:.2f}")
+    assert "n_draws=5, n_jobs=1" in " ".join(data["call"].split())
     with pytest.raises(TypeError, match="needs no rows"):
         report(selector, np.zeros((2, 5)), path=tmp_path / "p.html")
 
@@ -550,9 +495,8 @@ def test_a_comparison(fitted, tmp_path):
     assert data["ranking"]["verdict"] == list(found.verdicts)
     rise = c["harder"] + c["base"] + sum(data["ranking"]["change"])
     assert rise == pytest.approx(c["losses"][1] - c["losses"][0], abs=9 * SIX_DIGITS * c["losses"][1])
-    assert [(side["rows"], side["after"]) for side in data["quality"]] == list(
-        zip(c["names"], c["losses"], strict=True)
-    )
+    assert [side["rows"] for side in data["quality"]] == c["names"]
+    assert [side["after"] for side in data["quality"]] == c["losses"]
     with pytest.raises(TypeError, match=r"needs no rows: ti\.report\(comparison"):
         report(found, X, y, path=path)
 
@@ -563,8 +507,7 @@ def test_segments(fitted, tmp_path):
     data = data_of(report(model, X, y, by=town, path=tmp_path / "p.html"))
     imp, shown = importance(model, X, y, by=town), data["segments"]
     by = imp.by_segment
-    assert shown["names"] == list(by.labels)
-    assert shown["n"] == by.rows.tolist()
+    assert (shown["names"], shown["n"]) == (list(by.labels), by.rows.tolist())
     assert shown["features"] == imp.order.tolist()
     close(shown["score"], by.statistics.score[:, imp.order])
     close(shown["difference"], by.difference.score[:, imp.order])

@@ -2,13 +2,12 @@
 
 import re
 from dataclasses import replace
-from html.parser import HTMLParser
 
 import lightgbm as lgb
 import numpy as np
 import pytest
 
-from tests.show.results import NAMES, make_breakdown, make_comparison, make_importance, make_signal
+from tests.show.results import NAMES, Parts, make_breakdown, make_comparison, make_importance, make_signal
 from treeinner.errors import Note
 from treeinner.explain.attribute import Attribution
 from treeinner.explain.explainer import TreeExplainer
@@ -20,31 +19,6 @@ from treeinner.show import html
 from treeinner.show.table import SHOWN, as_html, as_text, comparison_html, comparison_text
 
 NASTY = ("<script>alert(1)</script>", "<img src=x onerror=alert(1)>", "\"'&amp;", "line\nbreak \x1b[31m", "bmi")
-
-
-class Parts(HTMLParser):
-    """Elements with their attributes, and the text of each row's cells."""
-
-    def __init__(self, text):
-        super().__init__(convert_charrefs=True)
-        self.elements, self.rows, self.text, self.in_cell = [], [], "", False
-        self.feed(text)
-
-    def handle_starttag(self, tag, attrs):
-        self.elements.append((tag, dict(attrs)))
-        if tag == "tr":
-            self.rows.append([])
-        if tag in ("td", "th"):
-            self.rows[-1].append("")
-            self.in_cell = True
-
-    def handle_endtag(self, tag):
-        self.in_cell &= tag not in ("td", "th")
-
-    def handle_data(self, data):
-        self.text += data
-        if self.in_cell:
-            self.rows[-1][-1] += data
 
 
 # -- a terminal ----------------------------------------------------------------------------------------------------
