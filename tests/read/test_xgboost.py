@@ -228,8 +228,8 @@ def test_schedules_and_continued_training():
 def test_trees_that_confirm_no_rate_ask_for_it(task, name, value, tmp_path):
     booster, _ = train(task, **{name: value})
     live, file = read_model(booster).trees.known, saved(booster, tmp_path).trees.known
-    assert (live.value, live.needs, file.needs, file.refusal) == (None, ("learning_rate",), ("learning_rate",), "")
-    assert name in live.refusal
+    for known in (live, file):
+        assert (known.value, known.needs, known.refusal) == (None, ("learning_rate",), "")
     assert read_model(booster, learning_rate=0.2).trees.known.value is not None
 
 
@@ -364,7 +364,6 @@ def test_files_of_all_versions(path):
     assert (found.value is None) == (version < since.get(path.stem, (0,)))
     if found.value is not None:
         np.testing.assert_allclose(found.rate, rate, rtol=1e-6)
-    assert ("max_delta_step=0.7" in found.refusal) == (path.stem == "poisson")
     (model.loss.metric or model.loss).check_breakdown()  # 3.4's smooth absolute error and quantiles have one too
 
 

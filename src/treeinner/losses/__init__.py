@@ -16,7 +16,6 @@ Belongs here: what a loss is, and under which name each library has it. Does not
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -30,24 +29,9 @@ from treeinner.losses.labels import class_weights, encode_target
 from treeinner.losses.loss import Float, Loss
 from treeinner.losses.regression import forest_error
 
-__all__ = ["Loss", "class_weights", "encode_target", "find_loss", "find_stored_loss", "forest_error", "register"]
+__all__ = ["Loss", "class_weights", "encode_target", "find_loss", "find_stored_loss", "forest_error"]
 
 Gradient = Callable[[Any, Any], Any]
-
-_registered: dict[str, Loss] = {}
-
-
-def register(name: str, loss: Loss | Gradient) -> None:
-    """Make a loss of your own known by name, for `read_model(model, objective=name)`.
-
-    Parameters
-    ----------
-    name
-        Any name; it wins over a built-in loss of the same name when asked for.
-    loss
-        A Loss, or a function (y, margin) -> gradient.
-    """
-    _registered[name] = replace(loss if isinstance(loss, Loss) else _from_callable(loss), name=name)
 
 
 def find_loss(
@@ -66,8 +50,6 @@ def find_loss(
     n_outputs
         Number of margins per row.
     """
-    if isinstance(told, str) and told in _registered:
-        told = _registered[told]
     if isinstance(told, Loss):
         return told
     found: Loss | None
@@ -113,8 +95,8 @@ def _told_loss(told: str, model: Params, library: str) -> Loss:
         return found
     if any(name in names for names in catalogue.REFUSED.values()):
         raise catalogue.refusal(library, name)
-    known = [*_registered, *sorted({name for table in catalogue.TABLES for name in table})]
-    more = f"; pass a function (y, margin) -> gradient, losses.register it, or use one of: {', '.join(known)}."
+    known = sorted({name for table in catalogue.TABLES for name in table})
+    more = f"; pass a function (y, margin) -> gradient, a Loss, or use one of: {', '.join(known)}."
     raise UnknownParameterError(f"objective={told!r} is not recognised{did_you_mean(name, known, more)}")
 
 
@@ -138,4 +120,4 @@ def _from_callable(function: Gradient) -> Loss:
             raise errors.DataError(f"objective {name!r} returned a gradient of shape {g.shape}, expected {m.shape}.")
         return g.reshape(m.shape)
 
-    return Loss(name=name, gradient=gradient, target="any")
+    return Loss(name=name, words="your loss", gradient=gradient, target="any")

@@ -110,18 +110,8 @@ def one_vs_all(n_classes: int, scale: float = 1.0, positive: float = 1.0) -> Los
 
 def cross_entropy_lambda() -> Loss:
     """LightGBM's cross_entropy_lambda: p = 1 - exp(-w log(1 + e^m)), so a weight does not simply multiply."""
-
-    def value(y: Float, m: Float, w: Float) -> Float:
-        hazard = w * np.logaddexp(0.0, m)
-        log_p = np.where(hazard > 0.7, np.log1p(-np.exp(-hazard)), np.log(-np.expm1(-hazard)))
-        return np.asarray((1.0 - y) * hazard - y * log_p)
-
-    def gradient(y: Float, m: Float, w: Float) -> Float:
-        hazard = w * np.logaddexp(0.0, m)
-        return np.asarray((np.exp(-hazard) - (1.0 - y)) / np.expm1(-hazard) * w * sigmoid(m))  # (1 - y / p) w sigmoid
-
     plain = logistic(domain=ZERO_TO_ONE)
-    return replace(plain, link=lambda m: np.logaddexp(0.0, m), weighted=(value, gradient), core=None)
+    return replace(plain, link=lambda m: np.logaddexp(0.0, m), multiplies_weights=False)
 
 
 def hinge() -> Loss:

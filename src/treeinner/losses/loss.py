@@ -70,8 +70,6 @@ class Loss:
     gradient: Function  #: d value / d margin: (rows, outputs)
     value: Function | None = None  #: loss of every row (and output if not coupled); None if only the gradient is known
     curvature: Function | Literal[0] | None = None  #: d gradient / d margin, (n, K) or (n, K, K); 0: it has kinks
-    #: value and gradient of (y, margin, weight), where weights do not simply multiply
-    weighted: tuple[Function, Function] | None = None
     row_weight: Callable[[Any], Float] | None = None  #: weight that the loss itself gives a row: scale_pos_weight, ...
     multiplies_weights: bool = True  #: False: weights enter in another way, and are refused
     target: Target = "real"  #: what a target is: a number, one of two, a class, an interval
@@ -122,9 +120,7 @@ class Loss:
 
         None: the loss has kinks, or only its gradient is known.
         """
-        if not self.curvature or (self.weighted is not None and weight is not None):
-            return None
-        return self._terms(2, y, margin, weight, query)
+        return self._terms(2, y, margin, weight, query) if self.curvature else None
 
     def losses(self, y: Any, margin: ArrayLike, *, weight: ArrayLike | None = None, query: Any = None) -> Float:
         """Loss of each row, summed over outputs, times `weight` and the weights of the loss: (rows,)."""
@@ -141,8 +137,7 @@ class Loss:
         if self.least is None:
             return None
         target, _, w = self._arrays(y, 0.0, weight)
-        # Weights inside a loss change which margin is perfect, not what it costs.
-        terms = self._weigh(self.least(target), target, None if self.weighted is not None else w)
+        terms = self._weigh(self.least(target), target, w)
         return terms.sum(axis=1) if terms.ndim == 2 else terms
 
     def mean_gradients(
@@ -157,14 +152,10 @@ class Loss:
         target, m, w = self._arrays(y, margin, weight)
         s = np.asarray(step, np.float64).reshape(m.shape)
         self.check_breakdown()
-        inside: tuple[Float, ...] = ()  # weights that are part of the loss
         value: Any = self.value
-        gradient = self.gradient
-        if w is not None and self.weighted is not None:
-            (value, gradient), inside = self.weighted, (w[:, None],)
 
         def values(at: Float) -> Float:
-            found = np.asarray(value(target, at, *inside)).reshape(len(m), -1)
+            found = np.asarray(value(target, at)).reshape(len(m), -1)
             if self.coupled:
                 return np.asarray(found.sum(axis=1, keepdims=True))
             if found.shape != m.shape:
@@ -175,14 +166,14 @@ class Loss:
             return found
 
         def slopes(at: Float) -> Float:
-            return gradient(target, at, *inside)
+            return self.gradient(target, at)
 
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             if self.coupled and self.core is not None:
                 mean = quadrature.average(slopes, m, s, *quadrature.rule(self.core[0], largest, self.core[1]))
             else:
                 mean = quadrature.mean_slope(values, slopes, m, s, coupled=self.coupled)
-        return self._finite(mean if inside else self._weigh(mean, target, w), m)
+        return self._finite(self._weigh(mean, target, w), m)
 
     def check_breakdown(self) -> None:
         """Raise an UnsupportedModelError unless score="loss" is possible: a loss per row whose value is known."""
@@ -235,8 +226,6 @@ class Loss:
             )
         function: Any = (self.value, self.gradient, self.curvature)[which]
         with np.errstate(over="ignore", invalid="ignore"):
-            if w is not None and self.weighted is not None:
-                return self.weighted[which](target, m, w[:, None])
             if self.scope == "row":
                 return self._weigh(function(target, m), target, w)
             state = np.asarray(query) if self.state is None else self.state(target, m, w)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from scipy.special import erf, erfc
 
 from treeinner.errors import UnsupportedModelError
 from treeinner.losses.loss import Domain, Float, Loss, sigmoid
@@ -14,20 +15,6 @@ from treeinner.losses.loss import Domain, Float, Loss, sigmoid
 # XGBoost clips gradients of the AFT loss to this range; EPS guards its denominators.
 MAX_GRADIENT, EPS = 15.0, 1e-12
 NONZERO: Domain = (lambda y: np.isfinite(y) & (y != 0), "a time, negative if censored, and not 0")
-
-
-def _normal_cdf(z: Float) -> Float:
-    """Normal distribution function as XGBoost works it out."""
-    from scipy.special import erf  # here, because its import takes longer than that of treeinner
-
-    return np.asarray(0.5 * (1.0 + erf(z / math.sqrt(2.0))))
-
-
-def _normal_above(z: Float) -> Float:
-    """1 less the normal distribution function."""
-    from scipy.special import erfc
-
-    return np.asarray(0.5 * erfc(z / math.sqrt(2.0)))
 
 
 def _normal_pdf(z: Float) -> Float:
@@ -53,8 +40,8 @@ def _extreme_pdf(z: Float) -> Float:
 DISTRIBUTIONS: dict[str, tuple[Callable[..., Any], ...]] = {
     "normal": (
         _normal_pdf,
-        _normal_cdf,
-        _normal_above,
+        lambda z: 0.5 * (1.0 + erf(z / math.sqrt(2.0))),  # as XGBoost works it out
+        lambda z: 0.5 * erfc(z / math.sqrt(2.0)),
         lambda z: -z * _normal_pdf(z),
         lambda sigma: (-MAX_GRADIENT, MAX_GRADIENT),
     ),

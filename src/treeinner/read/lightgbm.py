@@ -32,7 +32,7 @@ from scipy.special import expit, logit
 from treeinner.errors import ModelError, Note, TreeInnerError, UnsupportedModelError
 from treeinner.read.model import DART, Model, Told, loss_of
 from treeinner.read.node_values import l2_node_values
-from treeinner.read.trees import Bool, Float, Long, NodeValues, Trees, check_rounds, players_of, require
+from treeinner.read.trees import Bool, Float, Long, NodeValues, Trees, check_rounds, require
 from treeinner.rows.schema import Level, Schema
 
 __all__ = ["read", "read_file"]
@@ -463,7 +463,6 @@ def _trees(text: _Text, training: _Training, base: Float, averaged: Bool, n_colu
     # Where training saw no missing value, NaN is taken for 0. A missing category is in no set.
     to_left = np.where(missing == MISSING_NONE, threshold >= 0, nodes.decision & DEFAULT_LEFT > 0) | nodes.categorical
     category_set, set_start, set_codes = _category_sets(text, nodes, threshold)
-    player, player_features = players_of(column)
     value = (nodes.leaf_value - taken_off[nodes.tree_of_leaf]) * (weight[0] if training.forest else 1.0)
     trees: Trees = Trees(
         start=nodes.start,
@@ -471,7 +470,6 @@ def _trees(text: _Text, training: _Training, base: Float, averaged: Bool, n_colu
         round=np.zeros_like(number) if training.forest else number // training.n_outputs,
         weight=weight,
         column=column,
-        player=player,
         threshold=nodes.spread(np.where(nodes.categorical, np.nan, threshold), np.nan),
         left=nodes.spread(np.where(nodes.categorical, nodes.right, nodes.left), -1),
         right=nodes.spread(np.where(nodes.categorical, nodes.left, nodes.right), -1),
@@ -485,8 +483,6 @@ def _trees(text: _Text, training: _Training, base: Float, averaged: Bool, n_colu
         gain=nodes.spread(np.nan_to_num(text.of_splits("split_gain"), nan=np.nan, posinf=np.nan), 0.0),
         leaf_id=nodes.spread(-1, nodes.leaf_id),
         base=base,
-        player_features=player_features,
-        n_features=n_columns,
         n_columns=n_columns,
         category_rule="truncate",
         zero_as_missing=_zero_as_missing(nodes.column[~nodes.categorical], missing[~nodes.categorical]),

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeinner import kernels
-from treeinner.errors import ModelError, Note, TreeInnerError, UnsupportedModelError, counted, did_you_mean, readable
+from treeinner.errors import ModelError, Note, TreeInnerError, UnsupportedModelError, counted, readable
 from treeinner.losses import Loss, find_loss, find_stored_loss
 from treeinner.read.trees import Trees
 from treeinner.read.unwrap import Unwrapped, carried_names, package_of, require_fitted, unwrap
@@ -30,11 +30,6 @@ __all__ = ["DART", "Model", "Told", "loss_of", "own_loss", "read_model", "read_u
 Float = NDArray[np.float64]
 FoundLoss = tuple[Loss | None, str]
 
-# Arguments as the libraries call them -> their names here.
-FOREIGN_NAMES = {
-    "eta": "learning_rate", "loss": "objective", "loss_function": "objective", "lambda_l1": "reg_alpha",
-    "lambda_l2": "reg_lambda", "l2_leaf_reg": "reg_lambda", "l2_regularization": "reg_lambda",
-}  # fmt: skip
 SUPPORTED = (
     "treeinner reads fitted models of XGBoost, LightGBM, CatBoost, treelite and scikit-learn's tree ensembles, also "
     "inside a Pipeline or a search, and model files of the first three (.ubj, .json, .txt, .cbm)"
@@ -186,7 +181,6 @@ def read_model(
     reg_alpha: float | None = None,
     iteration_range: tuple[int, int] | None = None,
     feature_names: Any = None,
-    **unknown: Any,
 ) -> Model:
     """Read a fitted model or a model file; every other function of treeinner takes the result in its place.
 
@@ -213,10 +207,6 @@ def read_model(
     -------
     Model
     """
-    for name in unknown:
-        told_as = FOREIGN_NAMES.get(name)
-        hint = f"; it is called {told_as!r} here." if told_as else did_you_mean(name, vars(Told()))
-        raise TypeError(f"read_model() got an unexpected argument {name!r}{hint}")
     told = Told(
         objective=objective,
         learning_rate=None if learning_rate is None else _rates(learning_rate),

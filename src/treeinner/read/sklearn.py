@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from treeinner.errors import DataError, UnsupportedModelError, readable
 from treeinner.losses import find_loss
 from treeinner.read.model import Model, Told, own_loss
-from treeinner.read.trees import Bool, Float, NodeValues, Trees, players_of
+from treeinner.read.trees import Bool, Float, NodeValues, Trees
 from treeinner.rows.schema import Level, Schema
 
 __all__ = ["read"]
@@ -122,18 +122,15 @@ def _joined(trees: list[NDArray[Any]]) -> tuple[NDArray[Any], Bool, dict[str, An
 def _trees(schema: Schema, per_round: int, value: Float, fields: dict[str, Any], **other: Any) -> Trees:
     """Put together what all kinds have in common; `value` (nodes, width) counts at leaves only."""
     n_trees, leaf = len(fields["start"]) - 1, fields["leaf_id"] >= 0
-    number, (player, player_features) = np.arange(n_trees), players_of(fields["column"])
-    common = {
+    number = np.arange(n_trees)
+    common: dict[str, Any] = {
         "output": number % per_round,
         "round": number // per_round,
         "weight": np.ones(n_trees),
-        "player": player,
         "category_set": np.full(len(leaf), -1),
         "set_start": np.zeros(1, np.int64),
         "set_codes": np.zeros(0, np.int32),
         "value": np.where(leaf[:, None], value, 0.0),
-        "player_features": player_features,
-        "n_features": schema.n_columns,
         "n_columns": schema.n_columns,
     }
     return Trees(**(common | fields | other))
@@ -243,7 +240,7 @@ def _hist_rates(trees: Trees, model: Any, told: Told, stored: Float) -> Float:
     """Learning rate of each tree, NaN where it is neither stored nor confirmed: (trees,). stored: values of the nodes.
 
     The estimator has the rate of its last fit, or what set_params made of it. Where hessians are row counts n, a tree
-    tells its own rate: (n + l2) w adds up over the children of a node, and a leaf stores rate * w instead of w.
+    shows whether that is its own: (n + l2) w adds up over the children of a node, and a leaf stores rate * w for w.
     """
     rates, own, n_trees, leaf = told.rates(trees.n_rounds), float(model.learning_rate), trees.n_trees, trees.column < 0
     if rates is not None:
@@ -257,15 +254,9 @@ def _hist_rates(trees: Trees, model: Any, told: Told, stored: Float) -> Float:
     term = (trees.cover + (model.l2_regularization if told.reg_lambda is None else told.reg_lambda)) * stored
     at_leaves = np.where(leaf[child], term[child], 0.0)
     shrunk, rest = at_leaves.sum(axis=0), term[inner] - np.where(leaf[child], 0.0, term[child]).sum(axis=0)
-    squares, products, sizes = (
-        np.bincount(tree, numbers, n_trees)
-        for numbers in (shrunk**2, shrunk * rest, np.abs(at_leaves).sum(axis=0) ** 2)
-    )
-    fitted = np.divide(squares, products, out=np.zeros(n_trees), where=products > 0)  # rate * rest = shrunk
-    fitted = np.where(np.abs(fitted / own - 1) <= AGREEMENT, own, fitted)
-    missed = np.bincount(tree, (fitted[tree] * rest - shrunk) ** 2, n_trees)
-    holds = (fitted > 0) & (missed <= AGREEMENT**2 * sizes)
-    return np.where(sizes > 0, np.where(holds, fitted, np.nan), rate)
+    missed = np.bincount(tree, (own * rest - shrunk) ** 2, n_trees)  # own * rest = shrunk
+    sizes = np.bincount(tree, np.abs(at_leaves).sum(axis=0) ** 2, n_trees)
+    return np.where(sizes > 0, np.where(missed <= AGREEMENT**2 * sizes, own, np.nan), rate)
 
 
 def _hist_values(trees: Trees, model: Any, told: Told, stored: Float) -> NodeValues:

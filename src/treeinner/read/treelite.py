@@ -18,7 +18,7 @@ import numpy as np
 from treeinner.errors import Note, UnsupportedModelError
 from treeinner.read.model import Model, Told, loss_of
 from treeinner.read.node_values import l2_node_values
-from treeinner.read.trees import Float, Int, NodeValues, Trees, by_level, players_of, require
+from treeinner.read.trees import Float, Int, NodeValues, Trees, by_level, require
 from treeinner.rows.schema import Schema
 
 __all__ = ["read"]
@@ -105,11 +105,8 @@ def _splits(nodes: _Nodes) -> dict[str, Any]:
     for node in np.flatnonzero(categorical):
         get, own = nodes.of_tree[nodes.tree[node]], nodes.local[node]
         sets.append(np.unique(get("category_list")[get("category_list_begin")[own] : get("category_list_end")[own]]))
-    player, player_features = players_of(column)
     return {
         "column": column,
-        "player": player,
-        "player_features": player_features,
         "threshold": np.where(numeric, threshold, np.nan),
         "left": np.where(swap, nodes.right, nodes.left),
         "right": np.where(swap, nodes.left, nodes.right),
@@ -154,7 +151,6 @@ def _read_trees(model: Any, header: Any, averaged: bool, n_outputs: int, told: T
         value=value * weight[nodes.tree, None],
         cover=cover,
         base=base,
-        n_features=int(header("num_feature")[0]),
         n_columns=int(header("num_feature")[0]),
         averaged=averaged,
         node_values=lambda: _node_values(trees, rate, has_hessians, told.reg_lambda),

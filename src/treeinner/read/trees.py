@@ -72,7 +72,6 @@ class Trees:
     round: Int  # (T,) trees of one round saw the same gradients; a forest has one round
     weight: Float  # (T,) factor in `value` besides the learning rate: DART, 1 / trees
     column: Int  # (V,) column of the table that a split reads; -1 at a leaf
-    player: Int  # (V,) who gets the credit, a position in player_features; -1 at a leaf
     threshold: Float  # (V,) NaN at leaves and categorical splits
     left: Int  # (V,) -1 at a leaf
     right: Int  # (V,)
@@ -85,9 +84,11 @@ class Trees:
     gain: Float  # (V,) of the split as the library reports it; 0 at leaves, NaN: not stored
     leaf_id: Int  # (V,) number of the leaf in the library's own pred_leaf / apply; -1 at splits
     base: Float  # (K,) margin before the first tree
-    player_features: tuple[tuple[int, ...], ...]  # features that share a player's credit equally
-    n_features: int  # that attributions are reported for
     n_columns: int  # of the table that the splits read
+    # (V,) who gets the credit, a position in player_features; -1 at a leaf. Left out: the feature that a split reads.
+    player: Int = field(default_factory=lambda: np.zeros(0, np.int32))
+    player_features: tuple[tuple[int, ...], ...] = ()  # features that share a player's credit equally
+    n_features: int = 0  # that attributions are reported for; 0: the columns
     right_if: Literal["greater", "greater_equal"] = "greater"
     float32_input: bool = False
     category_rule: Literal["floor", "truncate"] = "floor"  # how a number becomes a category code
@@ -102,6 +103,9 @@ class Trees:
     width: int = field(init=False)  # values in a leaf
 
     def __post_init__(self) -> None:
+        if not len(self.player):
+            player, features = players_of(np.asarray(self.column))
+            self.__dict__.update(player=player, player_features=features, n_features=self.n_features or self.n_columns)
         held = {name: _frozen(getattr(self, name), dtype, name) for name, dtype in ARRAYS.items()}
         require(held["value"].ndim == 2, "value does not have one row per node")
         sizes = {"n_trees": len(held["output"]), "n_nodes": len(held["column"]), "n_outputs": len(held["base"])}

@@ -6,7 +6,6 @@ IndexError, KeyError, ValueError, RecursionError or struct.error, of which the c
 
 from __future__ import annotations
 
-import re
 import struct
 from dataclasses import dataclass
 from typing import Any
@@ -23,9 +22,6 @@ DTYPES = {mark: np.dtype(form.format) for mark, form in SCALARS.items()}  # of t
 CONSTANTS = {ord("T"): True, ord("F"): False, ord("Z"): None}
 OBJECT, OBJECT_END, ARRAY, ARRAY_END = b"{}[]"
 STRING, TYPE, COUNT = b"S$#"
-# A name, then a typed array or a text, with lengths of eight bytes, as XGBoost writes them: nearly all of a model.
-MEMBER = re.compile(rb"L\0{7}(.)(\w+)(?:\[\$([iUIlLdD])#|S)L(.{8})", re.DOTALL)
-SIZES = {bytes([mark]): form.size for mark, form in SCALARS.items()} | {None: 1}  # of an item; None: of a text
 
 
 def parse(data: bytes) -> dict[str, Any]:
@@ -89,30 +85,11 @@ class _Reader:
         """Read the members of an object, up to its end."""
         found: dict[str, Any] = {}
         while True:
-            self.usual_members(found)
             mark = self.mark()
             if mark == OBJECT_END:
                 return found
             name = self.text(mark)
             found[name] = self.value(self.mark())
-
-    def usual_members(self, found: dict[str, Any]) -> None:
-        """Read members of the form MEMBER, without a call per byte, up to one of another form or a damaged one."""
-        data, at = self.data, self.at
-        while (head := MEMBER.match(data, at)) is not None:
-            name_size, name, kind, count = head.groups()
-            start, n = head.end(), int.from_bytes(count, "big")
-            end = start + n * SIZES[kind]
-            if len(name) != name_size[0] or end > len(data):
-                break
-            if kind is not None:
-                found[name.decode()] = np.frombuffer(data, DTYPES[kind[0]], n, start)
-            elif (text := data[start:end]).isascii():
-                found[name.decode()] = text.decode()
-            else:
-                break
-            at = end
-        self.at = at
 
     def items(self) -> list[Any] | NDArray[Any]:
         """Read the items of an array, up to its end or as many as it says, or numbers of one type."""

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from treeinner.errors import Note, UnsupportedModelError
 from treeinner.read import ubjson
 from treeinner.read.model import DART, Model, Told, loss_of
-from treeinner.read.trees import Bool, Float, Int, Links, Long, NodeValues, Trees, by_level, players_of, require
+from treeinner.read.trees import Bool, Float, Int, Links, Long, NodeValues, Trees, by_level, require
 from treeinner.rows.schema import Level, Schema
 
 __all__ = ["read", "read_file"]
@@ -82,7 +82,7 @@ def read(model: Any, told: Told) -> Model:
         )
     booster = model.get_booster() if wrapped else model
     document = ubjson.parse(bytes(booster.save_raw(raw_format="ubj")))
-    return _read(document, told, config=booster.save_config, estimator=model if wrapped else None)
+    return _read(document, told, estimator=model if wrapped else None)
 
 
 def read_file(path: Path, told: Told) -> Model:
@@ -93,13 +93,13 @@ def read_file(path: Path, told: Told) -> Model:
 
 
 @np.errstate(all="ignore")
-def _read(document: Any, told: Told, *, config: Callable[[], str] = str, estimator: Any = None) -> Model:
-    """Read a document; config: gives the configuration of a live booster as text, "" for a file."""
+def _read(document: Any, told: Told, *, estimator: Any = None) -> Model:
+    """Read a document, and what a live estimator knows besides."""
     own, missing = getattr(estimator, "objective", None), getattr(estimator, "missing", None)
     if callable(own) and told.objective is None:
         told = replace(told, objective=own)
     saved = _find_parts(document)
-    trees, weight = _read_trees(saved, told, config)
+    trees, weight = _read_trees(saved, told)
     if told.learning_rate is not None:
         told.rates(trees.n_rounds)  # a wrong number of them is an error now
     schema = _schema(saved, trees, math.nan if missing is None else float(missing))
@@ -182,7 +182,7 @@ def _number(text: str) -> Any:
 
 
 # -- trees -------------------------------------------------------------------------------------------------------------
-def _read_trees(saved: Saved, told: Told, config: Callable[[], str]) -> tuple[Trees, Float]:
+def _read_trees(saved: Saved, told: Told) -> tuple[Trees, Float]:
     """Concatenate the trees, live nodes only, each child behind its parent; and the stored weights of the nodes."""
     given = saved.model["trees"]
     sizes = np.array([len(tree["left_children"]) for tree in given], np.int64)
@@ -208,7 +208,6 @@ def _read_trees(saved: Saved, told: Told, config: Callable[[], str]) -> tuple[Tr
     categorical = split & (field("split_type", np.int64, fill=0) == 1)
     column = np.where(split, field("split_indices", np.int64), -1)
     require(np.all(column < saved.n_features), "a split tests a column that there is not")
-    player, player_features = players_of(column)
     drop = np.ones(len(given)) if saved.drop is None else np.asarray(saved.drop, np.float32).astype(np.float64)
     trees = Trees(
         start=np.concatenate([[0], np.cumsum(np.bincount(tree[node], minlength=len(given)))]),
@@ -216,7 +215,6 @@ def _read_trees(saved: Saved, told: Told, config: Callable[[], str]) -> tuple[Tr
         round=_rounds(saved, len(given), value.shape[1]),
         weight=drop / saved.n_parallel,
         column=column,
-        player=player,
         threshold=np.where(split & ~categorical, field("split_conditions", np.float32), np.nan),
         left=place[left[node]],
         right=place[right[node]],
@@ -229,12 +227,10 @@ def _read_trees(saved: Saved, told: Told, config: Callable[[], str]) -> tuple[Tr
         gain=np.where(leaf, 0.0, field("loss_changes", np.float32, fill=np.nan)),
         leaf_id=np.where(leaf, leaf_id, -1),
         base=_base_margin(saved),
-        player_features=player_features,
-        n_features=saved.n_features,
         n_columns=saved.n_features,
         right_if="greater_equal",
         float32_input=True,
-        node_values=lambda: _node_values(trees, stored, drop, saved, told, config),
+        node_values=lambda: _node_values(trees, stored, drop, saved, told),
     )
     require(not np.any(categorical & (trees.category_set < 0)), "a categorical split has no categories")
     return trees, weight
@@ -336,9 +332,7 @@ def _base_margin(saved: Saved) -> Float:
 
 
 # -- node values -------------------------------------------------------------------------------------------------------
-def _node_values(
-    trees: Trees, stored: Stored, drop: Float, saved: Saved, told: Told, config: Callable[[], str]
-) -> NodeValues:
+def _node_values(trees: Trees, stored: Stored, drop: Float, saved: Saved, told: Told) -> NodeValues:
     """Weights of the splits times the learning rate: told, or confirmed by the trees."""
     leaf, unknown = trees.column < 0, np.full(trees.n_trees, np.nan)
     given = told.rates(trees.n_rounds)
@@ -347,7 +341,9 @@ def _node_values(
     if given is None:
         rate = _confirmed_rates(trees, stored, told.reg_lambda)  # over the number of parallel trees
         if rate is None:
-            return _refusal(trees, stored, saved, config(), unknown)
+            renewed = saved.objective in RENEWED and _has_replaced(stored, leaf, 1.0)
+            text = f"{saved.objective} replaced the leaves by medians or quantiles after the splits were chosen"
+            return NodeValues(None, unknown, needs=("learning_rate",), refusal=text if renewed else "")
     else:
         rate = given[trees.round] / saved.n_parallel
         if _has_replaced(stored, leaf, rate[trees.tree_of_node, None]):
@@ -365,30 +361,6 @@ def _has_replaced(stored: Stored, leaf: Bool, rate: Float | float) -> bool:
     value, weight = stored
     apart = [np.abs(value - factor * weight) > 1e-4 * np.abs(value) for factor in (1.0, rate)]
     return bool(np.any(apart[0] & apart[1] & leaf[:, None]))
-
-
-def _refusal(trees: Trees, stored: Stored, saved: Saved, config: str, unknown: Float) -> NodeValues:
-    """Say why the trees do not confirm a learning rate, as far as the model or the configuration tells."""
-
-    def parameter(name: str) -> float:
-        found = re.search(rf'"{name}":\s*"([^"]*)"', config)
-        return float(found[1]) if found else 0.0
-
-    if saved.objective in RENEWED and _has_replaced(stored, trees.column < 0, 1.0):
-        text = f"{saved.objective} replaced the leaves by medians or quantiles after the splits were chosen"
-        return NodeValues(None, unknown, refusal=text)
-    stored_step = saved.params.get("max_delta_step")  # count:poisson stores it
-    step = parameter("max_delta_step") or (stored_step if isinstance(stored_step, float) else 0.0)
-    reasons = {
-        f"reg_alpha={parameter('reg_alpha'):g} shrinks": parameter("reg_alpha") > 0,
-        f"max_delta_step={step:g} clips": step > 0,
-        "monotone_constraints clip": re.search(r'"monotone_constraints":\s*"[^"]*1', config) is not None,
-    }
-    found = next((reason for reason, holds in reasons.items() if holds), "")
-    text = (
-        f"{found} the weights of nodes, so the trees confirm no learning rate (read_model(learning_rate=...) takes it)"
-    )
-    return NodeValues(None, unknown, needs=("learning_rate",), refusal=text if found else "")
 
 
 def _confirmed_rates(trees: Trees, stored: Stored, reg_lambda: float | None) -> Float | None:
