@@ -231,16 +231,18 @@ def test_one_row_and_few_rows_are_scored_with_a_word(score):
         assert set(ti.importance(fitted.model, fitted.X[:2], fitted.y[:2], score=score).verdicts) == {"unclear"}
 
 
-def test_a_verdict_that_few_rows_carry_has_a_note():
-    X = np.random.default_rng(0).normal(size=(800, 3))
-    X[:, 1] = np.arange(800) % 50 == 0
-    y = X[:, 0] + 30 * X[:, 1] + np.random.default_rng(1).normal(size=800)
-    imp = ti.importance(boosted(X[:400], y[:400], min_child_weight=0), X[400:], y[400:])
-    assert imp["f0"].verdict == imp["f1"].verdict == "signal"
-    assert imp.df[1] < 19 < imp.df[0]
-    assert [note.text for note in imp.notes if note.code == "few_shares"] == [
-        "'f1': fewer than 20 rows carry the score."
-    ]
+def test_few_rows_that_agree_are_a_verdict_from_seven_on():
+    """Student's t of the effective rows: n equal shares have t = sqrt(n) with n - 1 degrees of freedom."""
+    X, p = np.random.default_rng(0).normal(size=(800, 3)), []
+    for every in (80, 40):
+        X[:, 1] = np.arange(800) % every == 0
+        y = X[:, 0] + 300 * X[:, 1] + np.random.default_rng(1).normal(size=800)
+        imp = ti.importance(boosted(X[:400], y[:400], min_child_weight=0), X[400:], y[400:])
+        n = 400 // every
+        p.append(imp["f1"].p_value)
+        assert imp.df[1] == pytest.approx(n - 1, abs=0.5)
+        assert p[-1] == pytest.approx(2 * stats.t.sf(np.sqrt(n), n - 1), rel=0.2)
+    assert p[0] > 0.05 > p[1]
 
 
 @pytest.mark.parametrize("score", SCORES)

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treeinner.errors import DataError, Note, listing, warn
+from treeinner.errors import DataError, Note, warn
 from treeinner.losses import Loss
 from treeinner.losses.labels import is_nested
 from treeinner.read import Model
 from treeinner.read.trees import Trees
 from treeinner.score.infer import Statistics, holds_of_clusters, holds_of_sums, of_clusters, of_sums, unknown
 from treeinner.score.passes import Centre, knows_loss, share_columns
-from treeinner.score.result import LEVEL, Importance, Losses
+from treeinner.score.result import Importance, Losses
 from treeinner.score.signal import by_names, squares_of_steps, without_history
 from treeinner.score.small_nodes import leave_one_out
 from treeinner.score.spec import Spec, root_start, scored_loss
@@ -248,10 +248,6 @@ def _notes(model: Model, spec: Spec, leaf: Sums, found: Statistics, tested: bool
     if tested and (effective := leaf.effective_rows()) < FEW_ROWS:
         text = f"Few rows ({effective:.1f} of equal weight): errors and p values are unreliable; score more rows."
         notes.append(Note("few_rows", text))
-    elif tested and (few := (found.q_value <= LEVEL) & (found.df + 1 < FEW_ROWS)).any():
-        names = [name for name, is_few in zip(spec.credit.names, few, strict=True) if is_few]
-        text = f"{listing(names, 3)}: fewer than {FEW_ROWS} {'clusters' if spec.clustered else 'rows'} carry the score."
-        notes.append(Note("few_shares", text, quiet=True))
     if leaf.targets[0] == leaf.targets[1] and leaf.units > 1:
         notes.append(Note("one_target", "All rows have the same target: check y, or score rows with other targets."))
     if isinstance(model.class_weight, str):
