@@ -150,7 +150,7 @@ def test_members_have_names_and_weights():
 def test_only_importance_takes_an_average():
     with pytest.raises(ti.UnsupportedModelError, match="VotingRegressor averages 2 models"):
         ti.read_model(AVERAGES["voting"])
-    with pytest.raises(ti.DataError, match="the label 'other'"):
+    with pytest.raises(ti.DataError, match="not in the model: 'other'"):
         ti.importance(AVERAGES["classes"], X[VALID], np.where(CLASSES == "low", "other", CLASSES)[VALID])
     mixed = ske.VotingRegressor([("a", regressor()), ("b", LinearRegression())]).fit(X, Y)
     with pytest.raises(ti.UnsupportedModelError, match="LinearRegression"):

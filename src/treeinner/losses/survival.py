@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from scipy.special import erf, erfc
 
 from treeinner.errors import UnsupportedModelError
 from treeinner.losses.loss import Domain, Float, Loss, sigmoid
@@ -15,6 +14,13 @@ from treeinner.losses.loss import Domain, Float, Loss, sigmoid
 # XGBoost clips gradients of the AFT loss to this range; EPS guards its denominators.
 MAX_GRADIENT, EPS = 15.0, 1e-12
 NONZERO: Domain = (lambda y: np.isfinite(y) & (y != 0), "a time, negative if censored, and not 0")
+
+
+def _special() -> Any:
+    """scipy's functions, whose import takes longer than that of treeinner."""
+    from scipy import special
+
+    return special
 
 
 def _normal_pdf(z: Float) -> Float:
@@ -40,8 +46,8 @@ def _extreme_pdf(z: Float) -> Float:
 DISTRIBUTIONS: dict[str, tuple[Callable[..., Any], ...]] = {
     "normal": (
         _normal_pdf,
-        lambda z: 0.5 * (1.0 + erf(z / math.sqrt(2.0))),  # as XGBoost works it out
-        lambda z: 0.5 * erfc(z / math.sqrt(2.0)),
+        lambda z: 0.5 * (1.0 + _special().erf(z / math.sqrt(2.0))),  # as XGBoost works it out
+        lambda z: 0.5 * _special().erfc(z / math.sqrt(2.0)),
         lambda z: -z * _normal_pdf(z),
         lambda sigma: (-MAX_GRADIENT, MAX_GRADIENT),
     ),

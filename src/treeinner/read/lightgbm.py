@@ -17,7 +17,6 @@ import inspect
 import json
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, islice, pairwise
@@ -29,7 +28,7 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import expit, logit
 
-from treeinner.errors import ModelError, Note, TreeInnerError, UnsupportedModelError
+from treeinner.errors import Note, UnsupportedModelError
 from treeinner.read.model import DART, Model, Told, loss_of
 from treeinner.read.node_values import l2_node_values
 from treeinner.read.trees import Bool, Float, Long, NodeValues, Trees, check_rounds, require
@@ -104,23 +103,22 @@ def _gradient(objective: Any, n_arguments: int, y: Any, margin: Any) -> Any:
     return np.reshape(np.asarray(found).T, np.shape(margin.T)).T  # LightGBM 3 has the outputs one after the other
 
 
+@np.errstate(all="ignore")
 def _read_text(text: str, told: Told) -> Model:
-    """Model of a model text."""
-    with _parsing():
-        whole = _parse(text)
-        n_outputs = int(whole.header["num_tree_per_iteration"])
-        require(n_outputs >= 1 and len(whole.trees) % n_outputs == 0, "its last round is cut off")
+    """Model of a model text; damage is an error of any type (see read_model)."""
+    whole = _parse(text)
+    n_outputs = int(whole.header["num_tree_per_iteration"])
+    require(n_outputs >= 1 and len(whole.trees) % n_outputs == 0, "its last round is cut off")
     n_rounds = len(whole.trees) // n_outputs
     first, stop = told.iteration_range or (0, n_rounds)
     check_rounds(first, stop, n_rounds)
     rates = told.rates(n_rounds)
-    with _parsing():
-        part = replace(whole, trees=whole.trees[first * n_outputs : stop * n_outputs])
-        training = _Training(part, told, n_outputs, first, None if rates is None else rates[first:stop])
-        schema = _schema(part)
-        first_trees = part if training.forest else replace(part, trees=part.trees[:n_outputs])
-        base, averaged, shares, notes = _start(first_trees, training)
-        trees = _trees(part, training, base, averaged, schema.n_columns)
+    part = replace(whole, trees=whole.trees[first * n_outputs : stop * n_outputs])
+    training = _Training(part, told, n_outputs, first, None if rates is None else rates[first:stop])
+    schema = _schema(part)
+    first_trees = part if training.forest else replace(part, trees=part.trees[:n_outputs])
+    base, averaged, shares, notes = _start(first_trees, training)
+    trees = _trees(part, training, base, averaged, schema.n_columns)
     words = (word.partition(":")[::2] for word in part.header.get("objective", "").split()[1:])
     params: dict[str, Any] = {key: value or "true" for key, value in (*words, *part.params.items()) if value != ""}
     if training.unbalanced and not np.isnan(shares).any():
@@ -168,19 +166,6 @@ class _Text:
         lengths = self.of_trees("num_leaves", np.int64) + more
         require(lengths.tolist() == list(map(len, rows)), f"a tree does not have as many {key} as nodes")
         return np.array(list(chain.from_iterable(rows)), dtype=kind)
-
-
-@contextmanager
-def _parsing() -> Iterator[None]:
-    """Turn whatever goes wrong while a text is parsed into one error."""
-    try:
-        with np.errstate(all="ignore"):
-            yield
-    except UnsupportedModelError:
-        raise
-    except (ValueError, LookupError, ArithmeticError, TypeError, RecursionError) as error:
-        damage = error if isinstance(error, TreeInnerError) else f"The model is malformed ({repr(error)[:200]})."
-        raise ModelError(f"{damage} If it came from a file, save it again with Booster.save_model.") from error
 
 
 def _parse(text: str) -> _Text:
@@ -532,7 +517,7 @@ def _zero_as_missing(column: Long, missing: Long) -> tuple[int, ...]:
     return tuple(zero.tolist())
 
 
-@_parsing()
+@np.errstate(all="ignore")
 def _node_values(
     trees: Trees, text: _Text, nodes: _Nodes, training: _Training, taken_off: Float, constant: Float, rate: Float
 ) -> NodeValues:

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeinner import kernels
-from treeinner.errors import ModelError
+from treeinner.errors import ModelError, TreeInnerError
 
 __all__ = ["NodeValues", "Trees", "by_level", "check_rounds", "players_of", "require"]
 
@@ -117,7 +117,12 @@ class Trees:
     @cached_property
     def known(self) -> NodeValues:
         """Node values of PreDecomp and the learning rates, checked."""
-        found = self.node_values() if callable(self.node_values) else self.node_values
+        try:
+            found = self.node_values() if callable(self.node_values) else self.node_values
+        except (ValueError, LookupError, ArithmeticError) as error:  # of parts of a file that nobody has needed so far
+            if isinstance(error, TreeInnerError):
+                raise
+            raise ModelError(f"The model is damaged ({error}); save it again.") from error
         self._check_node_values(found)
         return found
 

@@ -14,7 +14,8 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from treeinner.errors import DataError, ModelError, Note, UnsupportedModelError
+from treeinner.errors import ModelError, Note, UnsupportedModelError
+from treeinner.losses.labels import as_array, positions
 
 __all__ = [
     "Columns", "Unwrapped", "carried_names", "codes", "members", "package_of", "require_fitted", "transformed_target",
@@ -80,12 +81,7 @@ class Columns:
 
 def codes(classes: NDArray[Any], y: Any) -> NDArray[Any]:
     """Labels as their positions among the sorted classes of a wrapper: (rows,)."""
-    labels = np.asarray(y)
-    known = np.isin(labels, classes)
-    if labels.ndim != 1 or not known.all():
-        other = f"{labels.ndim} dimensions" if labels.ndim != 1 else f"the label {labels[~known].tolist()[0]!r}"
-        raise DataError(f"y has {other}; expected one of the labels {classes.tolist()} per row.")
-    return np.searchsorted(classes, labels)
+    return positions(as_array(y, None), classes.tolist()).astype(np.intp)
 
 
 def transformed_target(transformer: Any, y: Any) -> NDArray[Any]:
