@@ -72,7 +72,8 @@ def check_legible(figure):
             assert not shrunk(a).overlaps(shrunk(b)), f"{one.get_text()!r} and {other.get_text()!r} overlap"
     for ax in figure.axes:
         for part in (*ax.patches, *ax.collections, *ax.lines, *(p for s in ax.child_axes for p in s.patches)):
-            if "interval" in str(part.get_label()) and isinstance(part, PolyCollection):
+            label = str(part.get_label())
+            if label == "_band" or ("interval" in label and isinstance(part, PolyCollection)):
                 continue  # a band lies behind its line
             names = ("get_facecolor", "get_edgecolor", "get_color")
             colors = [color for name in names if hasattr(part, name) for color in to_rgba_array(getattr(part, name)())]

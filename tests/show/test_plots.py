@@ -137,7 +137,7 @@ PLOTS = {
     "rounds": lambda n, ax: plots.rounds(make_importance(means_of(n), names_of(n)), ax=ax),
     "curve": lambda n, ax: plots.curve(make_breakdown(means_of(n), names_of(n)), ax=ax),
     "ranks": lambda n, ax: plots.ranks(by_four_scores(n), ax=ax),
-    "change": lambda n, ax: plots.change(compared(n, split=n > 5), ax=ax),
+    "change": lambda n, ax: plots.change(compared(n, split=n != 300), ax=ax),
     "segments": lambda n, ax: plots.segments(in_segments(n), ax=ax),
     "over_time": lambda n, ax: plots.over_time(in_segments(n), None if ax is None else [1], ax=ax),
 }
@@ -261,7 +261,7 @@ def test_holds_is_a_gauge():
         (lambda: make_importance((-3.0, -2.0), "ab"), "No feature clearly carries signal; b and a are harmful"),
         (lambda: make_importance((3.0,) * 6, "abcdef"), "a, b, c and 3 others carry signal"),
         (lambda: make_importance((3.0, 1.0), "ab", score="total_gain"), "a and b have the largest Total gain"),
-        (lambda: make_importance((3.0,), "a", output_names=("dog",)), "dog: a carries signal"),
+        (lambda: make_importance((3.0,), "a", output_names=("dog",)), "output dog: a carries signal"),
     ],
 )
 def test_the_title_of_a_bar_states_what_is_found(make, title):

@@ -62,6 +62,7 @@ def change(comparison: Comparison, *, max_display: int = 10, ax: Axes | None = N
 
     ends = comparison.loss_before + np.cumsum(size)
     starts, y, ink = ends - size, np.arange(len(names)), style.text_color()
+    right = np.maximum(starts, ends)
     colors = [LOOKS[state][0] if state else style.GREY for state in states]
     split = np.isin(y, y[own]) & (comparison.moved is not None)
     ax.barh(y[~split], size[~split], left=starts[~split], height=0.6, color=np.array(colors)[~split], zorder=2)
@@ -69,10 +70,10 @@ def change(comparison: Comparison, *, max_display: int = 10, ax: Axes | None = N
         moved, at = comparison.moved.score[first], y[split]
         look: dict[str, Any] = {"height": 0.3, "color": np.array(colors)[split], "zorder": 2}
         hatched = look | {"hatch": "/////", "edgecolor": ax.get_facecolor(), "linewidth": 0.0}
-        ax.barh(at - 0.15, moved, left=starts[split], label="rows that moved", **hatched)
+        right[own] = np.maximum(right[own], starts[own] + moved)
+        ax.barh(at - 0.15, moved, left=starts[split], **hatched)
         ax.barh(at + 0.15, size[split] - moved, left=starts[split] + moved, **look)
     ax.vlines(ends[:-1], y[:-1], y[1:], color=ink, linewidth=0.8, zorder=1)
-    right = np.maximum(starts, ends)
     low, high = (side[first] + starts[own] for side in comparison.interval(CONFIDENCE))
     known = np.isfinite(high) & (high > low)
     ax.hlines(y[own][known], low[known], high[known], color=ink, linewidth=1.3, zorder=3)
@@ -226,8 +227,10 @@ def over_time(
         score, x = parts.statistics.score[:, k], np.arange(len(labels))
         clear = parts.difference.q_value[:, k] <= LEVEL
         band = style.shade(one)
+        known = np.isfinite(high[:, k])  # a band needs two beside each other
         look: dict[str, Any] = {"color": band, "linewidth": 0, "label": f"{CONFIDENCE:.0%} interval"}
-        one.fill_between(x, low[:, k], high[:, k], where=np.isfinite(high[:, k]), **look)
+        one.fill_between(x, low[:, k], high[:, k], where=known, **look)
+        one.vlines(x[known], low[known, k], high[known, k], color=band, linewidth=3, label="_band")
         one.plot(x, score, color=style.BLUE, linewidth=1.8, label="score (filled: differs clearly from all other rows)")
         one.axhline(importance.scores[k], color=style.text_color(), linewidth=1.0, linestyle="--", label="all rows")
         draw_marks(one, x, score, np.where(clear, "signal", "unclear").tolist(), min(24.0, 1000.0 / len(x)))

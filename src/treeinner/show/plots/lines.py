@@ -287,7 +287,7 @@ def name_ends(ax: Axes, names: Sequence[str], ends: Float, colors: Sequence[str]
     ax.set_ylim(ax.get_ylim())  # or the names would move the limits
     beside: dict[str, Any] = {"xycoords": ax.get_yaxis_transform(), "textcoords": ax.get_yaxis_transform()}
     for label, end, color in zip(labels, ends, colors, strict=True):
-        arrow: dict[str, Any] = {"arrowstyle": "-", "color": color, "linewidth": 0.8, "shrinkA": 0.0, "shrinkB": 0.0}
+        arrow: dict[str, Any] = {"arrowstyle": "-", "color": color, "linewidth": 0.8, "shrinkA": 2.0, "shrinkB": 0.0}
         arrow |= {"relpos": (0.0, 0.5), "patchA": None}
         look: dict[str, Any] = {"arrowprops": arrow, "annotation_clip": False, "fontsize": size, "va": "center"}
         style.plain(ax.annotate(label, (1.0, end), (1.05, end), **beside, **look))

@@ -98,7 +98,7 @@ def finding(importance: Importance, kept: Any = None) -> str:
     states, names = np.array(_states(importance, kept)), np.array(importance.feature_names)[importance.order]
     states, used = states[importance.order], importance.scores[importance.order] != 0
     label = "" if importance.output_names is None or importance.outputs is not None else importance.output_names[0]
-    start = f"{style.cut(label)}: " if label else ""
+    start = f"output {style.cut(label)}: " if label else ""
     if kept is not None:
         found = names[states == "kept"].tolist()
         return start + f"{len(found)} of {len(names)} features kept" + (f": {style.listed(found)}" if found else "")
