@@ -8,7 +8,7 @@ SOURCES := $(shell find src/core -type f) CMakeLists.txt
 CXX_FILES := $(wildcard src/core/*/*.h src/core/*/*.cpp tests/core/*.h tests/core/*.cpp)
 PYTEST_FLAGS ?= -n 2 --dist worksteal -q
 
-.PHONY: demo test test-new test-browser test-spark test-study study check format docs clean bench bench-old calibration accuracy selection-promise rivals instructions
+.PHONY: demo test test-new test-browser test-spark test-study study check format docs clean bench bench-old calibration accuracy selection-promise change-promise rivals instructions
 
 $(VENV)/.made:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "treeinner needs Python >= 3.11; say PYTHON=/path/to/python3.11")'
@@ -329,6 +329,13 @@ PROMISE_FLAGS ?=
 
 selection-promise: $(VENV)/.test
 	$(BIN)/python benchmarks/selection/promise.py $(PROMISE_FLAGS)
+
+# Which feature made the loss rise, over kinds of change and libraries: writes docs/evidence/change.md (about ten minutes of one
+# core). An interrupted run continues; CHANGE_FLAGS="--minutes 5" stops after so many.
+CHANGE_FLAGS ?=
+
+change-promise: $(VENV)/.test
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/change.py $(CHANGE_FLAGS)
 
 # Instructions that the core executes (needs valgrind); tests/kernels/test_instructions.py holds it to them.
 instructions: $(VENV)/.test

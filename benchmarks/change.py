@@ -1,0 +1,329 @@
+"""Which feature made the loss rise? Kinds of change, four libraries, two tasks. Writes evidence/change.md.
+
+Run `make change-promise` (about 20 minutes of one core). Results go to build/change.jsonl, a line for each (task,
+library, model, kind, draw), so that a run that was interrupted continues where it stopped; `--minutes 10` stops then,
+`--write-only` writes the page from what there is. All methods see the same rows and the same model.
+"""
+
+import argparse
+import functools
+import json
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from scipy.special import expit
+from scipy.stats import ks_2samp
+
+import treeinner as ti
+
+ROOT = Path(__file__).parent.parent
+RESULTS, PAGE = ROOT / "build" / "change.jsonl", ROOT / "docs" / "evidence" / "change.md"
+TASKS = ("regression", "classification")
+LIBRARIES = ("XGBoost", "LightGBM", "CatBoost", "scikit-learn")
+# Kind of change -> whether one column is the culprit.
+KINDS = {
+    "nothing": False, "unit": True, "shift": True, "torn": True, "missing": True, "concept": True, "new category": True,
+    "harmless shift": False, "label noise": False,
+}  # fmt: skip
+METHODS = ("compare", "mean |SHAP|", "permutation", "KS", "PSI")
+ROWS, MODELS, DRAWS, LARGE = 1000, 5, 10, 10_000
+COLUMNS = [*(f"x{j}" for j in range(5)), "shop", *(f"noise{j}" for j in range(6))]
+SHOP, HARMLESS = 5, 7  # column with categories; column of noise that shifts
+LEVELS, EFFECTS = list("abcde"), np.array([-0.6, 0.0, 0.3, 0.9, 1.5])  # the last shop opens later
+
+
+# -- rows ----------------------------------------------------------------------------------------------------------
+def signal(X, shop):
+    return X[:, 0] + X[:, 1] * X[:, 2] + np.sin(2 * X[:, 3]) + 0.5 * X[:, 4] + EFFECTS[shop]
+
+
+def rows(task, kind, hit, n, rng):
+    """(frame, target): columns with correlation 1/4, six of them of use; then what the kind of change does to them."""
+    X = 0.5 * rng.normal(size=(n, 1)) + np.sqrt(0.75) * rng.normal(size=(n, 12))
+    opened = kind == "new category"
+    shop = np.where(opened & (rng.random(n) < 0.4), 4, rng.integers(0, 4, n))
+    truth = X.copy()
+    if kind == "concept":
+        truth[:, hit] *= -1
+    f, noise = signal(truth, shop), rng.normal(size=n)
+    if kind == "label noise":
+        noise = 1.5 * noise + rng.normal(size=n)
+    y = f + noise if task == "regression" else (rng.random(n) < expit(1.5 * f)).astype(int)
+    if kind == "label noise" and task == "classification":
+        y = np.where(rng.random(n) < 0.2, 1 - y, y)
+    if kind == "unit":
+        X[:, hit] *= 3
+    if kind == "shift":
+        X[:, hit] += 1.5
+    if kind == "torn":
+        X[:, hit] = rng.permutation(X[:, hit])
+    if kind == "missing":
+        X[rng.random(n) < 0.5, hit] = np.nan
+    if kind == "harmless shift":
+        X[:, HARMLESS] += 2
+    frame = pd.DataFrame(X, columns=COLUMNS)
+    frame["shop"] = pd.Categorical.from_codes(shop, LEVELS)
+    return frame, y
+
+
+@functools.lru_cache(maxsize=1)
+def fitted(task, library, number):
+    """A small model of each library at its usual settings: 60 rounds, rate .1, about 15 leaves."""
+    X, y = rows(task, "nothing", 0, ROWS, np.random.default_rng([TASKS.index(task), number]))
+    kind = "Regressor" if task == "regression" else "Classifier"
+    common = {"n_estimators": 60, "learning_rate": 0.1}
+    if library == "XGBoost":
+        import xgboost
+
+        make = getattr(xgboost, f"XGB{kind}")
+        model = make(**common, max_depth=4, n_jobs=1, enable_categorical=True)
+    elif library == "LightGBM":
+        import lightgbm
+
+        model = getattr(lightgbm, f"LGBM{kind}")(**common, num_leaves=15, n_jobs=1, verbose=-1)
+    elif library == "CatBoost":
+        import catboost
+
+        model = getattr(catboost, f"CatBoost{kind}")(
+            iterations=60, learning_rate=0.1, depth=4, one_hot_max_size=10, cat_features=["shop"], thread_count=1,
+            verbose=0, allow_writing_files=False,
+        )  # fmt: skip
+    else:
+        import sklearn.ensemble
+
+        make = getattr(sklearn.ensemble, f"HistGradientBoosting{kind}")
+        model = make(max_iter=60, learning_rate=0.1, max_leaf_nodes=15, early_stopping=False)
+    return model.fit(X, y)
+
+
+# -- what each method says -------------------------------------------------------------------------------------------
+@functools.lru_cache(maxsize=1)
+def truth(task, library, number, kind):
+    """The change in two large samples, and its standard error."""
+    seeds = [[TASKS.index(task), number, 10**6 + side] for side in range(2)]
+    sides = zip(("nothing", kind), seeds, strict=True)
+    sides = [rows(task, change, number, LARGE, np.random.default_rng(seed)) for change, seed in sides]
+    change = ti.compare(fitted(task, library, number), *sides, n_jobs=1).change
+    return change.score, change.std_error
+
+
+def shap(model, X):
+    """Mean |SHAP| of the columns; of CatBoost with categories by its own function."""
+    if "catboost" in type(model).__module__:
+        import catboost
+
+        values = model.get_feature_importance(catboost.Pool(X, cat_features=["shop"]), "ShapValues", thread_count=1)
+        return np.abs(values[:, :-1]).mean(axis=0)
+    return ti.mean_abs(model, X, n_jobs=1).scores
+
+
+def permutation(model, X, y):
+    """Rise of the loss when a column is shuffled, two shuffles; of CatBoost with categories by scikit-learn's."""
+    if "catboost" in type(model).__module__:
+        from sklearn.inspection import permutation_importance
+
+        metric = "neg_mean_squared_error" if "Regressor" in type(model).__name__ else "neg_log_loss"
+        return permutation_importance(model, X, y, n_repeats=2, random_state=0, scoring=metric).importances_mean
+    return ti.permutation_importance(model, X, y, n_repeats=2, random_state=0, n_jobs=1).scores
+
+
+def drift(a, b):
+    """KS statistic (labels: total variation) and population stability index by tenths, gaps as a value of their own."""
+    ks, psi = np.zeros((2, len(COLUMNS)))
+    for j, name in enumerate(COLUMNS):
+        x, z = (frame[name].cat.codes if name == "shop" else frame[name].fillna(-99) for frame in (a, b))
+        cuts = np.unique(x if name == "shop" else np.quantile(x, np.arange(0.1, 1, 0.1)))
+        cuts = np.r_[-50, cuts]
+        p, q = (np.bincount(np.searchsorted(cuts, v), minlength=len(cuts) + 1) / len(v) for v in (x, z))
+        ks[j] = np.abs(p - q).sum() / 2 if name == "shop" else ks_2samp(x, z).statistic
+        p, q = p.clip(1e-4), q.clip(1e-4)
+        psi[j] = ((q - p) * np.log(q / p)).sum()
+    return ks, psi
+
+
+def measure(task, library, number, kind, draw):
+    """One pair of sets of rows: what is called, whether intervals cover, which column comes first by each method."""
+    model, hit = fitted(task, library, number), SHOP if kind == "new category" else number
+    rng = np.random.default_rng([TASKS.index(task), number, list(KINDS).index(kind), 1 + draw])  # 0: of the training
+    before, after = (rows(task, change, number, ROWS, rng) for change in ("nothing", kind))
+    began = time.process_time()
+    found = ti.compare(model, before, after, n_jobs=1)
+    seconds = time.process_time() - began
+    began = time.process_time()
+    for side in (before, after):
+        for score in ("loss", "signal"):
+            ti.importance(model, *side, score=score, n_jobs=1)
+    scoring = time.process_time() - began
+    change, (true, error) = found.change, truth(task, library, number, kind)
+    low, high = (np.abs(end - change.score) for end in found.interval())
+    half = np.maximum(low, high) * np.sqrt(1 + (error / np.where(change.std_error > 0, change.std_error, 1)) ** 2)
+    used = change.std_error > 0
+    by = {"compare": change.score}
+    by["mean |SHAP|"] = np.abs(shap(model, after[0]) - shap(model, before[0]))
+    by["permutation"] = permutation(model, *before) - permutation(model, *after)
+    by["KS"], by["PSI"] = drift(before[0], after[0])
+    pays_less = true > 2 * error  # in truth
+    worse = np.array(found.verdicts) == "worse"
+    return {
+        "first": {name: int(np.argmax(score)) for name, score in by.items()},
+        "hit": hit,
+        "truth": int(np.argmax(true)),
+        "worse": np.flatnonzero(worse).tolist(),
+        "better": np.flatnonzero(np.array(found.verdicts) == "better").tolist(),
+        "innocent": np.flatnonzero(worse & ~pays_less).tolist(),
+        "covered": int((np.abs(change.score - true) <= half)[used].sum()),
+        "used": int(used.sum()),
+        "part": round(float(change.score[hit] / max(found.loss_after - found.loss_before, 1e-9)), 4),
+        "seconds": [round(seconds, 4), round(scoring, 4)],
+    }
+
+
+# -- running -----------------------------------------------------------------------------------------------------------
+def jobs():
+    """Keys of all draws: half of those of every model, then the other half."""
+    return [
+        (task, library, number, kind, draw)
+        for half in (range(DRAWS // 2), range(DRAWS // 2, DRAWS)) for number in range(MODELS)
+        for task in TASKS for library in LIBRARIES for kind in KINDS for draw in half
+    ]  # fmt: skip
+
+
+def load(path):
+    """{key: record}; a line that was cut off is left out."""
+    out = {}
+    for line in path.read_text().splitlines() if path.exists() else ():
+        try:
+            record = json.loads(line)
+        except json.JSONDecodeError:
+            continue
+        out[tuple(record.pop("key"))] = record
+    return out
+
+
+def run(path, wanted, minutes=np.inf):
+    """Add a line for each job that is not done; stops after so many minutes."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    done, until = load(path), time.monotonic() + 60 * minutes
+    with path.open("a") as file, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        file.write("\n")  # after a line that was cut off
+        for key in wanted:
+            if key not in done and time.monotonic() < until:
+                began = time.process_time()
+                record = measure(*key)
+                file.write(json.dumps({"key": key, **record, "cpu": round(time.process_time() - began, 3)}) + "\n")
+                file.flush()
+
+
+# -- the page ----------------------------------------------------------------------------------------------------------
+def table(head, lines):
+    texts = [[str(cell).replace("|", r"\|") for cell in row] for row in (head, ["---"] * len(head), *lines)]
+    return "\n".join("| " + " | ".join(row) + " |" for row in texts)
+
+
+def rate(hits):
+    """.92, of zeros and ones; "" of none."""
+    return f"{np.mean(hits):.2f}".removeprefix("0") if len(hits) else ""
+
+
+def of(results, **wanted):
+    """Records of some keys."""
+    names = ("task", "library", "number", "kind")
+    return [r for key, r in results.items() if all(key[names.index(name)] == value for name, value in wanted.items())]
+
+
+def first_table(results):
+    """How often the culprit comes first, by method; of the harmless shift how often its column does."""
+    lines = []
+    for kind in (*(kind for kind, guilty in KINDS.items() if guilty), "harmless shift"):
+        for task in TASKS:
+            records = of(results, kind=kind, task=task)
+            hits = [[r["first"][name] == (r["hit"] if KINDS[kind] else HARMLESS) for r in records] for name in METHODS]
+            lines.append([kind, task, *map(rate, hits)])
+    return table(["what happened", "task", *METHODS], lines)
+
+
+def library_table(results):
+    """The same of compare by library."""
+    lines = []
+    for kind in (kind for kind, guilty in KINDS.items() if guilty):
+        for task in TASKS:
+            cells = [of(results, kind=kind, task=task, library=library) for library in LIBRARIES]
+            lines.append([kind, task, *(rate([r["first"]["compare"] == r["hit"] for r in cell]) for cell in cells)])
+    return table(["what happened", "task", *LIBRARIES], lines)
+
+
+def called_table(results):
+    """What is called at q .1, and whether intervals cover."""
+    lines = []
+    for kind, guilty in KINDS.items():
+        for task in TASKS:
+            records = of(results, kind=kind, task=task)
+            if not records:
+                continue
+            called = sum(len(r["worse"]) for r in records)
+            false = sum(len(r["innocent"]) for r in records)
+            noise = sum(sum(j > SHOP for j in r["worse"]) for r in records)
+            covered = sum(r["covered"] for r in records) / max(sum(r["used"] for r in records), 1)
+            lines.append([
+                kind, task, rate([r["first"]["compare"] == r["truth"] for r in records]) if guilty else "",
+                rate([r["hit"] in r["worse"] for r in records]) if guilty else "",
+                f"{called / len(records):.2f}", f"{false / max(called, 1):.3f}", f"{noise / max(called, 1):.3f}",
+                rate([bool(r["worse"] or r["better"]) for r in records]), f"{covered:.3f}",
+            ])  # fmt: skip
+    head = [
+        "what happened", "task", "first is first in truth", "culprit called worse", "called worse per run",
+        "of these pay no less in truth", "of these are noise columns", "runs that call anything",
+        "coverage of 95 % intervals",
+    ]  # fmt: skip
+    return table(head, lines)
+
+
+def cost_table(results):
+    """Processor time of compare over that of scoring both sets by loss and signal."""
+    lines = []
+    for library in LIBRARIES:
+        times = np.array([r["seconds"] for r in of(results, library=library)])
+        if len(times):
+            ratio = f"{np.median(times[:, 0] / times[:, 1]):.2f}"
+            lines.append([library, *(f"{1e3 * t:.0f} ms" for t in np.median(times, axis=0)), ratio])
+    return table(["library", "compare", "importance of both sets, loss and signal", "ratio"], lines)
+
+
+def write(results, page=PAGE):
+    """Put the tables between their marks on the page."""
+    from importlib.metadata import version
+
+    packages = ("treeinner", "xgboost", "lightgbm", "catboost", "scikit-learn", "numpy")
+    minutes = sum(r["cpu"] for r in results.values()) / 60
+    made = (
+        f"`make change-promise` made the tables ({len(results)} of {len(jobs())} draws; {minutes:.0f} minutes of "
+        f"processor time, one thread; {', '.join(f'{name} {version(name)}' for name in packages)})."
+    )
+    parts = {
+        "made": made, "first": first_table(results), "libraries": library_table(results),
+        "called": called_table(results), "cost": cost_table(results),
+    }  # fmt: skip
+    text = page.read_text()
+    for name, part in parts.items():
+        start, end = f"<!-- {name} -->\n", f"\n<!-- end {name} -->"
+        text = text[: text.index(start) + len(start)] + part + text[text.index(end) :]
+    page.write_text(text)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--minutes", type=float, default=np.inf, help="stop after so many minutes; a later run goes on")
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    parser.add_argument("--write-only", action="store_true", help="write the page from the results there are")
+    args = parser.parse_args()
+    if not args.write_only:
+        run(args.results, jobs(), args.minutes)
+    write(load(args.results))
+
+
+if __name__ == "__main__":
+    main()
