@@ -66,11 +66,13 @@ class PartialResiduals:
         total = np.bincount(bins, self.weight)
         columns = {"at": at, "contribution": self.contribution, "residual": self.residual}
         means = {name: np.bincount(bins, self.weight * column) / total for name, column in columns.items()}
-        unit, of_row = np.unique(np.stack([bins, self.cluster]), axis=1, return_inverse=True)  # clusters are units
+        n_clusters = self.cluster.max() + 1
+        unit, of_row = np.unique(bins * n_clusters + self.cluster, return_inverse=True)  # clusters are units
+        unit = unit // n_clusters  # the bin of each
         off = np.bincount(of_row.ravel(), self.weight * (self.residual - means["residual"][bins]))
-        n = np.bincount(unit[0]).astype(np.float64)
+        n = np.bincount(unit).astype(np.float64)
         n[n < 2] = np.nan  # one unit has no spread
-        half = stdtrit(n - 1, 0.5 + CONFIDENCE / 2) * np.sqrt(np.bincount(unit[0], off * off) * n / (n - 1)) / total
+        half = stdtrit(n - 1, 0.5 + CONFIDENCE / 2) * np.sqrt(np.bincount(unit, off * off) * n / (n - 1)) / total
         return names, {**means, "low": means["residual"] - half, "high": means["residual"] + half}
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from treeinner.errors import DataError, TreeInnerError, TreeInnerWarning
+from treeinner.kernels import Progress
 from treeinner.read import read_model
 from treeinner.read.columns import GroupSpec
 from treeinner.read.model import Model
@@ -50,6 +51,7 @@ def report(
     explorer_rows: int = 0,
     random_state: int = 0,
     n_jobs: int | None = -1,
+    progress: Progress | bool | None = None,
 ) -> Path:
     """Write one self-contained HTML page about a model, a comparison or a fitted selector.
 
@@ -93,6 +95,8 @@ def report(
         Seed of that draw.
     n_jobs : int
         Threads; -1 for all cores.
+    progress : bool or callable, optional
+        As for `importance`, for each of the scores that the page has.
 
     Returns
     -------
@@ -125,7 +129,8 @@ def report(
     of_train = {"sample_weight": sample_weight_train, "base_margin": base_margin_train, "qid": qid_train}
     X, held_out = load_table(opened, X, {"y": y, **given, "by": by})
     segments = {"by": held_out.pop("by"), "freq": freq}
-    asked: dict[str, Any] = {"score": score, "method": method, "feature_groups": feature_groups, "n_jobs": n_jobs}
+    asked: dict[str, Any] = {"score": score, "method": method, "feature_groups": feature_groups}
+    asked |= {"n_jobs": n_jobs, "progress": progress}
     valid, train = importance(opened, X, **held_out, **asked, **segments), None
     if X_train is not None:
         X_train, training = load_table(opened, X_train, {"y": y_train, **of_train})

@@ -240,7 +240,7 @@ function header() {
   $("confidence").textContent = `${Math.round(100 * data.confidence)}%`;
   document.querySelectorAll(".level").forEach((node) => { node.textContent = String(data.level); });
   $("unit").textContent = $("change-unit").textContent = data.unit;
-  $("score-title").textContent = data.score_title;
+  $("score-title").textContent = data.score_title.replace("(centred)", "");
   $("table-call").textContent = selection ? "selector.to_frame()" : comparison ? "comparison.to_frame()" : `ti.importance(model, X, y${data.score === "signal" ? "" : `, score="${data.score}"`}).to_frame()`;
   $("call").textContent = data.call;
   $("call-copy").onclick = (event) => copy(data.call, event.target);
@@ -250,7 +250,7 @@ function header() {
   if (!gainRank) return;
   const over = everyFeature.filter((k) => gainRank[k] <= Math.min(10, data.features.length / 2) && verdict(k) !== "signal" && data.used[k] > 0 && !selection);
   over.sort((a, b) => gainRank[a] - gainRank[b]).splice(5);
-  if (over.length) $("stands-out").append(el("li", {}, "High by total gain, but not carrying signal: ",
+  if (over.length) $("stands-out").append(el("li", {}, `High by total gain, but not on the ${KIND} rows: `,
     over.flatMap((k, i) => [i ? ", " : null, bdi(feature(k)), ` (rank ${gainRank[k]}, ${verdict(k)})`]), "."));
 }
 
