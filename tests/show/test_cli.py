@@ -11,13 +11,9 @@ import pytest
 import xgboost as xgb
 
 pytest.importorskip("typer")
-from tests.show.results import make_importance
-from tests.show.test_page import TreeInnerSelector
 from treeinner.explain.attribute import attribute
 from treeinner.score.compare import compare
 from treeinner.score.importance import importance
-from treeinner.score.infer import unknown
-from treeinner.show.cli import app
 from treeinner.show.cli.app import run
 
 
@@ -148,30 +144,23 @@ def test_report(cli, tmp_path):
     assert "<title>Mine</title>" in page.read_text(encoding="utf-8")
 
 
-def test_select_keeps_or_exits_with_1(files, cli, tmp_path, monkeypatch):
-    asked = {}
-
-    def fitted(X, y, weight, groups, **settings):
-        asked.update(settings, columns=list(X.columns), weight=weight, groups=groups)
-        return TreeInnerSelector(replaced[0])
-
-    replaced = [make_importance(names=("a", "b", "c", "d", "w"))]
-    monkeypatch.setattr(app, "_fitted_selector", fitted)
-    words = ("select", "valid.csv", "-y", "y", "--clusters", "patient", "--drop", "w", "--q", 0.05, "--seed", 3)
-    code, out, _ = cli(*words)
-    assert code == 0
-    shown = ["feature", "score", "std_error", "p_value", "q_value", "adds", "adds_std_error", "adds_q_value", "kept"]
-    assert out.splitlines()[0].split() == shown
-    assert out.splitlines()[-1].startswith("3 of 5 columns kept by")
-    assert (asked["columns"], asked["q"], asked["random_state"]) == (list("abcd"), 0.05, 3)
-    assert asked["groups"].tolist() == files[2]["patient"][200:].tolist()
-    assert json.loads(cli(*words, "--json")[1])["kept"] == ["b", "a", "d"]
+def test_select_keeps_or_exits_with_1(files, cli, tmp_path):
+    folder, _, rows = files
+    words = ("select", "train.csv", "-y", "y", "--clusters", "patient", "--drop", "w", "--cv", 2, "--repeats", 1)
+    code, out, err = cli(*words)
+    assert (code, err) == (0, "")
+    assert out.splitlines()[0].split() == ["feature", "score", "std_error", "p_value", "q_value", "kept"]
+    kept = json.loads(cli(*words, "--json")[1])["kept"]
+    assert "a" in kept
+    assert out.splitlines()[-1].startswith(f"{len(kept)} of 4 columns kept by the marginal test")
     assert cli(*words, "-o", tmp_path / "kept.csv")[0] == 0
-    assert pd.read_csv(tmp_path / "kept.csv")["kept"].sum() == 3
-    replaced[0] = make_importance(names=tuple("abcde"), statistics=unknown(np.zeros(5)))
-    code, out, _ = cli(*words)
+    assert pd.read_csv(tmp_path / "kept.csv")["kept"].sum() == len(kept)
+    noise = rows[list("abcd")].assign(y=np.random.default_rng(2).normal(size=len(rows)))
+    noise.to_csv(folder / "noise.csv", index=False)
+    code, out, err = cli("select", "noise.csv", "-y", "y", "--cv", 2, "--repeats", 1)
     assert code == 1
-    assert "0 of 5 columns kept" in out
+    assert "0 of 4 columns kept" in out
+    assert "Nothing is kept" in err
 
 
 def test_select_reads_text_as_categories(tmp_path):
@@ -219,7 +208,8 @@ def test_warnings_and_notes_are_on_stderr(cli):
     code, out, err = cli("importance", "model.json", "train.csv", "-y", "y", "--json")
     assert code == 0
     assert err.startswith("Warning: Training rows are among these rows")
-    assert json.loads(out)["notes"] == [err.removeprefix("Warning: ").strip()]
+    notes = [line.partition(": ")[2].removesuffix(" [training_rows]") for line in err.splitlines()]
+    assert json.loads(out)["notes"] == notes
 
 
 def test_the_module_is_the_program(files):
@@ -229,4 +219,4 @@ def test_the_module_is_the_program(files):
     ran = subprocess.run(
         [*words, "importance", *ROWS, "--top", "1"], cwd=files[0], capture_output=True, text=True, check=True
     )
-    assert "half the squared error per row; signal: q <= 0.1\nholds: the part of what the model learnt" in ran.stdout
+    assert "half the squared error per row; verdicts at q <= 0.1" in ran.stdout

@@ -50,7 +50,30 @@ def as_text(imp: Importance, shown: int | None = SHOWN) -> str:
     lines = text_table(columns, left=("feature", "verdict"))
     if len(order) < len(imp):
         lines.insert(1 + len(order), f"... and {len(imp) - len(order)} more")
-    return "\n".join([imp.title, *lines, about(imp)])
+    return "\n".join([imp.title, *lines, about(imp), *_segment_lines(imp)])
+
+
+def _segment_lines(imp: Importance) -> list[str]:
+    """Where a segment differs from all other rows, at the level of the verdicts: the surest first."""
+    by = imp.by_segment
+    if by is None:
+        return []
+    q = by.difference.q_value
+    found = np.stack(np.unravel_index(np.argsort(q, axis=None, kind="stable"), q.shape), axis=1)[: (q <= LEVEL).sum()]
+    differences = counted(len(found), "difference")
+    said = f"{counted(len(by.labels), 'segment')}, {differences} from the other rows at q <= {LEVEL:g}"
+    if not len(found):
+        return ["", said]
+    first = [tuple(cell) for cell in found[:SHOWN].tolist()]
+    numbers = {"score": by.statistics.score, "difference": by.difference.score, "std error": by.difference.std_error}
+    columns: dict[str, Sequence[str]] = {
+        "segment": [by.labels[s] for s, _ in first],
+        "feature": [imp.feature_names[k] for _, k in first],
+        **{name: _numbers([values[cell] for cell in first]) for name, values in numbers.items()},
+        "q value": [f"{q[cell]:.2g}" for cell in first],
+    }
+    more = [f"... and {len(found) - len(first)} more"] if len(found) > len(first) else []
+    return ["", f"{said}:", *text_table(columns, left=("segment", "feature")), *more]
 
 
 def comparison_text(comparison: Comparison, shown: int | None = SHOWN) -> str:

@@ -10,17 +10,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from treeinner.errors import DataError, Note, did_you_mean
 from treeinner.read import Model, read_model
 from treeinner.rows.frames import make_frame
 from treeinner.show.files import check_output, write_file
 
 __all__ = [
-    "check_files", "open_model", "parse_groups", "read_frame", "say", "say_notes", "write_json", "write_table",
+    "PAGES", "check_files", "json_text", "open_model", "parse_groups", "read_frame", "say", "say_notes", "write_table",
 ]  # fmt: skip
 
-FORMATS = (".csv", ".parquet", ".json")
-NUMBERS = ("learning_rate", "reg_lambda", "reg_alpha")  # of what can be told about a model
+FORMATS, PAGES = (".csv", ".parquet", ".json"), (".html", ".htm")
+NUMBERS = ("learning_rate", "reg_lambda", "reg_alpha")
+TOLD = (*NUMBERS, "objective", "iteration_range")  # what can be told about a model
 
 
 def say(text: str) -> None:
@@ -48,8 +51,9 @@ def open_model(path: Path, told: Sequence[str] | None) -> Model:
     options: dict[str, Any] = {}
     for text in told or ():
         name, equals, value = text.partition("=")
-        if not equals:
-            raise ValueError(f"--read {text}: expected NAME=VALUE, such as learning_rate=0.1.")
+        if not equals or name not in TOLD:
+            hint = did_you_mean(name, TOLD, ", such as learning_rate=0.1.")
+            raise ValueError(f"--read {text}: expected NAME=VALUE{hint}")
         if name == "iteration_range":
             options[name] = tuple(int(part or 0) for part in value.split(":"))
         else:
@@ -94,19 +98,15 @@ def read_frame(path: Path, dropped: Sequence[str]) -> Any:
     return frame.drop(columns=list(dropped)).astype(dict.fromkeys(text.difference(dropped), "category"))
 
 
-def write_json(content: Any, output: Path | None = None) -> None:
-    """Write JSON, to stdout where no file is named; what is not finite is null."""
-    text = json.dumps(_plain(content), ensure_ascii=False) + "\n"
-    if output is None:
-        sys.stdout.write(text)
-    else:
-        write_file(output, text.encode())
+def json_text(content: Any) -> str:
+    """Content as JSON; what is not finite is null."""
+    return json.dumps(_plain(content), ensure_ascii=False)
 
 
 def write_table(columns: Mapping[str, Any], output: Path) -> None:
     """Write a table; the ending of the file says how."""
     if output.suffix.lower() == ".json":
-        return write_json({name: list(values) for name, values in columns.items()}, output)
+        return write_file(output, f"{json_text(columns)}\n".encode())
     import pyarrow.csv
     import pyarrow.parquet
 
@@ -120,7 +120,7 @@ def _plain(content: Any) -> Any:
     """Content as JSON can hold it."""
     if isinstance(content, Mapping):
         return {name: _plain(value) for name, value in content.items()}
-    if isinstance(content, list | tuple):
+    if isinstance(content, list | tuple | np.ndarray):
         return [_plain(value) for value in content]
     value = content.item() if hasattr(content, "item") else content
     return None if isinstance(value, float) and not math.isfinite(value) else value
