@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeinner.errors import MissingDependencyError, Note, counted, did_you_mean
-from treeinner.kernels import Progress
+from treeinner.kernels import Progress, heard
 from treeinner.read import Model, read_model
 from treeinner.read.columns import Credit, GroupSpec, credit
 from treeinner.read.methods import attribute_players, check_method, node_values, reference_values
@@ -38,7 +38,7 @@ def attribute(
     base_margin: Any = None,
     feature_groups: GroupSpec | None = None,
     n_jobs: int | None = -1,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
 ) -> Attribution:
     """Split the raw prediction (margin) of every row over the features.
 
@@ -61,8 +61,8 @@ def attribute(
         As for `importance`: name of a group -> its features; their signed values are added up.
     n_jobs : int
         Threads; -1 for all cores. The result does not depend on it.
-    progress : callable, optional
-        Called with (rows done, rows).
+    progress : bool or callable, optional
+        True: a bar once it takes two seconds; or a function, called with (rows done, rows).
 
     Returns
     -------
@@ -78,7 +78,7 @@ def attribute(
     X, given = split(model, X, {"base_margin": base_margin})
     table = read_table(model, X)
     names = credit(model, names_of(X), feature_groups, X)
-    players = attribute_players(model, table, method, centre=centre, n_jobs=n_jobs, progress=progress)
+    players = attribute_players(model, table, method, centre=centre, n_jobs=n_jobs, progress=heard(progress))
     values = names.add_up(players, axis=2).swapaxes(1, 2)
     base = start_margin(model, given["base_margin"], table.n_rows) + root
     single = model.n_outputs == 1

@@ -39,7 +39,7 @@ class TreeExplainer:
         feature_perturbation: str = "auto",
         method: str = "treeshap",
         n_jobs: int | None = -1,
-        progress: Progress | None = None,
+        progress: Progress | bool | None = None,
     ) -> None:
         if data is not None or feature_perturbation not in ("auto", "tree_path_dependent"):
             raise UnsupportedModelError(

@@ -1,19 +1,53 @@
-"""The one place with threads: ranges of rows over a pool."""
+"""The one place with threads: ranges of rows over a pool; and what is told of their progress."""
 
 from __future__ import annotations
 
 import numbers
 import os
+import sys
+import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
-from typing import TypeVar
+from typing import Any, TypeVar
 
-__all__ = ["Progress", "map_rows", "n_threads"]
+__all__ = ["Progress", "heard", "map_rows", "n_threads"]
 
 Progress = Callable[[int, int], None]  # (rows done, rows in all)
+PATIENCE = 2.0  # seconds until a bar is drawn
 T = TypeVar("T")
+
+
+def heard(progress: Progress | bool | None) -> Progress | None:
+    """Who hears of progress: the user's function; for True a bar on stderr, once the work has taken two seconds."""
+    if not isinstance(progress, bool):
+        return progress
+    return _bar() if progress else None
+
+
+def _bar() -> Progress:
+    """A bar of tqdm where it is installed, else percentages."""
+    try:
+        from tqdm.auto import tqdm
+    except ImportError:
+        tqdm = None
+    began, bars = time.monotonic(), list[Any]()
+
+    def show(done: int, of: int) -> None:
+        if not bars and (done >= of or time.monotonic() - began < PATIENCE):
+            return
+        if tqdm is None:
+            bars[:] = [None] if done < of else []
+            print(f"\r{100 * done // of:3d} %", end="" if done < of else "\n", file=sys.stderr, flush=True)
+            return
+        if not bars:
+            bars.append(tqdm(total=of))
+        bars[0].update(done - bars[0].n)
+        if done >= of:
+            bars.pop().close()
+
+    return show
 
 
 def n_threads(n_jobs: int | None) -> int:

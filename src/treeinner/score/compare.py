@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeinner.errors import DataError, Note, warn
-from treeinner.kernels import Progress
+from treeinner.kernels import Progress, heard
 from treeinner.read import Model, read_model
 from treeinner.read.columns import GroupSpec
 from treeinner.rows import Stream, load_table, read_rows
@@ -24,7 +24,7 @@ from treeinner.score.infer import Statistics
 from treeinner.score.result import LEVEL, Importance, Losses, plain, position_of
 from treeinner.score.shift import domain_odds
 
-__all__ = ["Comparison", "Rows", "compare"]
+__all__ = ["NAMES", "Comparison", "Rows", "compare", "comparison_of"]
 
 Float = NDArray[np.float64]
 NAMES = ("before", "after")
@@ -176,7 +176,7 @@ def compare(
     split_shift: Any = False,
     feature_groups: GroupSpec | None = None,
     n_jobs: int | None = -1,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
 ) -> Comparison:
     """Why did the loss rise? What each feature no longer pays, with standard errors, so that all adds up.
 
@@ -213,7 +213,7 @@ def compare(
         If something does not hold, such as training rows in one of the sets.
     """
     opened = read_model(model)
-    run: dict[str, Any] = {"feature_groups": feature_groups, "n_jobs": n_jobs, "progress": progress}
+    run: dict[str, Any] = {"feature_groups": feature_groups, "n_jobs": n_jobs, "progress": heard(progress)}
     if isinstance(before, str | os.PathLike) or hasattr(before, "predict"):
         if split_shift is not False:
             raise ValueError("split_shift is about two sets of rows; two models have the same.")
@@ -224,14 +224,23 @@ def compare(
     else:
         sides = [_rows(rows, name) for rows, name in zip((before, after), names, strict=True)]
         _check_alike(sides, names)
-        odds = None
+        odds = effective = None
         if split_shift is not False:
             sides = [_in_memory(opened, rows) for rows in sides]
             columns = names_of(sides[0].X) or [f"column {j}" for j in range(opened.schema.n_columns)]
             tables, weights = zip(*((rows.X, rows.sample_weight) for rows in sides), strict=True)
-            odds = domain_odds(tables, weights, split_shift, names, columns)
+            odds, effective = domain_odds(tables, weights, split_shift, names, columns)
         streams = [_read(opened, rows, name) for rows, name in zip(sides, names, strict=True)]
-        found = change_of_rows(opened, streams, names, odds, **run)
+        found = change_of_rows(opened, streams, names, odds, **run) | {"effective_rows": effective}
+    warn(*found["notes"])
+    return Comparison(names=names, **found)
+
+
+def comparison_of(
+    model: Model, sides: Sequence[Any], names: tuple[str, str], *, feature_groups: GroupSpec | None
+) -> Comparison:
+    """Comparison of two sets of rows in the partitions of a cluster."""
+    found = change_of_rows(model, sides, names, None, feature_groups=feature_groups, n_jobs=1, progress=None)
     warn(*found["notes"])
     return Comparison(names=names, **found)
 

@@ -6,20 +6,20 @@ from dataclasses import replace
 from typing import Any
 
 from treeinner.errors import DataError
-from treeinner.kernels import Progress
-from treeinner.read import read_model
+from treeinner.kernels import Progress, heard
+from treeinner.read import Model, read_model
 from treeinner.read.columns import GroupSpec, credit
 from treeinner.read.unwrap import members
-from treeinner.rows import read_rows
+from treeinner.rows import Stream, read_rows
 from treeinner.score.average import average_importance
 from treeinner.score.conclude import ONE_PASS, OUT_OF_BAG, conclude, warned
 from treeinner.score.passes import leaf_pass, node_means, share_pass, total
 from treeinner.score.result import Importance
 from treeinner.score.segments import with_segments
-from treeinner.score.spec import make_spec
+from treeinner.score.spec import Spec, make_spec
 from treeinner.score.training_rows import training_rows_note
 
-__all__ = ["importance"]
+__all__ = ["importance", "scores_of"]
 
 
 def importance(
@@ -39,7 +39,7 @@ def importance(
     oob: bool = False,
     std_errors: bool = True,
     n_jobs: int | None = -1,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
 ) -> Importance:
     """Global importance of every feature, with standard errors.
 
@@ -86,8 +86,8 @@ def importance(
         False: scores only; of tree_inner and loss in one pass, from the gradient sums of the leaves.
     n_jobs : int
         Threads; -1 for all cores. The result does not depend on it.
-    progress : callable, optional
-        Called with (rows done, rows).
+    progress : bool or callable, optional
+        True: a bar once it takes two seconds; or a function, called with (rows done, rows).
 
     Returns
     -------
@@ -122,10 +122,28 @@ def importance(
     )
     if spec.segmented and not rows.again:
         raise DataError("by needs the rows twice; pass an X that can be read again, such as a function of the batches.")
+    run: dict[str, Any] = {"margins_given": base_margin is not None, "n_jobs": n_jobs, "progress": heard(progress)}
+    found = scores_of(model, spec, rows, std_errors=std_errors, **run)
+    notes = (OUT_OF_BAG if oob else training_rows_note(model, rows), None if rows.again or not std_errors else ONE_PASS)
+    return warned(found, *rows.notes, *notes)
+
+
+def scores_of(
+    model: Model,
+    spec: Spec,
+    rows: Stream,
+    *,
+    std_errors: bool = True,
+    margins_given: bool = False,
+    n_jobs: int | None = -1,
+    progress: Progress | None = None,
+) -> Importance:
+    """Importance by the passes over the rows that it takes; rows: a Stream, or the Partitions of a cluster."""
     share, centre = None, None
+    needed = std_errors or spec.score == "signal"
     run: dict[str, Any] = {"n_jobs": n_jobs}
-    if method == "centred":
-        twice = (std_errors or score == "signal" or spec.segmented) and rows.again
+    if spec.method == "centred":
+        twice = (needed or spec.segmented) and rows.again
         leaf = total(leaf_pass, model, spec, rows, progress=_half(progress, 0) if twice else progress, **run)
         centre = node_means(model, spec, leaf)
         if twice:
@@ -133,13 +151,11 @@ def importance(
     else:  # node values are stored: one pass gives everything
         centre = node_means(model, spec, None) if spec.by_path else None
         leaf = share = total(share_pass, model, spec, rows, centre, leaves=True, progress=progress, **run)
-    leaf.margins_given = base_margin is not None
-    found = conclude(model, spec, leaf, share if std_errors or score == "signal" else None, centre)
+    leaf.margins_given = margins_given
+    found = conclude(model, spec, leaf, share if needed else None, centre)
     if spec.segmented and share is not None:
         found = with_segments(found, share)
-    found = found if std_errors else replace(found, has_errors=False)
-    notes = (OUT_OF_BAG if oob else training_rows_note(model, rows), None if rows.again or not std_errors else ONE_PASS)
-    return warned(found, *rows.notes, *notes)
+    return found if std_errors else replace(found, has_errors=False)
 
 
 def _half(progress: Progress | None, first: int) -> Progress | None:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeinner.errors import UnsupportedModelError
-from treeinner.kernels import Progress, Shuffle, map_rows
+from treeinner.kernels import Progress, Shuffle, heard, map_rows
 from treeinner.losses import Loss
 from treeinner.read import Model, read_model
 from treeinner.read.columns import Credit, GroupSpec, credit
@@ -40,7 +40,7 @@ def permutation_importance(
     base_margin: Any = None,
     feature_groups: GroupSpec | None = None,
     n_jobs: int | None = -1,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
 ) -> Importance:
     """Rise of the loss per row when a feature is shuffled, mean over the repeats, with standard errors.
 
@@ -74,7 +74,7 @@ def permutation_importance(
         squares = rises * rises
         return np.stack([rises.sum(axis=1), squares.sum(axis=1), (squares * squares).sum(axis=1)])
 
-    parts = list(map_rows(rows.n_rows, shuffle.step, work, n_jobs=n_jobs, progress=progress))
+    parts = list(map_rows(rows.n_rows, shuffle.step, work, n_jobs=n_jobs, progress=heard(progress)))
     weight = weights_of(rows)
     total = float(rows.n_rows if weight is None else weight.sum())
     found = Importance(

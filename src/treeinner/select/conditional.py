@@ -55,7 +55,7 @@ def conditional_test(
     n_draws: int,
     seed: int,
     n_jobs: int | None,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
 ) -> Conditional:
     """Test columns of X given the others, by the models of a cross-validation.
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from sklearn.utils.parallel import Parallel, delayed
 
 from treeinner.errors import DataError, Note, counted
-from treeinner.kernels import Progress
+from treeinner.kernels import Progress, heard
 from treeinner.read import read_model
 from treeinner.read.columns import GroupSpec
 from treeinner.read.unwrap import members
@@ -71,7 +71,7 @@ def cross_importance(
     feature_groups: GroupSpec | None = None,
     n_jobs: int | None = -1,
     random_state: int | None = None,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
 ) -> Importance:
     """Importance of every feature, every row held out once per repeat.
 
@@ -105,8 +105,8 @@ def cross_importance(
         Fits at a time, by joblib; -1 for all cores.
     random_state : int, optional
         Seed of folds and fits; the result does not depend on n_jobs. None: a fixed one.
-    progress : callable, optional
-        Called with (fits done, fits).
+    progress : bool or callable, optional
+        True: a bar once it takes two seconds; or a function, called with (fits done, fits).
 
     Returns
     -------
@@ -131,7 +131,7 @@ def cross_fit(
     repeats: int,
     seed: int,
     n_jobs: int | None,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
 ) -> CrossFit:
     """As `cross_importance`, with the models and the shares of the rows."""
     check_choice("score", asked["score"], SCORES)
@@ -182,11 +182,11 @@ def _score(fitted: Any, data: Data, asked: Mapping[str, Any], test: Index, check
 
 def in_parallel(function: Any, jobs: Sequence[Any], n_jobs: int | None, progress: Any = None) -> tuple[Any, ...]:
     """Results of all jobs, in their order."""
-    out = []
+    out, told = [], heard(progress)
     for result in Parallel(n_jobs=n_jobs, return_as="generator")(delayed(function)(*job) for job in jobs):
         out.append(result)
-        if progress is not None:
-            progress(len(out), len(jobs))
+        if told is not None:
+            told(len(out), len(jobs))
     return tuple(out)
 
 

@@ -10,13 +10,10 @@ from typing import Any, ClassVar
 import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
-from sklearn import get_config
 from sklearn.base import BaseEstimator, MetaEstimatorMixin
 from sklearn.feature_selection import SelectorMixin
-from sklearn.model_selection import check_cv
 from sklearn.utils import check_random_state, get_tags
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from treeinner.errors import DataError, Note, UnsupportedModelError, warn
@@ -77,8 +74,9 @@ class TreeInnerSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):  # ty
         Seed of folds, fits and draws; the result does not depend on n_jobs. None: a fixed one.
     n_jobs : int
         Folds in parallel; -1 for all cores.
-    progress : callable, optional
-        Called with (models done, models) while they are fitted, and again while the conditional test is made.
+    progress : bool or callable, optional
+        True: a bar once it takes two seconds; or a function, called with (models done, models) while they are fitted,
+        and again while the conditional test is made.
 
     Attributes
     ----------
@@ -126,7 +124,7 @@ class TreeInnerSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):  # ty
         "sampler": [callable, None],
         "collinear": [Interval(numbers.Real, 0, 1, closed="right"), Mapping, None],
         "max_features": [Interval(numbers.Integral, 0, None, closed="left"), callable, None],
-        "progress": [callable, None],
+        "progress": ["boolean", callable, None],
     }
 
     def __init__(
@@ -194,7 +192,6 @@ class TreeInnerSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):  # ty
         """
         self._check_parameters()
         X, y = self._read(X, y)
-        fit_params = self._routed(sample_weight, groups, fit_params)
         self.max_features_ = int(self.max_features(X)) if callable(self.max_features) else self.max_features
         self.estimator_, classes = self.estimator, None
         if self.estimator is None:
@@ -392,38 +389,6 @@ class TreeInnerSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):  # ty
     def _repr_mimebundle_(self, **asked: Any) -> dict[str, str]:
         shown: dict[str, str] = super()._repr_mimebundle_(**asked)
         return shown | ({"text/html": self._repr_html_inner()} if "text/html" in shown else {})
-
-    def _routed(self, sample_weight: Any, groups: Any, fit_params: dict[str, Any]) -> dict[str, Any]:
-        """What goes to the estimator's fit besides weights, which the scores must share."""
-        if not get_config()["enable_metadata_routing"]:
-            return fit_params
-        given = {"sample_weight": sample_weight, "groups": groups}
-        given = {name: value for name, value in given.items() if value is not None}
-        routed = process_routing(self, "fit", **given, **fit_params)
-        if self.estimator is None:
-            return fit_params
-        to_fit = dict(routed.estimator.fit)
-        if sample_weight is not None and to_fit.pop("sample_weight", None) is None:
-            raise ValueError(
-                "sample_weight was passed, but the estimator does not request it; fits and scores must have the same "
-                "weights: estimator.set_fit_request(sample_weight=True)."
-            )
-        return to_fit
-
-    def get_metadata_routing(self) -> Any:
-        """Routing of what `fit` takes: to the estimator, and to the splitter.
-
-        Returns
-        -------
-        MetadataRouter
-            As scikit-learn's user guide on metadata routing has it.
-        """
-        router = MetadataRouter(owner=self).add_self_request(self)
-        if self.estimator is not None:
-            mapping = MethodMapping().add(caller="fit", callee="fit")
-            router.add(estimator=self.estimator, method_mapping=mapping)
-        mapping = MethodMapping().add(caller="fit", callee="split")
-        return router.add(splitter=check_cv(self.cv), method_mapping=mapping)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
