@@ -49,7 +49,6 @@ ALIKE = {
     "object": (lambda A: A.astype(object), lambda y: y.astype(object)),
     "read-only": (locked, locked),
     "big-endian": (lambda A: A.astype(">f8"), lambda y: y.astype(">f8")),
-    "big-endian frame": (lambda A: pd.DataFrame(A.astype(">f8")), lambda y: y),
     "lists": (lambda A: A.tolist(), lambda y: y.tolist()),
     "series": (pd.DataFrame, pd.Series),
 }

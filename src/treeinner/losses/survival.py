@@ -17,7 +17,7 @@ NONZERO: Domain = (lambda y: np.isfinite(y) & (y != 0), "a time, negative if cen
 
 
 def _special() -> Any:
-    """scipy's functions, whose import takes longer than that of treeinner."""
+    """Functions of scipy, whose import takes longer than that of treeinner."""
     from scipy import special
 
     return special

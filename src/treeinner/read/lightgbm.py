@@ -386,20 +386,13 @@ def _judged(text: _Text, nodes: _Nodes, training: _Training, mean: Float, larges
     exact = bool(np.all(text.of_splits("internal_weight")[at_root] == 0))  # up to LightGBM 4.3 it is the start alone
     agree = bool(np.all(np.abs(root - mean) <= AGREEMENT * (np.abs(mean) + largest)))
     bent = training.refusal or training.bent
-    why = _first({
-        f"objective={training.objective!r} starts elsewhere": training.elsewhere,
-        "classes have weights": training.class_weights,
-        training.inexact: bool(training.inexact),
-        bent.partition(",")[0]: bool(bent),
-        "leaves and inner values do not match, as after refit": not agree,
-        "DART does not tell an average from an init_score": training.dart,
-        "learning_rate=1 does not tell an average from an init_score": training.learning_rate == 1,
-    })  # fmt: skip
-    if bent or (why and exact):
+    # DART, and a rate of 1, do not tell an average from an init_score; after refit leaves and inner values differ.
+    doubtful = bent or training.unsure or not agree or training.dart or training.learning_rate == 1
+    if bent or (doubtful and exact):
         mean = np.where(_half_unit(root) < 0.05 * largest, root, mean)
-    said = f"The margin before the first tree is not stored, but estimated from it ({why})."
+    said = "The margin before the first tree is not stored, but estimated from it."
     quiet = exact or not (training.elsewhere or training.class_weights or not (agree or bent or training.inexact))
-    return mean, [Note("start_assumed", said, quiet)] if why else []
+    return mean, [Note("start_assumed", said, quiet)] if doubtful else []
 
 
 def _half_unit(stored: Float) -> Float:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from treeinner.errors import DataError, UnsupportedModelError, readable
 from treeinner.losses import find_loss
-from treeinner.read.model import Model, Told, own_loss
+from treeinner.read.model import Model, Told
 from treeinner.read.trees import Bool, Float, NodeValues, Trees
 from treeinner.rows.schema import Level, Schema
 
@@ -56,13 +56,9 @@ def read(model: Any, told: Told) -> Model:
     nested = isinstance(classes, list)
     if classes is not None:
         classes = [labels.tolist() for labels in classes] if nested else classes.tolist()
-    objective, stored, notes = told.objective, getattr(model, "loss", ""), []
-    if objective is None and not isinstance(stored, str):
-        objective, note = own_loss(_gradient, stored)
-        notes.append(note)
-    library = "sklearn forest" if trees.averaged and objective is None else "sklearn"
+    library = "sklearn forest" if trees.averaged and told.objective is None else "sklearn"
     params["many_targets"] = nested
-    loss = find_loss(told=objective, library=library, name=name, params=params, n_outputs=trees.n_outputs)
+    loss = find_loss(told=told.objective, library=library, name=name, params=params, n_outputs=trees.n_outputs)
     return Model(
         trees=trees,
         library="sklearn",
@@ -73,7 +69,6 @@ def read(model: Any, told: Told) -> Model:
         classes=classes,
         class_weight=_class_weight(model),
         out_of_bag=partial(_out_of_bag, model) if hasattr(model, "estimators_") and trees.averaged else None,
-        notes=tuple(notes),
     )
 
 
@@ -90,14 +85,6 @@ def _class_weight(model: Any) -> Any:
     if isinstance(given, dict) and hasattr(model, "_predictors"):  # HistGradientBoosting looks codes up, not labels
         return {model.classes_[code]: weight for code, weight in given.items()}
     return given
-
-
-def _gradient(loss: Any, y: Any, margin: Any) -> Any:
-    """Gradient of a loss object that HistGradientBoosting was given in the place of a name."""
-    rows = {"y_true": np.ascontiguousarray(y, np.float64).ravel(), "raw_prediction": np.ascontiguousarray(margin)}
-    if loss.constant_hessian:  # each as in training; a class of the user's own may have only one of them
-        return loss.gradient(**rows)
-    return loss.gradient_hessian(**rows)[0]
 
 
 # -- what all kinds share ------------------------------------------------------------------------------------
@@ -227,11 +214,6 @@ def _levels(column: int, given: list[Any]) -> tuple[Level, ...]:
         raise UnsupportedModelError(
             f"Column {column} was trained with both None, a level to scikit-learn, and NaN, a missing value; "
             "tables do not tell them apart. Train with one of them."
-        )
-    if not all(isinstance(level, str | int | float | bool) for level in plain):
-        raise UnsupportedModelError(
-            f"Column {column} has categories that are neither text nor numbers nor booleans ({plain[0]!r}); train "
-            "with such labels, e.g. X[column].astype(str)."
         )
     return plain
 

@@ -107,22 +107,13 @@ def checked_table(X: Any) -> Any:
     if is_sparse(X) and len(X.shape) == 2:
         X = canonical_csr(X)
     elif isinstance(frame := as_frame(X), nw.DataFrame | nw.LazyFrame):
-        X = _native_columns(collected(frame).to_native())
+        X = collected(frame).to_native()
     else:
         X = as_array(X)
         X = X if X.dtype.isnative else X.astype(X.dtype.newbyteorder("="))
     if X.shape[1] == 0:
         raise DataError("X has no columns; pass at least one.")
     return X
-
-
-def _native_columns(frame: Any) -> Any:
-    """Columns of a pandas frame in the machine's byte order."""
-    kinds: Any = getattr(frame, "dtypes", None)
-    if not hasattr(kinds, "items"):
-        return frame
-    other = {name: kind for name, kind in kinds.items() if isinstance(kind, np.dtype) and not kind.isnative}
-    return frame.astype({name: kind.newbyteorder("=") for name, kind in other.items()}) if other else frame
 
 
 def _checked_target(y: Any) -> Any:

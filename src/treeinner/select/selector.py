@@ -176,8 +176,7 @@ class TreeInnerSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):  # ty
         groups : array, optional
             Label of each row; rows of one group are in one fold, and only groups count as independent.
         **fit_params
-            For the estimator's fit; what has one entry per row is cut by fold. With metadata routing enabled, what the
-            estimator requests.
+            For the estimator's fit; what has one entry per row is cut by fold.
 
         Returns
         -------
