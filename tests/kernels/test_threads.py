@@ -99,7 +99,7 @@ def test_threads_share_one_table_of_treeshap():
     assert all(table is tables[0] for table in tables)
 
 
-@pytest.mark.parametrize("score", ["tree_inner", "loss"])
+@pytest.mark.parametrize("score", ["signal", "tree_inner", "loss"])
 def test_threads_that_score_a_fresh_model_get_the_numbers_of_one(score):
     loss = find_loss(told="softmax", library="xgboost", name="", params={}, n_outputs=2)
 

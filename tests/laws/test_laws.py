@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import treeinner as ti
-from tests.laws import settings
 from tests.laws.settings import CATBOOST, GOLDEN, MODELS, SETTINGS, STEPS, UNITS, N, Setting
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -26,17 +25,6 @@ def same(found, expected):
 
 # -- facts of the libraries ------------------------------------------------------------------------------------------
 NUMERIC = [name for name in MODELS if "-" in name and Setting(name).stem not in ("frame", "onehot", "ctr")]
-SPLIT = [(name, method) for name in NUMERIC for method in METHODS[1:] if f"attribute {method}" in MODELS[name]]
-
-
-@pytest.mark.parametrize(("source", "method"), SPLIT)
-def test_attributions_add_up_to_the_margin(source, method):
-    margin = Setting(source).fact("margin")
-    found = ti.attribute(Setting(source).model(), settings.data()["X"], method=method)
-    total = found.values.sum(axis=1) + found.base_values.reshape(margin.shape)
-    close(total, margin, 1e-6 if source.startswith("xgboost") else 1e-13)  # XGBoost adds up in float32
-
-
 # One plain Newton step in every round.
 STEPWISE = [name for name in NUMERIC if {"predecomp", "total_gain"} <= set(MODELS[name])
             and Setting(name).stem not in ("dart", "parallel", "vector", "poisson")]  # fmt: skip

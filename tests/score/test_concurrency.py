@@ -37,14 +37,6 @@ def together(work):
         return list(pool.map(after, range(THREADS)))
 
 
-@pytest.mark.parametrize("asked", [("signal", "centred"), ("tree_inner", "predecomp"), ("loss", "treeshap")])
-def test_many_threads_on_one_fresh_model_from_the_first_call_on(asked):
-    model, given = fresh_model(), dict(zip(("score", "method"), asked, strict=True))
-    alone = ti.importance(fresh_model(), X, Y, n_jobs=1, **given)
-    for found in together(lambda _: ti.importance(model, X, Y, n_jobs=2, **given)):
-        same_bits(found, alone)
-
-
 def test_an_accumulator_for_each_thread_adds_up_to_the_bits_of_one():
     model, parts = fresh_model(), np.array_split(np.arange(150), THREADS)
     make = partial(ti.ImportanceAccumulator, model, score="tree_inner", method="saabas", n_jobs=1)

@@ -90,25 +90,6 @@ def test_targets_in_any_container_but_not_in_another_order():
     np.testing.assert_array_equal(ti.importance(model, frame, other_labels).scores, ti.importance(model, X, y).scores)
 
 
-# -- what comes with the rows ----------------------------------------------------------------------------------------
-
-
-def test_margins_labels_and_masks():
-    model = MODELS["regression"]
-    for margin in (np.zeros(N - 1), np.zeros((N, 2)), with_value(np.zeros(N), np.nan), ["high"] * N):
-        with pytest.raises(ti.DataError, match="base_margin"):
-            ti.importance(model, X, SIGNAL, base_margin=margin)
-    words = np.full(N, "a", dtype=object)
-    for labels in (np.zeros(N - 1), with_value(np.zeros(N), np.nan), with_value(words, None),
-                   pd.Series(pd.date_range("2024-01-01", periods=N)).mask(np.arange(N) == 5)):  # fmt: skip
-        with pytest.raises(ti.DataError, match="clusters"):
-            ti.importance(model, X, SIGNAL, clusters=labels)
-    hidden = np.ma.masked_array(np.ones(N), np.arange(N) == 5)
-    for name in ("y", "sample_weight", "base_margin", "clusters"):
-        with pytest.raises(ti.DataError, match=f"{name}.*masked"):
-            ti.importance(model, X, **{"y": SIGNAL, name: hidden})
-
-
 # -- arguments -------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(("options", "word"), [
     ({"score": "gain"}, "score='gain'"), ({"method": "shap"}, "method='shap'"), ({"method": "predecmp"}, "'predecomp'"),
