@@ -13,7 +13,7 @@ from treeinner.score.compare import Comparison
 from treeinner.score.result import LEVEL, Importance
 from treeinner.show.plots import style
 from treeinner.show.plots.lines import Features
-from treeinner.show.plots.scores import CONFIDENCE, LOOKS, draw_marks, mark_handles
+from treeinner.show.plots.scores import CONFIDENCE, LOOKS, draw_intervals, draw_marks, mark_handles
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 Float = NDArray[np.float64]
 PANEL_INCHES = (3.6, 2.6)
 LABEL_POINTS = 72.0  # of a segment
+MOST_LABELS = 16  # of a panel
 # Difference of a segment -> colour, whether the tile is filled, and hatch.
 TILES = {
     "higher": (style.BLUE, True, ""),
@@ -74,10 +75,8 @@ def change(comparison: Comparison, *, max_display: int = 10, ax: Axes | None = N
         ax.barh(at - 0.15, moved, left=starts[split], **hatched)
         ax.barh(at + 0.15, size[split] - moved, left=starts[split] + moved, **look)
     ax.vlines(ends[:-1], y[:-1], y[1:], color=ink, linewidth=0.8, zorder=1)
-    low, high = (side[first] + starts[own] for side in comparison.interval(CONFIDENCE))
-    known = np.isfinite(high) & (high > low)
-    ax.hlines(y[own][known], low[known], high[known], color=ink, linewidth=1.3, zorder=3)
-    right[own][known] = np.maximum(right[own], high)[known]
+    interval = [side[first] + starts[own] for side in comparison.interval(CONFIDENCE)]
+    right[own] = np.maximum(right[own], draw_intervals(ax, interval, y[own]))
     draw_marks(ax, ends[own], y[own], states[own])
     ax.scatter(ends[[0, -1]], y[[0, -1]], s=36, marker="D", color=ink, zorder=4)
     losses = comparison.loss_before, comparison.loss_after
@@ -87,7 +86,7 @@ def change(comparison: Comparison, *, max_display: int = 10, ax: Axes | None = N
     style.label_rows(ax, names, made=made)
     ax.set_xlabel(f"{comparison.loss_name} per row")
     style.short_ticks(ax)
-    handles = mark_handles(states, bool(known.any()), f"{CONFIDENCE:.0%} interval of a step")
+    handles = mark_handles(states, f"{CONFIDENCE:.0%} interval of a step")
     if comparison.moved is not None:
         patch, paper = style.matplotlib().patches.Patch, ax.get_facecolor()
         handles += [patch(facecolor=style.GREY, hatch="/////", edgecolor=paper, label="from rows that moved")]
@@ -131,12 +130,10 @@ def segments(
     size, labels = parts.difference.score, [str(label) for label in parts.labels]
     clear = parts.difference.q_value <= LEVEL
     weight = np.abs(size) * np.where(clear, 1.0, 1e-6)  # what is clear goes first
-    shown, rest = style.more(size.shape[1], max_display)
     across, hidden = style.more(len(size), max_segments)
     columns = np.sort(np.argsort(-weight.max(axis=1), kind="stable")[:across])
-    first = np.argsort(-weight[columns].max(axis=0), kind="stable")[:shown]
-    names = [importance.feature_names[k] for k in first]
-    ax, made = style.axes_for(ax, names, height=style.rows_height(shown + bool(rest)) + 0.6, width=1.5 + 0.36 * across)
+    order = np.argsort(-weight[columns].max(axis=0), kind="stable")
+    ax, _, first = style.rows_for(ax, importance.feature_names, order, max_display, 1.5 + 0.36 * across)
 
     tile = style.matplotlib().patches.Rectangle
     unit = np.abs(size[np.ix_(columns, first)]).max(initial=0.0) or 1.0
@@ -146,7 +143,6 @@ def segments(
             look = TILES["unclear" if not clear[s, k] else "higher" if size[s, k] > 0 else "lower"]
             if size[s, k] != 0.0:
                 ax.add_patch(tile((x - side / 2, y - side / 2), side, side, **_tile(look, ax)))
-    style.label_rows(ax, names, made=made, rest=rest)
     ax.set_xlim(-0.6, across - 0.4)
     short = style.shorten([labels[s] for s in columns], LABEL_POINTS, style.font_points())
     rows = [f"{label} ({parts.rows[s]:,})" for label, s in zip(short, columns, strict=True)]
@@ -226,23 +222,27 @@ def over_time(
     for one, k in zip(axes, chosen, strict=True):
         score, x = parts.statistics.score[:, k], np.arange(len(labels))
         clear = parts.difference.q_value[:, k] <= LEVEL
-        band = style.shade(one)
         known = np.isfinite(high[:, k])  # a band needs two beside each other
-        look: dict[str, Any] = {"color": band, "linewidth": 0, "label": f"{CONFIDENCE:.0%} interval"}
+        look: dict[str, Any] = {
+            "color": style.BLUE,
+            "alpha": 0.3,
+            "linewidth": 0,
+            "label": f"{CONFIDENCE:.0%} interval",
+        }
         one.fill_between(x, low[:, k], high[:, k], where=known, **look)
-        one.vlines(x[known], low[known, k], high[known, k], color=band, linewidth=3, label="_band")
+        one.vlines(x[known], low[known, k], high[known, k], color=style.BLUE, alpha=0.3, linewidth=3, label="_band")
         one.plot(x, score, color=style.BLUE, linewidth=1.8, label="score (filled: differs clearly from all other rows)")
         one.axhline(importance.scores[k], color=style.text_color(), linewidth=1.0, linestyle="--", label="all rows")
         draw_marks(one, x, score, np.where(clear, "signal", "unclear").tolist(), min(24.0, 1000.0 / len(x)))
         style.zero_line(one, "y")
-        every = _every(one, len(x))
+        every = -(-len(x) // MOST_LABELS)
         one.set_xticks(x[::every], labels[::every], rotation=90, parse_math=False)
         one.set_ylabel(importance.title)
         one.spines[["top", "right"]].set_visible(False)
         style.short_ticks(one, "y")
         titles.append(_when(style.cut(importance.feature_names[k]), score, clear, labels))
     style.figure_legend(axes)
-    style.finish_all(list(axes), titles, _arrange_times, show=show)
+    style.finish_all(list(axes), titles, style.arrange_ticks, show=show)
     return axes if ax is None or np.size(ax) > 1 else ax
 
 
@@ -251,19 +251,6 @@ def _when(name: str, score: Float, clear: NDArray[np.bool_], labels: Sequence[st
     where = [label for label, here in zip(labels, clear, strict=True) if here]
     words = f"differs clearly in {style.listed(where, 2)}" if where else "no clear difference"
     return f"{name}: {style.number(score[0])} to {style.number(score[-1])}; {words}"
-
-
-def _every(ax: Axes, labels: int) -> int:
-    """Every how manyth label there is room for."""
-    points = labels * style.font_points("xtick.labelsize") * style.LINE
-    return int(np.ceil(points / max(1.0, style.axes_points(ax)[0])))
-
-
-def _arrange_times(ax: Axes) -> None:
-    """As many labels as there is room for."""
-    labels = ax.get_xticklabels()
-    for i, label in enumerate(labels):
-        label.set_visible(i % _every(ax, len(labels)) == 0)
 
 
 def _parts(importance: Importance, plot: str) -> Any:

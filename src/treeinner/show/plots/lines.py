@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 
 from treeinner.errors import counted
 from treeinner.read import read_model
+from treeinner.read.columns import GroupSpec
 from treeinner.score.baselines import mean_abs, total_gain
 from treeinner.score.importance import importance as score_rows
 from treeinner.score.permutation import permutation_importance
@@ -183,7 +183,7 @@ def _breakdown(importance: Importance) -> tuple[float, Float, Float]:
 
 def ranks(
     model: Any, X: Any = None, y: Any = None, *, max_display: int = 15, ax: Axes | None = None, show: bool = False,
-    random_state: int = 0, **given: Any,
+    feature_groups: GroupSpec | None = None, n_jobs: int | None = -1,
 ) -> Axes:  # fmt: skip
     """Ranks by total gain, mean |SHAP|, permutation and signal, a line per feature: what sinks, and what rises.
 
@@ -198,12 +198,16 @@ def ranks(
         How many features to show: those with the best rank in any column. Worse ranks are drawn in one last row.
     ax, show
         As for `rounds`.
-    random_state : int
-        Seed of the shuffles of permutation importance.
-    **given
-        sample_weight, clusters, base_margin, feature_groups, n_jobs: as for `importance`.
+    feature_groups, n_jobs
+        As for `importance`. For weights and the like, pass Importances.
     """
-    columns = list(model) if isinstance(model, list | tuple) else _four(model, X, y, random_state, given)
+    columns = model
+    if not isinstance(model, list | tuple):
+        model = read_model(model)
+        groups: dict[str, Any] = {"feature_groups": feature_groups}
+        rows: dict[str, Any] = {"y": y, "n_jobs": n_jobs, **groups}
+        columns = [total_gain(model, **groups), mean_abs(model, X, n_jobs=n_jobs, **groups)]
+        columns += [permutation_importance(model, X, random_state=0, **rows), score_rows(model, X, **rows)]
     for one in columns:
         style.check_kind(one, "Importance", "ranks")
     if len(columns) < 2:
@@ -218,16 +222,14 @@ def ranks(
     ax, made = style.axes_for(ax, labels, height=style.rows_height(shown + bool(rest)), width=1.2 + 1.1 * len(columns))
 
     moved = (table[-1] - table[0])[chosen]
-    far = min(max(2, np.abs(moved).max(initial=0) // 3), np.abs(moved).max(initial=0))
+    far = max(1, min(np.abs(moved).max(initial=0), max(2, np.abs(moved).max(initial=0) // 3)))
     colors = np.where(moved >= far, style.VERMILLION, np.where(moved <= -far, style.BLUE, style.GREY)).tolist()
-    for k, move, color in zip(chosen, moved, colors, strict=True):
-        look: dict[str, Any] = {"color": color, "linewidth": 2.2 if color != style.GREY else 1.2}
-        dashes = "--" if color == style.VERMILLION else "-"
-        ax.plot(drawn[:, k], linestyle=dashes, marker="v" if move > 0 else "o", markersize=5, label=names[k], **look)
-    ticks = np.unique(np.append(style.matplotlib().ticker.MaxNLocator(6, integer=True).tick_values(1, shown), 1))
-    ticks = ticks[(ticks >= 1) & (ticks <= shown)]
-    words = [f"{tick:.0f}" for tick in ticks] + [f"> {shown}"] * bool(rest)
-    ax.set_yticks([*ticks, *[shown + 1] * bool(rest)], words)
+    looks = {style.VERMILLION: ("--", 2.2), style.BLUE: ("-", 2.2), style.GREY: ("-", 1.2)}
+    for k, color in zip(chosen, colors, strict=True):
+        dashes, width = looks[color]
+        ax.plot(drawn[:, k], color=color, linestyle=dashes, linewidth=width, marker="o", markersize=5, label=names[k])
+    ticks = [1, *range(5, shown + 1, 5)]
+    ax.set_yticks([*ticks, *[shown + 1] * bool(rest)], [*map(str, ticks), *[f"> {shown}"] * bool(rest)])
     ax.set_ylim(shown + 0.5 + bool(rest), 0.5)
     ax.set_xlim(-0.1, len(columns) - 0.9)
     slant: dict[str, Any] = {"rotation": 30, "ha": "right", "rotation_mode": "anchor"} if made else {"rotation": 90}
@@ -236,30 +238,13 @@ def ranks(
     ax.set_ylabel("rank")
     ax.spines[["top", "right", "bottom"]].set_visible(False)
     name_ends(ax, labels, drawn[-1, chosen], colors, made=made)
-    ends = title_of(columns[0]), title_of(columns[-1])
-    title = f"From {ends[0]} to {ends[1]}, no rank changes"
-    if moved.any():
-        parts = [
-            f"{style.cut(labels[i])} {verb} from {table[0, chosen[i]]} to {table[-1, chosen[i]]}"
-            for i, verb in ((int(moved.argmax()), "sinks"), (int(moved.argmin()), "rises"))
-            if moved[i] * (1 if verb == "sinks" else -1) > 0
-        ]
-        title = f"From {ends[0]} to {ends[1]}, {' and '.join(parts)}"
+    parts = [
+        f"{style.cut(labels[i])} {verb} from {table[0, chosen[i]]} to {table[-1, chosen[i]]}"
+        for i, verb, far in ((moved.argmax(), "sinks", moved.max()), (moved.argmin(), "rises", -moved.min()))
+        if far > 0
+    ]
+    title = f"From {title_of(columns[0])} to {title_of(columns[-1])}, {' and '.join(parts) or 'no rank changes'}"
     return style.finish(ax, title, arrange_ends, show=show)
-
-
-def _four(model: Any, X: Any, y: Any, random_state: int, given: Mapping[str, Any]) -> list[Importance]:
-    """Total gain, mean |SHAP|, permutation importance and signal."""
-    model = read_model(model)
-
-    def known(function: Any) -> dict[str, Any]:
-        return {key: value for key, value in given.items() if key in inspect.signature(function).parameters}
-
-    last = score_rows(model, X, y, **given)
-    return [
-        total_gain(model, **known(total_gain)), mean_abs(model, X, **known(mean_abs)),
-        permutation_importance(model, X, y, random_state=random_state, **known(permutation_importance)), last,
-    ]  # fmt: skip
 
 
 def title_of(importance: Importance) -> str:
@@ -295,11 +280,10 @@ def name_ends(ax: Axes, names: Sequence[str], ends: Float, colors: Sequence[str]
 
 def arrange_ends(ax: Axes) -> None:
     """Move the names apart, with a font for the height there is."""
-    width, height = style.axes_points(ax)
+    height = style.axes_points(ax)[1]
     if not ax.texts:
         return
-    if isinstance(ax.xaxis.get_major_locator(), style.matplotlib().ticker.MaxNLocator):
-        ax.locator_params(axis="x", nbins=int(min(6, max(1, width // 35))))
+    style.arrange_ticks(ax)
     size = max(style.SMALLEST_FONT, min(style.font_points(), height / len(ax.texts) / style.LINE))
     first, last = ax.get_ylim()
     step = style.LINE * size / height

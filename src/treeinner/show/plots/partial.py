@@ -102,14 +102,8 @@ def partial(
             right.set_xlabel(name, **PLAIN)
         titles += [f"{name}: {finding(part)}", ""][: len(pair)]
     style.figure_legend(axes.ravel())
-    style.finish_all(list(axes.flat), titles, _arrange, show=show)
+    style.finish_all(list(axes.flat), titles, style.arrange_ticks, show=show)
     return axes if axes.size > 1 else ax
-
-
-def _arrange(ax: Axes) -> None:
-    """As many ticks as there is room for."""
-    if not isinstance(ax.xaxis.get_major_locator(), style.matplotlib().ticker.FixedLocator):
-        ax.locator_params(axis="x", nbins=int(min(5, max(2, style.axes_points(ax)[0] // 45))))
 
 
 def finding(part: PartialResiduals) -> str:

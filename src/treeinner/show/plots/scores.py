@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,8 +36,8 @@ VERBS = {"loss": ("lowers the loss", "lower the loss"), "permutation": ("matters
 
 
 def bar(
-    importance: Importance, *, total_gain: Any = None, kept: Any = None, max_display: int = 20, ax: Axes | None = None,
-    show: bool = False,
+    importance: Importance, *, total_gain: Importance | None = None, kept: Any = None, max_display: int = 20,
+    ax: Axes | None = None, show: bool = False,
 ) -> Axes:  # fmt: skip
     """Scores with their intervals, best on top: what is clear is a filled mark, what is unclear a hollow grey one.
 
@@ -47,7 +47,7 @@ def bar(
     ----------
     importance : Importance
         What `ti.importance` returned.
-    total_gain : Importance or array, optional
+    total_gain : Importance, optional
         Total gain of the same features (`ti.total_gain(model)`): its ranks stand in a column of their own, from the
         best on the right to the worst on the left.
     kept : array of bool, optional
@@ -60,36 +60,30 @@ def bar(
         Whether to show the figure, as shap's plots do.
     """
     style.check_kind(importance, "Importance", "bar")
-    order, scores = importance.order, importance.scores
-    shown, rest = style.more(len(order), max_display)
-    first, y = order[:shown], np.arange(shown)
-    names = [importance.feature_names[k] for k in first]
-    gain = _gain_of(importance, total_gain)
+    scores, states = importance.scores, _states(importance, kept)
     gauges = importance.tested and importance.holds is not None
-    beside = GAUGE_INCHES * gauges + RANK_INCHES * (gain is not None)
-    height = style.rows_height(shown + bool(rest))
-    ax, made = style.axes_for(ax, names, height=height, width=style.BODY_INCHES + beside)
+    beside = GAUGE_INCHES * gauges + RANK_INCHES * (total_gain is not None)
+    names, order = importance.feature_names, importance.order
+    ax, made, first = style.rows_for(ax, names, order, max_display, style.BODY_INCHES + beside)
     scale = 1.0 if made else min(1.0, style.axes_points(ax)[0] / 300)  # of the columns beside the rows
 
-    states = _states(importance, kept)
-    ax.barh(y, scores[first], height=0.5, color=[LOOKS[states[k]][0] for k in first], zorder=2)
-    ends = draw_intervals(ax, importance.interval(CONFIDENCE), first, scores)
-    draw_marks(ax, scores[first], y, [states[k] for k in first])
+    y, shown, rest = np.arange(len(first)), [states[k] for k in first], order[len(first) :]
+    ax.barh(y, scores[first], height=0.5, color=[LOOKS[state][0] for state in shown], zorder=2)
+    ends = draw_intervals(ax, (side[first] for side in importance.interval(CONFIDENCE)), y)
+    draw_marks(ax, scores[first], y, shown)
     style.zero_line(ax)
     texts = [style.number(scores[k]) for k in first]
-    if rest:
-        ends, texts = [*ends, 0.0], [*texts, f"together {style.number(scores[order[shown:]].sum())}"]
-    style.write_numbers(ax, ends, texts)
-    style.label_rows(ax, names, made=made, rest=rest)
+    texts += [f"together {style.number(scores[rest].sum())}"] * (len(rest) > 0)
+    style.write_numbers(ax, [*np.maximum(ends, np.maximum(scores[first], 0.0)), 0.0][: len(texts)], texts)
     ax.set_xlabel(score_label(importance))
     style.short_ticks(ax)
     if gauges:
         _draw_holds(ax, importance, first, scale)
-    if gain is not None:
+    if total_gain is not None:
+        style.check_kind(total_gain, "Importance", "bar(..., total_gain=...)")
+        gain = scores_by_name(total_gain, names, "total_gain")
         _draw_ranks(ax, ranks_of(gain), first, GAUGE_INCHES * scale * gauges, scale)
-    handles = mark_handles([states[k] for k in first], bool(ax.collections), f"{CONFIDENCE:.0%} interval")
-    if handles:
-        style.legend(ax, handles)
+    style.legend(ax, mark_handles(shown, f"{CONFIDENCE:.0%} interval" if np.isfinite(ends).any() else ""))
     return style.finish(ax, finding(importance, kept), style.arrange_rows, show=show)
 
 
@@ -105,9 +99,7 @@ def finding(importance: Importance, kept: Any = None) -> str:
     if not used.any():
         return start + ("All scores are 0" if len(names) else "No features are used")
     if not importance.tested:
-        return start + f"{style.listed(names[used][:3].tolist())} have the largest {importance.title}".replace(
-            "have", "has" if used.sum() == 1 else "have"
-        )
+        return start + f"Largest {importance.title}: {style.listed(names[used][:3].tolist())}"
     good, bad, open_ = (names[used & (states == state)].tolist() for state in ("signal", "harmful", "unclear"))
     one, several = VERBS.get(importance.score, ("carries signal", "carry signal"))
     parts = [f"{style.listed(good)} {one if len(good) == 1 else several}"] if good else [f"No feature clearly {one}"]
@@ -133,17 +125,14 @@ def _states(importance: Importance, kept: Any = None) -> list[str]:
     return ["kept" if one else "not kept" for one in mask]
 
 
-def draw_intervals(
-    ax: Axes, interval: tuple[Float, Float], first: NDArray[np.intp], values: Float, *, start: Float | float = 0.0
-) -> list[float]:
-    """Lines over the rows whose interval is known, moved by `start`; how far right each row goes."""
-    low, high = (ends[first] + start for ends in interval)
-    y = np.flatnonzero(np.isfinite(low) & np.isfinite(high) & (high > low))
-    if len(y):
-        ax.hlines(y, low[y], high[y], color=style.text_color(), linewidth=1.3, zorder=3, label="interval")
-    right = np.maximum(values[first] + start, start)
-    right[y] = np.maximum(right, high)[y]
-    return list(right.tolist())
+def draw_intervals(ax: Axes, ends: Iterable[Float], y: NDArray[np.intp]) -> Float:
+    """Lines over the rows whose interval is known; how far right each goes."""
+    low, high = ends
+    known = np.isfinite(low) & np.isfinite(high) & (high > low)
+    if known.any():
+        look: dict[str, Any] = {"color": style.text_color(), "linewidth": 1.3, "label": "interval"}
+        ax.hlines(y[known], low[known], high[known], zorder=3, **look)
+    return np.where(known, high, -np.inf)
 
 
 def draw_marks(ax: Axes, x: Any, y: Any, states: Sequence[str], size: float = 36) -> None:
@@ -157,35 +146,16 @@ def draw_marks(ax: Axes, x: Any, y: Any, states: Sequence[str], size: float = 36
             ax.scatter(np.asarray(x)[here], np.asarray(y)[here], s=size, marker=marker, zorder=4, **look)
 
 
-def mark_handles(states: Sequence[str], interval: bool, words: str) -> list[Any]:
+def mark_handles(states: Sequence[str], interval: str = "") -> list[Any]:
     """Legend of the marks that occur, and of the intervals."""
-    mpl = style.matplotlib()
-    handles = []
+    line, handles = style.matplotlib().lines.Line2D, []
     for state, (color, marker, filled) in LOOKS.items():
         if state in states and marker:
             look = {"markerfacecolor": color if filled else "none", "markeredgecolor": color, "linestyle": ""}
             label = state + f" (q <= {LEVEL:g})" * (state in ("signal", "better", "worse"))
-            handles.append(mpl.lines.Line2D([], [], marker=marker, label=label, **look))
-        elif state == "0 or below" and state in states:
-            handles.append(mpl.patches.Patch(color=color, label=state))
-    if interval:
-        handles.append(mpl.lines.Line2D([], [], color=style.text_color(), linewidth=1.3, label=words))
-    return handles
-
-
-def _gain_of(importance: Importance, total_gain: Any) -> Float | None:
-    """Total gain of the same features in their order; None: not asked for."""
-    if total_gain is None:
-        return None
-    if isinstance(total_gain, Importance):
-        return scores_by_name(total_gain, importance.feature_names, "total_gain")
-    gain = np.asarray(total_gain, np.float64)
-    if gain.shape != importance.scores.shape:
-        raise ValueError(
-            f"total_gain has shape {gain.shape}, but there are {len(importance.scores)} features; pass an Importance, "
-            "or one number per feature in the order of importance.feature_names."
-        )
-    return gain
+            handles.append(line([], [], marker=marker, label=label, **look))
+    ink = style.text_color()
+    return [*handles, *([line([], [], color=ink, linewidth=1.3, label=interval)] if interval else [])]
 
 
 def scores_by_name(importance: Importance, names: Sequence[str], what: str) -> Float:
@@ -243,32 +213,31 @@ def gap(comparison: Comparison, *, max_display: int = 20, ax: Axes | None = None
     style.check_kind(comparison, "Comparison", "gap")
     after = comparison.after
     a, b = comparison.before.scores, after.scores
-    shown, rest = style.more(len(b), max_display)
-    largest = np.argsort(-np.maximum(np.abs(a), np.abs(b)), kind="stable")[:shown]
-    first = largest[np.argsort(-b[largest], kind="stable")]
-    names = [comparison.feature_names[k] for k in first]
-    ax, made = style.axes_for(ax, names, height=style.rows_height(shown + bool(rest)))
+    shown = style.more(len(b), max_display)[0]
+    order = np.argsort(-np.maximum(np.abs(a), np.abs(b)), kind="stable")
+    order[:shown] = order[:shown][np.argsort(-b[order[:shown]], kind="stable")]
+    ax, _, first = style.rows_for(ax, comparison.feature_names, order, max_display)
 
     y, states = np.arange(shown), [_states(after)[k] for k in first]
     ax.hlines(y, a[first], b[first], color=[LOOKS[state][0] for state in states], linewidth=3, zorder=1)
-    draw_intervals(ax, after.interval(CONFIDENCE), first, b)
+    ends = draw_intervals(ax, (side[first] for side in after.interval(CONFIDENCE)), y)
     ring: dict[str, Any] = {"facecolors": ax.get_facecolor(), "edgecolors": style.text_color(), "linewidths": 1.6}
     ax.scatter(a[first], y, s=42, zorder=3, **ring)
     draw_marks(ax, b[first], y, states, 42)
     style.zero_line(ax)
-    style.label_rows(ax, names, made=made, rest=rest)
     ax.set_xlabel(score_label(after))
     style.short_ticks(ax)
     before, later = comparison.names
     line = style.matplotlib().lines.Line2D
     look: dict[str, Any] = {"marker": "o", "linestyle": "", "markerfacecolor": "none", "markeredgewidth": 1.6}
     rings = [line([], [], label=before, markeredgecolor=style.text_color(), **look)]
-    style.legend(ax, rings + mark_handles(states, len(ax.collections) > 2, f"{CONFIDENCE:.0%} interval, {later}"))
+    words = f"{CONFIDENCE:.0%} interval, {later}" if np.isfinite(ends).any() else ""
+    style.legend(ax, rings + mark_handles(states, words))
     worst = int((a - b).argmax()) if len(a) else 0
     title = f"No feature falls from {before} to {later}"
     if len(a) and a[worst] > b[worst]:
-        name, ends = style.cut(comparison.feature_names[worst]), (style.number(a[worst]), style.number(b[worst]))
-        title = f"From {before} to {later}, {name} falls most: {ends[0]} to {ends[1]}"
+        name = style.cut(comparison.feature_names[worst])
+        title = f"From {before} to {later}, {name} falls most: {style.number(a[worst])} to {style.number(b[worst])}"
     return style.finish(ax, title, style.arrange_rows, show=show)
 
 
@@ -287,24 +256,20 @@ def stability(importance: Importance, *, max_display: int = 20, ax: Axes | None 
     style.check_kind(importance, "Importance", "stability")
     if importance.folds is None:
         raise ValueError("plots.stability draws the ranks in folds; use ti.cross_importance(estimator, X, y).")
-    ranks, order = importance.folds.ranks, importance.order
-    shown, rest = style.more(len(order), max_display)
-    first, y = order[:shown], np.arange(shown)
-    names = [importance.feature_names[k] for k in first]
-    ax, made = style.axes_for(ax, names, height=style.rows_height(shown + bool(rest)))
+    ranks = importance.folds.ranks
+    ax, _, first = style.rows_for(ax, importance.feature_names, importance.order, max_display)
 
     low, high = ranks[:, first].min(axis=0), ranks[:, first].max(axis=0)
-    states = [_states(importance)[k] for k in first]
+    y, states = np.arange(len(first)), [_states(importance)[k] for k in first]
     ax.hlines(y, low, high, color=style.GREY, linewidth=1.3, zorder=1)
     ax.scatter(ranks[:, first].ravel(), np.tile(y, len(ranks)), s=14, color=style.text_color(), zorder=3)
     draw_marks(ax, importance.ranks[first].astype(np.float64), y - 0.3, states)
     texts = [f"{a}" if a == b else f"{a} to {b}" for a, b in zip(low, high, strict=True)]
-    style.write_numbers(ax, [*high.tolist(), *[1.0] * bool(rest)], [*texts, *[""] * bool(rest)])
-    style.label_rows(ax, names, made=made, rest=rest)
-    ax.set_xlabel(f"rank of {len(order)} by {importance.title}")
+    style.write_numbers(ax, high.tolist(), texts)
+    ax.set_xlabel(f"rank of {len(importance)} by {importance.title}")
     ink = {"markerfacecolor": style.text_color(), "markeredgecolor": style.text_color()}
     dots = style.matplotlib().lines.Line2D([], [], color=style.GREY, marker=".", label="a fold", **ink)
-    style.legend(ax, [dots, *mark_handles(states, False, "")])
+    style.legend(ax, [dots, *mark_handles(states)])
     return style.finish(ax, _stable(importance, ranks), style.arrange_rows, show=show)
 
 

@@ -11,7 +11,11 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from treeinner.errors import MissingDependencyError, did_you_mean
+import numpy as np
+from numpy.typing import NDArray
+
+from treeinner.errors import MissingDependencyError
+from treeinner.score.result import position_of
 from treeinner.show import html
 
 if TYPE_CHECKING:
@@ -60,13 +64,6 @@ def text_color() -> Any:
     return matplotlib().rcParams["text.color"]
 
 
-def shade(ax: Axes) -> Any:
-    """Blue on the paper of the Axes: for bands behind lines."""
-    colors = matplotlib().colors
-    paper, blue = (colors.to_rgb(color) for color in (ax.get_facecolor(), BLUE))
-    return tuple(0.7 * p + 0.3 * b for p, b in zip(paper, blue, strict=True))
-
-
 # -- what is given ---------------------------------------------------------------------------------------------------
 def check_kind(given: Any, kind: str, plot: str) -> None:
     """Raise a TypeError that says what the plot draws, and what draws what was given."""
@@ -77,23 +74,11 @@ def check_kind(given: Any, kind: str, plot: str) -> None:
         raise TypeError(f"ti.plots.{plot} expected {KINDS[kind][0]}, got {got}{advice}.")
 
 
-def position_of(feature: str | int, names: Sequence[str]) -> int:
-    """Position of a feature given by name or position."""
-    if isinstance(feature, str):
-        if feature not in names:
-            some = f"; there are {', '.join(map(repr, names[:5]))}, ..."
-            raise ValueError(f"{feature!r} is not a feature{did_you_mean(feature, names, some)}")
-        return list(names).index(feature)
-    if not -len(names) <= feature < len(names):
-        raise ValueError(f"feature {feature} does not exist; there are {len(names)}, counted from 0.")
-    return range(len(names))[feature]
-
-
 def positions_of(features: str | Sequence[str | int], names: Sequence[str]) -> list[int]:
     """Positions of one feature or several."""
     if isinstance(features, int):
         raise TypeError(f"features={features}: pass names or positions in a list, or max_display={features}.")
-    return [position_of(one, names) for one in ([features] if isinstance(features, str) else features)]
+    return [position_of(one, names, "feature") for one in ([features] if isinstance(features, str) else features)]
 
 
 def more(n_features: int, max_display: int) -> tuple[int, int]:
@@ -274,18 +259,12 @@ def _fit(ax: Axes) -> None:
     spec = ax.get_subplotspec()
     if spec is None:  # the user's own place
         return
-    edges = spec.get_gridspec().get_grid_positions(ax.figure)  # type: ignore[arg-type]
-    bottoms, tops, lefts, rights = (side.tolist() for side in edges)
-    rows, columns = spec.rowspan, spec.colspan
-    left, right = ([EDGE, *lefts[1:]], [*rights[:-1], 1 - EDGE])
-    low, high = ([*bottoms[:-1], EDGE], [1 - EDGE, *tops[1:]])
-    for i in range(len(lefts) - 1):  # what is between two panels belongs to each by half
-        left[i + 1] = right[i] = (lefts[i + 1] + rights[i]) / 2
-        right[i] -= EDGE
-    for i in range(len(tops) - 1):
-        high[i + 1] = low[i] = (tops[i + 1] + bottoms[i]) / 2
-        low[i] += EDGE
-    slot = (left[columns.start], low[rows.stop - 1], right[columns.stop - 1], high[rows.start])
+    bottoms, tops, lefts, rights = spec.get_gridspec().get_grid_positions(ax.figure)  # type: ignore[arg-type]
+    # What is between two panels belongs to each by half.
+    x = [0.0, *(lefts[1:] + rights[:-1]) / 2, 1.0]
+    y = [1.0, *(bottoms[:-1] + tops[1:]) / 2, 0.0]
+    columns, rows = spec.colspan, spec.rowspan
+    slot = (x[columns.start] + EDGE, y[rows.stop] + EDGE, x[columns.stop] - EDGE, y[rows.start] - EDGE)
     to_figure = ax.figure.transFigure.inverted()
     own, box = ax.bbox.transformed(to_figure), _box(ax).transformed(to_figure)
     x0, y0, x1, y1 = (slot[i] + own.extents[i] - box.extents[i] for i in range(4))
@@ -325,6 +304,18 @@ def _write_around(ax: Axes) -> None:
 
 
 # -- rows ------------------------------------------------------------------------------------------------------------
+def rows_for(
+    ax: Axes | None, names: Sequence[str], order: NDArray[np.intp], max_display: int, width: float = BODY_INCHES
+) -> tuple[Axes, bool, NDArray[np.intp]]:
+    """Axes with a labelled row for each of the first features, whether they were made here, and these features."""
+    shown, rest = more(len(order), max_display)
+    first = order[:shown]
+    labels = [names[k] for k in first]
+    ax, made = axes_for(ax, labels, height=rows_height(shown + bool(rest)), width=width)
+    label_rows(ax, labels, made=made, rest=rest)
+    return ax, made, first
+
+
 def label_rows(ax: Axes, names: Sequence[str], *, made: bool, rest: int = 0) -> None:
     """Write names beside the rows 0, 1, ... from the top; with a rest, "... and 180 more" stands below them."""
     n = len(names) + bool(rest)
@@ -363,14 +354,25 @@ def arrange_fonts(ax: Axes) -> None:
         text.set_fontsize(min(size, text.get_fontsize()))
 
 
+def arrange_ticks(ax: Axes) -> None:
+    """As many ticks, or names at them, as there is room for."""
+    width, size, labels = axes_points(ax)[0], font_points("xtick.labelsize"), ax.get_xticklabels()
+    if isinstance(ax.xaxis.get_major_locator(), matplotlib().ticker.MaxNLocator):
+        ax.locator_params(axis="x", nbins=int(min(6, max(2, width // 45))))
+        ax.tick_params(axis="x", labelsize=max(SMALLEST_FONT, min(size, width / 11)))
+    elif labels and labels[0].get_rotation() == 90:
+        every = math.ceil(len(labels) * size * LINE / width)
+        for i, label in enumerate(labels):
+            label.set_visible(i % every == 0)
+
+
 def arrange_rows(ax: Axes) -> None:
     """Fonts of the rows, ticks for the width, and limits that have the numbers inside."""
     arrange_fonts(ax)
-    width = axes_points(ax)[0]
-    ax.locator_params(axis="x", nbins=int(min(7, max(2, width // 45))))
-    ax.tick_params(axis="x", labelsize=max(SMALLEST_FONT, min(font_points("xtick.labelsize"), width / 11)))
+    arrange_ticks(ax)
     ax.autoscale(axis="x")
     low, high = ax.get_xlim()
+    width = axes_points(ax)[0]
     needed = [needed_points([text.get_text()], float(text.get_fontsize())) + 8 for text in ax.texts]
     room = max(needed, default=0.0) < width / 2
     for text, points in zip(ax.texts, needed, strict=True):
