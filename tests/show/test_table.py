@@ -191,7 +191,7 @@ def test_html_of_a_selector_is_scikit_learns_with_the_table_below():
     selector.fit(X, X[:, 1])
     shown = selector._repr_mimebundle_()["text/html"]
     assert "sk-" in shown
-    table = shown[shown.index("<div><b>") :]
+    table = shown[shown.index("<div style='overflow-x:auto'><b>") :]
     assert selector._repr_html_().endswith(table)
     rows = Parts(table).rows
     assert [rows[1][0], rows[1][-1]] == ["f1", "kept"]

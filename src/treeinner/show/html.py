@@ -50,10 +50,8 @@ def table(
     head = f"<thead>{line(header, 'th')}</thead>" if any(header) else ""
     parts = f"{head}<tbody>{''.join(map(line, rows))}</tbody><tfoot>{''.join(map(line, below))}</tfoot>"
     last = f"<div style='opacity:0.75'>{escape(footer)}</div>" if footer else ""
-    return (
-        f"<div><b>{escape(title)}</b><table data-treeinner style='font-variant-numeric:tabular-nums'>{parts}</table>"
-        f"{last}</div>{SORT if head else ''}"
-    )
+    inside = f"<b>{escape(title)}</b><table data-treeinner style='font-variant-numeric:tabular-nums'>{parts}</table>"
+    return f"<div style='overflow-x:auto'>{inside}{last}</div>{SORT if head else ''}"
 
 
 def facts(title: str, pairs: Mapping[str, object]) -> str:

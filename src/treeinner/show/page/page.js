@@ -34,9 +34,8 @@ function drawing(title, description, attributes, ...children) {
 // -- numbers ----------------------------------------------------------------------------------------------
 const known = (x) => x !== null && x !== undefined;
 const count = (n) => n.toLocaleString("en");
-const are = (n) => (n === 1 ? "is" : "are");
 const plural = (n, word) => `${count(n)} ${word}${n === 1 ? "" : "s"}`;
-const minus = (text) => text.replace("-", "−");
+const minus = (text) => text.replaceAll("-", "−");
 const largest = (xs) => xs.reduce((most, x) => (known(x) ? Math.max(most, Math.abs(x)) : most), 0);
 
 // One number of decimals for a whole column, so that its digits stand below each other.
@@ -184,7 +183,7 @@ function selectionLead() {
   const n = selection.n_kept;
   selection.groups.forEach((group) => $("stands-out").append(el("li", {}, "Tested as one, too alike to say which it is: ",
     group.flatMap((name, i) => [i ? ", " : null, bdi(name)]))));
-  return `${n ? count(n) : "None"} of ${plural(data.features.length, "feature")} ${are(n)} kept ${selection.rule}.`;
+  return `${n ? count(n) : "None"} of ${plural(data.features.length, "feature")} ${n > 1 ? "are" : "is"} kept ${selection.rule}.`;
 }
 // What the features do, in one sentence that is true of any model.
 function featuresLead() {
