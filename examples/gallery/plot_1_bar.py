@@ -3,7 +3,8 @@ The ranking
 ===========
 
 Ten real measurements of diabetes patients and two columns of random numbers. `bar` shows the score on rows that the
-model has not seen, with its interval. The pale bar behind is total gain, which is computed from the training rows.
+model has not seen, with its interval, and how much of each effect holds. The last column has the ranks by total gain,
+which is computed from the training rows.
 """
 
 import numpy as np
@@ -21,7 +22,7 @@ model = xgb.XGBRegressor(n_estimators=100, max_depth=4, learning_rate=0.05, n_jo
 model.fit(X_train, y_train)
 
 # %%
-# A long pale bar around a short grey one is a feature that the training rows overrate.
+# A dot far right in the last column, beside a hollow grey mark, is a feature that the training rows overrate.
 
 imp = ti.importance(model, X_valid, y_valid)
 gain = ti.total_gain(model)

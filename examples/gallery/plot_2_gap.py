@@ -2,8 +2,9 @@
 Training against held-out rows
 ==============================
 
-The ring is the score on the training rows; the dot, with its interval, is the score on rows the model has not seen.
-The gap is optimism: credit for fitting the training rows that new rows do not confirm.
+The ring is what a feature takes off the loss of the training rows; the other mark, with its interval, is the same on
+rows that the model has not seen. The gap is optimism: credit for fitting the training rows that new rows do not
+confirm.
 """
 
 import numpy as np
@@ -20,5 +21,10 @@ X_train, X_valid, y_train, y_valid = train_test_split(X, y, test_size=0.4, rando
 model = xgb.XGBRegressor(n_estimators=100, max_depth=4, learning_rate=0.05, n_jobs=1)
 model.fit(X_train, y_train)
 
-comparison = ti.compare(model, (X_train, y_train), (X_valid, y_valid))
+comparison = ti.compare(model, (X_train, y_train), (X_valid, y_valid), names=("train", "valid"))
 ti.plots.gap(comparison)
+
+# %%
+# The same as steps from the loss of the training rows to that of the held-out rows.
+
+ti.plots.change(comparison)
