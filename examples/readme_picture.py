@@ -2,8 +2,8 @@
 
     python examples/readme_picture.py               # writes docs/images/readme.png
 
-`patient` is only the number of the row. Total gain and mean |SHAP| put it in the middle; signal, with its intervals and
-what of each effect holds, puts it last. How typical that is: `python examples/doc_numbers.py typical`.
+`patient` is only the number of the row. Total gain and mean |SHAP| put it third and fourth; signal, with its intervals
+and what of each effect holds, puts it last. How typical that is: `python examples/doc_numbers.py typical`.
 """
 
 from pathlib import Path
@@ -29,7 +29,7 @@ def draw_plain(ax, imp, title, label):
     ax.set_yticks(rows, names)
     ax.set_ylim(len(rows) - 0.35, -0.65)
     ax.set_xlabel(label)
-    ax.set_title(f"{title}: {NOISE} is {names.index(NOISE) + 1}th of {len(names)}", fontsize="medium", pad=28)
+    ax.set_title(f"{title}: {NOISE} is number {names.index(NOISE) + 1} of {len(names)}", fontsize="medium", pad=28)
     ax.tick_params(axis="y", length=0)
     ax.spines[["top", "right", "left"]].set_visible(False)
 
@@ -37,7 +37,7 @@ def draw_plain(ax, imp, title, label):
 def main():
     X, y = load_diabetes(return_X_y=True, as_frame=True)
     X_train, X_valid, y_train, y_valid = train_test_split(X.assign(patient=X.index), y, test_size=0.5, random_state=0)
-    model = XGBRegressor(learning_rate=0.1, max_depth=3).fit(X_train, y_train)
+    model = XGBRegressor(max_depth=4, learning_rate=0.2, subsample=0.5, colsample_bytree=0.5).fit(X_train, y_train)
 
     widths = [2, 2, 3.6]
     figure, axes = plt.subplots(1, 3, figsize=(12, 4.4), layout="constrained", width_ratios=widths, facecolor="white")
@@ -45,7 +45,7 @@ def main():
     axes[0].xaxis.set_major_formatter(lambda gain, _: f"{gain / 1000:,.0f}")
     draw_plain(axes[1], ti.mean_abs(model, X_valid), "Mean |SHAP|", "mean |SHAP| of the held-out rows")
     imp = ti.importance(model, X_valid, y_valid)
-    imp.plot(ax=axes[2]).set_title(f"Signal: {NOISE} is {imp[NOISE].rank}th of {len(imp)}", fontsize="medium", pad=28)
+    imp.plot(ax=axes[2]).set_title(f"Signal: {NOISE} is number {imp[NOISE].rank} of {len(imp)}", fontsize="medium", pad=28)
     for ax in axes:
         for label in ax.get_yticklabels():
             if label.get_text() == NOISE:
