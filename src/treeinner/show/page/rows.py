@@ -22,7 +22,7 @@ Float = NDArray[np.float64]
 MOST_NUMBERS = 360_000
 FEWEST_PARTS = 12  # a waterfall shows at least so many features
 MOST_OUTPUTS = 4  # of one row: the likeliest classes, and the true one
-CHUNK = 10_000_000  # attributions held at a time
+MOST_VALUES = 20_000_000  # attributions held in memory, of all classes
 
 
 def explore(subject: Subject, valid: Importance, n_rows: int, random_state: int) -> dict[str, Any]:
@@ -33,75 +33,48 @@ def explore(subject: Subject, valid: Importance, n_rows: int, random_state: int)
     model, loss, n_features = subject.model, subject.model.loss, len(valid)
     assert loss is not None  # or there would be no scores
     y = np.asarray(subject.given["y"])
-    n = len(y)
-    shown_outputs = min(model.n_outputs, MOST_OUTPUTS)
-    fewest = min(FEWEST_PARTS, n_features)
-    wanted = min(n_rows, n, max(1, MOST_NUMBERS // (fewest * (2 + shown_outputs))))
-    parts = min(n_features, max(fewest, MOST_NUMBERS // (wanted * (2 + shown_outputs))))
-    number = np.sort(np.random.default_rng(random_state).choice(n, wanted, replace=False))
-    actual = y[number]
-    target: Any = actual
+    columns, fewest = 2 + min(model.n_outputs, MOST_OUTPUTS), min(FEWEST_PARTS, n_features)
+    most = min(MOST_NUMBERS // (fewest * columns), MOST_VALUES // (n_features * model.n_outputs))
+    n_rows = min(n_rows, len(y), max(most, 1))
+    number = np.sort(np.random.default_rng(random_state).choice(len(y), n_rows, replace=False))
+    target: Any = y[number]
     for transform in model.targets:
         target = transform(target)
     encoded = encode_target(
-        target, loss, classes=model.classes, n_outputs=model.n_outputs, n_rows=wanted, border=model.target_border,
+        target, loss, classes=model.classes, n_outputs=model.n_outputs, n_rows=n_rows, border=model.target_border,
     )  # fmt: skip
-    code = encoded.astype(np.intp) if loss.target == "class" else None
-    has_loss = loss.value is not None and loss.scope == "row"  # else a row has no loss of its own
-
-    step = max(1, CHUNK // (n_features * model.n_outputs))
-    pieces = [
-        _attributed(subject, valid, number[i : i + step], None if code is None else code[i : i + step], parts)
-        for i in range(0, wanted, step)
-    ]
-    found = {name: np.concatenate([p[name] for p in pieces]) for name in pieces[0] if name != "value"}
-    margin, chosen = found["margin"], found["outputs"]
-    link = loss.link(margin)
-    decimals = decimals_for(found["contribution"])
-    labels = row_labels_of(subject.X)
-    values = [row for p in pieces for row in p["value"]]
-    return {
-        "method": METHOD_TITLES[valid.method],
-        "n": n,
-        "number": number.tolist(),
-        "label": None if labels is None or _is_range(labels) else [value_text(labels[i]) for i in number.tolist()],
-        "actual": [_actual(y) for y in actual.tolist()],
-        "loss": shorts(loss.losses(encoded, margin), 4) if has_loss else None,  # to find the worst predicted
-        "outputs": None if model.n_outputs == 1 else chosen.tolist(),
-        "margin": shorts(np.take_along_axis(margin, chosen, axis=1)),
-        "prediction": None if link is margin else shorts(np.take_along_axis(link, chosen, axis=1)),
-        "base": shorts(found["base"]),
-        "decimals": decimals,
-        "feature": found["feature"].tolist(),
-        "contribution": rounded(found["contribution"], decimals),
-        "rest": rounded(found["rest"], decimals),
-        "value": values if len(values) == wanted else None,
-    }
-
-
-def _attributed(
-    subject: Subject, valid: Importance, number: NDArray[np.intp], code: NDArray[np.intp] | None, parts: int
-) -> dict[str, Any]:
-    """Some rows: margin of every output, and the largest parts of the outputs that are shown."""
     given = subject.given["base_margin"]
-    base_margin = None if given is None else np.asarray(given)[number]
-    options: dict[str, Any] = {"feature_groups": subject.feature_groups, "n_jobs": subject.n_jobs}
-    options |= {"method": valid.method, "reference": valid if valid.method == "centred" else None}
-    a = attribute(subject.model, take(subject.X, number), base_margin=base_margin, **options)
+    a = attribute(
+        subject.model, take(subject.X, number), base_margin=None if given is None else np.asarray(given)[number],
+        feature_groups=subject.feature_groups, n_jobs=subject.n_jobs,
+        method=valid.method, reference=valid if valid.method == "centred" else None,
+    )  # fmt: skip
     values, base = a.by_output
     margin = base + values.sum(axis=1)
-    chosen = _outputs_shown(margin, code)
-    values = np.take_along_axis(values, chosen[:, None, :], axis=2)  # (rows, features, outputs shown)
-    order = np.argsort(-np.abs(values).max(axis=2), axis=1, kind="stable")[:, :parts]
+    link = loss.link(margin)
+    shown = _outputs_shown(margin, encoded.astype(np.intp) if loss.target == "class" else None)
+    values = np.take_along_axis(values, shown[:, None, :], axis=2)  # (rows, features, outputs shown)
+    order = np.argsort(-np.abs(values).max(axis=2), axis=1, kind="stable")
+    order = order[:, : max(fewest, MOST_NUMBERS // (n_rows * columns))]
     largest = np.take_along_axis(values, order[:, :, None], axis=1)
+    decimals, labels = decimals_for(largest), row_labels_of(subject.X)
+    has_loss = loss.value is not None and loss.scope == "row"  # else a row has no loss of its own
     return {
-        "margin": margin,
-        "outputs": chosen,
-        "base": np.take_along_axis(base, chosen, axis=1),
-        "feature": order,
-        "contribution": np.swapaxes(largest, 1, 2),  # (rows, outputs shown, parts)
-        "rest": values.sum(axis=1) - largest.sum(axis=1),
-        "value": _values(a.data, a.feature_names, order),
+        "method": METHOD_TITLES[valid.method],
+        "n": len(y),
+        "number": number.tolist(),
+        "label": None if labels is None or _is_range(labels) else [value_text(labels[i]) for i in number.tolist()],
+        "actual": [_actual(y) for y in y[number].tolist()],
+        "loss": shorts(loss.losses(encoded, margin), 4) if has_loss else None,  # to find the worst predicted
+        "outputs": None if model.n_outputs == 1 else shown.tolist(),
+        "margin": shorts(np.take_along_axis(margin, shown, axis=1)),
+        "prediction": None if link is margin else shorts(np.take_along_axis(link, shown, axis=1)),
+        "base": shorts(np.take_along_axis(base, shown, axis=1)),
+        "decimals": decimals,
+        "feature": order.tolist(),
+        "contribution": rounded(np.swapaxes(largest, 1, 2), decimals),  # (rows, outputs shown, parts)
+        "rest": rounded(values.sum(axis=1) - largest.sum(axis=1), decimals),
+        "value": _values(a.data, a.feature_names, order) or None,
     }
 
 
