@@ -104,7 +104,7 @@ def _changed(comparison: Comparison) -> str:
     whole = [(comparison.harder, "harder"), (comparison.base, "base")]
     found = [(step, name) for step, name in whole if abs(step) > most] + found
     parts = [f"{name} {style.signed(step)}" for step, name in found]
-    parts += [f"{len(clear) - 3} more clear"] * (len(clear) > 3) + ["no feature clearly"] * (not clear)
+    parts += [f"{len(clear) - 3} more"] * (len(clear) > 3) + ["no feature clearly"] * (not clear)
     return f"{comparison.loss_name} {start} to {end}: {', '.join(parts)}"
 
 

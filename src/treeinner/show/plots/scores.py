@@ -78,7 +78,7 @@ def bar(
     ax.set_xlabel(score_label(importance))
     style.short_ticks(ax)
     if gauges:
-        _draw_holds(ax, importance, first, scale)
+        _draw_holds(ax, importance, first, shown, scale)
     if total_gain is not None:
         style.check_kind(total_gain, "Importance", "bar(..., total_gain=...)")
         gain = scores_by_name(total_gain, names, "total_gain")
@@ -167,16 +167,16 @@ def scores_by_name(importance: Importance, names: Sequence[str], what: str) -> F
     return importance.scores[[position[name.replace(" ", "_")] for name in names]]
 
 
-def _draw_holds(ax: Axes, importance: Importance, first: NDArray[np.intp], scale: float) -> None:
+def _draw_holds(ax: Axes, importance: Importance, first: NDArray[np.intp], states: Sequence[str], scale: float) -> None:
     """Gauges of `holds`: the frame is the whole effect, the filled part what holds, the line one standard error."""
     columns = importance.columns()
     side = style.side_panel(ax, 0.15 * scale, 0.5 * scale, "holds")
-    states, color = importance.verdicts, style.text_color()
+    color = style.text_color()
     for row, k in enumerate(first.tolist()):
         holds, error = float(columns["holds"][k]), float(columns["holds_std_error"][k])
         if error < UNCLEAR:
             look: dict[str, Any] = {"height": 0.42, "linewidth": 0.8, "clip_on": False}
-            side.barh(row, np.clip(holds, 0.0, 1.0), color=LOOKS[states[k]][0], **look)
+            side.barh(row, np.clip(holds, 0.0, 1.0), color=LOOKS[states[row]][0], **look)
             side.barh(row, 1.0, facecolor="none", edgecolor=color, **look)
             side.hlines(row, *np.clip([holds - error, holds + error], 0.0, 1.0), color=color, linewidth=1.0)
             text = style.typographic(f"{holds:.2f}") if scale > 0.7 else ""
@@ -267,6 +267,7 @@ def stability(importance: Importance, *, max_display: int = 20, ax: Axes | None 
     texts = [f"{a}" if a == b else f"{a} to {b}" for a, b in zip(low, high, strict=True)]
     style.write_numbers(ax, high.tolist(), texts)
     ax.set_xlabel(f"rank of {len(importance)} by {importance.title}")
+    ax.xaxis.set_major_locator(style.matplotlib().ticker.MaxNLocator(integer=True))
     ink = {"markerfacecolor": style.text_color(), "markeredgecolor": style.text_color()}
     dots = style.matplotlib().lines.Line2D([], [], color=style.GREY, marker=".", label="a fold", **ink)
     style.legend(ax, [dots, *mark_handles(states)])
