@@ -414,7 +414,7 @@ function qualitySection() {
   if (selection) sides.forEach((side) => { side.rows = "Held-out in turn"; });
   if (data.training_rows) sides.forEach((side) => { if (side.rows === "Held-out") side.rows = "Scored"; });
   if (!sides.length) return;
-  const heads = ["Rows", "Number", "Before the first tree", "After the last", "Explained"];
+  const heads = [comparison ? "Side" : "Rows", "Number", "Before the first tree", "After the last", "Explained"];
   const cell = (words, c) => el("td", { class: "number", "data-label": heads[c + 1] }, words);
   $("quality-table").replaceChildren(el("table", {}, el("caption", {}, `${data.loss[0].toUpperCase()}${data.loss.slice(1)} per row.`),
     el("thead", {}, el("tr", {}, heads.map((words, c) => el("th", { scope: "col", class: c ? "number" : "head", "data-sorts": "no" }, words)))),
