@@ -83,9 +83,9 @@ class Statistics(ReadOnly):
 
 
 def of_sums(
-    total: Float, squares: Float, fourths: Float, n: int, *, score: Float | None = None, factor: float = 1.0
+    total: Float, squares: Float, fourths: Float, n: Any, *, score: Float | None = None, factor: Any = 1.0
 ) -> Statistics:
-    """Statistics from sums over n independent rows of their shares, squares and fourth powers.
+    """Statistics from sums over n independent rows of their shares, squares and fourth powers; n may be an array.
 
     score: where it is known better than by the sum of the shares; factor: what score and error are multiplied by.
 
@@ -93,10 +93,12 @@ def of_sums(
     Rounding then costs about eps * squares; the variance is never taken below that, so it is never negative.
     """
     score = total if score is None else score
-    if n < 2:
+    if np.all(n < 2):
         return unknown(score * factor)
     spread = np.maximum(squares - total * total / n, 4.0 * EPS * squares)
-    return tested(score * factor, np.sqrt(spread * (n / (n - 1))) * factor, _degrees_of_freedom(squares, fourths, n))
+    more = np.maximum(n, 2)
+    std_error = np.where(n < 2, np.inf, np.sqrt(spread * (more / (more - 1))) * factor)
+    return tested(score * factor, std_error, _degrees_of_freedom(squares, fourths, more))
 
 
 def of_clusters(sums: Float, *, score: Float | None = None, factor: float = 1.0) -> Statistics:
@@ -114,7 +116,7 @@ def of_clusters(sums: Float, *, score: Float | None = None, factor: float = 1.0)
     return tested(score * factor, np.sqrt(spread * (n / (n - 1))) * factor, df)
 
 
-def holds_of_sums(sums: Float, n: int) -> tuple[Float, Float]:
+def holds_of_sums(sums: Float, n: Any) -> tuple[Float, Float]:
     """`holds` and its standard error, from sums over n rows: of s, l, s^2, l^2 and (s - l)^2; (5, ...).
 
     s / (s - l) by the delta method: the influence of a row is (s_i - holds (s_i - l_i)) / mean(s - l).
@@ -125,7 +127,7 @@ def holds_of_sums(sums: Float, n: int) -> tuple[Float, Float]:
         slope = np.where(s - l > 0, s / (s - l), np.nan)
         spread = squares - 2.0 * slope * product + slope * slope * d_squares
         spread = np.maximum(spread, 4.0 * EPS * (squares + slope * slope * d_squares))
-        return slope, np.sqrt(spread * (n / (n - 1) if n > 1 else np.inf)) / (s - l)
+        return slope, np.sqrt(spread * np.where(n > 1, n / np.maximum(n - 1, 1), np.inf)) / (s - l)
 
 
 def holds_of_clusters(s: Float, l: Float) -> tuple[Float, Float]:  # noqa: E741
@@ -215,7 +217,7 @@ def t_quantile(p: float, df: ArrayLike) -> Float:
     return np.asarray(stdtrit(df, p))
 
 
-def _degrees_of_freedom(squares: Float, fourths: Float, n: int) -> Float:
+def _degrees_of_freedom(squares: Float, fourths: Float, n: Any) -> Float:
     """Effective rows less one, at least 1 and at most n - 1."""
-    effective = np.divide(squares * squares, fourths, out=np.full(squares.shape, float(n)), where=fourths > 0)
+    effective = np.divide(squares * squares, fourths, out=np.zeros(squares.shape) + n, where=fourths > 0)
     return np.asarray(np.clip(effective - 1.0, 1.0, n - 1.0))

@@ -7,9 +7,8 @@ value is Welch's, since the errors were estimated.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import fields, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,13 +16,22 @@ from numpy.typing import NDArray
 from treeinner.errors import DataError, Note
 from treeinner.rows.segments import check_number_of_segments, in_order
 from treeinner.score.conclude import statistics_of
-from treeinner.score.infer import Statistics, benjamini_hochberg, difference, of_clusters, same_everywhere
+from treeinner.score.infer import (
+    Statistics,
+    benjamini_hochberg,
+    difference,
+    holds_of_sums,
+    of_clusters,
+    of_sums,
+    same_everywhere,
+)  # fmt: skip
 from treeinner.score.result import BySegment, Importance
 from treeinner.score.sums import Sums
 
 __all__ = ["with_segments"]
 
 Float = NDArray[np.float64]
+HOLDS = ("holds", "holds_std_error")
 FEW = 30  # rows of a segment, below which its errors are rough
 
 
@@ -35,10 +43,9 @@ def with_segments(found: Importance, share: Sums) -> Importance:
         raise DataError(f"by has one level, {labels[0]!r}, in all rows that count; segments need at least two.")
     check_number_of_segments(labels)
     weights = np.array([part.sum_of_weights() for part in parts])
-    own = _stacked([statistics_of(part, 1)[0] for part in parts])
+    own, apart = (_by_cluster if parts[0].clusters is not None else _by_row)(parts, weights)
     # Rounding, and what is taken off for small nodes of forests, is that of all rows: each row has the same part of it.
     own = replace(own, score=own.score + (found.scores - weights @ own.score / weights.sum()))
-    apart = _stacked([difference(*pair) for pair in _against_rest(parts, weights)])
     losses = [part.loss_sums() for part in parts] if found.losses is not None else []
     by = BySegment(
         labels=labels,
@@ -58,38 +65,46 @@ def with_segments(found: Importance, share: Sums) -> Importance:
     return replace(found, by_segment=by, notes=notes)
 
 
-def _stacked(parts: Sequence[Statistics]) -> Statistics:
-    """Statistics of segments as one, (segments, features), with q values over all of them."""
-    held = {each.name: [getattr(part, each.name) for part in parts] for each in fields(Statistics)}
-    arrays: dict[str, Any] = {name: None if some[0] is None else np.array(some) for name, some in held.items()}
-    p = arrays["p_value"]
-    return Statistics(**arrays | {"q_value": benjamini_hochberg(p.ravel()).reshape(p.shape)})
+def _by_row(parts: Sequence[Sums], weights: Float) -> tuple[Statistics, Statistics]:
+    """Statistics of each segment, (segments, features), and of its difference from all other rows."""
+    powers = np.array([part.share_sums() for part in parts]).swapaxes(0, 1)
+    units, weight = np.array([part.units for part in parts])[:, None], weights[:, None]
+    own = of_sums(powers[0], powers[1], powers[2], units, factor=1.0 / weight)
+    others = powers.sum(axis=1, keepdims=True) - powers
+    rest = of_sums(others[0], others[1], others[2], units.sum() - units, factor=1.0 / (weight.sum() - weight))
+    if parts[0].signal is not None:
+        terms = np.array([part.signal_sums()[1:] for part in parts]).swapaxes(0, 1)
+        own = replace(own, **dict(zip(HOLDS, holds_of_sums(terms, units), strict=True)))
+    return _over_all(own), _over_all(difference(own, rest))
 
 
-def _against_rest(parts: Sequence[Sums], weights: Float) -> Iterator[tuple[Statistics, Statistics, Float | float]]:
-    """Statistics of each segment and of all other rows, and the covariance of their scores."""
-    if parts[0].clusters is None:
-        every = sum(parts[1:], start=parts[0])
-        for part in parts:
-            rest = replace(every, units=every.units - part.units, signal=None)
-            for name in ("weight", "shares", "fourths"):
-                setattr(rest, name, getattr(every, name) - getattr(part, name))
-            yield statistics_of(replace(part, signal=None), 1)[0], statistics_of(rest, 1)[0], 0.0
-        return
-    clusters = np.unique(np.concatenate([part.labels for part in parts]))
-    places = [np.searchsorted(clusters, labels) for labels in (part.labels for part in parts) if labels is not None]
-    sums = [part.cluster_sums()[:, : len(part.share_sums()[0])] for part in parts]
+def _by_cluster(parts: Sequence[Sums], weights: Float) -> tuple[Statistics, Statistics]:
+    """The same where only clusters are independent; one with rows on both sides moves both."""
+    labels = [part.labels for part in parts if part.labels is not None]
+    clusters = np.unique(np.concatenate(labels))
+    places = [np.searchsorted(clusters, own) for own in labels]
+    found = [statistics_of(part, 1)[0] for part in parts]
+    sums = [part.cluster_sums()[:, : len(found[0].score)] for part in parts]
     total, segments = np.zeros((len(clusters), sums[0].shape[1])), np.zeros(len(clusters), np.intp)
     for place, own in zip(places, sums, strict=True):
         total[place] += own
         segments[place] += 1
+    apart = []
     for place, own, weight in zip(places, sums, weights, strict=True):
-        left, others = total.copy(), segments.copy()
+        left, others, rest_weight = total.copy(), segments.copy(), weights.sum() - weight
         left[place] -= own
         others[place] -= 1
-        there, rest_weight = others > 0, weights.sum() - weight
-        # A cluster with rows on both sides moves both.
-        both = there[place]
+        there, both = others > 0, others[place] > 0
         moves = ((own - own.mean(axis=0))[both] * (left[place] - left[there].mean(axis=0))[both]).sum(axis=0)
-        one, other = of_clusters(own, factor=1.0 / weight), of_clusters(left[there], factor=1.0 / rest_weight)
-        yield one, other, moves / (weight * rest_weight)
+        sides = of_clusters(own, factor=1.0 / weight), of_clusters(left[there], factor=1.0 / rest_weight)
+        apart.append(difference(*sides, moves / (weight * rest_weight)))
+    return tuple(  # type: ignore[return-value]
+        _over_all(Statistics(*(np.array([getattr(part, each.name) for part in some]) for each in fields(Statistics))))
+        for some in (found, apart)
+    )
+
+
+def _over_all(found: Statistics) -> Statistics:
+    """The same with q values over all segments and features."""
+    p = found.p_value
+    return replace(found, q_value=benjamini_hochberg(p.ravel()).reshape(p.shape))
