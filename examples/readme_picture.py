@@ -45,7 +45,8 @@ def main():
     axes[0].xaxis.set_major_formatter(lambda gain, _: f"{gain / 1000:,.0f}")
     draw_plain(axes[1], ti.mean_abs(model, X_valid), "Mean |SHAP|", "mean |SHAP| of the held-out rows")
     imp = ti.importance(model, X_valid, y_valid)
-    imp.plot(ax=axes[2]).set_title(f"Signal: {NOISE} is number {imp[NOISE].rank} of {len(imp)}", fontsize="medium", pad=28)
+    title = f"Signal: {NOISE} is number {imp[NOISE].rank} of {len(imp)}"
+    imp.plot(ax=axes[2]).set_title(title, fontsize="medium", pad=28)
     for ax in axes:
         for label in ax.get_yticklabels():
             if label.get_text() == NOISE:
