@@ -16,7 +16,7 @@ from treeinner.errors import UnsupportedModelError, did_you_mean, readable
 from treeinner.read.model import Model
 from treeinner.rows.rows import columns_in, transform
 
-__all__ = ["Credit", "GroupSpec", "as_table", "credit", "gathered", "grouped"]
+__all__ = ["Credit", "GroupSpec", "as_table", "credit", "gathered", "grouped", "numbers_of"]
 
 Float = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -186,7 +186,7 @@ def _movers(steps: Sequence[Any], X: Any, used: Index) -> Bool:
     while start < X.shape[0] and not moved.any(axis=0).all():
         still = ~moved.any(axis=0)  # perhaps a level that few rows have: see rows in which these columns differ
         some = X[start:stop]
-        seen = _numbers(transform(steps, some.to_native() if isinstance(some, nw.DataFrame) else some), used[still])
+        seen = numbers_of(transform(steps, some.to_native() if isinstance(some, nw.DataFrame) else some), used[still])
         rows = np.unique([seen.argmin(axis=0), seen.argmax(axis=0)])
         moved[:, still] = _probe(steps, some[rows.tolist()], used[still])
         start, stop = stop, stop + MANY_ROWS
@@ -208,7 +208,7 @@ def _probe(steps: Sequence[Any], X: Any, used: Index) -> Bool:
         out, at_once = [], max(1, CELLS // base.size)
         for i in range(0, len(columns), at_once):
             tried = [np.where(each, changed, base) for each in columns[i : i + at_once]]
-            values = _numbers(transform(steps, gathered(X, np.concatenate([base, *tried]))), used)
+            values = numbers_of(transform(steps, gathered(X, np.concatenate([base, *tried]))), used)
             values = values.reshape(len(tried) + 1, n_rows, len(used))
             close = ROUNDING * np.ptp(values, axis=(0, 1))
             out.append((np.abs(values[1:] - values[0]) > close).any(axis=1))
@@ -266,8 +266,8 @@ def gathered(X: Any, index: Index) -> Any:
     return X[index[:, 0].tolist()].with_columns(*columns).to_native()
 
 
-def _numbers(made: Any, columns: Index) -> Float:
-    """Some columns of what a pipeline makes, as numbers that differ where the columns do: (rows, columns)."""
+def numbers_of(made: Any, columns: Index) -> Float:
+    """Some columns of a table, as numbers that differ where the columns do: (rows, columns)."""
     made, places = as_table(made), columns.tolist()
     if hasattr(made, "tocsr"):
         made, places = made[:, columns].toarray(), range(len(columns))

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import count
 from typing import Any
 
@@ -32,7 +31,6 @@ __all__ = ["change_of_models", "change_of_rows"]
 
 Float = NDArray[np.float64]
 Run = Callable[..., Sums]
-LEAN_ROWS, LEAN_LEVELS = 500, 6  # with fewer rows and deeper trees node values are rough
 
 
 # -- one model, two sets of rows ----------------------------------------------------------------------------------
@@ -96,9 +94,6 @@ def _notes(model: Model, streams: Sequence[Stream], names: tuple[str, str], foun
     notes = [note for note in sides[0] if note in sides[1]]
     for name, own in zip(names, sides, strict=True):
         notes += [replace(note, text=f"{name}: {note.text}") for note in own if note not in notes]
-    if found["before"].n_rows < LEAN_ROWS and len(model.trees.upwards) > LEAN_LEVELS:
-        text = f"{names[0]} has under {LEAN_ROWS} rows and trees are deep: noise leans towards paying more now."
-        notes.append(Note("few_before", text, quiet=True))
     return (*notes, *_few_shares(found))
 
 
@@ -185,12 +180,9 @@ def _counted(n_jobs: int | None, progress: Progress | None, n: int) -> Run:
     """Make passes; progress hears of n passes, in thousandths of one."""
     number = count()
 
-    def heard(k: int, done: int, rows: int) -> None:
-        assert progress is not None
-        progress(1000 * k + 1000 * done // rows, 1000 * n)
-
     def run(*args: Any, **options: Any) -> Sums:
-        part = partial(heard, next(number)) if progress is not None else None
-        return total(*args, **options, n_jobs=n_jobs, progress=part)
+        k = next(number)
+        heard = progress and (lambda done, rows: progress(1000 * k + 1000 * done // rows, 1000 * n))
+        return total(*args, **options, n_jobs=n_jobs, progress=heard)
 
     return run
