@@ -361,6 +361,8 @@ def test_forest_has_no_rounds(tmp_path):
     data = data_of(report(model, X[150:], y[150:], path=tmp_path / "p.html"))
     assert data["rounds"] is None
     assert data["facts"][0] == ["Model", "scikit-learn, 10 averaged trees"]
+    after = ((y[150:] - model.predict(X[150:])) ** 2).mean() / 2
+    assert data["quality"][0]["after"] == pytest.approx(after, rel=1e-5)
 
 
 def test_classes(tmp_path):

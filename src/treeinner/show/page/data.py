@@ -69,7 +69,11 @@ def collect(
     return {
         **_common(valid, [note for note in valid.notes if note.code not in SAID]),
         "facts": _facts(subject, valid),
-        "quality": [_quality("Held-out", valid), *([] if train is None else [_quality("Training", train)])],
+        # A forest knows the loss it began at in its breakdown alone.
+        "quality": [
+            _quality("Held-out", valid if valid.losses or breakdown is None else breakdown),
+            *([] if train is None else [_quality("Training", train)]),
+        ],
         "training_rows": None if seen is None else {"note": seen.text, "rows": rows},
         "breakdown": _breakdown(breakdown),
         "features": list(valid.feature_names),
@@ -99,7 +103,6 @@ def of_selector(selector: Any, name: str) -> dict[str, Any]:
         "facts": [
             ["Estimator", f"{type(selector.estimator_).__name__}, {folds}, {counted(selector.repeats, 'repeat')}"],
             ["Agreement of the folds", f"{found.folds.rank_stability:.2f} (mean rank correlation of two folds)"],
-            ["Held-out rows", f"{found.n_rows:,}"],
             ["Features", f"{len(table['kept']):,}, {n_kept:,} of them kept"],
         ],
         "quality": [_quality("Held-out", found)],

@@ -533,7 +533,7 @@ function effectsSection() {
   }
   function panel(e, number) {
     const name = feature(e.feature);
-    const part = e.output ? ` for ${e.output}` : "";
+    const part = e.output ? ` for “${e.output}”` : "";
     const finding = clear(e.std_error) ? `${minus((100 * e.holds).toFixed(0))} ± ${(100 * e.std_error).toFixed(0)}% of the effect${part} holds`
       : `how much of the effect${part} holds is not clear`;
     const [from, to] = e.span;
