@@ -45,11 +45,23 @@ def model(kind=xgb.XGBRegressor, label="label", names=True):
 def in_memory(fitted, label="label", frame=None, features=FEATURES, **settings):
     """What one process says; settings that name columns are taken from the frame."""
     frame = held_out() if frame is None else frame
-    known = {"sample_weight", "clusters", "base_margin", "qid"}
+    known = {"sample_weight", "clusters", "base_margin", "qid", "by"}
     given = {name: frame[value] if name in known else value for name, value in settings.items()}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ti.TreeInnerWarning)
         return ti.importance(fitted, frame[features], frame[label], n_jobs=1, **given)
+
+
+def same_change(found, before, after, **given):
+    """The bits of `ti.compare` of two frames in memory."""
+    sides = [ti.Rows(f[FEATURES], f.label, **{role: f[name] for role, name in given.items()}) for f in (before, after)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ti.TreeInnerWarning)
+        expected = ti.compare(model(), *sides, n_jobs=1)
+    for name in ("before", "after", "signal_before", "signal_after"):
+        same(getattr(found, name), getattr(expected, name))
+    for field, value in vars(expected.change).items():
+        assert np.array_equal(getattr(found.change, field), value), field
 
 
 def same(found, expected):
@@ -61,5 +73,12 @@ def same(found, expected):
         assert (numbers is None) == (others is None)
         for field, value in ({} if others is None else vars(others)).items():
             assert np.array_equal(getattr(numbers, field), value, equal_nan=value is not None), (name, field)
+    if expected.by_segment is not None:
+        one, other = found.by_segment, expected.by_segment
+        assert one.labels == other.labels
+        for name in ("statistics", "difference"):
+            for field, value in vars(getattr(other, name)).items():
+                assert np.array_equal(getattr(getattr(one, name), field), value, equal_nan=value is not None), field
+        assert np.array_equal(one.loss_after, other.loss_after)
     for name in ("rounds", "gains"):
         assert np.array_equal(getattr(found, name), getattr(expected, name)), name

@@ -21,9 +21,10 @@ from treeinner.errors import DataError, ModelError, TreeInnerWarning, Unsupporte
 from treeinner.read import read_model
 from treeinner.read.columns import credit
 from treeinner.score import partitions
+from treeinner.score.passes import leaf_pass
 from treeinner.score.spec import make_spec
 
-from .clusters import FEATURES, TRAINED, held_out, in_memory, model, rows, same
+from .clusters import FEATURES, TRAINED, held_out, in_memory, model, rows, same, same_change
 
 MODULE = "treeinner.dask"
 
@@ -44,6 +45,7 @@ CASES = {
     "one pass": {"score": "tree_inner", "std_errors": False},
     "one round": {"score": "tree_inner", "method": "treeshap"},
     "stored": {"method": "saabas", "score": "loss", "clusters": "cluster"},
+    "segments": {"by": "grade", "sample_weight": "weight"},
 }
 
 
@@ -73,6 +75,14 @@ def test_every_case_has_the_bits_of_one_process(client, case, label):
     same(found, expected)
     assert {note.code for note in expected.notes} <= {note.code for note in found.notes}
     assert found.frame_library == expected.frame_library
+
+
+def test_two_data_frames_are_compared_as_in_memory(client):
+    before, after = held_out()[:900], held_out()[900:].reset_index(drop=True)
+    sides = [dd.from_pandas(frame, npartitions=n) for frame, n in ((before, 3), (after, 2))]
+    found = tid.compare(client, model(), *sides, "label", sample_weight="weight", names=("then", "now"))
+    assert found.names == ("then", "now")
+    same_change(found, before, after, sample_weight="weight")
 
 
 @pytest.mark.parametrize("sizes", [[1500], [1, 1499], [0, 700, 0, 0, 800, 0], [100] * 15])
@@ -225,8 +235,9 @@ def test_every_worker_killed_in_turn_in_both_rounds_changes_no_bit(client, tmp_p
     gate, found = tmp_path / "gate", []
     whole = dd.from_pandas(held_out().drop(columns="weight"), npartitions=6)
     frame = whole.map_partitions(gated, str(gate), meta=whole._meta)
-    node_means = partitions.node_means
-    monkeypatch.setattr(partitions, "node_means", lambda *args: (gate.touch(), node_means(*args))[1])
+    passes = importlib.import_module("treeinner.score.importance")
+    node_means = passes.node_means
+    monkeypatch.setattr(passes, "node_means", lambda *args: (gate.touch(), node_means(*args))[1])
     gate.touch()
     run = threading.Thread(target=lambda: found.append(tid.importance(client, model(), frame, "label")))
     run.start()
@@ -262,17 +273,22 @@ def test_a_frame_that_changes_between_the_rounds_is_refused(client, tmp_path):
         tid.importance(client, model(), whole.map_partitions(noisy), "label")
 
 
+def answered(part):
+    """Three partitions of which a cluster says this."""
+    return partitions.Partitions(run=lambda _: part, head=None, names=None, given=(), reading={}, n_partitions=3)
+
+
 def test_lost_and_doubled_partitions_are_noticed():
     opened = read_model(model())
     spec = make_spec(opened, credit(opened, None, None), score="tree_inner", method="centred")
-    job = partitions.Job(model=opened, spec=spec)
+    job = partitions.Job(work=leaf_pass, model=opened, spec=spec)
     X, y = held_out()[FEATURES], held_out().label
     parts = [partitions.of_partition(job, k, [{"X": X[k : k + 9], "y": y[k : k + 9]}]) for k in range(3)]
     two, three = partitions.add_parts([parts[0], parts[2]]), partitions.add_parts(parts)
     with pytest.raises(ModelError, match=r"Rows were lost on the way: .* partition 1 is not in the sums"):
-        partitions.importance_of_partitions(job, lambda _: two, 3)
+        answered(two).total(leaf_pass, opened, spec)
     with pytest.raises(ModelError, match="27 rows, and the sums have 18 rows"):
-        partitions.importance_of_partitions(job, lambda _: partitions.Part(two.sums, three.rows, {}), 3)
+        answered(partitions.Part(two.sums, three.rows, {})).total(leaf_pass, opened, spec)
     with pytest.raises(ModelError, match="Partition 1 was added twice"):
         partitions.add_parts([three, parts[1]])
 

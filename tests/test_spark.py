@@ -16,7 +16,7 @@ from sklearn.preprocessing import OneHotEncoder
 import treeinner as ti
 from treeinner.errors import DataError, MissingDependencyError
 
-from .clusters import FEATURES, TRAINED, held_out, in_memory, model, rows, same
+from .clusters import FEATURES, TRAINED, held_out, in_memory, model, rows, same, same_change
 
 MODULE = "treeinner.spark"
 
@@ -93,6 +93,14 @@ def test_any_partitions_give_the_bits_of_one_process(spark):
     same(found, in_memory(classes, "class", base_margin=several, score="loss"))
     one_round = {"score": "tree_inner", "method": "treeshap", "std_errors": False}
     same(tis.importance(model(), df, **one_round), in_memory(model(), **one_round))
+
+
+def test_segments_and_two_data_frames_have_the_bits_of_one_process(spark):
+    found = tis.importance(model(), in_partitions(spark, 5), by_col=["grade", "class"], weight_col="weight")
+    same(found, in_memory(model(), by=["grade", "class"], sample_weight="weight"))
+    before, after = held_out()[:900], held_out()[900:].reset_index(drop=True)
+    frames = [in_partitions(spark, n, frame) for n, frame in ((3, before), (2, after))]
+    same_change(tis.compare(model(), *frames, sample_weight="weight"), before, after, sample_weight="weight")
 
 
 def test_names_with_dots_and_a_pipeline(spark):

@@ -2,6 +2,7 @@
 
     from treeinner.dask import importance
     imp = importance(client, model, X, y)      # the same bits as ti.importance(model, X.compute(), y.compute())
+    compare(client, model, before, after, "y")     # two data frames: why the loss rose
 
 The model goes into the graph, a partition is summed by one thread where it lies, and sums travel by pickle. A worker
 that dies takes nothing along: Dask computes its tasks again, the model included. Attributions need no function here:
@@ -20,12 +21,13 @@ import numpy as np
 
 from treeinner.errors import DataError, MissingDependencyError, TreeInnerError, counted
 from treeinner.read import Model, read_model
-from treeinner.read.columns import GroupSpec, credit
+from treeinner.read.columns import GroupSpec
 from treeinner.rows.columns import listing
 from treeinner.rows.rows import features_among, roles_among
-from treeinner.score.partitions import PROBED_ROWS, Job, Part, add_parts, importance_of_partitions, of_partition
+from treeinner.score.compare import NAMES, Comparison, comparison_of
+from treeinner.score.partitions import PROBED_ROWS, Job, Part, Partitions, add_parts, of_partition
+from treeinner.score.partitions import importance_of_partitions as of_partitions
 from treeinner.score.result import Importance
-from treeinner.score.spec import make_spec
 
 try:
     import dask.array as da
@@ -37,7 +39,7 @@ except ImportError as error:
         "treeinner.dask needs Dask; install it with: pip install 'dask[dataframe]' distributed"
     ) from error
 
-__all__ = ["importance"]
+__all__ = ["compare", "importance"]
 
 TOGETHER = 8  # partitions whose sums one task adds up
 
@@ -55,6 +57,8 @@ def importance(
     base_margin: Any = None,
     qid: Any = None,
     feature_groups: GroupSpec | None = None,
+    by: Any = None,
+    freq: str | None = None,
     std_errors: bool = True,
 ) -> Importance:
     """Global importance of every feature, with standard errors, from rows on a Dask cluster.
@@ -70,9 +74,9 @@ def importance(
         As for `ti.importance`, and models of xgboost.dask, what its `train` returns included, and of lightgbm.dask.
     X : dask DataFrame or Array
         Held-out rows. The rows of a query must be in one partition.
-    y, sample_weight, clusters, base_margin, qid : str, dask Series, DataFrame or Array, optional
+    y, sample_weight, clusters, base_margin, qid, by : str, dask Series, DataFrame or Array, optional
         Names of columns of X, which may then have other columns too, or collections with the partitions of X.
-    score, method, feature_groups, std_errors
+    score, method, feature_groups, freq, std_errors
         As for `ti.importance`.
 
     Returns
@@ -80,23 +84,54 @@ def importance(
     Importance
         As from `ti.importance`.
     """
+    client, opened = _checked(client), read_model(_local(model))
+    given = {"y": y, "sample_weight": sample_weight, "clusters": clusters, "base_margin": base_margin, "qid": qid}
+    rows = _rows(client, opened, X, {**given, "by": by}, freq)
+    asked: dict[str, Any] = {"score": score, "method": method, "feature_groups": feature_groups}
+    return of_partitions(opened, rows, std_errors=std_errors, **asked)
+
+
+def compare(
+    client: Client | None,
+    model: Any,
+    before: Any,
+    after: Any,
+    y: str,
+    *,
+    names: tuple[str, str] = NAMES,
+    feature_groups: GroupSpec | None = None,
+    **given: str,
+) -> Comparison:
+    """Why the loss rose from one dask DataFrame to another: `ti.compare` with the bits of the rows in memory.
+
+    y, and sample_weight, clusters, base_margin and qid in `given`, are names of columns of both.
+    """
+    client, opened = _checked(client), read_model(_local(model))
+    sides = [_rows(client, opened, X, {"y": y, **given}, None) for X in (before, after)]
+    return comparison_of(opened, sides, names, feature_groups=feature_groups)
+
+
+# -- on the driver ----------------------------------------------------------------------------------------------
+def _checked(client: Client | None) -> Client:
+    """The client, or the current one."""
     client = get_client() if client is None else client
     if not isinstance(client, Client) or client.asynchronous:
         raise TypeError(f"client is of {type(client)}, expected a distributed.Client (not asynchronous) or None.")
-    opened = read_model(_local(model))
-    given = {"y": y, "sample_weight": sample_weight, "clusters": clusters, "base_margin": base_margin, "qid": qid}
+    return client
+
+
+def _rows(client: Client, model: Model, X: Any, given: Mapping[str, Any], freq: str | None) -> Partitions:
+    """The rows of a collection and what comes with them, to be summed where they are."""
     given = {name: value for name, value in given.items() if value is not None}
-    layout, blocks = _partitions(opened, X, given)
+    layout, blocks = _partitions(model, X, given)
     head = None
-    if opened.transformers:
+    if model.transformers:
         heads = (_computed(client, delayed(layout.head)(*own)) for own in blocks)
         head = next((some for some in heads if len(some)), None)
-    names = credit(opened, layout.features, feature_groups, head)
-    spec = make_spec(opened, names, score=score, method=method, clustered=clusters is not None)
     largest = None
-    if sample_weight is not None:
-        name = sample_weight if isinstance(sample_weight, str) else None
-        weights = sample_weight if name is None else _narrowed(X, [name])
+    if (weights := given.get("sample_weight")) is not None:
+        name = weights if isinstance(weights, str) else None
+        weights = weights if name is None else _narrowed(X, [name])
         largest = _computed(
             client, delayed(max)([delayed(_largest_weight)(some, name) for some in _row_blocks(weights)])
         )
@@ -110,11 +145,12 @@ def importance(
         total: Part = _computed(client, parts[0])
         return total
 
-    job = Job(model=opened, spec=spec, largest_weight=largest)
-    return importance_of_partitions(job, run, len(blocks), std_errors=std_errors)
+    return Partitions(
+        run=run, head=head, names=layout.features, given=given, n_partitions=len(blocks),
+        reading={"largest_weight": largest, "freq": freq},
+    )  # fmt: skip
 
 
-# -- on the driver ----------------------------------------------------------------------------------------------
 def _local(model: Any) -> Any:
     """The model without what ties it to a cluster."""
     if isinstance(model, dict) and "booster" in model:  # of xgboost.dask.train

@@ -2,6 +2,7 @@
 
     from treeinner.spark import importance
     imp = importance(model, df, label_col="price")      # the same bits as ti.importance on df.toPandas()
+    compare(model, before, after, label_col="price")    # two data frames: why the loss rose
 
 Classic and Connect sessions, by `mapInArrow`; the workers need treeinner and the library of the model. What a task
 returns is one row of bytes: Spark takes the rows of a task once, however often it tried, so nothing counts twice. A
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 import pickle
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from importlib import import_module, metadata
@@ -26,15 +27,16 @@ from numpy.typing import NDArray
 
 from treeinner.errors import DataError, MissingDependencyError, TreeInnerError
 from treeinner.read import Model, read_model
-from treeinner.read.columns import GroupSpec, credit
+from treeinner.read.columns import GroupSpec
 from treeinner.rows.columns import listing
 from treeinner.rows.frames import collected, values_of
 from treeinner.rows.rows import features_among, roles_among
-from treeinner.score.partitions import PROBED_ROWS, Job, Part, add_parts, importance_of_partitions, of_partition
+from treeinner.score.compare import NAMES, Comparison, comparison_of
+from treeinner.score.partitions import PROBED_ROWS, Job, Part, Partitions, add_parts, of_partition
+from treeinner.score.partitions import importance_of_partitions as of_partitions
 from treeinner.score.result import Importance
-from treeinner.score.spec import make_spec
 
-__all__ = ["importance"]
+__all__ = ["compare", "importance"]
 
 Batches = Iterable[Any]  # of pyarrow.RecordBatch
 ANSWER = "partition long, answer binary"  # sums of some partitions, or an error; pickled
@@ -52,6 +54,8 @@ def importance(
     base_margin_col: str | Sequence[str] | None = None,
     clusters_col: str | None = None,
     qid_col: str | None = None,
+    by_col: str | Sequence[str] | None = None,
+    freq: str | None = None,
     score: str = "signal",
     method: str = "centred",
     feature_groups: GroupSpec | None = None,
@@ -79,7 +83,9 @@ def importance(
         Columns of what `ti.importance` calls sample_weight, base_margin and clusters.
     qid_col : str, optional
         Column of the queries, for ranking losses. df is repartitioned by it, so that no query is divided.
-    score, method, feature_groups, std_errors
+    by_col : str or list of str, optional
+        Columns of what `ti.importance` calls by.
+    freq, score, method, feature_groups, std_errors
         As for `ti.importance`.
 
     Returns
@@ -87,23 +93,48 @@ def importance(
     Importance
         As from `ti.importance`.
     """
-    if not hasattr(df, "mapInArrow") or not hasattr(df, "sparkSession") or df.isStreaming:
-        raise DataError(f"df is of {type(df)}, expected a Spark DataFrame, no stream; rows in memory: ti.importance.")
     own, features = _source(model, features_col)
     opened = read_model(own)
     given = {"y": label_col, "sample_weight": weight_col, "clusters": clusters_col, "base_margin": base_margin_col}
-    given = {role: name for role, name in {**given, "qid": qid_col}.items() if name is not None}
+    rows = _rows(opened, df, features, {**given, "qid": qid_col, "by": by_col}, freq)
+    asked: dict[str, Any] = {"score": score, "method": method, "feature_groups": feature_groups}
+    return replace(of_partitions(opened, rows, std_errors=std_errors, **asked), frame_library="")
+
+
+def compare(
+    model: Any,
+    before: Any,
+    after: Any,
+    *,
+    features_col: str | None = None,
+    label_col: str | Sequence[str] = "label",
+    names: tuple[str, str] = NAMES,
+    feature_groups: GroupSpec | None = None,
+    **given: str,
+) -> Comparison:
+    """Why the loss rose from one Spark DataFrame to another: `ti.compare` with the bits of the rows in memory.
+
+    sample_weight, clusters, base_margin and qid in `given` are names of columns of both.
+    """
+    own, features = _source(model, features_col)
+    opened = read_model(own)
+    sides = [_rows(opened, df, features, {"y": label_col, **given}, None) for df in (before, after)]
+    return comparison_of(opened, sides, names, feature_groups=feature_groups)
+
+
+def _rows(model: Model, df: Any, features: Any, given: Mapping[str, Any], freq: str | None) -> Partitions:
+    """The rows of a data frame and what comes with them, to be summed where they are."""
+    if not hasattr(df, "mapInArrow") or not hasattr(df, "sparkSession") or df.isStreaming:
+        raise DataError(f"df is of {type(df)}, expected a Spark DataFrame, no stream; rows in memory: ti.importance.")
+    given = {role: name for role, name in given.items() if name is not None}
     roles = roles_among(given, df.columns, "df")
     if given.keys() != roles.keys():
         raise TypeError(f"{listing(sorted(given.keys() - roles.keys()))}: expected names of columns of df.")
-    columns = _find_columns(opened, df, features, roles)
+    columns = _find_columns(model, df, features, roles)
     selected = columns.select(df)
-    head = columns.batch(selected.limit(PROBED_ROWS).toArrow())["X"] if opened.transformers else None
-    names = credit(opened, columns.vector_names if columns.vector else columns.features, feature_groups, head)
-    spec = make_spec(opened, names, score=score, method=method, clustered=clusters_col is not None)
     largest = None
-    if weight_col is not None:
-        weights = df.select(df[_quoted(weight_col)].cast("double").alias("weight"))
+    if "sample_weight" in given:
+        weights = df.select(df[_quoted(given["sample_weight"])].cast("double").alias("weight"))
         largest = _asked(weights.agg({"weight": "max"}))[0][0]
 
     def run(job: Job) -> Part:
@@ -113,8 +144,13 @@ def importance(
         answers = answers.repartition("partition").coalesce(MERGERS)
         return _total(row["answer"] for row in _asked(answers.mapInArrow(_shipped(_merge), ANSWER)))
 
-    found = importance_of_partitions(Job(model=opened, spec=spec, largest_weight=largest), run, std_errors=std_errors)
-    return replace(found, frame_library="")  # what is installed here, not Arrow, in which Spark sent the rows
+    return Partitions(
+        run=run,
+        head=columns.batch(selected.limit(PROBED_ROWS).toArrow())["X"] if model.transformers else None,
+        names=columns.vector_names if columns.vector else tuple(columns.features),
+        given=given,
+        reading={"largest_weight": largest, "freq": freq},
+    )
 
 
 # -- columns ----------------------------------------------------------------------------------------------------
@@ -153,7 +189,7 @@ class _Columns:
         """X, y, ... of some rows, as arguments of `read_rows`."""
         table = table.rename_columns(self.names)
         rows: dict[str, Any] = {
-            role: values_of(collected(table)[some[0]]) if len(some) == 1 else table.select(some)
+            role: table.select(some) if len(some) > 1 or role == "by" else values_of(collected(table)[some[0]])
             for role, some in self.roles.items()
         }
         X = _matrix(table.column(0), self.features[0]) if self.vector else table.select(self.features)

@@ -6,21 +6,23 @@ with all its rows. Centred scores take two such rounds over the cluster, one per
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
 
 from treeinner.errors import DataError, ModelError, Note, TreeInnerError, UnsupportedModelError, counted
 from treeinner.read import Model
-from treeinner.rows import Stream, needs_all_rows, read_rows
-from treeinner.score.conclude import conclude, warned
-from treeinner.score.passes import Centre, leaf_pass, node_means, share_pass, total
+from treeinner.read.columns import GroupSpec, credit
+from treeinner.rows import needs_all_rows, read_rows
+from treeinner.score.conclude import warned
+from treeinner.score.importance import scores_of
+from treeinner.score.passes import total
 from treeinner.score.result import Importance
-from treeinner.score.spec import Spec
+from treeinner.score.spec import Spec, make_spec
 from treeinner.score.sums import Sums
 from treeinner.score.training_rows import training_rows_note
 
-__all__ = ["PROBED_ROWS", "Job", "Part", "add_parts", "importance_of_partitions", "of_partition"]
+__all__ = ["PROBED_ROWS", "Job", "Part", "Partitions", "add_parts", "importance_of_partitions", "of_partition"]
 
 TORN = " Bring each query into one partition: shuffle or repartition the frame by its column."
 OTHER_ROWS = "rows are needed twice, and came out differently. Persist or cache the frame, or fix its random seeds."
@@ -30,13 +32,15 @@ PROBED_ROWS = 20_000  # that show what a pipeline makes of its columns
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Job:
-    """What every partition needs to know in one round; it travels by pickle."""
+    """What every partition needs to know in one round, or pass over the rows; it travels by pickle."""
 
+    work: Callable[..., Sums]  # leaf_pass or share_pass
     model: Model
     spec: Spec
-    largest_weight: float | None = None
-    centre: Centre | None = None
-    second: bool = False  # whether this is the second pass of a centred score
+    args: tuple[Any, ...] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
+    reading: Mapping[str, Any] = field(default_factory=dict)  # options of `read_rows`
+    first: bool = True  # whether training rows are looked for
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,10 +60,10 @@ def of_partition(job: Job, number: int, batches: Iterable[Mapping[str, Any]]) ->
         for batch in batches:
             if not batch["X"].shape[0]:
                 continue
-            rows = read_rows(job.model, **batch, largest_weight=job.largest_weight)
-            if found is None and not job.second:
+            rows = read_rows(job.model, **batch, **job.reading)
+            if found is None and job.first:
                 notes.append(training_rows_note(job.model, rows))
-            part = _sums(job, rows)
+            part = total(job.work, job.model, job.spec, rows, *job.args, **job.options)
             found = part if found is None else found + part
             notes += [replace(note, quiet=False) for some in rows for note in some.notes]  # the user saw no warning
     except TreeInnerError as error:
@@ -68,13 +72,6 @@ def of_partition(job: Job, number: int, batches: Iterable[Mapping[str, Any]]) ->
         raise DataError(f"Partition {number}: {type(error).__name__}: {error}") from error
     said = {note.code: replace(note, text=f"Partition {number}: {note.text}") for note in notes if note is not None}
     return Part(found, {number: 0 if found is None else found.rows}, said)
-
-
-def _sums(job: Job, rows: Stream) -> Sums:
-    """Sums of the round over some rows."""
-    if job.spec.method == "centred" and not job.second:
-        return total(leaf_pass, job.model, job.spec, rows, n_jobs=1)
-    return total(share_pass, job.model, job.spec, rows, job.centre, leaves=not job.second, n_jobs=1)
 
 
 def add_parts(parts: Iterable[Part]) -> Part:
@@ -96,42 +93,59 @@ def add_parts(parts: Iterable[Part]) -> Part:
     return Part(sums, rows, notes)
 
 
+@dataclass(eq=False, kw_only=True)
+class Partitions:
+    """Rows in the partitions of a cluster, in the place of a Stream: every pass is a round over the cluster."""
+
+    run: Callable[[Job], Part]  # sums of all partitions for a job
+    head: Any  # first rows of X, where a pipeline asks for them
+    names: Any  # of the columns
+    given: Collection[str]  # what comes with X
+    reading: Mapping[str, Any]  # options of `read_rows`
+    n_partitions: int | None = None  # None: not known; they are numbered from 0
+    again = True
+    first: Part | None = None  # what the first round said
+
+    @property
+    def clustered(self) -> bool:
+        """Whether rows come with clusters."""
+        return "clusters" in self.given
+
+    @property
+    def notes(self) -> tuple[Note, ...]:
+        """What was noticed while the rows were read."""
+        assert self.first is not None
+        found = self.first.notes
+        partly = sum(map(bool, self.first.rows.values())) > 1 and "training_rows" not in found
+        return tuple((found | ({PARTLY.code: PARTLY} if partly else {})).values())
+
+    def total(self, work: Callable[..., Sums], model: Model, spec: Spec, *args: Any, **options: Any) -> Sums:
+        """Sum of `work` over all partitions; after the first round they must have the rows of the first."""
+        if why := needs_all_rows(model):
+            raise UnsupportedModelError(f"{why}, so partitions do not add up; use ti.importance on rows in memory.")
+        asked: dict[str, Any] = {"args": args, "options": options | {"n_jobs": 1}, "reading": self.reading}
+        part = self.run(Job(work=work, model=model, spec=spec, first=self.first is None, **asked))
+        for number, before in ({} if self.first is None else self.first.rows).items():
+            after = part.rows.get(number, 0)
+            if before != after:
+                raise DataError(f"Partition {number} had {counted(before, 'row')} and then {after:,}: {OTHER_ROWS}")
+        n_partitions = self.n_partitions if self.first is None else len(self.first.rows)
+        self.first = self.first or part
+        return _complete(part, n_partitions)
+
+
 def importance_of_partitions(
-    job: Job, run: Callable[[Job], Part], n_partitions: int | None = None, *, std_errors: bool = True
+    model: Model, rows: Partitions, *, feature_groups: GroupSpec | None = None, std_errors: bool = True, **asked: Any
 ) -> Importance:
-    """Take the rows through one round over the cluster or two, and return the result.
-
-    run: sums of all partitions for a job. n_partitions: None if it is not known; they are numbered from 0.
-    """
-    model, spec, centre = job.model, job.spec, None
-    if why := needs_all_rows(model):
-        raise UnsupportedModelError(f"{why}, so partitions do not add up; use ti.importance on rows in memory.")
-    if spec.method in ("predecomp", "saabas"):
-        centre = node_means(model, spec, None)
-    first = run(replace(job, centre=centre))
-    leaf = _complete(first, n_partitions)
-    twice = std_errors or spec.score == "signal"
-    share = leaf if twice else None
-    if spec.method == "centred":
-        centre = node_means(model, spec, leaf)
-        share = _second_round(replace(job, centre=centre, second=True), run, first) if twice else None
+    """Importance of the rows of a cluster; asked: score and method."""
+    asked |= {"clustered": rows.clustered, "segmented": "by" in rows.given}
+    spec = make_spec(model, credit(model, rows.names, feature_groups, rows.head), **asked)
+    options: dict[str, Any] = {"std_errors": std_errors, "margins_given": "base_margin" in rows.given}
     try:
-        found = conclude(model, spec, leaf, share, centre)
-    except DataError as error:  # of the two rounds, which do not go together
-        raise DataError(f"{error} In a cluster {OTHER_ROWS}") from None
-    found = found if std_errors else replace(found, has_errors=False)
-    partly = sum(map(bool, first.rows.values())) > 1 and "training_rows" not in first.notes
-    return warned(found, *(first.notes | ({PARTLY.code: PARTLY} if partly else {})).values())
-
-
-def _second_round(job: Job, run: Callable[[Job], Part], first: Part) -> Sums:
-    """Sums of the second round, in which every partition must have the rows of the first."""
-    second = run(job)
-    for number, before in first.rows.items():
-        after = second.rows.get(number, 0)
-        if before != after:
-            raise DataError(f"Partition {number} had {counted(before, 'row')} and then {after:,}: {OTHER_ROWS}")
-    return _complete(second, len(first.rows))
+        found = scores_of(model, spec, cast(Any, rows), **options)
+    except DataError as error:  # of two rounds that do not go together
+        raise DataError(f"{error}{f' In a cluster {OTHER_ROWS}' if 'second pass' in str(error) else ''}") from None
+    return warned(found, *rows.notes)
 
 
 def _complete(part: Part, n_partitions: int | None) -> Sums:

@@ -93,6 +93,8 @@ def total(
     **options: Any,
 ) -> Sums:
     """Sum of `work` over the rows of a stream; progress is called with the rows done, and those known so far."""
+    if not hasattr(stream, "__iter__"):  # rows of a cluster, summed where they are
+        return cast(Sums, cast(Any, stream).total(work, model, spec, *args, **options))
     found: Sums | None = None
     for rows in stream:
         heard = None if progress is None else partial(_after, progress, 0 if found is None else found.rows)

@@ -51,6 +51,8 @@ def training_rows_note(model: Model, rows: Iterable[Rows]) -> Note | None:
     Of a stream, the first batch is looked at.
     """
     trees = model.trees
+    if not hasattr(rows, "__iter__"):  # of a cluster, looked at where they are
+        return None
     if model.route is not None or not getattr(rows, "again", True):
         return UNCHECKED
     thresholds = _top_thresholds(trees)
