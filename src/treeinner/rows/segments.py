@@ -19,9 +19,8 @@ __all__ = ["check_number_of_segments", "in_order", "segments_of"]
 
 MOST_SEGMENTS = 1_000
 MISSING = "(missing)"  # rows without a label are a segment of their own, so that segments add up to all rows
-NUMBER = re.compile(
-    r"[(\[]?(-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)"
-)  # with which a label begins: "12", "(0.5, 1.0]", "2024-03"
+# A number at the beginning of a label: "12", "(0.5, 1.0]", "2024-03".
+NUMBER = re.compile(r"[(\[]?(-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)")
 
 
 def segments_of(given: Any, n_rows: int, freq: str | None = None) -> tuple[NDArray[np.int64], tuple[str, ...]]:
@@ -44,18 +43,15 @@ def segments_of(given: Any, n_rows: int, freq: str | None = None) -> tuple[NDArr
         words = np.array([*(periods or map(_label, entries)), MISSING])  # the last: what key -1 finds
         both = keys * len(words) + own % len(words)
         used, keys = np.unique(both, return_inverse=True)
-        before, word = labels[used // len(words)], words[used % len(words)]
-        labels, again = np.unique([" / ".join(filter(None, pair)) for pair in zip(before, word)], return_inverse=True)  # noqa: B905
+        pairs = np.stack([labels[used // len(words)], words[used % len(words)]], axis=1)
+        labels, again = np.unique([" / ".join(filter(None, pair)) for pair in pairs], return_inverse=True)
         keys = again[keys]
         check_number_of_segments(labels)
     if freq is not None and not dated:
-        shown = ", ".join(columns)
-        raise DataError(
-            f"freq={freq!r} needs dates, but {shown} holds {str(entries[0])!r}; convert it: pandas.to_datetime."
-        )
+        held = f"{', '.join(columns)} holds {str(entries[0])!r}"
+        raise DataError(f"freq={freq!r} needs dates, but {held}; convert it with pandas.to_datetime.")
     ordered = in_order(labels.tolist())
-    place = {label: i for i, label in enumerate(ordered)}
-    return np.array([place[label] for label in labels.tolist()], np.int64)[keys], ordered
+    return np.argsort([labels.tolist().index(label) for label in ordered])[keys], ordered
 
 
 def in_order(labels: Sequence[str]) -> tuple[str, ...]:
@@ -124,9 +120,8 @@ def _periods(entries: Sequence[Any], freq: str) -> list[str] | None:
     except (TypeError, ValueError):
         return None
     try:
-        found: Any = pd.PeriodIndex(
-            index, freq=re.sub(r"(?<=[MQY])[ES](?=-|$)", "", freq)
-        )  # "ME" is a date, "M" a month
+        # "ME" is a date, "M" a month.
+        found: Any = pd.PeriodIndex(index, freq=re.sub(r"(?<=[MQY])[ES](?=-|$)", "", freq))
         step, one = found.freq.n, found.freq.base
         if step > 1:  # pandas begins a period of several at every date
             ordinals = pd.PeriodIndex(index, freq=one).asi8 // step * step

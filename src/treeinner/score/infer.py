@@ -26,18 +26,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 __all__ = [
-    "ReadOnly",
-    "Statistics",
-    "benjamini_hochberg",
-    "check_level",
-    "difference",
-    "of_clusters",
-    "of_sums",
-    "same_everywhere",
-    "t_quantile",
-    "tested",
-    "unknown",
-]
+    "ReadOnly", "Statistics", "benjamini_hochberg", "check_level", "difference", "of_clusters", "of_sums",
+    "same_everywhere", "t_quantile", "tested", "unknown",
+]  # fmt: skip
 
 Float = NDArray[np.float64]
 EPS = float(np.finfo(np.float64).eps)

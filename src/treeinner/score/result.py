@@ -17,16 +17,8 @@ from treeinner.rows.frames import make_frame
 from treeinner.score.infer import ReadOnly, Statistics, check_level, t_quantile
 
 __all__ = [
-    "LEVEL",
-    "BySegment",
-    "FeatureScore",
-    "FoldSpread",
-    "Importance",
-    "Losses",
-    "plain",
-    "position_of",
-    "ranks_of",
-]
+    "LEVEL", "BySegment", "FeatureScore", "FoldSpread", "Importance", "Losses", "plain", "position_of", "ranks_of",
+]  # fmt: skip
 
 Float = NDArray[np.float64]
 LEVEL = 0.1  # a q value up to it is a verdict
