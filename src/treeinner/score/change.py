@@ -18,10 +18,10 @@ from treeinner.kernels import Progress
 from treeinner.read import Model
 from treeinner.read.columns import Credit, GroupSpec, credit
 from treeinner.rows import Rows, Stream
-from treeinner.score.conclude import FEW_ROWS, conclude, statistics_of
-from treeinner.score.infer import Statistics, difference, tested
+from treeinner.score.conclude import conclude, statistics_of
+from treeinner.score.infer import difference, tested
 from treeinner.score.passes import Centre, leaf_pass, node_gap, node_means, share_pass, total
-from treeinner.score.result import LEVEL, Importance
+from treeinner.score.result import Importance
 from treeinner.score.shift import moved_and_changed
 from treeinner.score.spec import Spec, make_spec, scored_loss, start_of
 from treeinner.score.sums import Sums
@@ -88,21 +88,13 @@ def _notes(model: Model, streams: Sequence[Stream], names: tuple[str, str], foun
         seen = training_rows_note(model, stream)
         if seen is not None and seen.code == "training_rows" and not sides:
             text = "training rows are among these rows, so the change is overfitting too; pass held-out rows."
-            seen = Note(seen.code, text, quiet=names[0] == "train")
+            seen = Note(seen.code, text, quiet=names[0].lower().startswith("train"))
         given = (seen, *stream.notes, *found[when].notes, *found[f"signal_{when}"].notes)
-        sides.append(dict.fromkeys(note for note in given if note is not None and note.code != "few_shares"))
+        sides.append(dict.fromkeys(note for note in given if note is not None))
     notes = [note for note in sides[0] if note in sides[1]]
     for name, own in zip(names, sides, strict=True):
         notes += [replace(note, text=f"{name}: {note.text}") for note in own if note not in notes]
-    return (*notes, *_few_shares(found))
-
-
-def _few_shares(found: dict[str, Any]) -> list[Note]:
-    """Say which verdicts on changes few rows carry."""
-    change: Statistics = found["change"]
-    few = np.flatnonzero((change.q_value <= LEVEL) & (change.df + 1 < FEW_ROWS)).tolist()
-    names = listing([found["before"].feature_names[k] for k in few], 3)
-    return [Note("few_shares", f"{names}: fewer than {FEW_ROWS} rows carry the change.", quiet=True)] if few else []
+    return tuple(notes)
 
 
 # -- two models, the same rows ------------------------------------------------------------------------------------
@@ -129,9 +121,11 @@ def change_of_models(
     error, _ = statistics_of(Sums.of_shares(shares[0] - shares[1], rows.weight, rows.clusters), 1)
     change = found["before"].scores - found["after"].scores
     notes = [*map(training_rows_note, models, streams), *streams[0].notes]
-    notes += [note for imp in found.values() for note in imp.notes if note.code != "few_shares"]
-    found["change"] = tested(change, error.std_error, error.df)
-    return found | {"notes": tuple(dict.fromkeys(note for note in (*notes, *_few_shares(found)) if note is not None))}
+    notes += [note for imp in found.values() for note in imp.notes]
+    return found | {
+        "change": tested(change, error.std_error, error.df),
+        "notes": tuple(dict.fromkeys(note for note in notes if note is not None)),
+    }
 
 
 def _among(names: tuple[str, ...], own: Credit) -> Credit:
