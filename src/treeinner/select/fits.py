@@ -80,7 +80,7 @@ def fit(estimator: Any, data: Data, rows: Index, seed: int) -> Any:
 def with_categories(estimator: Any, X: Any) -> Any:
     """X with its columns of text as categories, as boosters take them; pipelines get them as they are."""
     frame = as_frame(X)
-    if not isinstance(frame, nw.DataFrame) or any(True for _ in _nested(estimator)):
+    if not isinstance(frame, nw.DataFrame) or next(_nested(estimator), None) is not None:
         return X
     kinds = frame.schema.items()
     text = [name for name, kind in kinds if kind == nw.String or (kind == nw.Object and _holds_text(frame[name]))]
@@ -88,13 +88,12 @@ def with_categories(estimator: Any, X: Any) -> Any:
     known = (nw.Boolean, nw.Object)
     if other := [name for name, kind in kinds if not (kind.is_numeric() or kind in known or name in labelled)]:
         raise DataError(f"Columns {listing(other)} hold neither numbers nor text; make them numbers, or drop them.")
+    option, value = CATEGORIES.get(package_of(estimator), ("", ""))
     params = estimator.get_params() if hasattr(estimator, "get_params") else {}
-    library = package_of(estimator)
-    option, value = CATEGORIES.get(library, ("", ""))
     if labelled and option and params.get(option) in (None, False):
-        takes = option in params or library == "catboost"  # which has what was set alone
-        cure = f"set {option}={value}" if takes else "encode them in a Pipeline before it"
         kind = type(estimator).__name__
+        forest = package_of(estimator) == "sklearn" and not hasattr(estimator, option)
+        cure = "encode them in a Pipeline before it" if forest else f"set {option}={value}"
         raise DataError(f"Columns {listing(labelled)} hold text or categories, which {kind} does not take; {cure}.")
     if labelled and frame.implementation.is_pyarrow():  # whose categories XGBoost 3.2 misreads in parts of a table
         frame = nw.from_native(frame.to_pandas(), eager_only=True)
