@@ -15,7 +15,7 @@ import polars as pl
 import pytest
 import scipy.sparse
 import xgboost as xgb
-from sklearn.ensemble import RandomForestRegressor
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -355,14 +355,15 @@ def test_model_without_gains(tmp_path):
     assert len(data["explorer"]["value"]) == 150
 
 
-def test_forest_has_no_rounds(tmp_path):
+def test_forest_has_no_rounds_and_its_quality_is_that_of_the_breakdown(tmp_path):
     X, y = make_rows()
-    model = RandomForestRegressor(n_estimators=10, max_depth=4, random_state=0).fit(X[:150], y[:150])
-    data = data_of(report(model, X[150:], y[150:], path=tmp_path / "p.html"))
+    model = RandomForestClassifier(n_estimators=10, max_depth=4, random_state=0).fit(X[:150], y[:150] > 0)
+    data = data_of(report(model, X[150:], y[150:] > 0, path=tmp_path / "p.html"))
     assert data["rounds"] is None
     assert data["facts"][0] == ["Model", "scikit-learn, 10 averaged trees"]
-    after = ((y[150:] - model.predict(X[150:])) ** 2).mean() / 2
-    assert data["quality"][0]["after"] == pytest.approx(after, rel=1e-5)
+    after = ((np.stack([y[150:] <= 0, y[150:] > 0], axis=1) - model.predict_proba(X[150:])) ** 2).sum(axis=1).mean() / 2
+    close(data["quality"][0]["after"], after)
+    assert data["loss"] == data["breakdown"]["loss"] == "half the squared error"  # the splits went by the Gini impurity
 
 
 def test_classes(tmp_path):

@@ -66,14 +66,13 @@ def collect(
     trees = subject.model.trees
     seen = next((note for note in valid.notes if note.code == "training_rows"), None)
     rows = f"{valid.n_rows:,} rows, training rows among them"
+    # A forest's loss, which may be another than that of its splits, comes with its breakdown alone.
+    whole = valid if valid.losses is not None or breakdown is None else breakdown
     return {
         **_common(valid, [note for note in valid.notes if note.code not in SAID]),
         "facts": _facts(subject, valid),
-        # A forest knows the loss it began at in its breakdown alone.
-        "quality": [
-            _quality("Held-out", valid if valid.losses or breakdown is None else breakdown),
-            *([] if train is None else [_quality("Training", train)]),
-        ],
+        "loss": whole.loss_name,
+        "quality": [_quality("Held-out", whole), *([] if train is None else [_quality("Training", train)])],
         "training_rows": None if seen is None else {"note": seen.text, "rows": rows},
         "breakdown": _breakdown(breakdown),
         "features": list(valid.feature_names),
