@@ -185,6 +185,25 @@ def test_a_missing_part_is_seen(name, tmp_path):
     assert compare_images(str(BASELINES / f"{name}-5-defa.png"), str(tmp_path / "part.png"), tol=TOLERANCE) is not None
 
 
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda ax: ax.texts[0].set_color("#999999"), "3$"),
+        (lambda ax: ax.texts[0].set_position((-40, 0)), "covers a bar"),
+        (lambda ax: ax.texts[0].set_text("long " * 30), "long"),
+        (lambda ax: ax.tick_params(axis="y", pad=-40), "covers a"),
+        (lambda ax: ax.patches[0].set_facecolor("#eeeeee"), "Rectangle"),
+        (lambda ax: ax.set_position([0, 0, 1, 1]), "signal"),
+    ],
+)
+def test_what_is_not_legible_is_seen(spoil, message):
+    ax = plots.bar(make_importance())
+    ax.figure.set_layout_engine("none")
+    spoil(ax)
+    with pytest.raises(AssertionError, match=message):
+        check_legible(ax.figure)
+
+
 def test_the_pictures_are_small_and_all_in_use():
     found = {path.stem: path.stat().st_size for path in BASELINES.glob("*.png")}
     assert set(found) == {f"{name}-{n}-{look[:4]}" for name in PLOTS for n in SIZES for look in STYLES}
