@@ -220,3 +220,10 @@ def test_the_module_is_the_program(files):
         [*words, "importance", *ROWS, "--top", "1"], cwd=files[0], capture_output=True, text=True, check=True
     )
     assert "half the squared error per row; verdicts at q <= 0.1" in ran.stdout
+
+
+def test_workers_end_with_the_program(files):
+    """Else they hold the pipes that its caller reads to the end, and joblib speaks of leaks."""
+    words = [sys.executable, "-m", "treeinner", "select", "train.csv", "-y", "y", "--cv", "2", "--repeats", "1"]
+    ran = subprocess.run([*words, "-j", "2"], cwd=files[0], capture_output=True, text=True, timeout=100, check=True)
+    assert ran.stderr == ""

@@ -8,6 +8,7 @@ Belongs here: file names, columns, terminals. Does not: anything that a user of 
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 from contextlib import suppress
@@ -24,6 +25,9 @@ def main() -> None:
     from treeinner.show.cli.app import run
 
     code = run(sys.argv[1:])
+    if (loky := sys.modules.get("joblib.externals.loky")) is not None:  # its workers would keep our pipes open
+        loky.get_reusable_executor().shutdown(wait=True)
+        atexit._run_exitfuncs()  # joblib removes its folder
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):  # the reader closed the pipe
             stream.flush()
