@@ -11,10 +11,12 @@ import tokenize
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-LIMITS = {"src/treeinner": 10_600, "src/core": 3_060, "tests": 13_000, "files": 95, "classes": 60}
-BUDGET = {  # code lines by folder, docs/architecture.md
-    "(root)": 150, "read": 2_450, "rows": 770, "losses": 1_200, "kernels": 470, "score": 2_000, "explain": 310,
-    "select": 1_300, "show": 1_500, "dask.py and spark.py": 340,
+LIMITS = {
+    "src/treeinner": 11_900, "src/core": 3_250, "tests": 14_500, "files": 100, "classes": 66, "words of docs": 34_000,
+}  # fmt: skip
+BUDGET = {  # code lines by folder
+    "(root)": 140, "read": 2_480, "rows": 880, "losses": 1_170, "kernels": 480, "score": 2_800, "explain": 345,
+    "select": 1_255, "show": 1_980, "dask.py and spark.py": 370,
 }  # fmt: skip
 NO_CODE = {
     tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER,
@@ -56,6 +58,7 @@ def counted():
         folders[own] = folders.get(own, 0) + code_lines(text)
         files += 1
         classes += sum(isinstance(node, ast.ClassDef) for node in ast.walk(ast.parse(text)))
+    by_hand = [path for path in (ROOT / "docs").rglob("*.md") if "evidence" not in path.parts]
     core = [path for path in (ROOT / "src/core").rglob("*") if path.suffix in (".h", ".cpp")]
     found = {
         "src/treeinner": sum(folders.values()),
@@ -63,6 +66,7 @@ def counted():
         "tests": sum(code_lines(path.read_text(encoding="utf-8")) for path in (ROOT / "tests").rglob("*.py")),
         "files": files,
         "classes": classes,
+        "words of docs": sum(len(path.read_text(encoding="utf-8").split()) for path in by_hand),
     }
     return folders, found
 
