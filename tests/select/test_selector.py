@@ -487,6 +487,8 @@ def test_groups_stay_in_one_fold_and_count_as_one(fitted):
     groups = np.repeat(np.arange(24), 10)
     selector = quick(small(), test="marginal").fit(X, y, groups=groups)
     assert selector.importance_.df.max() <= 23
+    with pytest.raises(TypeError, match="groups="):
+        quick(small()).fit(X, y, clusters=groups)
 
 
 def test_metadata_routing(fitted):

@@ -190,6 +190,8 @@ class TreeInnerSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):  # ty
             has it too.
         """
         self._check_parameters()
+        if "clusters" in fit_params:
+            raise TypeError("clusters= is groups= here: rows of one are in one fold, and only these are independent.")
         X, y = self._read(X, y)
         self.max_features_ = int(self.max_features(X)) if callable(self.max_features) else self.max_features
         self.estimator_, classes = self.estimator, None
