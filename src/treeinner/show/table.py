@@ -28,7 +28,7 @@ DIGITS = 3  # of a score
 UNCHECKED = "training_rows_unchecked"  # code of a note
 UNCLEAR = 0.5  # standard error of holds from which it is left blank
 VERDICT_COLOURS = {
-    "signal": html.BLUE, "better": html.BLUE, "unclear": html.GREY,
+    "signal": html.BLUE, "better": html.BLUE, "kept": html.BLUE, "unclear": html.GREY, "dropped": html.GREY,
     "harmful": html.VERMILLION, "worse": html.VERMILLION,
 }  # fmt: skip
 
@@ -132,12 +132,11 @@ def comparison_html(c: Comparison) -> str:
     """Table with bars and intervals of the change, for notebooks."""
     sides = {name: _numbers(imp.scores) for name, imp in zip(c.names, (c.before, c.after), strict=True)}
     columns = {"q value": _tests(c.change.q_value), **sides, "holds": _held(c), "verdict": c.verdicts}
-    colours = [VERDICT_COLOURS[verdict] for verdict in c.verdicts]
     below = {}
     for name, (*pair, rise) in _whole(c).items():
         below[name] = {**dict(zip(c.names, _numbers(pair), strict=True)), "change": short(rise, DIGITS)}
     return _bars(
-        _headline(c), c.feature_names, c.order, c.change.score, c.interval(0.95), colours, columns, "change",
+        _headline(c), c.feature_names, c.order, c.change.score, c.interval(0.95), columns, "change",
         below=below, footer=_about_change(c),
     )  # fmt: skip
 
@@ -201,26 +200,22 @@ def as_html(imp: Importance) -> str:
     columns |= {"q value": _tests(imp.q_values)} if imp.tested else {}
     columns |= {"holds": holds_texts(imp)} if imp.holds is not None and imp.has_errors else {}
     columns |= {"verdict": imp.verdicts} if imp.tested else {}
-    colours = [VERDICT_COLOURS.get(verdict, html.BLUE) for verdict in imp.verdicts]
     below = {name: {"score": short(number, DIGITS)} for name, number in sums(imp).items()}
     interval = imp.interval(0.95) if imp.has_errors else None
-    return _bars(
-        imp.title, imp.feature_names, imp.order, imp.scores, interval, colours, columns, below=below, footer=about(imp)
-    )
+    return _bars(imp.title, imp.feature_names, imp.order, imp.scores, interval, columns, below=below, footer=about(imp))
 
 
 def selector_html(selector: Any) -> str:
     """Table of a fitted TreeInnerSelector, for notebooks: what is kept, and why."""
-    table = selector.table()
+    table, found = selector.table(), selector.importance_
     kept = ["kept" if yes else "dropped" for yes in table["kept"]]
     columns = {"p value": _tests(table["p_value"]), "q value": _tests(table["q_value"])}
     columns |= {"adds": _numbers(table["adds"]), "q of adds": _tests(table["adds_q_value"])} if "adds" in table else {}
     title = f"{kept.count('kept')} of {counted(len(kept), 'feature')} kept {selector.rule}"
-    colours = [html.BLUE if yes else html.GREY for yes in table["kept"]]
     order, interval = np.argsort(-table["score"], kind="stable"), (table["ci_low"], table["ci_high"])
     return _bars(
-        title, table["feature"].tolist(), order, table["score"], interval, colours, {**columns, "verdict": kept},
-        footer=about(selector.importance_),
+        title, table["feature"].tolist(), order, table["score"], interval, {**columns, "verdict": kept},
+        footer=f"{counted(found.n_rows, 'row')}; {found.unit}",
     )  # fmt: skip
 
 
@@ -231,7 +226,7 @@ def attribution_html(a: Attribution, data: Any) -> str:
         sizes = np.abs(values).sum(axis=2).mean(axis=0) if len(a) else np.zeros(len(names))
         order = np.argsort(-sizes, kind="stable")
         what = "mean |value|" + ", summed over outputs" * (values.shape[2] > 1)
-        return _bars(repr(a), names, order, sizes, None, [html.BLUE] * len(names), {}, what, footer=footer)
+        return _bars(repr(a), names, order, sizes, None, {}, what, footer=footer)
     margins = base[0] + values[0].sum(axis=0)
     output = int(margins.argmax())  # of several, the one with the largest margin
     parts, title = values[0, :, output], repr(a) + (f", {a.output_labels[output]}" if len(margins) > 1 else "")
@@ -239,7 +234,7 @@ def attribution_html(a: Attribution, data: Any) -> str:
     below = {"(base value)": {a.unit: short(base[0, output])}, f"({a.unit})": {a.unit: short(margins[output])}}
     colours = [html.VERMILLION if part >= 0 else html.BLUE for part in parts]
     order = np.argsort(-np.abs(parts), kind="stable")
-    return _bars(title, names, order, parts, None, colours, shown, a.unit, below=below, footer=footer)
+    return _bars(title, names, order, parts, None, shown, a.unit, below=below, footer=footer, colours=colours)
 
 
 def model_html(model: Model, title: str = "", **more: object) -> str:
@@ -270,7 +265,7 @@ def folds_html(folds: FoldSpread) -> str:
     }
     ends, order = (folds.scores.min(axis=0), folds.scores.max(axis=0)), np.argsort(-means, kind="stable")
     return _bars(
-        counted(len(folds.scores), "fold"), names, order, means, ends, [html.BLUE] * len(names), columns, "mean score",
+        counted(len(folds.scores), "fold"), names, order, means, ends, columns, "mean score",
         footer=f"agreement of two folds: rank correlation {folds.rank_stability:.2f}", span="least to most",
     )  # fmt: skip
 
@@ -282,13 +277,14 @@ def _tests(values: Iterable[float]) -> list[str]:
 
 def _bars(
     title: str, names: Sequence[str], order: Any, scores: Any, interval: tuple[Any, Any] | None,
-    colours: Sequence[str], columns: Mapping[str, Sequence[str]], what: str = "score",
-    *, below: Mapping[str, Mapping[str, str]] | None = None, footer: str, span: str = "95% interval",
+    columns: Mapping[str, Sequence[str]], what: str = "score", *, below: Mapping[str, Mapping[str, str]] | None = None,
+    footer: str, span: str = "95% interval", colours: Sequence[str] | None = None,
 ) -> str:  # fmt: skip
     """Ranked HTML table: the first features of an order, bars with intervals, the scores, and columns of their own.
 
-    below: lines that belong to no feature, as texts by column.
+    below: lines that belong to no feature, as texts by column. colours: of the bars; by default those of the verdicts.
     """
+    colours = colours or [VERDICT_COLOURS.get(each, html.BLUE) for each in columns.get("verdict", [""] * len(names))]
     shown, nothing = order[:SHOWN].tolist(), np.full(len(names), math.nan)
     lows, highs = interval or (nothing, nothing)
     ends = np.concatenate([[0.0], *(np.asarray(each)[shown] for each in (scores, lows, highs))])
