@@ -33,6 +33,7 @@ OPTIONAL = {
     "pyspark": {"spark.py"},
     "polars": set(),
     "pyarrow": {"rows/stream.py", "spark.py", "show/cli/"},
+    "tqdm": {"kernels/threads.py"},
     "typer": {"show/cli/"},
     "rich": set(),
     "matplotlib": {"show/plots/"},
