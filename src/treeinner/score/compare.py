@@ -227,9 +227,8 @@ def compare(
         odds = effective = None
         if split_shift is not False:
             sides = [_in_memory(opened, rows) for rows in sides]
-            columns = names_of(sides[0].X) or [f"column {j}" for j in range(opened.schema.n_columns)]
             tables, weights = zip(*((rows.X, rows.sample_weight) for rows in sides), strict=True)
-            odds, effective = domain_odds(tables, weights, split_shift, names, columns)
+            odds, effective = domain_odds(tables, weights, split_shift, names)
         streams = [_read(opened, rows, name) for rows, name in zip(sides, names, strict=True)]
         found = change_of_rows(opened, streams, names, odds, **run) | {"effective_rows": effective}
     warn(*found["notes"])

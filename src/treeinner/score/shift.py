@@ -19,6 +19,7 @@ from treeinner.kernels.units import in_units
 from treeinner.read import Model
 from treeinner.read.columns import as_table, numbers_of
 from treeinner.rows import Rows
+from treeinner.rows.frames import names_of
 from treeinner.score.conclude import conclude, statistics_of
 from treeinner.score.infer import Statistics, difference, tested
 from treeinner.score.passes import Centre, leaf_pass, node_gap, share_pass
@@ -36,7 +37,7 @@ SMALLEST = 2.0**-24  # of the largest weight: below it, 0
 
 
 def domain_odds(
-    tables: Sequence[Any], weights: Sequence[Any], odds: Any, names: tuple[str, str], columns: Sequence[str]
+    tables: Sequence[Any], weights: Sequence[Any], odds: Any, names: tuple[str, str]
 ) -> tuple[Float, float]:
     """Weights by which the rows of the first table look like those of the second, and the rows that they count for.
 
@@ -57,6 +58,7 @@ def domain_odds(
     effective = float(both.sum() ** 2 / np.square(both).sum())
     if not effective >= FEWEST:
         apart = [_apart(column, side) for column in X.T]
+        columns = names_of(tables[0]) or [f"column {j}" for j in range(len(apart))]
         best = ", ".join(f"{columns[j]} ({apart[j]:.2f})" for j in np.argsort(apart)[::-1][:3])
         raise DataError(
             f"split_shift: weighted to look like {names[1]}, the rows of {names[0]} count for {short(effective, 2)}, "
