@@ -272,8 +272,6 @@ def test_small_segments_have_a_note_and_rows_without_weight_are_no_segment(fitte
 
 BAD = {
     "one level": ({"by": ["a"] * 600}, "one level, 'a'"),
-    "as many as rows": ({"by": np.arange(600) % 599 * 1.5}, "fewer than 30"),
-    "too many": ({"by": np.arange(600) + 0.5}, None),
     "short": ({"by": ["a", "b"]}, "600 rows"),
     "no column": ({"by": "region"}, "no such column"),
     "no dates": ({"by": ["a", "b"] * 300, "freq": "M"}, "needs dates"),
@@ -283,8 +281,7 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("name", ["one level", "short", "no column", "no dates", "numbers are no dates", "no period",
-                                  "freq alone"])  # fmt: skip
+@pytest.mark.parametrize("name", BAD)
 def test_what_cannot_be_told_apart_is_refused(fitted, name):
     model, X, y, _ = fitted
     given, words = BAD[name]
@@ -307,7 +304,7 @@ def test_a_thousand_segments_and_no_more(fitted):
 # -- windows of time -------------------------------------------------------------------------------------------------
 def test_windows_with_a_reference_are_scored_once_and_compared_without_their_rows():
     model, X, y, region = made(4_000, effect=1.0)
-    old, new = np.arange(4_000) < 2_000, region == "b"
+    old = np.arange(4_000) < 2_000
     reference = ti.importance(model, X[old], y[old])
     days = [np.flatnonzero(~old & (region == name)) for name in "ab"]
     kept = []
@@ -339,7 +336,6 @@ def test_windows_with_a_reference_are_scored_once_and_compared_without_their_row
     part = np.array([len(rows) for rows in days]) / sum(map(len, days))
     means = part @ np.array([acc.result().scores for acc in kept])
     np.testing.assert_allclose(both.scores, means, rtol=0, atol=1e-12)
-    assert new.sum()
     with pytest.raises(ti.ModelError, match="same model"):
         kept[0].compare(ti.ImportanceAccumulator(model).update(X, y))
     with pytest.raises(ti.DataError, match="no segments"):

@@ -37,7 +37,8 @@ def segments_of(given: Any, n_rows: int, freq: str | None = None) -> tuple[NDArr
     for name, column in columns.items():
         own, entries = _encoded(column)
         if own.shape != (n_rows,):
-            raise DataError(f"{name} has labels of shape {own.shape}, but X has {n_rows} rows; pass one label per row.")
+            held = f"{name} has labels of shape {own.shape}, but X has {n_rows} rows"
+            raise DataError(f"{held}; pass one label per row, or names of columns that X has.")
         periods = None if freq is None else _periods(entries, freq)
         dated |= periods is not None
         words = np.array([*(periods or map(_label, entries)), MISSING])  # the last: what key -1 finds

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from treeinner.errors import DataError, ModelError, UnsupportedModelError
-from treeinner.kernels import Progress
+from treeinner.kernels import Progress, heard
 from treeinner.read import Model, read_model
 from treeinner.read.columns import GroupSpec, credit
 from treeinner.read.methods import reference_values
@@ -93,7 +93,7 @@ class ImportanceAccumulator:
         y: Any = None,
         *,
         batch_id: Hashable | None = None,
-        progress: Progress | None = None,
+        progress: Progress | bool | None = None,
         **given: Any,
     ) -> ImportanceAccumulator:
         """Add a batch of rows and return self. A batch that is refused changes nothing.
@@ -111,7 +111,7 @@ class ImportanceAccumulator:
         rows = read_rows(self.model, X, y, largest_weight=self.largest_weight, **given)
         both = [self] if self._pays is None else [self, self._pays]
         batches = rows if rows.again or len(both) == 1 else list(rows)
-        known = batch_id, given.get("base_margin") is not None, progress
+        known = batch_id, given.get("base_margin") is not None, heard(progress)
         for one, (spec, sums) in [(one, one._with(rows, batches, *known)) for one in both]:
             one.spec, one.sums = spec, sums
         return self
