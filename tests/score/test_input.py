@@ -3,7 +3,6 @@
 import lightgbm as lgb
 import numpy as np
 import pandas as pd
-import polars as pl
 import pytest
 import xgboost as xgb
 from sklearn.ensemble import RandomForestClassifier
@@ -71,23 +70,6 @@ def test_targets_with_holes_or_of_another_shape(score):
     for table in (X[:0], pd.DataFrame(X[:0], columns=["f0", "f1", "f2"])):
         with pytest.raises(ti.DataError, match="no rows"):
             score_rows(score, regression, table, SIGNAL[:0])
-
-
-def test_targets_in_any_container_but_not_in_another_order():
-    model, animals = MODELS["regression"], MODELS["animals"]
-    for scored, plain, others in (
-        (model, SIGNAL, (SIGNAL.tolist(), pl.Series(SIGNAL), pd.DataFrame({"y": SIGNAL}))),
-        (animals, WORDS, (WORDS.tolist(), pd.Series(WORDS, dtype="category"), pl.Series(WORDS), WORDS.astype(object))),
-    ):
-        expected = ti.importance(scored, X, plain).scores
-        for y in others:
-            np.testing.assert_array_equal(ti.importance(scored, X, y).scores, expected)
-    frame, y = pd.DataFrame(X, columns=["f0", "f1", "f2"]), pd.Series(SIGNAL)
-    for name, values in {"y": y, "sample_weight": y.abs(), "clusters": y, "base_margin": y}.items():
-        with pytest.raises(ti.DataError, match=f"{name}.*another order"):
-            ti.importance(model, frame, **{"y": y, name: values[::-1]})
-    other_labels = pd.Series(SIGNAL, index=np.arange(N) + 1000)
-    np.testing.assert_array_equal(ti.importance(model, frame, other_labels).scores, ti.importance(model, X, y).scores)
 
 
 # -- arguments -------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from sklearn.utils.class_weight import compute_sample_weight
 
 import treeinner as ti
 from tests import oracle
-from tests.cases import CASES, FLOAT32, METHODS, N, check_errors, logistic, make_case, same_bits
+from tests.cases import CASES, FLOAT32, METHODS, N, check_errors, logistic, make_case
 from tests.fitted import REAL, boosted, halves
 from tests.forests import Recipe, make_model, make_rows, make_trees
 from treeinner.score.infer import benjamini_hochberg, of_clusters, of_sums
@@ -127,19 +127,6 @@ def test_clusters_of_single_rows_and_of_copies_say_what_the_rows_say(name, score
         np.testing.assert_allclose(found.p_values, plain.p_values, rtol=1e-6)
     torn = ti.importance(case.model, case.X[which], case.y[which], **given)
     assert np.all(torn.std_errors <= plain.std_errors)
-
-
-def test_labels_of_any_type_are_the_same_clusters():
-    pd, pl = pytest.importorskip("pandas"), pytest.importorskip("polars")
-    case, number = make_case("one output"), np.arange(N) % 7
-    text = [f"site {i}" for i in number]
-    expected = case.importance(clusters=number)
-    days = pd.to_datetime("2024-01-01") + pd.to_timedelta(number, unit="D")
-    for labels in (number.astype(float), text, pd.Series(text, dtype="category"), pl.Series(text), days):
-        same_bits(case.importance(clusters=labels), expected)
-    for hole in (np.where(number == 5, np.nan, number), [None if i == 5 else "a" for i in number]):
-        with pytest.raises(ti.DataError, match="clusters"):
-            case.importance(clusters=hole)
 
 
 def test_clusters_of_many_rows_take_next_to_no_time():
