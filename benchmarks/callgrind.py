@@ -91,6 +91,7 @@ def calls():
     ask = {"score": "tree_inner", "n_jobs": 1}
     return {
         "predict": lambda: model.predict(X, n_jobs=1),
+        "the default call": lambda: ti.importance(model, X, y, n_jobs=1),
         "scores": lambda: ti.importance(model, X, y, std_errors=False, **ask),
         "scores with errors": lambda: ti.importance(model, X, y, **ask),
         "loss breakdown": lambda: ti.importance(model, X, y, score="loss", n_jobs=1),

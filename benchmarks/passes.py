@@ -1,8 +1,9 @@
-"""What the passes of importance() cost, in XGBoost predictions of the same rows: `python benchmarks/passes.py`.
+"""What importance() and its passes cost, in XGBoost predictions of the same rows: `python benchmarks/passes.py`.
 
-W1 of workloads.py, one thread, the model read before; then a small call, from an estimator and a data frame, and what
-clusters add. CPU times, the jobs in turns, the best of each: on a machine that does other work too, that is what can be
-compared. `--against PYTHON` times the treeinner of another environment in the same turns. `make bench` has the peers.
+W1 of workloads.py (W2: log loss), one thread, the model read before: the default call (signal, errors, holds), then
+TreeInner and the loss breakdown, with and without errors; then a small call, from an estimator and a data frame, and
+what clusters add. CPU times, the jobs in turns, the best of each: on a machine that does other work too, that is what
+can be compared. `--against PYTHON` times the treeinner of another environment in the same turns.
 """
 
 import argparse
@@ -17,6 +18,7 @@ import numpy as np
 from workloads import WORKLOADS, Workload, model_path, rows_of
 
 IMPORTANCE = {
+    "the default call": {"score": "signal"},
     "scores": {"std_errors": False},
     "both passes": {},
     "loss breakdown, scores": {"score": "loss", "std_errors": False},
@@ -75,11 +77,12 @@ def serve(name):
 
 
 # -- the process that asks ----------------------------------------------------------------------------------------
-def main(name, turns, pythons):
+def main(name, turns, only, pythons):
     model_path(WORKLOADS[name])  # trained before
     command = [__file__, "--serve", name]
     workers = [subprocess.Popen([p, *command], stdin=-1, stdout=-1, text=True) for p in pythons]
     names = [worker.stdout.readline().rstrip("\n").split("|") for worker in workers][-1]
+    names = [what for what in names if only in what or what == "inplace_predict"]
     best = [dict.fromkeys(names, np.inf) for _ in workers]
     often = [what for what in names for _ in range(10 if what == "small call" else 1)]
     for what in often * turns:
@@ -99,10 +102,11 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--workload", default="W1", choices=WORKLOADS)
     parser.add_argument("--turns", type=int, default=8)
+    parser.add_argument("--only", default="", help="jobs with this in their names, and XGBoost's predictions")
     parser.add_argument("--against", metavar="PYTHON", help="a Python whose treeinner is timed in the same turns")
     parser.add_argument("--serve", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.serve:
         serve(given.serve)
     else:
-        main(given.workload, given.turns, [sys.executable, *([given.against] if given.against else [])])
+        main(given.workload, given.turns, given.only, [sys.executable, *([given.against] if given.against else [])])

@@ -18,7 +18,7 @@ struct ShareCase {
   Array<double> mean;      // (rounds, outputs)
   oracle::Boosted boosted;
   oracle::Centred centred;
-  std::unique_ptr<Shares> by_records, by_lookup;
+  std::unique_ptr<Shares> table, own;  // own: less half of the squares of the steps; null where trees have tops
 };
 
 struct Case {
@@ -34,11 +34,14 @@ struct Case {
 };
 
 inline void build_tables(const Case& c, ShareCase& s) {
-  const auto make = [&](bool by_lookup) {
-    return std::make_unique<Shares>(*c.model->built, s.centred.value.data(), s.centred.residual.data(), by_lookup,
-                                    kFixedScale);
+  const Forest& f = c.model->forest;
+  const auto make = [&](bool own) {
+    return std::make_unique<Shares>(*c.model->built, s.centred.value.data(), s.centred.residual.data(), kFixedScale,
+                                    own);
   };
-  s.by_records = make(false), s.by_lookup = make(true);
+  s.table = make(false);
+  if (f.width == 1 && std::none_of(f.tops, f.tops + f.n_trees, [](const Top& top) { return top.below != nullptr; }))
+    s.own = make(true);
 }
 
 inline const double* weight_of(const Case& c, const ShareCase& s) { return s.weighted ? c.row_weight.data() : nullptr; }
@@ -111,13 +114,13 @@ inline Case random_case(uint64_t seed, const Shape& shape, int n_rows) {
   call(baseline::kernels.bin, {&f, c.codes.data(), n_rows, 0, f.n_trees},
        BinArgs{&c.columns.binning, c.table.values.data(), c.codes.data()});
   for (const bool weighted : {false, true}) c.paths.push_back(path_case(c, weighted));
-  c.boosts.push_back(boost_case(c, Loss::kSquared, false, false));
+  for (const bool weighted : {false, true}) c.boosts.push_back(boost_case(c, Loss::kSquared, false, weighted));
   for (const Loss::Kind loss : kLosses) c.boosts.push_back(boost_case(c, loss, true, true));
   return c;
 }
 
 struct Boosted {
-  Array<double> margin, sums, largest, first_order;
+  Array<double> margin, sums, largest, first_order, so_far, put_back;
   Array<int64_t> leaf_sums, leaf_weights;
 };
 
@@ -126,13 +129,15 @@ struct Results {
   Array<int32_t> leaves;
   Array<double> margins, path, weighted_path, shap, weighted_shap;
   Array<int64_t> leaf_sums;
-  std::vector<Boosted> boosted;     // by loss; then squared error with lookups
+  std::vector<Boosted> boosted;     // by loss
   std::vector<Boosted> some_trees;  // squared error, every second tree alone: one
   Array<double> split_scores, centred;
-  Array<double> permuted;                             // as in shuffled.h
-  std::vector<Array<double>> residuals;               // by loss, at the margins
-  std::vector<Array<double>> shares;                  // by path, of each case
-  std::vector<Boosted> first_pass, records, lookups;  // of each case: leaf sums alone; shares alone, in both forms
+  Array<double> permuted;                        // as in shuffled.h
+  std::vector<Array<double>> residuals;          // by loss, at the margins
+  std::vector<Array<double>> shares;             // by path, of each case
+  std::vector<Boosted> first_pass, second_pass;  // of each case: leaf sums alone; shares alone
+  std::vector<Boosted> effects;                  // by loss, own effects put back; then squared error without a history
+  Array<double> contributions, squares;          // of the same case
   std::vector<Array<double>> centred_values, centred_scores;
 };
 
@@ -143,6 +148,8 @@ inline Boosted no_boosted(const Case& c) {
           Array<double>(rows * index(n_places(f))),
           Array<double>(rows),
           Array<double>(rows),
+          {},
+          {},
           Array<int64_t>(leaves),
           Array<int64_t>(leaves)};
 }
@@ -203,6 +210,34 @@ inline Boosted boosted(const Case& c, const Kernels& k, const Job& job, const Sh
   }
   call(k.boost, job, args);
   return out;
+}
+
+constexpr size_t kEffects = 1;  // the case of weighted rows whose own effects are put back, one tree per round
+
+inline Boosted with_effects(const Case& c, const Kernels& k, const Job& job, Loss::Kind loss, const Shares& table,
+                            bool history) {
+  const ShareCase& s = c.boosts[kEffects];
+  Boosted out = no_boosted(c);
+  out.so_far.resize(out.sums.size()), out.put_back.resize(history ? out.sums.size() : 0);
+  const LossInput input{{loss, 1.0}, s.y.data(), c.padded, weight_of(c, s), out.margin.data(), c.padded};
+  BoostArgs args{input, s.rounds.n(), s.rounds.first_tree.data(), kFixedScale};
+  args.largest = out.largest.data(), args.paths = &table.view, args.sums = out.sums.data();
+  args.mean_residual = s.mean.data(), args.row_weight = weight_of(c, s);
+  args.effect = {out.so_far.data(), history ? out.put_back.data() : nullptr};
+  call(k.boost, job, args);
+  return out;
+}
+
+inline void add_effects(const Case& c, const Kernels& k, const Job& job, Results& out) {
+  const ShareCase& s = c.boosts[kEffects];
+  for (const Loss::Kind loss : kLosses) out.effects.push_back(with_effects(c, k, job, loss, *s.table, true));
+  const Paths paths(*c.model->built, s.centred.value.data(), false);
+  out.contributions.resize(out.effects[0].so_far.size());
+  call(k.path, job, PathArgs{&paths.view, nullptr, nullptr, out.contributions.data()});
+  if (!s.own) return;
+  out.effects.push_back(with_effects(c, k, job, Loss::kSquared, *s.own, false));
+  out.squares.resize(index(n_places(c.model->forest)));
+  call(k.squares, job, SquaresArgs{&paths.view, out.first_pass[kEffects].leaf_weights.data(), out.squares.data()});
 }
 
 // Leaf sums -> node means -> what each split adds to the centred score.
@@ -270,7 +305,6 @@ inline Results results(const Case& c, const Kernels& k, const ShapArrays* shap =
   out.permuted = permuted(f, k, out.codes, c.n_rows);
   for (const Loss::Kind loss : kLosses) out.residuals.push_back(residuals_at(c, k, job, loss, out.margins));
   for (const Loss::Kind loss : kLosses) out.boosted.push_back(boosted(c, k, job, loss, paths));
-  out.boosted.push_back(boosted(c, k, job, Loss::kSquared, m.paths_by_lookup->view));
   out.some_trees.push_back(some_trees_boosted(c, k, job));
   out.split_scores.resize(index(f.first_split[f.n_trees] * f.width));
   out.centred.assign(m.node_value.begin(), m.node_value.end());
@@ -278,14 +312,14 @@ inline Results results(const Case& c, const Kernels& k, const ShapArrays* shap =
   call(k.centre_values, job, CentreValuesArgs{out.leaf_sums.data(), out.centred.data()});
   for (const ShareCase& s : c.paths) {
     out.shares.emplace_back(index(c.n_rows * n_places(f)));
-    call(k.path, job, PathArgs{&s.by_records->view, s.residual.data(), weight_of(c, s), out.shares.back().data()});
+    call(k.path, job, PathArgs{&s.table->view, s.residual.data(), weight_of(c, s), out.shares.back().data()});
   }
   for (const ShareCase& s : c.boosts) {
     out.first_pass.push_back(boosted(c, k, job, s, nullptr));
-    out.records.push_back(boosted(c, k, job, s, &s.by_records->view));
-    out.lookups.push_back(boosted(c, k, job, s, &s.by_lookup->view));
+    out.second_pass.push_back(boosted(c, k, job, s, &s.table->view));
     add_centred(c, k, job, out);
   }
+  add_effects(c, k, job, out);
   return out;
 }
 

@@ -20,7 +20,7 @@ struct Model {
   std::vector<double> cover, node_value;
 
   std::unique_ptr<BuiltForest> built;
-  std::unique_ptr<Paths> paths, paths_by_lookup;
+  std::unique_ptr<Paths> paths;
   std::unique_ptr<ShapArrays> shap;
   Forest forest{};
 };
@@ -99,8 +99,7 @@ inline std::unique_ptr<Model> random_model(Random& random, const Shape& shape, c
   m.forest.strip = 2 * kRun;  // less than the rows of the largest table
   for (size_t i = 0; i < m.nodes.size(); ++i) m.cover.push_back(random.chance(0.05) ? 0.0 : random.uniform() * 100);
   for (size_t i = 0; i < m.nodes.size() * index(shape.width); ++i) m.node_value.push_back(random.number());
-  m.paths = std::make_unique<Paths>(*m.built, m.node_value.data(), true, false);
-  m.paths_by_lookup = std::make_unique<Paths>(*m.built, m.node_value.data(), true, true);
+  m.paths = std::make_unique<Paths>(*m.built, m.node_value.data(), true);
   m.shap = std::make_unique<ShapArrays>(m.forest, m.cover.data(), gauss_legendre);
   return model;
 }

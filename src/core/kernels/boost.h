@@ -33,7 +33,7 @@ struct BoostArgs {
   double* first_order = nullptr;           // (rows,) += step times the residual at the start; or null
   const int32_t* trees = nullptr;          // the trees of all rounds, one after the other; null: 0, 1, ...
   const double* moved = nullptr;           // (rounds, outputs, stride) by trees left out, before each round; or null
-  Effect effect;                           // of the signal score, or none
+  Effect effect{};                         // of the signal score, or none
 };
 
 struct BoostScratch {
@@ -55,23 +55,19 @@ struct Run {
   double* curvature;
 };
 
-inline EffectRun effect_run(const Run& run, int first_tree, int end_tree) {
-  return {run.row, first_tree, end_tree, run.n, run.frontier, run.curvature};
-}
-
-// Rows that go through a round together, runs of them: tree batches want one.
+// Rows that go through a round together, runs of them: tree batches have their own number.
 inline int64_t strip_of(const Job& job, const BoostArgs& args) {
-  return args.paths && args.paths->scores ? kRun : job.forest->strip;
+  return args.paths && args.paths->scores ? kAside : job.forest->strip;
 }
 
-// Frontier nodes are kept of the trees of a round, until its residuals or its effects are known; and of tree batches,
-// where only contributions are added up.
-inline bool keeps_batches(const BoostArgs& args) { return args.effect.so_far && !args.effect.put_back; }
-inline bool keeps_rounds(const BoostArgs& args) { return args.first_point || args.effect.put_back; }
+// Whether the frontier nodes of all trees of a round are kept: until its residuals, or its effects are known.
+inline bool keeps(const BoostArgs& args) { return args.first_point || args.effect.put_back; }
+// Whether contributions are added up without a round's effects.
+inline bool contributes(const BoostArgs& args) { return args.effect.so_far && !args.effect.put_back; }
 
 inline int64_t kept_trees(const BoostArgs& args) {
-  int64_t most = keeps_batches(args) ? kTreeBatch : 1;
-  for (int32_t i = 0; keeps_rounds(args) && i < args.n_rounds; ++i) {
+  int64_t most = 1;
+  for (int32_t i = 0; keeps(args) && i < args.n_rounds; ++i) {
     const int64_t n = args.first_tree[i + 1] - args.first_tree[i];
     most = n > most ? n : most;
   }
@@ -202,23 +198,23 @@ inline void take_leaves(const Forest& f, const BoostArgs& args, int tree, const 
 
 // What a run takes from a tree.
 template <class Code>
-inline void take_tree(const Job& job, const BoostArgs& args, int tree, const Run& run, uint8_t* frontier,
+inline void take_tree(const Job& job, const BoostArgs& args, int tree, const Run& run, int at, uint8_t* frontier,
                       const TreeBatchScratch& s) {
   const Forest& f = *job.forest;
   const Top& top = f.tops[tree];
   const PathTable* paths = args.paths;
   const Code* codes = codes_of<Code>(job) + run.row * f.n_planes;
-  const int64_t output = f.tree_output[tree];
-  const PathRun here{tree,     run.n,
-                     frontier, run.residual + output * kRun,
-                     kRun,     args.sums + run.row * n_places(f) + output * f.n_players};
+  const int64_t output = f.tree_output[tree], place = run.row * n_places(f) + output * f.n_players;
+  const PathRun here{tree, run.n, frontier, run.residual + output * kRun, kRun, args.sums + place};
   int32_t leaf[kRun];
   if (!args.first_point) route(f, top, codes, run.n, frontier);
   if (!top.below) take_leaves(f, args, tree, frontier, run);
   const bool aside = paths && paths->scores && paths->scores->takes_part[tree], shares = paths && paths->level;
-  if (aside) set_aside(*paths->scores, s, here, args.scale);
+  if (aside) set_aside(s, here, at, args.scale);
   if (!aside && shares) add_shares(f, *paths, codes, here, args.row_weight ? args.row_weight + run.row : nullptr, leaf);
   if (!aside && paths && !shares) add_frontier<true>(f, *paths, here);
+  if (!aside && contributes(args))
+    add_frontier<false>(f, *paths, {tree, run.n, frontier, nullptr, 0, args.effect.so_far + place});
   if (!top.below) return;
   if (!paths)
     descend(f, top, codes, run.n, frontier, leaf);
@@ -241,34 +237,32 @@ inline void boost(const Job& job, const BoostArgs& args) {
     const int n = static_cast<int>(job.n_rows - row < strip ? job.n_rows - row : strip);
     int n_runs = 0;
     for (int at = 0; at < n; at += kRun, ++n_runs)
-      runs[n_runs] = {row + at, n - at < kRun ? n - at : kRun, scratch.residual + n_runs * run_room,
-                      scratch.fixed + n_runs * run_room, scratch.frontier + n_runs * kept * kRun,
+      runs[n_runs] = {row + at,
+                      n - at < kRun ? n - at : kRun,
+                      scratch.residual + n_runs * run_room,
+                      scratch.fixed + n_runs * run_room,
+                      scratch.frontier + n_runs * kept * kRun,
                       args.effect.put_back ? scratch.curvature + n_runs * run_room : nullptr};
     std::memset(scratch.frontier, 0, static_cast<size_t>(n_runs * kept * kRun));
-    if (scores) std::memset(tree_batch.total, 0, sizeof(double) * static_cast<size_t>(kRun * places));
-    if (scores && args.mean_residual)
-      for (int r = 0; r < kRun; ++r)
-        tree_batch.row_weight[r] = r >= n ? 0 : args.row_weight ? static_cast<float>(args.row_weight[row + r]) : 1.0f;
     for (int round = 0; round < args.n_rounds; ++round) {
       const int first = args.first_tree[round];
       for (int i = 0; i < n_runs && args.moved; ++i) move_margins(f, args, round, runs[i]);
       for (int i = 0; i < n_runs; ++i) take_residuals<Code>(job, args, round, runs[i], scratch);
       for (int at = first; at < args.first_tree[round + 1]; ++at) {
         const int tree = args.trees ? args.trees[at] : at;
-        const int slot = keeps_batches(args) ? at % kTreeBatch : keeps_rounds(args) ? at - first : 0;
         for (int i = 0; i < n_runs; ++i)
-          take_tree<Code>(job, args, tree, runs[i], runs[i].frontier + slot * kRun, tree_batch);
-        const bool batch_ends = tree % kTreeBatch == kTreeBatch - 1 || tree == f.n_trees - 1;
-        if (scores && batch_ends)
-          add_tree_batch(f, *args.paths, tree / kTreeBatch, args.scale, args.row_weight != nullptr, n, tree_batch);
-        for (int i = 0; i < n_runs && keeps_batches(args) && batch_ends; ++i)
-          add_contributions(f, *args.paths, effect_run(runs[i], tree - slot, tree + 1), args.effect.so_far);
+          take_tree<Code>(job, args, tree, runs[i], i * kRun, runs[i].frontier + (keeps(args) ? at - first : 0) * kRun,
+                          tree_batch);
+        if (scores && (tree % kTreeBatch == kTreeBatch - 1 || tree == f.n_trees - 1))
+          add_tree_batch(f, *args.paths, tree / kTreeBatch, args.scale, n,
+                         args.row_weight ? args.row_weight + row : nullptr, tree_batch, args.sums + row * places,
+                         contributes(args) ? args.effect.so_far + row * places : nullptr);
       }
       for (int i = 0; i < n_runs && args.effect.put_back; ++i)
-        add_effects<Code>(job, args.effect, *args.paths, args.input,
-                          effect_run(runs[i], first, args.first_tree[round + 1]));
+        add_effects<Code>(
+            job, args.effect, *args.paths, args.input,
+            {runs[i].row, first, args.first_tree[round + 1], runs[i].n, runs[i].frontier, runs[i].curvature});
     }
-    if (scores) add_totals(*scores, tree_batch, places, n, args.sums + row * places);
   }
 }
 }  // namespace TREEINNER_NS

@@ -10,18 +10,18 @@
 #include "shap.h"
 
 // CODES(kernel, Args): a template over the type of the codes. PLAIN(kernel, Args): one that reads none.
-#define TREEINNER_KERNELS(CODES, PLAIN) \
-  CODES(bin, BinArgs)                   \
-  CODES(leaves, LeavesArgs)             \
-  CODES(margins, MarginsArgs)           \
-  CODES(leaf_sums, LeafSumsArgs)        \
-  CODES(path, PathArgs)                 \
-  CODES(boost, BoostArgs)               \
-  CODES(shap, ShapArgs)                 \
-  CODES(permute, PermuteArgs)           \
-  PLAIN(residuals, ResidualsArgs)       \
-  PLAIN(exact, ExactArgs)               \
-  PLAIN(split_scores, SplitScoresArgs)  \
+#define TREEINNER_KERNELS(CODES, PLAIN)  \
+  CODES(bin, BinArgs)                    \
+  CODES(leaves, LeavesArgs)              \
+  CODES(margins, MarginsArgs)            \
+  CODES(leaf_sums, LeafSumsArgs)         \
+  CODES(path, PathArgs)                  \
+  CODES(boost, BoostArgs)                \
+  CODES(shap, ShapArgs)                  \
+  CODES(permute, PermuteArgs)            \
+  PLAIN(residuals, ResidualsArgs)        \
+  PLAIN(exact, ExactArgs)                \
+  PLAIN(split_scores, SplitScoresArgs)   \
   PLAIN(centre_values, CentreValuesArgs) \
   PLAIN(squares, SquaresArgs)
 
@@ -32,7 +32,6 @@ using Kernel = void (*)(const Job&, const Args&);
 // The kernels of one instruction set.
 struct Kernels {
   const char* name;
-  bool looks_up;  // which form of a ScoreTable it prefers
 #define TREEINNER_MEMBER(kernel, Args) Kernel<Args> kernel;
   TREEINNER_KERNELS(TREEINNER_MEMBER, TREEINNER_MEMBER)
 #undef TREEINNER_MEMBER

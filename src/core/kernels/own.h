@@ -35,8 +35,8 @@ template <int Entries>
 inline void put_back_records(const double* records, const uint8_t* frontier, int n, const double* curvature,
                              const double* weight, int64_t row_stride, double* so_far, double* put_back) {
   for (int r = 0; r < n; ++r, so_far += row_stride, put_back += row_stride) {
-    const double* step = records + frontier[r] * record_stride<double>(Entries);
-    const Players player = players_of<Entries>(step);
+    const double* step = records + frontier[r] * record_stride(Entries);
+    const Players player = players_at<Entries>(step + Entries);
     const double h = weight ? curvature[r] * weight[r] : curvature[r];
     double before[Entries], sum[Entries];  // the players of a record differ: all are read before one is written
     TREEINNER_UNROLL for (int i = 0; i < Entries; ++i) before[i] = so_far[player(i)];
@@ -44,17 +44,6 @@ inline void put_back_records(const double* records, const uint8_t* frontier, int
     TREEINNER_UNROLL for (int i = 0; i < Entries; ++i) so_far[player(i)] = before[i] + step[i];
     TREEINNER_UNROLL for (int i = 0; i < Entries; ++i) put_back[player(i)] = sum[i];
   }
-}
-
-// What trees without a top add to the contributions of a run; block by block of the rows, whose sums then stay in L1.
-inline void add_contributions(const Forest& f, const PathTable& paths, const EffectRun& run, double* so_far) {
-  const int64_t places = n_places(f);
-  for (int at = 0; at < run.n; at += kBlock)
-    for (int tree = run.first_tree; tree < run.end_tree; ++tree)
-      add_frontier<false>(f, paths,
-                          {tree, run.n - at < kBlock ? run.n - at : kBlock,
-                           run.frontier + (tree - run.first_tree) * kRun + at, nullptr, 0,
-                           so_far + (run.row + at) * places + f.tree_output[tree] * int64_t{f.n_players}});
 }
 
 // What a round adds to the contributions, and puts back of those before it.

@@ -26,22 +26,22 @@ struct Players {
   int operator()(int i) const { return static_cast<uint16_t>(packed[i / 4] >> 16 * (i % 4)); }
 };
 
-template <int Entries, class Number>
-inline Players players_of(const Number* record) {
+template <int Entries>
+inline Players players_at(const void* behind_entries) {
   Players out{};
-  std::memcpy(out.packed, record + Entries, Entries > 4 ? 16 : 8);
+  std::memcpy(out.packed, behind_entries, Entries > 4 ? 16 : 8);
   return out;
 }
 
 // The records of the rows' frontier nodes, `Entries` in each.
-template <bool Weighted, int Entries, class Number>
-inline void add_records(const Number* records, const uint8_t* frontier, int n, const Number* weight, int64_t row_stride,
-                        Number* sums) {
+template <bool Weighted, int Entries>
+inline void add_records(const double* records, const uint8_t* frontier, int n, const double* weight, int64_t row_stride,
+                        double* sums) {
   for (int r = 0; r < n; ++r, sums += row_stride) {
-    const Number* step = records + frontier[r] * record_stride<Number>(Entries);
-    const Players player = players_of<Entries>(step);
-    const Number w = Weighted ? weight[r] : Number(1);
-    Number sum[Entries];  // the players of a record differ, so all sums are read before one is written
+    const double* step = records + frontier[r] * record_stride(Entries);
+    const Players player = players_at<Entries>(step + Entries);
+    const double w = Weighted ? weight[r] : 1.0;
+    double sum[Entries];  // the players of a record differ, so all sums are read before one is written
     TREEINNER_UNROLL for (int i = 0; i < Entries; ++i) sum[i] = sums[player(i)] + (Weighted ? step[i] * w : step[i]);
     TREEINNER_UNROLL for (int i = 0; i < Entries; ++i) sums[player(i)] = sum[i];
   }
@@ -70,8 +70,8 @@ inline void for_each_step(const Forest& f, const PathTable& table, const PathRun
     constexpr int kEntries = decltype(entries)::n;
     const double* records = table.records + table.first_record[run.tree];
     for (int r = 0; r < run.n; ++r) {
-      const double* step = records + run.frontier[r] * record_stride<double>(kEntries);
-      const Players player = players_of<kEntries>(step);
+      const double* step = records + run.frontier[r] * record_stride(kEntries);
+      const Players player = players_at<kEntries>(step + kEntries);
       for (int i = 0; i < kEntries; ++i) visit(r, player(i), step + i);
     }
   });

@@ -14,6 +14,6 @@ TREEINNER_KERNELS(TREEINNER_WITH_CODES, TREEINNER_NOTHING)
 #define TREEINNER_ENTRY_CODES(kernel, Args) kernel##_with_codes,
 #define TREEINNER_ENTRY_PLAIN(kernel, Args) kernel,
 
-const Kernels kernels = {TREEINNER_STRING(TREEINNER_NS), kLooksUp,
+const Kernels kernels = {TREEINNER_STRING(TREEINNER_NS),
                          TREEINNER_KERNELS(TREEINNER_ENTRY_CODES, TREEINNER_ENTRY_PLAIN)};
 }  // namespace treeinner::TREEINNER_NS

@@ -120,7 +120,7 @@ class PathArrays {
   // Records in place of a tree's entries, from `begin` on: steps of 0 cost less than a loop whose length no processor
   // can foresee.
   void make_records(size_t first_frontier, size_t begin, size_t longest) {
-    const size_t stride = index(record_stride<double>(static_cast<int>(longest)));
+    const size_t stride = index(record_stride(static_cast<int>(longest)));
     std::vector<int32_t> players(player.begin() + static_cast<int64_t>(begin), player.end());  // of the tree
     std::sort(players.begin(), players.end());
     players.erase(std::unique(players.begin(), players.end()), players.end());

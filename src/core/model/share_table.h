@@ -36,14 +36,14 @@ struct Shares : private CentredMeans, Paths {
   PathTable level_view, leaf_view;
 
   // own: whether half of the squares of the steps is taken off, as the signal score of squared errors does.
-  Shares(const BuiltForest& built, const double* value, const double* residual, bool by_lookup, double scale, bool own)
+  Shares(const BuiltForest& built, const double* value, const double* residual, double scale, bool own)
       : CentredMeans(built.view(), value, residual),
-        Paths(built, value_.data(), false, by_lookup),
+        Paths(built, value_.data(), false),
         level(built, value_.data(), own ? Step::kOwnLevel : Step::kLevel, residual_.data()),
         leaf(built, value_.data(), Step::kLeaf, residual_.data()),
         level_view(level.view()),
         leaf_view(leaf.view()) {
-    add_scores(built.view(), by_lookup, &level, scale);
+    add_scores(built.view(), &level, scale);
     view.level = &level_view, view.leaf = &leaf_view, view.root = root_.data();
   }
 };

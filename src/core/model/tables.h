@@ -8,46 +8,30 @@ namespace treeinner {
 
 constexpr int kRecord = 8;  // entries of a record at most
 
-// Numbers from one record to the next: records of up to six doubles do not cross a line of cache, nor do floats.
-template <class Number>
+// Doubles from one record to the next: records of up to six do not cross a line of cache.
 TREEINNER_INLINE constexpr int record_stride(int entries) {
-  if (sizeof(Number) == 4) return entries <= 4 ? 8 : 16;
   return entries == 1 ? 2 : entries <= 3 ? 4 : entries <= 6 ? 8 : 10;
 }
 
-// The same for records of shares, which hold two numbers per entry.
-TREEINNER_INLINE constexpr int share_stride(int entries) { return entries <= 6 ? 16 : 32; }
+// An entry of a row score as four floats: the step, what of it the row's residual is not multiplied by (its level, of
+// shares), and the step as a whole number in two halves, whose sums over a tree batch are exact.
+constexpr int kQuad = 4, kHalf = 1 << 19;
+// Floats from one record of quads to the next: whole lines of cache.
+TREEINNER_INLINE constexpr int quad_stride(int entries) { return (entries * kQuad + kQuad + 15) / 16 * 16; }
 
-constexpr int kTreeBatch = 32;  // trees whose row scores are added together
-constexpr int kLookup = 64;     // leaves of a tree that takes part in that, at most
-constexpr int kPlaces = 512;    // outputs x players of a forest that does, at most: their sums stay in L2
+constexpr int kAside = 512;        // rows whose leaves are set aside
+constexpr int kTreeBatch = 32;     // trees whose row scores are added together
+constexpr int kSmall = 64;         // leaves of a tree that takes part in that, at most
+constexpr int kPlaces = 512;       // outputs x players of a forest that does, at most
+constexpr double kWhole = 0x1p38;  // a step as a whole number has units of step_unit / kWhole
 
-// A float for each leaf, its 16-bit halves apart.
-struct Lookup {
-  uint16_t low[kLookup], high[kLookup];
-};
-
-struct LookupUse {
-  int32_t place, n_trees;
-};
-
-// For the trees that have records of at most kLookup leaves, the same steps in float32, as multiples of step_unit. In
-// one of two forms, as the instruction set wants it. By leaf: records. By place (output x players + player): the trees
-// of a tree batch that have the player, and for each of them a Lookup.
+// For the trees that have records of at most kSmall leaves, the same as quads in multiples of step_unit, then the
+// players as 16-bit numbers.
 struct ScoreTable {
   double step_unit;
-  bool by_lookup;
   const uint8_t* takes_part;    // (trees,)
   const int64_t* first_record;  // (trees,)  in records, of the tree's first leaf
   const float* records;         // 64-byte aligned
-  const int64_t* first_use;     // (tree batches + 1,)
-  const LookupUse* uses;
-  const int64_t* first_lookup;  // (tree batches + 1,)
-  const uint8_t* slot;          // (lookups,)  the tree, counted from the tree batch's first
-  const Lookup* lookups;        // 64-byte aligned
-  // Of shares, the same for the level, which is multiplied by the weight of a row and not by its residual; or null. In
-  // records it stands behind the steps.
-  const Lookup* level_lookups;
 };
 
 // A path attribution: what each way out of a deep split gives the player of its plane, and for the frontiers of the

@@ -71,14 +71,14 @@ class CoreForest {
   // node_value: (nodes, width), each tree's in the order of their numbers, as everywhere here.
   std::unique_ptr<Paths> path_table(In<double, 2> node_value, bool for_scores) const {
     require(has_shape(node_value, n_nodes(f_), f_.width), "node values are (nodes, width)");
-    return std::make_unique<Paths>(built_, node_value.data(), for_scores, active->looks_up);
+    return std::make_unique<Paths>(built_, node_value.data(), for_scores);
   }
 
   // value, residual: means over the rows in every node; scale: of the residuals in `boost`; own: see Shares.
   std::unique_ptr<Shares> share_table(In<double, 2> value, In<double, 2> residual, double scale, bool own) const {
     for (const auto* means : {&value, &residual})
       require(has_shape(*means, n_nodes(f_), f_.width), "means are (nodes, width)");
-    return std::make_unique<Shares>(built_, value.data(), residual.data(), active->looks_up, scale, own);
+    return std::make_unique<Shares>(built_, value.data(), residual.data(), scale, own);
   }
 
   // out: (outputs, players), what the squares of the steps add up to.
@@ -86,8 +86,7 @@ class CoreForest {
     check(table);
     require(has_shape(leaf_weights, n_leaves(f_), 1), "leaf weights are (leaves, 1)");
     require(has_shape(out, f_.n_outputs, f_.n_players), "squares are (outputs, players)");
-    for (int tree = 0; tree < f_.n_trees; ++tree)
-      require(!f_.tops[tree].below, "squares are of trees without a top");
+    for (int tree = 0; tree < f_.n_trees; ++tree) require(!f_.tops[tree].below, "squares are of trees without a top");
     run(&Kernels::squares, {&f_}, SquaresArgs{&table.view, leaf_weights.data(), out.data()});
   }
 
@@ -183,7 +182,8 @@ class CoreForest {
     if (effects) {
       const auto& [so_far, put_back] = *effects;
       require(paths && !rule, "effects go with paths, and residuals before the rounds");
-      require(has_shape(so_far, codes.n_rows, f_.n_outputs, f_.n_players) && (!put_back || put_back->size() == so_far.size()),
+      require(has_shape(so_far, codes.n_rows, f_.n_outputs, f_.n_players) &&
+                  (!put_back || put_back->size() == so_far.size()),
               "effects are (rows, outputs, players)");
       args.effect = {so_far.data(), data_of(put_back)};
     }

@@ -19,9 +19,6 @@
 //   Doubles pick(word, yes, no)        one register of doubles: bit l of the word chooses lane l
 //   int count_right<greater_equal>(const float* t, float x)            how many of 15 sorted thresholds send x right
 //   kCountsThresholds                  whether that beats halving (bin.h)
-//   FloatTable{low, high}(leaf)        the floats of 32 rows by their leaves, out of 64, whose 16-bit halves come apart
-//   arrange(leaf, arranged)            the order in which a FloatTable wants the leaves of 32 rows
-//   kLooksUp                           whether that beats adding records (tree_batch.h)
 //
 // Arithmetic is the same for all sets but for the size of a register: see Pack below.
 #pragma once
@@ -41,7 +38,7 @@
 
 namespace treeinner::TREEINNER_NS {
 using Word = uint64_t;
-constexpr int kLanes = 8, kFloats = 32;
+constexpr int kLanes = 8;
 
 template <int N>
 struct Count {  // a number as a type
@@ -49,8 +46,8 @@ struct Count {  // a number as a type
 };
 
 using Doubles = double TREEINNER_VECTOR(TREEINNER_REGISTER);
-using Floats = float TREEINNER_VECTOR(TREEINNER_REGISTER);
 using Longs = uint64_t TREEINNER_VECTOR(TREEINNER_REGISTER);
+using FourFloats = float TREEINNER_VECTOR(16);
 
 // Numbers in as many registers as they take.
 template <class Register, int Numbers>
@@ -91,7 +88,7 @@ TREEINNER_INLINE P all(double x) {
 
 using Lanes = Pack<Doubles, kLanes>;
 using Tally = Pack<Longs, kLanes>;  // sums of the bits of doubles
-using FloatPack = Pack<Floats, kFloats>;
+using Quad = Pack<FourFloats, 4>;
 
 inline uint64_t bits_of(double x) {
   uint64_t bits;

@@ -45,28 +45,4 @@ inline int count_right(const float* t, float x) {
   const __m512 v = _mm512_set1_ps(x);
   return count_bits(uint32_t{_mm512_mask_cmp_ps_mask(0x7fff, v, _mm512_maskz_loadu_ps(0x7fff, t), kOrder)});
 }
-
-// -- floats of 64 leaves, looked up for 32 rows at once
-
-constexpr bool kLooksUp = true;
-// One permutation takes 32 numbers out of 64, if they have 16 bits: so the halves of the floats have tables of their
-// own.
-struct FloatTable {
-  __m512i low[2], high[2];
-  FloatTable(const uint16_t* l, const uint16_t* h)
-      : low{_mm512_load_si512(l), _mm512_load_si512(l + 32)}, high{_mm512_load_si512(h), _mm512_load_si512(h + 32)} {}
-  FloatPack operator()(const uint8_t* leaf) const {
-    const __m512i at = _mm512_cvtepu8_epi16(_mm256_load_si256(reinterpret_cast<const __m256i*>(leaf)));
-    const __m512i l = _mm512_permutex2var_epi16(low[0], at, low[1]),
-                  h = _mm512_permutex2var_epi16(high[0], at, high[1]);
-    return {{_mm512_castsi512_ps(_mm512_unpacklo_epi16(l, h)), _mm512_castsi512_ps(_mm512_unpackhi_epi16(l, h))}};
-  }
-};
-
-// The order in which a FloatTable wants the leaves of 32 rows: its unpacking then gives the rows in order.
-inline void arrange(const uint8_t* leaf, uint8_t* arranged) {
-  const __m256i rows = _mm256_load_si256(reinterpret_cast<const __m256i*>(leaf));
-  const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
-  _mm256_store_si256(reinterpret_cast<__m256i*>(arranged), _mm256_permutevar8x32_epi32(rows, order));
-}
 }  // namespace treeinner::TREEINNER_NS

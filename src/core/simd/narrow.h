@@ -1,5 +1,4 @@
-// What all sets but AVX-512 share: blocks in registers of bytes, and what they have no instruction for. Floats are
-// looked up one by one: they work with tables made for AVX-512, but prefer records (model/score_table.h).
+// What all sets but AVX-512 share: blocks in registers of bytes, and what they have no instruction for.
 #pragma once
 
 namespace treeinner::TREEINNER_NS {
@@ -31,18 +30,4 @@ inline Doubles pick(Word word, Doubles yes, Doubles no) {
   for (int l = 0; l < Lanes::kIn; ++l) bit[l] = Word{1} << l;
   return ((word - Longs{}) & bit) == bit ? yes : no;
 }
-
-constexpr bool kLooksUp = false;
-struct FloatTable {
-  const uint16_t *low, *high;
-  FloatPack operator()(const uint8_t* leaf) const {
-    alignas(64) float found[kFloats];
-    for (int r = 0; r < kFloats; ++r) {
-      const uint32_t bits = low[leaf[r]] | static_cast<uint32_t>(high[leaf[r]]) << 16;
-      std::memcpy(&found[r], &bits, sizeof bits);
-    }
-    return load<FloatPack>(found);
-  }
-};
-inline void arrange(const uint8_t* leaf, uint8_t* arranged) { std::memcpy(arranged, leaf, kFloats); }
 }  // namespace treeinner::TREEINNER_NS

@@ -122,8 +122,11 @@ def holds_terms(
     """
     if not effect.shape[2]:
         return effect, effect
-    whole = -effect * loss.gradients(y, margin, weight=weight, query=query)[:, :, None]
+    whole = effect * -loss.gradients(y, margin, weight=weight, query=query)[:, :, None]
     if loss.core is not None and loss.core[0] == "squared":
-        total = loss.total_weight(y, weight)
-        return whole + effect * effect * (1.0 if total is None else total[:, None, None]), whole
+        total, without = loss.total_weight(y, weight), effect * effect
+        if total is not None:
+            without *= total[:, None, None]
+        without += whole
+        return without, whole
     return -effect * gradients_without(loss, y, margin, effect, weight, query), whole
