@@ -1,6 +1,6 @@
 """Which feature made the loss rise? Kinds of change, four libraries, two tasks. Writes evidence/change.md.
 
-Run `make change-promise` (about 20 minutes of one core). Results go to build/change.jsonl, a line for each (task,
+Run `make change-promise` (about 20 minutes of one core). Results go to build/change.jsonl, a line for each (rows, task,
 library, model, kind, draw), so that a run that was interrupted continues where it stopped; `--minutes 10` stops then,
 `--write-only` writes the page from what there is. All methods see the same rows and the same model.
 """
@@ -29,7 +29,8 @@ KINDS = {
     "harmless shift": False, "label noise": False,
 }  # fmt: skip
 METHODS = ("compare", "mean |SHAP|", "permutation", "KS", "PSI")
-ROWS, MODELS, DRAWS, LARGE = 1000, 5, 10, 10_000
+ROWS, FEWER, TRAINING, LARGE = 2000, 1000, 1000, 10_000  # of each set; in a smaller study; of a model; in truth
+MODELS, DRAWS = 5, 10
 COLUMNS = [*(f"x{j}" for j in range(5)), "shop", *(f"noise{j}" for j in range(6))]
 SHOP, HARMLESS = 5, 7  # column with categories; column of noise that shifts
 LEVELS, EFFECTS = list("abcde"), np.array([-0.6, 0.0, 0.3, 0.9, 1.5])  # the last shop opens later
@@ -72,7 +73,7 @@ def rows(task, kind, hit, n, rng):
 @functools.lru_cache(maxsize=1)
 def fitted(task, library, number):
     """A small model of each library at its usual settings: 60 rounds, rate .1, about 15 leaves."""
-    X, y = rows(task, "nothing", 0, ROWS, np.random.default_rng([TASKS.index(task), number]))
+    X, y = rows(task, "nothing", 0, TRAINING, np.random.default_rng([TASKS.index(task), number]))
     kind = "Regressor" if task == "regression" else "Classifier"
     common = {"n_estimators": 60, "learning_rate": 0.1}
     if library == "XGBoost":
@@ -144,19 +145,19 @@ def drift(a, b):
     return ks, psi
 
 
-def measure(task, library, number, kind, draw):
+def measure(n, task, library, number, kind, draw):
     """One pair of sets of rows: what is called, whether intervals cover, which column comes first by each method."""
     model, hit = fitted(task, library, number), SHOP if kind == "new category" else number
     rng = np.random.default_rng([TASKS.index(task), number, list(KINDS).index(kind), 1 + draw])  # 0: of the training
-    before, after = (rows(task, change, number, ROWS, rng) for change in ("nothing", kind))
+    before, after = (rows(task, change, number, n, rng) for change in ("nothing", kind))
     began = time.process_time()
     found = ti.compare(model, before, after, n_jobs=1)
     seconds = time.process_time() - began
     began = time.process_time()
-    for side in (before, after):
+    for side in (before, after) if draw == 0 else ():
         for score in ("loss", "signal"):
             ti.importance(model, *side, score=score, n_jobs=1)
-    scoring = time.process_time() - began
+    scoring = time.process_time() - began if draw == 0 else None
     change, (true, error) = found.change, truth(task, library, number, kind)
     low, high = (np.abs(end - change.score) for end in found.interval())
     half = np.maximum(low, high) * np.sqrt(1 + (error / np.where(change.std_error > 0, change.std_error, 1)) ** 2)
@@ -177,17 +178,18 @@ def measure(task, library, number, kind, draw):
         "covered": int((np.abs(change.score - true) <= half)[used].sum()),
         "used": int(used.sum()),
         "part": round(float(change.score[hit] / max(found.loss_after - found.loss_before, 1e-9)), 4),
-        "seconds": [round(seconds, 4), round(scoring, 4)],
+        "seconds": [seconds, scoring],
     }
 
 
 # -- running -----------------------------------------------------------------------------------------------------------
 def jobs():
-    """Keys of all draws: half of those of every model, then the other half."""
+    """Keys of all draws: two of every model and kind, then two more; fewer rows come last."""
     return [
-        (task, library, number, kind, draw)
-        for half in (range(DRAWS // 2), range(DRAWS // 2, DRAWS)) for number in range(MODELS)
-        for task in TASKS for library in LIBRARIES for kind in KINDS for draw in half
+        (n, task, library, number, kind, draw)
+        for n in (ROWS, FEWER) for first in range(0, DRAWS, 2) for number in range(MODELS)
+        for task in TASKS for library in LIBRARIES for kind in KINDS for draw in (first, first + 1)
+        if n == ROWS or KINDS[kind]
     ]  # fmt: skip
 
 
@@ -231,16 +233,16 @@ def rate(hits):
 
 def of(results, **wanted):
     """Records of some keys."""
-    names = ("task", "library", "number", "kind")
+    names = ("n", "task", "library", "number", "kind")
     return [r for key, r in results.items() if all(key[names.index(name)] == value for name, value in wanted.items())]
 
 
-def first_table(results):
+def first_table(results, n=ROWS):
     """How often the culprit comes first, by method; of the harmless shift how often its column does."""
     lines = []
-    for kind in (*(kind for kind, guilty in KINDS.items() if guilty), "harmless shift"):
+    for kind in (*(kind for kind, guilty in KINDS.items() if guilty), *(["harmless shift"] if n == ROWS else [])):
         for task in TASKS:
-            records = of(results, kind=kind, task=task)
+            records = of(results, n=n, kind=kind, task=task)
             hits = [[r["first"][name] == (r["hit"] if KINDS[kind] else HARMLESS) for r in records] for name in METHODS]
             lines.append([kind, task, *map(rate, hits)])
     return table(["what happened", "task", *METHODS], lines)
@@ -251,7 +253,7 @@ def library_table(results):
     lines = []
     for kind in (kind for kind, guilty in KINDS.items() if guilty):
         for task in TASKS:
-            cells = [of(results, kind=kind, task=task, library=library) for library in LIBRARIES]
+            cells = [of(results, n=ROWS, kind=kind, task=task, library=library) for library in LIBRARIES]
             lines.append([kind, task, *(rate([r["first"]["compare"] == r["hit"] for r in cell]) for cell in cells)])
     return table(["what happened", "task", *LIBRARIES], lines)
 
@@ -261,7 +263,7 @@ def called_table(results):
     lines = []
     for kind, guilty in KINDS.items():
         for task in TASKS:
-            records = of(results, kind=kind, task=task)
+            records = of(results, n=ROWS, kind=kind, task=task)
             if not records:
                 continue
             called = sum(len(r["worse"]) for r in records)
@@ -286,7 +288,7 @@ def cost_table(results):
     """Processor time of compare over that of scoring both sets by loss and signal."""
     lines = []
     for library in LIBRARIES:
-        times = np.array([r["seconds"] for r in of(results, library=library)])
+        times = np.array([r["seconds"] for r in of(results, n=ROWS, library=library) if r["seconds"][1]])
         if len(times):
             ratio = f"{np.median(times[:, 0] / times[:, 1]):.2f}"
             lines.append([library, *(f"{1e3 * t:.0f} ms" for t in np.median(times, axis=0)), ratio])
@@ -304,8 +306,8 @@ def write(results, page=PAGE):
         f"processor time, one thread; {', '.join(f'{name} {version(name)}' for name in packages)})."
     )
     parts = {
-        "made": made, "first": first_table(results), "libraries": library_table(results),
-        "called": called_table(results), "cost": cost_table(results),
+        "made": made, "first": first_table(results), "fewer": first_table(results, FEWER),
+        "libraries": library_table(results), "called": called_table(results), "cost": cost_table(results),
     }  # fmt: skip
     text = page.read_text()
     for name, part in parts.items():
@@ -317,11 +319,13 @@ def write(results, page=PAGE):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=np.inf, help="stop after so many minutes; a later run goes on")
+    for name, known in (("--tasks", TASKS), ("--libraries", LIBRARIES)):
+        parser.add_argument(name, nargs="+", choices=known, default=known, help="run these only")
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--write-only", action="store_true", help="write the page from the results there are")
     args = parser.parse_args()
     if not args.write_only:
-        run(args.results, jobs(), args.minutes)
+        run(args.results, [job for job in jobs() if job[1] in args.tasks and job[2] in args.libraries], args.minutes)
     write(load(args.results))
 
 
