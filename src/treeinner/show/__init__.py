@@ -2,7 +2,7 @@
 
     table       an Importance or a Comparison as text, and as HTML for notebooks
     html        small HTML tables with bars
-    plots/      matplotlib: bar, gap, rounds, curve, partial
+    plots/      matplotlib: from bar to over_time
     page/       report(): one self-contained HTML file about a model or a selector
     cli/        the command line `treeinner`
 

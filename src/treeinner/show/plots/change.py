@@ -104,7 +104,7 @@ def _changed(comparison: Comparison) -> str:
     whole = [(comparison.harder, "harder"), (comparison.base, "base")]
     found = [(step, name) for step, name in whole if abs(step) > most] + found
     parts = [f"{name} {style.signed(step)}" for step, name in found]
-    parts += [f"{len(clear) - 3} more"] * (len(clear) > 3) + ["no feature clearly"] * (not clear)
+    parts += [f"{len(clear) - 3} more"] * (len(clear) > 3) + ["no feature changed clearly"] * (not clear)
     return f"{comparison.loss_name} {start} to {end}: {', '.join(parts)}"
 
 
@@ -133,7 +133,9 @@ def segments(
     across, hidden = style.more(len(size), max_segments)
     columns = np.sort(np.argsort(-weight.max(axis=1), kind="stable")[:across])
     order = np.argsort(-weight[columns].max(axis=0), kind="stable")
-    ax, _, first = style.rows_for(ax, importance.feature_names, order, max_display, 1.5 + 0.36 * across)
+    ax, _, first = style.rows_for(
+        ax, importance.feature_names, order, max_display, width=1.5 + 0.36 * across, below=0.8
+    )
 
     tile = style.matplotlib().patches.Rectangle
     unit = np.abs(size[np.ix_(columns, first)]).max(initial=0.0) or 1.0

@@ -249,8 +249,9 @@ def ranks(
 
 def title_of(importance: Importance) -> str:
     """A score as people call it."""
-    words = {"mean_abs": "mean |SHAP|" if importance.method == "treeshap" else "", "permutation": "permutation"}
-    return words.get(importance.score) or importance.title[0].lower() + importance.title[1:]
+    words = {"total_gain": "total gain", "permutation": "permutation", "signal": "signal"}
+    shap = (importance.score, importance.method) == ("mean_abs", "treeshap")
+    return "mean |SHAP|" if shap else words.get(importance.score, importance.title)
 
 
 def choose(importance: Importance, features: Features | None, max_display: int, curves: Float) -> list[int]:

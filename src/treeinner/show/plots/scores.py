@@ -64,7 +64,7 @@ def bar(
     gauges = importance.tested and importance.holds is not None
     beside = GAUGE_INCHES * gauges + RANK_INCHES * (total_gain is not None)
     names, order = importance.feature_names, importance.order
-    ax, made, first = style.rows_for(ax, names, order, max_display, style.BODY_INCHES + beside)
+    ax, made, first = style.rows_for(ax, names, order, max_display, width=style.BODY_INCHES + beside)
     scale = 1.0 if made else min(1.0, style.axes_points(ax)[0] / 300)  # of the columns beside the rows
 
     y, shown, rest = np.arange(len(first)), [states[k] for k in first], order[len(first) :]

@@ -239,12 +239,12 @@ def finish_all(axes: Sequence[Axes], titles: Sequence[str], arrange: Arrange, *,
         pad = 28 if ax.child_axes else 6  # columns have titles of their own
         plain(ax.set_title(title, fontsize="medium", pad=pad))
         _PANELS[ax] = (title, ax.get_xlabel(), arrange)
-    figure: Any = axes[0].figure
+    figure = axes[0].figure.canvas.figure  # that of subfigures too
     layout = figure.get_layout_engine()
     for _ in range(5 if layout is None else 2):  # lines of titles take height, fonts follow height
         if layout is not None:
             layout.execute(figure)
-            axes = [one for one in _PANELS if one.figure is figure]  # all of them get another size
+            axes = [one for one in _PANELS if one.figure.canvas.figure is figure]  # all of them get another size
         else:
             for ax in axes:
                 _fit(ax)
@@ -265,7 +265,7 @@ def _fit(ax: Axes) -> None:
     y = [1.0, *(bottoms[:-1] + tops[1:]) / 2, 0.0]
     columns, rows = spec.colspan, spec.rowspan
     slot = (x[columns.start] + EDGE, y[rows.stop] + EDGE, x[columns.stop] - EDGE, y[rows.start] - EDGE)
-    to_figure = ax.figure.transFigure.inverted()
+    to_figure = ax.figure.transSubfigure.inverted()
     own, box = ax.bbox.transformed(to_figure), _box(ax).transformed(to_figure)
     x0, y0, x1, y1 = (slot[i] + own.extents[i] - box.extents[i] for i in range(4))
     ax.set_position((x0, y0, max(EDGE, x1 - x0), max(EDGE, y1 - y0)))
@@ -305,13 +305,14 @@ def _write_around(ax: Axes) -> None:
 
 # -- rows ------------------------------------------------------------------------------------------------------------
 def rows_for(
-    ax: Axes | None, names: Sequence[str], order: NDArray[np.intp], max_display: int, width: float = BODY_INCHES
-) -> tuple[Axes, bool, NDArray[np.intp]]:
+    ax: Axes | None, names: Sequence[str], order: NDArray[np.intp], max_display: int, *, width: float = BODY_INCHES,
+    below: float = 0.0,
+) -> tuple[Axes, bool, NDArray[np.intp]]:  # fmt: skip
     """Axes with a labelled row for each of the first features, whether they were made here, and these features."""
     shown, rest = more(len(order), max_display)
     first = order[:shown]
     labels = [names[k] for k in first]
-    ax, made = axes_for(ax, labels, height=rows_height(shown + bool(rest)), width=width)
+    ax, made = axes_for(ax, labels, height=rows_height(shown + bool(rest)) + below, width=width)
     label_rows(ax, labels, made=made, rest=rest)
     return ax, made, first
 
@@ -338,7 +339,7 @@ def label_rows(ax: Axes, names: Sequence[str], *, made: bool, rest: int = 0) -> 
 
 def _row_font(height: float, rows: int) -> float:
     """Size of a font for so many rows on a height in points."""
-    return max(SMALLEST_FONT, min(font_points(), height / rows / LINE))
+    return max(SMALLEST_FONT, min(font_points(), height / max(rows, 1) / LINE))
 
 
 def write_numbers(ax: Axes, x: Sequence[float], texts: Sequence[str]) -> None:
@@ -400,7 +401,7 @@ def figure_legend(axes: Any) -> None:
         for old in [one for one in figure.legends if one.get_gid() == OURS]:
             old.remove()
         handles = {label: handle for one in drawn for handle, label in zip(*one, strict=True)}.values()
-        columns = max(1, int(figure.get_figwidth() / 3.4))
+        columns = max(1, int(figure.bbox.width / figure.dpi / 3.4))
         look = {"loc": "outside lower center", "ncols": columns, "frameon": False, "fontsize": "small"}
         figure.legend(handles=handles, **look).set_gid(OURS)
 
