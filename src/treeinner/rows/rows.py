@@ -61,15 +61,9 @@ def named(label: str, error: TreeInnerError) -> TreeInnerError:
 
 
 def one_batch(
-    model: Model,
-    X: Any,
-    given: Mapping[str, Any],
-    *,
-    oob: bool = False,
-    largest_weight: float | None = None,
-    freq: str | None = None,
+    model: Model, X: Any, given: Mapping[str, Any], *, oob: bool = False, largest_weight: float | None = None
 ) -> Rows:
-    """Rows in memory. given: ROLES -> values (see `split`); largest_weight: of all rows, if there are more."""
+    """Rows in memory. given: ROLES -> values (see `split`), freq; largest_weight: of all rows, if there are more."""
     for role, value in given.items():
         refuse_by_name(value, role)
         check_order(X, value, role)
@@ -99,7 +93,7 @@ def one_batch(
         weight_exponent=exponent,
         clusters=labels(given["clusters"], n, "clusters"),
         query=labels(qid, n, "qid"),
-        segment=None if given["by"] is None else segments_of(given["by"], n, freq),
+        segment=None if given["by"] is None else segments_of(given["by"], n, given.get("freq")),
         tree_weight=_out_of_bag(model, seen, y, weight) if oob else None,
         names=names_in(model, X),
         target_names=target_names if np.shape(y)[1:] == (len(target_names or ()),) else None,
@@ -197,6 +191,8 @@ def roles_among(given: Mapping[str, Any], names: Sequence[str], where: str = "X"
     """
     found = {}
     for role, value in given.items():
+        if role == "freq":  # a word of pandas
+            continue
         if isinstance(value, str) and value not in names:
             hint = did_you_mean(value, names, f"; it has {listing(names)}." if names else "; it is no data frame.")
             raise DataError(f"{role}={value!r}: {where} has no such column{hint}")

@@ -55,14 +55,7 @@ class Stream:
 
 
 def read_rows(
-    model: Model,
-    X: Any,
-    y: Any = None,
-    *,
-    oob: bool = False,
-    largest_weight: float | None = None,
-    freq: str | None = None,
-    **given: Any,
+    model: Model, X: Any, y: Any = None, *, oob: bool = False, largest_weight: float | None = None, **given: Any
 ) -> Stream:
     """Rows of X with what comes with them, checked: one Rows in memory, or many one after the other.
 
@@ -70,15 +63,15 @@ def read_rows(
     largest sample_weight of all rows, if these are some of them; None: that of these rows. freq: what dates in by
     become.
     """
-    if unknown := given.keys() - set(ROLES):
+    if unknown := given.keys() - {*ROLES, "freq"}:
         raise TypeError(f"read_rows() got an unexpected keyword argument {min(unknown)!r}")
     given = {**dict.fromkeys(ROLES), "y": y, **given}
     # Queries must not be cut where a file ends; batches of an iterator may bring theirs along.
     all_at_once = oob or needs_all_rows(model) or given["qid"] is not None
     if not all_at_once and (source := source_of(X)) is not None:
-        return _stream(model, source, given, {"largest_weight": largest_weight, "freq": freq})
+        return _stream(model, source, given, largest_weight)
     X, given = load_table(model, X, given)
-    rows = one_batch(model, X, given, oob=oob, largest_weight=largest_weight, freq=freq)
+    rows = one_batch(model, X, given, oob=oob, largest_weight=largest_weight)
     return Stream(lambda: [rows], X, rows.names, rows.clusters is not None)
 
 
@@ -93,7 +86,7 @@ def load_table(model: Model, X: Any, given: Mapping[str, Any]) -> tuple[Any, dic
     return split(model, X, given)
 
 
-def _stream(model: Model, source: Source, given: dict[str, Any], options: dict[str, Any]) -> Stream:
+def _stream(model: Model, source: Source, given: dict[str, Any], largest: float | None) -> Stream:
     """The rows of a source as the model takes them."""
     what, read, _, again = source
     wanted = _wanted(model, source, given)
@@ -106,8 +99,8 @@ def _stream(model: Model, source: Source, given: dict[str, Any], options: dict[s
     if again:
         start.close()
     roles = first[1].keys()
-    if options["largest_weight"] is None and (given["sample_weight"] is not None or "sample_weight" in roles):
-        options["largest_weight"] = _largest_weight(source, wanted, given["sample_weight"])
+    if largest is None and (given["sample_weight"] is not None or "sample_weight" in roles):
+        largest = _largest_weight(source, wanted, given["sample_weight"])
 
     def batches() -> Iterator[Rows]:
         for label, batch in read(wanted) if again else rest:
@@ -115,7 +108,7 @@ def _stream(model: Model, source: Source, given: dict[str, Any], options: dict[s
                 if batch.keys() != roles:
                     raise DataError(f"it comes with {listing(list(batch))}, but the first with {listing(list(roles))}.")
                 if np.shape(batch["X"])[0]:
-                    rows = one_batch(model, *split(model, batch["X"], given | batch), **options)
+                    rows = one_batch(model, *split(model, batch["X"], given | batch), largest_weight=largest)
                     # Nobody wants a pyarrow table for a result because rows came from a file.
                     library = rows.frame_library.replace("pyarrow", "")
                     yield replace(rows, label=label, frame_library=library)

@@ -101,7 +101,7 @@ class ImportanceAccumulator:
         given: sample_weight, clusters, base_margin and qid, as for `importance`. batch_id, such as the name of a file,
         makes sure that a batch counts once, here or in an accumulator that is added.
         """
-        if given.get("by") is not None:
+        if {"by", "freq"} & given.keys():
             raise DataError("An accumulator has no segments; make one of each segment, and compare them.")
         if (given.get("clusters") is not None) != self._asked["clustered"]:
             raise DataError(
