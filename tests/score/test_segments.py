@@ -143,6 +143,7 @@ def test_clusters_with_rows_on_both_sides_move_both(name):
     expected = np.sqrt(sum(move**2 for move in moves.values()) + spread)
     np.testing.assert_allclose(imp.by_segment.difference.std_error[0], expected, rtol=1e-5, atol=1e-7)
     np.testing.assert_allclose(*imp.by_segment.difference.std_error, rtol=1e-9)
+    assert case.importance(by=by, score="tree_inner").top(2).segments["holds"].isna().all()
 
 
 def test_bits_do_not_depend_on_threads_batches_or_the_order_of_rows(fitted, tmp_path):

@@ -8,30 +8,22 @@ value is Welch's, since the errors were estimated.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from treeinner.errors import DataError, Note
 from treeinner.rows.segments import check_number_of_segments, in_order
-from treeinner.score.conclude import statistics_of
-from treeinner.score.infer import (
-    Statistics,
-    benjamini_hochberg,
-    difference,
-    holds_of_sums,
-    of_clusters,
-    of_sums,
-    same_everywhere,
-)  # fmt: skip
+from treeinner.score import infer
+from treeinner.score.infer import Statistics, difference, of_clusters, of_sums
 from treeinner.score.result import BySegment, Importance
 from treeinner.score.sums import Sums
 
 __all__ = ["with_segments"]
 
 Float = NDArray[np.float64]
-HOLDS = ("holds", "holds_std_error")
+NAMES, HOLDS = ("score", "std_error", "df", "p_value", "q_value"), ("holds", "holds_std_error")
 FEW = 30  # rows of a segment, below which its errors are rough
 
 
@@ -53,7 +45,7 @@ def with_segments(found: Importance, share: Sums) -> Importance:
         weights=np.ldexp(weights, parts[0].weight_exponent),
         statistics=own,
         difference=apart,
-        same=same_everywhere(own),
+        same=infer.same_everywhere(own),
         loss_before=np.array([each["before"] for each in losses]) / weights if losses else None,
         loss_after=np.array([each["after"] for each in losses]) / weights if losses else None,
     )
@@ -74,7 +66,7 @@ def _by_row(parts: Sequence[Sums], weights: Float) -> tuple[Statistics, Statisti
     rest = of_sums(others[0], others[1], others[2], units.sum() - units, factor=1.0 / (weight.sum() - weight))
     if parts[0].signal is not None:
         terms = np.array([part.signal_sums()[1:] for part in parts]).swapaxes(0, 1)
-        own = replace(own, **dict(zip(HOLDS, holds_of_sums(terms, units), strict=True)))
+        own = replace(own, **dict(zip(HOLDS, infer.holds_of_sums(terms, units), strict=True)))
     return _over_all(own), _over_all(difference(own, rest))
 
 
@@ -83,13 +75,13 @@ def _by_cluster(parts: Sequence[Sums], weights: Float) -> tuple[Statistics, Stat
     labels = [part.labels for part in parts if part.labels is not None]
     clusters = np.unique(np.concatenate(labels))
     places = [np.searchsorted(clusters, own) for own in labels]
-    found = [statistics_of(part, 1)[0] for part in parts]
-    sums = [part.cluster_sums()[:, : len(found[0].score)] for part in parts]
-    total, segments = np.zeros((len(clusters), sums[0].shape[1])), np.zeros(len(clusters), np.intp)
+    columns = len(parts[0].share_sums()[0])
+    sums, *terms = zip(*(np.split(part.cluster_sums(), range(columns, 3 * columns, columns), 1) for part in parts))  # noqa: B905
+    total, segments = np.zeros((len(clusters), columns)), np.zeros(len(clusters), np.intp)
     for place, own in zip(places, sums, strict=True):
         total[place] += own
         segments[place] += 1
-    apart = []
+    found, apart = [], []
     for place, own, weight in zip(places, sums, weights, strict=True):
         left, others, rest_weight = total.copy(), segments.copy(), weights.sum() - weight
         left[place] -= own
@@ -97,14 +89,18 @@ def _by_cluster(parts: Sequence[Sums], weights: Float) -> tuple[Statistics, Stat
         there, both = others > 0, others[place] > 0
         moves = ((own - own.mean(axis=0))[both] * (left[place] - left[there].mean(axis=0))[both]).sum(axis=0)
         sides = of_clusters(own, factor=1.0 / weight), of_clusters(left[there], factor=1.0 / rest_weight)
+        found.append(sides[0])
         apart.append(difference(*sides, moves / (weight * rest_weight)))
-    return tuple(  # type: ignore[return-value]
-        _over_all(Statistics(*(np.array([getattr(part, each.name) for part in some]) for each in fields(Statistics))))
-        for some in (found, apart)
-    )
+    stacked = [
+        Statistics(*(np.array([getattr(part, name) for part in some]) for name in NAMES)) for some in (found, apart)
+    ]
+    if terms[0][0].shape[1]:
+        holds = [infer.holds_of_clusters(*pair) for pair in zip(*terms, strict=True)]
+        stacked[0] = replace(stacked[0], **dict(zip(HOLDS, map(np.array, zip(*holds)), strict=True)))  # noqa: B905
+    return _over_all(stacked[0]), _over_all(stacked[1])
 
 
 def _over_all(found: Statistics) -> Statistics:
     """The same with q values over all segments and features."""
     p = found.p_value
-    return replace(found, q_value=benjamini_hochberg(p.ravel()).reshape(p.shape))
+    return replace(found, q_value=infer.benjamini_hochberg(p.ravel()).reshape(p.shape))
