@@ -9,7 +9,6 @@ import pytest
 import scipy.sparse
 import scipy.stats
 import xgboost as xgb
-from sklearn.base import clone
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
 from sklearn.model_selection import ShuffleSplit
@@ -49,19 +48,6 @@ def tree_inner(model, X, y, **given):
 
 
 # -- scores of redrawn columns -----------------------------------------------------------------------------------
-class Record:
-    """A sampler that puts random rows of X into a column, and remembers what it put."""
-
-    def __init__(self):
-        self.values = {}
-
-    def __call__(self, table, column, n_draws, rng):
-        own = table.to_numpy()[:, column] if hasattr(table, "columns") else table[:, [column]]
-        own = np.asarray(own.todense() if hasattr(own, "todense") else own).ravel()
-        self.values[column] = own[rng.integers(0, len(own), (n_draws, len(own)))]
-        return self.values[column]
-
-
 MODELS = {
     "squared": (xgb.XGBRegressor(**SHALLOW), Y),
     "logistic": (xgb.XGBClassifier(**SHALLOW), (CLASSES > 0).astype(int)),
@@ -77,40 +63,21 @@ MODELS = {
 
 @pytest.mark.parametrize("name", MODELS)
 def test_redrawn_scores_are_those_of_the_redrawn_rows(name):
-    """By ti.importance of a model that was fitted on the same rows."""
+    """By ti.importance of the model of the fold: single columns, and two that are drawn together."""
     estimator, y = MODELS[name]
-    sampler = Record()
-    found = selector(estimator, cv=FOLD, sampler=sampler, n_draws=5).fit(X, y, sample_weight=WEIGHT).conditional_
-    model = clone(estimator).fit(X[:200], y[:200], sample_weight=WEIGHT[:200])
-
-    def score(column, values):
-        drawn = X[HELD].copy()
-        drawn[:, column] = values[HELD]
-        return tree_inner(model, drawn, y[HELD], sample_weight=WEIGHT[HELD]).scores[column]
-
-    scale = np.abs(found.scores).max()
-    for column in range(P):
-        expected = [score(column, values) for values in (X[:, column], *sampler.values[column])]
-        redrawn = [found.scores[column], *found.redrawn[:, column]]
-        # Sums in the leaves are integers, in units of 2^-32 of a typical gradient.
-        np.testing.assert_allclose(redrawn, expected, rtol=0, atol=1e-9 * scale)
-
-
-@pytest.mark.parametrize("name", ["squared", "softmax", "gamma", "forest"])
-def test_donor_rows_give_what_their_values_give(name):
-    """Columns of donor rows are redrawn by their codes, or by a table with their values: the same bits."""
-    estimator, y = MODELS[name]
-    data = checked_data(X, y)
+    data = checked_data(X, y, sample_weight=WEIGHT)
     (fold,) = cross_fit(estimator, data, ASKED, FOLD, 1, 0, 1).folds
-    donors = RNG.integers(0, N, (4, 2, N)).astype(np.int32)
-    one = [Draws(np.array([0]), donors=donors[:, :1]), Draws(np.array([0]), values=X[donors[:, 0], 0])]
-    by_codes, by_values = redrawn_scores(fold.model, fold.spec, data, HELD, one)
-    np.testing.assert_array_equal(by_codes, by_values)
-    (both,) = redrawn_scores(fold.model, fold.spec, data, HELD, [Draws(np.array([0, 2]), donors=donors)])
-    drawn = X[HELD].copy()
-    drawn[:, 0], drawn[:, 2] = X[donors[1, 0, HELD], 0], X[donors[1, 1, HELD], 2]
-    own = tree_inner(fold.model, drawn, y[HELD]).scores[[0, 2]].sum()
-    assert both[2] / len(HELD) == pytest.approx(own, rel=1e-9)
+    sets = [*np.arange(P)[:, None], np.array([0, 2])]
+    draws = [Draws(columns, RNG.integers(0, N, (4, len(columns), N)).astype(np.int32)) for columns in sets]
+    found = redrawn_scores(fold.model, fold.spec, data, HELD, draws)
+    scale = max(abs(scores[0]) for scores in found)
+    for scores, drawn in zip(found, draws, strict=True):
+        for score, donors in zip(scores, [np.tile(np.arange(N), (len(drawn.columns), 1)), *drawn.donors], strict=True):
+            table = X.copy()
+            table[:, drawn.columns] = X[donors.T, drawn.columns]
+            own = tree_inner(fold.model, table[HELD], y[HELD], sample_weight=WEIGHT[HELD]).scores[drawn.columns].sum()
+            # Sums in the leaves are integers, in units of 2^-32 of a typical gradient.
+            assert score == pytest.approx(own * WEIGHT[HELD].sum(), rel=0, abs=1e-9 * scale)
 
 
 def test_categories_that_only_the_library_can_route():
@@ -128,11 +95,9 @@ def test_categories_that_only_the_library_can_route():
 
 @pytest.mark.parametrize("make", [pd.DataFrame, lambda a: pl.DataFrame(a, schema=COLUMNS), scipy.sparse.csr_array])
 def test_every_container_gives_the_same_redrawn_scores(make):
-    def fitted(table, **settings):
-        return selector(xgb.XGBRegressor(missing=0.0, **SHALLOW), n_draws=5, **settings).fit(table, Y).conditional_
-
-    np.testing.assert_array_equal(fitted(make(X)).redrawn, fitted(X).redrawn)
-    np.testing.assert_array_equal(fitted(make(X), sampler=Record()).redrawn, fitted(X, sampler=Record()).redrawn)
+    estimator = selector(xgb.XGBRegressor(missing=0.0, **SHALLOW), n_draws=5)
+    found, plain = (estimator.fit(table, Y).conditional_.redrawn for table in (make(X), X))
+    np.testing.assert_array_equal(found, plain)
 
 
 def test_every_instruction_set_and_piece_of_rows_gives_the_same_bits(monkeypatch):
@@ -155,7 +120,7 @@ def test_the_formula(groups):
     fitted = selector(xgb.XGBRegressor(**SHALLOW), repeats=2, n_draws=12).fit(X, Y, groups=groups)
     seed = int(np.random.RandomState(0).randint(2**31 - 1, size=2)[0])  # of the folds
     settings = {"cv": 3, "repeats": 2, "score": "tree_inner", "random_state": seed, "n_jobs": 1}
-    imp = ti.cross_importance(xgb.XGBRegressor(**SHALLOW), X, Y, groups=groups, **settings)
+    imp = ti.cross_importance(xgb.XGBRegressor(**SHALLOW), X, Y, clusters=groups, **settings)
     found = fitted.conditional_
     np.testing.assert_allclose(found.scores, imp.scores, rtol=1e-5, atol=1e-7)  # shares in float32
     np.testing.assert_allclose(found.adds, found.scores - found.redrawn.mean(axis=0), rtol=1e-12)

@@ -203,19 +203,6 @@ def test_models_without_a_split_keep_nothing(test):
     assert not selector.get_support().any()
 
 
-def test_a_sampler_of_ones_own():
-    X, y = rows()
-    seen = []
-
-    def shuffled(X, column, n_draws, rng):
-        seen.append(column)
-        return np.stack([rng.permutation(X.iloc[:, column].to_numpy()) for _ in range(n_draws)])
-
-    selector = quick(sampler=shuffled, test="conditional").fit(X, y)
-    assert sorted(seen) == list(range(6))
-    assert selector.get_feature_names_out().tolist() == ["a", "c"]
-
-
 @pytest.mark.parametrize("test", TESTS)
 def test_nothing_kept_has_a_reason_in_numbers(test):
     X, _ = rows()
@@ -516,9 +503,6 @@ def test_metadata_routing(fitted):
         ({"cv": 2.5}, ValueError, "2.5"),
         ({"cv": 1}, ValueError, "n_splits=2"),
         ({"cv": 1000}, ti.DataError, "greater than the number of samples"),
-        ({"sampler": 3}, ValueError, "'sampler' parameter"),
-        ({"sampler": len, "test": "marginal"}, ValueError, "sampler has no meaning"),
-        ({"sampler": lambda *_: np.zeros(2), "test": "conditional"}, ValueError, r"shape \(2,\)"),
         ({"adds": "yes"}, ValueError, "'adds' parameter"),
         ({"collinear": 2}, ValueError, "'collinear' parameter"),
         ({"collinear": {"pair": ["a", "z"]}, "test": "conditional"}, ValueError, "'z', which is not a feature"),

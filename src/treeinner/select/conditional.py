@@ -7,7 +7,7 @@ sum over all held-out rows and S* that of a draw. sd is the root mean square of 
 groups: of the redrawn scores, and the standard error of S from the shares of its rows; the first alone is too small
 (docs/evidence/selection.md). The scores are TreeInner's: their law without information comes from the draws.
 
-What it rests on is the law of a column given the others: our sampler's (select/samplers.py), or the user's own.
+What it rests on is the law of a column given the others (select/samplers.py).
 Columns that are nearly functions of each other cannot be told apart so: they are drawn and tested together.
 """
 
@@ -22,11 +22,13 @@ from scipy.special import stdtr
 
 from treeinner.errors import UnsupportedModelError
 from treeinner.kernels import Progress
+from treeinner.score.conclude import statistics_of
 from treeinner.score.infer import benjamini_hochberg
+from treeinner.score.sums import Sums
 from treeinner.select.cross import ASKED, CrossFit, in_parallel, scored_again
-from treeinner.select.folds import Data, Index
+from treeinner.select.folds import Index
 from treeinner.select.redraw import Draws, redrawn_scores
-from treeinner.select.samplers import Donors, Sampler
+from treeinner.select.samplers import Donors
 
 __all__ = ["Conditional", "conditional_test"]
 
@@ -49,7 +51,7 @@ class Conditional:
 
 def conditional_test(
     fit: CrossFit,
-    by: Donors | Sampler,
+    donors: Donors,
     sets: Sequence[Sequence[int]],
     only: NDArray[np.bool_],
     n_draws: int,
@@ -63,9 +65,8 @@ def conditional_test(
     ----------
     fit
         What `cross_fit` returned. Its features must be the columns of X.
-    by
-        Our sampler, or a function (X, column, n_draws, rng) -> (n_draws, rows): values of a column drawn from its law
-        given the others.
+    donors
+        What draws a column given the others.
     sets
         Columns to be drawn and tested together, by their positions; all others stand alone.
     only
@@ -90,7 +91,8 @@ def conditional_test(
     sums = np.zeros((len(tested), 1 + n_draws))
     step = max(1, MOST_BYTES // (n_draws * fit.data.n_rows * 4))
     for first in range(0, len(tested), step):
-        draws = [_drawn(by, fit.data, columns, n_draws, rng) for columns in tested[first : first + step]]
+        some = tested[first : first + step]
+        draws = [Draws(each, donors.draw(each.tolist(), n_draws, rng).astype(np.int32)) for each in some]
         jobs = [(one.model, one.spec, fit.data, test, draws) for one, test in zip(fit.folds, fit.held_out, strict=True)]
         for found in in_parallel(redrawn_scores, jobs, n_jobs, progress):
             sums[first : first + len(draws)] += found
@@ -102,20 +104,6 @@ def _all_sets(given: Sequence[Sequence[int]], n_columns: int) -> list[Index]:
     sets = [np.asarray(some, np.intp) for some in given]
     alone = np.setdiff1d(np.arange(n_columns), np.concatenate([np.empty(0, np.intp), *sets]))
     return sorted([*sets, *(np.array([k]) for k in alone)], key=lambda some: int(some.min()))
-
-
-def _drawn(by: Donors | Sampler, data: Data, columns: Index, n_draws: int, rng: np.random.Generator) -> Draws:
-    """Draw a set of columns anew, or a single one by a function of the user's."""
-    if isinstance(by, Donors):
-        return Draws(columns, donors=by.draw(columns.tolist(), n_draws, rng).astype(np.int32))
-    values = np.asarray(by(data.X, int(columns[0]), n_draws, rng))
-    shape = (n_draws, data.n_rows)
-    if values.shape != shape:
-        raise ValueError(
-            f"sampler returned an array of shape {values.shape} for column {columns[0]}; expected {shape}: the "
-            "values of the column in every row, for every draw."
-        )
-    return Draws(columns, values=values)
 
 
 def _concluded(fit: CrossFit, together: Sequence[Index], tested: Sequence[Index], sums: Float) -> Conditional:
@@ -151,4 +139,4 @@ def _concluded(fit: CrossFit, together: Sequence[Index], tested: Sequence[Index]
 def _share_errors(fit: CrossFit, sets: Sequence[Index]) -> Float:
     """Standard error of the score of every set, per row, from the shares of the rows; of sets their shares' sum."""
     shares = [fit.shares[:, columns].sum(axis=(1, 2)) for columns in sets]
-    return fit.statistics(np.column_stack(shares)).std_error
+    return statistics_of(Sums.of_shares(np.column_stack(shares), fit.weight, fit.clusters), 1)[0].std_error

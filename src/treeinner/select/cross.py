@@ -21,11 +21,9 @@ from treeinner.read import read_model
 from treeinner.read.columns import GroupSpec
 from treeinner.read.unwrap import members
 from treeinner.score.average import Scored, all_names, average_shares, importance_of_shares, shares_of
-from treeinner.score.conclude import statistics_of, warned
-from treeinner.score.infer import Statistics
+from treeinner.score.conclude import warned
 from treeinner.score.result import FoldSpread, Importance, Losses
 from treeinner.score.spec import METHODS, SCORES, check_choice
-from treeinner.score.sums import Sums
 from treeinner.select.fits import check_fit, fit, with_categories
 from treeinner.select.folds import Data, Index, checked_data, fitted_models, folds_of_models, splits
 
@@ -48,10 +46,6 @@ class CrossFit:
     weight: Float  # (rows held out,), in units of a power of two near the largest
     clusters: NDArray[Any] | None  # (rows held out,)
 
-    def statistics(self, shares: Float) -> Statistics:
-        """Statistics of other columns of shares of the rows held out, (rows, columns), per unit of weight."""
-        return statistics_of(Sums.of_shares(shares, self.weight, self.clusters), 1)[0]
-
 
 def cross_importance(
     estimator: Any,
@@ -62,7 +56,6 @@ def cross_importance(
     repeats: int = 1,
     score: str = "signal",
     method: str = "centred",
-    groups: Any = None,
     sample_weight: Any = None,
     clusters: Any = None,
     base_margin: Any = None,
@@ -85,20 +78,17 @@ def cross_importance(
     X, y : table and target
         All rows.
     cv : int, splitter or iterable
-        Number of shuffled folds (by class for classifiers, whole groups where there are groups), a scikit-learn
+        Number of shuffled folds (by class for classifiers, whole clusters where there are any), a scikit-learn
         splitter, or (train, test) pairs of row numbers. Rows that no fold holds out are not scored.
     repeats : int
         How often the rows are cut into folds anew; shares are averaged over the repeats. Estimators without a
         random_state of their own get a new one in every fit.
     score, method, feature_groups
         As for `importance`.
-    groups : array, optional
-        Group of each row, for the splitter, which must not part rows of one. Rows of a group depend on each other, so
-        they are the clusters too, if `clusters` is not given.
     sample_weight, base_margin, qid : array, optional
         For fitting and scoring; see `importance`. Queries are held out as a whole.
     clusters : array, optional
-        As for `importance`; they are held out as a whole, as groups are.
+        As for `importance`. They are held out as a whole: a splitter gets them as its groups.
     fit_params : dict, optional
         Further arguments of fit; those with one entry per row are cut with the rows.
     n_jobs : int
@@ -115,8 +105,7 @@ def cross_importance(
         of other rows, scored by these models.
     """
     data = checked_data(
-        X, y, sample_weight=sample_weight, base_margin=base_margin, qid=qid, groups=groups, clusters=clusters,
-        fit_params=fit_params,
+        X, y, sample_weight=sample_weight, base_margin=base_margin, qid=qid, clusters=clusters, fit_params=fit_params
     )  # fmt: skip
     asked = {"score": score, "method": method, "feature_groups": feature_groups}
     seed = SEED if random_state is None else random_state

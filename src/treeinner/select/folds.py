@@ -30,7 +30,7 @@ OTHER_FOLDS = (
     "A model was not fitted on the training rows of its fold: they reach the leaves of its first tree in other "
     "numbers than it stores. Pass cv=the folds of the fits, as (train, test) pairs, and X in the same order."
 )
-BESIDE_X = ("y", "sample_weight", "base_margin", "qid", "groups", "clusters")
+BESIDE_X = ("y", "sample_weight", "base_margin", "qid", "clusters")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -42,8 +42,7 @@ class Data:
     sample_weight: Any = None
     base_margin: Any = None
     qid: Any = None
-    groups: Any = None  # rows of one are held out together
-    clusters: Any = None  # only these are independent
+    clusters: Any = None  # rows of one are held out together, and only these are independent
     fit_params: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -74,9 +73,10 @@ def _has_rows(value: Any, n: int) -> bool:
 
 
 def checked_data(X: Any, y: Any, *, fit_params: Mapping[str, Any] | None = None, **given: Any) -> Data:
-    """Check that everything has an entry for every row; queries and clusters are groups, and groups are clusters.
+    """Check that everything has an entry for every row.
 
-    given: sample_weight, base_margin, qid, groups and clusters.
+    given: sample_weight, base_margin, qid, and clusters, which scikit-learn calls groups; queries are clusters if there
+    are no others.
     """
     given = {name: value for name, value in given.items() if value is not None}
     for name, value in {"y": y, **given}.items():
@@ -84,7 +84,7 @@ def checked_data(X: Any, y: Any, *, fit_params: Mapping[str, Any] | None = None,
     X, given["y"] = checked_table(X), _checked_target(y)
     n = int(X.shape[0])
     for name, value in given.items():
-        if name in ("qid", "groups", "clusters"):
+        if name in ("qid", "clusters", "groups"):
             given[name] = labels(value, n, name)
         elif name == "sample_weight":
             given[name] = given_weights(value, n)
@@ -92,8 +92,7 @@ def checked_data(X: Any, y: Any, *, fit_params: Mapping[str, Any] | None = None,
             raise DataError(f"{name} has {len(np.atleast_1d(value))} entries, but X has {n} rows; pass one per row.")
     if not np.any(given.get("sample_weight", 1)):
         raise DataError(NO_WEIGHT)
-    together = next((given[name] for name in ("groups", "qid", "clusters") if name in given), None)
-    return Data(X=X, fit_params=fit_params or {}, **{"clusters": together, **given, "groups": together})
+    return Data(X=X, fit_params=fit_params or {}, **{"clusters": given.pop("groups", given.get("qid")), **given})
 
 
 def checked_table(X: Any) -> Any:
@@ -152,10 +151,10 @@ def splits(estimator: Any, data: Data, cv: Any, repeats: int, random_state: Any)
 
 
 def _splitter(estimator: Any, data: Data, cv: Any, seed: int) -> Any:
-    """What `check_cv` makes of cv, with shuffled folds, whole groups where there are groups, and a seed."""
+    """What `check_cv` makes of cv, with shuffled folds, whole clusters where there are any, and a seed."""
     if isinstance(cv, numbers.Integral):
         kind = type(check_cv(cv, data.y, classifier=is_classifier(estimator)))
-        return (kind if data.groups is None else GroupKFold)(int(cv), shuffle=True, random_state=seed)
+        return (kind if data.clusters is None else GroupKFold)(int(cv), shuffle=True, random_state=seed)
     found = check_cv(cv)
     if _is_unseeded(found) and found.random_state is None:
         found = copy.copy(found)
@@ -172,7 +171,7 @@ def _is_unseeded(splitter: Any) -> bool:
 def _pairs(splitter: Any, data: Data) -> list[tuple[Index, Index]]:
     """Rows to fit on and rows held out, checked."""
     try:
-        found = list(splitter.split(np.zeros((data.n_rows, 1)), np.asarray(data.y), data.groups))
+        found = list(splitter.split(np.zeros((data.n_rows, 1)), np.asarray(data.y), data.clusters))
     except ValueError as error:
         raise DataError(f"cv: these rows cannot be split into folds of train and test rows: {error}") from error
     return [_checked_pair(train, test, number, data) for number, (train, test) in enumerate(found)]
@@ -183,12 +182,12 @@ def _checked_pair(train: Any, test: Any, number: int, data: Data) -> tuple[Index
     train, test = (_row_numbers(rows, number, data.n_rows) for rows in (train, test))
     if np.isin(test, train).any():
         raise DataError(f"Fold {number} fits on rows that it holds out; train and test rows must differ.")
-    for name, of_rows in (("groups", data.groups), ("clusters", data.clusters)):
+    for name, of_rows in (("qid", data.qid), ("clusters", data.clusters)):
         torn = [] if of_rows is None else of_rows[test][np.isin(of_rows[test], of_rows[train])]
         if len(torn):
             raise DataError(
-                f"Fold {number} holds out some rows of {name} {torn[0].item()!r} and fits on others of it; pass these "
-                "labels as groups, with cv=a number of folds or a splitter by groups, such as GroupKFold."
+                f"Fold {number} holds out some rows of {name} {torn[0].item()!r} and fits on others of it; pass cv=a "
+                "number of folds, or a splitter by groups, such as GroupKFold."
             )
     return train, test
 

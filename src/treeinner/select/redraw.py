@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
@@ -37,26 +36,15 @@ MOST_IN_A_LEAF = 2.0**62  # sums are 64-bit integers
 
 @dataclass(frozen=True, eq=False)
 class Draws:
-    """Columns of X drawn anew. Draw 0 are the rows as they are."""
+    """Columns of X drawn anew; draw 0 are the rows as they are."""
 
     columns: Index  # of X, drawn together
-    donors: NDArray[np.int32] | None = None  # (draws, columns, all rows): the row whose value each row takes
-    values: NDArray[Any] | None = None  # or values for the one column: (draws, all rows)
+    donors: NDArray[np.int32]  # (draws, columns, all rows): the row whose value each row takes
 
     @property
     def n_draws(self) -> int:
         """Number of draws, with draw 0."""
-        return 1 + max(len(drawn) for drawn in (self.donors, self.values) if drawn is not None)
-
-    def table(self, X: Any, held_out: Index, draw: int) -> Any:
-        """Held-out rows of X with these columns drawn."""
-        index = np.repeat(held_out[:, None], X.shape[1], axis=1)
-        if draw and self.donors is not None:
-            index[:, self.columns] = self.donors[draw - 1][:, held_out].T
-        out = gathered(as_table(X), index)
-        if draw and self.values is not None:
-            out = _put_column(out, int(self.columns[0]), self.values[draw - 1, held_out])
-        return out
+        return 1 + len(self.donors)
 
 
 def redrawn_scores(model: Model, spec: Spec, data: Data, held_out: Index, draws: Sequence[Draws]) -> list[Float]:
@@ -82,7 +70,10 @@ def _one_by_one(model: Model, spec: Spec, data: Data, held_out: Index, drawn: Dr
     """Score every draw from the start, for losses and tables that only numpy or the library itself knows."""
     part, out = data.take(held_out), np.zeros(drawn.n_draws)
     for draw in range(drawn.n_draws):
-        (rows,) = read_rows(model, drawn.table(data.X, held_out, draw), part.y, **part.given)
+        index = np.repeat(held_out[:, None], data.X.shape[1], axis=1)
+        if draw:
+            index[:, drawn.columns] = drawn.donors[draw - 1][:, held_out].T
+        (rows,) = read_rows(model, gathered(as_table(data.X), index), part.y, **part.given)
         leaf = leaf_pass(model, spec, rows, n_jobs=1)
         found = conclude(model, spec, leaf, None, node_means(model, spec, leaf))
         out[draw] = found.scores[drawn.columns].sum() * found.sum_of_weights
@@ -99,17 +90,6 @@ def _codes(model: Model, X: Any) -> NDArray[Any]:
         blocks = forest.blocks(forest.bin(table.block(start, stop)))
         out[start:stop] = blocks.transpose(0, 2, 1).reshape(-1, forest.n_planes)[: stop - start]
     return out
-
-
-def _put_column(X: Any, column: int, values: NDArray[Any]) -> Any:
-    """Table with other values in a column."""
-    frame = nw.from_native(X, eager_only=True, pass_through=True)
-    if isinstance(frame, nw.DataFrame):
-        new = nw.new_series(frame.columns[column], values, backend=frame.implementation)
-        return frame.with_columns(new).to_native()
-    out = (X.tolil() if hasattr(X, "tolil") else X).astype(np.result_type(X.dtype, values))
-    out[:, column] = values.reshape(out[:, [column]].shape) if hasattr(X, "tolil") else values
-    return out.tocsr() if hasattr(X, "tolil") else out
 
 
 def planes_of(model: Model, spec: Spec, names: Any) -> Index:
@@ -148,7 +128,7 @@ class _HeldOut:
 
     def __init__(self, model: Model, spec: Spec, data: Data, held_out: Index, n_draws: int) -> None:
         part, trees = data.take(held_out), model.trees
-        self.model, self.spec, self.data, self.held_out, self.n_draws = model, spec, data, held_out, n_draws
+        self.model, self.spec, self.held_out, self.n_draws = model, spec, held_out, n_draws
         (self.rows,) = read_rows(model, part.X, part.y, **part.given)
         self.codes = _codes(model, data.X)  # of all rows, for any may be a donor
         per_row = n_draws * trees.forest.n_planes * trees.forest.code_dtype.itemsize
@@ -184,10 +164,6 @@ class _HeldOut:
         here = self.held_out
         out = np.empty((self.n_draws, len(here), len(planes)), self.codes.dtype)
         out[0] = self.codes[here[:, None], planes]
-        if drawn.donors is None:
-            for draw in range(1, self.n_draws):
-                out[draw] = _codes(self.model, drawn.table(self.data.X, here, draw))[:, planes]
-            return out
         for k, column in enumerate(drawn.columns):
             own = np.isin(planes, planes_of(self.model, self.spec, column))
             out[1:, :, own] = self.codes[drawn.donors[:, k, here][:, :, None], planes[own]]

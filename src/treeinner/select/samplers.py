@@ -20,7 +20,7 @@ are narrower than the distance of the knots.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import narwhals as nw
@@ -32,13 +32,11 @@ from treeinner.rows.columns import is_missing, numbers
 from treeinner.rows.frames import as_frame, collected, dictionary
 from treeinner.rows.table import is_sparse
 
-__all__ = ["Column", "Donors", "Sampler", "normal_scores", "read_columns"]
+__all__ = ["Column", "Donors", "normal_scores", "read_columns"]
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 Column = FloatArray | IntArray
-#: (X, column, n_draws, rng) -> values of that column: (n_draws, rows)
-Sampler = Callable[[Any, int, int, np.random.Generator], NDArray[Any]]
 
 FEW_VALUES = 10  # a numeric column of at most so many distinct values is drawn as levels
 MOST_LEVELS = 20  # rarer levels share one indicator

@@ -59,13 +59,10 @@ class TreeInnerSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):  # ty
         How often all rows are held out once, each time in other folds.
     n_draws : int
         How often the conditional test draws each column anew.
-    sampler : callable, optional
-        sampler(X, column, n_draws, rng) -> (n_draws, rows): values to put into a column, drawn given the others. None:
-        ours, which takes values of other rows.
     collinear : float, mapping or None
         The conditional test takes columns as one that determine each other: those whose rank correlation, without its
         sign, is at least this, and those with at least this multiple correlation that need each other for it. Or the
-        columns to take as one, {name: columns}. None: each by itself. A sampler of your own takes each by itself too.
+        columns to take as one, {name: columns}. None: each by itself.
     max_features : int or callable, optional
         Keep at most so many of what passes, those with the best scores; a function gets X.
     threshold : float or str, optional
@@ -121,7 +118,6 @@ class TreeInnerSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):  # ty
         "adds": ["boolean"],
         "repeats": [Interval(numbers.Integral, 1, None, closed="left")],
         "n_draws": [Interval(numbers.Integral, 5, None, closed="left")],
-        "sampler": [callable, None],
         "collinear": [Interval(numbers.Real, 0, 1, closed="right"), Mapping, None],
         "max_features": [Interval(numbers.Integral, 0, None, closed="left"), callable, None],
         "progress": ["boolean", callable, None],
@@ -137,7 +133,6 @@ class TreeInnerSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):  # ty
         cv: Any = 5,
         repeats: int = 3,
         n_draws: int = 20,
-        sampler: Any = None,
         collinear: Any = 0.95,
         max_features: Any = None,
         threshold: Any = None,
@@ -152,7 +147,6 @@ class TreeInnerSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):  # ty
         self.cv = cv
         self.repeats = repeats
         self.n_draws = n_draws
-        self.sampler = sampler
         self.collinear = collinear
         self.max_features = max_features
         self.threshold = threshold
@@ -212,8 +206,6 @@ class TreeInnerSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):  # ty
         self._validate_params()
         if self.q is None and self.threshold is None and self.max_features is None:
             raise ValueError("q=None keeps every feature unless threshold or max_features is given; pass one of them.")
-        if self.sampler is not None and self.test == "marginal" and not self.adds:
-            raise ValueError("sampler has no meaning for test='marginal', which draws nothing; leave it out.")
         threshold_value(self.threshold, np.zeros(1))
 
     def _read(self, X: Any, y: Any) -> tuple[Any, NDArray[Any]]:
@@ -278,20 +270,16 @@ class TreeInnerSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):  # ty
     def _tested(self, crossed: CrossFit, only: NDArray[np.bool_], seed: int) -> Conditional:
         """The conditional test of some columns."""
         data, names = crossed.data, crossed.importance.feature_names
-        by = Donors(read_columns(data.X), data.groups) if self.sampler is None else self.sampler
-        sets = self._sets(by, crossed)
-        tested = conditional_test(crossed, by, sets, only, self.n_draws, seed, self.n_jobs, self.progress)
+        columns, sets = read_columns(data.X), list[list[int]]()
+        donors = Donors(columns, data.clusters)
+        if isinstance(self.collinear, Mapping):
+            sets = sets_of(self.collinear, names)
+        elif self.collinear is not None:
+            alike = collinear_sets(columns, threshold=self.collinear)
+            sets = determined_sets(donors, alike, threshold=self.collinear)
+        tested = conditional_test(crossed, donors, sets, only, self.n_draws, seed, self.n_jobs, self.progress)
         self.groups_ = tuple(tuple(names[k] for k in one) for one in tested.sets if len(one) > 1)
         return tested
-
-    def _sets(self, by: Any, crossed: CrossFit) -> list[list[int]]:
-        """Columns that are tested as one."""
-        if self.collinear is None or self.sampler is not None:
-            return []
-        if isinstance(self.collinear, Mapping):
-            return sets_of(self.collinear, crossed.importance.feature_names)
-        alike = collinear_sets(read_columns(crossed.data.X), threshold=self.collinear)
-        return determined_sets(by, alike, threshold=self.collinear)
 
     def table(self) -> dict[str, NDArray[Any]]:
         """What `to_frame` shows, by columns, in the order of the features.
@@ -382,10 +370,10 @@ class TreeInnerSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):  # ty
         return rows[:, kept.tolist()].to_native()
 
     def _repr_html_inner(self) -> str:
-        from treeinner.show.table import selector_html  # here: what is shown stands above what is worked out
+        from treeinner.show.table import of_selector  # here: what is shown stands above what is worked out
 
         diagram: str = super()._repr_html_inner()
-        return diagram + (selector_html(self) if hasattr(self, "support_") else "")
+        return diagram + (of_selector(self).html() if hasattr(self, "support_") else "")
 
     def _repr_mimebundle_(self, **asked: Any) -> dict[str, str]:
         shown: dict[str, str] = super()._repr_mimebundle_(**asked)
