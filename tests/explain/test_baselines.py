@@ -6,10 +6,10 @@ from sklearn.inspection import permutation_importance as scikit_learns
 
 from tests import oracle
 from tests.explain.fitted import CLASS, CODE, MODELS, TARGET, X, Y
-from treeinner.errors import DataError, UnsupportedModelError
+from treeinner.errors import UnsupportedModelError
 from treeinner.explain import attribute
 from treeinner.read import read_model
-from treeinner.score.baselines import forest_inner, mean_abs, total_gain, tree_inner_by
+from treeinner.score.baselines import forest_inner, mean_abs, total_gain
 from treeinner.score.importance import importance
 from treeinner.score.permutation import permutation_importance
 
@@ -85,15 +85,6 @@ def test_forest_inner_goes_by_the_margin_before_the_first_tree():
         forest_inner(model, X, Y, method="predecomp", against="start")
     with pytest.raises(ValueError, match=r"ti\.attribute"):
         mean_abs(model, X, method="centred")
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_tree_inner_by_a_function_is_tree_inner_by_that_method(name):
-    found = tree_inner_by(MODELS[name], X, TARGET[name], lambda tree, X: attribute(tree, X, method="saabas").values)
-    expected = importance(MODELS[name], X, TARGET[name], score="tree_inner", method="saabas")
-    np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-7, atol=1e-9)  # gradients in 32 bits
-    with pytest.raises(DataError, match="shape"):
-        tree_inner_by(MODELS[name], X, TARGET[name], lambda tree, X: np.zeros((3, 3)))
 
 
 def test_total_gain_is_the_librarys():

@@ -20,9 +20,9 @@ from treeinner.score.baselines import forest_inner, mean_abs, total_gain
 from treeinner.score.compare import Comparison, Rows, compare
 from treeinner.score.importance import importance
 from treeinner.score.permutation import permutation_importance
-from treeinner.score.result import FeatureScore, Importance
+from treeinner.score.result import Importance
 
 __all__ = [
-    "Comparison", "FeatureScore", "Importance", "ImportanceAccumulator", "Rows", "compare", "forest_inner",
+    "Comparison", "Importance", "ImportanceAccumulator", "Rows", "compare", "forest_inner",
     "importance", "mean_abs", "permutation_importance", "total_gain",
 ]  # fmt: skip

@@ -1,11 +1,11 @@
-"""What others compute: mean |attribution|, ForestInner, total gain; and TreeInner by any attribution function.
+"""What others compute: mean |attribution|, ForestInner, total gain.
 
 Plain functions over attributions in memory, for comparison with the scores of `importance`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -22,17 +22,18 @@ from treeinner.read.methods import attribute_players, check_method, node_values
 from treeinner.rows import Rows, Stream, Table, read_rows, read_table
 from treeinner.rows.frames import frame_library_of, names_of
 from treeinner.rows.rows import given_weights, split
-from treeinner.score.conclude import warned
+from treeinner.score.conclude import statistics_of, warned
 from treeinner.score.importance import importance
-from treeinner.score.infer import of_clusters, unknown
+from treeinner.score.infer import unknown
+from treeinner.score.passes import share_columns
 from treeinner.score.result import Importance
 from treeinner.score.spec import METHODS, check_choice
+from treeinner.score.sums import Sums
 from treeinner.score.training_rows import training_rows_note
 
-__all__ = ["forest_inner", "in_memory", "mean_abs", "total_gain", "tree_inner_by", "weights_of"]
+__all__ = ["forest_inner", "in_memory", "mean_abs", "total_gain", "weights_of"]
 
 Float = NDArray[np.float64]
-OneTree = Callable[[Model, Any], Any]  # (model of one tree, X) -> (rows, features) or (rows, features, outputs)
 
 
 def mean_abs(
@@ -116,7 +117,7 @@ def forest_inner(
         return replace(found, score="forest_inner", rounds=None, losses=None, model_digest=model.digest)
     stream = read_rows(model, X, y, **given)
     names, rows = credit(model, stream.names, feature_groups, stream.head), in_memory(stream)
-    factor = _label(model, rows) if against == "label" else sum(residual for _, residual in _residuals(model, rows))
+    factor = _label(model, rows) if against == "label" else sum(_residuals(model, rows))
     shares = (
         names.add_up(attribute_players(model, rows.table, method, n_jobs=n_jobs), axis=2)
         * np.asarray(factor)[:, :, None]
@@ -126,29 +127,6 @@ def forest_inner(
         frame_library=rows.frame_library,
     )  # fmt: skip
     return warned(found, training_rows_note(model, stream))
-
-
-def tree_inner_by(model: Any, X: Any, y: Any, function: OneTree) -> Importance:
-    """TreeInner by any attribution: function(model of one tree, X) times the negative gradient before its round.
-
-    The function returns (rows, features), or (rows, features, outputs). It is called for one tree after the other.
-    """
-    model = read_model(model)
-    rows = in_memory(read_rows(model, X, y))
-    trees = replace(model.trees, round=np.arange(model.n_trees))  # each tree a round of its own, so that it can be cut
-    shape = (rows.n_rows, model.n_features, model.n_outputs)
-    shares = np.zeros(shape)
-    for (first, stop), residual in _residuals(model, rows):
-        for tree in range(first, stop):
-            values = np.asarray(function(replace(model, trees=trees.rounds(tree, tree + 1)), X), np.float64)
-            if values.shape == shape[:2]:
-                values = values[:, :, None] * (np.arange(model.n_outputs) == trees.output[tree])
-            if values.shape != shape:
-                raise DataError(f"The attribution of a tree has shape {values.shape}, expected {shape[:2]} or {shape}.")
-            shares += values * residual[:, None, :]
-    names = credit(model, rows.names, "encoded").names
-    method = getattr(function, "__name__", "function")
-    return _importance(model, "tree_inner", method, names, shares.swapaxes(1, 2), weights_of(rows))
 
 
 def total_gain(model: Any, *, feature_groups: GroupSpec | None = None) -> Importance:
@@ -196,15 +174,15 @@ def _absolute_by_tree(model: Model, table: Table, names: Credit, method: str, n_
     return np.concatenate(list(kernels.map_rows(table.n_rows, step, work, n_jobs=n_jobs)))
 
 
-def _residuals(model: Model, rows: Rows) -> Iterator[tuple[tuple[int, int], Float]]:
-    """First and last tree of each round, and the negative gradients before it, weights included: (rows, outputs)."""
+def _residuals(model: Model, rows: Rows) -> Iterator[Float]:
+    """Negative gradients before each round, weights included: (rows, outputs)."""
     forest, table, loss = model.trees.forest, rows.table, model.loss
     assert loss is not None
     n, step, weight = rows.n_rows, kernels.task_rows(forest, table), weights_of(rows)
     tasks = [(slice(i, i + step), forest.bin(table.block(i, min(i + step, n)))) for i in range(0, n, step)]
     margin = rows.start.copy()
     for first, stop in pairwise(model.trees.first_trees.tolist()):
-        yield (first, stop), -loss.gradients(rows.y, margin, weight=weight, query=rows.query)
+        yield -loss.gradients(rows.y, margin, weight=weight, query=rows.query)
         for here, codes in tasks:
             moved = kernels.aligned((model.n_outputs, kernels.padded_rows(codes.n_rows)))
             forest.core.margins(codes, first, stop - first, moved)
@@ -245,22 +223,18 @@ def _importance(
     **fields: Any,
 ) -> Importance:
     """Scores with standard errors from the share of every row, weights included: (rows, outputs, names)."""
-    total = float(len(shares) if weight is None else weight.sum())
-    here = slice(None) if weight is None else np.flatnonzero(weight)
-    units = shares[here]
-    if clusters is not None:
-        labels, cluster = np.unique(clusters[here], return_inverse=True)
-        units = np.zeros((len(labels), *shares.shape[1:]))
-        np.add.at(units, cluster, shares[here])
+    weight = np.ones(len(shares)) if weight is None else weight
+    columns = share_columns(shares.swapaxes(1, 2))
+    whole, outputs = statistics_of(Sums.of_shares(columns, weight, clusters), model.n_outputs)
     return Importance(
         score=score,
         method=method,
         feature_names=names,
-        statistics=of_clusters(units.sum(axis=1), factor=1.0 / total),
-        outputs=of_clusters(units.swapaxes(1, 2), factor=1.0 / total) if model.n_outputs > 1 else None,
+        statistics=whole,
+        outputs=outputs if model.n_outputs > 1 else None,
         output_names=model.output_names,
         n_rows=len(shares),
-        sum_of_weights=total,
+        sum_of_weights=float(weight.sum()),
         loss_name="the loss" if model.loss is None else model.loss.words,
         notes=model.notes,
         **fields,

@@ -7,6 +7,7 @@ import math
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from treeinner.rows.frames import make_frame
 from treeinner.score.infer import ReadOnly, Statistics, check_level, t_quantile
 
 __all__ = [
-    "LEVEL", "BySegment", "FeatureScore", "FoldSpread", "Importance", "Losses", "plain", "position_of", "ranks_of",
+    "LEVEL", "BySegment", "FoldSpread", "Importance", "Losses", "plain", "position_of", "ranks_of",
 ]  # fmt: skip
 
 Float = NDArray[np.float64]
@@ -42,23 +43,6 @@ UNITS = {
     "permutation": "rise of {loss} per row",
 }
 METHOD_TITLES = {"centred": "centred", "predecomp": "PreDecomp", "saabas": "Saabas", "treeshap": "TreeSHAP"}
-
-
-@dataclass(frozen=True)
-class FeatureScore:
-    """One row of the table: `imp["bmi"]`."""
-
-    feature: str
-    score: float
-    std_error: float
-    ci_low: float
-    ci_high: float
-    p_value: float
-    q_value: float
-    holds: float
-    holds_std_error: float
-    verdict: str
-    rank: int
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -106,9 +90,9 @@ class FoldSpread(ReadOnly):
         return float((np.corrcoef(ranks).sum() - n) / (n * (n - 1)))
 
     def _repr_html_(self) -> str:
-        from treeinner.show.table import folds_html
+        from treeinner.show.table import of_folds
 
-        return folds_html(self)
+        return of_folds(self).html()
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -320,10 +304,10 @@ class Importance(ReadOnly):
     def __len__(self) -> int:
         return len(self.scores)
 
-    def __getitem__(self, feature: str | int) -> FeatureScore:
+    def __getitem__(self, feature: str | int) -> SimpleNamespace:
         """Return the numbers of one feature, by name or position."""
         k = self._position(feature)
-        return FeatureScore(**{name: column[k].item() for name, column in self.columns().items()})
+        return SimpleNamespace(**{name: column[k].item() for name, column in self.columns().items()})
 
     def _position(self, feature: str | int) -> int:
         best = f"; the best ones are {', '.join(self.top(5).feature_names)}."
@@ -444,14 +428,14 @@ class Importance(ReadOnly):
         return {each.name: getattr(self, each.name) for each in fields(self)} | {"rates": rates}
 
     def __repr__(self) -> str:
-        from treeinner.show.table import as_text
+        from treeinner.show.table import importance_text
 
-        return as_text(self)
+        return importance_text(self)
 
     def _repr_html_(self) -> str:
-        from treeinner.show.table import as_html
+        from treeinner.show.table import of_importance
 
-        return as_html(self)
+        return of_importance(self).html()
 
 
 def ranks_of(scores: Float) -> NDArray[np.intp]:
