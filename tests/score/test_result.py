@@ -83,7 +83,7 @@ def test_one_feature_is_a_row_of_the_table(held_out):
     frame = held_out.to_frame().set_index("feature")
     for k, name in enumerate(NAMES):
         assert held_out[name] == held_out[k]
-        assert dataclasses.vars(held_out[name]) == {"feature": name, **frame.loc[name].to_dict()}
+        assert vars(held_out[name]) == {"feature": name, **frame.loc[name].to_dict()}
     assert held_out[-1].feature == "noise"
     for key, error, word in (("agee", KeyError, "'age'"), (4, IndexError, "0 to 3"), (slice(2), TypeError, "feature")):
         with pytest.raises(error, match=word):
