@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from treeinner import kernels
 from treeinner.errors import ModelError, TreeInnerError
 
-__all__ = ["NodeValues", "Trees", "by_level", "check_rounds", "players_of", "require"]
+__all__ = ["NodeValues", "Trees", "check_rounds", "in_order", "players_of", "require", "sets_of"]
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int32]
@@ -326,6 +326,28 @@ def _frozen(array: Any, dtype: type, name: str) -> NDArray[Any]:
         held = held.copy()
     held.flags.writeable = False
     return held
+
+
+def in_order(left: Links, right: Links, roots: Links) -> tuple[Links, Links, Links]:
+    """Nodes that the roots reach, children behind their parents, and the new positions of the children of each.
+
+    They keep the order in which they are stored, or if a child stands before its parent, go tree by tree and level by
+    level.
+    """
+    level = np.full(len(left), -1, np.int32)
+    for depth, nodes in enumerate(by_level(left, right, roots)):
+        level[nodes] = depth
+    node = np.flatnonzero(level >= 0)
+    if np.any((np.minimum(left, right)[node] <= node) & (left[node] >= 0)):
+        node = node[np.lexsort((level[node], np.searchsorted(roots, node, side="right")))]
+    place = np.full(len(left) + 1, -1)  # its last entry serves the leaves
+    place[node] = np.arange(len(node))
+    return node, place[left[node]], place[right[node]]
+
+
+def sets_of(codes: Sequence[Any]) -> dict[str, Any]:
+    """Fields `set_start` and `set_codes` of sets of categories."""
+    return {"set_start": np.cumsum([0, *map(len, codes)]), "set_codes": np.concatenate([np.zeros(0, np.int64), *codes])}
 
 
 def by_level(left: Links, right: Links, roots: Links) -> list[Links]:

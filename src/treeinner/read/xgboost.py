@@ -9,10 +9,10 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from treeinner.errors import Note, UnsupportedModelError
 from treeinner.read import ubjson
 from treeinner.read.model import DART, Model, Told, loss_of
-from treeinner.read.trees import Bool, Float, Int, Links, Long, NodeValues, Trees, by_level, require
+from treeinner.read.trees import Bool, Float, Int, Links, Long, NodeValues, Trees, in_order, require, sets_of
 from treeinner.rows.schema import Level, Schema
 
 __all__ = ["read", "read_file"]
@@ -47,23 +47,6 @@ BALANCED |= dict.fromkeys((*LOGIT, "count:poisson", "reg:gamma", "reg:tweedie"),
 FAR = 6.0
 # Error of a fitted base score: a float32 worked out from 0.5 on. Measured: up to 0.1 of this for targets of any size.
 BASE_ERROR = 4 * 2.0**-23
-
-
-@dataclass(frozen=True, eq=False)
-class Saved:
-    """Parts of a document, found where its version keeps them."""
-
-    learner: Mapping[str, Any]
-    model: Mapping[str, Any]  # trees, and what they share
-    drop: Any  # DART's weight of each tree; None: no DART
-    version: tuple[int, ...]  # of the XGBoost that wrote the document
-    objective: str
-    params: dict[str, Any]  # of the loss
-    n_outputs: int
-    n_features: int
-    base: Float  # (1,) or (n_outputs,) base score as stored, which is a prediction
-    best: int | None  # round at which early stopping found the best score
-    n_parallel: int  # trees of one round and output
 
 
 # Values of the nodes as stored, before DART's weights: (V, w) of the leaves, learning rate included, 0 at splits; and
@@ -98,28 +81,26 @@ def _read(document: Any, told: Told, *, estimator: Any = None) -> Model:
     own, missing = getattr(estimator, "objective", None), getattr(estimator, "missing", None)
     if callable(own) and told.objective is None:
         told = replace(told, objective=own)
-    saved = _find_parts(document)
+    saved = _Saved(document)
     trees, weight = _read_trees(saved, told)
     if told.learning_rate is not None:
         told.rates(trees.n_rounds)  # a wrong number of them is an error now
     schema = _schema(saved, trees, math.nan if missing is None else float(missing))
-    needed, notes = _doubts(saved, trees, weight, estimator)
-    found: Any = None, needed
-    if told.objective is not None or not needed:
-        asked = {"name": saved.objective, "params": saved.params, "n_outputs": saved.n_outputs}
-        found = loss_of(told.objective, library="xgboost", version=saved.version, **asked)
-    if told.objective is not None:
-        notes = [note for note in notes if note.code != "loss_assumed"]
-        if callable(own) and told.objective is own:
-            text = f"The loss is the estimator's own objective, {found[0].name}, called for blocks of rows."
-            notes.append(Note("own_objective", text, quiet=True))
+    # An estimator that was fitted names its loss; one that loaded its trees has a base_score of text or a list.
+    fitted = estimator is not None and not isinstance(estimator.base_score, (str, list))
+    needed, notes = _doubts(saved, trees, weight, named=fitted or told.objective is not None)
+    asked = {"name": saved.objective, "params": saved.params, "n_outputs": saved.n_outputs, "version": saved.version}
+    found: Any = (None, needed) if needed else loss_of(told.objective, library="xgboost", **asked)
+    if callable(own) and told.objective is own:
+        text = f"The loss is the estimator's own objective, {found[0].name}, called for blocks of rows."
+        notes.append(Note("own_objective", text, quiet=True))
     rounds = told.iteration_range
-    if rounds is None and saved.best is not None and saved.best + 1 < trees.n_rounds:
+    if rounds is None and 0 < saved.stop < trees.n_rounds:
         if estimator is not None:
-            rounds = (0, saved.best + 1)
+            rounds = (0, saved.stop)
         else:
             text = f"All {trees.n_rounds} rounds are used, as Booster.predict does; for those up to the best one pass "
-            notes.append(Note("best_iteration", f"{text}iteration_range=(0, {saved.best + 1}).", quiet=True))
+            notes.append(Note("best_iteration", f"{text}iteration_range=(0, {saved.stop}).", quiet=True))
     labels = getattr(estimator, "classes_", None)
     return Model(
         trees=trees if rounds is None else trees.rounds(*rounds),
@@ -135,42 +116,37 @@ def _read(document: Any, told: Told, *, estimator: Any = None) -> Model:
 
 
 # -- the document ------------------------------------------------------------------------------------------------------
-def _find_parts(document: dict[str, Any]) -> Saved:
-    """Find the parts where the document's version keeps them."""
-    document = document.get("Model", document)  # a pickle's state has the configuration beside it
-    learner, version = document["learner"], tuple(map(int, document.get("version", ())))
-    booster = learner["gradient_booster"]
-    kind = booster["name"]
-    if kind == "gblinear":
-        raise UnsupportedModelError(
-            "XGBoost booster='gblinear' is a linear model without trees; its coefficients are its attributions."
-        )
-    require("learner_train_param" not in learner, "it is a configuration (save_config), not what save_model writes")
-    require(kind in ("gbtree", "dart"), f"booster={kind!r}; gbtree and dart can be read")
-    # Up to 3.2 a DART has another booster inside; 3.3 has the weights beside `model`, 3.4 in it.
-    model = booster["gbtree"]["model"] if kind == "dart" else booster["model"]
-    drop = booster["weight_drop"] if kind == "dart" else model.get("weight_drop", booster.get("weight_drop"))
-    require(kind == "dart" or drop is None or version >= (3, 3), "a gbtree before 3.3 has weight_drop, and ignores it")
-    sizes, best = learner["learner_model_param"], learner.get("attributes", {}).get("best_iteration")
-    n_outputs = max(1, int(sizes.get("num_class", 0)), int(sizes.get("num_target", 1)))
-    base = np.atleast_1d(np.asarray(_number(sizes["base_score"]), np.float64))
-    require(n_outputs <= MAX_OUTPUTS and len(base) in (1, n_outputs), f"{len(base)} base scores, {n_outputs} outputs")
-    loss = learner["objective"]
-    groups = [group for group in loss.values() if isinstance(group, dict)]  # its parameters, by whatever name
-    params = {name: _number(text) for group in groups for name, text in group.items()}
-    return Saved(
-        learner=learner,
-        model=model,
-        drop=drop,
-        version=version,
-        objective=str(loss["name"]),
-        params=params,
-        n_outputs=n_outputs,
-        n_features=int(sizes["num_feature"]),
-        base=base,
-        best=None if best is None else int(best),
-        n_parallel=max(1, int(model["gbtree_model_param"].get("num_parallel_tree", 1))),
-    )
+class _Saved:
+    """Parts of a document, found where its version keeps them."""
+
+    def __init__(self, document: dict[str, Any]) -> None:
+        document = document.get("Model", document)  # a pickle's state has the configuration beside it
+        learner = document["learner"]
+        self.learner, self.version = learner, tuple(map(int, document.get("version", ())))
+        booster, sizes, loss = learner["gradient_booster"], learner["learner_model_param"], learner["objective"]
+        kind = booster["name"]
+        if kind == "gblinear":
+            raise UnsupportedModelError(
+                "XGBoost booster='gblinear' is a linear model without trees; its coefficients are its attributions."
+            )
+        require("learner_train_param" not in learner, "it is a configuration (save_config), not what save_model writes")
+        require(kind in ("gbtree", "dart"), f"booster={kind!r}; gbtree and dart can be read")
+        # Trees, and what they share. Up to 3.2 a DART has another booster inside; 3.3 has the weights of its trees
+        # beside `model`, 3.4 in it.
+        self.model = booster["gbtree"]["model"] if kind == "dart" else booster["model"]
+        self.drop = booster["weight_drop"] if kind == "dart" else {**booster, **self.model}.get("weight_drop")
+        newer = self.version >= (3, 3)
+        require(kind == "dart" or self.drop is None or newer, "a gbtree before 3.3 has weight_drop, and ignores it")
+        self.n_parallel = max(1, int(self.model["gbtree_model_param"].get("num_parallel_tree", 1)))
+        self.n_features = int(sizes["num_feature"])
+        self.n_outputs = n = max(1, int(sizes.get("num_class", 0)), int(sizes.get("num_target", 1)))
+        self.base = np.atleast_1d(np.asarray(_number(sizes["base_score"]), np.float64))  # a prediction, as stored
+        require(n <= MAX_OUTPUTS and len(self.base) in (1, n), f"{len(self.base)} base scores, {n} outputs")
+        self.objective = str(loss["name"])
+        groups = [group for group in loss.values() if isinstance(group, dict)]  # its parameters, by whatever name
+        self.params = {name: _number(text) for group in groups for name, text in group.items()}
+        # Round behind the one at which early stopping found the best score; 0: it did not stop early.
+        self.stop = 1 + int(learner.get("attributes", {}).get("best_iteration", -1))
 
 
 def _number(text: str) -> Any:
@@ -182,47 +158,42 @@ def _number(text: str) -> Any:
 
 
 # -- trees -------------------------------------------------------------------------------------------------------------
-def _read_trees(saved: Saved, told: Told) -> tuple[Trees, Float]:
-    """Concatenate the trees, live nodes only, each child behind its parent; and the stored weights of the nodes."""
+def _read_trees(saved: _Saved, told: Told) -> tuple[Trees, Float]:
+    """Concatenate the trees, live nodes only (pruning leaves others), and the stored weights of the nodes."""
     given = saved.model["trees"]
     sizes = np.array([len(tree["left_children"]) for tree in given], np.int64)
     tree, first = np.repeat(np.arange(len(given)), sizes), np.cumsum(sizes) - sizes
     local = [_joined(given, f"{side}_children", np.int64, sizes) for side in ("left", "right")]
     leaf = local[0] == -1
     left, right = (np.where(leaf, -1, side + first[tree]) for side in local)
-    level = np.full(len(left), -1, np.int32)
-    for depth, nodes in enumerate(by_level(left, right, first)):
-        level[nodes] = depth
-    node = np.flatnonzero(level >= 0)  # pruning leaves deleted nodes in the arrays
-    if np.any((left[node] <= node) & ~leaf[node]) or np.any((right[node] <= node) & ~leaf[node]):
-        node = node[np.lexsort((level[node], tree[node]))]  # a deleted node's place was used again
-    place = np.full(len(left) + 1, -1)  # its last entry serves the leaves
-    place[node] = np.arange(len(node))
+    node, left, right = in_order(left, right, first)
+    stored = value, weight = _stored_values(given, sizes, local[1], leaf, node)
+    category_set, sets = _category_sets(given, first, len(leaf))
+    tree, leaf, leaf_id = tree[node], leaf[node], (np.arange(len(leaf)) - first[tree])[node]
 
     def field(name: str, dtype: type = np.float64, fill: float | None = None) -> NDArray[Any]:
         return _joined(given, name, dtype, sizes, fill)[node]
 
-    stored = value, weight = _stored_values(given, sizes, local[1], leaf, node)
-    category_set, set_start, set_codes = _category_sets(given, first, len(left))
-    split, leaf_id, leaf = ~leaf[node], (np.arange(len(left)) - first[tree])[node], leaf[node]
-    categorical = split & (field("split_type", np.int64, fill=0) == 1)
-    column = np.where(split, field("split_indices", np.int64), -1)
-    require(np.all(column < saved.n_features), "a split tests a column that there is not")
+    categorical = ~leaf & (field("split_type", np.int64, fill=0) == 1)
     drop = np.ones(len(given)) if saved.drop is None else np.asarray(saved.drop, np.float32).astype(np.float64)
+    per_round = saved.n_parallel * (saved.n_outputs if value.shape[1] == 1 else 1)
+    rounds: Links = np.arange(len(given)) // per_round
+    if "iteration_indptr" in saved.model:  # since 2.0
+        counts = np.diff(np.asarray(saved.model["iteration_indptr"], np.int64))
+        rounds = np.repeat(np.arange(np.count_nonzero(counts)), counts[counts != 0])
     trees = Trees(
-        start=np.concatenate([[0], np.cumsum(np.bincount(tree[node], minlength=len(given)))]),
+        start=np.concatenate([[0], np.cumsum(np.bincount(tree, minlength=len(given)))]),
         output=np.asarray(saved.model["tree_info"]),
-        round=_rounds(saved, len(given), value.shape[1]),
+        round=rounds,
         weight=drop / saved.n_parallel,
-        column=column,
-        threshold=np.where(split & ~categorical, field("split_conditions", np.float32), np.nan),
-        left=place[left[node]],
-        right=place[right[node]],
+        column=np.where(leaf, -1, field("split_indices", np.int64)),
+        threshold=np.where(leaf | categorical, np.nan, field("split_conditions", np.float32)),
+        left=left,
+        right=right,
         missing_left=field("default_left", np.int64) != 0,
         category_set=np.where(categorical, category_set[node], -1),
-        set_start=set_start,
-        set_codes=set_codes,
-        value=value * drop[tree[node], None],
+        **sets_of(sets),
+        value=value * drop[tree, None],
         cover=field("sum_hessian", np.float32, fill=np.nan),  # left out for vector leaves before 3.2
         gain=np.where(leaf, 0.0, field("loss_changes", np.float32, fill=np.nan)),
         leaf_id=np.where(leaf, leaf_id, -1),
@@ -232,7 +203,6 @@ def _read_trees(saved: Saved, told: Told) -> tuple[Trees, Float]:
         float32_input=True,
         node_values=lambda: _node_values(trees, stored, drop, saved, told),
     )
-    require(not np.any(categorical & (trees.category_set < 0)), "a categorical split has no categories")
     return trees, weight
 
 
@@ -244,10 +214,8 @@ def _joined(
         return np.full(int(sizes.sum()), fill)
     parts = [tree[name] for tree in trees]
     require(sizes is None or list(map(len, parts)) == sizes.tolist(), f"{name} of a tree has a wrong length")
-    given = np.concatenate(parts) if parts else np.empty(0)
-    found: NDArray[Any] = given.astype(dtype)
-    whole = found.dtype.kind != "i" or given.dtype.kind in "iub" or np.array_equal(found, given)
-    require(found.ndim == 1 and whole, f"{name} is not a list of numbers, or of other numbers than it should be")
+    # A fraction in the place of a whole number is an error.
+    found: NDArray[Any] = np.concatenate([np.zeros(0, dtype), *parts], dtype=dtype, casting="same_kind")
     return found
 
 
@@ -272,67 +240,47 @@ def _stored_values(trees: list[Any], sizes: Long, right: Links, leaf: Bool, node
         value = _joined(trees, "split_conditions", np.float32, sizes).astype(np.float64)[:, None]
     elif vectors:  # since 3.2; a leaf's row of leaf_weights stands where its right child would
         rows = np.array([len(tree["leaf_weights"]) for tree in trees]) // width
-        row = np.where(leaf, right, 0)
-        require(np.all((row >= 0) & ((row < np.repeat(rows, sizes)) | ~leaf)), "a leaf lies outside leaf_weights")
-        vector = _joined(trees, "leaf_weights", np.float32).astype(np.float64).reshape(-1, width)
-        value = vector[row + np.where(leaf, np.repeat(np.cumsum(rows) - rows, sizes), 0)]
+        row = np.where(leaf, right + np.repeat(np.cumsum(rows) - rows, sizes), 0)
+        value = _joined(trees, "leaf_weights", np.float32).astype(np.float64).reshape(-1, width)[row]
     return np.where(leaf[node, None], value[node], 0.0), weight[node]
 
 
-def _category_sets(trees: list[Any], first: Long, n_nodes: int) -> tuple[Int, Long, Links]:
+def _category_sets(trees: list[Any], first: Long, n_nodes: int) -> tuple[Long, list[Long]]:
     """Set of each node (-1: none), and the sets."""
-    category_set = np.full(n_nodes, -1, dtype=np.int32)
-    sets: list[NDArray[Any]] = []
+    category_set, sets = np.full(n_nodes, -1), list[Long]()
     for start, tree in zip(first, trees, strict=True):
         nodes = np.asarray(tree.get("categories_nodes", ()), np.int64)
-        if not len(nodes):  # as in most trees; what follows takes time
-            continue
-        codes = np.asarray(tree["categories"], np.int64)
-        category_set[start + nodes] = len(sets) + np.arange(len(nodes))
-        segments = zip(tree["categories_segments"], tree["categories_sizes"], strict=True)
-        sets.extend(np.unique(codes[a : a + n]) for a, n in segments)
-    codes = np.concatenate(sets) if sets else np.empty(0, np.int64)
-    return category_set, np.concatenate([[0], np.cumsum([len(s) for s in sets], dtype=np.int64)]), codes
+        if len(nodes):  # of few trees; the rest takes time
+            codes = np.asarray(tree["categories"], np.int64)
+            category_set[start + nodes] = len(sets) + np.arange(len(nodes))
+            segments = zip(tree["categories_segments"], tree["categories_sizes"], strict=True)
+            sets += [np.unique(codes[a : a + n]) for a, n in segments]
+    return category_set, sets
 
 
-def _rounds(saved: Saved, n_trees: int, width: int) -> Links:
-    """Boosting round of each tree."""
-    if "iteration_indptr" not in saved.model:  # before 2.0
-        return np.arange(n_trees) // (saved.n_parallel * (saved.n_outputs if width == 1 else 1))
-    counts: Links = np.diff(np.asarray(saved.model["iteration_indptr"], np.int64))
-    require(np.all(counts >= 0) and counts.sum() == n_trees, "iteration_indptr does not divide the trees into rounds")
-    return np.repeat(np.arange(np.count_nonzero(counts)), counts[counts > 0])
-
-
-def _base_margin(saved: Saved) -> Float:
+def _base_margin(saved: _Saved) -> Float:
     """Base score on the margin scale: (n_outputs,)."""
     # The score is stored as a prediction; attributions live on the margin. XGBoost computes it in float32, which near 1
     # is far from the exact logit: the logarithm here is rounded once, so that its bits are those of every machine.
-    score = saved.base
-    if saved.objective in LOGIT:
-        if np.any((score < NEAR) | (score > 1 - NEAR)):
-            raise UnsupportedModelError(
-                f"{saved.objective} with a base_score of {score.min():g}, as of training labels that are all the same: "
-                "XGBoost's versions predict different margins from what is so near to 0 or 1. Train on both "
-                "classes, or with another base_score."
-            )
+    score, name = saved.base, saved.objective
+    if (name in LOGIT and np.any((score < NEAR) | (score > 1 - NEAR))) or (name in LOG and np.any(score == 0)):
+        raise UnsupportedModelError(
+            f"{name} with a base_score of {score.min():g}, as of training targets that are all the same: its margin is "
+            "infinite, or XGBoost's versions do not agree on it. Train on other targets, or with another base_score."
+        )
+    if name in LOGIT:
         odds = np.float32(1) / score.astype(np.float32) - np.float32(1)
         score = (0.0 - np.log(odds.astype(np.float64))).astype(np.float32)
-    elif saved.objective in LOG:
-        if np.any(score == 0):
-            raise UnsupportedModelError(
-                f"{saved.objective} with a base_score of 0, as of training targets that are all 0: its margin is minus "
-                "infinity. Train on other targets, or with another base_score."
-            )
+    elif name in LOG:
         score = np.log(score.astype(np.float32).astype(np.float64)).astype(np.float32)
-    elif saved.objective == "reg:expectileerror" and len(score) > 1:
+    elif name == "reg:expectileerror" and len(score) > 1:
         # Several expectiles: the first margin, then softplus increments, so that they never cross.
         score = np.concatenate([score[:1], np.log(np.expm1(np.diff(score)))])
     return np.broadcast_to(score.astype(np.float64), (saved.n_outputs,))
 
 
 # -- node values -------------------------------------------------------------------------------------------------------
-def _node_values(trees: Trees, stored: Stored, drop: Float, saved: Saved, told: Told) -> NodeValues:
+def _node_values(trees: Trees, stored: Stored, drop: Float, saved: _Saved, told: Told) -> NodeValues:
     """Weights of the splits times the learning rate: told, or confirmed by the trees."""
     leaf, unknown = trees.column < 0, np.full(trees.n_trees, np.nan)
     given = told.rates(trees.n_rounds)
@@ -425,68 +373,50 @@ def _lowest(errors: Callable[[float], Float]) -> float:
 
 
 # -- the loss ----------------------------------------------------------------------------------------------------------
-def _doubts(saved: Saved, trees: Trees, weight: Float, estimator: Any) -> tuple[str, list[Note]]:
-    """Say why the loss is not known ("": it is), and note what is assumed.
+def _doubts(saved: _Saved, trees: Trees, weight: Float, *, named: bool) -> tuple[str, list[Note]]:
+    """Say why the loss is not known ("": it is), and note what is assumed; named: the loss is known to have this name.
 
     A model trained with a custom objective has the name of another loss. The base score gives it away: since 2.0
     XGBoost fits it to the target for its own losses, and leaves it at 0.5 for a custom one. One that the user set
     proves nothing, and neither does one from before 2.0.
     """
-    notes, name = [], saved.objective
+    notes, name = list[Note](), saved.objective
     if saved.version[:2] > NEWEST:
         written = ".".join(map(str, saved.version))
         text = f"XGBoost {written} is newer than this treeinner knows: compare its margins, or upgrade treeinner."
         notes.append(Note("newer_version", text))
-    if saved.drop is not None:
-        notes.append(DART)
-    base, away = _origin_of_base(saved), _starts_away(saved, trees, weight)
-    # An estimator that was fitted names its loss; one that loaded its trees has a base_score of text or a list.
-    named = estimator is not None and not isinstance(estimator.base_score, (str, list))
-    if base == "fitted":
+    notes += [DART] * (saved.drop is not None)
+    since, params = (3, 1) if name.startswith("multi:") else (2, 0), saved.learner["learner_model_param"]
+    shows = saved.version >= since and name not in NOT_FITTED and str(params.get("boost_from_average")) == "1"
+    fitted, left_alone = shows and np.any(saved.base != 0.5), shows and np.all(saved.base == 0.5)
+    # The gradients of the first round add up to 0 at a fitted base score, but for rounding and row sampling.
+    first, squared = trees.round == 0, name in SQUARED
+    at_root, hessian = np.abs(weight[trees.start[:-1]]), trees.cover[trees.start[:-1]]
+    largest = np.abs(weight[first[trees.tree_of_node]]).max(initial=0.0)
+    away = off = np.any(at_root[first] > 1e-4 * largest + BASE_ERROR * max(0.5, np.abs(trees.base).max()))
+    if not (squared and len(hessian) > 1 and np.ptp(hessian) <= 1e-5 * np.max(hessian)):  # then no row was sampled
+        # A target of any size may be off by sampling, if the base score was fitted to it.
+        far = np.any((at_root * np.sqrt(np.abs(hessian))[:, None])[first] > FAR)
+        away = off & far & ~(squared & np.any(saved.base != 0.5))
+    if fitted:
         balanced = saved.version >= BALANCED.get(name, (math.inf,))
-        if balanced and away == "yes" and saved.params.get("scale_pos_weight", 1.0) == 1.0:
+        if balanced and away and saved.params.get("scale_pos_weight", 1.0) == 1.0:
             text = "The first tree does not start at base_score: the model was trained with base_margin; pass it."
             notes.append(Note("start_assumed", text))
-    elif base == "left alone" and away == "yes" and not named:
+    elif left_alone and away and not named:
         return (
             f"The model says {name}, but its base_score was not fitted to the target, as XGBoost (since 2.0) does "
             "unless the objective is a custom one. Pass read_model(model, objective=...): a function (y, margin) -> "
             "gradient, or the name of a built-in loss."
         ), notes
-    elif (name in CUSTOM_NAMES or (base == "left alone" and away == "maybe")) and not named:
+    elif (name in CUSTOM_NAMES or (left_alone and off)) and not named:
         text = f"A custom objective leaves the name {name} too; say which it is: read_model(model, objective=...)."
         notes.append(Note("loss_assumed", text))
     return "", notes
 
 
-def _origin_of_base(saved: Saved) -> Literal["fitted", "left alone", "set", "old"]:
-    """Where the base score comes from; "old": this version does not show it."""
-    since = (3, 1) if saved.objective.startswith("multi:") else (2, 0)
-    if saved.version < since or saved.objective in NOT_FITTED:
-        return "old"
-    if str(saved.learner["learner_model_param"].get("boost_from_average")) != "1":
-        return "set"
-    return "left alone" if np.all(saved.base == 0.5) else "fitted"
-
-
-def _starts_away(saved: Saved, trees: Trees, weight: Float) -> Literal["yes", "maybe", "no"]:
-    """Whether the gradients of the first round do not add up to 0."""
-    first = trees.round == 0
-    roots = trees.start[:-1][first]
-    at_root = np.abs(weight[roots])  # (trees, outputs)
-    largest = np.abs(weight[first[trees.tree_of_node]]).max(initial=0.0)
-    if not np.any(at_root > 1e-4 * largest + BASE_ERROR * max(0.5, np.abs(trees.base).max())):
-        return "no"
-    hessian = trees.cover[trees.start[:-1]]
-    if saved.objective in SQUARED and len(hessian) > 1 and np.ptp(hessian) <= 1e-5 * np.max(hessian):
-        return "yes"  # no row was sampled
-    if saved.objective in SQUARED and not np.all(saved.base == 0.5):
-        return "maybe"  # row sampling, on a target of any size
-    return "yes" if np.any(at_root * np.sqrt(np.abs(hessian[first]))[:, None] > FAR) else "maybe"
-
-
 # -- what a table must look like ---------------------------------------------------------------------------------------
-def _schema(saved: Saved, trees: Trees, missing: float) -> Schema:
+def _schema(saved: _Saved, trees: Trees, missing: float) -> Schema:
     """Collect names, types and levels of the columns; missing: the number that stands for no value."""
     names, types = (tuple(map(str, saved.learner.get(f"feature_{kind}") or ())) for kind in ("names", "types"))
     fits = all(len(texts) in (0, saved.n_features) for texts in (names, types))
@@ -522,7 +452,7 @@ def _levels_of(encoding: Mapping[str, Any], version: tuple[int, ...]) -> tuple[L
     return tuple(levels) or None
 
 
-def _output_names(saved: Saved) -> tuple[str, ...] | None:
+def _output_names(saved: _Saved) -> tuple[str, ...] | None:
     """Classes or quantiles; None: one output, or targets without names."""
     alphas = saved.params.get("quantile_alpha")
     if saved.n_outputs == 1:
