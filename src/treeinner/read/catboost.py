@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from treeinner.errors import DataError, MissingDependencyError, Note, UnsupportedModelError, readable, warn
 from treeinner.read.model import Model, Told, loss_of, own_loss
 from treeinner.read.node_values import l2_node_values
-from treeinner.read.trees import Float, NodeValues, Trees, players_of, require
+from treeinner.read.trees import Float, NodeValues, Trees, players_of, require, sets_of
 from treeinner.rows.frames import names_of, places_of
 from treeinner.rows.schema import Schema
 
@@ -144,7 +144,6 @@ def _trees(shapes: Any, questions: Any, leaves: Any, settings: Any, told: Told, 
     # Question -1, the last one, is that of the leaves.
     column, threshold, missing_left, features, sets = zip(*questions, (-1, np.nan, True, (), ()), strict=True)
     player, player_features = players_of(question, features)
-    set_size = np.array([*map(len, sets)])
 
     n_leaves = np.bincount(tree[leaf], minlength=n_trees)
     at = (np.cumsum(n_leaves) - n_leaves)[tree[leaf]] + leaf_id[leaf]
@@ -171,9 +170,8 @@ def _trees(shapes: Any, questions: Any, leaves: Any, settings: Any, told: Told, 
         left=left,
         right=right,
         missing_left=np.array(missing_left)[question],
-        category_set=np.where(set_size[question] > 0, question, -1),
-        set_start=np.cumsum([0, *set_size]),
-        set_codes=np.concatenate(sets),
+        category_set=np.where(np.array([len(one) > 0 for one in sets])[question], question, -1),
+        **sets_of(sets),
         value=values,
         cover=cover,
         gain=np.where(leaf, 0.0, np.nan),  # CatBoost stores none

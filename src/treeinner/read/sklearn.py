@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from treeinner.errors import DataError, UnsupportedModelError, readable
 from treeinner.losses import find_loss
 from treeinner.read.model import Model, Told
-from treeinner.read.trees import Bool, Float, NodeValues, Trees
+from treeinner.read.trees import Bool, Float, NodeValues, Trees, sets_of
 from treeinner.rows.schema import Level, Schema
 
 __all__ = ["read"]
@@ -146,7 +146,7 @@ def _hist(model: Any, told: Told) -> Found:
     # Where None was a level (null in polars), missing values are that level and go where it goes. If that is not where
     # scikit-learn sends unseen levels, those cannot count as missing any more and are refused.
     unseen_left = fields["missing_left"] ^ swap
-    missing_left, sets = unseen_left.copy(), [np.zeros(0, np.int64)]
+    missing_left, sets = unseen_left.copy(), list[Any]()
     of_node = np.repeat(np.arange(len(predictors)), np.diff(fields["start"]))
     for node in np.flatnonzero(swap):
         column = int(fields["column"][node])
@@ -165,8 +165,7 @@ def _hist(model: Any, told: Told) -> Found:
         threshold=np.where(leaf | swap, np.nan, stored["num_threshold"]),
         missing_left=missing_left,
         category_set=np.where(swap, np.cumsum(swap) - 1, -1),
-        set_start=np.cumsum([len(codes) for codes in sets]),
-        set_codes=np.concatenate(sets),
+        **sets_of(sets),
         known_codes=schema.levels and tuple(None if known is None else len(known) for known in schema.levels),
         cover=stored["count"],
         # Leaves that could have been split have the gain of the split that was not made.

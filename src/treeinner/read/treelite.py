@@ -18,7 +18,7 @@ import numpy as np
 from treeinner.errors import Note, UnsupportedModelError
 from treeinner.read.model import Model, Told, loss_of
 from treeinner.read.node_values import l2_node_values
-from treeinner.read.trees import Float, Int, NodeValues, Trees, by_level, require
+from treeinner.read.trees import Float, Int, NodeValues, Trees, in_order, require, sets_of
 from treeinner.rows.schema import Schema
 
 __all__ = ["read"]
@@ -68,16 +68,11 @@ class _Nodes:
         self.of_tree = [model.get_tree_accessor(i).get_field for i in range(n_trees)]
         self.sizes = np.array([int(get("num_nodes")[0]) for get in self.of_tree])
         self.node: Any = slice(None)  # as stored, until their order is known
-        tree, self.first = np.repeat(np.arange(n_trees), self.sizes), np.cumsum(self.sizes) - self.sizes
-        left, right = (np.where((c := self.field(n)) < 0, -1, c + self.first[tree]) for n in ("cleft", "cright"))
-        level = np.zeros(len(tree), np.int32)
-        for depth, nodes in enumerate(by_level(left, right, self.first)):
-            level[nodes] = depth
-        self.node = np.lexsort((level, tree))
-        place = np.append(np.argsort(self.node), -1)
-        self.left, self.right = place[left[self.node]], place[right[self.node]]
-        self.tree, self.local = tree, self.node - self.first[tree]
-        self.leaf = self.left < 0
+        self.tree, self.first = np.repeat(np.arange(n_trees), self.sizes), np.cumsum(self.sizes) - self.sizes
+        left, right = (np.where((c := self.field(n)) < 0, -1, c + self.first[self.tree]) for n in ("cleft", "cright"))
+        self.node, self.left, self.right = in_order(left, right, self.first)
+        require(len(self.node) == len(self.tree), "a node is reached by no other")
+        self.local, self.leaf = self.node - self.first[self.tree], self.left < 0
 
     def field(self, name: str) -> Any:
         """One field of all nodes."""
@@ -101,7 +96,7 @@ def _splits(nodes: _Nodes) -> dict[str, Any]:
         threshold = np.where(strict, threshold, np.nextafter(threshold, threshold.dtype.type(np.inf)))
     swap = (numeric & (compare >= GREATER)) | (categorical & (nodes.field("category_list_right_child") == 0))
     column = np.where(nodes.leaf, -1, nodes.field("split_index"))
-    sets = [np.zeros(0, np.int64)]
+    sets = []
     for node in np.flatnonzero(categorical):
         get, own = nodes.of_tree[nodes.tree[node]], nodes.local[node]
         sets.append(np.unique(get("category_list")[get("category_list_begin")[own] : get("category_list_end")[own]]))
@@ -112,8 +107,7 @@ def _splits(nodes: _Nodes) -> dict[str, Any]:
         "right": np.where(swap, nodes.left, nodes.right),
         "missing_left": (nodes.field("default_left") != 0) ^ swap,
         "category_set": np.where(categorical, np.cumsum(categorical) - 1, -1),
-        "set_start": np.cumsum([len(one) for one in sets]),
-        "set_codes": np.concatenate(sets),
+        **sets_of(sets),
         "right_if": "greater_equal" if mixed else "greater",
         "float32_input": threshold.dtype == np.float32,
         "gain": np.where(nodes.leaf, 0.0, nodes.known("gain")),
