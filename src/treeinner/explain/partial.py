@@ -118,13 +118,12 @@ def partial_residuals(
     loss = forest_error(loss) if model.trees.averaged else loss
     paths = forest.path_table(importance.node_values)
 
-    def contributions(start: int, stop: int) -> Float:
-        sums = kernels.PlayerSums(forest, stop - start, paths)
-        sums.add(forest.bin(rows.table.block(start, stop)), 0, forest.n_trees)
+    def contributions(codes: Any) -> Float:
+        sums = kernels.PlayerSums(forest, codes.n_rows, paths)
+        sums.add(codes, 0, forest.n_trees)
         return names.add_up(sums.players(), axis=2)[:, :, features]
 
-    step = kernels.task_rows(forest, rows.table)
-    phi = np.concatenate(list(kernels.map_rows(rows.n_rows, step, contributions, n_jobs=n_jobs)))
+    phi = kernels.by_task(forest, rows.table, contributions, n_jobs=n_jobs)
     margin = rows.start + kernels.predict(forest, rows.table, n_jobs=n_jobs)
     weight = np.ones(rows.n_rows) if rows.weight is None else np.ldexp(rows.weight, rows.weight_exponent)
     about: dict[str, Any] = {"weight": None if rows.weight is None else weight, "query": rows.query}

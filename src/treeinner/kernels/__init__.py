@@ -9,10 +9,10 @@ Belongs here: arrays in the core's layout, threads. Does not: what a user typed,
 """
 
 from treeinner.kernels.forest import BLOCK, LOSSES, Forest, aligned, instruction_set, leaf_ranges, padded_rows
-from treeinner.kernels.rows import PlayerSums, Shuffle, add_exact, apply, attribute, predict, task_rows
+from treeinner.kernels.rows import PlayerSums, Shuffle, add_exact, apply, attribute, by_task, predict, task_rows
 from treeinner.kernels.threads import Progress, heard, map_rows
 
 __all__ = [
     "BLOCK", "LOSSES", "Forest", "PlayerSums", "Progress", "Shuffle", "add_exact", "aligned", "apply", "attribute",
-    "heard", "instruction_set", "leaf_ranges", "map_rows", "padded_rows", "predict", "task_rows",
+    "by_task", "heard", "instruction_set", "leaf_ranges", "map_rows", "padded_rows", "predict", "task_rows",
 ]  # fmt: skip

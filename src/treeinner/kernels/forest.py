@@ -29,15 +29,11 @@ _DTYPE_CODE[np.dtype(bool)] = _DTYPE_CODE[np.dtype("u1")]
 BLOCK = 64  # rows that go down a tree together
 TASK_ROWS = 4096  # rows of one task at most
 TASK_BYTES = 1 << 23  # of sums that one task holds at most
+instruction_set = _core.instruction_set  # () -> name of the one in use: "baseline", "avx2", "avx512" or "neon"
 INSTRUCTION_SETS: tuple[str, ...] = tuple(_core.instruction_sets())  # that this machine can run, slowest first
 
 # Losses whose gradients the core computes, by their number in the core.
 LOSSES = {"squared": 0, "logistic": 1, "poisson": 2, "softmax": 3}
-
-
-def instruction_set() -> str:
-    """Name of the instruction set in use: "baseline", "avx2", "avx512" or "neon"."""
-    return _core.instruction_set()
 
 
 def use_instruction_set(name: str) -> None:
@@ -86,19 +82,18 @@ class Forest:
         self.split_player = e.player[self.split_nodes]
 
         self._cover = e.cover
-        self._shap_table: _core.ShapTable | None = None
         self._lock = threading.Lock()
         self.cache: dict[Any, Any] = {}  # what callers work out of the model alone, once for all their calls
         # Tasks depend on the model alone, so that they do not depend on the number of threads.
         rows = TASK_BYTES // (8 * max(1, self.n_players * self.n_outputs))
         self.task_rows = min(TASK_ROWS, max(BLOCK, rows // BLOCK * BLOCK))
 
-    def shap_table(self) -> _core.ShapTable:
+    def shap_table(self) -> Any:
         """What TreeSHAP needs besides the trees, made at the first call and never changed."""
         with self._lock:
-            if self._shap_table is None:
-                self._shap_table = self.core.shap_table(self._cover[self.numbered], quadrature)
-            return self._shap_table
+            if "shap" not in self.cache:
+                self.cache["shap"] = self.core.shap_table(self._cover[self.numbered], quadrature)
+            return self.cache["shap"]
 
     def path_table(self, node_value: NDArray[np.float64]) -> _core.PathTable:
         """Path attribution by these node values, (n_nodes, width), compiled."""

@@ -6,6 +6,7 @@ put together in their order: so the number of threads changes no bit.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -108,49 +109,47 @@ def task_rows(forest: Forest, table: Table) -> int:
     return forest.task_rows if table.block_rows is None else max(1, min(forest.task_rows, table.block_rows))
 
 
+def by_task(forest: Forest, table: Table, work: Callable[[_core.Codes], NDArray[Any]], **run: Any) -> NDArray[Any]:
+    """What work(codes) finds for the rows of every task: (rows, ...). run: as for `map_rows`."""
+    done, out = 0, np.empty(0)
+    for part in map_rows(table.n_rows, task_rows(forest, table), lambda *r: work(forest.bin(table.block(*r))), **run):
+        if not done:
+            out = np.empty((table.n_rows, *part.shape[1:]), part.dtype)
+        out[done : done + len(part)] = part
+        done += len(part)
+    return out
+
+
 def predict(forest: Forest, table: Table, *, n_jobs: int | None = -1) -> Float:
     """Sum of the leaf values of every row, without the base score: (rows, outputs)."""
-    out = np.empty((table.n_rows, forest.n_outputs))
 
-    def work(start: int, stop: int) -> None:
-        codes = forest.bin(table.block(start, stop))
-        margin = aligned((forest.n_outputs, padded_rows(stop - start)))
+    def work(codes: _core.Codes) -> Float:
+        margin = aligned((forest.n_outputs, padded_rows(codes.n_rows)))
         forest.core.margins(codes, 0, forest.n_trees, margin)
-        out[start:stop] = margin[:, : stop - start].T
+        return margin[:, : codes.n_rows].T
 
-    for _ in map_rows(table.n_rows, task_rows(forest, table), work, n_jobs=n_jobs):
-        pass
-    return out
+    return by_task(forest, table, work, n_jobs=n_jobs)
 
 
 def apply(forest: Forest, table: Table, *, n_jobs: int | None = -1) -> NDArray[np.int32]:
     """Leaf of every row in every tree: (rows, trees)."""
-    out = np.empty((table.n_rows, forest.n_trees), np.int32)
 
-    def work(start: int, stop: int) -> None:
-        forest.core.leaves(forest.bin(table.block(start, stop)), out[start:stop])
-        out[start:stop] = forest.leaf_id[out[start:stop]]
+    def work(codes: _core.Codes) -> NDArray[np.int32]:
+        leaf = np.empty((codes.n_rows, forest.n_trees), np.int32)
+        forest.core.leaves(codes, leaf)
+        return forest.leaf_id[leaf]
 
-    for _ in map_rows(table.n_rows, task_rows(forest, table), work, n_jobs=n_jobs):
-        pass
-    return out
+    return by_task(forest, table, work, n_jobs=n_jobs)
 
 
 def attribute(
-    forest: Forest, table: Table, table_of_paths: Any, *, n_jobs: int | None = -1, progress: Progress | None = None
+    forest: Forest, table: Table, paths: Any, *, n_jobs: int | None = -1, progress: Progress | None = None
 ) -> Float:
     """Attribution of every row, by path with a `Forest.path_table`, else by TreeSHAP: (rows, outputs, players)."""
-    out = np.zeros((table.n_rows, forest.n_outputs, forest.n_players))
 
-    def work(start: int, stop: int) -> None:
-        codes = forest.bin(table.block(start, stop))
-        if table_of_paths is not None:
-            forest.core.path(codes, 0, forest.n_trees, table_of_paths, None, out[start:stop], None)
-            return
-        sums = PlayerSums(forest, stop - start, None)
+    def work(codes: _core.Codes) -> Float:
+        sums = PlayerSums(forest, codes.n_rows, paths)
         sums.add(codes, 0, forest.n_trees)
-        out[start:stop] = sums.players()
+        return sums.players()
 
-    for _ in map_rows(table.n_rows, task_rows(forest, table), work, n_jobs=n_jobs, progress=progress):
-        pass
-    return out
+    return by_task(forest, table, work, n_jobs=n_jobs, progress=progress)

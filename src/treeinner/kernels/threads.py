@@ -5,7 +5,6 @@ from __future__ import annotations
 import numbers
 import os
 import sys
-import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -20,29 +19,20 @@ T = TypeVar("T")
 
 
 def heard(progress: Progress | bool | None) -> Progress | None:
-    """Who hears of progress: the user's function; for True a bar on stderr, once the work has taken two seconds."""
+    """Who hears of progress: the user's function; for True tqdm's bar once the work takes two seconds, else a text."""
     if not isinstance(progress, bool):
         return progress
-    return _bar() if progress else None
-
-
-def _bar() -> Progress:
-    """A bar of tqdm where it is installed, else percentages."""
+    if not progress:
+        return None
     try:
         from tqdm.auto import tqdm
     except ImportError:
-        tqdm = None
-    began, bars = time.monotonic(), list[Any]()
+        return lambda done, of: print(f"\r{100 * done // of} %", end="\n" * (done >= of), file=sys.stderr, flush=True)
+    bars: list[Any] = []
 
     def show(done: int, of: int) -> None:
-        if not bars and (done >= of or time.monotonic() - began < PATIENCE):
-            return
-        if tqdm is None:
-            bars[:] = [None] if done < of else []
-            print(f"\r{100 * done // of:3d} %", end="" if done < of else "\n", file=sys.stderr, flush=True)
-            return
         if not bars:
-            bars.append(tqdm(total=of))
+            bars.append(tqdm(total=of, delay=PATIENCE))
         bars[0].update(done - bars[0].n)
         if done >= of:
             bars.pop().close()

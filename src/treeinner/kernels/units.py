@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from treeinner.read.trees import Trees
 
 __all__ = [
-    "FOURTH_BITS", "FOURTH_LIMBS", "GRADIENT_BITS", "LIMBS", "LOWEST_UNIT", "WEIGHT_BITS", "carry", "leaf_bits",
-    "scale_bits", "totals",
+    "FOURTH_BITS", "FOURTH_LIMBS", "GRADIENT_BITS", "LIMBS", "LOWEST_UNIT", "WEIGHT_BITS", "carry", "scale_bits",
+    "totals",
 ]  # fmt: skip
 
 GRADIENT_BITS = 32  # a typical gradient is held as a multiple of 2^-32 of the model's scale
@@ -32,8 +32,12 @@ LOWEST_UNIT = 88  # the last limb counts units of 2^-88
 FOURTH_BITS = 96  # the core takes fourth powers of numbers times 2^24, so that those of small shares are not lost
 
 
-def leaf_bits(trees: Trees) -> tuple[int, int]:
-    """Power of two above the largest leaf value over a typical rate; by how many bits few leaves are outliers."""
+def scale_bits(trees: Trees, steepest: float | None) -> tuple[int, int]:
+    """Powers of two above the largest leaf value over a typical rate, and above a typical gradient.
+
+    A gradient is taken for as large as the leaf values, few outliers aside, or as the steepest one where the loss has a
+    bound: leaves of a model of large or small targets may be far from it.
+    """
     forest = trees.forest
     if "leaf bits" not in forest.cache:
         factor = trees.weight * (1.0 if trees.averaged else TYPICAL_RATE)
@@ -46,26 +50,16 @@ def leaf_bits(trees: Trees) -> tuple[int, int]:
         if len(forest.leaf_nodes) == trees.n_trees:  # no splits: leaves may be rounding errors, below the gradients
             largest = max(largest, float(np.abs(trees.base).max()))
         forest.cache["leaf bits"] = int(np.frexp(largest)[1]) if largest > NOTHING else 0, finer
-    found: tuple[int, int] = forest.cache["leaf bits"]
-    return found
+    value_bits, finer = forest.cache["leaf bits"]
+    own, top = value_bits - finer, int(np.frexp(steepest or 0.0)[1])
+    return value_bits, min(max(own, top - MOST_BELOW), top + SPARE_BITS) if steepest else own
 
 
-def scale_bits(trees: Trees, steepest: float | None) -> int:
-    """Power of two above a typical gradient: that of the leaf values over their rate, or of the steepest gradient.
-
-    Leaves of a model of large or small targets may be far from gradients that have a bound, such as signs.
-    """
-    value_bits, finer = leaf_bits(trees)
-    own = value_bits - finer
-    top = int(np.frexp(steepest or 0.0)[1])
-    return min(max(own, top - MOST_BELOW), top + SPARE_BITS) if steepest else own
-
-
-def in_units(weight: NDArray[np.float64] | None, largest: float) -> tuple[NDArray[np.float64] | None, int]:
-    """Weights in units of the power of two above the largest of all rows, and its exponent; None: every row is 1."""
-    part, exponent = (1.0, 0) if weight is None else np.frexp(largest)
-    exponent = int(exponent) - (part == 0.5)  # weights of 1 have the bits of no weights
-    return None if weight is None else np.ldexp(weight, -exponent), exponent
+def in_units(weight: NDArray[np.float64], largest: float) -> tuple[NDArray[np.float64], int]:
+    """Weights in units of the power of two above the largest of all rows, and its exponent."""
+    part, exponent = np.frexp(largest)
+    unit = int(exponent) - int(part == 0.5)  # weights of 1 have the bits of no weights
+    return np.ldexp(weight, -unit), unit
 
 
 def carry(limbs: NDArray[np.int64]) -> NDArray[np.int64]:

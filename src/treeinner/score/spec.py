@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from treeinner.errors import UnknownParameterError, UnsupportedModelError, did_you_mean
 from treeinner.kernels import LOSSES
-from treeinner.kernels.units import GRADIENT_BITS, leaf_bits, scale_bits
+from treeinner.kernels.units import GRADIENT_BITS, scale_bits
 from treeinner.losses import Loss, forest_error
 from treeinner.losses.quadrature import rule
 from treeinner.read import Model
@@ -69,7 +69,7 @@ def make_spec(
         raise ValueError(f"score='signal' goes by method='centred'; use score='tree_inner' for method={method!r}.")
     if method != "centred":
         node_values(model, method)  # asks for what is unknown before any row is read
-    bits = scale_bits(model.trees, loss.steepest)
+    leaf_bits, bits = scale_bits(model.trees, loss.steepest)
     return Spec(
         credit=credit,
         score=cast(Any, score),
@@ -79,7 +79,7 @@ def make_spec(
         by_path=method != "treeshap",
         scale_bits=bits,
         gradient_unit=2.0 ** (bits - GRADIENT_BITS),
-        exponent=-leaf_bits(model.trees)[0] - bits,
+        exponent=-leaf_bits - bits,
     )
 
 

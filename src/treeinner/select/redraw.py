@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeinner.errors import DataError
-from treeinner.kernels import BLOCK, aligned, leaf_ranges, padded_rows, task_rows
+from treeinner.kernels import BLOCK, aligned, by_task, leaf_ranges, padded_rows
 from treeinner.kernels.units import GRADIENT_BITS
 from treeinner.read import Model
 from treeinner.read.columns import as_table, gathered
@@ -82,14 +82,13 @@ def _one_by_one(model: Model, spec: Spec, data: Data, held_out: Index, drawn: Dr
 
 def _codes(model: Model, X: Any) -> NDArray[Any]:
     """Codes of rows: (rows, planes)."""
-    table, forest = read_table(model, X), model.trees.forest
-    out = np.empty((table.n_rows, forest.n_planes), forest.code_dtype)
-    step = task_rows(forest, table)
-    for start in range(0, table.n_rows if forest.n_planes else 0, step):  # no planes: trees of one leaf each
-        stop = min(start + step, table.n_rows)
-        blocks = forest.blocks(forest.bin(table.block(start, stop)))
-        out[start:stop] = blocks.transpose(0, 2, 1).reshape(-1, forest.n_planes)[: stop - start]
-    return out
+    forest = model.trees.forest
+
+    def by_row(codes: Any) -> NDArray[Any]:
+        padded = forest.blocks(codes).transpose(0, 2, 1).reshape(padded_rows(codes.n_rows), forest.n_planes)
+        return padded[: codes.n_rows]
+
+    return by_task(forest, read_table(model, X), by_row, n_jobs=1)
 
 
 def planes_of(model: Model, spec: Spec, names: Any) -> Index:
