@@ -197,3 +197,33 @@ def test_the_page_of_rivals_has_every_design(rivals):
     assert f"`{rivals.page.COMMAND}` made the tables" in text
     for name in (*rivals.page.OWN, *rivals.page.PAPER):
         assert f"| {name} | regularised |" in text
+
+
+# -- which feature made the loss rise
+def test_a_torn_column_comes_first_and_a_run_of_the_promise_of_change_is_resumed(monkeypatch, tmp_path):
+    (change,) = loaded(FOLDER, "change")
+    monkeypatch.setattr(change, "LARGE", 1000)
+    path, page = tmp_path / "results.jsonl", tmp_path / "change.md"
+    wanted = [(2000, "regression", "LightGBM", 0, kind, draw) for kind in ("torn", "nothing") for draw in range(3)]
+    assert set(wanted) <= set(change.jobs())
+    change.run(path, wanted[:3])
+    first = path.read_text()
+    path.write_text(first + '{"key": [2000, "regression')  # a line that was cut off
+    change.run(path, wanted)
+    assert path.read_text().startswith(first)  # nothing was run again
+    results = change.load(path)
+    assert set(results) == set(wanted)
+    torn = change.of(results, kind="torn")
+    assert all(r["first"]["compare"] == r["truth"] == r["hit"] == 0 for r in torn)
+    assert all(0 in r["worse"] for r in torn)
+    assert all(r["first"]["KS"] > 0 for r in torn)  # its distribution is as before
+    page.write_text(change.PAGE.read_text())
+    change.write(results, page)
+    assert "| torn | regression | 1.00 |" in page.read_text()
+
+
+def test_the_page_of_change_has_every_kind():
+    (change,) = loaded(FOLDER, "change")
+    text = change.PAGE.read_text()
+    assert "`make change-promise` made the tables" in text
+    assert all(f"| {kind} | {task} |" in text for kind in change.KINDS for task in change.TASKS)
