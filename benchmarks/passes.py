@@ -27,6 +27,7 @@ IMPORTANCE = {
     "TreeSHAP with errors": {"method": "treeshap"},
 }
 ATTRIBUTE = ("predecomp", "treeshap")
+FEW = 300  # rows of XGBoost's own contributions, and of ours beside them
 SMALL = Workload(rows=300, columns=10, trees=8, depth=4, train_rows=1000)
 CLUSTERED = replace(SMALL, rows=200_000)
 N_CLUSTERS = 2000
@@ -50,6 +51,10 @@ def jobs_of(name):
         jobs[what] = lambda options=options: ti.importance(model, X, y, **(base | options))
     for method in ATTRIBUTE:
         jobs[f"attribute, {method}"] = lambda method=method: ti.attribute(model, X, method=method, n_jobs=1)
+
+    first, data = X[:FEW], xgboost.DMatrix(X[:FEW])
+    jobs[f"TreeSHAP by XGBoost, {FEW} rows"] = lambda: booster.predict(data, pred_contribs=True)
+    jobs[f"TreeSHAP, {FEW} rows"] = lambda: ti.attribute(model, first, method="treeshap", n_jobs=1)
 
     few, target = rows_of(SMALL)
     frame = pd.DataFrame(few).add_prefix("x")

@@ -39,8 +39,8 @@ bool same_from_all_threads(uint64_t seed, const Kernels& kernels) {
   for (const Results& other : found)
     same = same && same_bits(other.shap, alone.shap) && same_bits(other.path, alone.path) &&
            same_bits(other.boosted[0].sums, alone.boosted[0].sums) && same_bits(other.shares[0], alone.shares[0]) &&
-           same_bits(other.records[0].sums, alone.records[0].sums) && same_bits(other.permuted, alone.permuted) &&
-           same_bits(other.residuals[3], alone.residuals[3]);
+           same_bits(other.second_pass[0].sums, alone.second_pass[0].sums) &&
+           same_bits(other.permuted, alone.permuted) && same_bits(other.residuals[3], alone.residuals[3]);
   return same;
 }
 
