@@ -164,9 +164,9 @@ class Attribution:
         return f"Attribution({self.method}: {shape}, in {self.unit})"
 
     def _repr_html_(self) -> str:
-        from treeinner.show.table import attribution_html  # here: what is shown stands above what is worked out
+        from treeinner.show.table import of_attribution  # here: what is shown stands above what is worked out
 
-        return attribution_html(self, self._shown())
+        return of_attribution(self, self._shown()).html()
 
     def __len__(self) -> int:
         return len(self.values)

@@ -157,14 +157,14 @@ class Comparison:
         }
 
     def __repr__(self) -> str:
-        from treeinner.show.table import comparison_text
+        from treeinner.show.table import of_comparison
 
-        return comparison_text(self)
+        return of_comparison(self).text()
 
     def _repr_html_(self) -> str:
-        from treeinner.show.table import comparison_html
+        from treeinner.show.table import of_comparison
 
-        return comparison_html(self)
+        return of_comparison(self).html()
 
 
 def compare(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import redirect_stdout
+from functools import partial
 from importlib.metadata import version
 from inspect import Parameter, Signature
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Annotated, Any, cast
 import numpy as np
 import typer
 
-from treeinner.errors import DataError, TreeInnerError, counted, did_you_mean, short
+from treeinner.errors import Note, TreeInnerError, short
 from treeinner.explain.attribute import Attribution
 from treeinner.explain.attribute import attribute as attribute_rows
 from treeinner.rows import load_table
@@ -23,10 +24,11 @@ from treeinner.score.compare import compare as compare_rows
 from treeinner.score.importance import importance as score_rows
 from treeinner.show.cli import files
 from treeinner.show.page import report as write_report
-from treeinner.show.table import SHOWN, as_text, comparison_text, text_table
+from treeinner.show.table import SHOWN, importance_text, of_comparison, of_selector, text_table
 
 __all__ = ["run"]
 
+NEEDED = Parameter.empty  # for a default
 ERROR = 2  # exit status; 1: select keeps nothing
 SHOWN_ROWS = 5
 HELP = """Which features of a tree model carry signal, measured on rows that it has not seen.
@@ -43,12 +45,12 @@ READ_HELP = (
 
 
 def argument(kind: Any, name: str, text: str) -> tuple[Any, Any]:
-    """What a command takes in its place, and that it needs it."""
-    return Annotated[kind, typer.Argument(metavar=name, help=text)], ...
+    """What a command takes in its place."""
+    return Annotated[kind, typer.Argument(metavar=name, help=text)], NEEDED
 
 
 def option(kind: Any, text: str, value: Any = None, *names: str, **more: Any) -> tuple[Any, Any]:
-    """What a command takes by name, and its default; ...: it is needed."""
+    """What a command takes by name, and its default."""
     return Annotated[kind, typer.Option(*names, help=text, **more)], value
 
 
@@ -56,7 +58,7 @@ TEXT, TEXTS, FILE = str | None, list[str] | None, Path | None
 SHARED = {  # options of several commands
     "model": argument(Path, "MODEL", "Model file: .json, .ubj, .txt or .cbm."),
     "data": argument(list[Path], "DATA", "Rows that the model has not seen."),
-    "target": option(list[str], "Column with the true values; repeat for several.", ..., "-y", "--target"),
+    "target": option(list[str], "Column with the true values; repeat for several.", NEEDED, "-y", "--target"),
     "weight": option(TEXT, "Column with the weight of each row."),
     "clusters": option(TEXT, "Column with labels; only clusters are independent."),
     "qid": option(TEXT, "Column with the query of each row, for ranking losses."),
@@ -106,30 +108,27 @@ def _version(asked: bool) -> None:
         raise typer.Exit
 
 
+VERSION = Annotated[bool, typer.Option("--version", help="Show the version.", callback=_version, is_eager=True)]
+
+
 @app.callback()
-def _top(
-    asked: Annotated[
-        bool, typer.Option("--version", help="Show the version.", callback=_version, is_eager=True)
-    ] = False,
-) -> None:
+def _top(asked: VERSION = False) -> None:
     """Options of `treeinner` itself."""
 
 
 def command(*shared: str, **own: tuple[Any, Any]) -> Callable[[Callable[[SimpleNamespace], None]], None]:
     """Make a command of a function of its options: those that it shares with others, by name, and its own."""
+    options = {name: SHARED[name] for name in shared} | own
+    parameters = [
+        Parameter(name, Parameter.KEYWORD_ONLY, annotation=kind, default=value)
+        for name, (kind, value) in options.items()
+    ]
 
     def made(function: Callable[[SimpleNamespace], None]) -> None:
-        def run(**options: Any) -> None:
-            function(SimpleNamespace(**options))
+        def run(**given: Any) -> None:
+            function(SimpleNamespace(**given))
 
-        cast(Any, run).__signature__ = Signature(
-            [
-                Parameter(
-                    name, Parameter.KEYWORD_ONLY, annotation=kind, default=Parameter.empty if value is ... else value
-                )
-                for name, (kind, value) in ({each: SHARED[each] for each in shared} | own).items()
-            ]
-        )
+        cast(Any, run).__signature__ = Signature(parameters)
         app.command(function.__name__, help=function.__doc__)(run)
 
     return made
@@ -150,7 +149,7 @@ def importance(o: SimpleNamespace) -> None:
         files.open_model(o.model, o.read), list(map(str, o.data)), **_roles(o), score=o.score, method=o.method, by=o.by,
         freq=o.freq, feature_groups=files.parse_groups(o.group), n_jobs=o.jobs,
     )  # fmt: skip
-    _put(o, found, found.to_json, lambda: as_text(found, o.top or None))
+    _put(o, found.notes, _best_first(found.columns(), found.order), found.to_json, partial(importance_text, found))
 
 
 @command(
@@ -170,7 +169,8 @@ def compare(o: SimpleNamespace) -> None:
         files.open_model(o.model, o.read), *({"X": str(side), **_roles(o)} for side in (o.before, o.after)),
         split_shift=o.split_shift, feature_groups=files.parse_groups(o.group), n_jobs=o.jobs,
     )  # fmt: skip
-    _put(o, found, lambda: files.json_text(found.to_dict()), lambda: comparison_text(found, o.top or None))
+    columns, as_json = _best_first(found.columns(), found.order), lambda: files.json_text(found.to_dict())
+    _put(o, found.notes, columns, as_json, of_comparison(found).text)
 
 
 @command(
@@ -188,16 +188,15 @@ def attribute(o: SimpleNamespace) -> None:
     X, given = load_table(opened, list(map(str, o.data)), {"y": o.target or None, "base_margin": o.base_margin})
     asked: dict[str, Any] = {"method": o.method, "feature_groups": files.parse_groups(o.group), "n_jobs": o.jobs}
     found = attribute_rows(opened, X, base_margin=given["base_margin"], **asked)
-    files.say_notes(found.notes)
     columns = _attribution_columns(found)
-    _write(o, columns, lambda: files.json_text(columns), lambda: _rows_text(found[:SHOWN_ROWS], o.top or None))
+    _put(o, found.notes, columns, lambda: files.json_text(columns), partial(_rows_text, found[:SHOWN_ROWS]))
     if not (o.output or o.json) and len(found) > SHOWN_ROWS:
         files.say(f"Note: the first {SHOWN_ROWS} of {len(found):,} rows; -o attributions.csv writes all of them.")
 
 
 @command(
     data=argument(Path, "DATA", "Rows to fit on, folds of them held out."),
-    target=option(str, "Column to predict.", ..., "-y", "--target"),
+    target=option(str, "Column to predict.", NEEDED, "-y", "--target"),
     drop=option(TEXTS, "Column to leave out; repeat it."),
     q=option(float, "Share of the kept columns that may be wrong, on average.", 0.1),
     test=option(str, "marginal: signal? conditional: beyond the others?", "marginal"),
@@ -214,42 +213,27 @@ def select(o: SimpleNamespace) -> None:
 
     files.check_files(o.output, [o.data])
     files.check_files(o.page, [o.data], files.PAGES)
-    frame = files.read_frame(o.data, o.drop or ())
     special = [name for name in (o.target, o.weight, o.clusters) if name is not None]
-    for name in special:
-        if name not in frame:
-            raise DataError(f"{o.data} has no column {name!r}{did_you_mean(name, frame.columns)}")
+    frame = files.read_frame(o.data, o.drop or (), special)
     weight, groups = (None if name is None else frame[name] for name in (o.weight, o.clusters))
     selector = TreeInnerSelector(
-        q=o.q,
-        test=o.test,
-        adds=o.adds,
-        cv=o.cv,
-        repeats=o.repeats,
-        random_state=o.seed,
-        n_jobs=o.jobs,
+        q=o.q, test=o.test, adds=o.adds, cv=o.cv, repeats=o.repeats, random_state=o.seed, n_jobs=o.jobs,
         progress=sys.stderr.isatty(),
-    ).fit(frame.drop(columns=special), frame[o.target], sample_weight=weight, groups=groups)
-    files.say_notes(selector.importance_.notes)
+    ).fit(frame.drop(columns=special), frame[o.target], sample_weight=weight, groups=groups)  # fmt: skip
     if o.page is not None:
         with redirect_stdout(sys.stderr):  # the line about the file; stdout is the table's
             write_report(selector, path=o.page)
     table = selector.table()
     columns = _best_first(table, np.argsort(-table["score"], kind="stable"))
     kept = columns["feature"][columns["kept"]].tolist()
-    as_json = {"kept": kept, "rule": selector.rule, "features": columns}
-    _write(
-        o,
-        columns,
-        lambda: files.json_text(as_json),
-        lambda: _selection_text(columns, len(kept), selector.rule, o.top or None),
-    )
+    content = {"kept": kept, "rule": selector.rule, "features": columns}
+    _put(o, selector.importance_.notes, columns, lambda: files.json_text(content), of_selector(selector).text)
     raise typer.Exit(0 if kept else 1)
 
 
 @command(
     "model", "data", "target", *ROLES, "score", "method", "group", "read", "jobs",
-    output=option(Path, "Page to write: page.html.", ..., "-o", "--output"),
+    output=option(Path, "Page to write: page.html.", NEEDED, "-o", "--output"),
     train=option(FILE, "Rows that the model was trained on."),
     title=option(TEXT, "Title of the page."),
     explorer_rows=option(int, "Rows of data to put into the page.", 0, min=0),
@@ -276,20 +260,16 @@ def _roles(o: SimpleNamespace) -> dict[str, Any]:
     return {"y": o.target[0] if len(o.target) == 1 else o.target, **given, "qid": getattr(o, "qid", None)}
 
 
-def _put(o: SimpleNamespace, found: Any, as_json: Callable[[], str], as_text: Callable[[], str]) -> None:
-    """Say the notes of a result, and write it."""
-    files.say_notes(found.notes)
-    _write(o, _best_first(found.columns(), found.order), as_json, as_text)
-
-
-def _write(
-    o: SimpleNamespace, columns: Mapping[str, Any], as_json: Callable[[], str], as_text: Callable[[], str]
-) -> None:
-    """Write a table to its file, or print it."""
+def _put(
+    o: SimpleNamespace, notes: Iterable[Note], columns: Mapping[str, Any], as_json: Callable[[], str],
+    as_text: Callable[[int | None], str],
+) -> None:  # fmt: skip
+    """Say the notes of a result, and write its table to a file, or print it."""
+    files.say_notes(notes)
     if o.output is not None:
         files.write_table(columns, o.output)
     else:
-        print(as_json() if o.json else as_text())
+        print(as_json() if o.json else as_text(o.top or None))
 
 
 def _best_first(columns: Mapping[str, Any], order: Any) -> dict[str, Any]:
@@ -297,25 +277,16 @@ def _best_first(columns: Mapping[str, Any], order: Any) -> dict[str, Any]:
     return {name: values[order] for name, values in columns.items()}
 
 
-def _selection_text(columns: Mapping[str, Any], n_kept: int, rule: str, top: int | None) -> str:
-    """Table of a selection, best column first."""
-    shown: dict[str, Any] = {"feature": columns["feature"][:top]}
-    for name in [name for name in columns if name not in ("feature", "ci_low", "ci_high", "kept", "rank")]:
-        shown[name] = ["" if np.isnan(x) else short(x, 3) for x in columns[name][:top]]  # not tested: blank
-    shown["kept"] = ["yes" if yes else "no" for yes in columns["kept"][:top]]
-    last = f"{n_kept} of {counted(len(columns['kept']), 'column')} kept {rule}"
-    return "\n".join([*text_table(shown, left=("feature", "kept")), last])
-
-
 def _attribution_columns(found: Attribution) -> dict[str, Any]:
     """Base value and a column per feature, for each output."""
     values, base = found.by_output
-    several, columns = values.shape[2] > 1, {}
-    for k, output in enumerate(found.output_labels):
-        prefix = f"{output}: " if several else ""
-        columns[f"{prefix}(base value)"] = base[:, k]
-        columns |= {f"{prefix}{name}": values[:, j, k] for j, name in enumerate(found.feature_names)}
-    return columns
+    columns = np.concatenate([base[:, None], values], axis=1)
+    several, names = values.shape[2] > 1, ("(base value)", *found.feature_names)
+    return {
+        f"{output}: {name}" if several else name: columns[:, j, k]
+        for k, output in enumerate(found.output_labels)
+        for j, name in enumerate(names)
+    }
 
 
 def _rows_text(found: Attribution, top: int | None) -> str:
@@ -324,12 +295,11 @@ def _rows_text(found: Attribution, top: int | None) -> str:
     for k, output in enumerate(found.output_labels):
         one = values[:, :, k]
         order = np.argsort(-np.abs(one).mean(axis=0), kind="stable")
-        rest = one[:, order[top:]].sum(axis=1) if top is not None and top < len(order) else None
+        rest = order[len(order) if top is None else top :]
         lines = {"(base value)": base[:, k]} | {found.feature_names[j]: one[:, j] for j in order[:top]}
-        lines |= {} if rest is None else {f"({len(order) - (top or 0)} others)": rest}
+        lines |= {f"({len(rest)} others)": one[:, rest].sum(axis=1)} if len(rest) else {}
         lines["(prediction)"] = base[:, k] + one.sum(axis=1)
-        columns: dict[str, Any] = {"feature": list(lines)}
-        columns |= {f"row {i}": [short(numbers[i], 4) for numbers in lines.values()] for i in range(len(found))}
+        columns = {f"row {i}": [short(numbers[i], 4) for numbers in lines.values()] for i in range(len(found))}
         texts.append(f"{found.method}{f' of {output}' if values.shape[2] > 1 else ''}, in {found.unit}")
-        texts += text_table(columns, left=("feature",))
+        texts += text_table({"feature": list(lines), **columns})
     return "\n".join(texts)

@@ -22,6 +22,7 @@ __all__ = [
 ]  # fmt: skip
 
 FORMATS, PAGES = (".csv", ".parquet", ".json"), (".html", ".htm")
+READERS = {".csv": "read_csv", ".tsv": "read_table", ".parquet": "read_parquet", ".feather": "read_feather"}
 NUMBERS = ("learning_rate", "reg_lambda", "reg_alpha")
 TOLD = (*NUMBERS, "objective", "iteration_range")  # what can be told about a model
 
@@ -72,30 +73,23 @@ def parse_groups(texts: Sequence[str] | None) -> dict[str, list[str]] | None:
     return groups or None
 
 
-def read_frame(path: Path, dropped: Sequence[str]) -> Any:
-    """A data file as a pandas frame to train on, without some columns; text becomes categories."""
+def read_frame(path: Path, dropped: Sequence[str], special: Sequence[str] = ()) -> Any:
+    """A data file as a pandas frame to train on, without the dropped columns; text becomes categories."""
     import pandas as pd
     import pyarrow
 
-    kinds: dict[str, Any] = {
-        ".csv": pd.read_csv,
-        ".tsv": pd.read_table,
-        ".parquet": pd.read_parquet,
-        ".feather": pd.read_feather,
-    }
-    read = kinds.get(path.suffix.lower())
-    if read is None:
-        raise DataError(f"{path}: the rows to select on must be in a file that ends in {', '.join(kinds)}.")
+    if path.suffix.lower() not in READERS:
+        raise DataError(f"{path}: the rows to select on must be in a file that ends in {', '.join(READERS)}.")
     try:
-        frame: Any = read(path)
+        frame: Any = getattr(pd, READERS[path.suffix.lower()])(path)
     except (ValueError, pyarrow.ArrowException) as error:
         raise DataError(f"{path} cannot be read ({error}); write it again.") from error
     frame.columns = frame.columns.map(str)
-    for name in dropped:
+    for name in (*dropped, *special):
         if name not in frame:
             raise DataError(f"{path} has no column {name!r}{did_you_mean(name, frame.columns)}")
-    text = frame.select_dtypes(["object", "string"]).columns
-    return frame.drop(columns=list(dropped)).astype(dict.fromkeys(text.difference(dropped), "category"))
+    frame = frame.drop(columns=list(dropped))
+    return frame.astype(dict.fromkeys(frame.select_dtypes(["object", "string"]).columns, "category"))
 
 
 def json_text(content: Any) -> str:
