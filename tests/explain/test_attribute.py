@@ -154,5 +154,5 @@ def test_what_is_not_an_attribution_of_single_rows_is_refused():
         TreeExplainer(MODELS["xgboost"], model_output="probability")
     with pytest.raises(UnsupportedModelError, match="no SHAP interaction values"):
         TreeExplainer(MODELS["xgboost"])(X, interactions=True)
-    with pytest.raises(IndexError, match="row 150 is out of range"):
+    with pytest.raises(IndexError, match="150 is out of bounds"):
         attribute(MODELS["xgboost"], X)[150]

@@ -18,7 +18,7 @@ from treeinner.rows import read_table
 from treeinner.rows.frames import frame_library_of, make_frame, names_of, row_labels_of, to_array
 from treeinner.rows.rows import split, start_margin, transform
 
-__all__ = ["Attribution", "attribute", "root_margin"]
+__all__ = ["Attribution", "attribute"]
 
 BASE_DEFINITIONS = {
     "predecomp": "base score plus the regularised value of every tree's root: the margin before the first split",
@@ -71,10 +71,12 @@ def attribute(
     """
     if method != "centred":
         check_method(method)
+        if reference is not None:
+            raise ValueError(f"reference= goes with method='centred', not with {method!r}; leave it out.")
     model = read_model(model)
-    centre = _reference_values(model, method, reference)
+    centre = reference_values(model, reference) if method == "centred" else None
     # Asks for what is unknown before X is touched.
-    root = root_margin(model, method) if centre is None else model.trees.root_sum(centre)
+    root = model.trees.root_sum(node_values(model, method) if centre is None else centre)
     X, given = split(model, X, {"base_margin": base_margin})
     table = read_table(model, X)
     names = credit(model, names_of(X), feature_groups, X)
@@ -94,20 +96,6 @@ def attribute(
         frame_library=frame_library_of(X),
         notes=(*model.notes, *table.notes),
     )
-
-
-def root_margin(model: Model, method: str) -> Float:
-    """What the roots of all trees add to the margin before the first split: (outputs,)."""
-    return model.trees.root_sum(node_values(model, method))
-
-
-def _reference_values(model: Model, method: str, reference: Any) -> Float | None:
-    """Node values of the rows that a reference scored, (nodes, width); None for other methods, which need none."""
-    if method != "centred":
-        if reference is not None:
-            raise ValueError(f"reference= goes with method='centred', not with {method!r}; leave it out.")
-        return None
-    return reference_values(model, reference)
 
 
 def _data(model: Model, X: Any, names: Credit, feature_groups: GroupSpec | None) -> Any:
@@ -158,10 +146,8 @@ class Attribution:
         return (self.values, self.base_values) if several else (self.values[:, :, None], self.base_values[:, None])
 
     def __repr__(self) -> str:
-        rows, features = self.values.shape[:2]
-        outputs = f" x {counted(self.values.shape[2], 'output')}" if self.values.ndim == 3 else ""
-        shape = f"{counted(rows, 'row')} x {counted(features, 'feature')}{outputs}"
-        return f"Attribution({self.method}: {shape}, in {self.unit})"
+        parts = [counted(*part) for part in zip(self.values.shape, ("row", "feature", "output"), strict=False)]
+        return f"Attribution({self.method}: {' x '.join(parts)}, in {self.unit})"
 
     def _repr_html_(self) -> str:
         from treeinner.show.table import of_attribution  # here: what is shown stands above what is worked out
@@ -177,10 +163,7 @@ class Attribution:
         A feature may be given by its name, or several by a list of names.
         """
         if not isinstance(index, tuple):
-            rows = slice(index, index + 1 or None) if isinstance(index, int | np.integer) else index
-            if isinstance(index, int | np.integer) and not -len(self) <= index < len(self):
-                raise IndexError(f"row {index} is out of range for {counted(len(self), 'row')}.")
-            data = self._shown()
+            rows, data = np.atleast_1d(np.arange(len(self))[index]), self._shown()
             return replace(
                 self,
                 values=self.values[rows],
@@ -189,14 +172,13 @@ class Attribution:
                 row_labels=None if self.row_labels is None else self.row_labels[rows],
             )
         rows, features, *rest = index
-        if isinstance(features, str):
-            features = self._column(features)
-        elif isinstance(features, list) and all(isinstance(name, str) for name in features):
-            features = [self._column(name) for name in features]
+        features = [*map(self._place, features)] if isinstance(features, list) else self._place(features)
         return self.values[(rows, features, *rest)]
 
-    def _column(self, name: str) -> int:
-        """Position of a feature."""
+    def _place(self, name: Any) -> Any:
+        """Position of a feature; what is no name is as numpy takes it."""
+        if not isinstance(name, str):
+            return name
         if name not in self.feature_names:
             raise KeyError(f"{name!r} is not a feature{did_you_mean(name, self.feature_names, '; see feature_names.')}")
         return self.feature_names.index(name)

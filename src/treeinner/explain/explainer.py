@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-from treeinner.errors import UnsupportedModelError, short
-from treeinner.explain.attribute import Attribution, Float, attribute, root_margin
+from treeinner.errors import UnsupportedModelError
+from treeinner.explain.attribute import Attribution, Float, attribute
 from treeinner.kernels import Progress
 from treeinner.read import read_model
-from treeinner.read.methods import check_method
+from treeinner.read.methods import check_method, node_values
 
 __all__ = ["TreeExplainer"]
 
@@ -59,20 +57,20 @@ class TreeExplainer:
     @property
     def expected_value(self) -> float | Float:
         """Margin before any feature is known: a number, or one per output."""
-        base = self._model.trees.base + root_margin(self._model, self.method)
+        trees = self._model.trees
+        base = trees.base + trees.root_sum(node_values(self._model, self.method))
         return float(base[0]) if self._model.n_outputs == 1 else base
 
     def __repr__(self) -> str:
         return f"TreeExplainer({self.method}: {self._model!r})"
 
-    def _repr_html_(self) -> str:
-        from treeinner.show.table import model_html  # here: what is shown stands above what is worked out
-
-        expected = ", ".join(map(short, np.atleast_1d(self.expected_value)))
-        return model_html(self._model, f"TreeExplainer({self.method})", **{"expected value": expected})
-
-    def attribute(self, X: Any, *, approximate: bool = False) -> Attribution:
-        """Attribution of every row of X, with names and base values."""
+    def attribute(self, X: Any, y: Any = None, *, approximate: bool = False) -> Attribution:
+        """Attribution of every row of X, with names and base values; y is refused, for shap then explains the loss."""
+        if y is not None:
+            raise UnsupportedModelError(
+                "y= (attributions of the loss) is not supported; what features do to the loss is "
+                "ti.importance(model, X, y)."
+            )
         method = "saabas" if approximate else self.method
         return attribute(self._model, X, method=method, n_jobs=self._n_jobs, progress=self._progress)
 
@@ -81,8 +79,7 @@ class TreeExplainer:
 
         They add up to the margin by construction, so `check_additivity` has nothing to do.
         """
-        _refuse_labels(y)
-        return self.attribute(X, approximate=approximate).values
+        return self.attribute(X, y, approximate=approximate).values
 
     def shap_interaction_values(self, X: Any, y: Any = None) -> Float:
         """Refused: treeinner has no interaction values."""
@@ -101,16 +98,6 @@ class TreeExplainer:
         approximate: bool = False,
     ) -> Any:
         """`shap.Explanation` of the rows of X, for shap's plots."""
-        _refuse_labels(y)
         if interactions:
             self.shap_interaction_values(X)
-        return self.attribute(X, approximate=approximate).to_shap()
-
-
-def _refuse_labels(y: Any) -> None:
-    """Raise if labels are given: shap then explains the loss."""
-    if y is not None:
-        raise UnsupportedModelError(
-            "y= (attributions of the loss) is not supported; what features do to the loss is "
-            "ti.importance(model, X, y)."
-        )
+        return self.attribute(X, y, approximate=approximate).to_shap()
