@@ -38,7 +38,7 @@ def main() -> None:
     worst = min(noise, key=lambda name: gain[name].rank)
     print(
         f"\nLook at {worst}: by total gain these random numbers are number {gain[worst].rank} of {len(gain)}, by "
-        f"TreeInner on held-out rows number {imp[worst].rank}, {imp[worst].verdict}.\n"
+        f"signal on held-out rows number {imp[worst].rank}, {imp[worst].verdict}.\n"
     )
 
     FOLDER.mkdir(exist_ok=True)
