@@ -143,6 +143,8 @@ class Setting:
         summed = {"clusters", "feature_groups"} & set(self.given)  # floats, before they are squared
         if error and squared and not summed and "loss" not in words and words[-1] != "centred":
             return 0.0  # one pass over stored values: the steps are rounded from the same numbers, the sums are exact
+        if error and words[-1] == "centred":  # of row scores in float32, whose level is added apart from the steps
+            return 2e-7
         if "sample_weight" in self.given:  # the unit follows the largest weight in the third edition
             return STEPS if error else UNITS
         if words[-1] == "predecomp" and not error:  # the unit followed the learning rate in the second edition
