@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from treeinner.errors import DataError
 from treeinner.losses.labels import is_missing
-from treeinner.rows.frames import as_frame, collected, dictionary, names_of, values_of
+from treeinner.rows.frames import as_frame, collected, names_of, values_of
 
 __all__ = ["check_number_of_segments", "in_order", "segments_of"]
 
@@ -41,10 +41,9 @@ def segments_of(given: Any, n_rows: int, freq: str | None = None) -> tuple[NDArr
             raise DataError(f"{held}; pass one label per row, or names of columns that X has.")
         periods = None if freq is None else _periods(entries, freq)
         dated |= periods is not None
-        words = np.array([*(periods or map(_label, entries)), MISSING])  # the last: what key -1 finds
-        both = keys * len(words) + own % len(words)
-        used, keys = np.unique(both, return_inverse=True)
-        pairs = np.stack([labels[used // len(words)], words[used % len(words)]], axis=1)
+        words = np.array(periods or [*map(_label, entries)])
+        used, keys = np.unique(keys * len(words) + own, return_inverse=True)
+        pairs = zip(labels[used // len(words)], words[used % len(words)], strict=True)
         labels, again = np.unique([" / ".join(filter(None, pair)) for pair in pairs], return_inverse=True)
         keys = again[keys]
         check_number_of_segments(labels)
@@ -75,19 +74,13 @@ def check_number_of_segments(labels: Any) -> None:
 
 
 def _encoded(column: Any) -> tuple[NDArray[Any], list[Any]]:
-    """Key of every row and the entries that the keys stand for; -1 is missing."""
+    """Key of every row and the entries that the keys stand for."""
     series = as_frame(column)
-    values: NDArray[Any]
-    if isinstance(series, nw.Series):
-        if series.dtype in (nw.Datetime, nw.Date):
-            local = series.dt.replace_time_zone(None) if getattr(series.dtype, "time_zone", None) else series
-            values = local.to_numpy().astype("datetime64[us]")
-        elif series.dtype.is_numeric() or series.dtype == nw.Boolean:
-            values = values_of(series)
-        else:
-            return dictionary(series)
+    if isinstance(series, nw.Series) and series.dtype in (nw.Datetime, nw.Date):
+        local = series.dt.replace_time_zone(None) if getattr(series.dtype, "time_zone", None) else series
+        values = local.to_numpy().astype("datetime64[us]")
     else:
-        values = np.asarray(column)
+        values = values_of(series) if isinstance(series, nw.Series) else np.asarray(column)
     if values.dtype.kind in "OUST" or values.ndim != 1:
         place: dict[Any, int] = {}
         numbers = [place.setdefault(item, len(place)) for item in values.reshape(-1).tolist()]
@@ -115,18 +108,15 @@ def _periods(entries: Sequence[Any], freq: str) -> list[str] | None:
     if any(isinstance(entry, Number) for entry in known):
         return None
     try:
-        plain = all(isinstance(entry, np.datetime64) for entry in known)
-        dates = np.array(known) if plain else pd.to_datetime(pd.Series(known, dtype="object"), format="ISO8601")
-        index = pd.DatetimeIndex(dates).tz_localize(None)
+        index = pd.to_datetime(np.array(known), format="ISO8601").tz_localize(None)
     except (TypeError, ValueError):
         return None
     try:
         # "ME" is a date, "M" a month.
-        found: Any = pd.PeriodIndex(index, freq=re.sub(r"(?<=[MQY])[ES](?=-|$)", "", freq))
-        step, one = found.freq.n, found.freq.base
-        if step > 1:  # pandas begins a period of several at every date
-            ordinals = pd.PeriodIndex(index, freq=one).asi8 // step * step
-            found = found.__class__.from_ordinals(ordinals, freq=one)
+        none: Any = pd.PeriodIndex([], freq=re.sub(r"(?<=[MQY])[ES](?=-|$)", "", freq))
+        unit, n = none.freq.base, none.freq.n
+        # pandas begins a period of several at every date.
+        found = none.from_ordinals(index.to_period(unit).asi8 // n * n, freq=unit)
     except (TypeError, ValueError, AttributeError):
         raise ValueError(f"freq={freq!r} is no period of pandas, such as 'D', 'W', 'M', 'Q' or 'Y'.") from None
     codes, periods = found.factorize()
