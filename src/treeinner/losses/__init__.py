@@ -52,19 +52,18 @@ def find_loss(
     """
     if isinstance(told, Loss):
         return told
-    found: Loss | None
     stored = Params(name, params, {}, n_outputs, version)
-    if told is not None:
-        found = _told_loss(told, stored, library) if isinstance(told, str) else _from_callable(told)
-    elif not name:
+    if isinstance(told, str):
+        found = _told_loss(told, stored, library)
+    elif told is not None:
+        found = _from_callable(told)
+    elif name:
+        found = catalogue.find(stored, (catalogue.LIBRARIES[library],)) or catalogue.refuse(library, name)
+    else:
         raise UnknownParameterError(
             f"This {library} model does not store its loss; pass read_model(model, objective=...): the name of a "
             "built-in loss, or a function (y, margin) -> gradient."
         )
-    else:
-        found = catalogue.find(stored, library, elsewhere=False)
-    if found is None:
-        raise catalogue.refusal(library, name)
     asked = {"told": told, "library": library, "name": name, "params": dict(params), "n_outputs": n_outputs}
     found.__dict__["recipe"] = partial(find_loss, **asked, version=version), ()
     return found
@@ -76,12 +75,8 @@ def find_stored_loss(**asked: Any) -> tuple[Loss | None, str]:
         return find_loss(told=None, **asked), ""
     except (UnknownParameterError, UnsupportedModelError) as error:
         return None, str(error)
-    except errors.TreeInnerError:
-        raise
     except (TypeError, ValueError, LookupError, ArithmeticError, AttributeError) as error:
-        raise errors.ModelError(
-            f"The parameters of the model's loss are damaged ({error}); save the model again."
-        ) from error
+        raise errors.ModelError(f"The parameters of the loss are damaged ({error}); save the model again.") from error
 
 
 def _told_loss(told: str, model: Params, library: str) -> Loss:
@@ -90,11 +85,11 @@ def _told_loss(told: str, model: Params, library: str) -> Loss:
     own = catalogue.LIBRARIES[library]  # in which "l1" and "regression_l1" are one loss
     same = model.name in ("", name) or (name in own and own[name] is own.get(model.name))
     params = Params(name, model.stored if same else {}, given, model.n_outputs, model.version)
-    found = catalogue.find(params, library)
+    found = catalogue.find(params, (own, *catalogue.TABLES))
     if found is not None:
         return found
     if any(name in names for names in catalogue.REFUSED.values()):
-        raise catalogue.refusal(library, name)
+        catalogue.refuse(library, name)
     known = sorted({name for table in catalogue.TABLES for name in table})
     more = f"; pass a function (y, margin) -> gradient, a Loss, or use one of: {', '.join(known)}."
     raise UnknownParameterError(f"objective={told!r} is not recognised{did_you_mean(name, known, more)}")
@@ -108,9 +103,7 @@ def _from_callable(function: Gradient) -> Loss:
     LightGBM do. The gradient of a row must depend on that row alone; weights are multiplied in afterwards.
     """
     if not callable(function):
-        raise UnknownParameterError(
-            f"objective={function!r} is neither a name, a Loss, nor a function (y, margin) -> gradient."
-        )
+        raise UnknownParameterError(f"objective={function!r} is neither a name, a Loss, nor a function of (y, margin).")
     name = getattr(function, "__name__", "custom")
 
     def gradient(y: Any, m: Float) -> Float:

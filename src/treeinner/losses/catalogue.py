@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -85,21 +85,26 @@ def _positive_weighted(p: Params, loss: Loss) -> Loss:
     return classes.class_weighted(loss, [1.0, scale], lambda y: np.where(np.float32(y) == np.float32(1.0), scale, 1.0))
 
 
-def _smooth_since_3_4(p: Params) -> bool:
-    """Whether this XGBoost trains MAE and quantiles by a smooth surrogate."""
+def _class_weights(p: Params, name: str) -> list[float]:
+    """Weights of the classes in their order, of which scale_pos_weight is short for [1, scale]."""
+    weights = p.numbers(name, sizes=(0, max(2, p.n_outputs)), default=[])
+    positive = p.number("scale_pos_weight", default=1.0)
+    return weights if weights and "scale_pos_weight" not in p.told else [1.0, positive]
+
+
+def _since_3_4(p: Params, smooth: Callable[..., Loss], before: Callable[..., Loss], *parameters: Any) -> Loss:
+    """XGBoost's absolute error and quantiles, which became smooth surrogates."""
     if not p.version:
         raise UnknownParameterError(
-            f"{p.name}: XGBoost changed this loss in 3.4, and the model does not store its version; pass "
-            'read_model(model, objective=...) with "absolute_error" or "quantile:alpha=..." (before 3.4), or '
-            '"smooth_absolute_error" or "smooth_quantile:alpha=..." (3.4 and later).'
+            f"{p.name}: XGBoost changed this loss in 3.4, and the model does not store its version; pass objective="
+            '"absolute_error", "quantile:alpha=...", or those of 3.4: "smooth_absolute_error", "smooth_quantile:..."'
         )
-    return p.version >= (3, 4)
+    return (smooth if p.version >= (3, 4) else before)(*parameters)
 
 
 def _xgboost_quantile(p: Params) -> Loss:
-    """XGBoost's quantiles, which became smooth in 3.4."""
-    alpha = p.levels("quantile_alpha", "alpha")
-    return regression.smooth_quantile(alpha) if _smooth_since_3_4(p) else regression.quantile(alpha)
+    """XGBoost's quantiles."""
+    return _since_3_4(p, regression.smooth_quantile, regression.quantile, p.levels("quantile_alpha", "alpha"))
 
 
 def _xgboost_expectile(p: Params) -> Loss:
@@ -134,9 +139,7 @@ XGBOOST: dict[str, Factory] = {
     "binary:logitraw": lambda p: _positive_weighted(p, replace(_cross_entropy(), link=np.asarray)),
     "binary:hinge": lambda p: classes.hinge(),
     "reg:pseudohubererror": lambda p: regression.pseudo_huber(p.number("huber_slope", default=1.0)),
-    "reg:absoluteerror": lambda p: (
-        regression.smooth_absolute_error() if _smooth_since_3_4(p) else regression.absolute_error()
-    ),
+    "reg:absoluteerror": lambda p: _since_3_4(p, regression.smooth_absolute_error, regression.absolute_error),
     "reg:quantileerror": _xgboost_quantile,
     "reg:expectileerror": _xgboost_expectile,
     "count:poisson": lambda p: regression.poisson(),
@@ -158,18 +161,15 @@ def _sqrt(p: Params, loss: Loss) -> Loss:
 
 def _lightgbm_binary(p: Params) -> Loss:
     """LightGBM's binary loss; with is_unbalance its weights are those of the training rows, never of others."""
-    positive = p.number("scale_pos_weight", default=1.0)
-    # Of the negative and the positive class, as training found them.
-    weights = p.numbers("label_weights", sizes=(0, 2), default=[])
-    if p.flag("is_unbalance") and not weights and "scale_pos_weight" not in p.told:
+    negative, positive = _class_weights(p, "label_weights")  # as training found them
+    known = p.raw("label_weights", default=[]) or "scale_pos_weight" in p.told
+    if p.flag("is_unbalance") and not known:
         raise UnknownParameterError(
             "LightGBM is_unbalance=True: the model does not store its class weights; pass read_model(model, "
             'objective="binary:scale_pos_weight=5.8") with negative over positive training rows; where there are more '
             'positive ones, "binary:label_weights=[5.8,1]" with the inverse.'
         )
-    if not weights or "scale_pos_weight" in p.told:
-        weights = [1.0, positive]
-    return classes.lightgbm_binary(p.number("sigmoid", default=1.0), (weights[0], weights[1]))
+    return classes.lightgbm_binary(p.number("sigmoid", default=1.0), (negative, positive))
 
 
 def _lightgbm_ova(p: Params) -> Loss:
@@ -216,12 +216,8 @@ LIGHTGBM: dict[str, Factory] = {
 
 
 def _class_weighted(p: Params, loss: Loss) -> Loss:
-    """Add CatBoost's class_weights (scale_pos_weight is short for [1, scale]), in the order of the classes."""
-    positive = p.number("scale_pos_weight", default=1.0)
-    weights = p.numbers("class_weights", sizes=(0, max(2, p.n_outputs)), default=[])
-    if not weights or "scale_pos_weight" in p.told:
-        weights = [1.0, positive]
-    table = np.asarray(weights, np.float64)
+    """Add CatBoost's class_weights."""
+    table = np.asarray(weights := _class_weights(p, "class_weights"), np.float64)
     return classes.class_weighted(loss, weights, lambda y: table[np.asarray(y).reshape(len(y)).astype(np.int64)])
 
 
@@ -323,10 +319,10 @@ REFUSED = {
 }
 
 
-def refusal(library: str, name: str) -> UnsupportedModelError:
-    """Return the error for a loss that is not available, with the reason where it is known."""
+def refuse(library: str, name: str) -> NoReturn:
+    """Raise the error for a loss that is not available, with the reason where it is known."""
     needed = next((f": its gradients need {what}" for what, names in REFUSED.items() if name in names), "")
-    return UnsupportedModelError(f"{library} {name!r} is not a loss that treeinner covers{needed}; {DO_INSTEAD}")
+    raise UnsupportedModelError(f"{library} {name!r} is not a loss that treeinner covers{needed}; {DO_INSTEAD}")
 
 
 def split_name(text: str) -> tuple[str, dict[str, str]]:
@@ -337,9 +333,9 @@ def split_name(text: str) -> tuple[str, dict[str, str]]:
     return name, {key.strip(): value for key, _, value in (part.partition("=") for part in tail.split(";"))}
 
 
-def find(params: Params, library: str, *, elsewhere: bool = True) -> Loss | None:
-    """Look a name up: in its library, then among the neutral names, then in the other libraries."""
-    for table in (LIBRARIES[library], *(TABLES if elsewhere else ())):
+def find(params: Params, tables: Iterable[Mapping[str, Factory]]) -> Loss | None:
+    """Look a name up in some tables."""
+    for table in tables:
         if params.name in table:
             found = replace(table[params.name](params), name=params.name)
             if unknown := [name for name in params.told if name not in params.asked]:

@@ -109,11 +109,9 @@ def _numbers(values: NDArray[Any], name: str) -> Float:
     """Return y as float64, none missing."""
     try:
         numbers = values.astype(np.float64)
-    except (TypeError, ValueError):
-        bad = next(v for v in values.ravel().tolist() if not _is_number(v))
+    except (TypeError, ValueError) as error:
         raise DataError(
-            f"{name}: y holds {bad!r}, which is not a number, and the model stores no class labels; pass the "
-            "numbers it was trained on."
+            f"{name}: y is not numeric ({error}), and the model stores no class labels; pass the numbers of training."
         ) from None
     missing = np.isnan(numbers)
     if np.any(missing):
@@ -122,15 +120,6 @@ def _numbers(values: NDArray[Any], name: str) -> Float:
             f"{np.argwhere(missing)[0][0]}; drop those rows of X and y."
         )
     return numbers
-
-
-def _is_number(value: Any) -> bool:
-    """Whether `float` takes it."""
-    try:
-        float(value)
-    except (TypeError, ValueError):
-        return False
-    return True
 
 
 def is_missing(item: Any) -> bool:
@@ -182,7 +171,7 @@ def _indicators(values: NDArray[Any], classes: Sequence[Sequence[Any]]) -> Float
 
 def keys_of(label: Any) -> list[Any]:
     """Return what two spellings of one class share: 1, 1.0, True and the text "1" are the same class."""
-    keys: list[Any] = [str(label)]
-    if isinstance(label, bool) or _is_number(label):
-        keys.append(float(label))
-    return keys
+    try:
+        return [str(label), float(label)]
+    except (TypeError, ValueError):
+        return [str(label)]

@@ -13,6 +13,10 @@ from treeinner.losses.loss import Domain, Float, Loss, sigmoid
 
 # XGBoost clips gradients of the AFT loss to this range; EPS guards its denominators.
 MAX_GRADIENT, EPS = 15.0, 1e-12
+INTERVAL: Domain = (
+    lambda y: np.isfinite(y[:, 0]) & (y[:, 0] >= 0) & (y[:, 1] >= y[:, 0]) & (y[:, 1] > 0),
+    "0 <= lower <= upper, lower finite and upper above 0 (inf: right-censored)",
+)
 NONZERO: Domain = (lambda y: np.isfinite(y) & (y != 0), "a time, negative if censored, and not 0")
 
 
@@ -102,9 +106,9 @@ def aft(distribution: str, sigma: float) -> Loss:
         limit = np.where(too_low, np.where(low == -np.inf, 0.0, positive), np.where(high == np.inf, 0.0, negative))
         return np.clip(np.where((below < EPS) & ~np.isfinite(ratio), limit, ratio), -MAX_GRADIENT, MAX_GRADIENT)
 
-    functions: dict[str, Any] = {"value": value, "gradient": gradient, "link": np.exp}
+    fields: dict[str, Any] = {"value": value, "gradient": gradient, "target": "interval", "domain": INTERVAL}
     words = f"negative log-likelihood of the survival time ({distribution}, scale {sigma:g})"
-    return Loss(name="aft", words=words, target="interval", unit="log of the survival time", **functions)
+    return Loss(name="aft", words=words, link=np.exp, unit="log of the survival time", **fields)
 
 
 def cox() -> Loss:

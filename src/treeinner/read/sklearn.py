@@ -88,9 +88,9 @@ def _class_weight(model: Any) -> Any:
 
 
 # -- what all kinds share ------------------------------------------------------------------------------------
-def _joined(trees: list[NDArray[Any]]) -> tuple[NDArray[Any], Bool, dict[str, Any]]:
-    """Nodes of some trees, concatenated: as they are stored, which are leaves, and the fields of where they lie."""
-    stored = np.concatenate(trees)
+def _joined(trees: list[NDArray[Any]], per_round: int, n_columns: int) -> tuple[NDArray[Any], Bool, dict[str, Any]]:
+    """Nodes of some trees, concatenated: as they are stored, which are leaves, and the fields that all kinds share."""
+    stored, number = np.concatenate(trees), np.arange(len(trees))
     start = np.cumsum([0, *map(len, trees)])
     offset = np.repeat(start[:-1], np.diff(start))
     hist = "is_leaf" in (stored.dtype.names or ())
@@ -98,29 +98,18 @@ def _joined(trees: list[NDArray[Any]]) -> tuple[NDArray[Any], Bool, dict[str, An
     leaf = stored["is_leaf"].astype(bool) if hist else left < 0
     fields = {
         "start": start,
+        "output": number % per_round,
+        "round": number // per_round,
+        "weight": np.ones(len(trees)),
         "left": np.where(leaf, -1, left + offset),
         "right": np.where(leaf, -1, right + offset),
         "missing_left": ~leaf & stored["missing_go_to_left"].astype(bool),
+        "category_set": np.full(len(leaf), -1),
+        **sets_of([]),
         "leaf_id": np.where(leaf, np.arange(len(leaf)) - offset, -1),
+        "n_columns": n_columns,
     }
     return stored, leaf, fields
-
-
-def _trees(schema: Schema, per_round: int, value: Float, fields: dict[str, Any], **other: Any) -> Trees:
-    """Put together what all kinds have in common; `value` (nodes, width) counts at leaves only."""
-    n_trees, leaf = len(fields["start"]) - 1, fields["leaf_id"] >= 0
-    number = np.arange(n_trees)
-    common: dict[str, Any] = {
-        "output": number % per_round,
-        "round": number // per_round,
-        "weight": np.ones(n_trees),
-        "category_set": np.full(len(leaf), -1),
-        "set_start": np.zeros(1, np.int64),
-        "set_codes": np.zeros(0, np.int32),
-        "value": np.where(leaf[:, None], value, 0.0),
-        "n_columns": schema.n_columns,
-    }
-    return Trees(**(common | fields | other))
 
 
 def _names_of(model: Any) -> tuple[str, ...] | None:
@@ -134,8 +123,8 @@ def _hist(model: Any, told: Told) -> Found:
     """Read a fitted HistGradientBoostingRegressor or HistGradientBoostingClassifier."""
     per_round = len(model._predictors[0])
     predictors = [predictor for stage in model._predictors for predictor in stage]
-    stored, leaf, fields = _joined([predictor.nodes for predictor in predictors])
     order, codes, none_code, schema = _hist_columns(model)
+    stored, leaf, fields = _joined([predictor.nodes for predictor in predictors], per_round, schema.n_columns)
     fields["column"] = np.where(leaf, -1, order[np.where(leaf, 0, stored["feature_idx"]).astype(np.int64)])
     # The stored sets of categories go left, ours right: children swap.
     swap = ~leaf & stored["is_categorical"].astype(bool)
@@ -157,22 +146,20 @@ def _hist(model: Any, told: Told) -> Found:
             missing_left[node] = none_code[column] not in sets[-1]
     if not np.array_equal(missing_left, unseen_left):
         schema = replace(schema, unseen="error")
-    trees: Trees = _trees(
-        schema,
-        per_round,
-        stored["value"][:, None],
-        fields,
-        threshold=np.where(leaf | swap, np.nan, stored["num_threshold"]),
-        missing_left=missing_left,
-        category_set=np.where(swap, np.cumsum(swap) - 1, -1),
+    known_codes: Any = schema.levels and tuple(None if known is None else len(known) for known in schema.levels)
+    fields |= {
+        "threshold": np.where(leaf | swap, np.nan, stored["num_threshold"]),
+        "missing_left": missing_left,
+        "category_set": np.where(swap, np.cumsum(swap) - 1, -1),
         **sets_of(sets),
-        known_codes=schema.levels and tuple(None if known is None else len(known) for known in schema.levels),
-        cover=stored["count"],
+        "known_codes": known_codes,
+        "value": np.where(leaf, stored["value"], 0.0)[:, None],
+        "cover": stored["count"],
         # Leaves that could have been split have the gain of the split that was not made.
-        gain=np.where(leaf, 0.0, stored["gain"]),
-        base=np.asarray(model._baseline_prediction, np.float64).reshape(-1),
-        node_values=lambda: _hist_values(trees, model, told, stored["value"]),
-    )
+        "gain": np.where(leaf, 0.0, stored["gain"]),
+        "base": np.asarray(model._baseline_prediction, np.float64).reshape(-1),
+    }
+    trees: Trees = Trees(**fields, node_values=lambda: _hist_values(trees, model, told, stored["value"]))
     told.rates(trees.n_rounds)  # a wrong number of them is an error now
     return trees, schema, str(model.loss), {"alpha": model.quantile} if model.loss == "quantile" else {}
 
@@ -257,7 +244,7 @@ def _boosted(model: Any, told: Told) -> Found:
     """Read a fitted GradientBoostingRegressor or GradientBoostingClassifier."""
     n_rounds, per_round = model.estimators_.shape
     trees = [tree.tree_ for tree in model.estimators_.ravel()]
-    schema, fields = _tree_fields(model, trees)
+    schema, leaf, fields = _tree_fields(model, trees, per_round)
     own = float(model.learning_rate)  # predict() multiplies by it, whatever the trees were trained with
     rates = told.rates(n_rounds)
     rate = np.full(len(trees), own) if rates is None else np.repeat(rates, per_round)
@@ -265,7 +252,8 @@ def _boosted(model: Any, told: Told) -> Found:
     loss, known = str(model.loss), NodeValues(value, rate)
     if loss != "squared_error":
         known = NodeValues(None, rate, refusal=RENEWED.format(loss))
-    found = _trees(schema, per_round, value, fields, base=_initial_margin(model), node_values=known)
+    at_leaves = np.where(leaf[:, None], value, 0.0)
+    found = Trees(**fields, value=at_leaves, base=_initial_margin(model), node_values=known)
     return found, schema, loss, {"alpha": float(model.alpha)} if loss in ("huber", "quantile") else {}
 
 
@@ -282,9 +270,10 @@ def _initial_margin(model: Any) -> Float:
     return np.asarray(margin, np.float64).reshape(-1)
 
 
-def _tree_fields(model: Any, trees: list[Any]) -> tuple[Schema, dict[str, Any]]:
-    """What X must look like, and the fields of `tree_` objects but their values."""
-    stored, leaf, fields = _joined([tree.__getstate__()["nodes"] for tree in trees])
+def _tree_fields(model: Any, trees: list[Any], per_round: int) -> tuple[Schema, Bool, dict[str, Any]]:
+    """What X must look like, and of `tree_` objects which nodes are leaves, and the fields but their values."""
+    nodes = [tree.__getstate__()["nodes"] for tree in trees]
+    stored, leaf, fields = _joined(nodes, per_round, int(model.n_features_in_))
     weight = stored["weighted_n_node_samples"].astype(np.float64)
     risk = weight * stored["impurity"]
     tags = getattr(model, "__sklearn_tags__", None)  # scikit-learn 1.6 and later
@@ -294,13 +283,18 @@ def _tree_fields(model: Any, trees: list[Any]) -> tuple[Schema, dict[str, Any]]:
         allow_infinite=False,
         allow_missing=True if tags is None else bool(tags().input_tags.allow_nan),
     )
-    return schema, fields | {
-        "column": np.where(leaf, -1, stored["feature"]),
-        "threshold": np.where(leaf, np.nan, stored["threshold"]),
-        "cover": weight,
-        "gain": np.where(leaf, 0.0, risk - risk[fields["left"]] - risk[fields["right"]]),
-        "float32_input": True,
-    }
+    return (
+        schema,
+        leaf,
+        fields
+        | {
+            "column": np.where(leaf, -1, stored["feature"]),
+            "threshold": np.where(leaf, np.nan, stored["threshold"]),
+            "cover": weight,
+            "gain": np.where(leaf, 0.0, risk - risk[fields["left"]] - risk[fields["right"]]),
+            "float32_input": True,
+        },
+    )
 
 
 # -- single trees and forests ----------------------------------------------------------------------------------
@@ -311,24 +305,16 @@ def _averaged(model: Any, told: Told) -> Found:
     """
     trees = [tree.tree_ for tree in getattr(model, "estimators_", [model])]
     n_trees = len(trees)
-    schema, fields = _tree_fields(model, trees)
+    schema, leaf, fields = _tree_fields(model, trees, n_trees)
     classifier = hasattr(model, "classes_")
     width = np.atleast_1d(model.n_classes_ if classifier else np.ones(model.n_outputs_, int))  # of each target
     stored = np.concatenate([tree.value for tree in trees])  # (nodes, targets, most classes)
     if classifier and not np.allclose(stored.sum(axis=2), 1.0):  # counts until 1.3.1, fractions since
         stored = stored / stored.sum(axis=2, keepdims=True)
     value = np.concatenate([stored[:, target, :k] for target, k in enumerate(width)], axis=1) / n_trees
-    found = _trees(
-        schema,
-        n_trees,
-        value,
-        fields,
-        output=np.zeros(n_trees),
-        weight=np.full(n_trees, 1 / n_trees),
-        base=np.zeros(value.shape[1]),
-        averaged=True,
-        node_values=NodeValues(value, np.ones(n_trees)),
-    )
+    fields |= {"output": np.zeros(n_trees), "weight": np.full(n_trees, 1 / n_trees), "averaged": True}
+    at_leaves, known = np.where(leaf[:, None], value, 0.0), NodeValues(value, np.ones(n_trees))
+    found = Trees(**fields, value=at_leaves, base=np.zeros(value.shape[1]), node_values=known)
     return found, schema, str(model.criterion), {}
 
 
