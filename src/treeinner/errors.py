@@ -92,7 +92,7 @@ def listing(items: Sequence[object], limit: int = 10) -> str:
 
 def short(number: float, digits: int = 4) -> str:
     """A number with at least so many significant digits, and without an exponent up to a million."""
-    return f"{number:.0f}" if 10**digits <= abs(number) < 1e6 else f"{number:.{digits}g}"
+    return f"{number:.0f}" if 10**digits - 0.5 <= abs(number) < 1e6 else f"{number:.{digits}g}"
 
 
 @dataclass(frozen=True)
