@@ -585,8 +585,9 @@ def test_value_text(value, text):
 
 
 def test_call_is_python_whatever_was_passed():
-    plain = {"feature_groups": {"g": ["a"]}, "random_state": np.int64(3), "score": "signal"}
-    text = rendering.call_text(rendering.Path("/secret/page.html"), arrays={"X_train": None}, plain=plain)
+    given = {"feature_groups": {"g": ["a"]}, "random_state": np.int64(3), "score": "signal", "X_train": None}
+    defaults = {"feature_groups": None, "random_state": 0, "score": "signal", "X_train": None}
+    text = rendering.call_text(rendering.Path("/secret/page.html"), given, defaults)
     compile(text, "call", "exec")
     assert "secret" not in text
     assert "random_state=3," in text

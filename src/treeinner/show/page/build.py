@@ -8,23 +8,21 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from treeinner.errors import DataError, TreeInnerError, TreeInnerWarning
+from treeinner.errors import DataError, TreeInnerError, TreeInnerWarning, counted
 from treeinner.kernels import Progress
 from treeinner.read import read_model
 from treeinner.read.columns import GroupSpec
 from treeinner.read.model import Model
 from treeinner.rows import load_table
+from treeinner.rows.rows import ROLES
 from treeinner.score.compare import Comparison
 from treeinner.score.importance import importance
 from treeinner.score.result import Importance
 from treeinner.show.files import check_output, write_file
-from treeinner.show.page.data import Subject, collect, contents, of_comparison, of_selector
+from treeinner.show.page.data import Subject, collect, of_comparison, of_selector
 from treeinner.show.page.render import call_text, render
 
 __all__ = ["report"]
-
-CARRY = "Which features carry signal"
-TITLES = {"signal": CARRY, "tree_inner": CARRY, "loss": "Which features lowered the loss"}
 
 
 def report(
@@ -108,7 +106,7 @@ def report(
     TreeInnerWarning
         For every note on the scores, training rows among X and y included; the page has them too.
     """
-    path = Path(path)
+    given, path = dict(locals()), Path(path)
     check_output(path)
     compared = isinstance(model, Comparison)
     if compared or any(kind.__name__ == "TreeInnerSelector" for kind in type(model).__mro__):
@@ -117,34 +115,26 @@ def report(
             raise TypeError(f"The page of a {what} needs no rows: ti.report({what}, path=...).")
         data = of_comparison(model, path.name) if compared else of_selector(model, path.name)
         return _written(path, {"title": title or own, **data})
-    if score not in TITLES:
-        raise ValueError(f"score={score!r} is not recognised; choose one of {', '.join(map(repr, TITLES))}.")
     if X is None or (X_train is None) != (y_train is None):
         raise DataError("Pass X and y; X_train and y_train both or neither.")
     for name, value in (("explorer_rows", explorer_rows), ("random_state", random_state)):
         if not hasattr(value, "__index__") or operator.index(value) < 0:
             raise ValueError(f"{name}={value!r}: expected a whole number, 0 or above.")
     opened = read_model(model)
-    given = {"sample_weight": sample_weight, "clusters": clusters, "base_margin": base_margin, "qid": qid}
-    of_train = {"sample_weight": sample_weight_train, "base_margin": base_margin_train, "qid": qid_train}
-    X, held_out = load_table(opened, X, {"y": y, **given, "by": by})
+    asked: dict[str, Any] = {name: given[name] for name in ("score", "method", "feature_groups", "n_jobs", "progress")}
+    X, held_out = load_table(opened, X, {name: given[name] for name in ROLES})
     segments = {"by": held_out.pop("by"), "freq": freq}
-    asked: dict[str, Any] = {"score": score, "method": method, "feature_groups": feature_groups}
-    asked |= {"n_jobs": n_jobs, "progress": progress}
     valid, train = importance(opened, X, **held_out, **asked, **segments), None
     if X_train is not None:
-        X_train, training = load_table(opened, X_train, {"y": y_train, **of_train})
-        train = _quiet(opened, X_train, **training, **asked)
+        of_train = {name: given[f"{name}_train"] for name in ("y", "sample_weight", "base_margin", "qid")}
+        X_train, of_train = load_table(opened, X_train, of_train)
+        train = _quiet(opened, X_train, **of_train, **asked)
     subject = Subject(opened, X, held_out, feature_groups, n_jobs)
     breakdown = valid if score == "loss" else _breakdown(opened, X, **{**held_out, **asked, "score": "loss"})
     data = collect(subject, valid, train, breakdown, explorer_rows=explorer_rows, random_state=random_state)
-    plain = {"title": title, "score": score, "method": method, "feature_groups": feature_groups, "freq": freq,
-             "explorer_rows": explorer_rows, "random_state": random_state}  # fmt: skip
-    trained = {f"{name}_train": value for name, value in {"X": X_train, "y": y_train, **of_train}.items()}
-    named = {"by": by} if isinstance(by, str) else {}
-    call = call_text(path, arrays={**given, **trained, "by": None if named else by}, plain=plain | named)
-    own_title = TITLES[score] if data["training_rows"] is None else "Scores with training rows among the rows"
-    return _written(path, {"title": title or own_title, "call": call, **data})
+    own = "Which features lowered the loss" if score == "loss" else "Which features carry signal"
+    own = own if data["training_rows"] is None else "Scores with training rows among the rows"
+    return _written(path, {"title": title or own, "call": call_text(path, given, report.__kwdefaults__ or {}), **data})
 
 
 def _written(path: Path, data: dict[str, Any]) -> Path:
@@ -152,7 +142,8 @@ def _written(path: Path, data: dict[str, Any]) -> Path:
     page = render(data).encode()
     write_file(path, page)
     size = f"{len(page) / 1e6:.1f} MB" if len(page) > 1e6 else f"{len(page) / 1e3:.0f} kB"
-    print(f"{path}: {size}, {contents(data)}")
+    explorer = data.get("explorer")
+    print(f"{path}: {size}, {counted(len(explorer['number']), 'row') if explorer else 'no rows'} of data")
     return path
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import platform
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from importlib.metadata import version
+from platform import python_version
 from typing import Any
 
 import numpy as np
@@ -20,8 +20,9 @@ from treeinner.read import Model
 from treeinner.read.columns import Credit, GroupSpec, credit
 from treeinner.rows.frames import names_of
 from treeinner.score.compare import Comparison
+from treeinner.score.infer import difference
 from treeinner.score.result import LEVEL, Importance
-from treeinner.show.page.numbers import packed, short, shorts, value_text
+from treeinner.show.page.numbers import packed, short, value_text
 from treeinner.show.page.rows import explore
 
 Float = NDArray[np.float64]
@@ -68,22 +69,21 @@ def collect(
     rows = f"{valid.n_rows:,} rows, training rows among them"
     # A forest's loss, which may be another than that of its splits, comes with its breakdown alone.
     whole = valid if valid.losses is not None or breakdown is None else breakdown
+    sides = {"Held-out": whole} | ({} if train is None else {"Training": train})
+    gap = None if train is None else difference(train.statistics, valid.statistics)
+    notes = [note for note in valid.notes if note.code not in SAID]
     return {
-        **_common(valid, [note for note in valid.notes if note.code not in SAID]),
-        "facts": _facts(subject, valid),
+        **_common(valid, valid.columns(), notes, _facts(subject, valid), sides),
         "loss": whole.loss_name,
-        "quality": [_quality("Held-out", whole), *([] if train is None else [_quality("Training", train)])],
         "training_rows": None if seen is None else {"note": seen.text, "rows": rows},
         "breakdown": _breakdown(breakdown),
-        "features": list(valid.feature_names),
-        "ranking": _columns(valid.columns()),
-        "used": np.ceil(subject.by_split(np.ones(trees.n_nodes))).astype(int).tolist(),
+        "used": np.ceil(subject.by_split(np.ones(trees.n_nodes))).astype(int),
         "outputs": _outputs(valid),
-        "gain": None if np.isnan(trees.gain).any() else shorts(subject.by_split(trees.gain)),
+        "gain": None if np.isnan(trees.gain).any() else subject.by_split(trees.gain),
         "margin_unit": subject.model.loss and subject.model.loss.unit,
         "n_rows": valid.n_rows,
         "effects": _effects(subject, valid, min(explorer_rows, MOST_DOTS), random_state),
-        "gap": None if train is None else _gap(train, valid),
+        "gap": gap and {"train": train and train.scores, "gap": gap.score, "std_error": gap.std_error},
         "rounds": _rounds(valid, train),
         "segments": _segments(valid),
         "explorer": explore(subject, valid, explorer_rows, random_state) if explorer_rows else None,
@@ -95,45 +95,33 @@ def of_selector(selector: Any, name: str) -> dict[str, Any]:
     table, found = selector.table(), selector.importance_
     folds = f"{selector.cv} folds" if isinstance(selector.cv, int) else type(selector.cv).__name__
     n_kept = int(table["kept"].sum())
+    facts = {
+        "Estimator": f"{type(selector.estimator_).__name__}, {folds}, {counted(selector.repeats, 'repeat')}",
+        "Agreement of the folds": f"{found.folds.rank_stability:.2f} (mean rank correlation of two folds)",
+        "Features": f"{len(table['kept']):,}, {n_kept:,} of them kept",
+    }
+    test = None if selector.q is None else selector.test
+    code = f"selector = ti.{selector!r}\nselector.fit(X, y)\nti.report(selector, path={name!r})\n"
     return {
-        **_common(found, found.notes),
-        "call": f"import treeinner as ti\n\nselector = ti.{selector!r}\nselector.fit(X, y)\n"
-        f"ti.report(selector, path={name!r})\n",
-        "facts": [
-            ["Estimator", f"{type(selector.estimator_).__name__}, {folds}, {counted(selector.repeats, 'repeat')}"],
-            ["Agreement of the folds", f"{found.folds.rank_stability:.2f} (mean rank correlation of two folds)"],
-            ["Features", f"{len(table['kept']):,}, {n_kept:,} of them kept"],
-        ],
-        "quality": [_quality("Held-out", found)],
-        "features": list(map(str, table["feature"])),
-        "ranking": _columns(table),
-        "selection": {
-            "n_kept": n_kept,
-            "rule": selector.rule,
-            "test": None if selector.q is None else selector.test,
-            "groups": [list(group) for group in selector.groups_],
-        },
+        **_common(found, table, found.notes, facts, {"Held-out": found}),
+        "call": f"import treeinner as ti\n\n{code}",
+        "selection": {"n_kept": n_kept, "rule": selector.rule, "test": test, "groups": selector.groups_},
     }
 
 
 def of_comparison(c: Comparison, name: str) -> dict[str, Any]:
     """Everything on the page of a Comparison but its title; name: of the file."""
-    weighted = [] if c.effective_rows is None else [["Effective rows when weighted", f"{c.effective_rows:,.0f}"]]
+    weighted = {} if c.effective_rows is None else {"Effective rows when weighted": f"{c.effective_rows:,.0f}"}
+    sides = dict(zip(c.names, (c.before, c.after), strict=True))
+    losses = np.array([c.loss_before, c.loss_after])
     return {
-        **_common(c.after, c.notes),
+        **_common(c.after, c.columns(), c.notes, {"Features": f"{len(c.feature_names):,}", **weighted}, sides),
         "score": "change",
         "score_title": "Change",
         "unit": f"rise of {c.loss_name} per row",
         "call": f"import treeinner as ti\n\ncomparison = ti.compare(...)\nti.report(comparison, path={name!r})\n",
-        "facts": [["Features", f"{len(c.feature_names):,}"], *weighted],
-        "features": list(c.feature_names),
-        "quality": [_quality(side, imp) for side, imp in zip(c.names, (c.before, c.after), strict=True)],
-        "ranking": _columns(c.columns()),
-        "comparison": {
-            "names": c.names, "harder": short(c.harder), "base": short(c.base),
-            "losses": shorts([c.loss_before, c.loss_after]),
-        },
-    }  # fmt: skip
+        "comparison": {"names": c.names, "harder": short(c.harder), "base": short(c.base), "losses": losses},
+    }
 
 
 def _segments(i: Importance) -> dict[str, Any] | None:
@@ -143,22 +131,12 @@ def _segments(i: Importance) -> dict[str, Any] | None:
     by = i.by_segment
     shown = np.sort(np.argsort(-by.weights, kind="stable")[:MOST_SEGMENTS])
     best = i.order[: MOST_OUTPUT_SCORES // len(shown)]
-    cut = np.ix_(shown, best)
+    cut, other = np.ix_(shown, best), by.difference
     return {
-        "names": [by.labels[s] for s in shown], "n": by.rows[shown].tolist(), "all": len(by.labels),
-        "features": best.tolist(), "score": shorts(by.statistics.score[cut]),
-        "difference": shorts(by.difference.score[cut]), "std_error": shorts(by.difference.std_error[cut], 3),
-        "q": shorts(by.difference.q_value[cut], 3), "same": shorts(by.same["q_value"][best], 3),
+        "names": [by.labels[s] for s in shown], "n": by.rows[shown], "all": len(by.labels), "features": best,
+        "score": by.statistics.score[cut], "difference": other.score[cut], "std_error": other.std_error[cut],
+        "q": other.q_value[cut], "same": by.same["q_value"][best],
     }  # fmt: skip
-
-
-def _columns(table: Mapping[str, NDArray[Any]]) -> dict[str, list[Any]]:
-    """The table of a result, in the order of the features; sorting is the page's job."""
-    return {
-        name: shorts(column) if column.dtype.kind == "f" else column.tolist()
-        for name, column in table.items()
-        if name != "feature"
-    }
 
 
 def _effects(subject: Subject, i: Importance, n_dots: int, seed: int) -> list[dict[str, Any]] | None:
@@ -178,7 +156,7 @@ def _effects(subject: Subject, i: Importance, n_dots: int, seed: int) -> list[di
         by_row, by_value = (_bins(one, n_dots == 0) for one in (part.means(x)[1], means))
         names = [name if place in by_value["at"] else "" for place, name in enumerate(names)]
         found.append({
-            "feature": i.feature_names.index(part.feature), "output": part.output, "span": shorts([x.min(), x.max()]),
+            "feature": i.feature_names.index(part.feature), "output": part.output, "span": np.array([x.min(), x.max()]),
             "holds": short(part.slope), "std_error": short(part.std_error), "n": len(dots),
             "dots": packed(np.stack([x, y])[:, dots]), "names": [value_text(name) for name in names],
             "rows": by_row, "values": by_value if part.values is not None else None,
@@ -186,95 +164,68 @@ def _effects(subject: Subject, i: Importance, n_dots: int, seed: int) -> list[di
     return found
 
 
-def _bins(means: Mapping[str, Float], several: bool) -> dict[str, list[Any]]:
+def _bins(means: Mapping[str, Float], several: bool) -> dict[str, Float]:
     """Means of bins; several: only of those with more than one row, which have an interval."""
     shown = np.isfinite(means["low"]) | (not several)
-    return {name: shorts(column[shown]) for name, column in means.items()}
+    return {name: column[shown] for name, column in means.items()}
 
 
 def _breakdown(i: Importance | None) -> dict[str, Any] | None:
     """Where the loss began and ended, what the roots did, and the scores, which add up to the difference with it."""
     if i is None or i.losses is None:
         return None
-    losses = i.losses
-    return {
-        "loss": i.loss_name, "before": short(losses.before), "after": short(losses.after), "base": short(i.base),
-        "total": short(losses.before - losses.after), "score": shorts(i.scores), "std_error": shorts(i.std_errors),
-    }  # fmt: skip
+    before, after = i.losses.before, i.losses.after
+    numbers = {"before": before, "after": after, "base": i.base, "total": before - after}
+    known = {name: short(number) for name, number in numbers.items()}
+    return {"loss": i.loss_name, **known, "score": i.scores, "std_error": i.std_errors}
 
 
 def _outputs(i: Importance) -> dict[str, Any] | None:
     """Scores of each class or target by itself."""
     if i.outputs is None:
         return None
-    n = i.outputs.score.shape[1]
-    names = list(i.output_names or (str(k) for k in range(n)))
-    if n * len(i.scores) > MOST_OUTPUT_SCORES:
-        return {"names": names, "rankings": None}
-    return {"names": names, "rankings": [_columns(i.for_output(name).columns()) for name in names]}
-
-
-def _gap(train: Importance, valid: Importance) -> dict[str, Any]:
-    """Optimism: the score on the training rows minus held-out, two independent samples."""
-    return {
-        "train": shorts(train.scores),
-        "gap": shorts(train.scores - valid.scores),
-        "std_error": shorts(np.hypot(train.std_errors, valid.std_errors)),
-    }
+    names = list(i.output_names or map(str, range(i.outputs.score.shape[1])))
+    few = len(names) * len(i) <= MOST_OUTPUT_SCORES
+    return {"names": names, "rankings": [_numbers(i.for_output(name).columns()) for name in names] if few else None}
 
 
 def _rounds(valid: Importance, train: Importance | None) -> dict[str, Any] | None:
     """Cumulative scores by round, thinned for drawing; peak and fall come from every round."""
     if valid.rounds is None or len(valid.rounds) < 2:
         return None
-    curve = _cumulative(valid)
-    n = len(curve) - 1
+    shown, n = np.sort(valid.order[:MOST_CURVES]), len(valid.rounds)
     at = np.unique(np.linspace(0, n, min(n, MOST_POINTS) + 1).round().astype(int))
-    shown = np.sort(valid.order[:MOST_CURVES])
+    curve = _cumulative(valid)[:, shown]
     best = curve.max(axis=0)
-    out: dict[str, Any] = {
-        "n": n,
-        "at": at.tolist(),
-        "features": shown.tolist(),
-        "peak": curve.argmax(axis=0)[shown].tolist(),
-        "best": shorts(best[shown]),
-        "fall": shorts((best - curve[-1])[shown]),
-    }
-    out["valid"], out["valid_unit"] = packed(np.ascontiguousarray(curve[at][:, shown].T))
+    out = {"n": n, "at": at, "features": shown, "peak": curve.argmax(axis=0), "best": best, "fall": best - curve[-1]}
+    out["valid"], out["valid_unit"] = packed(curve[at].T)
     if train is not None:
-        out["train"], out["train_unit"] = packed(np.ascontiguousarray(_cumulative(train)[at][:, shown].T))
+        out["train"], out["train_unit"] = packed(_cumulative(train)[at][:, shown].T)
     return out
 
 
 def _cumulative(i: Importance) -> Float:
     """Score until each round: (rounds + 1, features)."""
-    by_round = i.by_round()
-    return np.concatenate([np.zeros((1, by_round.shape[1])), np.cumsum(by_round, axis=0)])
+    return np.cumsum(np.pad(i.by_round(), ((1, 0), (0, 0))), axis=0)
 
 
-def _facts(subject: Subject, valid: Importance) -> list[list[str]]:
-    """What the model and the data are: pairs of label and text."""
-    model, trees = subject.model, subject.model.trees
-    rows, clusters = f"{valid.n_rows:,}", subject.given["clusters"]
-    if subject.given["sample_weight"] is not None:
-        rows += f", weighted (sum of weights {valid.sum_of_weights:,.6g})"
+def _facts(subject: Subject, valid: Importance) -> dict[str, str]:
+    """What the model and the data are, in words."""
+    model, trees, clusters = subject.model, subject.model.trees, subject.given["clusters"]
+    kind = "averaged trees" if trees.averaged else f"boosted trees in {counted(trees.n_rounds, 'round')}"
+    weighted = subject.given["sample_weight"] is not None
+    rows = f", weighted (sum of weights {valid.sum_of_weights:,.6g})" if weighted else ""
     if clusters is not None:
         rows += f", in {len(set(np.asarray(clusters).tolist())):,} independent clusters"
-    kind = "averaged trees" if trees.averaged else f"boosted trees in {counted(trees.n_rounds, 'round')}"
-    facts = [
-        ["Model", f"{LIBRARIES.get(model.library, model.library)}, {trees.n_trees:,} {kind}"],
-        ["Rows scored", rows],
-        ["Features", f"{len(valid.feature_names):,}"],
-    ]
-    if len(valid.feature_names) != model.n_features:
-        facts[-1][1] += f" (from {model.n_features:,} columns of the model)"
-    if model.n_outputs > 1:
-        facts.append(["Outputs", f"{model.n_outputs:,}"])
-    rates = np.unique(trees.known.rate[np.isfinite(trees.known.rate)])
-    if len(rates) and not trees.averaged:
-        span = f"{rates[0]:.4g}" if rates[0] == rates[-1] else f"{rates[0]:.4g} to {rates[-1]:.4g}"
-        facts.append(["Learning rate", span])
-    return facts
+    columns = f" (from {model.n_features:,} columns of the model)" if len(valid) != model.n_features else ""
+    facts = {
+        "Model": f"{LIBRARIES.get(model.library, model.library)}, {trees.n_trees:,} {kind}",
+        "Rows scored": f"{valid.n_rows:,}{rows}",
+        "Features": f"{len(valid):,}{columns}",
+    }
+    facts |= {"Outputs": f"{model.n_outputs:,}"} if model.n_outputs > 1 else {}
+    rates = list(dict.fromkeys(f"{rate:.4g}" for rate in np.unique(trees.known.rate) if np.isfinite(rate)))
+    return facts | ({"Learning rate": " to ".join(rates[:1] + rates[1:][-1:])} if rates and not trees.averaged else {})
 
 
 def _quality(label: str, i: Importance) -> dict[str, Any]:
@@ -284,18 +235,16 @@ def _quality(label: str, i: Importance) -> dict[str, Any]:
     return {"rows": label, "n": i.n_rows, **{name: short(number) for name, number in known.items()}}
 
 
-def contents(data: dict[str, Any]) -> str:
-    """What a page holds of the rows, in words."""
-    explorer = data.get("explorer")
-    return "no rows of data" if explorer is None else f"{counted(len(explorer['number']), 'row')} of data"
-
-
-def _common(found: Importance, notes: Iterable[Note]) -> dict[str, Any]:
-    """What every page has: when and by what it was written, and what its scores are."""
-    own = [["treeinner", version("treeinner")], ["Python", platform.python_version()], ["numpy", np.__version__]]
+def _common(
+    found: Importance, table: Mapping[str, NDArray[Any]], notes: Iterable[Note], facts: Mapping[str, str],
+    sides: Mapping[str, Importance],
+) -> dict[str, Any]:  # fmt: skip
+    """What every page has: when and by what it was written, a table of features, and what its scores are."""
+    epoch = os.environ.get("SOURCE_DATE_EPOCH")  # it fixes the time, for builds that must come out the same
+    now = datetime.now(UTC) if epoch is None else datetime.fromtimestamp(int(epoch), UTC)
     return {
-        "written": _now().strftime("%Y-%m-%d %H:%M UTC"),
-        "versions": own,
+        "written": now.strftime("%Y-%m-%d %H:%M UTC"),
+        "versions": [["treeinner", version("treeinner")], ["Python", python_version()], ["numpy", np.__version__]],
         "level": LEVEL,
         "confidence": CONFIDENCE,
         "score": found.score,
@@ -303,10 +252,13 @@ def _common(found: Importance, notes: Iterable[Note]) -> dict[str, Any]:
         "unit": found.unit,
         "loss": found.loss_name,
         "notes": [note.text for note in notes],
+        "facts": list(facts.items()),
+        "quality": [_quality(label, side) for label, side in sides.items()],
+        "features": table["feature"],
+        "ranking": _numbers(table),
     }
 
 
-def _now() -> datetime:
-    """The time of writing; SOURCE_DATE_EPOCH fixes it for builds that must come out the same."""
-    epoch = os.environ.get("SOURCE_DATE_EPOCH")
-    return datetime.fromtimestamp(int(epoch), UTC) if epoch else datetime.now(UTC)
+def _numbers(table: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """The table of a result without the names, in the order of the features; sorting is the page's job."""
+    return {name: column for name, column in table.items() if name != "feature"}

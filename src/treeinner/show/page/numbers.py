@@ -7,7 +7,7 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 Number = int | float | None
 LONGEST_TEXT = 60  # characters of a value that is text
@@ -21,21 +21,11 @@ def short(value: float, digits: int = 6) -> Number:
     return int(cut) if cut.is_integer() and abs(cut) < 1e15 else cut
 
 
-def shorts(values: ArrayLike, digits: int = 6) -> list[Any]:
-    """`short` of every number, nested as the array is."""
-    items = np.asarray(values, np.float64).tolist()
-    return [shorts(item, digits) if isinstance(item, list) else short(item, digits) for item in items]
-
-
-def decimals_for(values: ArrayLike, digits: int = 5) -> int:
-    """Decimals that keep `digits` significant digits of the largest of the values; may be negative."""
-    largest = float(np.abs(np.asarray(values, np.float64)).max(initial=0.0))
-    return 0 if largest == 0 or not math.isfinite(largest) else digits - 1 - math.floor(math.log10(largest))
-
-
-def rounded(values: ArrayLike, decimals: int) -> list[Any]:
-    """All with the same decimals: what is too small to be drawn beside the largest becomes 0, which is short."""
-    return shorts(np.round(np.asarray(values, np.float64), decimals), 15)
+def plain(array: NDArray[Any]) -> list[Any]:
+    """An array as JSON holds it: nested lists, of `short` numbers if it has floats."""
+    if array.ndim > 1:
+        return [plain(part) for part in array]
+    return [short(number) for number in array.tolist()] if array.dtype.kind == "f" else array.tolist()
 
 
 def value_text(value: Any) -> Number | str | bool:
@@ -58,8 +48,8 @@ def value_text(value: Any) -> Number | str | bool:
     return text if len(text) <= LONGEST_TEXT else text[: LONGEST_TEXT - 1] + "…"
 
 
-def packed(curves: NDArray[np.float64]) -> tuple[str, list[Any]]:
+def packed(curves: NDArray[np.float64]) -> tuple[str, NDArray[np.float64]]:
     """Rows as 16-bit integers in base64, and what one of them stands for in each row."""
-    unit = np.abs(curves).max(axis=1, initial=0.0) / 32767
+    unit = np.array([short(largest / 32767) for largest in np.abs(curves).max(axis=1, initial=0.0)], np.float64)
     scaled = np.divide(curves, unit[:, None], out=np.zeros_like(curves), where=unit[:, None] > 0)
-    return base64.b64encode(np.round(scaled).astype("<i2").tobytes()).decode("ascii"), shorts(unit, 7)
+    return base64.b64encode(np.round(scaled).astype("<i2").tobytes()).decode("ascii"), unit

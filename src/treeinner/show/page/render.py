@@ -12,10 +12,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-# What report() does when it is not told otherwise; the call on the page leaves these out.
-DEFAULTS: dict[str, Any] = {
-    "score": "signal", "method": "centred", "explorer_rows": 0, "random_state": 0,
-}  # fmt: skip
+import numpy as np
+
+from treeinner.show.page import numbers
 
 
 def render(data: Mapping[str, Any]) -> str:
@@ -34,18 +33,18 @@ def render(data: Mapping[str, Any]) -> str:
 
 def as_json(data: Any) -> str:
     """JSON that cannot end the script block it stands in, nor begin a comment there."""
-    text = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    text = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"), default=numbers.plain)
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
-def call_text(path: Path, *, arrays: Mapping[str, Any], plain: Mapping[str, Any]) -> str:
+def call_text(path: Path, given: Mapping[str, Any], defaults: Mapping[str, Any]) -> str:
     """Python that writes this page again; tables go by the names of their arguments."""
-    arguments = [f"{name}={name}" for name, array in arrays.items() if array is not None]
-    arguments.append(f"path={path.name!r}")
-    for name, given in plain.items():
-        value = given.item() if hasattr(given, "item") else given  # a numpy number
-        if value is not None and value != DEFAULTS.get(name):
-            arguments.append(f"{name}={value!r}" if isinstance(value, str | int | dict) else f"{name}={name}")
+    arguments = [f"path={path.name!r}"]
+    for name, default in defaults.items():
+        value = given[name].item() if isinstance(given[name], np.generic) else given[name]
+        plain = isinstance(value, str | int | dict)
+        if value is not None and not (plain and value == default):
+            arguments.append(f"{name}={value!r}" if plain else f"{name}={name}")
     lines = "".join(f"    {argument},\n" for argument in arguments)
     return f"import treeinner as ti\n\nti.report(\n    model, X, y,\n{lines})\n"
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from treeinner.explain.attribute import attribute
-from treeinner.losses import encode_target
 from treeinner.rows.frames import as_frame, collected, row_labels_of, to_array
+from treeinner.rows.rows import ROLES, one_batch
 from treeinner.score.result import METHOD_TITLES, Importance
-from treeinner.show.page.numbers import decimals_for, rounded, short, shorts, value_text
+from treeinner.show.page.numbers import short, value_text
 
 if TYPE_CHECKING:
     from treeinner.show.page.data import Subject
@@ -32,49 +33,45 @@ def explore(subject: Subject, valid: Importance, n_rows: int, random_state: int)
     """
     model, loss, n_features = subject.model, subject.model.loss, len(valid)
     assert loss is not None  # or there would be no scores
-    y = np.asarray(subject.given["y"])
+    y, given = np.asarray(subject.given["y"]), subject.given["base_margin"]
     columns, fewest = 2 + min(model.n_outputs, MOST_OUTPUTS), min(FEWEST_PARTS, n_features)
     most = min(MOST_NUMBERS // (fewest * columns), MOST_VALUES // (n_features * model.n_outputs))
     n_rows = min(n_rows, len(y), max(most, 1))
     number = np.sort(np.random.default_rng(random_state).choice(len(y), n_rows, replace=False))
-    target: Any = y[number]
-    for transform in model.targets:
-        target = transform(target)
-    encoded = encode_target(
-        target, loss, classes=model.classes, n_outputs=model.n_outputs, n_rows=n_rows, border=model.target_border,
-    )  # fmt: skip
-    given = subject.given["base_margin"]
+    X = take(subject.X, number)
     a = attribute(
-        subject.model, take(subject.X, number), base_margin=None if given is None else np.asarray(given)[number],
-        feature_groups=subject.feature_groups, n_jobs=subject.n_jobs,
-        method=valid.method, reference=valid if valid.method == "centred" else None,
+        model, X, base_margin=None if given is None else np.asarray(given)[number], n_jobs=subject.n_jobs,
+        feature_groups=subject.feature_groups, method=valid.method,
+        reference=valid if valid.method == "centred" else None,
     )  # fmt: skip
     values, base = a.by_output
     margin = base + values.sum(axis=1)
-    link = loss.link(margin)
+    link, has_loss = loss.link(margin), loss.value is not None and loss.scope == "row"  # else it has none of its own
+    about = {"y": y[number], "qid": None if loss.scope != "query" else np.asarray(subject.given["qid"])[number]}
+    encoded = one_batch(model, X, dict.fromkeys(ROLES) | about).y
     shown = _outputs_shown(margin, encoded.astype(np.intp) if loss.target == "class" else None)
     values = np.take_along_axis(values, shown[:, None, :], axis=2)  # (rows, features, outputs shown)
     order = np.argsort(-np.abs(values).max(axis=2), axis=1, kind="stable")
     order = order[:, : max(fewest, MOST_NUMBERS // (n_rows * columns))]
     largest = np.take_along_axis(values, order[:, :, None], axis=1)
-    decimals, labels = decimals_for(largest), row_labels_of(subject.X)
-    has_loss = loss.value is not None and loss.scope == "row"  # else a row has no loss of its own
+    size, labels = np.abs(largest).max(initial=0.0), row_labels_of(subject.X)
+    decimals = 0 if size == 0 else 4 - math.floor(math.log10(size))  # too small to be drawn beside the largest: 0
     return {
         "method": METHOD_TITLES[valid.method],
         "n": len(y),
-        "number": number.tolist(),
+        "number": number,
         "label": None if labels is None or _is_range(labels) else [value_text(labels[i]) for i in number.tolist()],
         "actual": [_actual(y) for y in y[number].tolist()],
-        "loss": shorts(loss.losses(encoded, margin), 4) if has_loss else None,  # to find the worst predicted
-        "outputs": None if model.n_outputs == 1 else shown.tolist(),
-        "margin": shorts(np.take_along_axis(margin, shown, axis=1)),
-        "prediction": None if link is margin else shorts(np.take_along_axis(link, shown, axis=1)),
-        "base": shorts(np.take_along_axis(base, shown, axis=1)),
+        "loss": loss.losses(encoded, margin) if has_loss else None,  # to find the worst predicted
+        "outputs": None if model.n_outputs == 1 else shown,
+        "margin": np.take_along_axis(margin, shown, axis=1),
+        "prediction": None if link is margin else np.take_along_axis(link, shown, axis=1),
+        "base": np.take_along_axis(base, shown, axis=1),
         "decimals": decimals,
-        "feature": order.tolist(),
-        "contribution": rounded(np.swapaxes(largest, 1, 2), decimals),  # (rows, outputs shown, parts)
-        "rest": rounded(values.sum(axis=1) - largest.sum(axis=1), decimals),
-        "value": _values(a.data, a.feature_names, order) or None,
+        "feature": order,
+        "contribution": np.swapaxes(largest, 1, 2).round(decimals),  # (rows, outputs shown, parts)
+        "rest": (values.sum(axis=1) - largest.sum(axis=1)).round(decimals),
+        "value": _values(a.data, a.feature_names, order),
     }
 
 
@@ -90,11 +87,11 @@ def _outputs_shown(margin: Float, code: NDArray[np.intp] | None) -> NDArray[np.i
     return first
 
 
-def _values(data: Any, names: tuple[str, ...], order: NDArray[np.intp]) -> list[list[Any]]:
-    """Values of the features shown, in their order; nothing where a feature is not a column of the data."""
+def _values(data: Any, names: tuple[str, ...], order: NDArray[np.intp]) -> list[list[Any]] | None:
+    """Values of the features shown, in their order; None where a feature is not a column of the data."""
     table = to_array(data, names)  # of no dimension if there are no data
     if table.ndim != 2 or table.shape[1] != len(names):
-        return []
+        return None
     return [[value_text(table[i, k]) for k in picked] for i, picked in enumerate(order.tolist())]
 
 
