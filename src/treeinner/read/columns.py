@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from treeinner.errors import UnsupportedModelError, did_you_mean, readable
 from treeinner.read.model import Model
-from treeinner.rows.rows import columns_in, transform
+from treeinner.rows.rows import columns_of, transform
 
 __all__ = ["Credit", "GroupSpec", "as_table", "credit", "gathered", "grouped", "numbers_of"]
 
@@ -160,7 +160,7 @@ def _position(member: Any, position: Mapping[str, int], group: str) -> int:
 def _raw_columns(model: Model, own: Sequence[str], X: Any) -> tuple[list[str], Index]:
     """Raw columns, then what belongs to none of them; and which of these every feature of the model belongs to."""
     X = as_table(X)
-    known = X.columns if isinstance(X, nw.DataFrame) else columns_in(model.transformers)[0]
+    known = X.columns if isinstance(X, nw.DataFrame) else columns_of(model)[0]
     names = [f"f{k}" for k in range(X.shape[1])] if known is None else [readable(name) for name in known]
     used = np.unique([j for shared in model.trees.player_features for j in shared]).astype(np.intp)
     try:

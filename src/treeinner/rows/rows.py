@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeinner import errors, losses
-from treeinner.errors import DataError, Note, TreeInnerError, UnsupportedModelError, did_you_mean, listing, own_name
+from treeinner.errors import DataError, Note, UnsupportedModelError, did_you_mean, listing, own_name
 from treeinner.kernels.units import in_units
 from treeinner.rows.columns import labels
 from treeinner.rows.frames import collected, frame_library_of, names_of, places_of, values_of
@@ -20,7 +20,7 @@ from treeinner.rows.table import DenseTable, Table, make_table, refuse_by_name
 if TYPE_CHECKING:
     from treeinner.read.model import Model
 
-__all__ = ["ROLES", "Rows", "columns_in", "needs_all_rows", "one_batch", "read_table", "start_margin", "transform"]
+__all__ = ["ROLES", "Rows", "columns_of", "needs_all_rows", "one_batch", "read_table", "start_margin", "transform"]
 
 Float = NDArray[np.float64]
 
@@ -55,11 +55,6 @@ class Rows:
         return self.table.notes
 
 
-def named(label: str, error: TreeInnerError) -> TreeInnerError:
-    """Return the error with what it is about, such as a file, in front."""
-    return error if label in str(error) else type(error)(f"{label}: {error}")
-
-
 def one_batch(
     model: Model, X: Any, given: Mapping[str, Any], *, oob: bool = False, largest_weight: float | None = None
 ) -> Rows:
@@ -76,8 +71,7 @@ def one_batch(
         raise DataError(
             f"The loss, {loss.name}, {'needs qid, the query of every row' if qid is None else 'takes no qid'}."
         )
-    seen = _as_seen(model, X)
-    table = _table(model, seen)
+    seen, table = _read(model, X)
     n, target_names = table.n_rows, names_of(y)
     for step in model.targets:
         y = step(y)
@@ -121,25 +115,25 @@ def needs_all_rows(model: Model) -> str:
 # -- X -------------------------------------------------------------------------------------------------------
 def read_table(model: Model, X: Any) -> Table:
     """Rows of X as the model's trees read them, behind its transformers."""
-    return _table(model, _as_seen(model, split(model, X, {})[0]))
+    return _read(model, split(model, X, {})[0])[1]
 
 
-def one_row(X: Any) -> Any:
-    """A row of a pandas frame, which is a Series of names and values, as a frame of one row; X itself if it is none."""
-    is_row = type(X).__name__ == "Series" and getattr(getattr(X, "index", None), "inferred_type", "") == "string"
-    return X.to_frame().T.infer_objects() if is_row else X
-
-
-def _as_seen(model: Model, X: Any) -> Any:
-    """X as the model itself sees it, behind the pipeline's transformers."""
+def _read(model: Model, X: Any) -> tuple[Any, Table]:
+    """X as the model itself sees it, behind the pipeline's transformers; and as its trees read it."""
     if model.route is None:  # CatBoost itself takes more, such as its Pool
         refuse_by_name(X)
-    if not model.transformers and model.route is None:
-        return X
-    if names_of(X) is not None:  # other libraries do not take Arrow tables or lazy frames
+    if (model.transformers or model.route) and names_of(X) is not None:  # others take no Arrow tables and lazy frames
         rows = collected(X)
         X = rows.to_pandas() if rows.implementation.is_pyarrow() else rows.to_native()
-    return transform(model.transformers, X)
+    X = transform(model.transformers, X)
+    if model.route is not None:
+        if np.shape(X)[:1] == (0,):
+            raise DataError("X has no rows; pass at least one.")
+        return X, DenseTable(model.route(X))
+    table = make_table(X, model.schema)
+    for note in table.notes:
+        errors.warn(note)
+    return X, replace(table, notes=tuple(replace(note, quiet=True) for note in table.notes))
 
 
 def transform(transformers: Sequence[Any], X: Any) -> Any:
@@ -149,28 +143,15 @@ def transform(transformers: Sequence[Any], X: Any) -> Any:
     return X
 
 
-def columns_in(transformers: Sequence[Any]) -> tuple[tuple[str, ...] | None, int | None]:
-    """Names and number of the columns that a pipeline's first step was fitted on, as far as it stores them."""
-    step = next((step for step in transformers if hasattr(step, "n_features_in_")), None)
-    names = getattr(step, "feature_names_in_", None)
-    return None if names is None else tuple(map(str, names)), getattr(step, "n_features_in_", None)
-
-
-def _table(model: Model, X: Any) -> Table:
-    if model.route is not None:
-        if np.shape(X)[:1] == (0,):
-            raise DataError("X has no rows; pass at least one.")
-        return DenseTable(model.route(X))
-    table = make_table(X, model.schema)
-    for note in table.notes:
-        errors.warn(note)
-    return replace(table, notes=tuple(replace(note, quiet=True) for note in table.notes))
-
-
 # -- columns by name -----------------------------------------------------------------------------------------
 def split(model: Model, X: Any, given: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """X with the model's columns alone, and `given` with values in place of names; without names, all as it is."""
-    X, given = one_row(X), dict(given)
+    """X with the model's columns alone, and `given` with values in place of names; without names, all as it is.
+
+    A row of a pandas frame, which is a Series of names and values, is a frame of one row.
+    """
+    given = dict(given)
+    if type(X).__name__ == "Series" and getattr(getattr(X, "index", None), "inferred_type", "") == "string":
+        X = X.to_frame().T.infer_objects()
     names = names_of(X) or ()
     roles = roles_among(given, names)
     if not roles and len(names) <= len(columns_of(model)[0] or names):
@@ -221,10 +202,12 @@ def features_among(
 
 
 def columns_of(model: Model) -> tuple[tuple[str, ...] | None, int | None]:
-    """Names and number of the columns of X that the model reads, as far as it stores them."""
-    if model.transformers:
-        return columns_in(model.transformers)
-    return model.schema.names, model.n_features if model.route is not None else model.schema.n_columns
+    """Names and number of the columns of X that the model, or its pipeline's first step, reads, if it stores them."""
+    if not model.transformers:
+        return model.schema.names, model.n_features if model.route is not None else model.schema.n_columns
+    step = next((step for step in model.transformers if hasattr(step, "n_features_in_")), None)
+    names = getattr(step, "feature_names_in_", None)
+    return None if names is None else tuple(map(str, names)), getattr(step, "n_features_in_", None)
 
 
 # -- what comes with X ---------------------------------------------------------------------------------------

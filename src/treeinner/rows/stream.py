@@ -156,7 +156,7 @@ def naming(label: str) -> Iterator[None]:
     try:
         yield
     except TreeInnerError as error:
-        raise in_memory.named(label, error) from error
+        raise (error if label in str(error) else type(error)(f"{label}: {error}")) from error
     except (OSError, KeyError, TypeError, ValueError) as error:  # of Arrow, or a pipeline's transformer
         raise DataError(f"{label} cannot be read: {type(error).__name__}: {error}") from error
 
