@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeinner.errors import DataError, MissingDependencyError, Note, UnsupportedModelError, readable, warn
-from treeinner.read.model import Model, Told, loss_of, own_loss
+from treeinner.read.model import Model, Told, loss_of
 from treeinner.read.node_values import l2_node_values
 from treeinner.read.trees import Float, NodeValues, Trees, players_of, require, sets_of
 from treeinner.rows.frames import names_of, places_of
@@ -84,8 +84,10 @@ def _finished(trees: Trees, settings: Mapping[str, Any], schema: Schema, told: T
     objective, notes = told.objective, []
     own = None if model is None else model.get_params().get("loss_function")
     if objective is None and (hasattr(own, "calc_ders_range") or hasattr(own, "calc_ders_multi")):
-        objective, note = own_loss(_gradient, own)
-        notes.append(note)
+        objective, name = partial(_gradient, own), type(own).__name__
+        objective.__dict__["__name__"] = name
+        text = f"The loss is the estimator's own object {name}; the gradient of a row must not depend on other rows."
+        notes.append(Note("custom_loss", text, quiet=True))
     asked: Any = {"library": "catboost", "name": settings["loss"], "params": params, "n_outputs": trees.n_outputs}
     classes = settings["classes"]
     several = settings["loss"].startswith("MultiClass") and len(classes) == trees.n_outputs

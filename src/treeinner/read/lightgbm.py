@@ -31,7 +31,7 @@ from scipy.special import expit, logit
 from treeinner.errors import Note, UnsupportedModelError
 from treeinner.read.model import DART, Model, Told, loss_of
 from treeinner.read.node_values import l2_node_values
-from treeinner.read.trees import Bool, Float, Long, NodeValues, Trees, check_rounds, require
+from treeinner.read.trees import Bool, Float, Long, NodeValues, Trees, check_rounds, require, sets_of
 from treeinner.rows.schema import Level, Schema
 
 __all__ = ["read", "read_file"]
@@ -440,7 +440,9 @@ def _trees(text: _Text, training: _Training, base: Float, averaged: Bool, n_colu
     column, threshold, missing = nodes.spread(nodes.column, -1), text.of_splits("threshold"), nodes.decision >> 2 & 3
     # Where training saw no missing value, NaN is taken for 0. A missing category is in no set.
     to_left = np.where(missing == MISSING_NONE, threshold >= 0, nodes.decision & DEFAULT_LEFT > 0) | nodes.categorical
-    category_set, set_start, set_codes = _category_sets(text, nodes, threshold)
+    n_sets = text.of_trees("num_cat", np.int64)
+    of_tree = (np.cumsum(n_sets) - n_sets)[nodes.tree_of_split]
+    category_set = np.where(nodes.categorical, of_tree + np.where(nodes.categorical, threshold, 0), -1)
     value = (nodes.leaf_value - taken_off[nodes.tree_of_leaf]) * (weight[0] if training.forest else 1.0)
     trees: Trees = Trees(
         start=nodes.start,
@@ -453,8 +455,7 @@ def _trees(text: _Text, training: _Training, base: Float, averaged: Bool, n_colu
         right=nodes.spread(np.where(nodes.categorical, nodes.left, nodes.right), -1),
         missing_left=nodes.spread(to_left, False),
         category_set=nodes.spread(category_set, -1),
-        set_start=set_start,
-        set_codes=set_codes,
+        **sets_of(_category_sets(text)),
         value=nodes.spread(0.0, value)[:, None],
         cover=nodes.spread(text.of_splits("internal_count"), text.of_leaves("leaf_count")),
         # Gains are float32, and infinite for targets of 1e30.
@@ -485,20 +486,15 @@ def _steps(text: _Text, training: _Training, holds: Bool) -> tuple[Float, Float]
     return np.where(said, shrinkage, rate if same else np.nan) if told is None else told, np.ones(n_trees)
 
 
-def _category_sets(text: _Text, nodes: _Nodes, threshold: Float) -> tuple[Long, Long, NDArray[Any]]:
-    """Set of each split (S,), and bit sets of all trees in a row as lists of codes: set_start, set_codes."""
-    n_sets, sizes, words = text.of_trees("num_cat", np.int64), [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+def _category_sets(text: _Text) -> list[Long]:
+    """The sets of all trees in a row; the text has them as bits."""
+    n_sets, sets = text.of_trees("num_cat", np.int64), list[Long]()
     for i in np.flatnonzero(n_sets):
-        bound, word = (np.array(text.trees[i][f"cat_{key}"].split(), np.int64) for key in ("boundaries", "threshold"))
-        require(len(bound) == n_sets[i] + 1 and bound[-1] == len(word), f"the categories of tree {i} are cut off")
-        sizes.append(np.diff(bound))  # words of each set
-        words.append(word)
-    size = np.concatenate(sizes)
-    (at,) = np.nonzero(np.unpackbits(np.concatenate(words).astype("<u4").view(np.uint8), bitorder="little"))
-    of_code = np.repeat(np.arange(len(size)), size)[at // 32]
-    set_start = np.concatenate([[0], np.cumsum(np.bincount(of_code, minlength=len(size)))])
-    number = (np.cumsum(n_sets) - n_sets)[nodes.tree_of_split] + np.where(nodes.categorical, threshold, 0)
-    return np.where(nodes.categorical, number, -1), set_start, at - 32 * (np.cumsum(size) - size)[of_code]
+        bound, words = (np.array(text.trees[i][f"cat_{key}"].split(), np.int64) for key in ("boundaries", "threshold"))
+        require(len(bound) == n_sets[i] + 1 and bound[-1] == len(words), f"the categories of tree {i} are cut off")
+        bits = np.unpackbits(words.astype("<u4").view(np.uint8), bitorder="little")
+        sets += [np.flatnonzero(bits[32 * a : 32 * b]) for a, b in pairwise(bound.tolist())]
+    return sets
 
 
 def _zero_as_missing(column: Long, missing: Long) -> tuple[int, ...]:

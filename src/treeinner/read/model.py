@@ -25,7 +25,7 @@ from treeinner.read.unwrap import Unwrapped, carried_names, package_of, require_
 from treeinner.rows.rows import read_table, start_margin
 from treeinner.rows.schema import Schema
 
-__all__ = ["DART", "Model", "Told", "loss_of", "own_loss", "read_model", "read_unwrapped"]
+__all__ = ["DART", "Model", "Told", "loss_of", "read_model", "read_unwrapped"]
 
 Float = NDArray[np.float64]
 FoundLoss = tuple[Loss | None, str]
@@ -258,14 +258,6 @@ def read_unwrapped(inside: Unwrapped, told: Told) -> Model:
 def loss_of(told: Any, **asked: Any) -> Any:
     """The loss that the user told and "", or how to find the stored one, at its first use: see `find_loss`."""
     return partial(find_stored_loss, **asked) if told is None else (find_loss(told=told, **asked), "")
-
-
-def own_loss(gradient: Callable[..., Any], loss: Any) -> tuple[Callable[..., Any], Note]:
-    """The function (y, margin) -> gradient of an object that an estimator was given as its loss, and a note on it."""
-    name, function = type(loss).__name__, partial(gradient, loss)
-    function.__dict__["__name__"] = name
-    text = f"The loss is the estimator's own object {name}; the gradient of a row must not depend on other rows."
-    return function, Note("custom_loss", text, quiet=True)
 
 
 # -- files ----------------------------------------------------------------------------------------------------------

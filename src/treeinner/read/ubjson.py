@@ -20,7 +20,7 @@ SCALARS = {ord(mark): struct.Struct(">" + code) for mark, code in zip("iUIlLdD",
 INTEGERS = frozenset(b"iUIlL")
 DTYPES = {mark: np.dtype(form.format) for mark, form in SCALARS.items()}  # of typed arrays
 CONSTANTS = {ord("T"): True, ord("F"): False, ord("Z"): None}
-OBJECT, OBJECT_END, ARRAY, ARRAY_END = b"{}[]"
+OBJECT, OBJECT_END, ARRAY = b"{}["
 STRING, TYPE, COUNT = b"S$#"
 
 
@@ -92,19 +92,13 @@ class _Reader:
             found[name] = self.value(self.mark())
 
     def items(self) -> list[Any] | NDArray[Any]:
-        """Read the items of an array, up to its end or as many as it says, or numbers of one type."""
+        """Read the items of an array, which says how many there are, and perhaps that they are numbers of one type."""
         first = self.mark()
         if first == TYPE:
             dtype = DTYPES[self.mark()]
-            if self.mark() != COUNT:
-                raise ValueError(f"a typed array at byte {self.at} has no length")
-            count = self.length(self.mark(), dtype.itemsize)
+            count = self.length(self.mark() == COUNT and self.mark(), dtype.itemsize)
             self.at += count * dtype.itemsize
             return np.frombuffer(self.data, dtype, count, self.at - count * dtype.itemsize)
-        if first == COUNT:
-            return [self.value(self.mark()) for _ in range(self.length(self.mark()))]
-        found = []
-        while first != ARRAY_END:
-            found.append(self.value(first))
-            first = self.mark()
-        return found
+        if first != COUNT:
+            raise ValueError(f"an array at byte {self.at} has no length")
+        return [self.value(self.mark()) for _ in range(self.length(self.mark()))]
