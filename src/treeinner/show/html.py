@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
 from math import nan
 
-__all__ = ["BLUE", "GREY", "VERMILLION", "Cell", "bar", "facts", "table"]
+__all__ = ["BLUE", "GREY", "VERMILLION", "Cell", "bar", "table"]
 
 BLUE, VERMILLION, GREY = "#0072B2", "#D55E00", "#808080"  # of the plots too; contrast above 3 on white and black
 
@@ -44,24 +44,15 @@ def table(
     styles = [STYLES.get(name, RIGHT) for name in header]
 
     def line(cells: Sequence[Cell], tag: str = "td") -> str:
-        pairs = zip(cells, styles, strict=True)
-        return f"<tr>{''.join(f'<{tag} style={style!r}>{_cell(cell)}</{tag}>' for cell, style in pairs)}</tr>"
+        texts = (escape(cell) if isinstance(cell, str) else cell[1] for cell in cells)
+        pairs = zip(texts, styles, strict=True)
+        return f"<tr>{''.join(f'<{tag} style={style!r}>{text}</{tag}>' for text, style in pairs)}</tr>"
 
     head = f"<thead>{line(header, 'th')}</thead>" if any(header) else ""
     parts = f"{head}<tbody>{''.join(map(line, rows))}</tbody><tfoot>{''.join(map(line, below))}</tfoot>"
     last = f"<div style='opacity:0.75'>{escape(footer)}</div>" if footer else ""
     inside = f"<b>{escape(title)}</b><table data-treeinner style='font-variant-numeric:tabular-nums'>{parts}</table>"
     return f"<div style='overflow-x:auto'>{inside}{last}</div>{SORT if head else ''}"
-
-
-def facts(title: str, pairs: Mapping[str, object]) -> str:
-    """HTML table of what something is: a name and a text in every line."""
-    return table(title, ("", ""), [(name, str(text)) for name, text in pairs.items()])
-
-
-def _cell(cell: Cell) -> str:
-    """Markup of one cell."""
-    return escape(cell) if isinstance(cell, str) else cell[1]
 
 
 def bar(value: float, low: float = nan, high: float = nan, *, span: tuple[float, float], colour: str) -> Cell:

@@ -31,9 +31,8 @@ TWO_DIGITS = ("std error", "std of folds", "p value", "q value", "adds q value")
 LEFT = ("feature", "segment", "verdict")  # columns of text in a terminal
 UNCHECKED = "training_rows_unchecked"  # code of a note
 UNCLEAR = 0.5  # standard error of holds from which it is left blank
-VERDICT_COLOURS = {
-    "signal": html.BLUE, "better": html.BLUE, "kept": html.BLUE, "unclear": html.GREY, "dropped": html.GREY,
-    "harmful": html.VERMILLION, "worse": html.VERMILLION,
+COLOURS = {  # of bars; the others are blue
+    "unclear": html.GREY, "dropped": html.GREY, "harmful": html.VERMILLION, "worse": html.VERMILLION,
 }  # fmt: skip
 
 
@@ -45,7 +44,7 @@ class Table:
     columns: Mapping[str, Any]  # texts or numbers
     order: NDArray[np.intp]  # of the lines, best first
     below: Sequence[Mapping[str, Any]] = ()  # lines that belong to no feature: column -> cell
-    footer: str = ""
+    about: Sequence[str] = ()  # parts of the last line
     bars: str = "score"  # the column that is drawn in a notebook
     interval: tuple[Any, Any] | None = None  # of the bars
     span: str = "95% interval"
@@ -57,7 +56,7 @@ class Table:
         lines = text_table({name: [line[name] for line in cells] for name in self.columns})
         if more:
             lines.insert(len(lines) - len(self.below), f"... and {more} more")
-        return "\n".join([self.title, *lines, *([self.footer] if self.footer else [])])
+        return "\n".join([self.title, *lines, *(["; ".join(self.about)] if self.about else [])])
 
     def html(self) -> str:
         """The first lines for a notebook, with bars and intervals."""
@@ -66,14 +65,14 @@ class Table:
         finite = [0.0, *(x for each in (scores, low, high) for x in each[picked].tolist() if math.isfinite(x))]
         lines: list[dict[str, Any]] = [*self._lines(picked)]
         for k, line in zip(picked, lines, strict=False):
-            colour = self.colours[k] if self.colours else VERDICT_COLOURS.get(line.get("verdict", ""), html.BLUE)
+            colour = self.colours[k] if self.colours else COLOURS.get(line.get("verdict", ""), html.BLUE)
             line[""] = html.bar(scores[k], low[k], high[k], span=(min(finite), max(finite)), colour=colour)
             line[self.span] = f"{short(low[k], DIGITS)} to {short(high[k], DIGITS)}"
         heads = dict.fromkeys(["feature", "", self.bars, *([self.span] if self.interval else []), *self.columns])
         rows = [[line.get(head, "") for head in heads] for line in lines]
         more = [f"... and {len(scores) - SHOWN} more features"] if len(scores) > SHOWN else []
-        footer = "; ".join([*more, self.footer])
-        return html.table(self.title, list(heads), rows[: len(picked)], footer, below=rows[len(picked) :])
+        last = "; ".join([*more, *self.about])
+        return html.table(self.title, list(heads), rows[: len(picked)], last, below=rows[len(picked) :])
 
     def _lines(self, picked: Iterable[int]) -> list[dict[str, str]]:
         """Texts of some lines, and of those below."""
@@ -120,7 +119,7 @@ def of_importance(imp: Importance) -> Table:
     about = [counted(imp.n_rows, "row")] if imp.n_rows else []
     about += [imp.unit, *([f"verdicts at q <= {LEVEL:g}"] if imp.tested else []), *_codes(imp.notes)]
     return Table(
-        title=imp.title, columns=columns, order=imp.order, below=below, footer="; ".join(about),
+        title=imp.title, columns=columns, order=imp.order, below=below, about=about,
         interval=imp.interval(0.95) if imp.has_errors else None,
     )  # fmt: skip
 
@@ -169,7 +168,7 @@ def of_comparison(c: Comparison) -> Table:
         title=f"{c.loss_name}: {', '.join(f'{short(loss, DIGITS)} {name}' for loss, name in losses)}",
         columns=columns, order=c.order, bars="change", interval=c.interval(0.95),
         below=[{"feature": name, **dict(zip(numbers, line, strict=True))} for name, line in whole.items()],
-        footer="; ".join([", ".join(rows), c.after.unit, f"verdicts at q <= {LEVEL:g}", *_codes(c.notes)]),
+        about=[", ".join(rows), c.after.unit, f"verdicts at q <= {LEVEL:g}", *_codes(c.notes)],
     )  # fmt: skip
 
 
@@ -203,18 +202,18 @@ def of_selector(selector: Any) -> Table:
     return Table(
         title=f"{kept.count('kept')} of {counted(len(kept), 'feature')} kept {selector.rule}",
         columns={**columns, "verdict": kept}, order=np.argsort(-table["score"], kind="stable"),
-        interval=(table["ci_low"], table["ci_high"]), footer=f"{counted(found.n_rows, 'row')}; {found.unit}",
+        interval=(table["ci_low"], table["ci_high"]), about=[counted(found.n_rows, "row"), found.unit],
     )  # fmt: skip
 
 
 def of_attribution(a: Attribution, data: Any) -> Table:
     """Of one row what moves its prediction, of several the mean sizes."""
-    (values, base), names, footer = a.by_output, a.feature_names, f"base value: {a.base_definition}"
+    (values, base), names, about = a.by_output, a.feature_names, [f"base value: {a.base_definition}"]
     if len(a) != 1:
         sizes = np.abs(values).sum(axis=2).mean(axis=0) if len(a) else np.zeros(len(names))
         what = "mean |value|" + ", summed over outputs" * (values.shape[2] > 1)
         columns, order = {"feature": names, what: sizes}, np.argsort(-sizes, kind="stable")
-        return Table(title=repr(a), columns=columns, order=order, bars=what, footer=footer)
+        return Table(title=repr(a), columns=columns, order=order, bars=what, about=about)
     margins = base[0] + values[0].sum(axis=0)
     output = int(margins.argmax())  # of several, the one with the largest margin
     parts, ends = values[0, :, output], {"(base value)": base[0, output], f"({a.unit})": margins[output]}
@@ -222,7 +221,7 @@ def of_attribution(a: Attribution, data: Any) -> Table:
     return Table(
         title=repr(a) + (f", {a.output_labels[output]}" if len(margins) > 1 else ""),
         columns={"feature": names, a.unit: parts, **shown}, order=np.argsort(-np.abs(parts), kind="stable"),
-        below=[{"feature": name, a.unit: short(number)} for name, number in ends.items()], footer=footer, bars=a.unit,
+        below=[{"feature": name, a.unit: short(number)} for name, number in ends.items()], about=about, bars=a.unit,
         colours=[html.VERMILLION if part >= 0 else html.BLUE for part in parts],
     )  # fmt: skip
 
@@ -239,21 +238,21 @@ def of_folds(folds: FoldSpread) -> Table:
     return Table(
         title=counted(len(folds.scores), "fold"), columns=columns, order=np.argsort(-means, kind="stable"),
         bars="mean score", interval=(folds.scores.min(axis=0), folds.scores.max(axis=0)), span="least to most",
-        footer=f"agreement of two folds: rank correlation {folds.rank_stability:.2f}",
+        about=[f"agreement of two folds: rank correlation {folds.rank_stability:.2f}"],
     )  # fmt: skip
 
 
-def model_html(model: Model, title: str = "", **more: object) -> str:
-    """What a model is, for notebooks; more: lines of one's own."""
+def model_html(model: Model) -> str:
+    """What a model is, for notebooks."""
     kind = "averaged trees" if model.trees.averaged else f"boosted trees in {counted(model.n_rounds, 'round')}"
-    counts = {"features": (model.n_features, model.feature_names), "outputs": (model.n_outputs, model.output_names)}
-    lines = {
-        "library": model.library,
-        "loss": model.loss_needed if model.loss is None else model.loss.words,
-        "trees": f"{model.n_trees:,} {kind}, {counted(model.trees.n_nodes, 'node')}",
-        **{what: f"{n:,}" + _some(names) for what, (n, names) in counts.items()},
-    }
-    return html.facts(title or repr(model), lines | more)
+    lines = [
+        ("library", model.library),
+        ("loss", model.loss_needed if model.loss is None else model.loss.words),
+        ("trees", f"{model.n_trees:,} {kind}, {counted(model.trees.n_nodes, 'node')}"),
+        ("features", f"{model.n_features:,}{_some(model.feature_names)}"),
+        ("outputs", f"{model.n_outputs:,}{_some(model.output_names)}"),
+    ]
+    return html.table(repr(model), ("", ""), lines)
 
 
 def _some(names: Sequence[str] | None) -> str:

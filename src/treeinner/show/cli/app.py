@@ -153,12 +153,11 @@ def importance(o: SimpleNamespace) -> None:
 
 
 @command(
-    "model",
+    "model", "target", "weight", "clusters", "base_margin", *TABLE,
     before=argument(Path, "BEFORE", "Rows from when the model was good, held out."),
     after=argument(Path, "AFTER", "Rows from now."),
     split_shift=option(bool, "Tell rows that moved from those that changed.", False, "--split-shift"),
-    **{name: SHARED[name] for name in ("target", "weight", "clusters", "base_margin", *TABLE)},
-)
+)  # fmt: skip
 def compare(o: SimpleNamespace) -> None:
     """Why did the loss rise? What each feature no longer pays in AFTER, so that all adds up.
 
@@ -195,6 +194,7 @@ def attribute(o: SimpleNamespace) -> None:
 
 
 @command(
+    "weight", "clusters", "top", "json", "output", "jobs",
     data=argument(Path, "DATA", "Rows to fit on, folds of them held out."),
     target=option(str, "Column to predict.", NEEDED, "-y", "--target"),
     drop=option(TEXTS, "Column to leave out; repeat it."),
@@ -205,8 +205,7 @@ def attribute(o: SimpleNamespace) -> None:
     repeats=option(int, "Times that all rows are held out.", 3, min=1),
     seed=option(int, "Seed of folds, fits and draws.", 0, min=0),
     page=option(FILE, "Page to write: page.html."),
-    **{name: SHARED[name] for name in ("weight", "clusters", "top", "json", "output", "jobs")},
-)
+)  # fmt: skip
 def select(o: SimpleNamespace) -> None:
     """Find the columns to keep: those that carry signal on rows held out. Exit status 1: none is kept."""
     from treeinner.select.selector import TreeInnerSelector  # here, because it imports scikit-learn

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import io
 import json
-import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from treeinner.errors import DataError, Note, did_you_mean
 from treeinner.read import Model, read_model
 from treeinner.rows.frames import make_frame
+from treeinner.score.result import plain
 from treeinner.show.files import check_output, write_file
 
 __all__ = [
@@ -93,8 +91,8 @@ def read_frame(path: Path, dropped: Sequence[str], special: Sequence[str] = ()) 
 
 
 def json_text(content: Any) -> str:
-    """Content as JSON; what is not finite is null."""
-    return json.dumps(_plain(content), ensure_ascii=False)
+    """Content with columns as JSON; what is not finite is null."""
+    return json.dumps(content, ensure_ascii=False, default=lambda column: [plain(cell) for cell in column.tolist()])
 
 
 def write_table(columns: Mapping[str, Any], output: Path) -> None:
@@ -108,13 +106,3 @@ def write_table(columns: Mapping[str, Any], output: Path) -> None:
     write = pyarrow.csv.write_csv if output.suffix.lower() == ".csv" else pyarrow.parquet.write_table
     write(table, content)
     return write_file(output, content.getvalue())
-
-
-def _plain(content: Any) -> Any:
-    """Content as JSON can hold it."""
-    if isinstance(content, Mapping):
-        return {name: _plain(value) for name, value in content.items()}
-    if isinstance(content, list | tuple | np.ndarray):
-        return [_plain(value) for value in content]
-    value = content.item() if hasattr(content, "item") else content
-    return None if isinstance(value, float) and not math.isfinite(value) else value

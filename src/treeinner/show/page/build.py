@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 import os
 import warnings
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -110,11 +111,10 @@ def report(
     check_output(path)
     compared = isinstance(model, Comparison)
     if compared or any(kind.__name__ == "TreeInnerSelector" for kind in type(model).__mro__):
-        what, own = ("comparison", "Why the loss changed") if compared else ("selector", "Which features to keep")
+        what = "comparison" if compared else "selector"
         if X is not None or y is not None:
             raise TypeError(f"The page of a {what} needs no rows: ti.report({what}, path=...).")
-        data = of_comparison(model, path.name) if compared else of_selector(model, path.name)
-        return _written(path, {"title": title or own, **data})
+        return _written(path, title, of_comparison(model, path.name) if compared else of_selector(model, path.name))
     if X is None or (X_train is None) != (y_train is None):
         raise DataError("Pass X and y; X_train and y_train both or neither.")
     for name, value in (("explorer_rows", explorer_rows), ("random_state", random_state)):
@@ -130,29 +130,22 @@ def report(
         X_train, of_train = load_table(opened, X_train, of_train)
         train = _quiet(opened, X_train, **of_train, **asked)
     subject = Subject(opened, X, held_out, feature_groups, n_jobs)
-    breakdown = valid if score == "loss" else _breakdown(opened, X, **{**held_out, **asked, "score": "loss"})
+    breakdown = valid if score == "loss" else None
+    if breakdown is None:
+        with suppress(TreeInnerError):  # the model's loss may have none
+            breakdown = _quiet(opened, X, **{**held_out, **asked, "score": "loss"})
     data = collect(subject, valid, train, breakdown, explorer_rows=explorer_rows, random_state=random_state)
-    own = "Which features lowered the loss" if score == "loss" else "Which features carry signal"
-    own = own if data["training_rows"] is None else "Scores with training rows among the rows"
-    return _written(path, {"title": title or own, "call": call_text(path, given, report.__kwdefaults__ or {}), **data})
+    return _written(path, title, {**data, "call": call_text(path, given, report.__kwdefaults__ or {})})
 
 
-def _written(path: Path, data: dict[str, Any]) -> Path:
+def _written(path: Path, title: str | None, data: dict[str, Any]) -> Path:
     """Write the page of these data, and print what the file holds."""
-    page = render(data).encode()
+    page = render(data | ({"title": title} if title else {})).encode()
     write_file(path, page)
     size = f"{len(page) / 1e6:.1f} MB" if len(page) > 1e6 else f"{len(page) / 1e3:.0f} kB"
     explorer = data.get("explorer")
     print(f"{path}: {size}, {counted(len(explorer['number']), 'row') if explorer else 'no rows'} of data")
     return path
-
-
-def _breakdown(model: Model, X: Any, **given: Any) -> Importance | None:
-    """The loss breakdown of the same rows; None where the model's loss has none."""
-    try:
-        return _quiet(model, X, **given)
-    except TreeInnerError:
-        return None
 
 
 def _quiet(model: Model, X: Any, **given: Any) -> Importance:

@@ -63,10 +63,12 @@ def collect(
     subject: Subject, valid: Importance, train: Importance | None, breakdown: Importance | None, *,
     explorer_rows: int, random_state: int,
 ) -> dict[str, Any]:  # fmt: skip
-    """Everything on the page of a model but its title and call."""
+    """Everything on the page of a model but its call."""
     trees = subject.model.trees
     seen = next((note for note in valid.notes if note.code == "training_rows"), None)
     rows = f"{valid.n_rows:,} rows, training rows among them"
+    title = "Which features lowered the loss" if valid.score == "loss" else "Which features carry signal"
+    title = title if seen is None else "Scores with training rows among the rows"
     # A forest's loss, which may be another than that of its splits, comes with its breakdown alone.
     whole = valid if valid.losses is not None or breakdown is None else breakdown
     sides = {"Held-out": whole} | ({} if train is None else {"Training": train})
@@ -74,6 +76,7 @@ def collect(
     notes = [note for note in valid.notes if note.code not in SAID]
     return {
         **_common(valid, valid.columns(), notes, _facts(subject, valid), sides),
+        "title": title,
         "loss": whole.loss_name,
         "training_rows": None if seen is None else {"note": seen.text, "rows": rows},
         "breakdown": _breakdown(breakdown),
@@ -91,7 +94,7 @@ def collect(
 
 
 def of_selector(selector: Any, name: str) -> dict[str, Any]:
-    """Everything on the page of a fitted TreeInnerSelector but its title; name: of the file."""
+    """Everything on the page of a fitted TreeInnerSelector; name: of the file."""
     table, found = selector.table(), selector.importance_
     folds = f"{selector.cv} folds" if isinstance(selector.cv, int) else type(selector.cv).__name__
     n_kept = int(table["kept"].sum())
@@ -104,18 +107,20 @@ def of_selector(selector: Any, name: str) -> dict[str, Any]:
     code = f"selector = ti.{selector!r}\nselector.fit(X, y)\nti.report(selector, path={name!r})\n"
     return {
         **_common(found, table, found.notes, facts, {"Held-out": found}),
+        "title": "Which features to keep",
         "call": f"import treeinner as ti\n\n{code}",
         "selection": {"n_kept": n_kept, "rule": selector.rule, "test": test, "groups": selector.groups_},
     }
 
 
 def of_comparison(c: Comparison, name: str) -> dict[str, Any]:
-    """Everything on the page of a Comparison but its title; name: of the file."""
+    """Everything on the page of a Comparison; name: of the file."""
     weighted = {} if c.effective_rows is None else {"Effective rows when weighted": f"{c.effective_rows:,.0f}"}
     sides = dict(zip(c.names, (c.before, c.after), strict=True))
     losses = np.array([c.loss_before, c.loss_after])
     return {
         **_common(c.after, c.columns(), c.notes, {"Features": f"{len(c.feature_names):,}", **weighted}, sides),
+        "title": "Why the loss changed",
         "score": "change",
         "score_title": "Change",
         "unit": f"rise of {c.loss_name} per row",

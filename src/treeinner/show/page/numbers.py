@@ -40,8 +40,7 @@ def value_text(value: Any) -> Number | str | bool:
         number = float(value)
         if math.isinf(number):
             return "∞" if number > 0 else "\u2212∞"
-        before_point = len(f"{abs(number):.0f}") if abs(number) < 1e15 else 0
-        return short(number, max(6, before_point + 1))
+        return short(round(number, 1), 17) if abs(number) >= 1e5 else short(number)
     text = str(value)
     if text in ("NaT", "<NA>"):
         return None
