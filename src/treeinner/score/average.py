@@ -18,15 +18,21 @@ from treeinner.read import Model
 from treeinner.read.columns import GroupSpec, credit
 from treeinner.read.model import Told, read_unwrapped
 from treeinner.read.unwrap import Unwrapped
-from treeinner.rows import Rows, read_rows
-from treeinner.score.conclude import conclude, statistics_of, warned
-from treeinner.score.passes import leaf_pass, node_means, share_columns, share_pass
+from treeinner.rows import Rows, Stream, read_rows
+from treeinner.score.conclude import scores_of, statistics_of_shares, warned
 from treeinner.score.result import Importance
 from treeinner.score.spec import Spec, make_spec
-from treeinner.score.sums import Sums
 from treeinner.score.training_rows import training_rows_note
 
-__all__ = ["Scored", "all_names", "average_importance", "average_shares", "importance_of_shares", "shares_of"]
+__all__ = [
+    "Scored",
+    "all_names",
+    "average_importance",
+    "average_shares",
+    "importance_of_shares",
+    "in_memory",
+    "shares_of",
+]
 
 Float = NDArray[np.float64]
 CHECKED = 3  # members whose training rows are looked for: all were fitted on samples of the same rows
@@ -35,7 +41,7 @@ CHECKED = 3  # members whose training rows are looked for: all were fitted on sa
 class Scored(NamedTuple):
     """Rows that were scored, with the share of every row."""
 
-    importance: Importance  # of one model: without standard errors
+    importance: Importance
     shares: Float  # (rows, names, outputs), weights in them
     terms: Float  # of the signal score, s and l of `holds`: (2, rows, names, outputs); (0, ...) of others
     rows: Rows
@@ -95,22 +101,22 @@ def shares_of(
     head: rows that show what a pipeline does to its columns, if not X.
     """
     stream = read_rows(model, X, y, **given)
-    (rows, *more) = stream
-    if more:
-        raise DataError("An average of models is scored on rows in memory; read the files first, or score a member.")
+    rows = in_memory(stream)
     groups = credit(model, stream.names, feature_groups, stream.head if head is None else head)
     spec = make_spec(model, groups, score=score, method=method, clustered=stream.clustered)
     kept = np.zeros((3 if score == "signal" else 1, rows.n_rows, len(spec.credit.names), model.n_outputs))
-    leaf = leaf_pass(model, spec, rows, n_jobs=n_jobs) if spec.by_path else None
-    centre = node_means(model, spec, leaf) if spec.by_path else None
-    share = share_pass(model, spec, rows, centre, leaves=leaf is None, keep=kept, n_jobs=n_jobs)
-    sums = leaf or share
-    sums.margins_given = given.get("base_margin") is not None
-    alone = spec.by_path and score != "signal"
-    found = replace(conclude(model, spec, sums, None if alone else share, centre), has_errors=not spec.by_path)
+    found = scores_of(model, spec, stream, margins_given=given.get("base_margin") is not None, keep=kept, n_jobs=n_jobs)
     note = training_rows_note(model, stream) if checked else None
     notes = (*found.notes, *stream.notes, *([] if note is None else [note]))
     return Scored(replace(found, notes=notes), kept[0], kept[1:], rows, model, spec)
+
+
+def in_memory(stream: Stream) -> Rows:
+    """The rows of a table in memory."""
+    first, *others = stream
+    if others:
+        raise DataError("X is read in pieces, and shares of all rows are needed at once; pass a table in memory.")
+    return first
 
 
 def all_names(found: Sequence[Importance]) -> tuple[str, ...]:
@@ -126,14 +132,10 @@ def importance_of_shares(
     terms: Sequence[Float] | Float = (),
     **changed: Any,
 ) -> Importance:
-    """Importance of the sums of shares, (rows, names, outputs), that come from several models.
-
-    terms: of the signal score, s and l of every row, each as the shares.
-    """
-    sums = Sums.of_shares(share_columns(shares), weight, clusters, [share_columns(each) for each in terms])
-    whole, outputs = statistics_of(sums, shares.shape[2])
+    """Importance of shares that come from several models; arguments as of `statistics_of_shares`."""
+    whole, outputs = statistics_of_shares(shares, weight, clusters, terms)
     notes = tuple(dict.fromkeys(note for imp in found for note in imp.notes))
     return replace(
-        found[0], feature_names=all_names(found), statistics=whole, outputs=outputs if shares.shape[2] > 1 else None,
+        found[0], feature_names=all_names(found), statistics=whole, outputs=None if outputs is whole else outputs,
         has_errors=True, rounds=None, rates=None, node_values=None, model_digest="", notes=notes, **changed,
     )  # fmt: skip

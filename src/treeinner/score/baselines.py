@@ -14,24 +14,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeinner import kernels
-from treeinner.errors import DataError, UnsupportedModelError
+from treeinner.errors import UnsupportedModelError
 from treeinner.losses.loss import one_hot
 from treeinner.read import Model, read_model
 from treeinner.read.columns import Credit, GroupSpec, credit
 from treeinner.read.methods import attribute_players, check_method, node_values
-from treeinner.rows import Rows, Stream, Table, read_rows, read_table
+from treeinner.rows import Rows, Table, read_rows, read_table
 from treeinner.rows.frames import frame_library_of, names_of
 from treeinner.rows.rows import given_weights, split
-from treeinner.score.conclude import statistics_of, warned
+from treeinner.score.average import in_memory
+from treeinner.score.conclude import statistics_of_shares, warned
 from treeinner.score.importance import importance
 from treeinner.score.infer import unknown
-from treeinner.score.passes import share_columns
 from treeinner.score.result import Importance
 from treeinner.score.spec import METHODS, check_choice
-from treeinner.score.sums import Sums
 from treeinner.score.training_rows import training_rows_note
 
-__all__ = ["forest_inner", "in_memory", "mean_abs", "total_gain", "weights_of"]
+__all__ = ["forest_inner", "importance_of_rows", "mean_abs", "total_gain", "weights_of"]
 
 Float = NDArray[np.float64]
 
@@ -68,8 +67,8 @@ def mean_abs(
         shares = _absolute_by_tree(model, table, names, method, n_jobs)
     weight = None if sample_weight is None else given_weights(given["sample_weight"], table.n_rows)
     shares = shares if weight is None else shares * weight[:, None, None]
-    library = frame_library_of(X)
-    return _importance(model, "mean_abs", method, names.names, shares, weight, frame_library=library)
+    found = importance_of_rows(model, "mean_abs", method, names.names, shares, weight)
+    return replace(found, frame_library=frame_library_of(X))
 
 
 def forest_inner(
@@ -118,15 +117,10 @@ def forest_inner(
     stream = read_rows(model, X, y, **given)
     names, rows = credit(model, stream.names, feature_groups, stream.head), in_memory(stream)
     factor = _label(model, rows) if against == "label" else sum(_residuals(model, rows))
-    shares = (
-        names.add_up(attribute_players(model, rows.table, method, n_jobs=n_jobs), axis=2)
-        * np.asarray(factor)[:, :, None]
-    )
-    found = _importance(
-        model, "forest_inner", method, names.names, shares, weights_of(rows), rows.clusters,
-        frame_library=rows.frame_library,
-    )  # fmt: skip
-    return warned(found, training_rows_note(model, stream))
+    shares = names.add_up(attribute_players(model, rows.table, method, n_jobs=n_jobs), axis=2)
+    shares = shares * np.asarray(factor)[:, :, None]
+    found = importance_of_rows(model, "forest_inner", method, names.names, shares, weights_of(rows), rows.clusters)
+    return warned(replace(found, frame_library=rows.frame_library), training_rows_note(model, stream))
 
 
 def total_gain(model: Any, *, feature_groups: GroupSpec | None = None) -> Importance:
@@ -204,15 +198,7 @@ def weights_of(rows: Rows) -> Float | None:
     return None if rows.weight is None else np.ldexp(rows.weight, rows.weight_exponent)
 
 
-def in_memory(stream: Stream) -> Rows:
-    """The rows of a table in memory."""
-    first, *others = stream
-    if others:
-        raise DataError("X is read in pieces, and attributions of all rows are needed at once; pass a table in memory.")
-    return first
-
-
-def _importance(
+def importance_of_rows(
     model: Model,
     score: str,
     method: str,
@@ -220,22 +206,19 @@ def _importance(
     shares: Float,
     weight: Float | None,
     clusters: NDArray[Any] | None = None,
-    **fields: Any,
 ) -> Importance:
     """Scores with standard errors from the share of every row, weights included: (rows, outputs, names)."""
     weight = np.ones(len(shares)) if weight is None else weight
-    columns = share_columns(shares.swapaxes(1, 2))
-    whole, outputs = statistics_of(Sums.of_shares(columns, weight, clusters), model.n_outputs)
+    whole, outputs = statistics_of_shares(shares.swapaxes(1, 2), weight, clusters)
     return Importance(
         score=score,
         method=method,
         feature_names=names,
         statistics=whole,
-        outputs=outputs if model.n_outputs > 1 else None,
+        outputs=None if outputs is whole else outputs,
         output_names=model.output_names,
         n_rows=len(shares),
         sum_of_weights=float(weight.sum()),
         loss_name="the loss" if model.loss is None else model.loss.words,
         notes=model.notes,
-        **fields,
     )

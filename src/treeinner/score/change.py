@@ -18,7 +18,7 @@ from treeinner.kernels import Progress
 from treeinner.read import Model
 from treeinner.read.columns import Credit, GroupSpec, credit
 from treeinner.rows import Rows, Stream
-from treeinner.score.conclude import conclude, statistics_of
+from treeinner.score.conclude import conclude, statistics_of, statistics_of_shares
 from treeinner.score.infer import difference, tested
 from treeinner.score.passes import Centre, leaf_pass, node_gap, node_means, share_pass, total
 from treeinner.score.result import Importance
@@ -118,7 +118,7 @@ def change_of_models(
         for score, name, keep in (("loss", when, kept), ("signal", f"signal_{when}", None)):
             _, found[name] = _scored(run, model, _spec(model, _among(names, groups), score, stream), stream, keep)
         shares.append(kept[0].sum(axis=2))
-    error, _ = statistics_of(Sums.of_shares(shares[0] - shares[1], rows.weight, rows.clusters), 1)
+    error, _ = statistics_of_shares((shares[0] - shares[1])[:, :, None], rows.weight, rows.clusters)
     change = found["before"].scores - found["after"].scores
     notes = [*map(training_rows_note, models, streams), *streams[0].notes]
     notes += [note for imp in found.values() for note in imp.notes]

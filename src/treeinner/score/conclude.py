@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -11,19 +12,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeinner.errors import DataError, Note, warn
+from treeinner.kernels import Progress
 from treeinner.losses import Loss
 from treeinner.losses.labels import is_nested
 from treeinner.read import Model
 from treeinner.read.trees import Trees
+from treeinner.rows import Stream
 from treeinner.score.infer import Statistics, holds_of_clusters, holds_of_sums, of_clusters, of_sums, unknown
-from treeinner.score.passes import Centre, knows_loss, share_columns
+from treeinner.score.passes import Centre, knows_loss, leaf_pass, node_means, share_columns, share_pass, total
 from treeinner.score.result import Importance, Losses
+from treeinner.score.segments import with_segments
 from treeinner.score.signal import by_names, squares_of_steps, without_history
 from treeinner.score.small_nodes import leave_one_out
 from treeinner.score.spec import Spec, root_start, scored_loss
 from treeinner.score.sums import Sums
 
-__all__ = ["conclude", "statistics_of", "warned"]
+__all__ = ["conclude", "scores_of", "statistics_of", "statistics_of_shares", "warned"]
 
 Float = NDArray[np.float64]
 FEW_ROWS = 20  # of equal weight, below which p values are unreliable
@@ -38,6 +42,46 @@ OUT_OF_BAG = Note(
     "Out-of-bag rows depend on each other through the trees that they share: p values are too small.",
     True,
 )
+
+
+def scores_of(
+    model: Model,
+    spec: Spec,
+    rows: Stream,
+    *,
+    std_errors: bool = True,
+    margins_given: bool = False,
+    keep: Float | None = None,
+    n_jobs: int | None = -1,
+    progress: Progress | None = None,
+) -> Importance:
+    """Importance by the passes over the rows that it takes; rows: a Stream, or the Partitions of a cluster.
+
+    keep: filled with the shares of rows in memory, as by `share_pass`.
+    """
+    share, centre = None, None
+    needed = std_errors or spec.score == "signal"
+    run: dict[str, Any] = {"n_jobs": n_jobs}
+    kept: dict[str, Any] = {} if keep is None else {"keep": keep}
+    if spec.method == "centred":
+        twice = (needed or spec.segmented) and rows.again
+        leaf = total(leaf_pass, model, spec, rows, progress=_half(progress, 0) if twice else progress, **run)
+        centre = node_means(model, spec, leaf)
+        if twice:
+            share = total(share_pass, model, spec, rows, centre, progress=_half(progress, leaf.rows), **run, **kept)
+    else:  # node values are stored: one pass gives everything
+        centre = node_means(model, spec, None) if spec.by_path else None
+        leaf = share = total(share_pass, model, spec, rows, centre, leaves=True, progress=progress, **run, **kept)
+    leaf.margins_given = margins_given
+    found = conclude(model, spec, leaf, share if needed else None, centre)
+    if spec.segmented and share is not None:
+        found = with_segments(found, share)
+    return found if std_errors else replace(found, has_errors=False)
+
+
+def _half(progress: Progress | None, first: int) -> Progress | None:
+    """Progress of one of two passes over the rows; first: how many rows the first pass saw, 0 while it goes on."""
+    return progress and (lambda done, rows: progress((done + first) // 2, first or rows))
 
 
 def conclude(
@@ -160,6 +204,17 @@ def statistics_of(sums: Sums, n_outputs: int, score: Float | None = None) -> tup
 
     whole = part(slice(cut, None), n_columns - cut)
     return whole, whole if n_outputs == 1 else part(slice(0, cut), n_columns - cut, n_outputs)
+
+
+def statistics_of_shares(
+    shares: Float, weight: Float | None, clusters: NDArray[Any] | None, terms: Sequence[Float] | Float = ()
+) -> tuple[Statistics, Statistics]:
+    """The same of shares in memory, (rows, names, outputs): folds, members of an average, differences of two models.
+
+    terms: of the signal score, s and l of every row, each as the shares.
+    """
+    sums = Sums.of_shares(share_columns(shares), weight, clusters, [share_columns(each) for each in terms])
+    return statistics_of(sums, shares.shape[2])
 
 
 def warned(found: Importance, *more: Note | None) -> Importance:

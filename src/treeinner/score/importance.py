@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from treeinner.errors import DataError
 from treeinner.kernels import Progress, heard
-from treeinner.read import Model, read_model
+from treeinner.read import read_model
 from treeinner.read.columns import GroupSpec, credit
 from treeinner.read.unwrap import members
-from treeinner.rows import Stream, read_rows
+from treeinner.rows import read_rows
 from treeinner.score.average import average_importance
-from treeinner.score.conclude import ONE_PASS, OUT_OF_BAG, conclude, warned
-from treeinner.score.passes import leaf_pass, node_means, share_pass, total
+from treeinner.score.conclude import ONE_PASS, OUT_OF_BAG, scores_of, warned
 from treeinner.score.result import Importance
-from treeinner.score.segments import with_segments
-from treeinner.score.spec import Spec, make_spec
+from treeinner.score.spec import make_spec
 from treeinner.score.training_rows import training_rows_note
 
-__all__ = ["importance", "scores_of"]
+__all__ = ["importance"]
 
 
 def importance(
@@ -126,38 +123,3 @@ def importance(
     found = scores_of(model, spec, rows, std_errors=std_errors, **run)
     notes = (OUT_OF_BAG if oob else training_rows_note(model, rows), None if rows.again or not std_errors else ONE_PASS)
     return warned(found, *rows.notes, *notes)
-
-
-def scores_of(
-    model: Model,
-    spec: Spec,
-    rows: Stream,
-    *,
-    std_errors: bool = True,
-    margins_given: bool = False,
-    n_jobs: int | None = -1,
-    progress: Progress | None = None,
-) -> Importance:
-    """Importance by the passes over the rows that it takes; rows: a Stream, or the Partitions of a cluster."""
-    share, centre = None, None
-    needed = std_errors or spec.score == "signal"
-    run: dict[str, Any] = {"n_jobs": n_jobs}
-    if spec.method == "centred":
-        twice = (needed or spec.segmented) and rows.again
-        leaf = total(leaf_pass, model, spec, rows, progress=_half(progress, 0) if twice else progress, **run)
-        centre = node_means(model, spec, leaf)
-        if twice:
-            share = total(share_pass, model, spec, rows, centre, progress=_half(progress, leaf.rows), **run)
-    else:  # node values are stored: one pass gives everything
-        centre = node_means(model, spec, None) if spec.by_path else None
-        leaf = share = total(share_pass, model, spec, rows, centre, leaves=True, progress=progress, **run)
-    leaf.margins_given = margins_given
-    found = conclude(model, spec, leaf, share if needed else None, centre)
-    if spec.segmented and share is not None:
-        found = with_segments(found, share)
-    return found if std_errors else replace(found, has_errors=False)
-
-
-def _half(progress: Progress | None, first: int) -> Progress | None:
-    """Progress of one of two passes over the rows; first: how many rows the first pass saw, 0 while it goes on."""
-    return progress and (lambda done, rows: progress((done + first) // 2, first or rows))

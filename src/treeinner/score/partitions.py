@@ -14,8 +14,7 @@ from treeinner.errors import DataError, ModelError, Note, TreeInnerError, Unsupp
 from treeinner.read import Model
 from treeinner.read.columns import GroupSpec, credit
 from treeinner.rows import needs_all_rows, read_rows
-from treeinner.score.conclude import warned
-from treeinner.score.importance import scores_of
+from treeinner.score.conclude import scores_of, warned
 from treeinner.score.passes import total
 from treeinner.score.result import Importance
 from treeinner.score.spec import Spec, make_spec

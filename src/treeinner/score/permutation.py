@@ -7,6 +7,7 @@ leaf values are added to the margin.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,9 +19,9 @@ from treeinner.losses import Loss
 from treeinner.read import Model, read_model
 from treeinner.read.columns import Credit, GroupSpec, credit
 from treeinner.rows import Rows, read_rows
-from treeinner.score.baselines import in_memory, weights_of
+from treeinner.score.average import in_memory
+from treeinner.score.baselines import importance_of_rows, weights_of
 from treeinner.score.conclude import warned
-from treeinner.score.infer import Statistics, of_clusters, of_sums
 from treeinner.score.result import Importance
 
 __all__ = ["permutation_importance"]
@@ -68,27 +69,14 @@ def permutation_importance(
     orders = _orders(rows.n_rows, n_repeats, generator)
 
     def work(start: int, stop: int) -> Float:
-        rises = _rises(loss, rows, shuffle, orders, start, stop)
-        if rows.clusters is not None:
-            return rises
-        squares = rises * rises
-        return np.stack([rises.sum(axis=1), squares.sum(axis=1), (squares * squares).sum(axis=1)])
+        return _rises(loss, rows, shuffle, orders, start, stop)
 
-    parts = list(map_rows(rows.n_rows, shuffle.step, work, n_jobs=n_jobs, progress=heard(progress)))
-    weight = weights_of(rows)
-    total = float(rows.n_rows if weight is None else weight.sum())
-    found = Importance(
-        score="permutation",
-        method=loss.name,
-        feature_names=names.names,
-        statistics=_statistics(rows, parts, used, len(names.names), 1.0 / total),
-        n_rows=rows.n_rows,
-        sum_of_weights=total,
-        loss_name=loss.words,
-        frame_library=rows.frame_library,
-        notes=(*model.notes, *rows.notes),
-    )
-    return warned(found)
+    parts = map_rows(rows.n_rows, shuffle.step, work, n_jobs=n_jobs, progress=heard(progress))
+    rises = np.zeros((rows.n_rows, 1, len(names.names)))  # 0 where no tree uses the name
+    rises[:, 0, used] = np.concatenate(list(parts), axis=1).T
+    found = importance_of_rows(model, "permutation", loss.name, names.names, rises, weights_of(rows), rows.clusters)
+    own: dict[str, Any] = {"loss_name": loss.words, "frame_library": rows.frame_library, "output_names": None}
+    return warned(replace(found, notes=(*model.notes, *rows.notes), **own))
 
 
 def _row_loss(model: Model) -> Loss:
@@ -117,21 +105,6 @@ def _groups(model: Model, names: Credit) -> tuple[NDArray[np.int32], NDArray[np.
     used, group = np.unique(of_player[trees.player[inner]], return_inverse=True)
     of_column[trees.column[inner]] = group
     return of_column, used
-
-
-def _statistics(rows: Rows, parts: list[Float], used: NDArray[np.intp], n_names: int, factor: float) -> Statistics:
-    """Statistics of the rises, (names,); those of names that no tree uses are 0."""
-    here = np.arange(rows.n_rows) if rows.weight is None else np.flatnonzero(rows.weight)
-    if rows.clusters is None:
-        sums = np.zeros((3, n_names))
-        sums[:, used] = np.sum(parts, axis=0)
-        return of_sums(sums[0], sums[1], sums[2], len(here), factor=factor)
-    rises = np.concatenate(parts, axis=1)
-    labels, cluster = np.unique(rows.clusters[here], return_inverse=True)
-    by_cluster = np.zeros((len(labels), n_names))
-    for group, name in enumerate(used.tolist()):
-        by_cluster[:, name] = np.bincount(cluster, rises[group, here], len(labels))
-    return of_clusters(by_cluster, factor=factor)
 
 
 def _generator(random_state: Any) -> np.random.RandomState:

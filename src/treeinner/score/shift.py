@@ -20,7 +20,7 @@ from treeinner.read import Model
 from treeinner.read.columns import as_table, numbers_of
 from treeinner.rows import Rows
 from treeinner.rows.frames import names_of
-from treeinner.score.conclude import conclude, statistics_of
+from treeinner.score.conclude import conclude, statistics_of_shares
 from treeinner.score.infer import Statistics, difference, tested
 from treeinner.score.passes import Centre, leaf_pass, node_gap, share_pass
 from treeinner.score.spec import Spec
@@ -130,7 +130,7 @@ def moved_and_changed(
     to_weighted = (odds[:, None] * (share - own[:, None] * middle)) / both.sum()
 
     def statistics(influence: Float) -> Statistics:
-        return statistics_of(Sums.of_shares(influence * rows.n_rows, None, rows.clusters), 1)[0]
+        return statistics_of_shares(influence[:, :, None] * rows.n_rows, None, rows.clusters)[0]
 
     moved = statistics(by_move / own.sum() - to_weighted)
     changed = statistics(to_weighted + (by_change - share) / own.sum())
