@@ -390,9 +390,7 @@ def test_models_of_xgboost_cv():
     keep, folds = Keep(), list(KFold(3).split(X))
     xgb.cv({"max_depth": 2, "nthread": 1}, xgb.DMatrix(X, Y), 10, folds=folds, callbacks=[keep])
     boosters = [fold.bst for fold in keep.model.cvfolds]
-    np.testing.assert_array_equal(
-        cross(keep.model, cv=folds).scores, cross(boosters, cv=[test for _, test in folds]).scores
-    )
+    np.testing.assert_array_equal(cross(keep.model, cv=folds).scores, cross(boosters, cv=folds).scores)
 
 
 def fitted(estimator, y, folds):
@@ -418,9 +416,9 @@ def test_models_with_folds_that_are_not_theirs_are_refused(name):
     estimator, y = FITTED[name]
     folds, others = (list(KFold(3, shuffle=True, random_state=s).split(X)) for s in (0, 1))
     models = fitted(estimator, y, folds)
-    for cv in (folds, [test for _, test in folds], KFold(3, shuffle=True, random_state=0)):
-        np.testing.assert_array_equal(cross(models, y=y, cv=cv).scores, cross(models, y=y, cv=folds).scores)
-    for cv in (others, [test for _, test in others], [folds[1], folds[2], folds[0]]):
+    same = KFold(3, shuffle=True, random_state=0)
+    np.testing.assert_array_equal(cross(models, y=y, cv=same).scores, cross(models, y=y, cv=folds).scores)
+    for cv in (others, [folds[1], folds[2], folds[0]]):
         with pytest.raises(ti.DataError, match="not fitted on the training rows of its fold"):
             cross(models, y=y, cv=cv)
 
@@ -445,7 +443,7 @@ def test_folds_that_were_trained_on_are_noticed():
     folds = list(KFold(3).split(X))
     models = fitted(booster(subsample=0.8, random_state=0), Y, folds)
     with pytest.warns(ti.TreeInnerWarning, match="Training rows"):
-        cross(models, cv=[train for train, _ in folds])
+        cross(models, cv=[pair[::-1] for pair in folds])
 
 
 def test_models_need_their_folds():
@@ -530,7 +528,7 @@ def test_models_of_other_numbers_of_classes_are_refused():
     two = xgb.XGBClassifier(n_estimators=3).fit(X[first[0]], y[first[0]] % 2)
     three = xgb.XGBClassifier(n_estimators=3).fit(X[second[0]], y[second[0]])
     with pytest.raises(ti.DataError, match="fold 1 has 3 outputs, that of fold 0 1"):
-        cross([two, three], y=y % 2, cv=[first[1], second[1]])
+        cross([two, three], y=y % 2, cv=[first, second])
 
 
 def test_arguments_of_fit_with_an_entry_per_row_are_cut():

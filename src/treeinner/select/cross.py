@@ -222,7 +222,7 @@ def _losses(found: Sequence[Importance]) -> Losses | None:
     losses, weights = [part.losses for part in found], [part.sum_of_weights for part in found]
     if None in losses:
         return None
-    means: dict[str, Any] = {}
-    for name in ("before", "after", "least", "first_order", "base"):
-        means[name] = float(np.average([getattr(part, name) for part in losses], weights=weights))
+    names = ("before", "after", "least", "first_order", "base")
+    table = [[getattr(part, name) for name in names] for part in losses]
+    means: dict[str, Any] = dict(zip(names, np.average(table, axis=0, weights=weights).tolist(), strict=True))
     return Losses(**means)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import numbers
-from collections.abc import Mapping, Sequence, Sized
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import is_classifier
 from sklearn.model_selection import GroupKFold, check_cv
+from sklearn.utils.validation import _check_method_params
 
 from treeinner.errors import DataError, UnsupportedModelError
 from treeinner.read import Model
@@ -58,18 +59,7 @@ class Data:
     def take(self, rows: Index) -> Data:
         """Return some of the rows."""
         taken = {name: take_rows(getattr(self, name), rows) for name in ("X", *BESIDE_X)}
-        params = {
-            name: take_rows(value, rows) if _has_rows(value, self.n_rows) else value
-            for name, value in self.fit_params.items()
-        }
-        return Data(**taken, fit_params=params)
-
-
-def _has_rows(value: Any, n: int) -> bool:
-    """Whether an argument of fit has one entry per row."""
-    if hasattr(value, "shape"):
-        return bool(value.shape[:1] == (n,))
-    return isinstance(value, Sized) and not isinstance(value, str | Mapping) and len(value) == n
+        return Data(**taken, fit_params=_check_method_params(self.X, self.fit_params, rows))
 
 
 def checked_data(X: Any, y: Any, *, fit_params: Mapping[str, Any] | None = None, **given: Any) -> Data:
@@ -169,27 +159,25 @@ def _is_unseeded(splitter: Any) -> bool:
 
 
 def _pairs(splitter: Any, data: Data) -> list[tuple[Index, Index]]:
-    """Rows to fit on and rows held out, checked."""
+    """Rows to fit on and rows held out; a row that is on both sides is refused, and so is a cluster."""
     try:
-        found = list(splitter.split(np.zeros((data.n_rows, 1)), np.asarray(data.y), data.clusters))
+        found = [(a, b) for a, b in splitter.split(np.zeros((data.n_rows, 1)), np.asarray(data.y), data.clusters)]
     except ValueError as error:
         raise DataError(f"cv: these rows cannot be split into folds of train and test rows: {error}") from error
-    return [_checked_pair(train, test, number, data) for number, (train, test) in enumerate(found)]
-
-
-def _checked_pair(train: Any, test: Any, number: int, data: Data) -> tuple[Index, Index]:
-    """Rows of one fold; a row that is on both sides is refused, and so is a cluster."""
-    train, test = (_row_numbers(rows, number, data.n_rows) for rows in (train, test))
-    if np.isin(test, train).any():
-        raise DataError(f"Fold {number} fits on rows that it holds out; train and test rows must differ.")
-    for name, of_rows in (("qid", data.qid), ("clusters", data.clusters)):
-        torn = [] if of_rows is None else of_rows[test][np.isin(of_rows[test], of_rows[train])]
-        if len(torn):
-            raise DataError(
-                f"Fold {number} holds out some rows of {name} {torn[0].item()!r} and fits on others of it; pass cv=a "
-                "number of folds, or a splitter by groups, such as GroupKFold."
-            )
-    return train, test
+    out = []
+    for number, pair in enumerate(found):
+        train, test = (_row_numbers(rows, number, data.n_rows) for rows in pair)
+        if np.isin(test, train).any():
+            raise DataError(f"Fold {number} fits on rows that it holds out; train and test rows must differ.")
+        for name, of_rows in (("qid", data.qid), ("clusters", data.clusters)):
+            torn = [] if of_rows is None else of_rows[test][np.isin(of_rows[test], of_rows[train])]
+            if len(torn):
+                raise DataError(
+                    f"Fold {number} holds out some rows of {name} {torn[0].item()!r} and fits on others of it; pass "
+                    "cv=a number of folds, or a splitter by groups, such as GroupKFold."
+                )
+        out.append((train, test))
+    return out
 
 
 def _row_numbers(given: Any, fold: int, n: int) -> Index:
@@ -227,28 +215,22 @@ def fitted_models(given: Any) -> list[Any] | None:
 
 
 def folds_of_models(models: Sequence[Any], cv: Any, data: Data) -> tuple[Index, ...]:
-    """Rows held out from each of some fitted models: by a splitter, or as given, (train, test) or the test rows alone.
+    """Rows held out from each of some fitted models: by a splitter, or as given.
 
     models: what `read_model` returned, or averages.
     """
-    if isinstance(cv, str | numbers.Number | None) or (hasattr(cv, "split") and _is_unseeded(cv)):
+    if isinstance(cv, str | numbers.Number | None) or _is_unseeded(cv):
         raise ValueError(
             f"cv={cv!r}: fitted models need the rows that each was not fitted on; pass cv=the folds that they were "
-            "fitted with: a splitter without random folds or with an integer as random_state, (train, test) pairs, or "
-            "a list of held-out rows."
+            "fitted with: a splitter without random folds or with an integer as random_state, or (train, test) pairs."
         )
-    folds, n = _pairs(cv, data) if hasattr(cv, "split") else list(cv), data.n_rows
+    folds = _pairs(check_cv(cv), data)
     if len(folds) != len(models):
         raise ValueError(f"There are {len(models)} models but {len(folds)} folds; pass one fold per model.")
-    tests = []
-    for number, (model, fold) in enumerate(zip(models, folds, strict=True)):
-        both = isinstance(fold, tuple) and len(fold) == 2
-        test = _row_numbers(fold[1] if both else fold, number, n)
-        train, test = _checked_pair(fold[0] if both else np.setdiff1d(np.arange(n), test), test, number, data)
+    for model, (train, _) in zip(models, folds, strict=True):
         if isinstance(model, Model):
             _check_training_rows(model, data, train)
-        tests.append(test)
-    return tuple(tests)
+    return tuple(test for _, test in folds)
 
 
 def _check_training_rows(model: Model, data: Data, train: Index) -> None:
