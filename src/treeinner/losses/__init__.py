@@ -61,8 +61,8 @@ def find_loss(
         found = catalogue.find(stored, (catalogue.LIBRARIES[library],)) or catalogue.refuse(library, name)
     else:
         raise UnknownParameterError(
-            f"This {library} model does not store its loss; pass read_model(model, objective=...): the name of a "
-            "built-in loss, or a function (y, margin) -> gradient."
+            f"This {library} model does not store its loss; pass read_model(model, objective=...): a name, or a "
+            "function (y, margin) -> gradient."
         )
     asked = {"told": told, "library": library, "name": name, "params": dict(params), "n_outputs": n_outputs}
     found.__dict__["recipe"] = partial(find_loss, **asked, version=version), ()

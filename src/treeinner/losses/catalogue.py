@@ -41,8 +41,7 @@ class Params:
                     return place[name]
         if default is REQUIRED:
             raise UnknownParameterError(
-                f"{self.name}: the model does not store {names[0]}; pass read_model(model, "
-                f'objective="{self.name}:{names[0]}=...").'
+                f"{self.name}: {names[0]} is not stored; pass read_model(..., objective='{self.name}:{names[0]}=...')."
             )
         return default
 
@@ -96,8 +95,8 @@ def _since_3_4(p: Params, smooth: Callable[..., Loss], before: Callable[..., Los
     """XGBoost's absolute error and quantiles, which became smooth surrogates."""
     if not p.version:
         raise UnknownParameterError(
-            f"{p.name}: XGBoost changed this loss in 3.4, and the model does not store its version; pass objective="
-            '"absolute_error", "quantile:alpha=...", or those of 3.4: "smooth_absolute_error", "smooth_quantile:..."'
+            f"{p.name} changed in XGBoost 3.4, and the version is not stored; pass objective='absolute_error', "
+            "'quantile:alpha=...', or, of 3.4, 'smooth_absolute_error', 'smooth_quantile:alpha=...'."
         )
     return (smooth if p.version >= (3, 4) else before)(*parameters)
 
@@ -118,8 +117,7 @@ def _xgboost_rank(p: Params) -> Loss:
     drawn = str(p.raw("lambdarank_pair_method", default="topk")) != "topk"
     if p.version < (3, 0) or drawn or p.flag("lambdarank_unbiased"):
         raise UnsupportedModelError(
-            f"{p.name}: only XGBoost 3 with lambdarank_pair_method='topk' and without position biases is covered; "
-            f"{DO_INSTEAD}"
+            f"{p.name}: only XGBoost 3 with pair_method='topk', without position biases, is covered; {DO_INSTEAD}"
         )
     pairs = p.number("lambdarank_num_pair_per_sample", default=UNSET_PAIRS)
     return ranking.xgboost_rank(
@@ -165,9 +163,8 @@ def _lightgbm_binary(p: Params) -> Loss:
     known = p.raw("label_weights", default=[]) or "scale_pos_weight" in p.told
     if p.flag("is_unbalance") and not known:
         raise UnknownParameterError(
-            "LightGBM is_unbalance=True: the model does not store its class weights; pass read_model(model, "
-            'objective="binary:scale_pos_weight=5.8") with negative over positive training rows; where there are more '
-            'positive ones, "binary:label_weights=[5.8,1]" with the inverse.'
+            "LightGBM is_unbalance=True: class weights are not stored; pass read_model(model, objective=...), as in "
+            "'binary:scale_pos_weight=5.8', negative over positive rows; if below 1, 'binary:label_weights=[1.7,1]'."
         )
     return classes.lightgbm_binary(p.number("sigmoid", default=1.0), (negative, positive))
 
@@ -176,8 +173,7 @@ def _lightgbm_ova(p: Params) -> Loss:
     """LightGBM's one-vs-all."""
     if p.flag("is_unbalance"):
         raise UnsupportedModelError(
-            "LightGBM multiclassova with is_unbalance: the model does not store its class weights; pass "
-            "read_model(model, objective=callable(y, margin) -> gradient), or train with sample weights instead."
+            f"LightGBM multiclassova with is_unbalance: the model does not store its class weights; {DO_INSTEAD}"
         )
     positive = p.number("scale_pos_weight", default=1.0)
     return classes.one_vs_all(p.n_outputs, p.number("sigmoid", default=1.0), positive)

@@ -115,10 +115,8 @@ def _numbers(values: NDArray[Any], name: str) -> Float:
         ) from None
     missing = np.isnan(numbers)
     if np.any(missing):
-        raise DataError(
-            f"y is missing (NaN) in {np.count_nonzero(missing)} places, first in row "
-            f"{np.argwhere(missing)[0][0]}; drop those rows of X and y."
-        )
+        row, n = np.argwhere(missing)[0][0], np.count_nonzero(missing)
+        raise DataError(f"y is missing (NaN) in {n} places, first in row {row}; drop those rows of X and y.")
     return numbers
 
 
@@ -150,8 +148,7 @@ def positions(values: NDArray[Any], classes: Sequence[Any]) -> Float:
     unknown = [v for v, k in zip(unique, found, strict=True) if k < 0]
     if unknown:
         raise DataError(
-            f"y holds classes that are not in the model: {listing(unknown)}; it was trained on "
-            f"{listing(classes)}; pass the labels of training."
+            f"y holds classes that are not in the model: {listing(unknown)}; those of training are {listing(classes)}."
         )
     return np.asarray(found, np.float64)[codes.reshape(len(values))] if len(values) else np.zeros(0)
 

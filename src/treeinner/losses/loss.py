@@ -159,10 +159,8 @@ class Loss:
             if self.coupled:
                 return np.asarray(found.sum(axis=1, keepdims=True))
             if found.shape != m.shape:
-                raise DataError(
-                    f"The loss {self.name!r} returned a value of shape {found.shape}, expected {m.shape}; pass "
-                    "coupled=True to the Loss if its outputs share one value."
-                )
+                shapes = f"has a value of shape {found.shape}, expected {m.shape}"
+                raise DataError(f"Loss {self.name!r} {shapes}; pass coupled=True to it if its outputs share one value.")
             return found
 
         def slopes(at: Float) -> Float:
@@ -181,7 +179,7 @@ class Loss:
             lacks = "has only a gradient" if self.scope == "row" else "depends on other rows"
             raise UnsupportedModelError(
                 f"score='loss' follows each row's loss, but {self.name!r} {lacks}; use score='tree_inner', or pass "
-                "read_model(model, objective=...) a Loss with a `value` of each row."
+                "objective=, a Loss with a `value` of each row."
             )
 
     def check_target(self, y: Float, n_outputs: int) -> None:
@@ -192,19 +190,14 @@ class Loss:
         single = self.target == "class" or self.shared_target
         needed = 2 if self.target == "interval" else 1 if single else n_outputs
         if columns != needed:
-            raise DataError(
-                f"{self.name}: y has {counted(columns, 'column')}, expected {needed} for a model of "
-                f"{counted(n_outputs, 'output')}."
-            )
+            model = f"a model of {counted(n_outputs, 'output')}"
+            raise DataError(f"{self.name}: y has {counted(columns, 'column')}, expected {needed} for {model}.")
         contains, description = self.domain
         good = contains(y)
         if not np.all(good):
             where = tuple(np.argwhere(~good)[0].tolist())
-            held = ", ".join(f"{value:g}" for value in np.atleast_1d(y[where]))
-            raise DataError(
-                f"{self.name}: y holds {held} in row {where[0]} ({np.count_nonzero(~good)} such values), but it "
-                f"must be {description}."
-            )
+            held, n = ", ".join(f"{value:g}" for value in np.atleast_1d(y[where])), np.count_nonzero(~good)
+            raise DataError(f"{self.name}: y holds {held} in row {where[0]} ({n} such), but must be {description}.")
 
     def total_weight(self, y: Any, weight: Float | None) -> Float | None:
         """Weight of each row, the loss's own included: (rows,); None: 1."""
@@ -218,10 +211,7 @@ class Loss:
         """Value, gradient or curvature of every row, called with what its scope needs, all weights multiplied in."""
         target, m, w = self._arrays(y, margin, weight)
         if self.scope == "query" and query is None:
-            raise DataError(
-                f"{self.name}: the gradient of a row depends on the other rows of its query; pass qid, the query of "
-                "each row."
-            )
+            raise DataError(f"{self.name}: the gradient of a row depends on the others of its query; pass qid.")
         function: Any = (self.value, self.gradient, self.curvature)[which]
         with np.errstate(over="ignore", invalid="ignore"):
             if self.scope == "row":

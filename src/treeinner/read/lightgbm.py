@@ -66,8 +66,7 @@ def read(model: Any, told: Told) -> Model:
     kinds = {kind.__name__ for kind in type(model).__mro__ if kind.__module__.split(".")[0] == "lightgbm"}
     if not kinds & {"Booster", "LGBMModel"}:
         raise UnsupportedModelError(
-            f"{type(model).__name__} is not a LightGBM model; pass a Booster, LGBMRegressor, LGBMClassifier or "
-            "LGBMRanker, of a CVBooster one of its `boosters` with the rows that it did not see."
+            f"{type(model).__name__} is no LightGBM model; pass a Booster, LGBMModel, or one of a CVBooster's boosters."
         )
     booster = model if "Booster" in kinds else model.booster_
     if told.iteration_range is None and getattr(booster, "best_iteration", -1) > 0:

@@ -35,19 +35,17 @@ def node_values(model: Model, method: str) -> Float:
         wanted = " and ".join(own_name(option, model.library) for option in known.needs)
         told = ", ".join(f"{option}=..." for option in known.needs)
         raise UnknownParameterError(
-            f"PreDecomp needs {wanted}, which this {model.library} model does not store; pass read_model(model, "
-            f"{told}), or {OTHERWISE}."
+            f"PreDecomp needs {wanted}, which the model does not store; pass read_model(model, {told}), or {OTHERWISE}."
         )
     if np.isnan(trees.cover).any():
         raise UnsupportedModelError(
-            f"method={method!r} weights the children of a node by the training rows in them, which this "
-            f"{model.library} model does not store; use method='predecomp', or 'centred' for scores."
+            f"method={method!r} needs the training rows in each node, which this {model.library} model does not "
+            "store; use method='predecomp', or 'centred' for scores."
         )
     if method == "treeshap" and model.path_only:
         raise UnsupportedModelError(
-            "method='treeshap' needs the splits beside a row's path. If features are categories, texts or embeddings, "
-            "CatBoost tells only the leaf that a row reaches; that is enough for symmetric trees, not for others "
-            "(grow_policy). Use method='saabas', or 'centred' for scores."
+            "method='treeshap' needs the splits beside a row's path. Of categories, texts and embeddings CatBoost has "
+            "them for symmetric trees alone (grow_policy). Use method='saabas', or 'centred' for scores."
         )
     return trees.mean_value
 
@@ -58,13 +56,11 @@ def reference_values(model: Model, reference: Any) -> Float:
     if value is None:
         what = "it is missing" if reference is None else f"this {type(reference).__name__} has no node values"
         raise ValueError(
-            f"method='centred' takes its node values from reference=, but {what}; pass reference=ti.importance(model, "
-            "X_valid, y_valid)."
+            f"method='centred' needs reference=ti.importance(model, X_valid, y_valid) for its node values, but {what}."
         )
     if reference.model_digest != model.digest:
         raise ValueError(
-            "reference= was made from another model, or other rounds of it; pass the result of ti.importance for this "
-            f"one, {model!r}."
+            f"reference= was made from another model, or other rounds of it; pass ti.importance of this one, {model!r}."
         )
     return value
 

@@ -72,9 +72,9 @@ class Told:
             return None
         given = np.asarray(self.learning_rate, np.float64)
         if given.shape not in ((), (n_rounds,)):
+            found = counted(given.size, "number")
             raise ValueError(
-                f"learning_rate has {counted(given.size, 'number')}; expected one, or one for each of the "
-                f"{n_rounds} boosting rounds of the model."
+                f"learning_rate has {found}; expected one, or one for each of the {n_rounds} boosting rounds."
             )
         return np.broadcast_to(given, (n_rounds,))
 
@@ -237,8 +237,7 @@ def read_unwrapped(inside: Unwrapped, told: Told) -> Model:
     library, kind = package_of(inside.model), type(inside.model)
     if inside.members:
         raise UnsupportedModelError(
-            f"{kind.__name__} averages {len(inside.members)} models, and ti.importance alone scores an average; for "
-            "anything else pass one of the models, such as model.estimators_[0]."
+            f"{kind.__name__} averages {len(inside.members)} models, which ti.importance alone takes; pass one of them."
         )
     if not library:
         raise UnsupportedModelError(f"Cannot read a model of type {kind.__module__}.{kind.__qualname__}: {SUPPORTED}.")

@@ -198,8 +198,7 @@ def _levels(column: int, given: list[Any]) -> tuple[Level, ...]:
     plain = tuple(level.item() if isinstance(level, np.generic) else level for level in known)
     if len(given) - len(plain) > 1:
         raise UnsupportedModelError(
-            f"Column {column} was trained with both None, a level to scikit-learn, and NaN, a missing value; "
-            "tables do not tell them apart. Train with one of them."
+            f"Column {column} was trained with both None, a level, and NaN, a missing value; train with one of them."
         )
     return plain
 
@@ -263,8 +262,7 @@ def _initial_margin(model: Any) -> Float:
     drawn = kind == "DummyClassifier" and model.init_.strategy == "stratified"
     if drawn or kind not in ("str", "DummyRegressor", "DummyClassifier"):
         raise UnsupportedModelError(
-            f"GradientBoosting with init={kind}: its first margin differs from row to row and is not made of these "
-            "trees. Fit with init=None or init='zero'; to build on another regressor, fit on y - other.predict(X)."
+            f"GradientBoosting with init={kind}: its first margin is not of these trees; fit with init=None or 'zero'."
         )
     margin = model._raw_predict_init(np.zeros((1, model.n_features_in_), np.float32))
     return np.asarray(margin, np.float64).reshape(-1)
@@ -323,8 +321,7 @@ def _out_of_bag(model: Any, X: Any, y: Any) -> Bool:
     samplers = getattr(model, "samplers_", None)  # of imblearn, which draws from each class before the tree is grown
     if samplers is None and not model.bootstrap:
         raise UnsupportedModelError(
-            f"oob=True: this {type(model).__name__} was trained with bootstrap=False, so every tree saw every row; "
-            "use held-out rows instead."
+            f"oob=True: {type(model).__name__} with bootstrap=False: every tree saw every row; use held-out rows."
         )
     drawn = model.estimators_samples_ if samplers is None else [sampler.sample_indices_ for sampler in samplers]
     if hasattr(X, "columns") and hasattr(model, "feature_names_in_"):
@@ -338,8 +335,7 @@ def _out_of_bag(model: Any, X: Any, y: Any) -> Bool:
         once = np.unique(rows) if samplers is None else rows
         if not inside or (number < CHECKED_TREES and not _are_in_leaves(tree.tree_, X[once])):
             raise DataError(
-                "oob=True: these are not the rows that the forest was trained on, or they are in another order; pass "
-                "the training rows in training order, or leave oob out for held-out rows."
+                "oob=True: these are not the training rows in training order; pass those, or leave oob out for others."
             )
         unseen[number, rows] = False
     return unseen

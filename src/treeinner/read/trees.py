@@ -305,8 +305,7 @@ def check_rounds(start: int, stop: int, n_rounds: int) -> None:
     """Raise unless a model of so many rounds has rounds start <= r < stop."""
     if not 0 <= start < stop <= n_rounds:
         raise ValueError(
-            f"iteration_range=({start}, {stop}) does not fit a model of {n_rounds} rounds; "
-            f"pass 0 <= start < stop <= {n_rounds}."
+            f"iteration_range=({start}, {stop}) does not fit {n_rounds} rounds; pass 0 <= start < stop <= {n_rounds}."
         )
 
 

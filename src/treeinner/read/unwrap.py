@@ -155,10 +155,7 @@ def _fitted(wrapper: Any, *attributes: str) -> Any:
         if hasattr(wrapper, attribute):
             return getattr(wrapper, attribute)
     if getattr(wrapper, "refit", True) is False:
-        raise ModelError(
-            f"This {type(wrapper).__name__} has refit=False and so holds no fitted model; "
-            "fit it with refit=True, or fit the best estimator and pass that."
-        )
+        raise ModelError(f"This {type(wrapper).__name__} has refit=False, so no fitted model; fit it with refit=True.")
     raise _not_fitted(wrapper)
 
 

@@ -60,8 +60,7 @@ def read(model: Any, told: Told) -> Model:
     wrapped = "XGBModel" in names
     if not wrapped and "Booster" not in names:
         raise UnsupportedModelError(
-            f"{type(model).__module__}.{type(model).__name__} is not an XGBoost Booster or scikit-learn wrapper; "
-            "pass one of these, or for a Spark or Dask model its booster (`model.get_booster()`, `output['booster']`)."
+            f"{type(model).__name__} is not an XGBoost Booster or estimator; pass one, of Dask and Spark their booster."
         )
     booster = model.get_booster() if wrapped else model
     document = ubjson.parse(bytes(booster.save_raw(raw_format="ubj")))
@@ -224,15 +223,13 @@ def _stored_values(trees: list[Any], sizes: Long, right: Links, leaf: Bool, node
     widths = {max(1, int(tree["tree_param"]["size_leaf_vector"])) for tree in trees} or {1}
     if len(widths) > 1:
         raise UnsupportedModelError(
-            "The XGBoost model mixes trees with scalar and with vector leaves; slice the booster "
-            "(booster[start:stop]) and read the parts one at a time."
+            "The XGBoost model mixes scalar and vector leaves; read slices of it, booster[start:stop], one at a time."
         )
     width, vectors = widths.pop(), any("leaf_weights" in tree for tree in trees)
     given = _joined(trees, "base_weights", np.float32)
     if width > 1 and vectors and len(given) != len(leaf) * width:
         raise UnsupportedModelError(
-            "XGBoost vector leaves whose splits were found on reduced gradients (a custom objective with a split "
-            "gradient): inner nodes have no value per output. Train with one tree per output."
+            "XGBoost vector leaves of a split gradient: inner nodes have no values. Train with one tree per output."
         )
     weight = given.astype(np.float64).reshape(len(leaf), width)
     value = weight
