@@ -9,6 +9,10 @@ from treeinner.score.compare import Comparison
 from treeinner.score.infer import difference, of_sums
 from treeinner.score.result import Importance, Losses
 
+NASTY = [  # names that would do harm if they were anything but text
+    "</script><b>bold</b>", "<img src=x onerror=alert(1)>", "\"'&amp;", "\u202ertl \u05e9\u05dc\u05d5\u05dd",
+    "emoji \U0001f9ea", "{{data}}", "lone \ud83e half", "<!--<script>", "<b>\"'&lt;</b>\u2028", "line\nbreak \x1b[31m",
+]  # fmt: skip
 NAMES = ("age", "bmi", "blood pressure", "noise", "sex")
 
 

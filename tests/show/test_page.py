@@ -19,7 +19,7 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from tests.show.results import Parts
+from tests.show.results import NASTY, Parts
 from treeinner.errors import DataError, TreeInnerWarning
 from treeinner.explain.attribute import attribute
 from treeinner.explain.partial import partial_residuals
@@ -30,21 +30,9 @@ from treeinner.score.importance import importance
 from treeinner.select.selector import TreeInnerSelector
 from treeinner.show.page import render as rendering
 from treeinner.show.page import report
-from treeinner.show.page.numbers import packed, value_text
+from treeinner.show.page.numbers import value_text
 
 SIX_DIGITS = 5.1e-6  # relative: the page rounds to six significant digits
-NASTY = [
-    "</script><b>bold</b>",
-    "<!--<script>",
-    "\"double\" & 'single'",
-    "&lt;&amp;",
-    "{{data}}",
-    "\u202eright to left\u202c \u05e9\u05dc\u05d5\u05dd",
-    "emoji \U0001f9ea",
-    "line\u2028end",
-    "lone \ud83e half",
-    "<img src=x onerror=alert(1)>",
-]
 
 
 def parts_of(path):
@@ -88,14 +76,9 @@ def test_ranking_is_importance(fitted, page):
     model, X, y, *_ = fitted
     imp, data = importance(model, X, y), data_of(page)
     assert data["features"] == list(imp.feature_names)
-    for key, exact in (
-        ("score", imp.scores),
-        ("std_error", imp.std_errors),
-        ("ci_low", imp.interval(0.95)[0]),
-        ("ci_high", imp.interval(0.95)[1]),
-    ):
-        close(data["ranking"][key], exact)
-    close(data["ranking"]["q_value"], imp.q_values)
+    for name, exact in imp.columns().items():
+        if exact.dtype.kind == "f":
+            close(data["ranking"][name], exact)
     close(data["gain"], total_gain(model).scores)
     assert data["ranking"]["verdict"] == list(imp.verdicts)
     assert data["unit"] == imp.unit
@@ -114,8 +97,6 @@ def test_ranking_is_importance(fitted, page):
 def test_effects_are_the_partial_residuals(fitted, page, tmp_path):
     model, X, y, *_ = fitted
     imp, data = importance(model, X, y), data_of(page)
-    close(data["ranking"]["holds"], imp.holds)
-    close(data["ranking"]["holds_std_error"], imp.holds_std_errors)
     best = np.argsort(-np.abs(imp.scores)).tolist()
     assert [effect["feature"] for effect in data["effects"]] == best
     for effect, part in zip(data["effects"], partial_residuals(read_model(model), X, imp, best, y=y), strict=True):
@@ -137,8 +118,11 @@ def test_effects_are_the_partial_residuals(fitted, page, tmp_path):
 def test_the_breakdown_of_the_loss_adds_up(fitted, tmp_path):
     model, X, y, X_train, y_train = fitted
     asked = {"score": "loss", "method": "saabas"}
-    path = report(model, X, y, X_train=X_train, y_train=y_train, path=tmp_path / "p.html", **asked)
+    given = {"X_train": X_train, "y_train": y_train, "explorer_rows": 2000, **asked}
+    path = report(model, X, y, path=tmp_path / "p.html", **given)
     data, imp = data_of(path), importance(model, X, y, **asked)
+    explorer = data["explorer"]  # its rows are explained by the attribution of the scores
+    close(np.array(explorer["base"])[:, 0], attribute(model, X, method="saabas").base_values[explorer["number"]])
     close(data["ranking"]["score"], imp.scores)
     close(data["gap"]["train"], importance(model, X_train, y_train, **asked).scores)
     beside = data_of(report(model, X, y, path=path))["breakdown"]  # of the same rows, beside the ranking by signal
@@ -149,30 +133,9 @@ def test_the_breakdown_of_the_loss_adds_up(fitted, tmp_path):
     # Fourteen numbers, each rounded to six digits.
     assert abs(sum(data["ranking"]["score"]) + breakdown["base"] - breakdown["total"]) < 14 * SIX_DIGITS * before
     assert "score='loss',\n    method='saabas'," in data["call"]
-    assert (data["unit"], data["title"]) == (
-        "reduction of half the squared error per row",
-        "Which features lowered the loss",
-    )
+    assert data["title"] == "Which features lowered the loss"
     with pytest.raises(ValueError, match=r"score='gain'.*'tree_inner'.*'loss'"):
         report(model, X, y, score="gain", path=path)
-
-
-def test_rows_are_explained_by_the_attribution_of_the_scores(fitted, tmp_path):
-    model, X, y, *_ = fitted
-    page = report(model, X, y, path=tmp_path / "p.html", score="tree_inner", method="saabas", explorer_rows=2000)
-    explorer = data_of(page)["explorer"]
-    assert explorer["method"] == "Saabas"
-    rows = np.array(explorer["number"])
-    close(np.array(explorer["base"])[:, 0], attribute(model, X, method="saabas").base_values[rows])
-
-
-def test_gap_is_the_difference_of_two_samples(fitted, page):
-    model, X, y, X_train, y_train = fitted
-    train = importance(model, X_train, y_train)
-    valid, gap = importance(model, X, y), data_of(page)["gap"]
-    close(gap["train"], train.scores)
-    close(gap["gap"], train.scores - valid.scores)
-    close(gap["std_error"], np.sqrt(train.std_errors**2 + valid.std_errors**2))
 
 
 def test_curves_by_round(fitted, page):
@@ -212,9 +175,7 @@ def test_explorer_is_attribute(fitted, page):
         total = x["base"][i][0] + sum(x["contribution"][i][0]) + x["rest"][i][0]
         assert abs(total - x["margin"][i][0]) < 10 * half  # seven rounded numbers, and two of six digits
     assert x["prediction"] is None  # squared error: the margin is the prediction
-    close(
-        x["loss"], 0.5 * (y[rows] - np.array(x["margin"])[:, 0]) ** 2, 2e-2
-    )  # four digits; small ones differ by the margin's
+    close(x["loss"], 0.5 * (y[rows] - np.array(x["margin"])[:, 0]) ** 2, 2e-2)  # small ones differ by the margin's
 
 
 def test_the_call_on_the_page_writes_the_same_page(fitted, tmp_path, monkeypatch):
@@ -222,11 +183,12 @@ def test_the_call_on_the_page_writes_the_same_page(fitted, tmp_path, monkeypatch
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
     monkeypatch.chdir(tmp_path)
     path = report(
-        model, X, y, X_train=X_train, y_train=y_train, path="one.html", title="It's \"one\"",
-        explorer_rows=20, random_state=5, feature_groups={"g": ["a", "b"]}, sample_weight=np.ones(len(y)),
+        model, X, y, X_train=X_train, y_train=y_train, path=tmp_path / "one.html", title="It's \"one\"",
+        explorer_rows=20, random_state=np.int64(5), feature_groups={"g": ["a", "b"]}, sample_weight=np.ones(len(y)),
     )  # fmt: skip
     first, data = path.read_bytes(), data_of(path)
     assert "2023-11-14" in data["written"]
+    assert str(tmp_path) not in data["call"]
     path.unlink()
     names = {"model": model, "X": X, "y": y, "X_train": X_train, "y_train": y_train, "sample_weight": np.ones(len(y))}
     exec(data["call"], names)
@@ -240,7 +202,7 @@ def test_names_cannot_leave_their_text(tmp_path):
     model = lgb.LGBMClassifier(n_estimators=5, n_jobs=1, verbose=-1).fit(X[:100], classes[:100])
     groups = {name: [k] for k, name in enumerate(NASTY)}  # LightGBM itself refuses such names
     path = report(
-        model, X[100:], classes[100:], feature_groups=groups, path=tmp_path / "p.html", title=NASTY[0] + NASTY[8]
+        model, X[100:], classes[100:], feature_groups=groups, path=tmp_path / "p.html", title=NASTY[0] + NASTY[6]
     )
     data, parts = data_of(path), parts_of(path)
     assert data["features"] == [name.encode("utf-8", "backslashreplace").decode() for name in NASTY]  # as text
@@ -306,12 +268,11 @@ def test_size_bound(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore::treeinner.errors.TreeInnerWarning")  # only the size counts
-@pytest.mark.parametrize("rows", [2000, 8000])
-def test_size_bound_with_many_classes(rows, tmp_path):
+def test_size_bound_with_many_classes(tmp_path):
     X, _ = make_rows(8000, 30, dtype=np.float32)
     y = np.random.default_rng(1).integers(0, 12, len(X))
     model = lgb.LGBMClassifier(n_estimators=3, n_jobs=1, verbose=-1).fit(X[:1000], y[:1000])
-    path = report(model, X, y, path=tmp_path / "big.html", explorer_rows=rows)
+    path = report(model, X, y, path=tmp_path / "big.html", explorer_rows=8000)
     assert path.stat().st_size < 5_000_000
     x = data_of(path)["explorer"]
     margin = read_model(model).predict(X[x["number"]])
@@ -379,14 +340,6 @@ def test_classes(tmp_path):
     assert x["actual"] == labels[200:][x["number"]].tolist()
 
 
-def test_binary_prediction_is_the_probability(tmp_path):
-    X, y = make_rows()
-    model = xgb.XGBClassifier(n_estimators=10, n_jobs=1).fit(X[:150], y[:150] > 0)
-    x = data_of(report(model, X[150:], y[150:] > 0, path=tmp_path / "p.html", explorer_rows=150))["explorer"]
-    close(np.array(x["prediction"])[:, 0], model.predict_proba(X[150:])[:, 1], 1e-5)  # float32 in XGBoost
-    assert set(x["actual"]) == {True, False}
-
-
 def test_weights_and_clusters(fitted, tmp_path):
     model, X, y, X_train, y_train = fitted
     rng = np.random.default_rng(0)
@@ -397,7 +350,9 @@ def test_weights_and_clusters(fitted, tmp_path):
     data, imp = data_of(path), importance(model, X, y, sample_weight=weight, clusters=clusters)
     close(data["ranking"]["score"], imp.scores)
     close(data["ranking"]["std_error"], imp.std_errors)
-    close(data["gap"]["gap"], importance(model, X_train, y_train).scores - imp.scores)
+    train = importance(model, X_train, y_train)
+    close(data["gap"]["gap"], train.scores - imp.scores)  # of two independent samples
+    close(data["gap"]["std_error"], np.hypot(train.std_errors, imp.std_errors))
     assert "50 independent clusters" in dict(data["facts"])["Rows scored"]
 
 
@@ -413,21 +368,7 @@ def test_groups(fitted, tmp_path):
     assert data["explorer"]["value"] is None
 
 
-def record_batch(X):
-    return pl.DataFrame(X).to_arrow().combine_chunks().to_batches()[0]
-
-
-@pytest.mark.parametrize(
-    "wrap",
-    [
-        np.asarray,
-        pl.DataFrame,
-        lambda X: pl.DataFrame(X).to_arrow(),
-        record_batch,
-        scipy.sparse.csr_matrix,
-        np.ndarray.tolist,
-    ],
-)
+@pytest.mark.parametrize("wrap", [lambda X: pl.DataFrame(X).to_arrow(), scipy.sparse.csr_matrix, np.ndarray.tolist])
 def test_containers(wrap, tmp_path):
     X, y = make_rows()
     model = xgb.XGBRegressor(n_estimators=10, n_jobs=1).fit(X[:150], y[:150])
@@ -521,9 +462,6 @@ def test_segments(fitted, tmp_path):
     with pytest.warns(TreeInnerWarning, match="30 rows"):
         shown = data_of(report(model, X, y, by=many, path=tmp_path / "p.html"))["segments"]
     assert (len(shown["names"]), shown["all"]) == (50, 60)
-    data = data_of(report(model, X.assign(town=town), y, by="town", path=tmp_path / "p.html"))
-    assert data["segments"]["names"] == list(by.labels)
-    assert "    by='town',\n" in data["call"]
 
 
 # -- the file ------------------------------------------------------------------------------------------------------
@@ -552,9 +490,7 @@ def test_others_may_read_the_file(page, tmp_path):
     ("change", "error", "message"),
     [
         ({"X_train": np.zeros((2, 6))}, DataError, "X_train and y_train both or neither"),
-        ({"y_train": np.zeros(2)}, DataError, "X_train and y_train both or neither"),
         ({"explorer_rows": -1}, ValueError, "explorer_rows=-1"),
-        ({"explorer_rows": None}, ValueError, "explorer_rows=None: expected a whole number"),
         ({"explorer_rows": 1.5}, ValueError, r"explorer_rows=1\.5: expected a whole number"),
         ({"random_state": "x"}, ValueError, "random_state='x': expected a whole number"),
         ({"path": "nowhere/page.html"}, FileNotFoundError, "does not exist"),
@@ -573,30 +509,10 @@ def test_mistakes(fitted, tmp_path, monkeypatch, change, error, message):
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        (20240115, 20240115), (np.int64(7), 7), (2**60, str(2**60)), (np.float32(0.1), 0.1),
-        (1234567.52, 1234567.5), (0.123456789, 0.123457), (1e20, 1e20),
-        (3.0, 3), (True, True), (np.bool_(False), False), (None, None), (float("nan"), None), (float("inf"), "∞"),
-        (pd.NaT, None), (pd.NA, None), ("text", "text"), ("x" * 100, "x" * 59 + "…"),
+        (np.int64(7), 7), (2**60, str(2**60)), (np.float32(0.1), 0.1), (1234567.52, 1234567.5), (1e20, 1e20), (3.0, 3),
+        (np.bool_(False), False), (np.nan, None), (np.inf, "∞"), (pd.NaT, None), ("x" * 100, "x" * 59 + "…"),
     ],
 )  # fmt: skip
 def test_value_text(value, text):
     assert value_text(value) == text
     assert type(value_text(value)) is type(text)
-
-
-def test_call_is_python_whatever_was_passed():
-    given = {"feature_groups": {"g": ["a"]}, "random_state": np.int64(3), "score": "signal", "X_train": None}
-    defaults = {"feature_groups": None, "random_state": 0, "score": "signal", "X_train": None}
-    text = rendering.call_text(rendering.Path("/secret/page.html"), given, defaults)
-    compile(text, "call", "exec")
-    assert "secret" not in text
-    assert "random_state=3," in text
-    assert "score" not in text
-
-
-def test_packed_keeps_sign_and_zero_rows():
-    curves = np.array([[0.0, 1.0, -2.0], [0.0, 0.0, 0.0]])
-    text, unit = packed(curves)
-    whole = np.frombuffer(base64.b64decode(text), "<i2").reshape(2, 3)
-    assert whole.tolist() == [[0, 16384, -32767], [0, 0, 0]]
-    assert unit[1] == 0
