@@ -161,20 +161,12 @@ class Page:
         urls = [e["params"]["request"]["url"] for e in self.events("Network.requestWillBeSent")]
         return [url for url in urls if not url.startswith("data:")]
 
-    def screenshot(self, path, *, whole=True):
-        if whole:
-            size = self.call("Page.getLayoutMetrics")["cssContentSize"]
-            clip = {"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1}
-            shot = self.call("Page.captureScreenshot", format="png", clip=clip, captureBeyondViewport=True)
-        else:
-            shot = self.call("Page.captureScreenshot", format="png")
+    def screenshot(self, path):
+        """PNG of the whole page."""
+        size = self.call("Page.getLayoutMetrics")["cssContentSize"]
+        clip = {"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1}
+        shot = self.call("Page.captureScreenshot", format="png", clip=clip, captureBeyondViewport=True)
         path.write_bytes(base64.b64decode(shot["data"]))
-
-    def print(self, path):
-        answer = self.call(
-            "Page.printToPDF", printBackground=True, preferCSSPageSize=True, paperWidth=8.27, paperHeight=11.69
-        )
-        path.write_bytes(base64.b64decode(answer["data"]))
 
     def close(self):
         self.browser.call("Target.closeTarget", targetId=self.target)
