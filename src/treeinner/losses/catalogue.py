@@ -106,12 +106,6 @@ def _xgboost_quantile(p: Params) -> Loss:
     return _since_3_4(p, regression.smooth_quantile, regression.quantile, p.levels("quantile_alpha", "alpha"))
 
 
-def _xgboost_expectile(p: Params) -> Loss:
-    """XGBoost's expectile, or several that never cross."""
-    alpha = p.levels("expectile_alpha", "alpha")
-    return regression.expectile(alpha[0]) if len(alpha) == 1 else regression.stacked_expectiles(alpha)
-
-
 def _xgboost_rank(p: Params) -> Loss:
     """XGBoost's losses of pairs of rows."""
     drawn = str(p.raw("lambdarank_pair_method", default="topk")) != "topk"
@@ -139,7 +133,7 @@ XGBOOST: dict[str, Factory] = {
     "reg:pseudohubererror": lambda p: regression.pseudo_huber(p.number("huber_slope", default=1.0)),
     "reg:absoluteerror": lambda p: _since_3_4(p, regression.smooth_absolute_error, regression.absolute_error),
     "reg:quantileerror": _xgboost_quantile,
-    "reg:expectileerror": _xgboost_expectile,
+    "reg:expectileerror": lambda p: regression.expectiles(p.levels("expectile_alpha", "alpha")),
     "count:poisson": lambda p: regression.poisson(),
     "reg:gamma": lambda p: _positive_weighted(p, regression.gamma()),
     "reg:tweedie": lambda p: regression.tweedie(p.number("tweedie_variance_power")),

@@ -70,15 +70,10 @@ def class_weights(spec: Any, classes: Sequence[Any], y: Any) -> Float:
         Labels: (rows,) or (rows, targets).
     """
     labels = as_array(y, None)
-    if not is_nested(classes):
-        return _weights_of_one_target(spec, classes, labels)
-    specs = [spec] * len(classes) if isinstance(spec, str) else spec
-    weights = [_weights_of_one_target(*target) for target in zip(specs, classes, labels.T, strict=True)]
-    return np.asarray(np.prod(weights, axis=0), np.float64)
-
-
-def _weights_of_one_target(spec: Any, classes: Sequence[Any], labels: NDArray[Any]) -> Float:
-    """Weight of each row by its class in one target."""
+    if is_nested(classes):
+        specs = [spec] * len(classes) if isinstance(spec, str) else spec
+        weights = [class_weights(*target) for target in zip(specs, classes, labels.T, strict=True)]
+        return np.asarray(np.prod(weights, axis=0), np.float64)
     codes = positions(labels, classes).astype(np.intp)
     if isinstance(spec, Mapping):
         given = {key: float(weight) for label, weight in spec.items() for key in keys_of(label)}

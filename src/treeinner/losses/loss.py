@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -163,9 +164,7 @@ class Loss:
                 raise DataError(f"Loss {self.name!r} {shapes}; pass coupled=True to it if its outputs share one value.")
             return found
 
-        def slopes(at: Float) -> Float:
-            return self.gradient(target, at)
-
+        slopes = partial(self.gradient, target)
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             if self.coupled and self.core is not None:
                 mean = quadrature.average(slopes, m, s, *quadrature.rule(self.core[0], largest, self.core[1]))

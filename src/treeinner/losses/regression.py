@@ -75,17 +75,19 @@ def expectile(alpha: float, scale: float = 1.0) -> Loss:
     return of_residual(words, lambda r: 0.5 * weight(r) * r**2, lambda r: weight(r) * r, weight)
 
 
-def stacked_expectiles(alpha: Sequence[float]) -> Loss:
-    """XGBoost's several expectiles: the first margin, then increments softplus(m_k), so that they never cross."""
+def expectiles(alpha: Sequence[float]) -> Loss:
+    """XGBoost's expectile, or several: the first margin, then increments softplus(m_k), so that they never cross."""
+    if len(alpha) == 1:
+        return expectile(alpha[0])
     level = np.asarray(alpha, np.float64)
     least = 1e-6  # XGBoost adds it to every increment
 
-    def expectiles(m: Float) -> Float:
+    def stacked(m: Float) -> Float:
         steps = np.concatenate([m[:, :1], least + np.logaddexp(0.0, m[:, 1:])], axis=1)
         return np.cumsum(steps, axis=1)
 
     def parts(y: Float, m: Float) -> tuple[Float, Float, Float]:
-        r = expectiles(m) - y
+        r = stacked(m) - y
         inner = np.concatenate([np.ones_like(m[:, :1]), sigmoid(m[:, 1:])], axis=1)
         return r, np.where(r >= 0, 1.0 - level, level), inner
 
@@ -98,7 +100,7 @@ def stacked_expectiles(alpha: Sequence[float]) -> Loss:
         lambda r, weight, inner: inner * from_the_right(weight * r),
     )
     words = "half the squared error, weighted by the expectiles"
-    fields: dict[str, Any] = {"link": expectiles, "shared_target": True, "coupled": True, "least": np.zeros_like}
+    fields: dict[str, Any] = {"link": stacked, "shared_target": True, "coupled": True, "least": np.zeros_like}
     return Loss(name="", words=words, value=value, gradient=gradient, **fields)
 
 

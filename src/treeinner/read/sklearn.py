@@ -56,6 +56,12 @@ def read(model: Any, told: Told) -> Model:
     nested = isinstance(classes, list)
     if classes is not None:
         classes = [labels.tolist() for labels in classes] if nested else classes.tolist()
+    names = None if classes is None or trees.n_outputs == 1 else tuple(map(str, classes))
+    if nested:
+        names = tuple(f"{target}={label}" for target, labels in enumerate(classes or ()) for label in labels)
+    weights = getattr(model, "class_weight", None)
+    if isinstance(weights, dict) and hasattr(model, "_predictors"):  # HistGradientBoosting looks codes up, not labels
+        weights = {model.classes_[code]: weight for code, weight in weights.items()}
     library = "sklearn forest" if trees.averaged and told.objective is None else "sklearn"
     params["many_targets"] = nested
     loss = find_loss(told=told.objective, library=library, name=name, params=params, n_outputs=trees.n_outputs)
@@ -65,26 +71,11 @@ def read(model: Any, told: Told) -> Model:
         schema=schema,
         find_loss=(loss, ""),
         feature_names=schema.names,
-        output_names=_output_names(classes, nested, trees.n_outputs),
+        output_names=names,
         classes=classes,
-        class_weight=_class_weight(model),
+        class_weight=weights,
         out_of_bag=partial(_out_of_bag, model) if hasattr(model, "estimators_") and trees.averaged else None,
     )
-
-
-def _output_names(classes: Any, nested: bool, n_outputs: int) -> tuple[str, ...] | None:
-    """Names of the outputs: classes, of several targets as "0=label"; None: one output, or targets without names."""
-    if nested:
-        return tuple(f"{target}={label}" for target, labels in enumerate(classes) for label in labels)
-    return None if classes is None or n_outputs == 1 else tuple(map(str, classes))
-
-
-def _class_weight(model: Any) -> Any:
-    """class_weight of a classifier, by label; None if it has none."""
-    given = getattr(model, "class_weight", None)
-    if isinstance(given, dict) and hasattr(model, "_predictors"):  # HistGradientBoosting looks codes up, not labels
-        return {model.classes_[code]: weight for code, weight in given.items()}
-    return given
 
 
 # -- what all kinds share ------------------------------------------------------------------------------------

@@ -76,29 +76,23 @@ class _Reader:
         if mark == STRING:
             return self.text(self.mark())
         if mark == OBJECT:
-            return self.members()
+            found: dict[str, Any] = {}
+            while (mark := self.mark()) != OBJECT_END:
+                name = self.text(mark)
+                found[name] = self.value(self.mark())
+            return found
         if mark == ARRAY:
             return self.items()
         raise ValueError(f"byte {self.at} of {len(self.data)}, {bytes([mark])!r}, begins no value")
 
-    def members(self) -> dict[str, Any]:
-        """Read the members of an object, up to its end."""
-        found: dict[str, Any] = {}
-        while True:
-            mark = self.mark()
-            if mark == OBJECT_END:
-                return found
-            name = self.text(mark)
-            found[name] = self.value(self.mark())
-
     def items(self) -> list[Any] | NDArray[Any]:
         """Read the items of an array, which says how many there are, and perhaps that they are numbers of one type."""
         first = self.mark()
-        if first == TYPE:
-            dtype = DTYPES[self.mark()]
-            count = self.length(self.mark() == COUNT and self.mark(), dtype.itemsize)
-            self.at += count * dtype.itemsize
-            return np.frombuffer(self.data, dtype, count, self.at - count * dtype.itemsize)
-        if first != COUNT:
+        dtype = DTYPES[self.mark()] if first == TYPE else None
+        if (self.mark() if dtype else first) != COUNT:
             raise ValueError(f"an array at byte {self.at} has no length")
-        return [self.value(self.mark()) for _ in range(self.length(self.mark()))]
+        if dtype is None:
+            return [self.value(self.mark()) for _ in range(self.length(self.mark()))]
+        count = self.length(self.mark(), dtype.itemsize)
+        self.at += count * dtype.itemsize
+        return np.frombuffer(self.data, dtype, count, self.at - count * dtype.itemsize)

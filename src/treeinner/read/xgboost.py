@@ -100,14 +100,18 @@ def _read(document: Any, told: Told, *, estimator: Any = None) -> Model:
         else:
             text = f"All {trees.n_rounds} rounds are used, as Booster.predict does; for those up to the best one pass "
             notes.append(Note("best_iteration", f"{text}iteration_range=(0, {saved.stop}).", quiet=True))
-    labels = getattr(estimator, "classes_", None)
+    labels, alphas, names = getattr(estimator, "classes_", None), saved.params.get("quantile_alpha"), None
+    if saved.n_outputs > 1 and saved.objective.startswith("multi:"):  # XGBoost's labels are 0, 1, ...
+        names = tuple(map(str, range(saved.n_outputs)))
+    elif isinstance(alphas, list) and len(alphas) == saved.n_outputs > 1:
+        names = tuple(f"quantile {alpha:g}" for alpha in alphas)
     return Model(
         trees=trees if rounds is None else trees.rounds(*rounds),
         library="xgboost",
         schema=schema,
         find_loss=found,
         feature_names=schema.names,
-        output_names=_output_names(saved),
+        output_names=names,
         classes=None if labels is None else np.asarray(labels).tolist(),
         base_margin="replace",
         notes=tuple(notes),
@@ -447,15 +451,3 @@ def _levels_of(encoding: Mapping[str, Any], version: tuple[int, ...]) -> tuple[L
         # ASCII is shifted, perhaps onto another one's name; these names match nothing, and so are refused
         levels = [f"{level} (category {code}, cut wrong by XGBoost)" for code, level in enumerate(levels)]
     return tuple(levels) or None
-
-
-def _output_names(saved: _Saved) -> tuple[str, ...] | None:
-    """Classes or quantiles; None: one output, or targets without names."""
-    alphas = saved.params.get("quantile_alpha")
-    if saved.n_outputs == 1:
-        return None
-    if saved.objective.startswith("multi:"):  # XGBoost's labels are 0, 1, ...
-        return tuple(map(str, range(saved.n_outputs)))
-    if isinstance(alphas, list) and len(alphas) == saved.n_outputs:
-        return tuple(f"quantile {alpha:g}" for alpha in alphas)
-    return None
