@@ -195,13 +195,6 @@ def test_dicts_bring_everything_along():
     check_same(stream, y="price", clusters="day")
 
 
-def test_names_and_head():
-    plain = read_model(lightgbm.LGBMRegressor(n_estimators=2, verbosity=-1).fit(ALL[:N][list("abcd")].to_numpy(), Y))
-    stream = read_rows(plain, lambda: iter([NUMBERS.assign(price=Y)]), "price")
-    assert stream.names == tuple("abcd")
-    assert list(stream.head.columns) == list("abcd")
-
-
 def test_a_pipeline_on_files(folder):
     pipeline = make_pipeline(SimpleImputer(), xgboost.XGBRegressor(n_estimators=3)).fit(
         ALL[:N][list("abcd")], TARGET[:N]

@@ -19,7 +19,6 @@ from sklearn.ensemble import (
     RandomForestRegressor,
     VotingRegressor,
 )
-from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import (
     GridSearchCV,
     GroupKFold,
@@ -186,12 +185,6 @@ def test_the_same_call_gives_the_same_numbers_whatever_n_jobs():
 @pytest.mark.parametrize("make", [pd.DataFrame, lambda a: pl.DataFrame(a, schema=[f"c{i}" for i in range(5)])])
 def test_frames_give_the_numbers_of_arrays(make):
     np.testing.assert_array_equal(cross(booster(), make(X), cv=3).scores, cross(booster(), cv=3).scores)
-
-
-def test_progress_counts_fits():
-    seen = []
-    cross(booster(), cv=3, repeats=2, progress=lambda done, of: seen.append((done, of)))
-    assert seen == [(k, 6) for k in range(1, 7)]
 
 
 # -- no held-out row reaches a fit -----------------------------------------------------------------------------
@@ -472,11 +465,6 @@ def test_margins_that_the_estimator_cannot_take():
         cross(HistGradientBoostingRegressor(), base_margin=WEIGHT)
 
 
-def test_an_estimator_that_is_not_of_trees():
-    with pytest.raises(ti.UnsupportedModelError, match="LinearRegression"):
-        cross(LinearRegression())
-
-
 @pytest.mark.parametrize(
     ("settings", "error", "match"),
     [
@@ -503,20 +491,6 @@ def test_bad_arguments(settings, error, match):
         cross(booster(), **settings)
 
 
-def test_rows_in_another_order_are_refused():
-    frame = pd.DataFrame(X)
-    with pytest.raises(ti.DataError, match="another order"):
-        cross(booster(), frame, pd.Series(Y)[::-1])
-
-
-def test_the_estimator_itself_is_not_touched():
-    model = HistGradientBoostingRegressor(max_iter=5)
-    before = clone(model).get_params()
-    cross(model, cv=2)
-    assert model.get_params() == before
-    assert not hasattr(model, "n_features_in_")
-
-
 def test_rows_of_folds_by_masks():
     folds = list(KFold(3).split(X))
     masks = [tuple(np.isin(np.arange(N), rows) for rows in pair) for pair in folds]
@@ -529,15 +503,6 @@ def test_models_of_other_numbers_of_classes_are_refused():
     three = xgb.XGBClassifier(n_estimators=3).fit(X[second[0]], y[second[0]])
     with pytest.raises(ti.DataError, match="fold 1 has 3 outputs, that of fold 0 1"):
         cross([two, three], y=y % 2, cv=[first, second])
-
-
-def test_arguments_of_fit_with_an_entry_per_row_are_cut():
-    """Weights as an argument of fit are in the fits alone; as lists, series and arrays they are the same."""
-    given = [WEIGHT, WEIGHT.tolist(), pd.Series(WEIGHT)]
-    found = [cross(booster(), cv=3, fit_params={"sample_weight": weight, "verbose": False}) for weight in given]
-    for one in found[1:]:
-        np.testing.assert_array_equal(one.scores, found[0].scores)
-    assert (found[0].scores != cross(booster(), cv=3).scores).any()
 
 
 def test_one_fold_has_no_stability():

@@ -161,13 +161,6 @@ def test_levels_keep_their_shares_and_their_dependence():
         assert np.mean(means) == pytest.approx(X[inside, 1].mean(), abs=3 / np.sqrt(inside.sum()))
 
 
-def test_a_binary_column_follows_the_others():
-    z = correlated(seed=3)
-    X = np.column_stack([z[:, 0] > 0.5, z[:, 1:]]).astype(float)
-    kept = np.mean([np.corrcoef(draw, X[:, 1])[0, 1] for draw in redrawn(X, 0)])
-    assert kept == pytest.approx(np.corrcoef(X[:, 0], X[:, 1])[0, 1], abs=3 / np.sqrt(N))
-
-
 def test_independent_levels_are_drawn_by_their_shares():
     X = rng().integers(0, 3, size=(N, 5)).astype(float)
     draws = redrawn(X, 2)

@@ -75,9 +75,7 @@ def totals(limbs: NDArray[np.int64], unit: int) -> NDArray[Any]:
     """Numbers in limbs, times 2^-unit, correctly rounded to float64: (...)."""
     limbs = carry(limbs.copy())
     whole = limbs[..., 0].astype(object)
-    for i in range(1, limbs.shape[-1], 2):  # two limbs at a time: numpy adds faster than Python
-        two = i + 1 < limbs.shape[-1]
-        pair = (limbs[..., i] << 32) + limbs[..., i + 1] if two else limbs[..., i]
-        whole = whole * (1 << (64 if two else 32)) + pair.astype(object)
+    for i in range(1, limbs.shape[-1]):
+        whole = whole * 2**32 + limbs[..., i].astype(object)
     rounded = np.array([float(number) for number in whole.reshape(-1)], np.float64)  # correctly, by Python
     return np.asarray(np.ldexp(rounded, -unit).reshape(whole.shape))

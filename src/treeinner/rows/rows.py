@@ -215,9 +215,8 @@ def check_order(X: Any, values: Any, role: str) -> None:
     """Raise if pandas labels say that y or another argument has the rows of X in another order."""
     index: Any = getattr(X, "index", None)
     other: Any = getattr(values, "index", None)
-    if not (hasattr(index, "equals") and hasattr(other, "equals")) or len(index) != len(other) or index.equals(other):
-        return
-    if set(index) == set(other):
+    of_pandas = hasattr(index, "equals") and hasattr(other, "equals")
+    if of_pandas and len(index) == len(other) and not index.equals(other) and set(index) == set(other):
         raise DataError(
             f"{role} has the row labels of X in another order; pass {role}.loc[X.index] or {role}.to_numpy()."
         )

@@ -49,8 +49,5 @@ def keep(scores: Float, passes: NDArray[np.bool_], *, least: float, most: int | 
 
 def ranking(kept: NDArray[np.bool_], scores: Float, p_values: Float | None) -> NDArray[np.intp]:
     """1 for every feature that is kept, as in RFE; the others from 2 on, by p value and then by score."""
-    ranks = np.ones(len(kept), np.intp)
-    out = np.flatnonzero(~kept)
-    order = np.lexsort((-scores[out], np.zeros(len(out)) if p_values is None else p_values[out]))
-    ranks[out[order]] = np.arange(2, len(out) + 2)
-    return ranks
+    order = np.lexsort((-scores, np.zeros(len(scores)) if p_values is None else p_values, ~kept))
+    return np.asarray(np.maximum(np.argsort(order) + 2 - kept.sum(), 1))

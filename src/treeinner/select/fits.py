@@ -66,7 +66,10 @@ def check_fit(estimator: Any, data: Data) -> None:
 
 def fit(estimator: Any, data: Data, rows: Index, seed: int) -> Any:
     """Return a clone of the estimator, fitted on the training rows of a fold."""
-    model = _cloned(estimator)
+    try:
+        model = clone(estimator)
+    except RuntimeError:  # CatBoost copies the lists that it is given (cat_features), which clone takes for a fault
+        model = copy.deepcopy(estimator)
     for part in (model, *_nested(model)):
         _seed(part, seed)
     train, last, prefix = data.take(rows), model, ""
@@ -83,7 +86,8 @@ def with_categories(estimator: Any, X: Any) -> Any:
     if not isinstance(frame, nw.DataFrame) or next(_nested(estimator), None) is not None:
         return X
     kinds = frame.schema.items()
-    text = [name for name, kind in kinds if kind == nw.String or (kind == nw.Object and _holds_text(frame[name]))]
+    words = {name for name, kind in kinds if kind == nw.Object and str in map(type, frame[name].to_list())}
+    text = [name for name, kind in kinds if kind == nw.String or name in words]
     labelled = [*text, *(name for name, kind in kinds if isinstance(kind, nw.Categorical | nw.Enum))]
     known = (nw.Boolean, nw.Object)
     if other := [name for name, kind in kinds if not (kind.is_numeric() or kind in known or name in labelled)]:
@@ -98,17 +102,6 @@ def with_categories(estimator: Any, X: Any) -> Any:
     if labelled and frame.implementation.is_pyarrow():  # whose categories XGBoost 3.2 misreads in parts of a table
         frame = nw.from_native(frame.to_pandas(), eager_only=True)
     return frame.with_columns(nw.col(text).cast(nw.Categorical)).to_native() if text else frame.to_native()
-
-
-def _holds_text(column: nw.Series[Any]) -> bool:
-    return any(isinstance(value, str) for value in column.to_list())
-
-
-def _cloned(estimator: Any) -> Any:
-    try:
-        return clone(estimator)
-    except RuntimeError:  # CatBoost copies the lists that it is given (cat_features), which clone takes for a fault
-        return copy.deepcopy(estimator)
 
 
 def _nested(estimator: Any) -> Iterator[Any]:
@@ -129,10 +122,8 @@ def _seed(estimator: Any, seed: int) -> None:
 
 def _check_classes(estimator: Any, data: Data, train: Data) -> None:
     """Raise if a fold is fitted without some class: its model would have other outputs."""
-    if not is_classifier(estimator) or np.ndim(data.y) != 1:
-        return
-    missing = np.setdiff1d(np.asarray(data.y), np.asarray(train.y))
-    if len(missing):
+    classes = is_classifier(estimator) and np.ndim(data.y) == 1
+    if classes and len(missing := np.setdiff1d(np.asarray(data.y), np.asarray(train.y))):
         raise DataError(
             f"The training rows of a fold have no row of class {missing[0].item()!r}; use folds by class "
             "(StratifiedKFold), fewer folds, or leave the class out."
