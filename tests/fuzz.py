@@ -76,8 +76,10 @@ def mutant(form, seed, number):
         for _ in range(int(rng.integers(1, 4))):
             damage_document(rng, document)
         data = json.dumps(document, default=np.ndarray.tolist).encode() if form == "json" else as_ubjson(document)
-        nested = json.dumps(NESTED).encode() if form == "json" else as_ubjson(NESTED)
-        data = data.replace(nested, b"[" * DEPTH + b"]" * DEPTH)
+        if form == "json":
+            data = data.replace(json.dumps(NESTED).encode(), b"[" * DEPTH + b"]" * DEPTH)
+        else:
+            data = data.replace(as_ubjson(NESTED), b"[#U\x01" * DEPTH + b"Z")
     return damage_bytes(rng, data) if rng.random() < 0.1 else data
 
 
@@ -184,16 +186,14 @@ def as_ubjson(value):
         mark = next(bytes([mark]) for mark, dtype in ubjson.DTYPES.items() if dtype == value.dtype.newbyteorder(">"))
         return b"[$" + mark + b"#" + as_ubjson(len(value)) + value.tobytes()
     if isinstance(value, list):
-        return b"[" + b"".join(map(as_ubjson, value)) + b"]"
+        return b"[#" + as_ubjson(len(value)) + b"".join(map(as_ubjson, value))
     if isinstance(value, str):
         return b"S" + as_ubjson(len(value.encode())) + value.encode()
     if isinstance(value, int) and not isinstance(value, bool):
         return b"L" + struct.pack(">q", value)
-    return (
-        {None: b"Z", True: b"T", False: b"F"}[value]
-        if not isinstance(value, float)
-        else struct.pack(">cd", b"D", value)
-    )
+    if isinstance(value, float):
+        return struct.pack(">cd", b"D", value)
+    return {None: b"Z", True: b"T", False: b"F"}[value]
 
 
 # -- what is asked of a mutant --------------------------------------------------------------------------------------

@@ -15,16 +15,7 @@ import numpy as np
 HERE = Path(__file__).parent
 NAMES = ["normal", "holes", "small_int", "zeros", "two_digits", "large", "colour"]
 CATEGORY = NAMES.index("colour")
-LEVELS = [
-    "hazel",
-    "amber",
-    "gold",
-    "blue",
-    "coral",
-    "flax",
-    "denim",
-    "ecru",
-]  # code = position; not in sorted order
+LEVELS = ["hazel", "amber", "gold", "blue", "coral", "flax", "denim", "ecru"]  # code = position; not in sorted order
 RATE, L2 = 0.3, 1.5
 ODD_RATE, ODD_L2 = 0.17320508, 2.2360679  # XGBoost's files hold neither: not what rounding an estimate gives
 
@@ -256,13 +247,7 @@ def make_catboost(folder, data):
         return answers
 
     base = {
-        **{
-            "depth": 3,
-            "learning_rate": RATE,
-            "l2_leaf_reg": L2,
-            "border_count": 32,
-            "leaf_estimation_iterations": 1,
-        },
+        **{"depth": 3, "learning_rate": RATE, "l2_leaf_reg": L2, "border_count": 32, "leaf_estimation_iterations": 1},
         **{"thread_count": 1, "random_seed": 1, "allow_writing_files": False, "verbose": False},
     }
     rmse = {"loss_function": "RMSE"}

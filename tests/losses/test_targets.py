@@ -3,7 +3,6 @@
 import numpy as np
 import pandas as pd
 import polars as pl
-import pyarrow as pa
 import pytest
 from sklearn.utils.class_weight import compute_sample_weight
 
@@ -13,7 +12,7 @@ from treeinner.losses import class_weights, encode_target
 
 REGRESSION = loss_of("xgboost", "reg:squarederror")
 BINARY, CLASSES = loss_of("sklearn", "log_loss"), loss_of("sklearn", "log_loss", n_outputs=3)
-WORDS = ["dog", "cat", "dog"]
+LABELS = np.random.default_rng(0).choice(["a", "b", "c"], 50, p=[0.6, 0.3, 0.1])
 AFT = {"aft_loss_distribution": "normal"}
 
 
@@ -38,21 +37,6 @@ def test_numbers_stay_numbers_where_the_model_has_no_classes():
     for y in (pd.Series([1, 2, 3], dtype="Int64"), pl.DataFrame({"y": [1, 2, 3]})):
         np.testing.assert_array_equal(encoded(y, n_rows=3), [1.0, 2.0, 3.0])
     np.testing.assert_array_equal(encoded([0.2, 0.5, 7.0], loss_of("catboost", "Logloss"), border=0.5), [0, 0, 1])
-
-
-@pytest.mark.parametrize(
-    "y",
-    [
-        pd.Series(WORDS),
-        pd.Series(WORDS, dtype="category"),
-        pl.Series(WORDS, dtype=pl.Categorical),
-        pa.chunked_array([WORDS[:1], WORDS[1:]]),
-        np.array(WORDS, object),
-    ],
-    ids=lambda y: type(y).__module__,
-)
-def test_containers_of_labels(y):
-    np.testing.assert_array_equal(encoded(y, BINARY, classes=["cat", "dog"]), [1, 0, 1])
 
 
 @pytest.mark.parametrize(
@@ -91,16 +75,17 @@ def test_forest_of_several_targets_fits_indicators():
     np.testing.assert_array_equal(loss.gradients(found, np.zeros((2, 5))), -found)
 
 
-def test_class_weights_are_those_of_scikit_learn():
-    utils = pytest.importorskip("sklearn.utils.class_weight")
-    y = np.random.default_rng(0).choice(["a", "b", "c"], 50, p=[0.6, 0.3, 0.1])
-    for spec in ("balanced", {"a": 2.0, "c": 0.5}):
-        expected = utils.compute_sample_weight(spec, y)
-        np.testing.assert_allclose(class_weights(spec, ["a", "b", "c"], y), expected, rtol=1e-15)
+SEVERAL = np.array([[0, "a"], [1, "b"], [1, "c"], [1, "a"]], object)
 
 
-@pytest.mark.parametrize("spec", ["balanced", [{0: 2.0, 1: 1.0}, {"a": 0.5, "b": 3.0, "c": 1.0}]])
-def test_class_weights_of_several_targets_are_those_of_scikit_learn(spec):
-    y = np.array([[0, "a"], [1, "b"], [1, "c"], [1, "a"]], object)
-    expected = compute_sample_weight(spec, y)
-    np.testing.assert_allclose(class_weights(spec, [[0, 1], ["a", "b", "c"]], y), expected, rtol=1e-14)  # rounding
+@pytest.mark.parametrize(
+    ("spec", "classes", "y"),
+    [
+        ("balanced", ["a", "b", "c"], LABELS),
+        ({"a": 2.0, "c": 0.5}, ["a", "b", "c"], LABELS),
+        ("balanced", [[0, 1], ["a", "b", "c"]], SEVERAL),
+        ([{0: 2.0, 1: 1.0}, {"a": 0.5, "b": 3.0, "c": 1.0}], [[0, 1], ["a", "b", "c"]], SEVERAL),
+    ],
+)
+def test_class_weights_are_those_of_scikit_learn(spec, classes, y):
+    np.testing.assert_allclose(class_weights(spec, classes, y), compute_sample_weight(spec, y), rtol=1e-14)  # rounding

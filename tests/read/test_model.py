@@ -46,22 +46,15 @@ def saved(name, folder):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_margins_are_the_library_s_own(name):
+def test_a_pickled_model_is_the_same_without_the_library_s_object(name):
     model = ti.read_model(MODELS[name])
     # XGBoost and CatBoost add in float32 and in another order.
     np.testing.assert_allclose(model.predict(X), MODELS[name].predict(X), rtol=0, atol=1e-5)
-    assert model.apply(X).shape == (200, model.n_trees)
     assert repr(model) in model._repr_html_()
     assert ti.read_model(model) is model
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_a_pickled_model_is_the_same_without_the_library_s_object(name):
-    model = ti.read_model(MODELS[name])
     again = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
-    assert again.digest == model.digest
-    assert again.origin is None
+    assert (again.digest, again.origin) == (model.digest, None)
     with pytest.raises(ValueError, match="read it again"):
         ti.read_model(again, feature_names=list("abcd"))
 
