@@ -1,11 +1,25 @@
 """check_legible(): nothing in a figure overlaps, nothing is cut off, and everything stands out from the paper."""
 
+import matplotlib as mpl
+import matplotlib.pyplot as plt
 import numpy as np
+import pytest
 from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_rgb, to_rgba, to_rgba_array
 from matplotlib.text import Text
 
 TEXT, MARKS = 4.5, 3.0  # least contrast, of WCAG 2 for text and for graphics
+
+
+@pytest.fixture(autouse=True)
+def clean_style():
+    """Every test begins with the style of matplotlib itself, with the font that it brings, and no figure."""
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        mpl.use("Agg")
+        mpl.rcParams.update({"font.family": "DejaVu Sans", "text.hinting": "no_autohint"})
+        yield
+    plt.close("all")
 
 
 def titled(ax):

@@ -12,8 +12,7 @@ from treeinner.errors import counted
 from treeinner.score.compare import Comparison
 from treeinner.score.result import LEVEL, Importance
 from treeinner.show.plots import style
-from treeinner.show.plots.lines import Features
-from treeinner.show.plots.scores import CONFIDENCE, LOOKS, draw_intervals, draw_marks, mark_handles
+from treeinner.show.plots.scores import CONFIDENCE, LOOKS, draw_scores
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -59,7 +58,7 @@ def change(comparison: Comparison, *, max_display: int = 10, ax: Axes | None = N
     names += [counted(rest, "other")] * bool(rest) + [comparison.names[1]]
     size = np.array([0.0, *single.values(), *steps[first], *[steps[others].sum()] * bool(rest), 0.0])
     states = ["", "", "", *[comparison.verdicts[k] for k in first], *[""] * bool(rest), ""]
-    ax, made = style.axes_for(ax, names, height=style.rows_height(len(names)))
+    ax, _ = style.rows_for(ax, names, np.arange(len(names)), len(names))
 
     ends = comparison.loss_before + np.cumsum(size)
     starts, y, ink = ends - size, np.arange(len(names)), style.text_color()
@@ -76,23 +75,18 @@ def change(comparison: Comparison, *, max_display: int = 10, ax: Axes | None = N
         ax.barh(at + 0.15, size[split] - moved, left=starts[split] + moved, **look)
     ax.vlines(ends[:-1], y[:-1], y[1:], color=ink, linewidth=0.8, zorder=1)
     interval = [side[first] + starts[own] for side in comparison.interval(CONFIDENCE)]
-    right[own] = np.maximum(right[own], draw_intervals(ax, interval, y[own]))
-    draw_marks(ax, ends[own], y[own], states[own])
+    right[own] = np.maximum(right[own], draw_scores(ax, ends[own], y[own], states[own], interval, " of a step"))
     ax.scatter(ends[[0, -1]], y[[0, -1]], s=36, marker="D", color=ink, zorder=4)
     losses = comparison.loss_before, comparison.loss_after
     texts = [style.number(losses[0]), *map(style.signed, size[1:-1]), style.number(losses[1])]
     ax.use_sticky_edges = False
-    style.write_numbers(ax, right.tolist(), texts)
-    style.label_rows(ax, names, made=made)
-    ax.set_xlabel(f"{comparison.loss_name} per row")
-    style.short_ticks(ax)
-    handles = mark_handles(states, f"{CONFIDENCE:.0%} interval of a step")
+    style.write_numbers(ax, right, texts)
+    handles: list[Any] = []
     if comparison.moved is not None:
         patch, paper = style.matplotlib().patches.Patch, ax.get_facecolor()
         handles += [patch(facecolor=style.GREY, hatch="/////", edgecolor=paper, label="from rows that moved")]
         handles += [patch(color=style.GREY, label="from rows that changed")]
-    style.legend(ax, handles)
-    return style.finish(ax, _changed(comparison), style.arrange_rows, show=show)
+    return style.finish_rows(ax, _changed(comparison), f"{comparison.loss_name} per row", handles=handles, show=show)
 
 
 def _changed(comparison: Comparison) -> str:
@@ -133,42 +127,29 @@ def segments(
     across, hidden = style.more(len(size), max_segments)
     columns = np.sort(np.argsort(-weight.max(axis=1), kind="stable")[:across])
     order = np.argsort(-weight[columns].max(axis=0), kind="stable")
-    ax, _, first = style.rows_for(
-        ax, importance.feature_names, order, max_display, width=1.5 + 0.36 * across, below=0.8
-    )
+    width = 1.5 + 0.36 * across
+    ax, first = style.rows_for(ax, importance.feature_names, order, max_display, width=width, below=0.8)
 
-    tile = style.matplotlib().patches.Rectangle
-    unit = np.abs(size[np.ix_(columns, first)]).max(initial=0.0) or 1.0
+    unit, paper = np.abs(size[np.ix_(columns, first)]).max(initial=0.0) or 1.0, ax.get_facecolor()
     for x, s in enumerate(columns.tolist()):
         for y, k in enumerate(first.tolist()):
             side = 0.9 * max(np.sqrt(abs(size[s, k]) / unit), 0.15)  # the area is the difference
-            look = TILES["unclear" if not clear[s, k] else "higher" if size[s, k] > 0 else "lower"]
+            word = "unclear" if not clear[s, k] else "higher" if size[s, k] > 0 else "lower"
+            color, filled, hatch = TILES[word]
+            look: dict[str, Any] = {
+                "facecolor": color if filled else "none",
+                "edgecolor": paper if filled else color,
+                "hatch": hatch,
+            }
             if size[s, k] != 0.0:
-                ax.add_patch(tile((x - side / 2, y - side / 2), side, side, **_tile(look, ax)))
-    ax.set_xlim(-0.6, across - 0.4)
+                ax.bar(x, side, side, y - side / 2, label=word, **look)
     short = style.shorten([labels[s] for s in columns], LABEL_POINTS, style.font_points())
     rows = [f"{label} ({parts.rows[s]:,})" for label, s in zip(short, columns, strict=True)]
     ax.set_xticks(range(across), rows, rotation=90, parse_math=False)
-    more = f"; {hidden:,} more are not shown" if hidden else ""
-    ax.set_xlabel(f"segment (rows){more}\n{importance.title}, against all other rows")
     ax.tick_params(axis="x", length=0)
-    style.legend(ax, [tile((0, 0), 1, 1, label=name, **_tile(look, ax)) for name, look in TILES.items()])
-    return style.finish(ax, _differs(importance, parts, labels), _arrange_tiles, show=show)
-
-
-def _arrange_tiles(ax: Axes) -> None:
-    """Fonts for the rows and columns there are."""
-    style.arrange_fonts(ax)
-    columns = ax.get_xticklabels()
-    size = style.axes_points(ax)[0] / len(columns) / style.LINE
-    ax.tick_params(axis="x", labelsize=max(style.SMALLEST_FONT, min(size, style.font_points("xtick.labelsize"))))
-
-
-def _tile(look: tuple[str, bool, str], ax: Axes) -> dict[str, Any]:
-    """How a tile is drawn."""
-    color, filled, hatch = look
-    paper = ax.get_facecolor()
-    return {"facecolor": color if filled else "none", "edgecolor": paper if filled else color, "hatch": hatch}
+    more = f"; {hidden:,} more are not shown" if hidden else ""
+    label = f"segment (rows){more}: {importance.title}, against all other rows"
+    return style.finish_rows(ax, _differs(importance, parts, labels), label, show=show)
 
 
 def _differs(importance: Importance, parts: Any, labels: Sequence[str]) -> str:
@@ -184,7 +165,7 @@ def _differs(importance: Importance, parts: Any, labels: Sequence[str]) -> str:
 
 
 def over_time(
-    importance: Importance, features: Features | None = None, *, max_display: int = 6, ax: Any = None,
+    importance: Importance, features: style.Features | None = None, *, max_display: int = 6, ax: Any = None,
     show: bool = False,
 ) -> Any:  # fmt: skip
     """Score of a feature in every segment, in their order, with a band of 95 %; the dashed line is that of all rows.
@@ -211,31 +192,23 @@ def over_time(
     """
     parts = _parts(importance, "over_time")
     spread = np.abs(parts.difference.score) / np.maximum(parts.difference.std_error, 1e-300)
-    if features is None:
-        chosen = np.argsort(-spread.max(axis=0), kind="stable")[: style.more(len(importance), max_display)[0]].tolist()
-    else:
-        chosen = style.positions_of(features, importance.feature_names)
-    if ax is not None and np.size(ax) != len(chosen):
-        raise ValueError(f"ax= has {np.size(ax)} Axes; pass one for each of the {len(chosen)} features.")
-    axes = style.grid(len(chosen), 3, PANEL_INCHES) if ax is None else np.asarray(ax, object).reshape(-1)
+    chosen = style.choose(features, importance.feature_names, spread.max(axis=0), max_display)
+    axes = style.panels(ax, len(chosen), 1, 3, PANEL_INCHES).reshape(-1)
     labels = style.shorten([str(label) for label in parts.labels], LABEL_POINTS, style.font_points())
     low, high = parts.statistics.interval(CONFIDENCE)
     titles = []
     for one, k in zip(axes, chosen, strict=True):
-        score, x = parts.statistics.score[:, k], np.arange(len(labels))
+        score, x = parts.statistics.score[:, k], np.arange(len(labels), dtype=float)
         clear = parts.difference.q_value[:, k] <= LEVEL
         known = np.isfinite(high[:, k])  # a band needs two beside each other
-        look: dict[str, Any] = {
-            "color": style.BLUE,
-            "alpha": 0.3,
-            "linewidth": 0,
-            "label": f"{CONFIDENCE:.0%} interval",
-        }
-        one.fill_between(x, low[:, k], high[:, k], where=known, **look)
-        one.vlines(x[known], low[known, k], high[known, k], color=style.BLUE, alpha=0.3, linewidth=3, label="_band")
-        one.plot(x, score, color=style.BLUE, linewidth=1.8, label="score (filled: differs clearly from all other rows)")
+        look: dict[str, Any] = {"color": style.BLUE, "alpha": 0.3}
+        interval = f"{CONFIDENCE:.0%} interval"
+        one.fill_between(x, low[:, k], high[:, k], where=known, linewidth=0, label=interval, **look)
+        one.vlines(x[known], low[known, k], high[known, k], linewidth=3, label="_band", **look)
+        one.plot(x, score, color=style.BLUE, linewidth=1.8, label="score")
         one.axhline(importance.scores[k], color=style.text_color(), linewidth=1.0, linestyle="--", label="all rows")
-        draw_marks(one, x, score, np.where(clear, "signal", "unclear").tolist(), min(24.0, 1000.0 / len(x)))
+        states = np.where(clear, "differs clearly from all other rows", "no clear difference").tolist()
+        draw_scores(one, x, score, states, [])
         style.zero_line(one, "y")
         every = -(-len(x) // MOST_LABELS)
         one.set_xticks(x[::every], labels[::every], rotation=90, parse_math=False)
@@ -244,7 +217,7 @@ def over_time(
         style.short_ticks(one, "y")
         titles.append(_when(style.cut(importance.feature_names[k]), score, clear, labels))
     style.figure_legend(axes)
-    style.finish_all(list(axes), titles, style.arrange_ticks, show=show)
+    style.finish(axes, titles, style.arrange_ticks, show=show)
     return axes if ax is None or np.size(ax) > 1 else ax
 
 

@@ -23,16 +23,15 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Float = NDArray[np.float64]
-Features = str | Sequence[str | int]
 LINES = ("-", "--", ":", "-.")
 HATCHES = ("", "///", "...", "xxx")  # where there are more features than colours
 LOST = 0.1  # of its best score: then a feature is past its best
-SIDES = "\nareas below the dashed line: taken off the loss; above: added to it"
+SIDES = "; areas below the dashed line: taken off the loss; above: added to it"
 Area = tuple[str, "Float", str, str]  # name, what it took off the loss until each round, colour, hatch
 
 
 def rounds(
-    importance: Importance, features: Features | None = None, *, max_display: int = 8, ax: Axes | None = None,
+    importance: Importance, features: style.Features | None = None, *, max_display: int = 8, ax: Axes | None = None,
     show: bool = False,
 ) -> Axes:  # fmt: skip
     """Cumulative score by boosting round (of signal: TreeInner's), a line per feature; a dot marks its best round.
@@ -51,11 +50,10 @@ def rounds(
         Whether to show the figure, as shap's plots do.
     """
     style.check_kind(importance, "Importance", "rounds")
-    by_round = importance.by_round()
-    curves = np.concatenate([np.zeros((1, by_round.shape[1])), np.cumsum(by_round, axis=0)])
+    curves = _until(importance.by_round())
     chosen = choose(importance, features, max_display, curves)
     names = [importance.feature_names[k] for k in chosen]
-    ax, made = style.axes_for(ax, names, height=max(3.8, 0.8 + style.rows_height(len(chosen)) - 1), width=5.6)
+    ax = _axes(ax, names)
 
     x, colors = np.arange(len(curves)), [style.PALETTE[i % len(style.PALETTE)] for i in range(len(chosen))]
     dotted = False
@@ -71,16 +69,16 @@ def rounds(
     # Of the signal score they are TreeInner's.
     shown = replace(importance, score="tree_inner") if importance.score == "signal" else importance
     ax.set_ylabel("cumulative " + style.wrapped(score_label(shown), 0.8 * style.axes_points(ax)[1], 10))
-    name_ends(ax, names, curves[-1, chosen], colors, made=made)
+    name_ends(ax, names, curves[-1, chosen], colors)
     best, last = curves[:, chosen].max(axis=0), curves[-1, chosen]
     lost = [names[i] for i in np.flatnonzero((best > 0) & (last < (1 - LOST) * best))]
-    who = style.listed(lost) if lost else "No feature shown"
-    title = f"{who} lost {LOST:.0%} or more of {'their' if len(lost) > 1 else 'its'} best score"
-    return style.finish(ax, title, arrange_ends, show=show)
+    what = f"lost {LOST:.0%} or more of"
+    title = style.said(lost or ["No feature shown"], f"{what} its best score", f"{what} their best score")
+    return _finish(ax, title, show=show)
 
 
 def curve(
-    importance: Importance, features: Features | None = None, *, max_display: int = 6, ax: Axes | None = None,
+    importance: Importance, features: style.Features | None = None, *, max_display: int = 6, ax: Axes | None = None,
     show: bool = False,
 ) -> Axes:  # fmt: skip
     """Loss by boosting round, on the rows scored, and how much of its way each feature made.
@@ -105,7 +103,7 @@ def curve(
     start, taken, base = _breakdown(importance)
     areas = _areas(importance, choose(importance, features, max_display, taken), taken, base)
     names = [name for name, *_ in areas]
-    ax, made = style.axes_for(ax, names, height=max(4.2, 0.8 + style.rows_height(len(names) + 1) - 1), width=5.6)
+    ax = _axes(ax, [*names, "loss"])
 
     x = np.arange(len(base))
     ends = []
@@ -127,14 +125,25 @@ def curve(
     _rounds_axis(ax, len(x), "boosting round" + " (dot: the lowest loss)" * dotted + SIDES)
     ax.set_ylabel(f"{importance.loss_name} per row")
     colors = [*[color for *_, color, _ in areas], style.text_color()]
-    order = np.argsort(-np.array([*ends, float(loss[-1])]), kind="stable")
-    names, ends = [*names, "loss"], [*ends, float(loss[-1])]
-    name_ends(ax, [names[i] for i in order], np.array(ends)[order], [colors[i] for i in order], made=made)
+    names, heights = [*names, "loss"], np.array([*ends, loss[-1]])
+    order = np.argsort(-heights, kind="stable")
+    name_ends(ax, [names[i] for i in order], heights[order], [colors[i] for i in order])
     largest = np.argsort(-np.abs(taken[-1]), kind="stable")[:2]
     parts = [f"{style.cut(importance.feature_names[k])} {style.signed(-taken[-1, k])}" for k in largest]
     lowest_words = f"; lowest at round {lowest}" if dotted else ""
     fall = f"{importance.loss_name} {style.number(start)} to {style.number(loss[-1])}"
-    return style.finish(ax, f"{fall}: {', '.join(parts)}{lowest_words}", arrange_ends, show=show)
+    return _finish(ax, f"{fall}: {', '.join(parts)}{lowest_words}", show=show)
+
+
+def _axes(ax: Axes | None, names: Sequence[str]) -> Axes:
+    """Axes for lines that end at these names."""
+    return style.axes_for(ax, names, height=max(4.0, style.rows_height(len(names)) - 0.2), width=5.6)
+
+
+def _until(steps: Float) -> Float:
+    """Sums of the first 0, 1, ... rounds."""
+    sums: Float = np.concatenate([np.zeros_like(steps[:1]), steps]).cumsum(axis=0)
+    return sums
 
 
 def _rounds_axis(ax: Axes, rounds: int, label: str) -> None:
@@ -173,8 +182,7 @@ def _breakdown(importance: Importance) -> tuple[float, Float, Float]:
     by_round, losses = importance.by_round(), importance.losses
     assert losses is not None
     assert losses.base_rounds is not None
-    taken = np.concatenate([np.zeros((1, by_round.shape[1])), np.cumsum(by_round, axis=0)])
-    base = np.concatenate([[0.0], np.cumsum(losses.base_rounds)])
+    taken, base = _until(by_round), _until(losses.base_rounds)
     left = losses.before - losses.after - taken[-1].sum() - base[-1]
     if abs(left) > 1e-6 * max(abs(losses.before), abs(losses.after)):
         raise ValueError("plots.curve needs every feature; pass the importance itself, not its top().")
@@ -219,7 +227,7 @@ def ranks(
     chosen = chosen[np.argsort(table[-1, chosen], kind="stable")]
     drawn = np.minimum(table, shown + 1.0)
     labels = [names[k] for k in chosen]
-    ax, made = style.axes_for(ax, labels, height=style.rows_height(shown + bool(rest)), width=1.2 + 1.1 * len(columns))
+    ax = style.axes_for(ax, labels, height=style.rows_height(shown + bool(rest)), width=1.2 + 1.1 * len(columns))
 
     moved = (table[-1] - table[0])[chosen]
     far = max(1, min(np.abs(moved).max(initial=0), max(2, np.abs(moved).max(initial=0) // 3)))
@@ -232,19 +240,20 @@ def ranks(
     ax.set_yticks([*ticks, *[shown + 1] * bool(rest)], [*map(str, ticks), *[f"> {shown}"] * bool(rest)])
     ax.set_ylim(shown + 0.5 + bool(rest), 0.5)
     ax.set_xlim(-0.1, len(columns) - 0.9)
-    slant: dict[str, Any] = {"rotation": 30, "ha": "right", "rotation_mode": "anchor"} if made else {"rotation": 90}
+    wide = style.axes_points(ax)[0] > 200
+    slant: dict[str, Any] = {"rotation": 30, "ha": "right", "rotation_mode": "anchor"} if wide else {"rotation": 90}
     ax.set_xticks(range(len(columns)), [title_of(one) for one in columns], **slant)
     ax.set_xlabel("thick: rises; dashed: sinks; thin: moves little")
     ax.set_ylabel("rank")
     ax.spines[["top", "right", "bottom"]].set_visible(False)
-    name_ends(ax, labels, drawn[-1, chosen], colors, made=made)
+    name_ends(ax, labels, drawn[-1, chosen], colors)
     parts = [
         f"{style.cut(labels[i])} {verb} from {table[0, chosen[i]]} to {table[-1, chosen[i]]}"
         for i, verb, far in ((moved.argmax(), "sinks", moved.max()), (moved.argmin(), "rises", -moved.min()))
         if far > 0
     ]
     title = f"From {title_of(columns[0])} to {title_of(columns[-1])}, {' and '.join(parts) or 'no rank changes'}"
-    return style.finish(ax, title, arrange_ends, show=show)
+    return _finish(ax, title, show=show)
 
 
 def title_of(importance: Importance) -> str:
@@ -254,57 +263,46 @@ def title_of(importance: Importance) -> str:
     return "mean |SHAP|" if shap else words.get(importance.score, importance.title)
 
 
-def choose(importance: Importance, features: Features | None, max_display: int, curves: Float) -> list[int]:
+def choose(importance: Importance, features: style.Features | None, max_display: int, curves: Float) -> list[int]:
     """Positions of the features to show, best at the end first."""
-    names = importance.feature_names
-    if features is None:
-        shown, _ = style.more(len(names), max_display)
-        chosen = np.argsort(-np.abs(curves).max(axis=0), kind="stable")[:shown].tolist()
-    else:
-        chosen = style.positions_of(features, names)
+    chosen = style.choose(features, importance.feature_names, np.abs(curves).max(axis=0), max_display)
     return sorted(chosen, key=lambda k: -curves[-1, k])
 
 
-def name_ends(ax: Axes, names: Sequence[str], ends: Float, colors: Sequence[str], *, made: bool) -> None:
+def name_ends(ax: Axes, names: Sequence[str], ends: Float, colors: Sequence[str]) -> None:
     """Names at the ends of their lines, from the first on top; `arrange_ends` moves them apart."""
-    size = style.font_points()
-    room = style.LABEL_INCHES * 72 if made else style.OTHERS_LABELS * style.axes_points(ax)[0]
-    labels = style.shorten(names, room, size)
+    labels = style.short_names(ax, names)
     ax.set_ylim(ax.get_ylim())  # or the names would move the limits
     beside: dict[str, Any] = {"xycoords": ax.get_yaxis_transform(), "textcoords": ax.get_yaxis_transform()}
     for label, end, color in zip(labels, ends, colors, strict=True):
         arrow: dict[str, Any] = {"arrowstyle": "-", "color": color, "linewidth": 0.8, "shrinkA": 2.0, "shrinkB": 0.0}
         arrow |= {"relpos": (0.0, 0.5), "patchA": None}
-        look: dict[str, Any] = {"arrowprops": arrow, "annotation_clip": False, "fontsize": size, "va": "center"}
+        look: dict[str, Any] = {"arrowprops": arrow, "annotation_clip": False, "va": "center"}
         style.plain(ax.annotate(label, (1.0, end), (1.05, end), **beside, **look))
 
 
 def arrange_ends(ax: Axes) -> None:
     """Move the names apart, with a font for the height there is."""
-    height = style.axes_points(ax)[1]
-    if not ax.texts:
-        return
     style.arrange_ticks(ax)
-    size = max(style.SMALLEST_FONT, min(style.font_points(), height / len(ax.texts) / style.LINE))
+    size = style.font_for(ax, len(ax.texts))
     first, last = ax.get_ylim()
-    step = style.LINE * size / height
+    step = style.LINE * size / style.axes_points(ax)[1]
     wanted = np.array([(text.xy[1] - first) / (last - first) for text in ax.texts])  # type: ignore[attr-defined]
-    for text, place in zip(ax.texts, _apart(wanted, step, step / 2, 1 - step / 2), strict=True):
+    for text, place in zip(ax.texts, _apart(wanted, step), strict=True):
         text.set_fontsize(size)
         text.set_y(first + place * (last - first))
 
 
-def _apart(places: Float, step: float, low: float, high: float) -> Float:
-    """Falling numbers, moved as little as makes neighbours differ by `step`, inside the limits if there is room."""
-    # Pool adjacent violators: blocks of touching labels, each centred on the mean of what it wants.
-    blocks: list[tuple[float, int]] = []
-    for i, place in enumerate(places.tolist()):
-        mean, count = place + i * step, 1
-        while blocks and blocks[-1][0] < mean:
-            other, others = blocks.pop()
-            mean, count = (mean * count + other * others) / (count + others), count + others
-        blocks.append((mean, count))
-    stacked = np.concatenate([np.full(count, mean) for mean, count in blocks])
-    index = np.arange(len(places))
-    result: Float = np.minimum(np.maximum(stacked, low + index[-1] * step), high) - index * step
+def _apart(places: Float, step: float) -> Float:
+    """Falling numbers, moved until neighbours differ by `step`, inside 0 to 1 if there is room."""
+    steps = step * np.arange(len(places))
+    flat = places + steps  # is to fall
+    flat = (np.minimum.accumulate(flat) + np.maximum.accumulate(flat[::-1])[::-1]) / 2
+    result: Float = np.clip(flat, steps.max(initial=0.0) + step / 2, 1 - step / 2) - steps
     return result
+
+
+def _finish(ax: Axes, title: str, *, show: bool) -> Axes:
+    """Write the title, and move the names apart."""
+    done: Axes = style.finish([ax], [title], arrange_ends, show=show)
+    return done

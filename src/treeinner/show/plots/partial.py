@@ -78,20 +78,14 @@ def partial(
     model = read_model(model)
     imp = score_rows(model, X, y, **given) if importance is None else importance
     style.check_kind(imp, "Importance", "partial")
-    if features is None:
-        chosen = [int(k) for k in imp.order[: style.more(len(imp), max_display)[0]] if imp.scores[k] > 0]
-    else:
-        chosen = style.positions_of(features, imp.feature_names)
+    chosen = style.choose(features, imp.feature_names, imp.scores, max_display)
+    chosen = [k for k in chosen if features is not None or imp.scores[k] > 0]
     parts = list(partial_residuals(model, X, imp, chosen, output=output, y=y, **given))
     unused = {imp.feature_names[k] for k in chosen} - {part.feature for part in parts}
     if not parts or (unused and features is not None):
         which = listing(sorted(unused)) or "any feature"
         raise DataError(f"There is no effect of {which} to draw: the same contribution, or none, in all of these rows.")
-    if ax is not None and np.size(ax) not in (len(parts), 2 * len(parts)):
-        raise ValueError(f"ax= has {np.size(ax)} Axes; pass two for each of the {len(parts)} features, or one.")
-    given_axes = np.asarray(ax, object)
-    axes = style.grid(2 * len(parts), 2 if len(parts) < 3 else 4, PANEL_INCHES) if ax is None else given_axes
-    axes = axes.reshape(len(parts), -1)
+    axes = style.panels(ax, len(parts), 2, 2 if len(parts) < 3 else 4, PANEL_INCHES)
     width, size = style.axes_points(axes[0, 0])[0], style.font_points("axes.labelsize")
     names = style.shorten([part.feature for part in parts], width, size)
     titles: list[str] = []
@@ -102,7 +96,7 @@ def partial(
             right.set_xlabel(name, **PLAIN)
         titles += [f"{name}: {finding(part)}", ""][: len(pair)]
     style.figure_legend(axes.ravel())
-    style.finish_all(list(axes.flat), titles, style.arrange_ticks, show=show)
+    style.finish(axes.ravel(), titles, style.arrange_ticks, show=show)
     return axes if axes.size > 1 else ax
 
 
@@ -131,7 +125,7 @@ def _draw_rows(ax: Axes, part: PartialResiduals, unit: str) -> None:
     ax.plot(ends, part.slope * ends, color=ink, linewidth=2, label="line that fits the rows best: its slope is holds")
     ax.plot(ends, ends, "--", color=style.BLUE, linewidth=2, label="the model is right")
     _draw_means(ax, means["at"], means)
-    outside = f"\n{100 * (1 - inside.mean()):.2g} % of the rows lie outside" if not inside.all() else ""
+    outside = f"; {100 * (1 - inside.mean()):.2g} % of the rows lie outside" if not inside.all() else ""
     ax.set(ylim=(low, high), xlabel=f"contribution ({unit}){outside}", ylabel="left to explain without it")
     ax.spines[["top", "right"]].set_visible(False)
     style.short_ticks(ax, "xy")
@@ -159,7 +153,7 @@ def _draw_values(ax: Axes, part: PartialResiduals) -> None:
         short = style.shorten(names, 0.4 * style.axes_points(ax)[0], style.font_points())
         ax.set_xticks(range(len(names)), short, rotation=35, ha="right", rotation_mode="anchor", **PLAIN)
     ax.spines[["top", "right"]].set_visible(False)
-    style.short_ticks(ax, "y" if names else "xy")
+    style.short_ticks(ax, "xy")
 
 
 def _draw_means(ax: Axes, x: Float, means: dict[str, Float], marker: str = "o", label: str = MEANS) -> None:

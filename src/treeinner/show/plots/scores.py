@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 Float = NDArray[np.float64]
 CONFIDENCE = 0.95  # of the intervals
-GAUGE_INCHES, RANK_INCHES = 1.1, 0.9  # room for the columns beside the bars
+COLUMN_INCHES = 1.0  # room for a column beside the bars
+NARROW = 200.0  # points: gauges have no numbers
 # What is said of a feature -> colour, marker, and whether the marker is filled: nobody needs the colours alone.
 LOOKS: dict[str, tuple[str, str, bool]] = {
     "signal": (style.BLUE, "o", True),
@@ -28,6 +29,8 @@ LOOKS: dict[str, tuple[str, str, bool]] = {
     "not kept": (style.GREY, "o", False),
     "harmful": (style.VERMILLION, "X", True),
     "worse": (style.VERMILLION, "X", True),
+    "differs clearly from all other rows": (style.BLUE, "o", True),
+    "no clear difference": (style.GREY, "o", False),
     "above 0": (style.BLUE, "", True),
     "0 or below": (style.GREY, "", True),
 }
@@ -60,31 +63,26 @@ def bar(
         Whether to show the figure, as shap's plots do.
     """
     style.check_kind(importance, "Importance", "bar")
+    names, order = importance.feature_names, importance.order
     scores, states = importance.scores, _states(importance, kept)
     gauges = importance.tested and importance.holds is not None
-    beside = GAUGE_INCHES * gauges + RANK_INCHES * (total_gain is not None)
-    names, order = importance.feature_names, importance.order
-    ax, made, first = style.rows_for(ax, names, order, max_display, width=style.BODY_INCHES + beside)
-    scale = 1.0 if made else min(1.0, style.axes_points(ax)[0] / 300)  # of the columns beside the rows
+    beside = COLUMN_INCHES * (gauges + (total_gain is not None))
+    ax, first = style.rows_for(ax, names, order, max_display, width=style.BODY_INCHES + beside)
 
     y, shown, rest = np.arange(len(first)), [states[k] for k in first], order[len(first) :]
     ax.barh(y, scores[first], height=0.5, color=[LOOKS[state][0] for state in shown], zorder=2)
-    ends = draw_intervals(ax, (side[first] for side in importance.interval(CONFIDENCE)), y)
-    draw_marks(ax, scores[first], y, shown)
+    ends = draw_scores(ax, scores[first], y, shown, [side[first] for side in importance.interval(CONFIDENCE)])
     style.zero_line(ax)
     texts = [style.number(scores[k]) for k in first]
     texts += [f"together {style.number(scores[rest].sum())}"] * (len(rest) > 0)
-    style.write_numbers(ax, [*np.maximum(ends, np.maximum(scores[first], 0.0)), 0.0][: len(texts)], texts)
-    ax.set_xlabel(score_label(importance))
-    style.short_ticks(ax)
+    style.write_numbers(ax, [*np.maximum(ends, 0.0), 0.0][: len(texts)], texts)
     if gauges:
-        _draw_holds(ax, importance, first, shown, scale)
+        _draw_holds(ax, importance, first, [LOOKS[state][0] for state in shown])
     if total_gain is not None:
         style.check_kind(total_gain, "Importance", "bar(..., total_gain=...)")
-        gain = scores_by_name(total_gain, names, "total_gain")
-        _draw_ranks(ax, ranks_of(gain), first, GAUGE_INCHES * scale * gauges, scale)
-    style.legend(ax, mark_handles(shown, f"{CONFIDENCE:.0%} interval" if np.isfinite(ends).any() else ""))
-    return style.finish(ax, finding(importance, kept), style.arrange_rows, show=show)
+        ranks = ranks_of(scores_by_name(total_gain, names, "total_gain"))
+        _draw_ranks(ax, ranks[first], len(ranks))
+    return style.finish_rows(ax, finding(importance, kept), score_label(importance), show=show)
 
 
 def finding(importance: Importance, kept: Any = None) -> str:
@@ -102,9 +100,8 @@ def finding(importance: Importance, kept: Any = None) -> str:
         return start + f"Largest {importance.title}: {style.listed(names[used][:3].tolist())}"
     good, bad, open_ = (names[used & (states == state)].tolist() for state in ("signal", "harmful", "unclear"))
     one, several = VERBS.get(importance.score, ("carries signal", "carry signal"))
-    parts = [f"{style.listed(good)} {one if len(good) == 1 else several}"] if good else [f"No feature clearly {one}"]
-    if bad:
-        parts.append(f"{style.listed(bad)} {'is' if len(bad) == 1 else 'are'} harmful")
+    parts = [style.said(good, one, several) if good else f"No feature clearly {one}"]
+    parts += [style.said(bad, "is harmful", "are harmful")] * bool(bad)
     if open_ and (good or bad):
         who = style.listed(open_) if len(open_) < 3 else str(len(open_))
         parts.append(f"{who} {'is' if len(open_) == 1 else 'are'} unclear")
@@ -125,37 +122,25 @@ def _states(importance: Importance, kept: Any = None) -> list[str]:
     return ["kept" if one else "not kept" for one in mask]
 
 
-def draw_intervals(ax: Axes, ends: Iterable[Float], y: NDArray[np.intp]) -> Float:
-    """Lines over the rows whose interval is known; how far right each goes."""
-    low, high = ends
-    known = np.isfinite(low) & np.isfinite(high) & (high > low)
-    if known.any():
-        look: dict[str, Any] = {"color": style.text_color(), "linewidth": 1.3, "label": "interval"}
-        ax.hlines(y[known], low[known], high[known], zorder=3, **look)
-    return np.where(known, high, -np.inf)
-
-
-def draw_marks(ax: Axes, x: Any, y: Any, states: Sequence[str], size: float = 36) -> None:
-    """A mark for each row, by what is said of it."""
-    for state in dict.fromkeys(states):
+def draw_scores(ax: Axes, x: Float, y: Any, states: Sequence[str], interval: Sequence[Float], words: str = "") -> Float:
+    """A mark for each row, by what is said of it, over its interval if that is known; how far right each row goes."""
+    for state in (one for one in LOOKS if one in states and LOOKS[one][1]):
         color, marker, filled = LOOKS[state]
         here = np.array([one == state for one in states])
-        if marker:
-            inside, edge = (color, ax.get_facecolor()) if filled else (ax.get_facecolor(), color)
-            look: dict[str, Any] = {"facecolors": inside, "edgecolors": edge, "linewidths": 0.8 if filled else 1.6}
-            ax.scatter(np.asarray(x)[here], np.asarray(y)[here], s=size, marker=marker, zorder=4, **look)
-
-
-def mark_handles(states: Sequence[str], interval: str = "") -> list[Any]:
-    """Legend of the marks that occur, and of the intervals."""
-    line, handles = style.matplotlib().lines.Line2D, []
-    for state, (color, marker, filled) in LOOKS.items():
-        if state in states and marker:
-            look = {"markerfacecolor": color if filled else "none", "markeredgecolor": color, "linestyle": ""}
-            label = state + f" (q <= {LEVEL:g})" * (state in ("signal", "better", "worse"))
-            handles.append(line([], [], marker=marker, label=label, **look))
-    ink = style.text_color()
-    return [*handles, *([line([], [], color=ink, linewidth=1.3, label=interval)] if interval else [])]
+        look: dict[str, Any] = {"facecolors": color, "edgecolors": ax.get_facecolor(), "linewidths": 0.8}
+        if not filled:
+            look = {"facecolors": ax.get_facecolor(), "edgecolors": color, "linewidths": 1.6}
+        label = state + f" (q <= {LEVEL:g})" * (state in ("signal", "better", "worse"))
+        size = min(42.0, 1500.0 / len(states))
+        ax.scatter(x[here], y[here], s=size, marker=marker, zorder=4, label=label, **look)
+    if not len(interval):
+        return x
+    low, high = interval
+    known = np.isfinite(low) & np.isfinite(high) & (high > low)
+    if known.any():
+        line: dict[str, Any] = {"color": style.text_color(), "linewidth": 1.3, "zorder": 3}
+        ax.hlines(y[known], low[known], high[known], label=f"{CONFIDENCE:.0%} interval{words}", **line)
+    return np.where(known, np.maximum(x, high), x)
 
 
 def scores_by_name(importance: Importance, names: Sequence[str], what: str) -> Float:
@@ -167,32 +152,27 @@ def scores_by_name(importance: Importance, names: Sequence[str], what: str) -> F
     return importance.scores[[position[name.replace(" ", "_")] for name in names]]
 
 
-def _draw_holds(ax: Axes, importance: Importance, first: NDArray[np.intp], states: Sequence[str], scale: float) -> None:
+def _draw_holds(ax: Axes, importance: Importance, first: NDArray[np.intp], colors: Sequence[str]) -> None:
     """Gauges of `holds`: the frame is the whole effect, the filled part what holds, the line one standard error."""
-    columns = importance.columns()
-    side = style.side_panel(ax, 0.15 * scale, 0.5 * scale, "holds")
-    color = style.text_color()
-    for row, k in enumerate(first.tolist()):
-        holds, error = float(columns["holds"][k]), float(columns["holds_std_error"][k])
-        if error < UNCLEAR:
-            look: dict[str, Any] = {"height": 0.42, "linewidth": 0.8, "clip_on": False}
-            side.barh(row, np.clip(holds, 0.0, 1.0), color=LOOKS[states[row]][0], **look)
-            side.barh(row, 1.0, facecolor="none", edgecolor=color, **look)
-            side.hlines(row, *np.clip([holds - error, holds + error], 0.0, 1.0), color=color, linewidth=1.0)
-            text = style.typographic(f"{holds:.2f}") if scale > 0.7 else ""
-            side.annotate(text, (1.0, row), (4, 0), textcoords="offset points", va="center", fontsize="small")
+    holds, error = (np.asarray(importance.columns()[name])[first] for name in ("holds", "holds_std_error"))
+    clear = error < UNCLEAR
+    side, y, ink = style.side_panel(ax, "holds"), np.flatnonzero(clear), style.text_color()
+    look: dict[str, Any] = {"height": 0.42, "linewidth": 0.8, "clip_on": False}
+    side.barh(y, np.clip(holds[clear], 0.0, 1.0), color=np.array(colors)[clear], **look)
+    side.barh(y, np.ones(len(y)), facecolor="none", edgecolor=ink, **look)
+    low, high = (np.clip(holds[clear] + way * error[clear], 0.0, 1.0) for way in (-1, 1))
+    side.hlines(y, low, high, color=ink, linewidth=1.0)
     side.set_xlim(0.0, 1.0)
+    if style.axes_points(ax)[0] > NARROW:
+        style.write_numbers(side, np.ones(len(y)), [style.typographic(f"{one:.2f}") for one in holds[clear]], y)
 
 
-def _draw_ranks(ax: Axes, ranks: NDArray[np.intp], first: NDArray[np.intp], place: float, scale: float) -> None:
+def _draw_ranks(ax: Axes, ranks: NDArray[np.intp], n: int) -> None:
     """Ranks as dots, the best on the right, with their numbers."""
-    side = style.side_panel(ax, place + 0.15 * scale, 0.5 * scale, "gain\nrank")
-    side.set_xlim(-np.log(len(ranks) + 1.0), 0.1)
-    x = -np.log(ranks[first])
-    side.scatter(x, np.arange(len(first)), s=16, color=style.PALETTE[4], clip_on=False)
-    for row, k in enumerate(first):
-        text = f"{ranks[k]:,}"
-        side.annotate(text, (x[row], row), (4, 0), textcoords="offset points", va="center", fontsize="small")
+    side, x, y = style.side_panel(ax, "gain\nrank"), -np.log(ranks), np.arange(len(ranks))
+    side.set_xlim(-np.log(n + 1.0), 0.1)
+    side.scatter(x, y, s=16, color=style.PALETTE[4], clip_on=False)
+    style.write_numbers(side, x, [f"{rank:,}" for rank in ranks], y)
 
 
 def gap(comparison: Comparison, *, max_display: int = 20, ax: Axes | None = None, show: bool = False) -> Axes:
@@ -216,29 +196,21 @@ def gap(comparison: Comparison, *, max_display: int = 20, ax: Axes | None = None
     shown = style.more(len(b), max_display)[0]
     order = np.argsort(-np.maximum(np.abs(a), np.abs(b)), kind="stable")
     order[:shown] = order[:shown][np.argsort(-b[order[:shown]], kind="stable")]
-    ax, _, first = style.rows_for(ax, comparison.feature_names, order, max_display)
+    ax, first = style.rows_for(ax, comparison.feature_names, order, max_display)
 
     y, states = np.arange(shown), [_states(after)[k] for k in first]
-    ax.hlines(y, a[first], b[first], color=[LOOKS[state][0] for state in states], linewidth=3, zorder=1)
-    ends = draw_intervals(ax, (side[first] for side in after.interval(CONFIDENCE)), y)
-    ring: dict[str, Any] = {"facecolors": ax.get_facecolor(), "edgecolors": style.text_color(), "linewidths": 1.6}
-    ax.scatter(a[first], y, s=42, zorder=3, **ring)
-    draw_marks(ax, b[first], y, states, 42)
-    style.zero_line(ax)
-    ax.set_xlabel(score_label(after))
-    style.short_ticks(ax)
     before, later = comparison.names
-    line = style.matplotlib().lines.Line2D
-    look: dict[str, Any] = {"marker": "o", "linestyle": "", "markerfacecolor": "none", "markeredgewidth": 1.6}
-    rings = [line([], [], label=before, markeredgecolor=style.text_color(), **look)]
-    words = f"{CONFIDENCE:.0%} interval, {later}" if np.isfinite(ends).any() else ""
-    style.legend(ax, rings + mark_handles(states, words))
+    ring: dict[str, Any] = {"facecolors": ax.get_facecolor(), "edgecolors": style.text_color(), "linewidths": 1.6}
+    ax.scatter(a[first], y, s=42, zorder=3, label=before, **ring)
+    ax.hlines(y, a[first], b[first], color=[LOOKS[state][0] for state in states], linewidth=3, zorder=1)
+    draw_scores(ax, b[first], y, states, [side[first] for side in after.interval(CONFIDENCE)], f", {later}")
+    style.zero_line(ax)
     worst = int((a - b).argmax()) if len(a) else 0
     title = f"No feature falls from {before} to {later}"
     if len(a) and a[worst] > b[worst]:
         name = style.cut(comparison.feature_names[worst])
         title = f"From {before} to {later}, {name} falls most: {style.number(a[worst])} to {style.number(b[worst])}"
-    return style.finish(ax, title, style.arrange_rows, show=show)
+    return style.finish_rows(ax, title, score_label(after), show=show)
 
 
 def stability(importance: Importance, *, max_display: int = 20, ax: Axes | None = None, show: bool = False) -> Axes:
@@ -257,21 +229,19 @@ def stability(importance: Importance, *, max_display: int = 20, ax: Axes | None 
     if importance.folds is None:
         raise ValueError("plots.stability draws the ranks in folds; use ti.cross_importance(estimator, X, y).")
     ranks = importance.folds.ranks
-    ax, _, first = style.rows_for(ax, importance.feature_names, importance.order, max_display)
+    ax, first = style.rows_for(ax, importance.feature_names, importance.order, max_display)
 
     low, high = ranks[:, first].min(axis=0), ranks[:, first].max(axis=0)
     y, states = np.arange(len(first)), [_states(importance)[k] for k in first]
     ax.hlines(y, low, high, color=style.GREY, linewidth=1.3, zorder=1)
-    ax.scatter(ranks[:, first].ravel(), np.tile(y, len(ranks)), s=14, color=style.text_color(), zorder=3)
-    draw_marks(ax, importance.ranks[first].astype(np.float64), y - 0.3, states)
+    dots: dict[str, Any] = {"s": 14, "color": style.text_color(), "zorder": 3, "label": "a fold"}
+    ax.scatter(ranks[:, first].ravel(), np.tile(y, len(ranks)), **dots)
+    draw_scores(ax, importance.ranks[first].astype(np.float64), y - 0.3, states, [])
     texts = [f"{a}" if a == b else f"{a} to {b}" for a, b in zip(low, high, strict=True)]
-    style.write_numbers(ax, high.tolist(), texts)
-    ax.set_xlabel(f"rank of {len(importance)} by {importance.title}")
+    style.write_numbers(ax, high, texts)
     ax.xaxis.set_major_locator(style.matplotlib().ticker.MaxNLocator(integer=True))
-    ink = {"markerfacecolor": style.text_color(), "markeredgecolor": style.text_color()}
-    dots = style.matplotlib().lines.Line2D([], [], color=style.GREY, marker=".", label="a fold", **ink)
-    style.legend(ax, [dots, *mark_handles(states)])
-    return style.finish(ax, _stable(importance, ranks), style.arrange_rows, show=show)
+    label = f"rank of {len(importance)} by {importance.title}"
+    return style.finish_rows(ax, _stable(importance, ranks), label, show=show)
 
 
 def _stable(importance: Importance, ranks: NDArray[np.intp]) -> str:
@@ -279,7 +249,7 @@ def _stable(importance: Importance, ranks: NDArray[np.intp]) -> str:
     assert importance.folds is not None
     few = min(5, (ranks.shape[1] + 1) // 2)
     always = [importance.feature_names[k] for k in importance.order if ranks[:, k].max() <= few]
-    who = f"{style.listed(always)} {'is' if len(always) == 1 else 'are'}" if always else "No feature is"
+    who = style.said(always, "is", "are") if always else "No feature is"
     alike = importance.folds.rank_stability
     tail = "" if np.isnan(alike) else f"; rank correlation of folds {style.typographic(f'{alike:.2f}')}"
     return f"{who} among the first {few} in all {len(ranks)} folds{tail}"
@@ -290,4 +260,4 @@ def score_label(importance: Importance) -> str:
     title = importance.title
     if importance.output_names is not None and importance.outputs is None:
         title = f"output {importance.output_names[0]}, {title}"
-    return f"{title}\n{importance.unit}"
+    return f"{title}: {importance.unit}"

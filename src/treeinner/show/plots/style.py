@@ -7,6 +7,7 @@ are readable on light and dark backgrounds.
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -28,16 +29,16 @@ BLUE, VERMILLION, GREY = html.BLUE, html.VERMILLION, html.GREY
 PALETTE = (BLUE, VERMILLION, "#008060", "#B05090", "#9A6A00", "#2B8CA3")
 
 BODY_INCHES = 4.6  # width of what is beside the labels
-LABEL_INCHES = 5.2  # room for names in a figure of our own: 60 characters of 10 points
-OTHERS_LABELS = 0.55  # room for names beside Axes that are not ours, over their width
+LABEL_INCHES = 5.2  # most that names add to it: 60 characters of 10 points
+LABELS = 0.65  # room for names beside Axes, over the width of these before there were names
 SMALLEST_FONT = 4.0
 LINE = 1.35  # height of a row over the size of its font
 NARROW = 180.0  # points: titles are smaller
-EDGE = 0.008  # of a figure: kept free around what a panel holds
 
 OURS = "treeinner"  # id of what is drawn once for a figure
+Features = str | Sequence[str | int]
 Arrange = Callable[["Axes"], None]
-_PANELS: WeakKeyDictionary[Axes, tuple[str, str, Arrange]] = WeakKeyDictionary()  # title, label, what follows the size
+_PANELS: WeakKeyDictionary[Axes, Arrange] = WeakKeyDictionary()  # what follows the size of Axes that were drawn on
 
 # What each kind of result is in words, and what draws it.
 KINDS = {
@@ -74,8 +75,11 @@ def check_kind(given: Any, kind: str, plot: str) -> None:
         raise TypeError(f"ti.plots.{plot} expected {KINDS[kind][0]}, got {got}{advice}.")
 
 
-def positions_of(features: str | Sequence[str | int], names: Sequence[str]) -> list[int]:
-    """Positions of one feature or several."""
+def choose(features: Features | None, names: Sequence[str], size: Any, max_display: int) -> list[int]:
+    """Positions of the features that are named, or of the largest."""
+    if features is None:
+        found: list[int] = np.argsort(-size, kind="stable")[: more(len(names), max_display)[0]].tolist()
+        return found
     if isinstance(features, int):
         raise TypeError(f"features={features}: pass names or positions in a list, or max_display={features}.")
     return [position_of(one, names, "feature") for one in ([features] if isinstance(features, str) else features)]
@@ -117,6 +121,11 @@ def listed(names: Sequence[str], most: int = 3) -> str:
     return " and ".join(([", ".join(shown[:-1])] if len(shown) > 1 else []) + shown[-1:])
 
 
+def said(names: Sequence[str], one: str, several: str) -> str:
+    """What features do, in a sentence: "bmi and s5 are harmful"."""
+    return f"{listed(names)} {one if len(names) == 1 else several}"
+
+
 def cut(name: str) -> str:
     """A name in a title: short, and on one line."""
     return shorten([name], 120, 10)[0]
@@ -138,14 +147,12 @@ def needed_points(texts: Sequence[str], size: float) -> float:
 
 
 def wrapped(text: str, points: float, size: float) -> str:
-    """Text with line breaks between words where it would be wider; breaks that it has are kept."""
-    lines: list[str] = []
-    for line in text.split("\n"):
-        lines.append("")
-        for word in line.split():
-            if lines[-1] and needed_points([f"{lines[-1]} {word}"], size) > points:
-                lines.append("")
-            lines[-1] = f"{lines[-1]} {word}".strip()
+    """Text with line breaks between words where it would be wider."""
+    lines = [""]
+    for word in text.split():
+        if lines[-1] and needed_points([f"{lines[-1]} {word}"], size) > points:
+            lines.append("")
+        lines[-1] = f"{lines[-1]} {word}".strip()
     return "\n".join(lines)
 
 
@@ -174,17 +181,15 @@ def _clean(names: Sequence[str]) -> list[str]:
 
 def _shorten(name: str, points: float, size: float, keep: float = 0.5) -> str:
     """Leave out the middle until the rest fits; `keep` is the share of the beginning in what is left."""
-    if needed_points([name], size) <= points:
-        return name
-    left = len(name) - 1
-    while left > 4:
+
+    def without_middle(left: int) -> str:
         head = round(left * keep)
-        text = name[:head] + "…" + name[len(name) - (left - head) :]
-        wide = needed_points([text], size)
-        if wide <= points:
-            return text
-        left -= max(1, int(left * (1 - points / wide)))
-    return name[:2] + "…" + name[-2:]
+        return name[:head] + "…" + name[len(name) - (left - head) :]
+
+    if len(name) < 5 or needed_points([name], size) <= points:
+        return name
+    sizes = range(5, len(name))
+    return without_middle(3 + bisect_right(sizes, points, key=lambda left: needed_points([without_middle(left)], size)))
 
 
 def plain(text: Text) -> Text:
@@ -195,14 +200,15 @@ def plain(text: Text) -> Text:
 
 
 # -- sizes -----------------------------------------------------------------------------------------------------------
-def axes_for(
-    ax: Axes | None, labels: Sequence[str] = (), *, height: float, width: float = BODY_INCHES
-) -> tuple[Axes, bool]:
-    """The user's Axes, or those of a new figure as wide as the labels need; whether they were made here."""
+def axes_for(ax: Axes | None, labels: Sequence[str] = (), *, height: float, width: float = BODY_INCHES) -> Axes:
+    """The user's Axes, or those of a new figure as wide as the labels need."""
     if ax is not None:
-        return ax, False
+        return ax
     names = min(needed_points(_clean(labels), font_points()) / 72, LABEL_INCHES)
-    return matplotlib().pyplot.subplots(figsize=(width + names, height), layout="constrained")[1], True
+    whole = {"left": 0.0, "right": 1.0}  # until there is a layout
+    size = (width + names, height)
+    made: Axes = matplotlib().pyplot.subplots(figsize=size, layout="constrained", gridspec_kw=whole)[1]
+    return made
 
 
 def rows_height(rows: int) -> float:
@@ -212,92 +218,68 @@ def rows_height(rows: int) -> float:
 
 def axes_points(ax: Axes) -> tuple[float, float]:
     """Width and height of the Axes in points."""
-    box = ax.get_window_extent()
-    dpi = ax.figure.dpi
-    return box.width * 72 / dpi, box.height * 72 / dpi
+    points = 72 / ax.figure.dpi
+    return ax.bbox.width * points, ax.bbox.height * points
 
 
-def grid(panels: int, across: int, inches: tuple[float, float]) -> Any:
-    """Axes of a new figure, so many panels, at most `across` beside each other: (panels,)."""
-    shape = -(-panels // across), min(across, panels)
+def font_for(ax: Axes, rows: int) -> float:
+    """Size of a font for so many rows on the height of the Axes."""
+    return max(SMALLEST_FONT, min(font_points(), axes_points(ax)[1] / max(rows, 1) / LINE))
+
+
+def short_names(ax: Axes, names: Sequence[str]) -> list[str]:
+    """Names as long as there is room for beside the Axes."""
+    return shorten(names, LABELS * axes_points(ax)[0], font_for(ax, len(names)))
+
+
+def panels(ax: Any, features: int, each: int, across: int, inches: tuple[float, float]) -> Any:
+    """The user's Axes, or those of a new figure with at most `across` beside each other: (features, each)."""
+    count = features * each
+    if ax is not None:
+        if np.size(ax) not in (features, count):
+            what = f"pass one for each of the {features} features"
+            what = what if each == 1 else f"pass two for each of the {features} features, or one"
+            raise ValueError(f"ax= has {np.size(ax)} Axes; {what}.")
+        return np.asarray(ax, object).reshape(features, -1)
+    shape = -(-count // across), min(across, count)
     size = inches[0] * shape[1], inches[1] * shape[0] + 0.6
     axes = matplotlib().pyplot.subplots(*shape, figsize=size, layout="constrained", squeeze=False)[1]
-    for surplus in axes.flat[panels:]:
+    for surplus in axes.flat[count:]:
         surplus.remove()
-    return axes.reshape(-1)[:panels]
+    return axes.reshape(-1)[:count].reshape(features, each)
 
 
-def finish(ax: Axes, title: str, arrange: Arrange, *, show: bool) -> Axes:
-    """Write the title, and give everything its room: `arrange(ax)` is called whenever the size of the Axes changed."""
-    finish_all([ax], [title], arrange, show=show)
-    return ax
-
-
-def finish_all(axes: Sequence[Axes], titles: Sequence[str], arrange: Arrange, *, show: bool) -> None:
-    """The same for several Axes of one figure."""
+def finish(axes: Sequence[Axes], titles: Sequence[str], arrange: Arrange, *, show: bool) -> Any:
+    """Write the titles, and give everything its room: `arrange(ax)` is called whenever the size of Axes changed."""
     for ax, title in zip(axes, titles, strict=True):
-        pad = 28 if ax.child_axes else 6  # columns have titles of their own
-        plain(ax.set_title(title, fontsize="medium", pad=pad))
-        _PANELS[ax] = (title, ax.get_xlabel(), arrange)
+        plain(ax.set_title(title, fontsize="medium", pad=28 if ax.child_axes else 6))  # columns have their own titles
+        _PANELS[ax] = arrange
     figure = axes[0].figure.canvas.figure  # that of subfigures too
-    layout = figure.get_layout_engine()
-    for _ in range(5 if layout is None else 2):  # lines of titles take height, fonts follow height
-        if layout is not None:
-            layout.execute(figure)
-            axes = [one for one in _PANELS if one.figure.canvas.figure is figure]  # all of them get another size
-        else:
-            for ax in axes:
-                _fit(ax)
-        for ax in axes:
-            _write_around(ax)
+    layout = figure.get_layout_engine() or matplotlib().layout_engine.ConstrainedLayoutEngine()
+    for _ in range(5):  # lines of titles take height, fonts follow height
+        layout.execute(figure)
+        for ax in figure.axes:
+            if ax in _PANELS:
+                _write_around(ax)
+                _PANELS[ax](ax)
     if show:
         matplotlib().pyplot.show()
-
-
-def _fit(ax: Axes) -> None:
-    """Without a layout engine: shrink the Axes until all that belongs to them is in their part of the figure."""
-    spec = ax.get_subplotspec()
-    if spec is None:  # the user's own place
-        return
-    bottoms, tops, lefts, rights = spec.get_gridspec().get_grid_positions(ax.figure)  # type: ignore[arg-type]
-    # What is between two panels belongs to each by half.
-    x = [0.0, *(lefts[1:] + rights[:-1]) / 2, 1.0]
-    y = [1.0, *(bottoms[:-1] + tops[1:]) / 2, 0.0]
-    columns, rows = spec.colspan, spec.rowspan
-    slot = (x[columns.start] + EDGE, y[rows.stop] + EDGE, x[columns.stop] - EDGE, y[rows.start] - EDGE)
-    to_figure = ax.figure.transSubfigure.inverted()
-    own, box = ax.bbox.transformed(to_figure), _box(ax).transformed(to_figure)
-    x0, y0, x1, y1 = (slot[i] + own.extents[i] - box.extents[i] for i in range(4))
-    ax.set_position((x0, y0, max(EDGE, x1 - x0), max(EDGE, y1 - y0)))
-
-
-def _box(ax: Axes) -> Any:
-    """The place of the Axes and of what stands around them, in pixels; title, label and legend count only upwards."""
-    legend = ax.get_legend()
-    if legend is None:
-        return ax.get_tightbbox(for_layout_only=True)
-    below = legend.get_window_extent().y0
-    legend.set_in_layout(False)
-    box = ax.get_tightbbox(for_layout_only=True)
-    legend.set_in_layout(True)
-    box.y0 = min(box.y0, below)  # type: ignore[union-attr]
-    return box
+    return axes[0]
 
 
 def _write_around(ax: Axes) -> None:
     """Title, label and legend over the width of the Axes with all that stands beside them."""
-    *texts, arrange = _PANELS[ax]
-    box, own = _box(ax), ax.bbox
+    legend, own, label = ax.get_legend(), ax.bbox, ax.xaxis.label
+    if legend is not None:
+        legend.set_in_layout(False)
+    box: Any = ax.get_tightbbox(for_layout_only=True)
     points = 0.96 * box.width * 72 / ax.figure.dpi  # hinting makes letters a little wider
     centre = ((box.x0 + box.x1) / 2 - own.x0) / own.width
-    label = ax.xaxis.label
-    for artist, text, key in zip((ax.title, label), texts, ("font.size", "axes.labelsize"), strict=True):
-        if artist.get_text().split() == text.split():  # else the user wrote another one
-            size = font_points(key) * (0.85 if points < NARROW else 1.0)
-            artist.set(text=wrapped(text, points, size), x=centre, fontsize=size)
-    arrange(ax)
-    legend = ax.get_legend()
+    for artist, key in ((ax.title, "font.size"), (label, "axes.labelsize")):
+        size = font_points(key) * (0.85 if points < NARROW else 1.0)
+        artist.set(text=wrapped(artist.get_text(), points, size), x=centre, fontsize=size)
     if legend is not None:
+        legend.set_in_layout(True)
         below = (own.y0 - label.get_window_extent().y0) * 72 / ax.figure.dpi + 8
         shift = matplotlib().transforms.ScaledTranslation(0, -below / 72, ax.figure.dpi_scale_trans)
         legend.set_bbox_to_anchor((centre, 0.0), ax.transAxes + shift)
@@ -305,71 +287,44 @@ def _write_around(ax: Axes) -> None:
 
 # -- rows ------------------------------------------------------------------------------------------------------------
 def rows_for(
-    ax: Axes | None, names: Sequence[str], order: NDArray[np.intp], max_display: int, *, width: float = BODY_INCHES,
+    ax: Axes | None, names: Sequence[str], order: Any, max_display: int, *, width: float = BODY_INCHES,
     below: float = 0.0,
-) -> tuple[Axes, bool, NDArray[np.intp]]:  # fmt: skip
-    """Axes with a labelled row for each of the first features, whether they were made here, and these features."""
+) -> tuple[Axes, NDArray[np.intp]]:  # fmt: skip
+    """Axes with a labelled row for each of the first features, and these; "... and 180 more" stands below them."""
     shown, rest = more(len(order), max_display)
     first = order[:shown]
-    labels = [names[k] for k in first]
-    ax, made = axes_for(ax, labels, height=rows_height(shown + bool(rest)) + below, width=width)
-    label_rows(ax, labels, made=made, rest=rest)
-    return ax, made, first
-
-
-def label_rows(ax: Axes, names: Sequence[str], *, made: bool, rest: int = 0) -> None:
-    """Write names beside the rows 0, 1, ... from the top; with a rest, "... and 180 more" stands below them."""
-    n = len(names) + bool(rest)
-    size, room = font_points(), LABEL_INCHES * 72
-    if not made:  # the user's Axes: use the room there is
-        width, height = axes_points(ax)
-        size, room = _row_font(height, n), OTHERS_LABELS * width
-    labels = shorten(names, room, size)
-    if rest:
-        labels.append(f"... and {rest:,} more")
-    ax.set_yticks(range(n), labels)
+    labels, n = [names[k] for k in first], shown + bool(rest)
+    ax = axes_for(ax, labels, height=rows_height(n) + below, width=width)
+    ax.set_yticks(range(n), short_names(ax, labels) + [f"... and {rest:,} more"] * bool(rest))
     ax.set_ylim(n - 0.35, -0.65)  # the first row is on top
-    ax.tick_params(axis="y", length=0, labelsize=size)
-    for label in ax.get_yticklabels():
-        plain(label)
-    if rest:
-        ax.get_yticklabels()[-1].set(style="italic")
+    ax.tick_params(axis="y", length=0)
+    for i, label in enumerate(ax.get_yticklabels()):
+        plain(label).set_fontstyle("normal" if i < shown else "italic")
     ax.spines[["top", "right", "left"]].set_visible(False)
+    return ax, first
 
 
-def _row_font(height: float, rows: int) -> float:
-    """Size of a font for so many rows on a height in points."""
-    return max(SMALLEST_FONT, min(font_points(), height / max(rows, 1) / LINE))
-
-
-def write_numbers(ax: Axes, x: Sequence[float], texts: Sequence[str]) -> None:
-    """Numbers right of the places x in the rows 0, 1, ...; `arrange_rows` makes room for them."""
-    for row, (at, text) in enumerate(zip(x, texts, strict=True)):
+def write_numbers(ax: Axes, x: Any, texts: Sequence[str], rows: Any = None) -> None:
+    """Numbers right of the places x in the rows, 0, 1, ... by default; `arrange_rows` makes room for them."""
+    for row, at, text in zip(range(len(texts)) if rows is None else rows, x, texts, strict=True):
         ax.annotate(text, (at, row), (6, 0), textcoords="offset points", va="center", fontsize="small", zorder=5)
 
 
-def arrange_fonts(ax: Axes) -> None:
-    """Font of the rows, and of what is written in them, for the height there is."""
-    size = _row_font(axes_points(ax)[1], len(ax.get_yticks()))
-    for text in [*ax.get_yticklabels(), *(text for one in (ax, *ax.child_axes) for text in one.texts)]:
-        text.set_fontsize(min(size, text.get_fontsize()))
-
-
-def arrange_ticks(ax: Axes) -> None:
-    """As many ticks, or names at them, as there is room for."""
-    width, size, labels = axes_points(ax)[0], font_points("xtick.labelsize"), ax.get_xticklabels()
-    if isinstance(ax.xaxis.get_major_locator(), matplotlib().ticker.MaxNLocator):
-        ax.locator_params(axis="x", nbins=int(min(6, max(2, width // 45))))
-        ax.tick_params(axis="x", labelsize=max(SMALLEST_FONT, min(size, width / 11)))
-    elif labels and labels[0].get_rotation() == 90:
-        every = math.ceil(len(labels) * size * LINE / width)
-        for i, label in enumerate(labels):
-            label.set_visible(i % every == 0)
+def finish_rows(ax: Axes, title: str, label: str, *, handles: Sequence[Any] = (), show: bool) -> Axes:
+    """Label the scores, and write a legend of what is drawn and of `handles`, and the title."""
+    ax.set_xlabel(label)
+    short_ticks(ax)
+    below = {"loc": "upper center", "bbox_to_anchor": (0.5, 0.0), "borderpad": 0.0, "borderaxespad": 0.0}
+    _legend(ax, [ax], handles, ncols=1 + (axes_points(ax)[0] > 250), **below)
+    done: Axes = finish([ax], [title], arrange_rows, show=show)
+    return done
 
 
 def arrange_rows(ax: Axes) -> None:
-    """Fonts of the rows, ticks for the width, and limits that have the numbers inside."""
-    arrange_fonts(ax)
+    """Fonts of the rows for the height there is, ticks for the width, and limits that have the numbers inside."""
+    size = font_for(ax, len(ax.get_yticks()))
+    for text in [*ax.get_yticklabels(), *(text for one in (ax, *ax.child_axes) for text in one.texts)]:
+        text.set_fontsize(min(size, text.get_fontsize()))
     arrange_ticks(ax)
     ax.autoscale(axis="x")
     low, high = ax.get_xlim()
@@ -383,27 +338,49 @@ def arrange_rows(ax: Axes) -> None:
     ax.set_xlim(low, high)
 
 
-def side_panel(ax: Axes, place: float, width: float, title: str) -> Axes:
-    """Axes for a column right of the rows, without ticks: where it begins and its width in inches."""
-    moved = matplotlib().transforms
+def arrange_ticks(ax: Axes) -> None:
+    """As many ticks, or names at them, as there is room for."""
+    width, size, labels = axes_points(ax)[0], font_points("xtick.labelsize"), ax.get_xticklabels()
+    if isinstance(ax.xaxis.get_major_locator(), matplotlib().ticker.MaxNLocator):
+        ax.locator_params(axis="x", nbins=int(min(6, max(2, width // 45))))
+        ax.tick_params(axis="x", labelsize=max(SMALLEST_FONT, min(size, width / 11)))
+    elif labels and labels[0].get_rotation() == 90:
+        size = max(SMALLEST_FONT, min(size, width / len(labels) / LINE))
+        every = math.ceil(len(labels) * size * LINE / width - 0.01)
+        for i, label in enumerate(labels):
+            label.set(visible=i % every == 0, fontsize=size)
+
+
+def side_panel(ax: Axes, title: str) -> Axes:
+    """Axes for a column right of the rows, and of the columns there are; narrow where the rows are."""
+    moved, width = matplotlib().transforms, 0.5 * min(1.0, axes_points(ax)[0] / 300)
     right_of = ax.figure.dpi_scale_trans + moved.ScaledTranslation(1.0, 0.0, ax.transAxes)
     across = moved.blended_transform_factory(right_of, ax.transAxes)
+    place = width * (0.3 + 2.2 * len(ax.child_axes))
     side = ax.inset_axes((place, 0.0, width, 1.0), transform=across, sharey=ax)
     side.set_axis_off()
     side.text(0.5, 1.0, title, transform=side.transAxes, ha="center", va="bottom", fontsize="small")
     return side
 
 
-def figure_legend(axes: Any) -> None:
-    """One legend below all panels, if the layout of the figure makes room for it."""
-    figure, drawn = axes[0].figure, [ax.get_legend_handles_labels() for ax in axes]
-    if figure.get_layout_engine() is not None:
-        for old in [one for one in figure.legends if one.get_gid() == OURS]:
-            old.remove()
-        handles = {label: handle for one in drawn for handle, label in zip(*one, strict=True)}.values()
-        columns = max(1, int(figure.bbox.width / figure.dpi / 3.4))
-        look = {"loc": "outside lower center", "ncols": columns, "frameon": False, "fontsize": "small"}
-        figure.legend(handles=handles, **look).set_gid(OURS)
+def figure_legend(axes: Sequence[Axes]) -> None:
+    """One legend below all panels."""
+    figure: Any = axes[0].figure
+    for old in [one for one in figure.legends if one.get_gid() == OURS]:
+        old.remove()
+    columns = max(1, int(figure.bbox.width / figure.dpi / 3.4))
+    _legend(figure, axes, loc="outside lower center", ncols=columns).set_gid(OURS)
+
+
+def _legend(owner: Any, axes: Sequence[Axes], handles: Sequence[Any] = (), **look: Any) -> Any:
+    """A legend of what is drawn in these Axes, each label once."""
+    drawn = [ax.get_legend_handles_labels() for ax in axes]
+    once = {label: handle for one in drawn for handle, label in zip(*one, strict=True)}.values()
+    written = owner.legend(handles=[*once, *handles], frameon=False, fontsize="small", **look)
+    written.set_zorder(6)
+    for text in written.get_texts():
+        plain(text)
+    return written
 
 
 def zero_line(ax: Axes, axis: str = "x") -> None:
@@ -413,22 +390,8 @@ def zero_line(ax: Axes, axis: str = "x") -> None:
 
 
 def short_ticks(ax: Axes, axes: str = "x") -> None:
-    """Short numbers at the ticks, and no factor of their own at the end of an axis."""
-    for name in axes:
-        axis = getattr(ax, f"{name}axis")
-        axis.set_major_formatter(matplotlib().ticker.FuncFormatter(_tick))
-
-
-def _tick(value: float, _: int | None) -> str:
-    """Label of a tick."""
-    return number(value, 5)
-
-
-def legend(ax: Axes, handles: Sequence[Any], **options: Any) -> None:
-    """Write a legend below the plot, in columns if there is room."""
-    below: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, 0.0), "frameon": False, "fontsize": "small"}
-    below |= {"borderpad": 0.0, "borderaxespad": 0.0, "ncols": 1 + (axes_points(ax)[0] > 250)}
-    written = ax.legend(handles=list(handles), **below | options)
-    written.set_zorder(6)
-    for text in (*written.get_texts(), written.get_title()):
-        plain(text)
+    """Short numbers at ticks without names, and no factor of their own at the end of an axis."""
+    ticker = matplotlib().ticker
+    for axis in (getattr(ax, f"{name}axis") for name in axes):
+        if not isinstance(axis.get_major_locator(), ticker.FixedLocator):
+            axis.set_major_formatter(ticker.FuncFormatter(lambda value, _: number(value, 5)))
