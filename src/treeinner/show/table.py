@@ -137,14 +137,9 @@ def _segments_text(by: BySegment, names: Sequence[str]) -> str:
     found = segment, feature = np.unravel_index(surest, q.shape)
     title = f"{counted(len(by.labels), 'segment')}, {counted(len(surest), 'difference')} from the other rows"
     title += f" at q <= {LEVEL:g}"
-    columns = {
-        "segment": [by.labels[s] for s in segment],
-        "feature": [names[k] for k in feature],
-        "score": by.statistics.score[found],
-        "difference": by.difference.score[found],
-        "std error": by.difference.std_error[found],
-        "q value": q[found],
-    }
+    columns: dict[str, Any] = {"segment": [by.labels[s] for s in segment], "feature": [names[k] for k in feature]}
+    columns |= {"score": by.statistics.score[found], "difference": by.difference.score[found]}
+    columns |= {"std error": by.difference.std_error[found], "q value": q[found]}
     return Table(title=f"{title}:", columns=columns, order=np.arange(len(surest))).text() if len(surest) else title
 
 
@@ -188,9 +183,9 @@ def _both_hold(c: Comparison) -> list[str]:
 def _codes(notes: Iterable[Note]) -> list[str]:
     """Codes of the notes, as parts of the last line."""
     codes = dict.fromkeys(note.code for note in notes)
-    others = [code for code in codes if code != UNCHECKED]
+    others = ", ".join(code for code in codes if code != UNCHECKED)
     unchecked = ["training rows: not checked"] if UNCHECKED in codes else []
-    return [*unchecked, *([f"notes: {', '.join(others)}"] if others else [])]
+    return [*unchecked, f"notes: {others}"] if others else unchecked
 
 
 def of_selector(selector: Any) -> Table:
@@ -229,12 +224,9 @@ def of_attribution(a: Attribution, data: Any) -> Table:
 def of_folds(folds: FoldSpread) -> Table:
     """Scores and ranks of the features over the folds."""
     means, ranks = folds.scores.mean(axis=0), folds.ranks
-    columns = {
-        "feature": folds.feature_names or tuple(map(str, range(len(means)))),
-        "mean score": means,
-        "std of folds": folds.std,
-        "ranks": [f"{min(own)} to {max(own)}" for own in ranks.T],
-    }
+    names = folds.feature_names or tuple(map(str, range(len(means))))
+    columns = {"feature": names, "mean score": means, "std of folds": folds.std}
+    columns["ranks"] = [f"{min(own)} to {max(own)}" for own in ranks.T]
     return Table(
         title=counted(len(folds.scores), "fold"), columns=columns, order=np.argsort(-means, kind="stable"),
         bars="mean score", interval=(folds.scores.min(axis=0), folds.scores.max(axis=0)), span="least to most",

@@ -242,8 +242,7 @@ def report(o: SimpleNamespace) -> None:
     files.check_files(o.output, [o.model, *o.data, *([o.train] if o.train else [])], files.PAGES)
     roles, of_train = _roles(o), dict[str, Any]()
     if o.train is not None:
-        of_train = {f"{name}_train": value for name, value in roles.items() if name != "clusters"}
-        of_train["X_train"] = str(o.train)
+        of_train = {f"{name}_train": roles[name] for name in roles if name != "clusters"} | {"X_train": o.train}
     with redirect_stdout(sys.stderr):
         write_report(
             files.open_model(o.model, o.read), list(map(str, o.data)), **roles, **of_train, path=o.output,
@@ -264,7 +263,9 @@ def _put(
     as_text: Callable[[int | None], str],
 ) -> None:  # fmt: skip
     """Say the notes of a result, and write its table to a file, or print it."""
-    files.say_notes(notes)
+    for note in notes:
+        if note.quiet:  # it was no warning
+            files.say(f"Note: {note.text}")
     if o.output is not None:
         files.write_table(columns, o.output)
     else:

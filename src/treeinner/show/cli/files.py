@@ -5,19 +5,17 @@ from __future__ import annotations
 import io
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from treeinner.errors import DataError, Note, did_you_mean
+from treeinner.errors import DataError, did_you_mean
 from treeinner.read import Model, read_model
 from treeinner.rows.frames import make_frame
 from treeinner.score.result import plain
 from treeinner.show.files import check_output, write_file
 
-__all__ = [
-    "PAGES", "check_files", "json_text", "open_model", "parse_groups", "read_frame", "say", "say_notes", "write_table",
-]  # fmt: skip
+__all__ = ["PAGES", "check_files", "json_text", "open_model", "parse_groups", "read_frame", "say", "write_table"]
 
 FORMATS, PAGES = (".csv", ".parquet", ".json"), (".html", ".htm")
 READERS = {".csv": "read_csv", ".tsv": "read_table", ".parquet": "read_parquet", ".feather": "read_feather"}
@@ -28,13 +26,6 @@ TOLD = (*NUMBERS, "objective", "iteration_range")  # what can be told about a mo
 def say(text: str) -> None:
     """Print one line on stderr."""
     print(" ".join(text.split()), file=sys.stderr)
-
-
-def say_notes(notes: Iterable[Note]) -> None:
-    """Print the notes on a result that were no warnings."""
-    for note in notes:
-        if note.quiet:
-            say(f"Note: {note.text}")
 
 
 def check_files(output: Path | None, inputs: Sequence[Path], endings: Sequence[str] = FORMATS) -> None:

@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cached_property
 from importlib.metadata import version
 from platform import python_version
 from typing import Any
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 from treeinner.errors import Note, counted
 from treeinner.explain.partial import partial_residuals
 from treeinner.read import Model
-from treeinner.read.columns import Credit, GroupSpec, credit
+from treeinner.read.columns import GroupSpec, credit
 from treeinner.rows.frames import names_of
 from treeinner.score.compare import Comparison
 from treeinner.score.infer import difference
@@ -47,16 +46,12 @@ class Subject:
     feature_groups: GroupSpec | None
     n_jobs: int | None
 
-    @cached_property
-    def credit(self) -> Credit:
-        """Who gets the credit of a split, by the names that the scores have."""
-        return credit(self.model, names_of(self.X), self.feature_groups, self.X)
-
     def by_split(self, numbers: Float) -> Float:
-        """Sum over the splits on each feature of a number per node: (features,)."""
+        """Sum over the splits on each feature of a number per node, by the names that the scores have: (features,)."""
         trees, inner = self.model.trees, self.model.trees.column >= 0
         by_player = np.bincount(trees.player[inner], numbers[inner], minlength=len(trees.player_features))
-        return self.credit.add_up(np.asarray(by_player, np.float64), axis=0)
+        names = credit(self.model, names_of(self.X), self.feature_groups, self.X)
+        return names.add_up(np.asarray(by_player, np.float64), axis=0)
 
 
 def collect(
@@ -77,14 +72,12 @@ def collect(
     return {
         **_common(valid, valid.columns(), notes, _facts(subject, valid), sides),
         "title": title,
-        "loss": whole.loss_name,
         "training_rows": None if seen is None else {"note": seen.text, "rows": rows},
         "breakdown": _breakdown(breakdown),
         "used": np.ceil(subject.by_split(np.ones(trees.n_nodes))).astype(int),
         "outputs": _outputs(valid),
         "gain": None if np.isnan(trees.gain).any() else subject.by_split(trees.gain),
         "margin_unit": subject.model.loss and subject.model.loss.unit,
-        "n_rows": valid.n_rows,
         "effects": _effects(subject, valid, min(explorer_rows, MOST_DOTS), random_state),
         "gap": gap and {"train": train and train.scores, "gap": gap.score, "std_error": gap.std_error},
         "rounds": _rounds(valid, train),
@@ -97,11 +90,10 @@ def of_selector(selector: Any, name: str) -> dict[str, Any]:
     """Everything on the page of a fitted TreeInnerSelector; name: of the file."""
     table, found = selector.table(), selector.importance_
     folds = f"{selector.cv} folds" if isinstance(selector.cv, int) else type(selector.cv).__name__
-    n_kept = int(table["kept"].sum())
     facts = {
         "Estimator": f"{type(selector.estimator_).__name__}, {folds}, {counted(selector.repeats, 'repeat')}",
         "Agreement of the folds": f"{found.folds.rank_stability:.2f} (mean rank correlation of two folds)",
-        "Features": f"{len(table['kept']):,}, {n_kept:,} of them kept",
+        "Features": f"{len(table['kept']):,}, {table['kept'].sum():,} of them kept",
     }
     test = None if selector.q is None else selector.test
     code = f"selector = ti.{selector!r}\nselector.fit(X, y)\nti.report(selector, path={name!r})\n"
@@ -109,7 +101,7 @@ def of_selector(selector: Any, name: str) -> dict[str, Any]:
         **_common(found, table, found.notes, facts, {"Held-out": found}),
         "title": "Which features to keep",
         "call": f"import treeinner as ti\n\n{code}",
-        "selection": {"n_kept": n_kept, "rule": selector.rule, "test": test, "groups": selector.groups_},
+        "selection": {"rule": selector.rule, "test": test, "groups": selector.groups_},
     }
 
 
@@ -117,7 +109,6 @@ def of_comparison(c: Comparison, name: str) -> dict[str, Any]:
     """Everything on the page of a Comparison; name: of the file."""
     weighted = {} if c.effective_rows is None else {"Effective rows when weighted": f"{c.effective_rows:,.0f}"}
     sides = dict(zip(c.names, (c.before, c.after), strict=True))
-    losses = np.array([c.loss_before, c.loss_after])
     return {
         **_common(c.after, c.columns(), c.notes, {"Features": f"{len(c.feature_names):,}", **weighted}, sides),
         "title": "Why the loss changed",
@@ -125,7 +116,7 @@ def of_comparison(c: Comparison, name: str) -> dict[str, Any]:
         "score_title": "Change",
         "unit": f"rise of {c.loss_name} per row",
         "call": f"import treeinner as ti\n\ncomparison = ti.compare(...)\nti.report(comparison, path={name!r})\n",
-        "comparison": {"names": c.names, "harder": short(c.harder), "base": short(c.base), "losses": losses},
+        "comparison": {"names": c.names, "harder": short(c.harder), "base": short(c.base)},
     }
 
 
@@ -255,7 +246,7 @@ def _common(
         "score": found.score,
         "score_title": found.title,
         "unit": found.unit,
-        "loss": found.loss_name,
+        "loss": next(iter(sides.values())).loss_name,
         "notes": [note.text for note in notes],
         "facts": list(facts.items()),
         "quality": [_quality(label, side) for label, side in sides.items()],

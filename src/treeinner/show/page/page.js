@@ -180,7 +180,7 @@ function only(id, shown) {
   return Boolean(shown);
 }
 function selectionLead() {
-  const n = selection.n_kept;
+  const n = data.ranking.kept.filter(Boolean).length;
   selection.groups.forEach((group) => $("stands-out").append(el("li", {}, "Tested as one, too alike to say which it is: ",
     group.flatMap((name, i) => [i ? ", " : null, bdi(name)]))));
   return `${n ? count(n) : "None"} of ${plural(data.features.length, "feature")} ${n > 1 ? "are" : "is"} kept ${selection.rule}.`;
@@ -216,7 +216,7 @@ function modelLead() {
 const percentOf = (share) => `${fixed(0)(100 * share)}%`;
 // The two losses, and the features that changed most clearly.
 function comparisonLead() {
-  const [before, after] = comparison.losses;
+  const [before, after] = data.quality.map((side) => side.after);
   const tally = (kind) => everyFeature.filter((k) => verdict(k) === kind).sort((a, b) => Math.abs(data.ranking.score[b]) - Math.abs(data.ranking.score[a]));
   const some = (kind, verbs) => {
     const all = tally(kind);
@@ -457,7 +457,7 @@ function waterfall(mount, { caption, heads, first, last, steps, n = steps.length
   draw(false);
 }
 function fromLossToLoss() {
-  const [[before, after], [first, last]] = [comparison.losses, comparison.names];
+  const [[before, after], [first, last]] = [data.quality.map((side) => side.after), comparison.names];
   const steps = everyFeature.filter((k) => data.ranking.score[k] !== 0).map((k) => ({ name: named(k), by: data.ranking.score[k] }));
   if (comparison.harder) steps.push({ name: "harder targets: the loss before the first tree", by: comparison.harder });
   if (comparison.base) steps.push({ name: "base: the root values of the trees", by: comparison.base });
@@ -511,7 +511,7 @@ function effectsSection() {
   $("effects-unit").textContent = data.margin_unit;
   const dots = effects.map((e) => unpack(e.dots[0], e.dots[1], e.n));
   document.querySelectorAll(".dotted").forEach((node) => { node.hidden = effects[0].n === 0; });
-  if (effects[0].n && effects[0].n < data.n_rows) $("effects-rows").textContent = `${count(effects[0].n)} rows, drawn at random, are shown as dots; means and lines are of all rows.`;
+  if (effects[0].n && effects[0].n < data.quality[0].n) $("effects-rows").textContent = `${count(effects[0].n)} rows, drawn at random, are shown as dots; means and lines are of all rows.`;
   // The limits go by means and lines: rows spread far more, and those outside are not drawn.
   function limits(means, others, room) {
     const halves = means.high.map((h, i) => (known(h) ? h - means.residual[i] : null)).filter(known).sort((a, b) => a - b);

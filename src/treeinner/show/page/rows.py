@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeinner.explain.attribute import attribute
-from treeinner.rows.frames import as_frame, collected, row_labels_of, to_array
+from treeinner.rows.frames import as_frame, collected, to_array
 from treeinner.rows.rows import ROLES, one_batch
 from treeinner.score.result import METHOD_TITLES, Importance
-from treeinner.show.page.numbers import short, value_text
+from treeinner.show.page.numbers import value_text
 
 if TYPE_CHECKING:
     from treeinner.show.page.data import Subject
@@ -54,13 +54,14 @@ def explore(subject: Subject, valid: Importance, n_rows: int, random_state: int)
     order = np.argsort(-np.abs(values).max(axis=2), axis=1, kind="stable")
     order = order[:, : max(fewest, MOST_NUMBERS // (n_rows * columns))]
     largest = np.take_along_axis(values, order[:, :, None], axis=1)
-    size, labels = np.abs(largest).max(initial=0.0), row_labels_of(subject.X)
+    size = np.abs(largest).max(initial=0.0)
+    labels = None if np.array_equal(a.row_labels, number) else a.row_labels  # those say no more than the numbers
     decimals = 0 if size == 0 else 4 - math.floor(math.log10(size))  # too small to be drawn beside the largest: 0
     return {
         "method": METHOD_TITLES[valid.method],
         "n": len(y),
         "number": number,
-        "label": None if labels is None or _is_range(labels) else [value_text(labels[i]) for i in number.tolist()],
+        "label": None if labels is None else [value_text(label) for label in labels],
         "actual": [_actual(y) for y in y[number].tolist()],
         "loss": loss.losses(encoded, margin) if has_loss else None,  # to find the worst predicted
         "outputs": None if model.n_outputs == 1 else shown,
@@ -97,14 +98,7 @@ def _values(data: Any, names: tuple[str, ...], order: NDArray[np.intp]) -> list[
 
 def _actual(y: Any) -> Any:
     """The target of a row; several are listed."""
-    if isinstance(y, list | tuple):
-        return ", ".join(str(short(v, 6)) if isinstance(v, float) else str(v) for v in y)
-    return value_text(y)
-
-
-def _is_range(labels: Any) -> bool:
-    """Labels 0, 1, 2, ... say no more than the number of the row."""
-    return bool(getattr(labels, "start", None) == 0 and getattr(labels, "step", None) == 1)
+    return ", ".join(str(value_text(one)) for one in y) if isinstance(y, list | tuple) else value_text(y)
 
 
 def take(X: Any, rows: NDArray[np.intp]) -> Any:
