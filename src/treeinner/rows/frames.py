@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -158,10 +157,9 @@ def make_frame(columns: Mapping[str, Any], *, library: str = "", row_labels: Any
     candidates: tuple[Any, ...] = (library, "pandas", "polars", "pyarrow")
     for name in candidates:
         try:
-            importlib.import_module(name)
-        except (ImportError, ValueError):  # not installed; an empty name
+            frame = nw.from_dict(dict(columns), backend=name).to_native()
+        except (ImportError, ValueError):  # not installed; no library of frames in memory
             continue
-        frame = nw.from_dict(dict(columns), backend=name).to_native()
         if row_labels is not None and hasattr(frame, "index"):
             frame.index = row_labels
         return frame

@@ -83,7 +83,8 @@ def conditional_test(
             "The conditional test needs one model, not an average of several; use test='marginal' without adds."
         )
     fit = scored_again(fit, {**ASKED, "score": "tree_inner"}, n_jobs)
-    together = _all_sets(sets, len(only))
+    alone = np.setdiff1d(np.arange(len(only)), np.concatenate([np.empty(0, np.intp), *sets]))
+    together = sorted(map(np.asarray, [*sets, *alone[:, None]]), key=np.min)
     tested = [columns for columns in together if only[columns].any()]
     rng = np.random.default_rng(seed)
     held_out = np.concatenate(fit.held_out)
@@ -99,19 +100,14 @@ def conditional_test(
     return _concluded(fit, together, tested, sums / often)
 
 
-def _all_sets(given: Sequence[Sequence[int]], n_columns: int) -> list[Index]:
-    """Sets of columns; every column is in one."""
-    sets = [np.asarray(some, np.intp) for some in given]
-    alone = np.setdiff1d(np.arange(n_columns), np.concatenate([np.empty(0, np.intp), *sets]))
-    return sorted([*sets, *(np.array([k]) for k in alone)], key=lambda some: int(some.min()))
-
-
 def _concluded(fit: CrossFit, together: Sequence[Index], tested: Sequence[Index], sums: Float) -> Conditional:
     """Compare the sums of the tested sets, (sets, 1 + draws), the first of them of the rows as they are."""
     total = fit.importance.sum_of_weights
     score, redrawn = sums[:, 0] / total, sums[:, 1:] / total
     n_draws = redrawn.shape[1]
-    both = np.stack([redrawn.std(axis=1, ddof=1), _share_errors(fit, tested)])
+    shares = np.column_stack([fit.shares[:, columns].sum(axis=(1, 2)) for columns in tested])
+    of_rows = statistics_of(Sums.of_shares(shares, fit.weight, fit.clusters), 1)[0]
+    both = np.stack([redrawn.std(axis=1, ddof=1), of_rows.std_error])
     sd = np.sqrt(np.mean(both**2, axis=0)) if fit.clusters is None else both.max(axis=0)
     adds, error = score - redrawn.mean(axis=1), sd * np.sqrt(1 + 1 / n_draws)
     p = np.where(sd > 0, stdtr(n_draws - 1.0, -np.divide(adds, error, out=np.zeros_like(sd), where=sd > 0)), 1.0)
@@ -134,9 +130,3 @@ def _concluded(fit: CrossFit, together: Sequence[Index], tested: Sequence[Index]
         q_values=of_columns(q),
         sets=tuple(tuple(columns.tolist()) for columns in together),
     )
-
-
-def _share_errors(fit: CrossFit, sets: Sequence[Index]) -> Float:
-    """Standard error of the score of every set, per row, from the shares of the rows; of sets their shares' sum."""
-    shares = [fit.shares[:, columns].sum(axis=(1, 2)) for columns in sets]
-    return statistics_of(Sums.of_shares(np.column_stack(shares), fit.weight, fit.clusters), 1)[0].std_error

@@ -183,7 +183,10 @@ class TreeInnerSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):  # ty
             If something was assumed about y, does not hold for the scores, or if nothing is kept; `importance_.notes`
             has it too.
         """
-        self._check_parameters()
+        self._validate_params()
+        if self.q is None and self.threshold is None and self.max_features is None:
+            raise ValueError("q=None keeps every feature unless threshold or max_features is given; pass one of them.")
+        threshold_value(self.threshold, np.zeros(1))  # before any model is fitted
         if "clusters" in fit_params:
             raise TypeError("clusters= is groups= here: rows of one are in one fold, and only these are independent.")
         X, y = self._read(X, y)
@@ -200,13 +203,6 @@ class TreeInnerSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):  # ty
         crossed = cross_fit(self.estimator_, data, ASKED, self.cv, self.repeats, seeds[0], self.n_jobs, self.progress)
         self._conclude(crossed, classes, seeds[1])
         return self
-
-    def _check_parameters(self) -> None:
-        """Raise what is wrong with the parameters before any model is fitted."""
-        self._validate_params()
-        if self.q is None and self.threshold is None and self.max_features is None:
-            raise ValueError("q=None keeps every feature unless threshold or max_features is given; pass one of them.")
-        threshold_value(self.threshold, np.zeros(1))
 
     def _read(self, X: Any, y: Any) -> tuple[Any, NDArray[Any]]:
         """X in the container it came in, y as an array, both checked; number and names of the columns are kept."""
@@ -382,10 +378,8 @@ class TreeInnerSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):  # ty
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
-        if self.estimator is None:
-            tags.input_tags.allow_nan = True
-            tags.input_tags.sparse = default_library() != "sklearn"
-        elif hasattr(self.estimator, "fit") and not isinstance(self.estimator, type):
-            of_estimator = get_tags(self.estimator).input_tags
+        estimator = default_booster(default_library(), classes=False) if self.estimator is None else self.estimator
+        if hasattr(estimator, "fit") and not isinstance(estimator, type):
+            of_estimator = get_tags(estimator).input_tags
             tags.input_tags.allow_nan, tags.input_tags.sparse = of_estimator.allow_nan, of_estimator.sparse
         return tags
