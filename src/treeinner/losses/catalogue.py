@@ -79,8 +79,9 @@ _cross_entropy = partial(classes.logistic, domain=regression.ZERO_TO_ONE)
 def _positive_weighted(p: Params, loss: Loss) -> Loss:
     """Add XGBoost's scale_pos_weight: of every row whose label is 1 in float32, whatever the loss."""
     scale = p.number("scale_pos_weight", default=1.0)
-    if p.n_outputs > 1 and scale != 1.0:
-        loss = replace(loss, core=None)  # which has no weights of single targets
+    if scale == 1.0:
+        return loss
+    loss = loss if p.n_outputs == 1 else replace(loss, core=None)  # which has no weights of single targets
     return classes.class_weighted(loss, [1.0, scale], lambda y: np.where(np.float32(y) == np.float32(1.0), scale, 1.0))
 
 

@@ -80,7 +80,11 @@ def credit(model: Model, names: Sequence[str] | None, feature_groups: GroupSpec 
     head
         Rows of X, on which a pipeline is probed; the more there are, the rarer may the categories be.
     """
-    labels, of_feature = _features(model, names), np.arange(model.n_features)
+    n, known = model.n_features, () if names is None or model.transformers else names
+    labels, of_feature = list(known) if len(known) == n else [f"f{j}" for j in range(n)], np.arange(n)
+    if model.feature_names is not None:  # as X spells them if the user did not tell others; LightGBM has no blanks
+        spelled = {} if model.told.feature_names else {name.replace(" ", "_"): name for name in known}
+        labels = [name if name in known else spelled.get(name, name) for name in model.feature_names]
     mapping = feature_groups if isinstance(feature_groups, Mapping) else None
     if mapping is None and feature_groups not in (None, "original", "encoded"):
         raise ValueError(
@@ -104,15 +108,6 @@ def credit(model: Model, names: Sequence[str] | None, feature_groups: GroupSpec 
     ]
     name, player, part = zip(*sorted(entries), strict=True) if entries else ((), (), ())
     return Credit(tuple(labels), np.array(player, np.intp), np.array(name, np.intp), np.array(part, np.float64))
-
-
-def _features(model: Model, names: Sequence[str] | None) -> list[str]:
-    """Names of the model's features, as X spells them if the user did not tell others."""
-    stored, known = model.feature_names, () if names is None or model.transformers else names
-    if stored is None:
-        return list(known) if len(known) == model.n_features else [f"f{j}" for j in range(model.n_features)]
-    spelled = {} if model.told.feature_names else {name.replace(" ", "_"): name for name in known}  # LightGBM's
-    return [name if name in known else spelled.get(name, name) for name in stored]
 
 
 # -- groups -------------------------------------------------------------------------------------------------------

@@ -36,8 +36,6 @@ from treeinner.rows.schema import Level, Schema
 
 __all__ = ["read", "read_file"]
 
-Levels = tuple[tuple[Level, ...] | None, ...]
-
 CATEGORICAL, DEFAULT_LEFT = 1, 2  # bits of decision_type; the next two hold the kind of missing value
 MISSING_NONE, MISSING_ZERO = 0, 1  # 2 is NaN
 NO_AVERAGE = 1e-15  # LightGBM adds no average that is smaller
@@ -262,7 +260,9 @@ def _n_bins(info: str) -> int:
     return 0 if info == "none" or info.startswith("[") else info.count(":") + 1
 
 
-def _levels(lists: list[list[Any]], infos: list[str], categorical: set[int]) -> Levels | None:
+def _levels(
+    lists: list[list[Any]], infos: list[str], categorical: set[int]
+) -> tuple[tuple[Level, ...] | None, ...] | None:
     """Levels of each column; None if there are none, or it does not show whose they are.
 
     The text lists the levels of every column of dtype category in column order, also of ordered ones, which

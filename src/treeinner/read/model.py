@@ -160,11 +160,13 @@ class Model:
 
     def __repr__(self) -> str:
         loss = self.loss.name if self.loss is not None else "loss not stored"
-        parts = (
-            counted(self.n_trees, "tree"), counted(self.trees.n_nodes, "node"), counted(self.n_features, "feature"),
-            counted(self.n_outputs, "output"),
-        )  # fmt: skip
-        return f"Model({self.library}, {loss}: {', '.join(parts)})"
+        numbers = {
+            "tree": self.n_trees,
+            "node": self.trees.n_nodes,
+            "feature": self.n_features,
+            "output": self.n_outputs,
+        }
+        return f"Model({self.library}, {loss}: {', '.join(counted(n, what) for what, n in numbers.items())})"
 
     def _repr_html_(self) -> str:
         from treeinner.show.table import model_html  # here: what is shown stands above what is read

@@ -196,7 +196,17 @@ class Trees:
         if (deep := np.diff(self.start) > 2 * MAX_DEPTH).any():
             by_level(self.left, self.right, self.start[:-1][deep])
         self._check_splits(inner)
-        self._check_values(inner)
+        # Whole arrays are compared and the nodes that do not count let pass: faster than picking the others out.
+        leaf, inner_row, leaf_row = ~inner, inner[:, None], ~inner[:, None]
+        sane = np.abs(self.value) <= MAX_VALUE  # NaN is not
+        require(np.all(sane | inner_row), "a leaf value is not finite, or absurdly large")
+        require(np.all((self.value == 0) | leaf_row), "an inner node has a leaf value")
+        require(not np.any((self.cover < 0) | (self.cover > MAX_COVER)), "a cover is negative or absurdly large")
+        root = self.cover[self.start[:-1]]  # deep nodes may have a tiny part of it
+        require(not np.any((root > 0) & (root < 1 / MAX_COVER)), "the cover of a tree is absurdly small")
+        require(not np.any(np.abs(self.gain) > MAX_COVER), "a gain is infinite, or absurdly large")
+        numbered = np.where(leaf, self.leaf_id >= 0, self.leaf_id == -1)
+        require(np.all(numbered), "leaf_id does not number the leaves")
 
     def _check_shapes(self) -> None:
         for name in ("output", "column", "set_start", "set_codes", "base"):
@@ -258,19 +268,6 @@ class Trees:
             require(len(mixed) == 0, f"columns {mixed.tolist()} are split both as numbers and as categories")
         known = self.known_codes
         require(known is None or len(known) == self.n_columns, "known_codes does not have one entry per column")
-
-    def _check_values(self, inner: Bool) -> None:
-        # Whole arrays are compared and the nodes that do not count let pass: faster than picking the others out.
-        leaf, inner_row, leaf_row = ~inner, inner[:, None], ~inner[:, None]
-        sane = np.abs(self.value) <= MAX_VALUE  # NaN is not
-        require(np.all(sane | inner_row), "a leaf value is not finite, or absurdly large")
-        require(np.all((self.value == 0) | leaf_row), "an inner node has a leaf value")
-        require(not np.any((self.cover < 0) | (self.cover > MAX_COVER)), "a cover is negative or absurdly large")
-        root = self.cover[self.start[:-1]]  # deep nodes may have a tiny part of it
-        require(not np.any((root > 0) & (root < 1 / MAX_COVER)), "the cover of a tree is absurdly small")
-        require(not np.any(np.abs(self.gain) > MAX_COVER), "a gain is infinite, or absurdly large")
-        numbered = np.where(leaf, self.leaf_id >= 0, self.leaf_id == -1)
-        require(np.all(numbered), "leaf_id does not number the leaves")
 
     def _check_node_values(self, found: NodeValues) -> None:
         require(found.rate.shape == (self.n_trees,), f"rate does not have one entry per tree ({self.n_trees})")

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 __all__ = ["parse"]
 
@@ -81,13 +80,9 @@ class _Reader:
                 name = self.text(mark)
                 found[name] = self.value(self.mark())
             return found
-        if mark == ARRAY:
-            return self.items()
-        raise ValueError(f"byte {self.at} of {len(self.data)}, {bytes([mark])!r}, begins no value")
-
-    def items(self) -> list[Any] | NDArray[Any]:
-        """Read the items of an array, which says how many there are, and perhaps that they are numbers of one type."""
-        first = self.mark()
+        if mark != ARRAY:
+            raise ValueError(f"byte {self.at} of {len(self.data)}, {bytes([mark])!r}, begins no value")
+        first = self.mark()  # an array says how many items it has, and perhaps that they are numbers of one type
         dtype = DTYPES[self.mark()] if first == TYPE else None
         if (self.mark() if dtype else first) != COUNT:
             raise ValueError(f"an array at byte {self.at} has no length")
