@@ -52,9 +52,9 @@ class Centre:
         return "" if self.residual is None else hashlib.sha256(hashed.digest() + self.residual.tobytes()).hexdigest()
 
 
-# Node values as the core takes them, for all batches: by the core's forest, whether a row's effects have a history, and
-# whether the node values are fixed.
-TABLES: WeakKeyDictionary[Centre, dict[tuple[Any, bool, bool], Any]] = WeakKeyDictionary()
+# Node values as the core takes them, for all batches: by the core's forest, and whether a row's effects have a history;
+# and the node values taken as fixed.
+TABLES: WeakKeyDictionary[Centre, dict[Any, Any]] = WeakKeyDictionary()
 
 
 def leaf_pass(
@@ -75,12 +75,20 @@ def share_pass(
     n_jobs: int | None = -1,
     progress: Progress | None = None,
 ) -> Sums:
-    """Every row's share: sums, squares, fourth powers, clusters.
+    """Every row's share: sums, squares, fourth powers, clusters; and those of segments, with node values as fixed.
 
     centre None: TreeSHAP. leaves: what `leaf_pass` sums in the same pass, where node values are known before it.
     keep: (1, rows, names, outputs), filled with the shares; of the signal score (3, ...), with the terms of `holds`.
     """
-    return _run(_Pass(model, spec, centre=centre, leaves=leaves, shares=True, keep=keep), rows, n_jobs, progress)
+    passes = [_Pass(model, spec, centre=centre, leaves=leaves, shares=True, keep=keep)]
+    if spec.segmented:
+        passes.append(_Pass(model, spec, centre=_fixed(model, spec, centre), shares=True, by_segment=True))
+
+    def heard(k: int) -> Progress | None:
+        return progress and (lambda done, n: progress((k * n + done) // len(passes), n))
+
+    out, *by_segment = (_run(work, rows, n_jobs, heard(k)) for k, work in enumerate(passes))
+    return replace(out, segments=by_segment[0].segments) if by_segment else out
 
 
 def total(
@@ -129,6 +137,21 @@ def node_means(model: Model, spec: Spec, leaf: Sums | None) -> Centre:
     return Centre(value, residual)
 
 
+def _fixed(model: Model, spec: Spec, centre: Centre | None) -> Centre | None:
+    """Node values taken as fixed.
+
+    The level is no feature's signal, and a forest's trees all begin at 0: there, residuals less their mean.
+    """
+    if centre is None or centre.residual is None:
+        return centre
+    tables, trees = TABLES.setdefault(centre, {}), model.trees
+    if "fixed" not in tables:
+        less_mean = spec.score == "signal" or (trees.averaged and spec.score != "loss")
+        root = centre.residual[trees.start[:-1]][trees.tree_of_node]
+        tables["fixed"] = Centre(centre.value, root if less_mean else None)
+    return cast(Centre, tables["fixed"])
+
+
 def node_gap(model: Model, spec: Spec, a: Sums, b: Sums) -> Float:
     """Mean residual of a in every node less that of b, over a's share of the rows in it; core order, (nodes, width).
 
@@ -159,6 +182,7 @@ class _Pass:
     leaves: bool = False  # sums of the leaves, losses and margins
     shares: bool = False
     keep: Float | None = None
+    by_segment: bool = False  # sums of the shares and losses of each segment, not of all rows
 
     def __post_init__(self) -> None:
         trees, spec, centre = self.model.trees, self.spec, self.centre
@@ -179,30 +203,18 @@ class _Pass:
         self.in_core = self.loss.core is not None
         self.history = not self.signal or not without_history(self.model, self.credit, self.loss)
         self.steps_of: Any = None  # path table of a round's contributions
-        self.fixed: Any = None  # of the shares by segment, with node values taken as fixed; None: all shares are
-        self.less_mean = False  # whether these are of residuals less their mean over all rows
         if not self.shares:
             return
         if centre is None:
             trees.forest.shap_table()
             return
         core, value, residual = trees.forest.core, centre.value, centre.residual
-        tables = TABLES.setdefault(centre, {})
-
-        def table(residual: Float | None) -> Any:
-            kind = core, self.history, residual is not centre.residual
-            if kind not in tables:
-                if residual is None:
-                    tables[kind] = core.path_table(value, True)
-                else:
-                    tables[kind] = core.share_table(value, residual, scale, not self.history)
-            return tables[kind]
-
-        self.paths = table(residual)
-        if spec.segmented and residual is not None:
-            # The level is no feature's signal, and a forest's trees all begin at 0: residuals less their mean.
-            self.less_mean = self.signal or (trees.averaged and spec.score != "loss")
-            self.fixed = table(np.zeros_like(residual) if self.less_mean else None)
+        tables, kind = TABLES.setdefault(centre, {}), (core, self.history)
+        if kind not in tables and residual is None:
+            tables[kind] = core.path_table(value, True)
+        elif residual is not None and kind not in tables:
+            tables[kind] = core.share_table(value, residual, scale, not self.history)
+        self.paths = tables[kind]
         self.in_core = self.loss.core is not None and (not self.signal or self.credit.places is not None)
         if self.signal and not self.in_core:
             self.steps_of = core.path_table(value, False)
@@ -214,28 +226,20 @@ class _Pass:
                 self.round_residual[trees.round, trees.output + column] = self.root[:, column]
 
 
-def _no_sums(work: _Pass, clusters: int, segments: int = 0, pairs: int = 0) -> Sums:
-    """Sums of no rows, which one thread adds to; those of the segments in one, at "", with a place for each."""
+def _no_sums(work: _Pass, clusters: int, segments: int = 0) -> Sums:
+    """Sums of no rows, which one thread adds to; by segment, with a place for each."""
     trees, spec = work.model.trees, work.spec
-    shape = (2, len(trees.forest.leaf_nodes), trees.width)
-    columns = len(spec.credit.names) * (trees.n_outputs + (trees.n_outputs > 1))
+    shape, groups = (2, len(trees.forest.leaf_nodes), trees.width), (segments,) if work.by_segment else ()
+    columns = len(spec.credit.names) * (1 if work.by_segment else trees.n_outputs + (trees.n_outputs > 1))
     out = Sums(key="", exponent=spec.exponent, moved=np.zeros((trees.n_outputs, LIMBS), np.int64))
     if work.sums_leaves:
         out.integers, out.leaf = np.zeros(shape, np.int64), np.zeros((*shape, 2), np.int64)
-    if work.leaves:
-        out.losses = np.zeros((len(LOSSES), LIMBS), np.int64)
+    if work.leaves or work.by_segment:
+        out.losses = np.zeros((*groups, len(LOSSES), LIMBS), np.int64)
     if work.shares:
-        out.shares, out.fourths = zero_shares(columns)
+        out.shares, out.fourths = zero_shares(*groups, columns)
         columns *= 3 if work.signal else 1
         out.clusters = np.zeros((clusters, columns, LIMBS), np.int64) if spec.clustered else None
-        if segments:
-            columns = len(spec.credit.names)
-            own = Sums(key="", exponent=spec.exponent, losses=np.zeros((segments, len(LOSSES), LIMBS), np.int64))
-            own.shares, own.fourths = zero_shares(segments, columns)
-            if spec.clustered:
-                own.labels = np.arange(pairs)
-                own.clusters = np.zeros((pairs, columns * (3 if work.signal else 1), LIMBS), np.int64)
-            out.segments = {"": own}
     return out
 
 
@@ -258,7 +262,6 @@ class Task:
         self.residual = aligned(self.margin.shape)  # minus the gradient of the round; 0 behind the last row
         self.step = aligned(self.margin.shape)  # of the round
         self.players = PlayerSums(forest, n if work.shares else 0, work.paths)
-        self.fixed = self.players if work.fixed is None else PlayerSums(forest, n, work.fixed)
         # Contributions so far, and what putting them back adds to the shares: (rows, outputs, players or names).
         places = len(work.credit.names) if work.credit.places is None else forest.n_players
         self.effects = np.zeros((2, n if work.signal else 0, forest.n_outputs, places))
@@ -308,13 +311,14 @@ def open_task(model: Model, spec: Spec, rows: Rows, start: int, stop: int) -> Ta
 def _run(work: _Pass, rows: Rows, n_jobs: int | None, progress: Progress | None) -> Sums:
     """Sums over all rows."""
     forest, n = work.model.trees.forest, rows.n_rows
-    step, (labels, cluster, pairs, pair) = task_rows(forest, rows.table), (None,) * 4
-    segments = rows.segment if work.spec.segmented and work.shares else None
+    step, (clusters, labels, cluster) = task_rows(forest, rows.table), (None,) * 3
+    segments = rows.segment if work.by_segment else None
     if work.spec.clustered and work.shares:
-        labels, cluster = _groups(rows.clusters, rows.weight)
+        clusters, cluster = _groups(rows.clusters, rows.weight)
+        labels = clusters
         if segments is not None:
-            pairs, pair = _groups(cluster * len(segments[1]) + segments[0], rows.weight)
-    sizes = [0 if each is None else len(each) for each in (labels, segments and segments[1], pairs)]
+            labels, cluster = _groups(cluster * len(segments[1]) + segments[0], rows.weight)
+    sizes = [0 if each is None else len(each) for each in (labels, segments and segments[1])]
     by_thread: dict[int, Sums] = {}
 
     def opened(start: int, stop: int) -> Task:
@@ -325,7 +329,7 @@ def _run(work: _Pass, rows: Rows, n_jobs: int | None, progress: Progress | None)
     def alone(start: int, stop: int) -> None:
         task = opened(start, stop)
         _through_rounds(task)
-        _finish(task, cluster, pair)
+        _finish(task, cluster)
 
     if work.loss.scope == "row":
         for _ in map_rows(n, step, alone, n_jobs=n_jobs, progress=progress):
@@ -334,13 +338,13 @@ def _run(work: _Pass, rows: Rows, n_jobs: int | None, progress: Progress | None)
         tasks = [opened(start, min(start + step, n)) for start in range(0, n, step)]
         _together(tasks, rows)
         for task in tasks:
-            _finish(task, cluster, pair)
+            _finish(task, cluster)
     for sums in by_thread.values():
         sums.labels = labels
     first, *others = by_thread.values()
     out = _about(work, rows, sum(others, start=first))
     if segments is not None:
-        _split(out, rows, labels, pairs)
+        out.segments = _split(out, rows, clusters)
     return out
 
 
@@ -350,28 +354,24 @@ def _groups(labels: Any, weight: Float | None) -> tuple[NDArray[Any], NDArray[np
     return found, np.minimum(np.searchsorted(found, labels), len(found) - 1)
 
 
-def _split(out: Sums, rows: Rows, clusters: NDArray[Any] | None, pairs: NDArray[np.intp] | None) -> None:
-    """Give every segment sums of its own; pairs: of cluster and segment."""
+def _split(own: Sums, rows: Rows, clusters: NDArray[Any] | None) -> dict[str, Sums]:
+    """Sums of every segment; own: of all of them, whose labels are those of pairs of cluster and segment."""
     assert rows.segment is not None
-    assert out.segments is not None
-    (segment, names), own, weight = rows.segment, out.segments.pop(""), rows.weight
+    (segment, names), weight = rows.segment, rows.weight
     counted = np.ones(len(segment)) if weight is None else weight
     order, limbs = np.argsort(segment, kind="stable"), np.zeros((2, len(names), 1, LIMBS), np.int64)
     exact_sums(counted[order, None], 0, *limbs, group=segment[order])
     n_rows, units = (np.bincount(each, minlength=len(names)).tolist() for each in (segment, segment[counted > 0]))
-    for s, name in enumerate(names):
-        if not units[s]:
-            continue
-        part = replace(
-            own, key=out.key, weight_exponent=out.weight_exponent, rows=n_rows[s], units=units[s], weight=limbs[:, s]
-        )
+    out = {}
+    for s in np.flatnonzero(units).tolist():
+        part = out[names[s]] = replace(own, rows=n_rows[s], units=units[s], weight=limbs[:, s], moved=None)
         for each in ("shares", "fourths", "signal", "losses"):
             held = getattr(own, each)
             setattr(part, each, held if held is None else held[s] if each in ("fourths", "losses") else held[:, s])
-        if clusters is not None and pairs is not None and own.clusters is not None:
-            mine = pairs % len(names) == s
-            part.labels, part.clusters = clusters[pairs[mine] // len(names)], own.clusters[mine]
-        out.segments[name] = part
+        if clusters is not None and own.labels is not None and own.clusters is not None:
+            mine = own.labels % len(names) == s
+            part.labels, part.clusters = clusters[own.labels[mine] // len(names)], own.clusters[mine]
+    return out
 
 
 def _about(work: _Pass, rows: Rows, out: Sums) -> Sums:
@@ -395,8 +395,6 @@ def _through_rounds(task: Task) -> None:
     work, loss = task.work, task.work.loss
     if work.in_core and work.spec.by_path and task.rows.tree_weight is None:
         _in_core(task)
-        if work.fixed is not None:
-            _fixed_in_core(task)
         return
     y, weight, core = task.y[task.padded], task.given_weight, work.model.trees.forest.core
     target = None if loss.core is None else task.core_target()
@@ -464,20 +462,6 @@ def _in_core(task: Task) -> None:
     task.sums.added(task.n, float(largest.max(initial=0.0)))
 
 
-def _fixed_in_core(task: Task) -> None:
-    """The rounds once more, for what the rows add with node values taken as fixed."""
-    work, forest = task.work, task.work.model.trees.forest
-    kind, loss_scale, target, weight = task.core_target()
-    margin = aligned(task.margin.shape)
-    margin[:, : task.n] = task.start.T
-    means, by_weight = (work.round_residual, task.weight) if work.less_mean else (None, None)
-    forest.core.boost(
-        task.codes, kind, loss_scale, work.model.trees.first_trees, target, weight, margin, work.scale, None,
-        np.zeros(padded_rows(task.n)), None, None, work.fixed, task.fixed.players(), means, by_weight,
-        None if work.rule is None else (*work.rule, np.zeros(0)), None,
-    )  # fmt: skip
-
-
 def _take(task: Task, gradient: Float) -> None:
     """Take the gradients of a round, (rows, outputs), with weights as given."""
     np.negative(task.in_units(gradient).T, out=task.residual[:, : task.n])
@@ -517,8 +501,6 @@ def _score_round(task: Task, number: int, step: Float) -> None:
         if work.shares:
             centred = residual if work.root is None else _less_mean(task, number, tree, residual, weight)
             task.players.add(task.codes, tree, n_trees, centred, None if work.root is None else weight)
-            if work.fixed is not None:
-                task.fixed.add(task.codes, tree, n_trees, *((centred, weight) if work.less_mean else (residual,)))
     task.fall += _times_residual(task, step)
     task.margin += step
 
@@ -575,57 +557,37 @@ def _fixed_point(weight: Float | None, n: int) -> NDArray[np.int64]:
 
 
 # -- after the last round -------------------------------------------------------------------------------------
-def _finish(task: Task, cluster: NDArray[np.intp] | None, pair: NDArray[np.intp] | None) -> None:
-    """Add what the rows give to the sums of their thread; cluster, pair (of cluster and segment): of every row."""
-    work, sums, n = task.work, task.sums, task.n
+def _finish(task: Task, cluster: NDArray[np.intp] | None) -> None:
+    """Add what the rows give to the sums of their thread; cluster: of every row, or pair of cluster and segment."""
+    work, sums, n, exponent = task.work, task.sums, task.n, task.work.spec.exponent
     sums.uncarried += n
     if sums.uncarried >= MOST_AT_ONCE:
         sums.settle()
-    scores, terms = None, tuple[Float, ...]()
+    scores, group, order = None, None, cast(Any, slice(None))
+    if work.by_segment and task.rows.segment is not None:
+        segment = task.rows.segment[0][task.here]
+        order = np.argsort(segment, kind="stable")  # one segment after the other is quicker to add
+        group = segment[order]
     if work.shares:
         scores = work.credit.add_up(task.players.players(), axis=2).transpose(0, 2, 1)  # (rows, names, outputs)
-        terms = _signal_terms(task) if work.signal else terms
+        terms = _signal_terms(task) if work.signal else ()
         scores = scores + terms[0] if terms else scores
         for kept, each in zip(() if work.keep is None else work.keep, (scores, *terms[1:]), strict=False):
             kept[task.here] = each
-        columns = share_columns(scores)
         assert sums.shares is not None
-        exact_sums(columns, work.spec.exponent, *sums.shares, sums.fourths)
-        if terms:
-            own, *of_holds = (share_columns(each) for each in terms)
-            sums.add_signal(own, of_holds)
-            columns = np.concatenate([columns, *of_holds], axis=1) if sums.clusters is not None else columns
+        n_columns = sums.shares.shape[-2]  # by segment those of the totals alone, which come last
+        columns, *own = (share_columns(each)[order, -n_columns:] for each in (scores, *terms))
+        exact_sums(columns, exponent, *sums.shares, sums.fourths, group=group)
+        sums.add_signal(own[0] if own else None, own[1:], group)
         if cluster is not None and sums.clusters is not None:
-            here = np.arange(n) if task.weight is None else np.flatnonzero(task.weight)
-            exact_sums(columns[here], work.spec.exponent, sums.clusters, group=cluster[task.here][here])
+            here = np.arange(n) if task.weight is None else np.flatnonzero(task.weight[order])
+            columns = np.concatenate([columns, *own[1:]], axis=1)[here]
+            exact_sums(columns, exponent, sums.clusters, group=cluster[task.here][order][here])
     if sums.losses is not None:
-        values = _losses_of(task, None if scores is None else scores.sum(axis=(1, 2)))
-        exact_sums(values, work.spec.exponent, sums.losses)
-    if sums.segments is not None and scores is not None:
-        _add_to_segments(task, scores, terms, pair)
+        whole = None if scores is None or work.by_segment else scores.sum(axis=(1, 2))
+        exact_sums(_losses_of(task, whole)[order], exponent, sums.losses, group=group)
     # In units of the leaf values: the exponent is that of values times gradients.
-    exact_sums(np.ldexp(task.margin[:, :n].T - task.start, work.spec.scale_bits), work.spec.exponent, sums.moved)
-
-
-def _add_to_segments(task: Task, scores: Float, terms: Sequence[Float], pair: NDArray[np.intp] | None) -> None:
-    """Add what the rows give with node values taken as fixed; scores, terms: as they are otherwise."""
-    work, exponent, own = task.work, task.work.spec.exponent, (task.sums.segments or {})[""]
-    assert task.rows.segment is not None
-    assert own.shares is not None
-    if work.fixed is not None:
-        scores = work.credit.add_up(task.fixed.players(), axis=2).transpose(0, 2, 1)
-        scores = scores + terms[0] if terms else scores
-    segment = task.rows.segment[0][task.here]
-    order = np.argsort(segment, kind="stable")  # one segment after the other is quicker to add
-    of_rows = (each[:, :, 0] if each.shape[2] == 1 else each.sum(axis=2) for each in (scores, *terms[1:]))
-    columns, *of_holds = (each[order] for each in of_rows)
-    exact_sums(columns, exponent, *own.shares, own.fourths, group=segment[order])
-    own.add_signal(None, of_holds, segment[order])
-    exact_sums(_losses_of(task, None)[order], exponent, own.losses, group=segment[order])
-    if pair is not None:
-        here = np.arange(task.n) if task.weight is None else np.flatnonzero(task.weight[order])
-        columns = np.concatenate([columns, *of_holds], axis=1)
-        exact_sums(columns[here], exponent, own.clusters, group=pair[task.here][order][here])
+    exact_sums(np.ldexp(task.margin[:, :n].T - task.start, work.spec.scale_bits), exponent, sums.moved)
 
 
 def _signal_terms(task: Task) -> tuple[Float, Float, Float]:
