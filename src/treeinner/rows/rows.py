@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeinner import errors, losses
-from treeinner.errors import DataError, Note, UnsupportedModelError, did_you_mean, listing, own_name
+from treeinner.errors import DataError, UnsupportedModelError, did_you_mean, listing, own_name
 from treeinner.kernels.units import in_units
 from treeinner.rows.columns import labels
 from treeinner.rows.frames import collected, frame_library_of, names_of, places_of, values_of
@@ -48,11 +48,6 @@ class Rows:
     target_names: tuple[str, ...] | None = None  # columns of y, if several
     frame_library: str = ""  # "pandas", "polars", ...: the library in which results are returned
     label: str = ""  # the file or batch that they come from, if any, as messages call it
-
-    @property
-    def notes(self) -> tuple[Note, ...]:
-        """What was noticed while the rows were read; the user was warned already."""
-        return self.table.notes
 
 
 def one_batch(
@@ -222,7 +217,7 @@ def check_order(X: Any, values: Any, role: str) -> None:
         )
 
 
-def _finite(given: Any, name: str) -> Float:
+def finite(given: Any, name: str) -> Float:
     """Numbers in float64, all finite."""
     try:
         values = np.asarray(given, np.float64)
@@ -242,7 +237,7 @@ def start_margin(model: Model, given: Any, n_rows: int) -> Float:
     name = own_name("base_margin", model.library)
     if model.trees.averaged:
         raise DataError(f"{name} has no meaning for a forest, whose trees fit the target itself; leave it out.")
-    margin = _finite(given, name)
+    margin = finite(given, name)
     if margin.shape != base.shape and (model.n_outputs > 1 or margin.shape != (n_rows,)):
         raise DataError(f"{name} has shape {margin.shape}, expected {base.shape}: one margin per row and output.")
     margin = margin.reshape(base.shape)
@@ -251,7 +246,7 @@ def start_margin(model: Model, given: Any, n_rows: int) -> Float:
 
 def given_weights(given: Any, n_rows: int) -> Float:
     """The user's weights, checked: (rows,)."""
-    weight = _finite(given, "sample_weight").reshape(-1)
+    weight = finite(given, "sample_weight").reshape(-1)
     if len(weight) != n_rows:
         raise DataError(f"sample_weight has {len(weight)} values, but X has {n_rows} rows; pass one weight per row.")
     if np.any(weight < 0):

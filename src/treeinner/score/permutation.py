@@ -76,7 +76,7 @@ def permutation_importance(
     rises[:, 0, used] = np.concatenate(list(parts), axis=1).T
     found = importance_of_rows(model, "permutation", loss.name, names.names, rises, weights_of(rows), rows.clusters)
     own: dict[str, Any] = {"loss_name": loss.words, "frame_library": rows.frame_library, "output_names": None}
-    return warned(replace(found, notes=(*model.notes, *rows.notes), **own))
+    return warned(replace(found, notes=(*model.notes, *rows.table.notes), **own))
 
 
 def _row_loss(model: Model) -> Loss:

@@ -20,7 +20,7 @@ from treeinner.read import Model
 from treeinner.rows import read_rows
 from treeinner.rows.columns import labels
 from treeinner.rows.frames import as_frame, collected, names_of
-from treeinner.rows.rows import NO_WEIGHT, check_order, given_weights
+from treeinner.rows.rows import NO_WEIGHT, check_order, finite, given_weights
 from treeinner.rows.table import as_array, canonical_csr, is_sparse, refuse_by_name
 
 __all__ = ["Data", "checked_data", "checked_table", "fitted_models", "folds_of_models", "splits", "take_rows"]
@@ -111,9 +111,8 @@ def _checked_target(y: Any) -> Any:
         raise DataError("Fitting needs the target: pass y, one value per row of X.")
     refuse_by_name(y, "y")
     values = np.asarray(y)
-    if values.dtype.kind == "f" and not np.isfinite(values).all():
-        row = np.argwhere(~np.isfinite(values))[0][0]
-        raise DataError(f"y holds {values[row]} in row {row}, expected finite numbers; drop such rows of X and y.")
+    if values.dtype.kind == "f":
+        finite(values, "y")
     return y if values.dtype.isnative else values.astype(values.dtype.newbyteorder("="))
 
 
