@@ -92,19 +92,15 @@ def _class_weights(p: Params, name: str) -> list[float]:
     return weights if weights and "scale_pos_weight" not in p.told else [1.0, positive]
 
 
-def _since_3_4(p: Params, smooth: Callable[..., Loss], before: Callable[..., Loss], *parameters: Any) -> Loss:
+def _since_3_4(p: Params, name: str, *parameters: Any) -> Loss:
     """XGBoost's absolute error and quantiles, which became smooth surrogates."""
     if not p.version:
         raise UnknownParameterError(
             f"{p.name} changed in XGBoost 3.4, and the version is not stored; pass objective='absolute_error', "
             "'quantile:alpha=...', or, of 3.4, 'smooth_absolute_error', 'smooth_quantile:alpha=...'."
         )
-    return (smooth if p.version >= (3, 4) else before)(*parameters)
-
-
-def _xgboost_quantile(p: Params) -> Loss:
-    """XGBoost's quantiles."""
-    return _since_3_4(p, regression.smooth_quantile, regression.quantile, p.levels("quantile_alpha", "alpha"))
+    made: Loss = getattr(regression, f"smooth_{name}" if p.version >= (3, 4) else name)(*parameters)
+    return made
 
 
 def _xgboost_rank(p: Params) -> Loss:
@@ -132,8 +128,8 @@ XGBOOST: dict[str, Factory] = {
     "binary:logitraw": lambda p: _positive_weighted(p, replace(_cross_entropy(), link=np.asarray)),
     "binary:hinge": lambda p: classes.hinge(),
     "reg:pseudohubererror": lambda p: regression.pseudo_huber(p.number("huber_slope", default=1.0)),
-    "reg:absoluteerror": lambda p: _since_3_4(p, regression.smooth_absolute_error, regression.absolute_error),
-    "reg:quantileerror": _xgboost_quantile,
+    "reg:absoluteerror": lambda p: _since_3_4(p, "absolute_error"),
+    "reg:quantileerror": lambda p: _since_3_4(p, "quantile", p.levels("quantile_alpha", "alpha")),
     "reg:expectileerror": lambda p: regression.expectiles(p.levels("expectile_alpha", "alpha")),
     "count:poisson": lambda p: regression.poisson(),
     "reg:gamma": lambda p: _positive_weighted(p, regression.gamma()),

@@ -43,8 +43,11 @@ def encode_target(
     """
     values = as_array(y, n_rows)
     labelled = loss.target in ("class", "binary", "any") and classes is not None and len(classes) > 1
-    if is_nested(classes):
-        encoded = _indicators(values, classes)
+    if is_nested(classes):  # indicators of each target's classes, side by side
+        if values.ndim != 2 or values.shape[1] != len(classes):
+            raise DataError(f"y has shape {values.shape}, expected one column for each of {len(classes)} targets.")
+        of_target = zip(values.T, classes, strict=True)
+        encoded = np.concatenate([one_hot(positions(y, labels), len(labels)) for y, labels in of_target], axis=1)
     elif labelled and values.ndim == 1:
         encoded = positions(values, classes)
     elif border is not None and loss.target == "binary":  # CatBoost: above the border is class 1
@@ -151,14 +154,6 @@ def positions(values: NDArray[Any], classes: Sequence[Any]) -> Float:
 def is_nested(classes: Any) -> bool:
     """Whether there is a list of classes per target (scikit-learn's forests of several targets)."""
     return isinstance(classes, Sequence) and any(isinstance(part, (list, tuple)) for part in classes)
-
-
-def _indicators(values: NDArray[Any], classes: Sequence[Sequence[Any]]) -> Float:
-    """Return the indicators of each target's classes side by side: (rows, sum of the numbers of classes)."""
-    if values.ndim != 2 or values.shape[1] != len(classes):
-        raise DataError(f"y has shape {values.shape}, expected one column for each of {len(classes)} targets.")
-    blocks = [one_hot(positions(values[:, t], labels), len(labels)) for t, labels in enumerate(classes)]
-    return np.concatenate(blocks, axis=1)
 
 
 def keys_of(label: Any) -> list[Any]:
