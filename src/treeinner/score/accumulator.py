@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable
+from copy import copy
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +14,7 @@ from treeinner.kernels import Progress, heard
 from treeinner.read import Model, read_model
 from treeinner.read.columns import GroupSpec, credit
 from treeinner.read.methods import reference_values
-from treeinner.rows import Rows, Stream, read_rows
+from treeinner.rows import read_rows
 from treeinner.score.compare import Comparison
 from treeinner.score.conclude import ONE_PASS, conclude, warned
 from treeinner.score.infer import difference
@@ -55,15 +56,15 @@ class ImportanceAccumulator:
     ) -> None:
         self.model: Model = read_model(model)
         self.largest_weight, self.n_jobs = largest_weight, n_jobs
-        self._asked: dict[str, Any] = {"score": score, "method": method, "clustered": clustered}
         self._feature_groups = feature_groups
-        self.spec: Spec | None = None  # made of the first batch, which may know the names of the columns
-        self.sums: Sums | None = None
+        self._asked: dict[str, Any] = {"method": method, "clustered": clustered}
+        self._scores = [score]  # with a reference also the loss breakdown of the same rows
+        self._specs: list[Spec] = []  # of each score; made of the first batch, which may know the names of the columns
+        self._sums: list[Sums] = []
         self._first: Sums | None = None  # sums of the first pass; set: this is the second one
         self.centre: Centre | None = None
-        self._pays: ImportanceAccumulator | None = None  # the loss breakdown of the same rows
         if reference is not None:
-            self._fix(reference)
+            self._fix(reference, score)
         loss = scored_loss(self.model, score)
         if loss.scope in ("round", "data") or isinstance(self.model.class_weight, str):
             raise UnsupportedModelError(
@@ -71,21 +72,19 @@ class ImportanceAccumulator:
                 "over batches; use ti.importance(model, X, y) on all rows at once."
             )
 
-    def _fix(self, reference: Importance) -> None:
+    def _fix(self, reference: Importance, score: str) -> None:
         """Take the node values of a reference."""
-        score, method = self._asked["score"], self._asked["method"]
-        if method != "centred" or (self.model.trees.averaged and score != "loss"):
+        if self._asked["method"] != "centred" or (self.model.trees.averaged and score != "loss"):
             raise ValueError("reference= goes with method='centred', and for a forest with score='loss'.")
         value = reference_values(self.model, reference)[self.model.trees.forest.numbered]
         self.centre = Centre(value, np.zeros_like(value))
         if score == "signal" and (self.model.loss is None or self.model.loss.value is not None):
-            self._pays = self._copy()
-            self._pays._asked = {**self._asked, "score": "loss"}
+            self._scores.append("loss")
 
     @property
     def n_rows(self) -> int:
         """Number of rows so far."""
-        return 0 if self.sums is None else self.sums.rows
+        return self._sums[0].rows if self._sums else 0
 
     def update(
         self,
@@ -109,24 +108,23 @@ class ImportanceAccumulator:
                 "and give clusters with every batch."
             )
         rows = read_rows(self.model, X, y, largest_weight=self.largest_weight, **given)
-        both = [self] if self._pays is None else [self, self._pays]
-        batches = rows if rows.again or len(both) == 1 else list(rows)
-        known = batch_id, given.get("base_margin") is not None, heard(progress)
-        for one, (spec, sums) in [(one, one._with(rows, batches, *known)) for one in both]:
-            one.spec, one.sums = spec, sums
+        batches = rows if rows.again or len(self._scores) == 1 else list(rows)
+        specs, parts = self._specs, []
+        if not specs or (self.model.feature_names is None and rows.names is not None and self.n_rows == 0):
+            groups = credit(self.model, rows.names, self._feature_groups, rows.head)
+            specs = [make_spec(self.model, groups, score=score, **self._asked) for score in self._scores]
+        for spec in specs:
+            parts.append(part := self._sum(spec, batches, heard(progress)))
+            part.parts = frozenset() if batch_id is None else frozenset([batch_id])
+            part.margins_given = given.get("base_margin") is not None
+        self._specs, self._sums = specs, self._added(parts)
         return self
 
-    def _with(
-        self, rows: Stream, batches: Iterable[Rows], batch_id: Hashable, margins_given: bool, progress: Progress | None
-    ) -> tuple[Spec, Sums]:
-        """What is asked, and the sums with those of some more rows."""
-        spec = self.spec
-        if spec is None or (self.model.feature_names is None and rows.names is not None and self.n_rows == 0):
-            spec = make_spec(self.model, credit(self.model, rows.names, self._feature_groups, rows.head), **self._asked)
-        part = self._sum(spec, batches, progress)
-        part.parts = frozenset() if batch_id is None else frozenset([batch_id])
-        part.margins_given = margins_given
-        return spec, part if self.sums is None else self.sums + part
+    def _added(self, parts: list[Sums]) -> list[Sums]:
+        """The sums of these rows and others."""
+        if not self._sums or not parts:
+            return self._sums or parts
+        return [mine + others for mine, others in zip(self._sums, parts, strict=True)]
 
     def _sum(self, spec: Spec, rows: Any, progress: Progress | None) -> Sums:
         """Sums of one batch in this pass."""
@@ -147,47 +145,36 @@ class ImportanceAccumulator:
             raise ValueError(
                 "A second pass belongs to method='centred', after the first; result() has everything else."
             )
-        out = self._copy()
-        out._first, out.sums = self._require_rows(), None
-        assert self.spec is not None
-        out.centre = node_means(self.model, self.spec, out._first)
-        return out
-
-    def _copy(self) -> ImportanceAccumulator:
-        out = object.__new__(ImportanceAccumulator)
-        out.__dict__.update(self.__dict__)
-        out._pays = None if self._pays is None else self._pays._copy()
+        out = copy(self)
+        out._first, out._sums = self._require_rows(), []
+        out.centre = node_means(self.model, self._specs[0], out._first)
         return out
 
     def _require_rows(self) -> Sums:
-        if self.sums is None:
+        if not self._sums:
             raise DataError("There are no rows to score; pass at least one row of X and y.")
-        return self.sums
+        return self._sums[0]
 
     def __add__(self, other: object) -> ImportanceAccumulator:
         if not isinstance(other, ImportanceAccumulator):
             return NotImplemented
         if self is other:
             raise DataError("An accumulator cannot be added to itself: its rows would count twice.")
-        if self.sums is None or other.sums is None:
-            return (other if self.sums is None else self)._copy()
-        out = self._copy()
-        out.sums = self.sums + other.sums
-        if self._pays is not None and other._pays is not None:
-            out._pays = self._pays + other._pays
+        out = copy(self if self._sums else other)
+        out._sums = self._added(other._sums)
         return out
 
     def __radd__(self, other: object) -> ImportanceAccumulator:
         """Let `sum`, which starts from 0, add up accumulators."""
-        return self._copy() if isinstance(other, int) and other == 0 else NotImplemented
+        return copy(self) if isinstance(other, int) and other == 0 else NotImplemented
 
     def result(self) -> Importance:
         """Scores of all rows so far."""
         return warned(self._concluded())
 
-    def _concluded(self) -> Importance:
-        sums, spec = self._require_rows(), self.spec
-        assert spec is not None
+    def _concluded(self, which: int = 0) -> Importance:
+        self._require_rows()
+        sums, spec = self._sums[which], self._specs[which]
         if spec.method != "centred":
             centre = node_means(self.model, spec, None) if spec.by_path else None
             return conclude(self.model, spec, sums, sums, centre)
@@ -202,11 +189,10 @@ class ImportanceAccumulator:
 
         Errors take the node values as fixed, which those of a reference of other rows are.
         """
-        pays, both = (self._pays, after._pays), (self, after)
-        if None in pays or len({one._require_rows().key for one in both}) > 1:
+        both = (self, after)
+        if len({one._require_rows().key for one in both}) > 1 or min(len(one._scores) for one in both) < 2:
             raise ModelError("Accumulators are compared if both have the same model, settings and signal reference=.")
-        before, now = (one._concluded() for one in pays if one is not None)
-        signal, signal_now = (one._concluded() for one in both)
+        (signal, before), (signal_now, now) = ([one._concluded(which) for which in (0, 1)] for one in both)
         notes = tuple(dict.fromkeys(note for imp in (before, now, signal, signal_now) for note in imp.notes))
         change = difference(before.statistics, now.statistics)
         return Comparison(
