@@ -94,9 +94,7 @@ def read_columns(frame: Frame | nw.Series[Any], schema: Schema, notes: list[Note
     """Columns of the frame in the model's order; its own memory where possible. What is noticed goes to `notes`."""
     rows = collected(frame)
     names = names_of(rows) or ()
-    places = list(range(len(names)))
-    if schema.names is not None:
-        places = places_of(names, schema.names)
+    places = range(len(names)) if schema.names is None else places_of(names, schema.names)
     schema.check_shape(rows.shape[0], len(places))
     columns = list(rows.iter_columns())
     return [_column(columns[place], j, schema, notes) for j, place in enumerate(places)]
@@ -104,24 +102,23 @@ def read_columns(frame: Frame | nw.Series[Any], schema: Schema, notes: list[Note
 
 def _column(series: nw.Series[Any], j: int, schema: Schema, notes: list[Note]) -> NDArray[Any]:
     where, kind = f"Column {series.name!r}", series.dtype
-    labelled = isinstance(kind, nw.Categorical | nw.Enum)
+    labelled, of_numbers = isinstance(kind, nw.Categorical | nw.Enum), kind.is_numeric() or kind == nw.Boolean
     known = schema.levels_of(j)
     # Codes as pandas has them are all there is when the model does not store its training categories.
     own_codes = labelled and known is None and schema.is_categorical(j) and series.implementation.is_pandas()
     if isinstance(kind, NO_FEATURE) or (labelled and known is None and not own_codes):
         raise DataError(f"{where} holds {kind}, but the model was trained on something else there; {AS_IN_TRAINING}")
     # Of Arrow's null type, for one; and parts of a file without a value are often typed as strings.
-    if not (kind.is_numeric() or kind == nw.Boolean) and series.null_count() == len(series):
+    if not of_numbers and series.null_count() == len(series):
         return np.full(len(series), np.nan)
     if own_codes:
         keys, _ = dictionary(series)
         return np.where(keys < 0, np.nan, keys)
     if known is None:
         return numbers(values_of(series), where)
-    values = np.zeros(0) if labelled or isinstance(kind, nw.String | nw.Object) else values_of(series)
-    if not len(values) or values.dtype.kind == "O":
-        return level_codes(*dictionary(series), known, schema.unseen, where, notes)
-    return level_codes_of_numbers(values, known, schema, where, notes)
+    if of_numbers:
+        return level_codes_of_numbers(values_of(series), known, schema, where, notes)
+    return level_codes(*dictionary(series), known, schema.unseen, where, notes)
 
 
 def values_of(series: nw.Series[Any]) -> NDArray[Any]:

@@ -117,10 +117,11 @@ def _read(model: Model, X: Any) -> tuple[Any, Table]:
     """X as the model itself sees it, behind the pipeline's transformers; and as its trees read it."""
     if model.route is None:  # CatBoost itself takes more, such as its Pool
         refuse_by_name(X)
-    if (model.transformers or model.route) and names_of(X) is not None:  # others take no Arrow tables and lazy frames
-        rows = collected(X)
-        X = rows.to_pandas() if rows.implementation.is_pyarrow() else rows.to_native()
-    X = transform(model.transformers, X)
+    if model.transformers or model.route:
+        if names_of(X) is not None:  # others take no Arrow tables and lazy frames
+            rows = collected(X)
+            X = rows.to_pandas() if rows.implementation.is_pyarrow() else rows.to_native()
+        X = transform(model.transformers, X)
     if model.route is not None:
         if np.shape(X)[:1] == (0,):
             raise DataError("X has no rows; pass at least one.")
