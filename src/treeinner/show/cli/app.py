@@ -194,7 +194,6 @@ def attribute(o: SimpleNamespace) -> None:
 
 
 @command(
-    "weight", "clusters", "top", "json", "output", "jobs",
     data=argument(Path, "DATA", "Rows to fit on, folds of them held out."),
     target=option(str, "Column to predict.", NEEDED, "-y", "--target"),
     drop=option(TEXTS, "Column to leave out; repeat it."),
@@ -205,7 +204,8 @@ def attribute(o: SimpleNamespace) -> None:
     repeats=option(int, "Times that all rows are held out.", 3, min=1),
     seed=option(int, "Seed of folds, fits and draws.", 0, min=0),
     page=option(FILE, "Page to write: page.html."),
-)  # fmt: skip
+    **{name: SHARED[name] for name in ("weight", "clusters", "top", "json", "output", "jobs")},
+)
 def select(o: SimpleNamespace) -> None:
     """Find the columns to keep: those that carry signal on rows held out. Exit status 1: none is kept."""
     from treeinner.select.selector import TreeInnerSelector  # here, because it imports scikit-learn

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeinner.explain.attribute import attribute
+from treeinner.losses import forest_error
 from treeinner.rows.frames import as_frame, collected, to_array
 from treeinner.rows.rows import ROLES, one_batch
 from treeinner.score.result import METHOD_TITLES, Importance
@@ -46,7 +47,7 @@ def explore(subject: Subject, valid: Importance, n_rows: int, random_state: int)
     )  # fmt: skip
     values, base = a.by_output
     margin = base + values.sum(axis=1)
-    link, has_loss = loss.link(margin), loss.value is not None and loss.scope == "row"  # else it has none of its own
+    link, error = loss.link(margin), forest_error(loss) if model.trees.averaged else loss
     about = {"y": y[number], "qid": None if loss.scope != "query" else np.asarray(subject.given["qid"])[number]}
     encoded = one_batch(model, X, dict.fromkeys(ROLES) | about).y
     shown = _outputs_shown(margin, encoded.astype(np.intp) if loss.target == "class" else None)
@@ -63,7 +64,7 @@ def explore(subject: Subject, valid: Importance, n_rows: int, random_state: int)
         "number": number,
         "label": None if labels is None else [value_text(label) for label in labels],
         "actual": [_actual(y) for y in y[number].tolist()],
-        "loss": loss.losses(encoded, margin) if has_loss else None,  # to find the worst predicted
+        "loss": error.losses(encoded, margin) if error.value is not None and error.scope == "row" else None,
         "outputs": None if model.n_outputs == 1 else shown,
         "margin": np.take_along_axis(margin, shown, axis=1),
         "prediction": None if link is margin else np.take_along_axis(link, shown, axis=1),
