@@ -256,14 +256,12 @@ def test_losses():
     np.testing.assert_allclose(weighted.gradients(np.array([0.0, 1.0]), np.zeros((2, 1)))[:, 0], [0.5, -1.5])
     bordered = reader.read(fit(X, SIGNAL, "Logloss", target_border=0.5), Told())
     assert bordered.target_border == 0.5
-    custom = reader.read(
-        cb.CatBoostRegressor(loss_function=Squared(), eval_metric="RMSE", **FAST).fit(X, SIGNAL), Told()
-    )
+    own = cb.CatBoostRegressor(loss_function=Squared(), eval_metric="RMSE", **FAST)
+    custom = reader.read(own.fit(X, SIGNAL), Told())
     assert custom.notes[0].code == "custom_loss"
     np.testing.assert_allclose(custom.loss.gradients(np.array([1.0]), np.array([[3.0]])), [[2.0]])
-    ranker = cb.CatBoostRanker(loss_function="YetiRank", **FAST).fit(
-        X, Y["Logloss"], group_id=np.repeat(np.arange(24), 10)
-    )
+    ranker = cb.CatBoostRanker(loss_function="YetiRank", **FAST)
+    ranker.fit(X, Y["Logloss"], group_id=np.repeat(np.arange(24), 10))
     assert "random" in reader.read(ranker, Told()).loss_needed
 
 

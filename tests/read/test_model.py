@@ -84,9 +84,7 @@ def test_the_digest_tells_models_and_losses_apart():
 def test_what_the_user_says_wins_and_can_be_said_of_a_model_again():
     model = ti.read_model(MODELS["lightgbm"], objective="huber:alpha=0.5", iteration_range=[0, 4])
     assert (model.loss.name, model.n_rounds) == ("huber", 4)
-    again = ti.read_model(
-        model, feature_names=np.array(list("abcd")), learning_rate=[0.1] * 6
-    )  # one per round of the model
+    again = ti.read_model(model, feature_names=np.array(list("abcd")), learning_rate=[0.1] * 6)  # one per round
     assert (again.loss.name, again.n_rounds, again.feature_names) == ("huber", 4, tuple("abcd"))
     np.testing.assert_array_equal(again.trees.known.rate, 0.1)
     assert ti.read_model(model, iteration_range=(1, 3)).n_rounds == 2

@@ -121,9 +121,7 @@ def test_predecomp_is_refused_where_it_lacks_second_derivatives():
 def test_the_loss_of_a_regressor_must_be_told():
     for case in ("xgboost", "xgboost-poisson"):
         _, made, rows, y, _ = fitted(case)
-        with pytest.raises(
-            ti.UnknownParameterError, match=r"does not store its loss; pass read_model\(model, objective"
-        ):
+        with pytest.raises(ti.UnknownParameterError, match=r"does not store its loss; pass read_model\(model, obj"):
             ti.importance(made, rows, y)
 
 

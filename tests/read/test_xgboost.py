@@ -404,7 +404,8 @@ def damaged(content, path):
 @pytest.mark.parametrize(
     "data",
     [b"{L", b"{" + b"i\x01aL" * 5, b"{i\x01a[$d#L\x7f" + b"\xff" * 7, b"{i\x01a[$Z#L\x00\x00\x00\xff\x00\x00\x00\x00}",
-     b"{i\x01a" + b"[#U\x01" * 5000, b"{i\x01a[#l\x7f\xff\xff\xff", b"{i\xff}", b"{i\x01\xff}", b"{}x"],
+     b"{i\x01a" + b"[#U\x01" * 5000, b'{"learner": ' + b"[" * 5000,
+     b"{i\x01a[#l\x7f\xff\xff\xff", b"{i\xff}", b"{i\x01\xff}", b"{}x"],
 )  # fmt: skip
 def test_lengths_beyond_the_file_are_refused_before_anything_is_allocated(data, tmp_path):
     tracemalloc.start()
