@@ -7,7 +7,6 @@ import catboost
 import lightgbm
 import numpy as np
 import pandas as pd
-import polars as pl
 import pytest
 import xgboost as xgb
 from sklearn.base import BaseEstimator, TransformerMixin, clone
@@ -180,11 +179,6 @@ def test_the_same_call_gives_the_same_numbers_whatever_n_jobs():
     assert not np.array_equal(one.scores, cross(sampled, cv=3, repeats=2, random_state=6).scores)
     unseeded = [cross(sampled, cv=ShuffleSplit(2)).scores for _ in range(2)]
     np.testing.assert_array_equal(*unseeded)
-
-
-@pytest.mark.parametrize("make", [pd.DataFrame, lambda a: pl.DataFrame(a, schema=[f"c{i}" for i in range(5)])])
-def test_frames_give_the_numbers_of_arrays(make):
-    np.testing.assert_array_equal(cross(booster(), make(X), cv=3).scores, cross(booster(), cv=3).scores)
 
 
 # -- no held-out row reaches a fit -----------------------------------------------------------------------------

@@ -444,15 +444,6 @@ def test_in_a_pipeline_under_a_search(fitted):
 
 
 # -- weights, groups, routing --------------------------------------------------------------------------------
-def test_weights_of_one_change_nothing_and_weights_count(fitted):
-    _, X, y = fitted
-    plain, ones, heavy = (
-        quick(small(), test="marginal").fit(X, y, sample_weight=w)
-        for w in (None, np.ones(len(y)), np.where(X["b"] > 0, 3.0, 0.5))
-    )
-    # Weights are summed in units of 2^-32 of the next power of two above the largest.
-    np.testing.assert_allclose(plain.feature_importances_, ones.feature_importances_, rtol=1e-6)
-    assert np.all(heavy.feature_importances_ != plain.feature_importances_)
 
 
 def test_groups_stay_in_one_fold_and_count_as_one(fitted):

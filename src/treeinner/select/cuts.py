@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from treeinner.read.columns import grouped
-
-__all__ = ["keep", "one_sided", "ranking", "sets_of", "threshold_value"]
+__all__ = ["keep", "one_sided", "ranking", "threshold_value"]
 
 Float = NDArray[np.float64]
 
@@ -24,13 +21,6 @@ def threshold_value(threshold: Any, scores: Float) -> float:
     if value is None:
         raise ValueError(f"threshold={threshold!r}: expected 'mean', 'median' or such as '1.25*mean'.")
     return float(factor or 1) * float(value)
-
-
-def sets_of(groups: Mapping[str, Any], names: Sequence[str]) -> list[list[int]]:
-    """Numbers of the columns that a user wants tested as one."""
-    labels, of_column = grouped(groups, names)
-    sets = [np.flatnonzero(of_column == group).tolist() for group in range(len(labels))]
-    return [some for some in sets if len(some) > 1]
 
 
 def one_sided(scores: Float, std_errors: Float, p_values: Float) -> Float:

@@ -80,17 +80,6 @@ def _one_by_one(model: Model, spec: Spec, data: Data, held_out: Index, drawn: Dr
     return out
 
 
-def _codes(model: Model, X: Any) -> NDArray[Any]:
-    """Codes of rows: (rows, planes)."""
-    forest = model.trees.forest
-
-    def by_row(codes: Any) -> NDArray[Any]:
-        padded = forest.blocks(codes).transpose(0, 2, 1).reshape(padded_rows(codes.n_rows), forest.n_planes)
-        return padded[: codes.n_rows]
-
-    return by_task(forest, read_table(model, X), by_row, n_jobs=1)
-
-
 def planes_of(model: Model, spec: Spec, names: Any) -> Index:
     """Planes of codes that the splits credited to some columns of X read."""
     trees, credit = model.trees, spec.credit
@@ -129,8 +118,15 @@ class _HeldOut:
         part, trees = data.take(held_out), model.trees
         self.model, self.spec, self.held_out, self.n_draws = model, spec, held_out, n_draws
         (self.rows,) = read_rows(model, part.X, part.y, **part.given)
-        self.codes = _codes(model, data.X)  # of all rows, for any may be a donor
-        per_row = n_draws * trees.forest.n_planes * trees.forest.code_dtype.itemsize
+        forest = trees.forest
+
+        def by_row(codes: Any) -> NDArray[Any]:
+            padded = forest.blocks(codes).transpose(0, 2, 1).reshape(padded_rows(codes.n_rows), forest.n_planes)
+            return padded[: codes.n_rows]
+
+        # Of all rows, for any may be a donor: (rows, planes).
+        self.codes = by_task(forest, read_table(model, data.X), by_row, n_jobs=1)
+        per_row = n_draws * forest.n_planes * forest.code_dtype.itemsize
         per_row += 8 * (trees.n_trees * trees.width + trees.n_rounds * trees.n_outputs)
         self._step = max(BLOCK, MOST_BYTES // max(1, per_row) // BLOCK * BLOCK)
         self._start = -1

@@ -17,6 +17,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from treeinner.errors import DataError, Note, UnsupportedModelError, warn
+from treeinner.read.columns import grouped
 from treeinner.rows.frames import as_frame, collected, make_frame
 from treeinner.rows.rows import check_order
 from treeinner.rows.table import refuse_by_name
@@ -24,7 +25,7 @@ from treeinner.score.infer import benjamini_hochberg
 from treeinner.select.collinear import collinear_sets, determined_sets
 from treeinner.select.conditional import Conditional, conditional_test
 from treeinner.select.cross import ASKED, SEED, CrossFit, cross_fit
-from treeinner.select.cuts import keep, one_sided, ranking, sets_of, threshold_value
+from treeinner.select.cuts import keep, one_sided, ranking, threshold_value
 from treeinner.select.default import default_booster, default_library, is_class_target
 from treeinner.select.folds import checked_data, checked_table
 from treeinner.select.samplers import Donors, read_columns
@@ -269,7 +270,8 @@ class TreeInnerSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):  # ty
         columns, sets = read_columns(data.X), list[list[int]]()
         donors = Donors(columns, data.clusters)
         if isinstance(self.collinear, Mapping):
-            sets = sets_of(self.collinear, names)
+            set_of = grouped(self.collinear, names)[1]
+            sets = [np.flatnonzero(set_of == one).tolist() for one in np.unique(set_of)]
         elif self.collinear is not None:
             alike = collinear_sets(columns, threshold=self.collinear)
             sets = determined_sets(donors, alike, threshold=self.collinear)
