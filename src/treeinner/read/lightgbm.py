@@ -32,7 +32,7 @@ from treeinner.errors import Note, UnsupportedModelError
 from treeinner.read.model import DART, Model, Told, loss_of
 from treeinner.read.node_values import l2_node_values
 from treeinner.read.trees import Bool, Float, Long, NodeValues, Trees, check_rounds, require, sets_of
-from treeinner.rows.schema import Level, Schema
+from treeinner.rows.schema import Schema
 
 __all__ = ["read", "read_file"]
 
@@ -260,9 +260,7 @@ def _n_bins(info: str) -> int:
     return 0 if info == "none" or info.startswith("[") else info.count(":") + 1
 
 
-def _levels(
-    lists: list[list[Any]], infos: list[str], categorical: set[int]
-) -> tuple[tuple[Level, ...] | None, ...] | None:
+def _levels(lists: list[list[Any]], infos: list[str], categorical: set[int]) -> Any:
     """Levels of each column; None if there are none, or it does not show whose they are.
 
     The text lists the levels of every column of dtype category in column order, also of ordered ones, which

@@ -43,10 +43,7 @@ RARE = 2.0**-10  # share of the cover below which it is worked out by itself, no
 
 DTYPES = {"Int": np.int32, "Long": np.int64, "Float": np.float64, "Bool": np.bool_}
 PER_TREE = ("output", "round", "weight")
-PER_NODE = (
-    "column", "player", "threshold", "left", "right", "missing_left", "category_set", "value", "cover", "gain",
-    "leaf_id",
-)  # fmt: skip
+OF_ALL = ("start", "set_start", "set_codes", "base")  # the other arrays have an entry per node
 
 
 @dataclass(frozen=True, eq=False)
@@ -282,6 +279,7 @@ class Trees:
 
 
 ARRAYS = {f.name: DTYPES[f.type] for f in fields(Trees) if f.type in DTYPES}
+PER_NODE = tuple(name for name in ARRAYS if name not in (*PER_TREE, *OF_ALL))
 
 
 def players_of(column: Links, shared: Sequence[tuple[int, ...]] | None = None) -> tuple[Int, Any]:
