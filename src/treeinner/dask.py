@@ -87,8 +87,7 @@ def importance(
     client, opened = _checked(client), read_model(_local(model))
     given = {"y": y, "sample_weight": sample_weight, "clusters": clusters, "base_margin": base_margin, "qid": qid}
     rows = _rows(client, opened, X, {**given, "by": by}, freq)
-    asked: dict[str, Any] = {"score": score, "method": method, "feature_groups": feature_groups}
-    return of_partitions(opened, rows, std_errors=std_errors, **asked)
+    return of_partitions(opened, rows, score=score, method=method, feature_groups=feature_groups, std_errors=std_errors)
 
 
 def compare(

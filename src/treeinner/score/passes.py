@@ -292,10 +292,6 @@ class Task:
         target = y if encode is None else encode(y)
         return CORE_LOSSES[kind], scale, np.ascontiguousarray(target.T), loss.total_weight(y, self.weight)
 
-    def fixed_point_weight(self) -> NDArray[np.int64]:
-        """Weights as integers: (rows,)."""
-        return _fixed_point(self.weight, self.n)
-
     def in_units(self, values: Float) -> Float:
         """What was worked out with weights as given, in the units in which weights are summed."""
         return np.ldexp(values, -self.rows.weight_exponent) if self.rows.weight_exponent else values
@@ -450,7 +446,7 @@ def _in_core(task: Task) -> None:
         work.scale,
         None if sums is None else sums[0],
         largest,
-        None if sums is None else task.fixed_point_weight(),
+        None if sums is None else _fixed_point(task.weight, task.n),
         None if sums is None else sums[1],
         work.paths,
         task.players.players() if work.shares else np.zeros((0, forest.n_outputs, forest.n_players)),

@@ -81,16 +81,11 @@ def _top_thresholds(trees: Trees) -> dict[int, tuple[Float, Float]]:
         here = np.flatnonzero(trees.column[splits] == j)[:TOP_THRESHOLDS]
         distinct, first = np.unique(trees.threshold[splits[here]], return_index=True)
         # Thresholds drawn at random, as those of ExtraTrees, are not made from rows.
-        made = _is_short(distinct) | (not trees.float32_input)
+        scaled = np.ldexp(np.frexp(distinct)[0], MIDPOINT_BITS)
+        made = (scaled == np.rint(scaled)) | (not trees.float32_input)  # no more bits than midpoints of float32 numbers
         if np.count_nonzero(made) >= FEW_THRESHOLDS:
             found[j] = distinct[made], share[here[first]][made]
     return found
-
-
-def _is_short(numbers: Float) -> Bool:
-    """Whether numbers need no more bits than midpoints of float32 numbers do."""
-    scaled = np.ldexp(np.frexp(numbers)[0], MIDPOINT_BITS)
-    return np.asarray(scaled == np.rint(scaled))
 
 
 def _columns(rows: Rows, which: Sequence[int]) -> list[NDArray[Any]]:
@@ -122,7 +117,9 @@ def _matches(trees: Trees, thresholds: Float, share: Float, column: NDArray[Any]
     made, of_made = found, of
     if found.max() > SOME * len(thresholds):  # else other rows match as few, whatever these are
         half, other = _distinct(column[::2]), _distinct(column[1::2])
-        if min(len(half), len(other)) < 2 * near or _alike(np.diff(values)):
+        gaps = np.diff(values)
+        alike = (np.minimum(gaps[1:], gaps[:-1]) / np.maximum(gaps[1:], gaps[:-1])).mean()
+        if min(len(half), len(other)) < 2 * near or alike > GAPS_ALIKE:  # new rows have the same ranks, each once
             return None
         below = np.searchsorted(other, thresholds)[:, None] + np.arange(-AROUND, AROUND)
         low, high = (other[np.unique(below.clip(0, len(other) - 2)) + side] for side in (0, 1))
@@ -145,11 +142,6 @@ def _distinct(values: NDArray[Any]) -> Float:
     first = np.ones(len(ordered), bool)
     first[1:] = ordered[1:] > ordered[:-1]
     return ordered[first]
-
-
-def _alike(gaps: Float) -> bool:
-    """Whether values are ranks, normal scores or the like: new rows have the same ones, though each of them once."""
-    return bool((np.minimum(gaps[1:], gaps[:-1]) / np.maximum(gaps[1:], gaps[:-1])).mean() > GAPS_ALIKE)
 
 
 def _matched(values: Float, points: Float, near: int, rounding: float) -> Bool:
