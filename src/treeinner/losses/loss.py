@@ -138,7 +138,8 @@ class Loss:
         if self.least is None:
             return None
         target, _, w = self._arrays(y, 0.0, weight)
-        terms = self._weigh(self.least(target), target, w)
+        with np.errstate(divide="ignore"):  # minus infinity, of a gamma loss where y = 0, which LightGBM allows
+            terms = self._weigh(self.least(target), target, w)
         return terms.sum(axis=1) if terms.ndim == 2 else terms
 
     def mean_gradients(
@@ -213,10 +214,8 @@ class Loss:
             raise DataError(f"{self.name}: the gradient of a row depends on the others of its query; pass qid.")
         function: Any = (self.value, self.gradient, self.curvature)[which]
         with np.errstate(over="ignore", invalid="ignore"):
-            if self.scope == "row":
-                return self._weigh(function(target, m), target, w)
             state = np.asarray(query) if self.state is None else self.state(target, m, w)
-            return self._weigh(function(target, m, state), target, w)
+            return self._weigh(function(target, m, *[state] * (self.scope != "row")), target, w)
 
     def _weigh(self, terms: Float, y: Any, weight: Float | None) -> Float:
         """Multiply the weights of the loss and of the rows in."""
@@ -231,15 +230,12 @@ class Loss:
         """Return the gradient, which must be finite."""
         if not np.all(np.isfinite(gradient)):
             row, output = (int(i) for i in np.argwhere(~np.isfinite(gradient))[0])
-            raise DataError(
-                f"{self.name}: the gradient of row {row} is {gradient[row, output]} at margin "
-                f"{np.reshape(margin, gradient.shape)[row, output]:g}; check y, base_margin and the objective."
-            )
+            found, at = gradient[row, output], np.reshape(margin, gradient.shape)[row, output]
+            text = f"the gradient of row {row} is {found} at margin {at:g}; check y, base_margin and the objective."
+            raise DataError(f"{self.name}: {text}")
         return gradient
 
-    def _arrays(
-        self, y: Any, margin: ArrayLike = 0.0, weight: ArrayLike | None = None
-    ) -> tuple[Any, Float, Float | None]:
+    def _arrays(self, y: Any, margin: Any = 0.0, weight: Any = None) -> tuple[Any, Float, Float | None]:
         """Return target, margin and weights of the rows in the shapes that the functions take."""
         if weight is not None and not self.multiplies_weights:
             raise DataError(f"{self.name}: weights do not simply multiply this loss; only unweighted rows are covered.")

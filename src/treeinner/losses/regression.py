@@ -281,14 +281,8 @@ def gamma(domain: Domain = POSITIVE) -> Loss:
         gradient=lambda y, m: 1.0 - y * np.exp(-m),
         curvature=lambda y, m: y * np.exp(-m),
         domain=domain,
-        least=log_plus_one,
+        least=lambda y: 1.0 + np.log(y),
     )
-
-
-def log_plus_one(y: Float) -> Float:
-    """Least gamma loss; minus infinity where y = 0, which LightGBM allows."""
-    with np.errstate(divide="ignore"):
-        return 1.0 + np.log(y)
 
 
 def tweedie(rho: float) -> Loss:
