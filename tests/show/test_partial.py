@@ -134,38 +134,34 @@ def test_a_dot_is_what_a_row_contributes_and_what_is_left_of_its_target():
 
 
 @pytest.mark.parametrize("given", [{}, {"sample_weight": WEIGHT}])
-def test_points_over_values_are_weighted_means_with_their_intervals(given):
+@pytest.mark.parametrize("name", ["visits", "town"])
+def test_points_over_values_are_weighted_means_with_their_intervals(name, given):
     model, rows, y, _ = booster(columns=["town", "visits", "bmi"])
+    imp = ti.importance(model, rows, y, **given)
     w = given.get("sample_weight", np.ones(N))
-    axes = ti.plots.partial(model, rows, y, ["visits", "town"], **given)
-    for right, name in zip(axes[:, 1], ["visits", "town"], strict=True):
-        imp = ti.importance(model, rows, y, **given)
-        phi = ti.attribute(model, rows, method="centred", reference=imp)[:, name][w > 0]
-        left_over = phi + (y - model.predict(rows))[w > 0]
-        values = rows[name][w > 0]
-        at, means, ends = points_of(right)
-        if name == "town":
-            names = [label.get_text() for label in right.get_xticklabels()]
-            heaviest = [w[(rows[name] == town).to_numpy()].sum() for town in names]
-            assert heaviest == sorted(heaviest, reverse=True)
-            assert set(names) == set(TOWNS[:3])
-            assert len(lines_of(right, "mean contribution")[0]) == 0  # categories are not on a line
-            _, missing, _ = points_of(right, "missing values")
-            here = values.isna().to_numpy()
-            np.testing.assert_allclose(missing, np.average(left_over[here], weights=w[w > 0][here]), atol=1e-5)
-        else:
-            names = at.tolist()
-            assert names == [0, 1, 2, 3, 4]
-            line = lines_of(right, "mean contribution")[1]
-        for i, value in enumerate(names):
-            here = (values == value).to_numpy()
-            r, weight = left_over[here], w[w > 0][here]
-            np.testing.assert_allclose(means[i], np.average(r, weights=weight), atol=1e-5)
-            if name == "visits":
-                np.testing.assert_allclose(line[i], np.average(phi[here], weights=weight), atol=1e-9)
-            off, n = weight * (r - np.average(r, weights=weight)), here.sum()
-            half = student.ppf(0.975, n - 1) * np.sqrt(n / (n - 1) * (off**2).sum()) / weight.sum()
-            np.testing.assert_allclose(ends[i], [means[i] - half, means[i] + half], rtol=1e-4)
+    phi = ti.attribute(model, rows, method="centred", reference=imp)[:, name]
+    left_over = phi + y - model.predict(rows)
+    ((_, right),) = ti.plots.partial(model, rows, y, name, importance=imp, **given)
+    at, means, ends = points_of(right)
+    values = at.tolist() if name == "visits" else [label.get_text() for label in right.get_xticklabels()]
+    assert sorted(values) == sorted(rows[name].dropna().unique())
+    line = lines_of(right, "mean contribution")[1]
+    for i, value in enumerate(values):
+        here = (rows[name] == value).to_numpy() & (w > 0)
+        r, weight, n = left_over[here], w[here], here.sum()
+        mean = np.average(r, weights=weight)
+        half = student.ppf(0.975, n - 1) * np.sqrt(n / (n - 1) * ((weight * (r - mean)) ** 2).sum()) / weight.sum()
+        # The library predicts in float32.
+        np.testing.assert_allclose([means[i], *ends[i]], [mean, mean - half, mean + half], rtol=1e-4, atol=1e-5)
+        if name == "visits":
+            np.testing.assert_allclose(line[i], np.average(phi[here], weights=weight), atol=1e-9)
+    if name == "town":
+        assert len(line) == 0  # categories are not on a line
+        heaviest = [w[(rows[name] == town).to_numpy()].sum() for town in values]
+        assert heaviest == sorted(heaviest, reverse=True)
+        here = rows[name].isna().to_numpy()
+        mean = np.average(left_over[here], weights=w[here])
+        np.testing.assert_allclose(points_of(right, "missing values")[1], mean, atol=1e-5)
 
 
 def test_clusters_are_the_units_of_the_intervals():
@@ -264,7 +260,7 @@ def test_what_cannot_be_drawn_is_refused_by_name():
         ti.plots.partial(model, rows, y, importance=ti.importance(model, rows, y, score="loss"))
     with pytest.raises(ti.DataError, match="of the same model, rows and features"):
         ti.plots.partial(model, rows[:50], y[:50], importance=ti.importance(model, rows, y))
-    with pytest.raises(ValueError, match="ax= has 3 Axes; pass two for each of the 1 features, or one"):
+    with pytest.raises(ValueError, match="ax= has 3 Axes; for 1 feature, pass 1 or 2"):
         ti.plots.partial(model, rows, y, "bmi", ax=plt.subplots(1, 3)[1])
     with pytest.raises(TypeError, match="unexpected keyword argument 'weights'"):
         ti.plots.partial(model, rows, y, weights=y)

@@ -130,19 +130,17 @@ def segments(
     width = 1.5 + 0.36 * across
     ax, first = style.rows_for(ax, importance.feature_names, order, max_display, width=width, below=0.8)
 
-    unit, paper = np.abs(size[np.ix_(columns, first)]).max(initial=0.0) or 1.0, ax.get_facecolor()
-    for x, s in enumerate(columns.tolist()):
-        for y, k in enumerate(first.tolist()):
-            side = 0.9 * max(np.sqrt(abs(size[s, k]) / unit), 0.15)  # the area is the difference
-            word = "unclear" if not clear[s, k] else "higher" if size[s, k] > 0 else "lower"
-            color, filled, hatch = TILES[word]
-            look: dict[str, Any] = {
-                "facecolor": color if filled else "none",
-                "edgecolor": paper if filled else color,
-                "hatch": hatch,
-            }
-            if size[s, k] != 0.0:
-                ax.bar(x, side, side, y - side / 2, label=word, **look)
+    tiles, known = (table[np.ix_(columns, first)] for table in (size, clear))
+    sides = 0.9 * np.sqrt(np.abs(tiles) / (np.abs(tiles).max(initial=0.0) or 1.0)).clip(
+        0.15
+    )  # the area: the difference
+    kinds = {"higher": known & (tiles > 0), "lower": known & (tiles < 0), "unclear": ~known & (tiles != 0)}
+    for word, here in kinds.items():
+        (x, y), side, (color, filled, hatch) = np.nonzero(here), sides[here], TILES[word]
+        inside, edge = (color, ax.get_facecolor()) if filled else ("none", color)
+        if here.any():
+            look: dict[str, Any] = {"facecolor": inside, "edgecolor": edge, "hatch": hatch, "label": word}
+            ax.bar(x, side, side, y - side / 2, **look)
     short = style.shorten([labels[s] for s in columns], LABEL_POINTS, style.font_points())
     rows = [f"{label} ({parts.rows[s]:,})" for label, s in zip(short, columns, strict=True)]
     ax.set_xticks(range(across), rows, rotation=90, parse_math=False)
@@ -213,8 +211,6 @@ def over_time(
         every = -(-len(x) // MOST_LABELS)
         one.set_xticks(x[::every], labels[::every], rotation=90, parse_math=False)
         one.set_ylabel(importance.title)
-        one.spines[["top", "right"]].set_visible(False)
-        style.short_ticks(one, "y")
         titles.append(_when(style.cut(importance.feature_names[k]), score, clear, labels))
     style.figure_legend(axes)
     style.finish(axes, titles, style.arrange_ticks, show=show)

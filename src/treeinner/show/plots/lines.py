@@ -55,17 +55,12 @@ def rounds(
     names = [importance.feature_names[k] for k in chosen]
     ax = _axes(ax, names)
 
-    x, colors = np.arange(len(curves)), [style.PALETTE[i % len(style.PALETTE)] for i in range(len(chosen))]
-    dotted = False
+    colors = [style.PALETTE[i % len(style.PALETTE)] for i in range(len(chosen))]
     for i, k in enumerate(chosen):
-        dashes = LINES[i // len(style.PALETTE) % len(LINES)]
-        ax.plot(x, curves[:, k], color=colors[i], linestyle=dashes, linewidth=1.8, label=names[i])
-        top = int(curves[:, k].argmax())
-        if 0 < top < len(x) - 1:
-            ax.plot([top], [curves[top, k]], "o", color=colors[i], markersize=5)
-            dotted = True
+        look = {"color": colors[i], "linestyle": LINES[i // len(style.PALETTE) % len(LINES)], "linewidth": 1.8}
+        _draw_line(ax, curves[:, k], int(curves[:, k].argmax()), label=names[i], **look)
     style.zero_line(ax, "y")
-    _rounds_axis(ax, len(x), "boosting round" + " (dot: the best of a feature)" * dotted)
+    ax.set_xlabel("boosting round (dot: the best of a feature)")
     # Of the signal score they are TreeInner's.
     shown = replace(importance, score="tree_inner") if importance.score == "signal" else importance
     ax.set_ylabel("cumulative " + style.wrapped(score_label(shown), 0.8 * style.axes_points(ax)[1], 10))
@@ -117,12 +112,9 @@ def curve(
         below, above = lower, upper
     loss = start - taken.sum(axis=1) - base
     ax.axhline(start, color=style.text_color(), linewidth=1.0, linestyle="--")
-    ax.plot(x, loss, color=style.text_color(), linewidth=2.2, label="loss")
     lowest = int(loss.argmin())
-    dotted = 0 < lowest < len(x) - 1
-    if dotted:
-        ax.plot([lowest], [loss[lowest]], "o", color=style.text_color(), markersize=6)
-    _rounds_axis(ax, len(x), "boosting round" + " (dot: the lowest loss)" * dotted + SIDES)
+    _draw_line(ax, loss, lowest, color=style.text_color(), linewidth=2.2, label="loss")
+    ax.set_xlabel(f"boosting round (dot: the lowest loss){SIDES}")
     ax.set_ylabel(f"{importance.loss_name} per row")
     colors = [*[color for *_, color, _ in areas], style.text_color()]
     names, heights = [*names, "loss"], np.array([*ends, loss[-1]])
@@ -130,7 +122,7 @@ def curve(
     name_ends(ax, [names[i] for i in order], heights[order], [colors[i] for i in order])
     largest = np.argsort(-np.abs(taken[-1]), kind="stable")[:2]
     parts = [f"{style.cut(importance.feature_names[k])} {style.signed(-taken[-1, k])}" for k in largest]
-    lowest_words = f"; lowest at round {lowest}" if dotted else ""
+    lowest_words = f"; lowest at round {lowest}" if 0 < lowest < len(loss) - 1 else ""
     fall = f"{importance.loss_name} {style.number(start)} to {style.number(loss[-1])}"
     return _finish(ax, f"{fall}: {', '.join(parts)}{lowest_words}", show=show)
 
@@ -146,13 +138,11 @@ def _until(steps: Float) -> Float:
     return sums
 
 
-def _rounds_axis(ax: Axes, rounds: int, label: str) -> None:
-    """Axis of the rounds, and short numbers at the other one."""
-    ax.set_xlim(0, max(rounds - 1, 1))
+def _draw_line(ax: Axes, y: Float, best: int, **look: Any) -> None:
+    """A line over the rounds, with a dot at the best."""
+    ax.plot(y, marker="o", markersize=5, markevery=[best], clip_on=False, **look)
+    ax.set_xlim(0, max(len(y) - 1, 1))
     ax.xaxis.set_major_locator(style.matplotlib().ticker.MaxNLocator(integer=True, nbins=5))
-    ax.set_xlabel(label)
-    ax.spines[["top", "right"]].set_visible(False)
-    style.short_ticks(ax, "y")
 
 
 def _areas(importance: Importance, chosen: list[int], taken: Float, base: Float) -> list[Area]:
@@ -245,7 +235,7 @@ def ranks(
     ax.set_xticks(range(len(columns)), [title_of(one) for one in columns], **slant)
     ax.set_xlabel("thick: rises; dashed: sinks; thin: moves little")
     ax.set_ylabel("rank")
-    ax.spines[["top", "right", "bottom"]].set_visible(False)
+    ax.spines["bottom"].set_visible(False)
     name_ends(ax, labels, drawn[-1, chosen], colors)
     parts = [
         f"{style.cut(labels[i])} {verb} from {table[0, chosen[i]]} to {table[-1, chosen[i]]}"
@@ -275,8 +265,7 @@ def name_ends(ax: Axes, names: Sequence[str], ends: Float, colors: Sequence[str]
     ax.set_ylim(ax.get_ylim())  # or the names would move the limits
     beside: dict[str, Any] = {"xycoords": ax.get_yaxis_transform(), "textcoords": ax.get_yaxis_transform()}
     for label, end, color in zip(labels, ends, colors, strict=True):
-        arrow: dict[str, Any] = {"arrowstyle": "-", "color": color, "linewidth": 0.8, "shrinkA": 2.0, "shrinkB": 0.0}
-        arrow |= {"relpos": (0.0, 0.5), "patchA": None}
+        arrow = {"arrowstyle": "-", "color": color, "linewidth": 0.8, "shrinkB": 0.0, "relpos": (0.0, 0.5)}
         look: dict[str, Any] = {"arrowprops": arrow, "annotation_clip": False, "va": "center"}
         style.plain(ax.annotate(label, (1.0, end), (1.05, end), **beside, **look))
 
@@ -304,5 +293,4 @@ def _apart(places: Float, step: float) -> Float:
 
 def _finish(ax: Axes, title: str, *, show: bool) -> Axes:
     """Write the title, and move the names apart."""
-    done: Axes = style.finish([ax], [title], arrange_ends, show=show)
-    return done
+    return style.finish([ax], [title], arrange_ends, show=show)

@@ -127,8 +127,6 @@ def _draw_rows(ax: Axes, part: PartialResiduals, unit: str) -> None:
     _draw_means(ax, means["at"], means)
     outside = f"; {100 * (1 - inside.mean()):.2g} % of the rows lie outside" if not inside.all() else ""
     ax.set(ylim=(low, high), xlabel=f"contribution ({unit}){outside}", ylabel="left to explain without it")
-    ax.spines[["top", "right"]].set_visible(False)
-    style.short_ticks(ax, "xy")
 
 
 def _draw_values(ax: Axes, part: PartialResiduals) -> None:
@@ -152,8 +150,6 @@ def _draw_values(ax: Axes, part: PartialResiduals) -> None:
     if names:
         short = style.shorten(names, 0.4 * style.axes_points(ax)[0], style.font_points())
         ax.set_xticks(range(len(names)), short, rotation=35, ha="right", rotation_mode="anchor", **PLAIN)
-    ax.spines[["top", "right"]].set_visible(False)
-    style.short_ticks(ax, "xy")
 
 
 def _draw_means(ax: Axes, x: Float, means: dict[str, Float], marker: str = "o", label: str = MEANS) -> None:

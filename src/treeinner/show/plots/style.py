@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from treeinner.errors import MissingDependencyError
+from treeinner.errors import MissingDependencyError, counted
 from treeinner.score.result import position_of
 from treeinner.show import html
 
@@ -237,9 +237,8 @@ def panels(ax: Any, features: int, each: int, across: int, inches: tuple[float, 
     count = features * each
     if ax is not None:
         if np.size(ax) not in (features, count):
-            what = f"pass one for each of the {features} features"
-            what = what if each == 1 else f"pass two for each of the {features} features, or one"
-            raise ValueError(f"ax= has {np.size(ax)} Axes; {what}.")
+            many = " or ".join(map(str, sorted({features, count})))
+            raise ValueError(f"ax= has {np.size(ax)} Axes; for {counted(features, 'feature')}, pass {many}.")
         return np.asarray(ax, object).reshape(features, -1)
     shape = -(-count // across), min(across, count)
     size = inches[0] * shape[1], inches[1] * shape[0] + 0.6
@@ -249,10 +248,12 @@ def panels(ax: Any, features: int, each: int, across: int, inches: tuple[float, 
     return axes.reshape(-1)[:count].reshape(features, each)
 
 
-def finish(axes: Sequence[Axes], titles: Sequence[str], arrange: Arrange, *, show: bool) -> Any:
+def finish(axes: Sequence[Axes], titles: Sequence[str], arrange: Arrange, *, show: bool) -> Axes:
     """Write the titles, and give everything its room: `arrange(ax)` is called whenever the size of Axes changed."""
     for ax, title in zip(axes, titles, strict=True):
         plain(ax.set_title(title, fontsize="medium", pad=28 if ax.child_axes else 6))  # columns have their own titles
+        ax.spines[["top", "right"]].set_visible(False)
+        _short_ticks(ax)
         _PANELS[ax] = arrange
     figure = axes[0].figure.canvas.figure  # that of subfigures too
     layout = figure.get_layout_engine() or matplotlib().layout_engine.ConstrainedLayoutEngine()
@@ -300,7 +301,7 @@ def rows_for(
     ax.tick_params(axis="y", length=0)
     for i, label in enumerate(ax.get_yticklabels()):
         plain(label).set_fontstyle("normal" if i < shown else "italic")
-    ax.spines[["top", "right", "left"]].set_visible(False)
+    ax.spines["left"].set_visible(False)
     return ax, first
 
 
@@ -313,11 +314,9 @@ def write_numbers(ax: Axes, x: Any, texts: Sequence[str], rows: Any = None) -> N
 def finish_rows(ax: Axes, title: str, label: str, *, handles: Sequence[Any] = (), show: bool) -> Axes:
     """Label the scores, and write a legend of what is drawn and of `handles`, and the title."""
     ax.set_xlabel(label)
-    short_ticks(ax)
     below = {"loc": "upper center", "bbox_to_anchor": (0.5, 0.0), "borderpad": 0.0, "borderaxespad": 0.0}
     _legend(ax, [ax], handles, ncols=1 + (axes_points(ax)[0] > 250), **below)
-    done: Axes = finish([ax], [title], arrange_rows, show=show)
-    return done
+    return finish([ax], [title], arrange_rows, show=show)
 
 
 def arrange_rows(ax: Axes) -> None:
@@ -389,9 +388,9 @@ def zero_line(ax: Axes, axis: str = "x") -> None:
     draw(0.0, color=text_color(), linewidth=0.8, zorder=0.5)
 
 
-def short_ticks(ax: Axes, axes: str = "x") -> None:
+def _short_ticks(ax: Axes) -> None:
     """Short numbers at ticks without names, and no factor of their own at the end of an axis."""
     ticker = matplotlib().ticker
-    for axis in (getattr(ax, f"{name}axis") for name in axes):
+    for axis in (ax.xaxis, ax.yaxis):
         if not isinstance(axis.get_major_locator(), ticker.FixedLocator):
             axis.set_major_formatter(ticker.FuncFormatter(lambda value, _: number(value, 5)))
