@@ -70,24 +70,13 @@ class Shuffle:
         self.forest, self.n_groups = forest, n_groups
         self.step = task_rows(forest, table)
         self._core = _core.Shuffle(forest.core, group_of_column, n_groups)
-        self._task_blocks = padded_rows(self.step) // BLOCK
-        n_tasks = -(-table.n_rows // self.step)
-        self._codes = np.zeros((n_tasks * self._task_blocks, forest.n_planes, BLOCK), forest.code_dtype)
-
-        def fill(start: int, stop: int) -> None:
-            codes = self.forest.blocks(forest.bin(table.block(start, stop)))
-            first = start // self.step * self._task_blocks
-            self._codes[first : first + len(codes)] = codes
-
-        for _ in map_rows(table.n_rows, self.step, fill, n_jobs=n_jobs):
-            pass
+        self._codes = codes_by_row(forest, table, n_jobs=n_jobs)
 
     def _rows(self, order: NDArray[np.int64]) -> Any:
         """Codes of rows order[0], order[1], ..."""
-        task, row = np.divmod(order, self.step)
         codes = self.forest.core.new_codes(len(order))
         by_row = np.zeros((padded_rows(len(order)), self.forest.n_planes), self.forest.code_dtype)
-        by_row[: len(order)] = self._codes[task * self._task_blocks + row // BLOCK, :, row % BLOCK]
+        by_row[: len(order)] = self._codes[order]
         by_block = self.forest.blocks(codes)
         by_block[:] = by_row.reshape(len(by_block), BLOCK, self.forest.n_planes).transpose(0, 2, 1)
         return codes
@@ -118,6 +107,16 @@ def by_task(forest: Forest, table: Table, work: Callable[[_core.Codes], NDArray[
         out[done : done + len(part)] = part
         done += len(part)
     return out
+
+
+def codes_by_row(forest: Forest, table: Table, *, n_jobs: int | None = -1) -> NDArray[Any]:
+    """Codes of every row: (rows, planes)."""
+
+    def work(codes: _core.Codes) -> NDArray[Any]:
+        padded = forest.blocks(codes).transpose(0, 2, 1).reshape(padded_rows(codes.n_rows), forest.n_planes)
+        return padded[: codes.n_rows]
+
+    return by_task(forest, table, work, n_jobs=n_jobs)
 
 
 def predict(forest: Forest, table: Table, *, n_jobs: int | None = -1) -> Float:

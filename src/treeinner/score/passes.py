@@ -84,10 +84,9 @@ def share_pass(
     if spec.segmented:
         passes.append(_Pass(model, spec, centre=_fixed(model, spec, centre), shares=True, by_segment=True))
 
-    def heard(k: int) -> Progress | None:
-        return progress and (lambda done, n: progress((k * n + done) // len(passes), n))
-
-    out, *by_segment = (_run(work, rows, n_jobs, heard(k)) for k, work in enumerate(passes))
+    out, *by_segment = (
+        _run(work, rows, n_jobs, progress and partial(_part, progress, k, len(passes))) for k, work in enumerate(passes)
+    )
     return replace(out, segments=by_segment[0].segments) if by_segment else out
 
 
@@ -111,6 +110,11 @@ def total(
     if found is None or found.rows == 0:
         raise DataError("There are no rows to score; pass at least one row of X and y.")
     return found
+
+
+def _part(progress: Progress, k: int, n_parts: int, done: int, n: int) -> None:
+    """Tell the progress of pass k over the rows, of several."""
+    progress((k * n + done) // n_parts, n)
 
 
 def _after(progress: Progress, before: int, done: int, n: int) -> None:
@@ -446,7 +450,7 @@ def _in_core(task: Task) -> None:
         work.scale,
         None if sums is None else sums[0],
         largest,
-        None if sums is None else _fixed_point(task.weight, task.n),
+        None if sums is None else fixed_point(task.weight, task.n),
         None if sums is None else sums[1],
         work.paths,
         task.players.players() if work.shares else np.zeros((0, forest.n_outputs, forest.n_players)),
@@ -543,11 +547,11 @@ def _add_to_leaves(task: Task, tree: int, n_trees: int, residual: Float, weight:
     task.sums.added(task.n, float(np.abs(fixed).max(initial=0.0)))
     core.leaf_sums(task.codes, tree, n_trees, fixed.astype(np.int64), integers[0])
     counted = np.zeros(task.margin.shape, np.int64)
-    counted[:, : task.n] = _fixed_point(weight, task.n)
+    counted[:, : task.n] = fixed_point(weight, task.n)
     core.leaf_sums(task.codes, tree, n_trees, counted, integers[1])
 
 
-def _fixed_point(weight: Float | None, n: int) -> NDArray[np.int64]:
+def fixed_point(weight: Float | None, n: int) -> NDArray[np.int64]:
     """Weights of n rows as integers: (rows,)."""
     return np.rint((np.ones(n) if weight is None else weight) * 2.0**WEIGHT_BITS).astype(np.int64)
 

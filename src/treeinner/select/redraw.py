@@ -16,13 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeinner.errors import DataError
-from treeinner.kernels import BLOCK, aligned, by_task, leaf_ranges, padded_rows
+from treeinner.kernels import BLOCK, aligned, leaf_ranges, padded_rows
+from treeinner.kernels.rows import codes_by_row
 from treeinner.kernels.units import GRADIENT_BITS
 from treeinner.read import Model
 from treeinner.read.columns import as_table, gathered
 from treeinner.rows import read_rows, read_table
 from treeinner.score.conclude import conclude
-from treeinner.score.passes import leaf_pass, node_means, open_task
+from treeinner.score.passes import fixed_point, leaf_pass, node_means, open_task
 from treeinner.score.spec import Spec, scored_loss
 from treeinner.select.folds import Data, Index
 
@@ -115,17 +116,10 @@ class _HeldOut:
     """Held-out rows of a model, on their way through its trees as they are; as a rule all fit into memory together."""
 
     def __init__(self, model: Model, spec: Spec, data: Data, held_out: Index, n_draws: int) -> None:
-        part, trees = data.take(held_out), model.trees
+        part, trees, forest = data.take(held_out), model.trees, model.trees.forest
         self.model, self.spec, self.held_out, self.n_draws = model, spec, held_out, n_draws
         (self.rows,) = read_rows(model, part.X, part.y, **part.given)
-        forest = trees.forest
-
-        def by_row(codes: Any) -> NDArray[Any]:
-            padded = forest.blocks(codes).transpose(0, 2, 1).reshape(padded_rows(codes.n_rows), forest.n_planes)
-            return padded[: codes.n_rows]
-
-        # Of all rows, for any may be a donor: (rows, planes).
-        self.codes = by_task(forest, read_table(model, data.X), by_row, n_jobs=1)
+        self.codes = codes_by_row(forest, read_table(model, data.X), n_jobs=1)  # of all rows, for any may be a donor
         per_row = n_draws * forest.n_planes * forest.code_dtype.itemsize
         per_row += 8 * (trees.n_trees * trees.width + trees.n_rounds * trees.n_outputs)
         self._step = max(BLOCK, MOST_BYTES // max(1, per_row) // BLOCK * BLOCK)
@@ -199,7 +193,7 @@ class _HeldOut:
         padded = np.zeros((self.n_draws, padded_rows(n), len(planes)), codes.dtype)
         padded[:, :n] = codes
         self._blocks[:, :, planes] = padded.reshape(self.n_draws, -1, BLOCK, len(planes)).transpose(0, 1, 3, 2)
-        largest, fixed_weight = np.zeros(padded_rows(n)), self._task.fixed_point_weight()
+        largest, fixed_weight = np.zeros(padded_rows(n)), fixed_point(self._task.weight, n)
         first_tree, moved = self._moved(trees)
         self.model.trees.forest.core.redraw(
             self._codes, loss, loss_scale, first_tree, trees, y, weight, moved,
