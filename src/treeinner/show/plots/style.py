@@ -189,7 +189,7 @@ def _shorten(name: str, points: float, size: float, keep: float = 0.5) -> str:
     if len(name) < 5 or needed_points([name], size) <= points:
         return name
     sizes = range(5, len(name))
-    return without_middle(3 + bisect_right(sizes, points, key=lambda left: needed_points([without_middle(left)], size)))
+    return without_middle(4 + bisect_right(sizes, points, key=lambda left: needed_points([without_middle(left)], size)))
 
 
 def plain(text: Text) -> Text:
