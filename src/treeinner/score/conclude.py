@@ -65,10 +65,12 @@ def scores_of(
     kept: dict[str, Any] = {} if keep is None else {"keep": keep}
     if spec.method == "centred":
         twice = (needed or spec.segmented) and rows.again
-        leaf = total(leaf_pass, model, spec, rows, progress=_half(progress, 0) if twice else progress, **run)
+        half = partial(_half, progress, 0) if twice and progress else progress
+        leaf = total(leaf_pass, model, spec, rows, progress=half, **run)
         centre = node_means(model, spec, leaf)
         if twice:
-            share = total(share_pass, model, spec, rows, centre, progress=_half(progress, leaf.rows), **run, **kept)
+            half = progress and partial(_half, progress, leaf.rows)
+            share = total(share_pass, model, spec, rows, centre, progress=half, **run, **kept)
     else:  # node values are stored: one pass gives everything
         centre = node_means(model, spec, None) if spec.by_path else None
         leaf = share = total(share_pass, model, spec, rows, centre, leaves=True, progress=progress, **run, **kept)
@@ -79,9 +81,9 @@ def scores_of(
     return found if std_errors else replace(found, has_errors=False)
 
 
-def _half(progress: Progress | None, first: int) -> Progress | None:
-    """Progress of one of two passes over the rows; first: how many rows the first pass saw, 0 while it goes on."""
-    return progress and (lambda done, rows: progress((done + first) // 2, first or rows))
+def _half(progress: Progress, first: int, done: int, rows: int) -> None:
+    """Tell the progress of one of two passes; first: how many rows the first pass saw, 0 while it goes on."""
+    progress((done + first) // 2, first or rows)
 
 
 def conclude(

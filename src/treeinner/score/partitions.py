@@ -64,7 +64,7 @@ def of_partition(job: Job, number: int, batches: Iterable[Mapping[str, Any]]) ->
                 notes.append(training_rows_note(job.model, rows))
             part = total(job.work, job.model, job.spec, rows, *job.args, **job.options)
             found = part if found is None else found + part
-            notes += [replace(note, quiet=False) for some in rows for note in some.notes]  # the user saw no warning
+            notes += [replace(note, quiet=False) for note in rows.notes]  # the user saw no warning
     except TreeInnerError as error:
         raise type(error)(f"Partition {number}: {error}") from None
     except (KeyError, TypeError, ValueError) as error:  # of a pipeline's transformer, for one
