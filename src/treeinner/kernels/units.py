@@ -55,11 +55,11 @@ def scale_bits(trees: Trees, steepest: float | None) -> tuple[int, int]:
     return value_bits, min(max(own, top - MOST_BELOW), top + SPARE_BITS) if steepest else own
 
 
-def in_units(weight: NDArray[np.float64], largest: float) -> tuple[NDArray[np.float64], int]:
-    """Weights in units of the power of two above the largest of all rows, and its exponent."""
+def in_units(weight: NDArray[np.float64] | None, largest: float) -> tuple[NDArray[np.float64] | None, int]:
+    """Weights in units of the power of two above the largest of all rows, and its exponent; None: every row is 1."""
     part, exponent = np.frexp(largest)
     unit = int(exponent) - int(part == 0.5)  # weights of 1 have the bits of no weights
-    return np.ldexp(weight, -unit), unit
+    return None if weight is None else np.ldexp(weight, -unit), unit
 
 
 def carry(limbs: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -259,7 +259,7 @@ def _weights(model: Model, y: Any, given: Any, n_rows: int, largest: float | Non
     """The user's weights times those of the classes, and the exponent of their unit; None: every row counts alike."""
     spec = model.class_weight if model.classes is not None else None
     if given is None and spec is None and largest is None:
-        return None, 0
+        return in_units(None, 1.0)
     weight = np.ones(n_rows) if given is None else given_weights(given, n_rows)
     top = weight.max() if largest is None else largest
     if weight.max() > top:
