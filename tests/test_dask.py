@@ -235,7 +235,7 @@ def test_every_worker_killed_in_turn_in_both_rounds_changes_no_bit(client, tmp_p
     gate, found = tmp_path / "gate", []
     whole = dd.from_pandas(held_out().drop(columns="weight"), npartitions=6)
     frame = whole.map_partitions(gated, str(gate), meta=whole._meta)
-    passes = importlib.import_module("treeinner.score.importance")
+    passes = importlib.import_module("treeinner.score.conclude")
     node_means = passes.node_means
     monkeypatch.setattr(passes, "node_means", lambda *args: (gate.touch(), node_means(*args))[1])
     gate.touch()
