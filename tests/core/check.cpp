@@ -154,6 +154,7 @@ void check_shares(const Case& c, const Results& got, const char* who) {
   for (size_t i = 0; i < c.paths.size(); ++i) check_shares(c, c.paths[i].centred, got.shares[i], 0.0, who);
   for (size_t i = 0; i < c.boosts.size(); ++i) {
     check_shares(c, c.boosts[i].centred, got.second_pass[i].sums, kFloat32, who);
+    check(same_bits(got.second_pass[i].fixed_sums, got.second_pass[i].sums), who, "boost: two tables of shares");
   }
 }
 
@@ -217,6 +218,7 @@ void check_effects(const Case& c, const Results& got, const char* who) {
     rows &= std::fabs(own[i] + whole / 2 - share[i] - history.put_back[i]) <= 4 * kFloat32 * (most + 1);
   }
   check(rows, who, "boost: shares without a history");
+  check(same_bits(got.effects.back().fixed_sums, own), who, "boost: two tables of shares, and contributions");
   for (size_t p = 0; p < places; ++p)  // weights are whole numbers in units of 1 / kFixedScale
     rows &= std::fabs(got.squares[p] / kFixedScale - squares[p]) <= 1e-12 * (size[p] + 1);
   check(rows, who, "squares against the history");

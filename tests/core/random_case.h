@@ -18,7 +18,8 @@ struct ShareCase {
   Array<double> mean;      // (rounds, outputs)
   oracle::Boosted boosted;
   oracle::Centred centred;
-  std::unique_ptr<Shares> table, own;  // own: less half of the squares of the steps; null where trees have tops
+  std::unique_ptr<Shares> plain, table, own;  // table: beside the plain one, the same; own: less half of the squares of
+                                              // the steps; null where trees have tops
 };
 
 struct Case {
@@ -35,10 +36,17 @@ struct Case {
 
 inline void build_tables(const Case& c, ShareCase& s) {
   const Forest& f = c.model->forest;
+  std::vector<double> residual = s.centred.residual;  // less the root's
+  for (int tree = 0; tree < f.n_trees; ++tree) {
+    const Tree t = tree_of(f, tree);
+    for (int64_t i = (2 * t.n_splits + 1) * f.width; i-- > 0;)
+      residual[index(t.first_node * f.width + i)] -= residual[index(t.first_node * f.width + i % f.width)];
+  }
   const auto make = [&](bool own) {
-    return std::make_unique<Shares>(*c.model->built, s.centred.value.data(), s.centred.residual.data(), kFixedScale,
-                                    own);
+    return std::make_unique<Shares>(*c.model->built, s.centred.value.data(), residual.data(), kFixedScale, own,
+                                    s.plain.get());
   };
+  s.plain = make(false);
   s.table = make(false);
   if (f.width == 1 && std::none_of(f.tops, f.tops + f.n_trees, [](const Top& top) { return top.below != nullptr; }))
     s.own = make(true);
@@ -120,7 +128,7 @@ inline Case random_case(uint64_t seed, const Shape& shape, int n_rows) {
 }
 
 struct Boosted {
-  Array<double> margin, sums, largest, first_order, so_far, put_back;
+  Array<double> margin, sums, fixed_sums, largest, first_order, so_far, put_back;
   Array<int64_t> leaf_sums, leaf_weights;
 };
 
@@ -146,6 +154,7 @@ inline Boosted no_boosted(const Case& c) {
   const size_t leaves = index(f.first_leaf[f.n_trees] * f.width), rows = index(c.n_rows);
   return {Array<double>(index(f.n_outputs * c.padded)),
           Array<double>(rows * index(n_places(f))),
+          {},
           Array<double>(rows),
           Array<double>(rows),
           {},
@@ -191,14 +200,16 @@ inline Boosted some_trees_boosted(const Case& c, const Kernels& k, const Job& jo
 }
 
 // The first pass sums in the leaves, without paths; the second, with shares, does not.
-inline Boosted boosted(const Case& c, const Kernels& k, const Job& job, const ShareCase& s, const PathTable* shares) {
+inline Boosted boosted(const Case& c, const Kernels& k, const Job& job, const ShareCase& s, bool shares) {
   Boosted out = no_boosted(c);
   const Rounds& rounds = s.rounds;
   const LossInput input{{rounds.loss, 1.0}, s.y.data(), c.padded, weight_of(c, s), out.margin.data(), c.padded};
   BoostArgs args{input, rounds.n(), rounds.first_tree.data(), kFixedScale};
   args.largest = out.largest.data();
   if (shares) {
-    args.paths = shares, args.sums = out.sums.data();
+    out.fixed_sums.resize(out.sums.size());
+    args.paths = &s.table->view, args.fixed = &s.plain->view, args.sums = out.sums.data(),
+    args.fixed_sums = out.fixed_sums.data();
     args.mean_residual = s.mean.data(), args.row_weight = weight_of(c, s);
   } else {
     args.leaf_sums = out.leaf_sums.data();
@@ -223,6 +234,8 @@ inline Boosted with_effects(const Case& c, const Kernels& k, const Job& job, Los
   BoostArgs args{input, s.rounds.n(), s.rounds.first_tree.data(), kFixedScale};
   args.largest = out.largest.data(), args.paths = &table.view, args.sums = out.sums.data();
   args.mean_residual = s.mean.data(), args.row_weight = weight_of(c, s);
+  if (!history)
+    out.fixed_sums.resize(out.sums.size()), args.fixed = &table.view, args.fixed_sums = out.fixed_sums.data();
   args.effect = {out.so_far.data(), history ? out.put_back.data() : nullptr};
   call(k.boost, job, args);
   return out;
@@ -315,8 +328,8 @@ inline Results results(const Case& c, const Kernels& k, const ShapArrays* shap =
     call(k.path, job, PathArgs{&s.table->view, s.residual.data(), weight_of(c, s), out.shares.back().data()});
   }
   for (const ShareCase& s : c.boosts) {
-    out.first_pass.push_back(boosted(c, k, job, s, nullptr));
-    out.second_pass.push_back(boosted(c, k, job, s, &s.table->view));
+    out.first_pass.push_back(boosted(c, k, job, s, false));
+    out.second_pass.push_back(boosted(c, k, job, s, true));
     add_centred(c, k, job, out);
   }
   add_effects(c, k, job, out);

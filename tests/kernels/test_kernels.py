@@ -160,7 +160,7 @@ def boosted(trees, X, y, table):
     leaf_sums, sums = np.zeros((int(f.first_leaf[-1]), 1), np.int64), np.zeros((n, 1, f.n_players))
     f.core.boost(
         f.bin(X), 0, 1.0, trees.first_trees, y[None], None, margin, 2.0**30, leaf_sums, largest, None, None, table,
-        sums, None, None, None, None,
+        sums, None, None, None, None, None,
     )  # fmt: skip
     return margin[0, :n], leaf_sums, sums
 

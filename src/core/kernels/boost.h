@@ -27,6 +27,8 @@ struct BoostArgs {
   double* sums = nullptr;                  // (rows, outputs, players) row scores, added to
   const double* mean_residual = nullptr;   // (rounds, outputs) of shares: means over all rows
   const double* row_weight = nullptr;      // (rows,) of shares; null: 1
+  const PathTable* fixed = nullptr;        // or null: shares of the same paths, with node values taken as fixed,
+  double* fixed_sums = nullptr;            // which are added to these, as `sums`
   const int32_t* first_point = nullptr;    // (rounds + 1,) or null: residuals at the start of each round
   const double* point = nullptr;           // else averaged over its step: at these points of [0, 1],
   const double* point_weight = nullptr;    // with these weights
@@ -211,7 +213,11 @@ inline void take_tree(const Job& job, const BoostArgs& args, int tree, const Run
   if (!top.below) take_leaves(f, args, tree, frontier, run);
   const bool aside = paths && paths->scores && paths->scores->takes_part[tree], shares = paths && paths->level;
   if (aside) set_aside(s, here, at, args.scale);
-  if (!aside && shares) add_shares(f, *paths, codes, here, args.row_weight ? args.row_weight + run.row : nullptr, leaf);
+  const double* row_weight = args.row_weight ? args.row_weight + run.row : nullptr;
+  if (!aside && shares) add_shares(f, *paths, codes, here, row_weight, leaf);
+  if (!aside && args.fixed)
+    add_shares(f, *args.fixed, codes, {tree, run.n, frontier, here.weight, kRun, args.fixed_sums + place}, row_weight,
+               leaf);
   if (!aside && paths && !shares) add_frontier<true>(f, *paths, here);
   if (!aside && contributes(args))
     add_frontier<false>(f, *paths, {tree, run.n, frontier, nullptr, 0, args.effect.so_far + place});
@@ -253,10 +259,15 @@ inline void boost(const Job& job, const BoostArgs& args) {
         for (int i = 0; i < n_runs; ++i)
           take_tree<Code>(job, args, tree, runs[i], i * kRun, runs[i].frontier + (keeps(args) ? at - first : 0) * kRun,
                           tree_batch);
-        if (scores && (tree % kTreeBatch == kTreeBatch - 1 || tree == f.n_trees - 1))
-          add_tree_batch(f, *args.paths, tree / kTreeBatch, args.scale, n,
-                         args.row_weight ? args.row_weight + row : nullptr, tree_batch, args.sums + row * places,
-                         contributes(args) ? args.effect.so_far + row * places : nullptr);
+        if (!scores || (tree % kTreeBatch != kTreeBatch - 1 && tree != f.n_trees - 1)) continue;
+        const double* row_weight = args.row_weight ? args.row_weight + row : nullptr;
+        double* fixed = args.fixed ? args.fixed_sums + row * places : nullptr;
+        add_tree_batch(f, *args.paths, tree / kTreeBatch, args.scale, n, row_weight, tree_batch,
+                       args.sums + row * places, scores->with_fixed ? fixed : nullptr,
+                       contributes(args) ? args.effect.so_far + row * places : nullptr);
+        if (fixed && !scores->with_fixed)
+          add_tree_batch(f, *args.fixed, tree / kTreeBatch, args.scale, n, row_weight, tree_batch, fixed, nullptr,
+                         nullptr);
       }
       for (int i = 0; i < n_runs && args.effect.put_back; ++i)
         add_effects<Code>(

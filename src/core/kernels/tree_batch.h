@@ -45,10 +45,11 @@ inline void add_quads(const float* records, const uint8_t* leaf, int n, const fl
   }
 }
 
-// Of the rows that were set aside, row_weight: of shares; null: 1; sums and contributions: (rows, places), added to; or
-// null.
+// Of the rows that were set aside, row_weight: of shares; null: 1; sums, fixed and contributions: (rows, places), added
+// to; or null.
 inline void add_tree_batch(const Forest& f, const PathTable& paths, int tree_batch, double scale, int n,
-                           const double* row_weight, const TreeBatchScratch& s, double* sums, double* contributions) {
+                           const double* row_weight, const TreeBatchScratch& s, double* sums, double* fixed,
+                           double* contributions) {
   const ScoreTable& t = *paths.scores;
   const int64_t places = n_places(f);
   const double unit = t.step_unit / scale, of_low = t.step_unit / kWhole, of_high = kHalf * of_low;
@@ -70,6 +71,10 @@ inline void add_tree_batch(const Forest& f, const PathTable& paths, int tree_bat
       double* sum = sums + (at + r) * places;
       const double of_level = row_weight ? unit * row_weight[at + r] : unit;
       for (int64_t i = 0; i < places; ++i) sum[i] += quad[i * kQuad] * unit + quad[i * kQuad + 1] * of_level;
+      if (fixed) {
+        sum = fixed + (at + r) * places;
+        for (int64_t i = 0; i < places; ++i) sum[i] += quad[i * kQuad] * unit + quad[i * kQuad + 2] * of_level;
+      }
       if (!contributions) continue;
       sum = contributions + (at + r) * places;
       for (int64_t i = 0; i < places; ++i) sum[i] += quad[i * kQuad + 2] * of_high + quad[i * kQuad + 3] * of_low;

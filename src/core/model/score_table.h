@@ -7,13 +7,15 @@
 #include "path_table.h"
 
 namespace treeinner {
-// Owns what a ScoreTable borrows (tables.h). level: of shares, whose residuals come times `scale`.
+// Owns what a ScoreTable borrows (tables.h). level: of shares, whose residuals come times `scale`; fixed: likewise, or
+// null.
 class ScoreArrays {
  public:
   static bool takes_part(const Forest& f) { return f.width == 1 && n_places(f) <= kPlaces; }
 
-  ScoreArrays(const Forest& f, const PathArrays& paths, const PathArrays* level = nullptr, double scale = 1.0)
-      : f_(f), paths_(paths), level_(level) {
+  ScoreArrays(const Forest& f, const PathArrays& paths, const PathArrays* level = nullptr, double scale = 1.0,
+              const PathArrays* fixed = nullptr)
+      : f_(f), paths_(paths), level_(level), fixed_(fixed) {
     for (int32_t tree = 0; tree < f.n_trees; ++tree)
       takes_part_.push_back(paths.entries[index(tree)] > 0 && n_leaves(tree) <= kSmall);
     scale_steps();
@@ -24,7 +26,9 @@ class ScoreArrays {
   }
 
   bool any() const { return std::find(takes_part_.begin(), takes_part_.end(), 1) != takes_part_.end(); }
-  ScoreTable view() const { return {step_unit_, takes_part_.data(), first_record_.data(), records_.data()}; }
+  ScoreTable view() const {
+    return {step_unit_, takes_part_.data(), first_record_.data(), records_.data(), fixed_ != nullptr};
+  }
 
  private:
   int64_t n_leaves(int32_t tree) const { return f_.first_leaf[tree + 1] - f_.first_leaf[tree]; }
@@ -48,14 +52,16 @@ class ScoreArrays {
   void add_records(int32_t tree, double level_unit) {
     const int entries = paths_.entries[index(tree)];
     for (int64_t leaf = 0; leaf < n_leaves(tree); ++leaf) {
-      const double *from = record(paths_, tree, leaf), *level = level_ ? record(*level_, tree, leaf) : nullptr;
+      const double *from = record(paths_, tree, leaf), *level = level_ ? record(*level_, tree, leaf) : nullptr,
+                   *fixed = fixed_ ? record(*fixed_, tree, leaf) : nullptr;
       const size_t begin = records_.size();
       records_.resize(begin + index(quad_stride(entries)));
       float* to = records_.data() + begin;
       for (int i = 0; i < entries; ++i, to += kQuad) {
         const double step = from[i] / step_unit_, whole = std::rint(step * kWhole), high = std::rint(whole / kHalf);
         to[0] = static_cast<float>(step), to[1] = level ? static_cast<float>(level[i] / level_unit) : 0.0f;
-        to[2] = static_cast<float>(high), to[3] = static_cast<float>(whole - high * kHalf);
+        to[2] = static_cast<float>(fixed ? fixed[i] / level_unit : high);
+        to[3] = fixed ? 0.0f : static_cast<float>(whole - high * kHalf);
       }
       std::memcpy(to, from + entries, index(entries) * sizeof(uint16_t));  // the same paths have the same players
     }
@@ -63,7 +69,7 @@ class ScoreArrays {
 
   const Forest& f_;
   const PathArrays& paths_;
-  const PathArrays* level_;
+  const PathArrays *level_, *fixed_;
   double step_unit_ = 1.0;
   std::vector<uint8_t> takes_part_;
   std::vector<int64_t> first_record_;
@@ -86,9 +92,9 @@ struct Paths {
 
  protected:
   // As ScoreArrays.
-  void add_scores(const Forest& f, const PathArrays* level, double scale) {
+  void add_scores(const Forest& f, const PathArrays* level, double scale, const PathArrays* fixed = nullptr) {
     if (!ScoreArrays::takes_part(f)) return;
-    scores = std::make_unique<ScoreArrays>(f, arrays, level, scale);
+    scores = std::make_unique<ScoreArrays>(f, arrays, level, scale, fixed);
     score_view = scores->view();
     if (scores->any()) view.scores = &score_view;
   }

@@ -5,13 +5,14 @@
 // where c and m are the means of leaf values and residuals in the node, c' and m' in the child. That is three
 // attributions by path, with the weights g, l and 1. In a tree without a top the leaf is known from the path, and the
 // last two become one: the level. Residuals and values are counted from those of the root, which changes nothing and
-// keeps the digits of residuals that are far from 0.
+// keeps the digits of residuals that are far from 0. Node values that are fixed give a row (c' - c) g alone: that is m
+// = m' = 0, or, counted from the mean r of the root, -r in every node.
 #pragma once
 
 #include "score_table.h"
 
 namespace treeinner {
-// value, residual: (nodes, width), each tree's in the order of their numbers.
+// value, residual: (nodes, width), each tree's in the order of their numbers; residuals counted from the root's.
 class CentredMeans {
  protected:
   CentredMeans(const Forest& f, const double* value, const double* residual)
@@ -21,10 +22,7 @@ class CentredMeans {
       const int64_t begin = tree_of(f, tree).first_node * width,
                     end = (f.first_split[tree + 1] + f.first_leaf[tree + 1]) * width;
       root_.insert(root_.end(), value + begin, value + begin + width);
-      for (int64_t i = begin; i < end; ++i) {
-        value_[index(i)] -= value[begin + (i - begin) % width];
-        residual_[index(i)] -= residual[begin + (i - begin) % width];
-      }
+      for (int64_t i = begin; i < end; ++i) value_[index(i)] -= value[begin + (i - begin) % width];
     }
   }
   std::vector<double> value_, residual_, root_;
@@ -35,15 +33,17 @@ struct Shares : private CentredMeans, Paths {
   PathArrays level, leaf;
   PathTable level_view, leaf_view;
 
-  // own: whether half of the squares of the steps is taken off, as the signal score of squared errors does.
-  Shares(const BuiltForest& built, const double* value, const double* residual, double scale, bool own)
+  // own: whether half of the squares of the steps is taken off, as the signal score of squared errors does. fixed: the
+  // table of the same paths that comes with it in `boost`, or null.
+  Shares(const BuiltForest& built, const double* value, const double* residual, double scale, bool own,
+         const Shares* fixed = nullptr)
       : CentredMeans(built.view(), value, residual),
         Paths(built, value_.data(), false),
         level(built, value_.data(), own ? Step::kOwnLevel : Step::kLevel, residual_.data()),
         leaf(built, value_.data(), Step::kLeaf, residual_.data()),
         level_view(level.view()),
         leaf_view(leaf.view()) {
-    add_scores(built.view(), &level, scale);
+    add_scores(built.view(), &level, scale, fixed && !own ? &fixed->level : nullptr);  // else contributions are there
     view.level = &level_view, view.leaf = &leaf_view, view.root = root_.data();
   }
 };

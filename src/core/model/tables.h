@@ -26,12 +26,14 @@ constexpr int kPlaces = 512;       // outputs x players of a forest that does, a
 constexpr double kWhole = 0x1p38;  // a step as a whole number has units of step_unit / kWhole
 
 // For the trees that have records of at most kSmall leaves, the same as quads in multiples of step_unit, then the
-// players as 16-bit numbers.
+// players as 16-bit numbers. In a quad come the step; its level; the step again as a whole number, in two parts, or,
+// with_fixed, the level where node values are fixed, and 0.
 struct ScoreTable {
   double step_unit;
   const uint8_t* takes_part;    // (trees,)
   const int64_t* first_record;  // (trees,)  in records, of the tree's first leaf
   const float* records;         // 64-byte aligned
+  bool with_fixed;
 };
 
 // A path attribution: what each way out of a deep split gives the player of its plane, and for the frontiers of the

@@ -74,11 +74,14 @@ class CoreForest {
     return std::make_unique<Paths>(built_, node_value.data(), for_scores);
   }
 
-  // value, residual: means over the rows in every node; scale: of the residuals in `boost`; own: see Shares.
-  std::unique_ptr<Shares> share_table(In<double, 2> value, In<double, 2> residual, double scale, bool own) const {
+  // value, residual: means over the rows in every node, residuals less the root's; scale: of the residuals in `boost`;
+  // own, fixed: see Shares.
+  std::unique_ptr<Shares> share_table(In<double, 2> value, In<double, 2> residual, double scale, bool own,
+                                      const Shares* fixed) const {
+    if (fixed) check(*fixed);
     for (const auto* means : {&value, &residual})
       require(has_shape(*means, n_nodes(f_), f_.width), "means are (nodes, width)");
-    return std::make_unique<Shares>(built_, value.data(), residual.data(), scale, own);
+    return std::make_unique<Shares>(built_, value.data(), residual.data(), scale, own, fixed);
   }
 
   // out: (outputs, players), what the squares of the steps add up to.
@@ -137,6 +140,9 @@ class CoreForest {
   // Contributions so far, and what the players' own effects add to the shares: (rows, outputs, players), added to.
   using Effects = std::pair<Out<double, 3>, std::optional<Out<double, 3>>>;
 
+  // Shares with node values taken as fixed, of the same paths, and their (rows, outputs, players), added to.
+  using FixedShares = std::pair<const Shares*, Out<double, 3>>;
+
   // margin: (outputs, padded rows), moved on; y: (1 or outputs, rows). fixed, leaf_weights: both or none.
   // mean_residual: (rounds, outputs), and row_weight: of shares.
   void boost(const Codes& codes, int loss, double loss_scale, In<int32_t> first_tree, In<double, 2> y,
@@ -144,7 +150,8 @@ class CoreForest {
              const std::optional<Out<int64_t, 2>>& leaf_sums, Out<double> largest, const Maybe<int64_t>& fixed,
              const std::optional<Out<int64_t, 2>>& leaf_weights, const Paths* paths, Out<double, 3> sums,
              const Maybe<double, 2>& mean_residual, const Maybe<double>& row_weight,
-             const std::optional<StepRule>& rule, const std::optional<Effects>& effects) const {
+             const std::optional<StepRule>& rule, const std::optional<Effects>& effects,
+             const std::optional<FixedShares>& fixed_shares) const {
     const size_t n_rounds = first_tree.size() - 1;
     const int32_t* first = first_tree.data();
     require(static_cast<int64_t>(largest.size()) >= codes.n_rows, "largest is (rows,)");
@@ -181,11 +188,18 @@ class CoreForest {
     }
     if (effects) {
       const auto& [so_far, put_back] = *effects;
+      require(paths && (put_back || !paths->score_view.with_fixed), "contributions have no place beside fixed shares");
       require(paths && !rule, "effects go with paths, and residuals before the rounds");
       require(has_shape(so_far, codes.n_rows, f_.n_outputs, f_.n_players) &&
                   (!put_back || put_back->size() == so_far.size()),
               "effects are (rows, outputs, players)");
       args.effect = {so_far.data(), data_of(put_back)};
+    }
+    if (fixed_shares) {
+      const auto& [table, into] = *fixed_shares;
+      require(table && mean_residual && into.size() == sums.size(), "fixed shares go with shares");
+      check(*table);
+      args.fixed = &table->view, args.fixed_sums = into.data();
     }
     run(&Kernels::boost, job(codes), args);
   }

@@ -61,7 +61,7 @@ NB_MODULE(_core, m) {
       .def("margins", &CoreForest::margins)
       .def("leaf_sums", &CoreForest::leaf_sums)
       .def("path_table", &CoreForest::path_table, nb::keep_alive<0, 1>())
-      .def("share_table", &CoreForest::share_table, nb::keep_alive<0, 1>())
+      .def("share_table", &CoreForest::share_table, nb::keep_alive<0, 1>(), arg(), arg(), arg(), arg(), arg().none())
       .def("squares", &CoreForest::squares)
       .def("path", &CoreForest::path)
       .def("shap_table", &CoreForest::shap_table, nb::keep_alive<0, 1>())
@@ -69,7 +69,7 @@ NB_MODULE(_core, m) {
       .def("residuals", &CoreForest::residuals)
       .def("boost", &CoreForest::boost, arg(), arg(), arg(), arg(), arg(), arg().none(), arg(), arg(), arg().none(),
            arg(), arg().none(), arg().none(), arg().none(), arg(), arg().none(), arg().none(), arg().none(),
-           arg().none())
+           arg().none(), arg().none())
       .def("redraw", &CoreForest::redraw, arg(), arg(), arg(), arg(), arg(), arg(), arg().none(), arg(), arg(), arg(),
            arg(), arg(), arg())
       .def("split_scores", &CoreForest::split_scores)

@@ -80,14 +80,11 @@ def share_pass(
     centre None: TreeSHAP. leaves: what `leaf_pass` sums in the same pass, where node values are known before it.
     keep: (1, rows, names, outputs), filled with the shares; of the signal score (3, ...), with the terms of `holds`.
     """
-    passes = [_Pass(model, spec, centre=centre, leaves=leaves, shares=True, keep=keep)]
+    beside = None
     if spec.segmented:
-        passes.append(_Pass(model, spec, centre=_fixed(model, spec, centre), shares=True, by_segment=True))
-
-    out, *by_segment = (
-        _run(work, rows, n_jobs, progress and partial(_part, progress, k, len(passes))) for k, work in enumerate(passes)
-    )
-    return replace(out, segments=by_segment[0].segments) if by_segment else out
+        beside = _Pass(model, spec, centre=_fixed(model, spec, centre), shares=True, by_segment=True)
+    work = _Pass(model, spec, centre=centre, leaves=leaves, shares=True, keep=keep, beside=beside)
+    return _run(work, rows, n_jobs, progress)
 
 
 def total(
@@ -110,11 +107,6 @@ def total(
     if found is None or found.rows == 0:
         raise DataError("There are no rows to score; pass at least one row of X and y.")
     return found
-
-
-def _part(progress: Progress, k: int, n_parts: int, done: int, n: int) -> None:
-    """Tell the progress of pass k over the rows, of several."""
-    progress((k * n + done) // n_parts, n)
 
 
 def _after(progress: Progress, before: int, done: int, n: int) -> None:
@@ -152,7 +144,7 @@ def _fixed(model: Model, spec: Spec, centre: Centre | None) -> Centre | None:
     if "fixed" not in tables:
         less_mean = spec.score == "signal" or (trees.averaged and spec.score != "loss")
         root = centre.residual[trees.start[:-1]][trees.tree_of_node]
-        tables["fixed"] = Centre(centre.value, root if less_mean else None)
+        tables["fixed"] = Centre(centre.value, np.zeros_like(root) if less_mean else -root)
     return cast(Centre, tables["fixed"])
 
 
@@ -187,6 +179,7 @@ class _Pass:
     shares: bool = False
     keep: Float | None = None
     by_segment: bool = False  # sums of the shares and losses of each segment, not of all rows
+    beside: _Pass | None = None  # that, in the same walk: its residuals are counted from the means of this one
 
     def __post_init__(self) -> None:
         trees, spec, centre = self.model.trees, self.spec, self.centre
@@ -213,11 +206,13 @@ class _Pass:
             trees.forest.shap_table()
             return
         core, value, residual = trees.forest.core, centre.value, centre.residual
-        tables, kind = TABLES.setdefault(centre, {}), (core, self.history)
+        tables, kind = TABLES.setdefault(centre, {}), (core, self.history, self.beside is None)
         if kind not in tables and residual is None:
             tables[kind] = core.path_table(value, True)
         elif residual is not None and kind not in tables:
-            tables[kind] = core.share_table(value, residual, scale, not self.history)
+            counted = residual if self.by_segment else residual - residual[trees.start[:-1]][trees.tree_of_node]
+            fixed = None if self.beside is None else self.beside.paths
+            tables[kind] = core.share_table(value, counted, scale, not self.history, fixed)
         self.paths = tables[kind]
         self.in_core = self.loss.core is not None and (not self.signal or self.credit.places is not None)
         if self.signal and not self.in_core:
@@ -265,7 +260,9 @@ class Task:
         self.margin[:, :n] = self.start.T
         self.residual = aligned(self.margin.shape)  # minus the gradient of the round; 0 behind the last row
         self.step = aligned(self.margin.shape)  # of the round
-        self.players = PlayerSums(forest, n if work.shares else 0, work.paths)
+        self.players = self.fixed = PlayerSums(forest, n if work.shares else 0, work.paths)
+        if work.beside is not None and work.root is not None:
+            self.fixed = PlayerSums(forest, n, work.beside.paths)
         # Contributions so far, and what putting them back adds to the shares: (rows, outputs, players or names).
         places = len(work.credit.names) if work.credit.places is None else forest.n_players
         self.effects = np.zeros((2, n if work.signal else 0, forest.n_outputs, places))
@@ -311,25 +308,32 @@ def open_task(model: Model, spec: Spec, rows: Rows, start: int, stop: int) -> Ta
 def _run(work: _Pass, rows: Rows, n_jobs: int | None, progress: Progress | None) -> Sums:
     """Sums over all rows."""
     forest, n = work.model.trees.forest, rows.n_rows
-    step, (clusters, labels, cluster) = task_rows(forest, rows.table), (None,) * 3
-    segments = rows.segment if work.by_segment else None
+    step, (clusters, cluster, pairs, pair) = task_rows(forest, rows.table), (None,) * 4
+    segments = rows.segment if work.beside is not None else None
     if work.spec.clustered and work.shares:
         clusters, cluster = _groups(rows.clusters, rows.weight)
-        labels = clusters
         if segments is not None:
-            labels, cluster = _groups(cluster * len(segments[1]) + segments[0], rows.weight)
-    sizes = [0 if each is None else len(each) for each in (labels, segments and segments[1])]
-    by_thread: dict[int, Sums] = {}
+            pairs, pair = _groups(cluster * len(segments[1]) + segments[0], rows.weight)
+    n_clusters, n_segments, n_pairs = (0 if x is None else len(x) for x in (clusters, segments and segments[1], pairs))
+    by_thread: dict[int, list[Sums]] = {}
 
     def opened(start: int, stop: int) -> Task:
         if get_ident() not in by_thread:
-            by_thread[get_ident()] = _no_sums(work, *sizes)
-        return Task(work, rows, slice(start, stop), by_thread[get_ident()])
+            by_thread[get_ident()] = [_no_sums(work, n_clusters)]
+            if work.beside is not None:
+                by_thread[get_ident()].append(_no_sums(work.beside, n_pairs, n_segments))
+        return Task(work, rows, slice(start, stop), by_thread[get_ident()][0])
+
+    def finish(task: Task) -> None:
+        _finish(task, cluster)
+        if work.beside is not None:
+            task.work, task.sums, task.players = work.beside, by_thread[get_ident()][1], task.fixed
+            _finish(task, pair)
 
     def alone(start: int, stop: int) -> None:
         task = opened(start, stop)
         _through_rounds(task)
-        _finish(task, cluster)
+        finish(task)
 
     if work.loss.scope == "row":
         for _ in map_rows(n, step, alone, n_jobs=n_jobs, progress=progress):
@@ -338,13 +342,17 @@ def _run(work: _Pass, rows: Rows, n_jobs: int | None, progress: Progress | None)
         tasks = [opened(start, min(start + step, n)) for start in range(0, n, step)]
         _together(tasks, rows)
         for task in tasks:
-            _finish(task, cluster)
-    for sums in by_thread.values():
-        sums.labels = labels
-    first, *others = by_thread.values()
-    out = _about(work, rows, sum(others, start=first))
+            finish(task)
+    done = []
+    for each, labels, parts in zip(
+        (work, work.beside), (clusters, pairs), zip(*by_thread.values(), strict=True), strict=False
+    ):
+        for part in parts:
+            part.labels = labels
+        done.append(_about(cast(_Pass, each), rows, sum(parts[1:], start=parts[0])))
+    out = done[0]
     if segments is not None:
-        out.segments = _split(out, rows, clusters)
+        out.segments = _split(done[1], rows, clusters)
     return out
 
 
@@ -458,6 +466,7 @@ def _in_core(task: Task) -> None:
         None if work.root is None else task.weight,
         None if work.rule is None else (*work.rule, first_order),
         (task.effects[0], task.effects[1] if work.history else None) if work.signal else None,
+        None if task.fixed is task.players else (task.fixed.paths, task.fixed.players()),
     )
     task.sums.added(task.n, float(largest.max(initial=0.0)))
 
@@ -500,7 +509,8 @@ def _score_round(task: Task, number: int, step: Float) -> None:
             _add_to_leaves(task, tree, n_trees, residual, weight)
         if work.shares:
             centred = residual if work.root is None else _less_mean(task, number, tree, residual, weight)
-            task.players.add(task.codes, tree, n_trees, centred, None if work.root is None else weight)
+            for each in {id(sums): sums for sums in (task.players, task.fixed)}.values():
+                each.add(task.codes, tree, n_trees, centred, None if work.root is None else weight)
     task.fall += _times_residual(task, step)
     task.margin += step
 
