@@ -29,7 +29,7 @@ OPTIONAL = {
     "shap": {"explain/attribute.py"},
     "dask": {"dask.py"},
     "distributed": {"dask.py"},
-    "pandas": {"read/catboost.py", "rows/segments.py", "dask.py", "show/cli/"},  # CatBoost takes no other frames; periods
+    "pandas": {"read/catboost.py", "rows/segments.py", "dask.py", "show/cli/"},  # CatBoost takes no others; periods
     "pyspark": {"spark.py"},
     "polars": set(),
     "pyarrow": {"rows/stream.py", "spark.py", "show/cli/"},

@@ -20,6 +20,6 @@ X = X.assign(**{f"random {i}": rng.normal(size=len(X)) for i in range(10)})
 figure, axes = plt.subplots(1, 2, figsize=(12, 6), layout="constrained")
 for ax, test in zip(axes, ("marginal", "conditional"), strict=True):
     selector = ti.TreeInnerSelector(test=test, random_state=0).fit(X, y)
-    ti.plots.bar(selector.importance_, kept=selector.support_, ax=ax)
+    ti.plots.bar(selector.importance_, ax=ax)
     ax.set_title(f"{test} test: {selector.support_.sum()} of {X.shape[1]} kept")
 plt.show()

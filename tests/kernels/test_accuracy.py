@@ -1,4 +1,4 @@
-"""Errors of the kernels against exact numbers: the bounds that docs/evidence/accuracy.md states. U is 2^-53, one rounding."""
+"""Errors of the kernels against exact numbers: the bounds of docs/evidence/accuracy.md. U is 2^-53, one rounding."""
 
 from dataclasses import replace
 from decimal import Decimal

@@ -264,7 +264,7 @@ def test_what_cannot_be_drawn_is_refused_by_name():
         ti.plots.partial(model, rows, y, "bmi", ax=plt.subplots(1, 3)[1])
     with pytest.raises(TypeError, match="unexpected keyword argument 'weights'"):
         ti.plots.partial(model, rows, y, weights=y)
-    with pytest.raises(TypeError, match="partial expected an Importance"):
+    with pytest.raises(TypeError, match="partial expected an object of type Importance"):
         ti.plots.partial(model, rows, y, importance=[1.0])
     model, rows, y, _ = CASES["three classes"]()
     with pytest.raises((ValueError, KeyError), match="'horse'"):

@@ -183,11 +183,6 @@ class Attribution:
             raise KeyError(f"{name!r} is not a feature{did_you_mean(name, self.feature_names, '; see feature_names.')}")
         return self.feature_names.index(name)
 
-    def to_contribs(self) -> Float:
-        """XGBoost's layout: (rows, features + 1), or (rows, outputs, features + 1); the base value comes last."""
-        values = self.values if self.values.ndim == 2 else np.swapaxes(self.values, 1, 2)
-        return np.concatenate([values, self.base_values[..., None]], axis=-1)
-
     def to_frame(self) -> Any:
         """Data frame in the library of X (else pandas, polars or pyarrow, what is installed): a column per feature.
 

@@ -160,12 +160,7 @@ class Model:
 
     def __repr__(self) -> str:
         loss = self.loss.name if self.loss is not None else "loss not stored"
-        numbers = {
-            "tree": self.n_trees,
-            "node": self.trees.n_nodes,
-            "feature": self.n_features,
-            "output": self.n_outputs,
-        }
+        numbers = {"tree": self.n_trees, "feature": self.n_features, "output": self.n_outputs}
         return f"Model({self.library}, {loss}: {', '.join(counted(n, what) for what, n in numbers.items())})"
 
     def _repr_html_(self) -> str:

@@ -24,9 +24,7 @@ NARROW = 200.0  # points: gauges have no numbers
 LOOKS: dict[str, tuple[str, str, bool]] = {
     "signal": (style.BLUE, "o", True),
     "better": (style.BLUE, "o", True),
-    "kept": (style.BLUE, "o", True),
     "unclear": (style.GREY, "o", False),
-    "not kept": (style.GREY, "o", False),
     "harmful": (style.VERMILLION, "X", True),
     "worse": (style.VERMILLION, "X", True),
     "differs clearly from all other rows": (style.BLUE, "o", True),
@@ -39,8 +37,8 @@ VERBS = {"loss": ("lowers the loss", "lower the loss"), "permutation": ("matters
 
 
 def bar(
-    importance: Importance, *, total_gain: Importance | None = None, kept: Any = None, max_display: int = 20,
-    ax: Axes | None = None, show: bool = False,
+    importance: Importance, *, total_gain: Importance | None = None, max_display: int = 20, ax: Axes | None = None,
+    show: bool = False,
 ) -> Axes:  # fmt: skip
     """Scores with their intervals, best on top: what is clear is a filled mark, what is unclear a hollow grey one.
 
@@ -53,8 +51,6 @@ def bar(
     total_gain : Importance, optional
         Total gain of the same features (`ti.total_gain(model)`): its ranks stand in a column of their own, from the
         best on the right to the worst on the left.
-    kept : array of bool, optional
-        Which features a selection keeps (`TreeInnerSelector.support_`): these are marked, whatever their verdict.
     max_display : int
         How many features to show; the others are counted.
     ax : Axes, optional
@@ -64,7 +60,7 @@ def bar(
     """
     style.check_kind(importance, "Importance", "bar")
     names, order = importance.feature_names, importance.order
-    scores, states = importance.scores, _states(importance, kept)
+    scores, states = importance.scores, _states(importance)
     gauges = importance.tested and importance.holds is not None
     beside = COLUMN_INCHES * (gauges + (total_gain is not None))
     ax, first = style.rows_for(ax, names, order, max_display, width=style.BODY_INCHES + beside)
@@ -82,18 +78,15 @@ def bar(
         style.check_kind(total_gain, "Importance", "bar(..., total_gain=...)")
         ranks = ranks_of(scores_by_name(total_gain, names, "total_gain"))
         _draw_ranks(ax, ranks[first], len(ranks))
-    return style.finish_rows(ax, finding(importance, kept), score_label(importance), show=show)
+    return style.finish_rows(ax, finding(importance), score_label(importance), show=show)
 
 
-def finding(importance: Importance, kept: Any = None) -> str:
+def finding(importance: Importance) -> str:
     """What the bars show, in a sentence: "bmi and s5 carry signal; random is harmful; 7 are unclear"."""
-    states, names = np.array(_states(importance, kept)), np.array(importance.feature_names)[importance.order]
+    states, names = np.array(_states(importance)), np.array(importance.feature_names)[importance.order]
     states, used = states[importance.order], importance.scores[importance.order] != 0
     label = "" if importance.output_names is None or importance.outputs is not None else importance.output_names[0]
     start = f"output {style.cut(label)}: " if label else ""
-    if kept is not None:
-        found = names[states == "kept"].tolist()
-        return start + f"{len(found)} of {len(names)} features kept" + (f": {style.listed(found)}" if found else "")
     if not used.any():
         return start + ("All scores are 0" if len(names) else "No features are used")
     if not importance.tested:
@@ -108,18 +101,10 @@ def finding(importance: Importance, kept: Any = None) -> str:
     return start + "; ".join(parts)
 
 
-def _states(importance: Importance, kept: Any = None) -> list[str]:
-    """What is said of every feature: whether it is kept, else its verdict, else whether its score is above 0."""
-    if kept is None:
-        signs = np.where(importance.scores > 0, "above 0", "0 or below").tolist()
-        return [verdict or sign for verdict, sign in zip(importance.verdicts, signs, strict=True)]
-    mask = np.asarray(kept)
-    if mask.dtype != bool or mask.shape != importance.scores.shape:
-        raise ValueError(
-            f"kept: expected True or False for each of the {len(importance.scores)} features, got an array of "
-            f"{mask.dtype} of shape {mask.shape}; pass selector.support_."
-        )
-    return ["kept" if one else "not kept" for one in mask]
+def _states(importance: Importance) -> list[str]:
+    """What is said of every feature: its verdict, else whether its score is above 0."""
+    signs = np.where(importance.scores > 0, "above 0", "0 or below").tolist()
+    return [verdict or sign for verdict, sign in zip(importance.verdicts, signs, strict=True)]
 
 
 def draw_scores(ax: Axes, x: Float, y: Any, states: Sequence[str], interval: Sequence[Float], words: str = "") -> Float:

@@ -40,12 +40,7 @@ Features = str | Sequence[str | int]
 Arrange = Callable[["Axes"], None]
 _PANELS: WeakKeyDictionary[Axes, Arrange] = WeakKeyDictionary()  # what follows the size of Axes that were drawn on
 
-# What each kind of result is in words, and what draws it.
-KINDS = {
-    "Importance": ("an Importance (from ti.importance)", "bar, rounds or curve of ti.plots"),
-    "Comparison": ("a Comparison (from ti.compare)", "change or gap of ti.plots"),
-    "Attribution": ("an Attribution (from ti.attribute)", "shap.plots with attribution.to_shap()"),
-}
+KINDS = "bar, rounds and curve draw what ti.importance returned, change and gap what ti.compare, shap.plots a.to_shap()"
 
 
 def matplotlib() -> Any:
@@ -69,10 +64,7 @@ def text_color() -> Any:
 def check_kind(given: Any, kind: str, plot: str) -> None:
     """Raise a TypeError that says what the plot draws, and what draws what was given."""
     if kind not in (base.__name__ for base in type(given).__mro__):
-        name = type(given).__name__
-        got, plots = KINDS.get(name, (f"an object of type {name}", ""))
-        advice = f"; to draw that, use {plots}" if plots else ""
-        raise TypeError(f"ti.plots.{plot} expected {KINDS[kind][0]}, got {got}{advice}.")
+        raise TypeError(f"ti.plots.{plot} expected an object of type {kind}, got {type(given).__name__}: {KINDS}.")
 
 
 def choose(features: Features | None, names: Sequence[str], size: Any, max_display: int) -> list[int]:
