@@ -133,10 +133,10 @@ def test_an_unfitted_model_is_refused(model):
 
 
 CONTENTS = {
-    "pickle": (pickle.dumps([1]), ti.UnsupportedModelError, "pickle"),
-    "gzip": (gzip.compress(b"tree\n"), ti.UnsupportedModelError, "compressed"),
-    "old": (b"binf\0\0", ti.UnsupportedModelError, "old binary format"),
-    "dump": (json.dumps({"name": "tree", "tree_info": []}).encode(), ti.UnsupportedModelError, "dump_model"),
+    "pickle": (pickle.dumps([1]), ti.ModelError, "not a model file"),
+    "gzip": (gzip.compress(b"tree\n"), ti.ModelError, "not a model file"),
+    "old": (b"binf\0\0", ti.ModelError, "not a model file"),
+    "dump": (json.dumps({"name": "tree", "tree_info": []}).encode(), ti.ModelError, "not a model file"),
     "list": (b"[]", ti.ModelError, "not a model file"),
     "other": (b'{"a": 1}', ti.ModelError, "not a model file"),
     "text": (b"Dear reader", ti.ModelError, "not a model file"),

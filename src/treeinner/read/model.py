@@ -36,16 +36,13 @@ SUPPORTED = (
 )
 SAVE_AS = "save the model with its library, as .ubj (XGBoost), .txt (LightGBM) or .cbm (CatBoost)"
 # How a file begins -> the library that wrote it. In UBJSON a length follows the brace, in JSON a quote or a space.
-BEGINNINGS = {rb"CBM1": "catboost", rb"tree\r?\n": "lightgbm", rb"\{[iUIlL$#]": "xgboost"}
-UNREADABLE = {
-    rb"\x80[\x02-\x05]|\x78[\x01\x5e\x9c\xda]": "a pickle, and loading one can run arbitrary code; load it yourself",
-    rb"\x1f\x8b|BZh|\xfd7zXZ|\x5d\x00\x00|\x04\x22M\x18": "compressed; decompress it, or load a joblib file yourself",
-    rb"binf|bs64": "in XGBoost's old binary format; load it with the XGBoost that wrote it",
-    rb'\{\s*"name"\s*:\s*"tree"': "LightGBM's dump_model, not its model.txt; load the model itself",
+BEGINNINGS = {
+    rb"CBM1": "catboost",
+    rb"tree\r?\n": "lightgbm",
+    rb"\{[iUIlL$#]": "xgboost",
+    rb'(?s)(\xef\xbb\xbf)?\s*\{.*"learner"\s*:': "xgboost",
+    rb'(?s)(\xef\xbb\xbf)?\s*\{.*"(features_info|model_info|oblivious_trees|scale_and_bias)"\s*:': "catboost",
 }
-# Keys of a JSON file -> the library that wrote it.
-KEYS = dict.fromkeys(("oblivious_trees", "features_info", "model_info", "scale_and_bias", "ctr_data"), "catboost")
-KEYS["learner"] = "xgboost"
 NOT_HASHED = ("weight", "cover", "gain", "leaf_id", "node_values")  # of the trees: no prediction depends on them
 
 
@@ -284,15 +281,9 @@ def _library_of(path: Path) -> str:
         head = stream.read(4096)
     if not head:
         raise ModelError("the file is empty; save the model again.")
-    for pattern, advice in UNREADABLE.items():
-        if re.match(pattern, head):
-            raise UnsupportedModelError(f"{path} is {advice} and pass the object, or {SAVE_AS}.")
     for pattern, library in BEGINNINGS.items():
         if re.match(pattern, head):
             return library
-    for key in re.findall(rb'"(\w+)"\s*:', head) if re.match(rb"(\xef\xbb\xbf)?\s*\{", head) else ():
-        if key.decode() in KEYS:
-            return KEYS[key.decode()]
     raise ModelError(f"this is not a model file that treeinner can read; {SAVE_AS}.")
 
 
