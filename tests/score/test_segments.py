@@ -228,14 +228,15 @@ LABELS = {
     "text": (["b", "a", None, "b"] * 50, None, ("a", "b", "(missing)")),
     "intervals": (pd.cut(pd.Series([1.0, 8.0, 20.0, 8.0] * 50), [0, 5, 10, 30]), None,
                   ("(0, 5]", "(5, 10]", "(10, 30]")),
-    "two": ({"r": ["x", "y", "x", "y"] * 50, "s": [1, 1, 2, 1] * 50}, None, ("x / 1", "x / 2", "y / 1")),
+    "two": (pd.DataFrame({"r": ["x", "y", "x", "y"] * 50, "s": [1, 1, 2, 1] * 50}), None, ("x / 1", "x / 2", "y / 1")),
     "months": (DATES, "M", ("2023-12", "2024-01", "2024-02")),
     "month ends": (DATES.dt.date, "ME", ("2023-12", "2024-01", "2024-02")),
     "quarters of text": (DATES.astype(str), "Q", ("2023Q4", "2024Q1")),
     "weeks of polars": (pl.Series(DATES.dt.date.tolist()), "W",
                         ("2023-12-25/2023-12-31", "2024-01-29/2024-02-04", "2024-02-26/2024-03-03")),
-    "two months": (DATES.dt.tz_localize("Europe/Berlin"), "2M", ("2023-11", "2024-01")),
-    "months and text": ({"r": ["x", "y"] * 100, "d": DATES}, "M", ("x / 2023-12", "x / 2024-01", "y / 2024-02")),
+    "months of a zone": (DATES.dt.tz_localize("Europe/Berlin"), "M", ("2023-12", "2024-01", "2024-02")),
+    "months and text": (pd.DataFrame({"r": ["x", "y"] * 100, "d": DATES}), "M",
+                        ("x / 2023-12", "x / 2024-01", "y / 2024-02")),
     "days": (DATES.to_numpy(), None, ("2023-12-31", "2024-01-31", "2024-02-01", "2024-02-29")),
 }  # fmt: skip
 
@@ -278,6 +279,7 @@ BAD = {
     "no dates": ({"by": ["a", "b"] * 300, "freq": "M"}, "needs dates"),
     "numbers are no dates": ({"by": [1, 2] * 300, "freq": "M"}, "needs dates"),
     "no period": ({"by": [datetime.date(2024, 1, 1)] * 600, "freq": "moon"}, "'moon' is no period"),
+    "several periods": ({"by": [datetime.date(2024, 1, 1)] * 600, "freq": "2M"}, "'2M' is no period"),
     "freq alone": ({"freq": "M"}, "pass by="),
 }
 

@@ -54,16 +54,19 @@ def find_loss(
         return told
     stored = Params(name, params, {}, n_outputs, version)
     if isinstance(told, str):
-        found = _told_loss(told, stored, library)
+        found: Loss | None = _told_loss(told, stored, library)
     elif told is not None:
         found = _from_callable(told)
     elif name:
-        found = catalogue.find(stored, (catalogue.LIBRARIES[library],)) or catalogue.refuse(library, name)
+        found = catalogue.find(stored, (catalogue.LIBRARIES[library],))
     else:
         raise UnknownParameterError(
             f"This {library} model does not store its loss; pass read_model(model, objective=...): a name, or a "
             "function (y, margin) -> gradient."
         )
+    if found is None:
+        needs = "it covers losses whose gradients need no random draws, training pairs or order of the rows"
+        raise UnsupportedModelError(f"treeinner does not cover {library} {name!r}: {needs}; {catalogue.DO_INSTEAD}")
     asked = {"told": told, "library": library, "name": name, "params": dict(params), "n_outputs": n_outputs}
     found.__dict__["recipe"] = partial(find_loss, **asked, version=version), ()
     return found
@@ -88,8 +91,6 @@ def _told_loss(told: str, model: Params, library: str) -> Loss:
     found = catalogue.find(params, (own, *catalogue.TABLES))
     if found is not None:
         return found
-    if any(name in names for names in catalogue.REFUSED.values()):
-        catalogue.refuse(library, name)
     known = sorted({name for table in catalogue.TABLES for name in table})
     more = f"; pass a function (y, margin) -> gradient, a Loss, or use one of: {', '.join(known)}."
     raise UnknownParameterError(f"objective={told!r} is not recognised{did_you_mean(name, known, more)}")

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
@@ -49,9 +49,9 @@ class Params:
         """Return one number."""
         return self.numbers(*names, sizes=(1,), default=default)[0]
 
-    def levels(self, *names: str) -> list[float]:
+    def levels(self, *names: str, default: Any = REQUIRED) -> list[float]:
         """Return levels of quantiles or expectiles: one, or one per output."""
-        return self.numbers(*names, sizes=(1, self.n_outputs))
+        return self.numbers(*names, sizes=(1, self.n_outputs), default=default)
 
     def numbers(self, *names: str, sizes: Collection[int], default: Any = REQUIRED) -> list[float]:
         """Return so many numbers, from a list, a number, or text such as "[0.1, 0.9]" or "0.1,0.9"."""
@@ -212,10 +212,9 @@ CATBOOST: dict[str, Factory] = {
     "RMSE MultiRMSE": lambda p: regression.squared_error(),
     # Trained as the 0.5-quantile: half of |r|.
     "MAE": lambda p: replace(regression.quantile(0.5, dead_zone=1e-6), words="half the absolute error"),
-    "Quantile": lambda p: regression.quantile(
-        p.number("alpha", default=0.5), dead_zone=p.number("delta", default=1e-6)
+    "Quantile MultiQuantile": lambda p: regression.quantile(
+        p.levels("alpha", default=0.5), dead_zone=p.number("delta", default=1e-6)
     ),
-    "MultiQuantile": lambda p: regression.quantile(p.levels("alpha"), dead_zone=p.number("delta", default=1e-6)),
     "LogLinQuantile": lambda p: regression.log_linear_quantile(p.number("alpha", default=0.5)),
     "Expectile": lambda p: regression.expectile(p.number("alpha", default=0.5), 2.0),
     "Poisson": lambda p: regression.poisson(),
@@ -241,11 +240,10 @@ def _without_parameters(*factories: Callable[[], Loss]) -> dict[str, Factory]:
 
 SKLEARN: dict[str, Factory] = {
     **_without_parameters(regression.squared_error, regression.poisson, regression.gamma, classes.exponential),
-    "ls": lambda p: regression.squared_error(),
-    "absolute_error lad": lambda p: regression.absolute_error(tie=-1.0),
+    "absolute_error": lambda p: regression.absolute_error(tie=-1.0),
     "quantile": lambda p: regression.quantile(p.number("quantile", "alpha"), tie="below"),
     "huber": lambda p: regression.quantile_huber(p.number("alpha", "quantile")),
-    "log_loss deviance": lambda p: classes.logistic() if p.n_outputs == 1 else classes.softmax(p.n_outputs),
+    "log_loss": lambda p: classes.logistic() if p.n_outputs == 1 else classes.softmax(p.n_outputs),
 }
 
 
@@ -291,25 +289,7 @@ LIBRARIES = {
     library: {name: factory for names, factory in table.items() for name in names.split()}
     for library, table in OWN.items()
 }
-TABLES = (
-    NEUTRAL,
-    *(table for library, table in LIBRARIES.items() if "forest" not in library and library != "treelite"),
-)
-
-# Losses whose gradients need more than margin and target.
-REFUSED = {
-    "random draws": ("rank_xendcg", "YetiRank", "YetiRankPairwise", "StochasticRank", "StochasticFilter"),
-    "the training pairs": ("PairLogit", "PairLogitPairwise"),
-    "weights, a scale or a metric of whole queries": ("QuerySoftMax", "QueryCrossEntropy", "LambdaMart"),
-    "natural gradients of coupled outputs": ("RMSEWithUncertainty",),
-    "CatBoost's own order of the rows": ("Cox", "SurvivalAft"),
-}
-
-
-def refuse(library: str, name: str) -> NoReturn:
-    """Raise the error for a loss that is not available, with the reason where it is known."""
-    needed = next((f": its gradients need {what}" for what, names in REFUSED.items() if name in names), "")
-    raise UnsupportedModelError(f"{library} {name!r} is not a loss that treeinner covers{needed}; {DO_INSTEAD}")
+TABLES = (NEUTRAL, *(LIBRARIES[library] for library in ("xgboost", "lightgbm", "catboost", "sklearn")))
 
 
 def split_name(text: str) -> tuple[str, dict[str, str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from numbers import Number
 from typing import Any
 
@@ -26,12 +26,10 @@ NUMBER = re.compile(r"[(\[]?(-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)")
 def segments_of(given: Any, n_rows: int, freq: str | None = None) -> tuple[NDArray[np.int64], tuple[str, ...]]:
     """Segment of every row, (rows,), and the labels of the segments, in order.
 
-    given: labels of the rows, a data frame, or a mapping of names to labels; freq: of the periods that dates become.
+    given: labels of the rows, or a data frame of them; freq: of the periods that dates become.
     """
     columns: dict[str, Any] = {"by": given}
-    if isinstance(given, Mapping):
-        columns = dict(given)
-    elif (names := names_of(given)) is not None:
+    if (names := names_of(given)) is not None:
         columns = dict(zip(names, collected(given).iter_columns(), strict=True))
     keys, labels, dated = np.zeros(n_rows, np.int64), np.array([""]), False
     for name, column in columns.items():
@@ -112,13 +110,10 @@ def _periods(entries: Sequence[Any], freq: str) -> list[str] | None:
     except (TypeError, ValueError):
         return None
     try:
-        # "ME" is a date, "M" a month.
-        none: Any = pd.PeriodIndex([], freq=re.sub(r"(?<=[MQY])[ES](?=-|$)", "", freq))
-        unit, n = none.freq.base, none.freq.n
-        # pandas begins a period of several at every date.
-        found = none.from_ordinals(index.to_period(unit).asi8 // n * n, freq=unit)
+        # "ME" is a date, "M" a month; and pandas begins a period of several at every date.
+        unit = "?" if freq[:1].isdigit() else re.sub(r"(?<=[MQY])[ES](?=-|$)", "", freq)
+        codes, periods = index.to_period(unit).factorize()
     except (TypeError, ValueError, AttributeError):
-        raise ValueError(f"freq={freq!r} is no period of pandas, such as 'D', 'W', 'M', 'Q' or 'Y'.") from None
-    codes, periods = found.factorize()
+        raise ValueError(f"freq={freq!r} is no period such as 'D', 'W', 'M', 'Q' or 'Y'.") from None
     words = iter(periods.astype(str).to_numpy()[codes].tolist())
     return [MISSING if is_missing(entry) else next(words) for entry in entries]
