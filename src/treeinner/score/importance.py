@@ -71,7 +71,7 @@ def importance(
         Name of a group -> its features; scored as one, with a standard error of its own. Behind a Pipeline, "original",
         the default, is the columns that go in, and "encoded" those that the model sees.
     by : labels, name of a column or several, optional
-        Segments of the rows: labels, a data frame or mapping of them, or names of columns of X, up to 1,000 different.
+        Segments of the rows: labels, a data frame of them, or names of columns of X, up to 1,000 different.
         Every segment is scored by the node values of all rows, so that by their weights segments add up to the whole:
         `segments`, `segment_test` and `by_segment` of the result. Missing labels are a segment of their own.
     freq : str, optional
@@ -109,14 +109,8 @@ def importance(
         raise ValueError("oob=True: every tree has rows of its own, so no loss is broken down; use score='tree_inner'.")
     model = read_model(model)
     rows = read_rows(model, X, y, oob=oob, by=by, freq=freq, **given)
-    spec = make_spec(
-        model,
-        credit(model, rows.names, feature_groups, rows.head),
-        score=score,
-        method=method,
-        clustered=rows.clustered,
-        segmented=by is not None,
-    )
+    scored = credit(model, rows.names, feature_groups, rows.head)
+    spec = make_spec(model, scored, score=score, method=method, clustered=rows.clustered, segmented=by is not None)
     if spec.segmented and not rows.again:
         raise DataError("by needs the rows twice; pass an X that can be read again, such as a function of the batches.")
     run: dict[str, Any] = {"margins_given": base_margin is not None, "n_jobs": n_jobs, "progress": heard(progress)}

@@ -588,7 +588,8 @@ def _finish(task: Task, cluster: NDArray[np.intp] | None) -> None:
         n_columns = sums.shares.shape[-2]  # by segment those of the totals alone, which come last
         columns, *own = (share_columns(each)[order, -n_columns:] for each in (scores, *terms))
         exact_sums(columns, exponent, *sums.shares, sums.fourths, group=group)
-        sums.add_signal(own[0] if own else None, own[1:], group)
+        if own:
+            sums.add_signal(own, group)
         if cluster is not None and sums.clusters is not None:
             here = np.arange(n) if task.weight is None else np.flatnonzero(task.weight[order])
             columns = np.concatenate([columns, *own[1:]], axis=1)[here]

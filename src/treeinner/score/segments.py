@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeinner.errors import DataError, Note
-from treeinner.rows.segments import check_number_of_segments, in_order
+from treeinner.rows.segments import in_order
 from treeinner.score import infer
 from treeinner.score.infer import Statistics, difference, of_clusters, of_sums
 from treeinner.score.result import BySegment, Importance
@@ -33,7 +33,6 @@ def with_segments(found: Importance, share: Sums) -> Importance:
     parts = [(share.segments or {})[label] for label in labels]
     if len(parts) < 2:
         raise DataError(f"by has one level, {labels[0]!r}, in all rows that count; segments need at least two.")
-    check_number_of_segments(labels)
     weights = np.array([part.sum_of_weights() for part in parts])
     own, apart = (_by_cluster if parts[0].clusters is not None else _by_row)(parts, weights)
     # Rounding, and what is taken off for small nodes of forests, is that of all rows: each row has the same part of it.

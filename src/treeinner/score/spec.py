@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeinner.errors import UnknownParameterError, UnsupportedModelError, did_you_mean
-from treeinner.kernels import LOSSES
 from treeinner.kernels.units import GRADIENT_BITS, scale_bits
 from treeinner.losses import Loss, forest_error
 from treeinner.losses.quadrature import rule
@@ -138,7 +137,6 @@ def largest_steps(model: Model, score: str) -> Float:
 
 def step_rule(kind: str, scale: float, steps: Float) -> tuple[NDArray[np.int32], Float, Float]:
     """How the core averages gradients over the step of each round: first point of each, points, weights."""
-    assert kind in LOSSES
     rules = [rule(cast(Any, kind), float(largest), scale) for largest in steps]
     first = np.cumsum([0] + [len(points) for points, _ in rules], dtype=np.int32)
     points, weights = (np.concatenate([np.zeros(0), *(r[i] for r in rules)]) for i in (0, 1))

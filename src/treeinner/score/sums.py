@@ -73,10 +73,7 @@ class Sums:
     def added(self, n: int, largest: float) -> None:
         """Note that n rows added fixed-point numbers of at most this size to the leaves."""
         if not largest < MOST_ADDED:
-            raise DataError(
-                "A gradient is far out of proportion to the model's own values; check y, sample_weight and base_margin "
-                "for wrong units or outliers."
-            )
+            raise DataError("A gradient is far out of proportion to the model; check y, sample_weight and base_margin.")
         self.bound += n * int(max(largest, 2.0**WEIGHT_BITS))
 
     def settle(self) -> None:
@@ -127,27 +124,18 @@ class Sums:
     def _check(self, other: Sums) -> None:
         """Raise if the sums are of different things, or rows would count twice."""
         if (self.key, self.exponent) != (other.key, other.exponent):
-            raise ModelError(
-                "The sums belong to different models, settings or first passes; make both from the same model with the "
-                "same arguments."
-            )
+            raise ModelError("The sums belong to different models, settings or first passes; make both from the same.")
         if self.weight_exponent != other.weight_exponent:
-            raise DataError(
-                "Weights of the two parts are in different units; pass largest_weight=, the largest weight of all rows."
-            )
-        for what in ("names", "target_names"):
-            mine, others = getattr(self, what), getattr(other, what)
+            raise DataError("Weights of the two parts are in different units; pass largest_weight=, that of all rows.")
+        for what, name in {"X": "names", "y": "target_names"}.items():
+            mine, others = getattr(self, name), getattr(other, name)
             if mine != others and None not in (mine, others):
-                raise DataError(
-                    f"{'X' if what == 'names' else 'y'} has the columns {others}, but {mine} in other batches."
-                )
+                raise DataError(f"{what} has the columns {others}, but {mine} in other batches.")
         twice, torn = self.parts & other.parts, self.queries & other.queries
         if twice:
             raise DataError(f"Batch {min(map(str, twice))} was added already; add every batch once.")
         if torn:
-            raise DataError(
-                f"Query {min(map(str, torn))} is in two batches, but its rows rank each other; pass whole queries."
-            )
+            raise DataError(f"Query {min(map(str, torn))} is in two batches; its rows rank each other: pass it whole.")
 
     # -- what they add up to -------------------------------------------------------------------------------------
     def sum_of_weights(self) -> float:
@@ -164,11 +152,7 @@ class Sums:
         assert self.leaf is not None
         self.settle()
         bits = max(0, int(np.abs(self.leaf[..., 0]).max(initial=0)).bit_length() - 29)
-        if not bits:
-            whole = (self.leaf[..., 0] << 32) + self.leaf[..., 1]
-        else:
-            exact = (self.leaf[..., 0].astype(object) << 32) + self.leaf[..., 1].astype(object)
-            whole = ((exact + (1 << (bits - 1))) >> bits).astype(np.int64)
+        whole = (self.leaf[..., 0] << (32 - bits)) + ((self.leaf[..., 1] + ((1 << bits) >> 1)) >> bits)
         return np.ascontiguousarray(whole[0]), np.ascontiguousarray(whole[1]), bits
 
     def share_sums(self) -> Float:
@@ -194,16 +178,13 @@ class Sums:
         assert self.clusters is not None
         return totals(self.clusters, LOWEST_UNIT + self.exponent)
 
-    def add_signal(self, put_back: Float | None, terms: Sequence[Float], group: Group = None) -> None:
-        """Add what was put back and the terms s and l of some rows, (rows, columns) each; no terms: it is no signal."""
-        if not terms:
-            return
-        without, whole = terms
+    def add_signal(self, terms: Sequence[Float], group: Group = None) -> None:
+        """Add what was put back and the terms s and l of some rows, (rows, columns) each."""
+        put_back, without, whole = terms
         if self.signal is None:
             assert self.shares is not None
             self.signal = np.zeros((len(SIGNAL), *self.shares.shape[1:]), np.int64)
-        if put_back is not None:
-            exact_sums(put_back, self.exponent, self.signal[0], group=group)
+        exact_sums(put_back, self.exponent, self.signal[0], group=group)
         exact_sums(without, self.exponent, self.signal[1], self.signal[3], group=group)
         exact_sums(whole, self.exponent, self.signal[2], self.signal[4], group=group)
         exact_sums(without - whole, self.exponent, None, self.signal[5], group=group)
@@ -226,7 +207,8 @@ class Sums:
         exact_sums(np.ones((len(shares), 1)) if weight is None else weight[:, None], 0, *out.weight)
         here = np.arange(len(shares)) if weight is None else np.flatnonzero(weight)
         exact_sums(shares, exponent, *out.shares, out.fourths)
-        out.add_signal(np.zeros_like(shares), terms)
+        if terms:
+            out.add_signal([np.zeros_like(shares), *terms])
         if clusters is not None:
             shares = np.concatenate([shares, *terms], axis=1)
             out.labels, group = np.unique(clusters[here], return_inverse=True)

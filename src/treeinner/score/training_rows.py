@@ -56,9 +56,14 @@ def training_rows_note(model: Model, rows: Iterable[Rows]) -> Note | None:
     if model.route is not None or not getattr(rows, "again", True):
         return UNCHECKED
     thresholds = _top_thresholds(trees)
+    table, which = next(iter(rows)).table, list(thresholds)
+    if isinstance(table, SparseTable):  # only some columns are made dense
+        table, which = replace(table, matrix=table.matrix[:, which]), list(range(len(which)))
+    block = table.block(0, min(table.n_rows, MOST_ROWS))
     telling: list[Float] = []
-    for j, column in zip(thresholds, _columns(next(iter(rows)), list(thresholds)), strict=True):
-        matches = _matches(trees, *thresholds[j], column, model.library)
+    for j, made in zip(which, thresholds.values(), strict=True):
+        column = block[:, j] if isinstance(block, np.ndarray) else block[j]
+        matches = _matches(trees, *made, column, model.library)
         telling += [matches] if matches is not None and _chance(matches).min() < TELLING else []
         if len(telling) == FEW_COLUMNS and _judged(telling) is None:
             return None
@@ -88,15 +93,6 @@ def _top_thresholds(trees: Trees) -> dict[int, tuple[Float, Float]]:
     return found
 
 
-def _columns(rows: Rows, which: Sequence[int]) -> list[NDArray[Any]]:
-    """Some columns of the rows."""
-    table = rows.table
-    if isinstance(table, SparseTable):
-        table, which = replace(table, matrix=table.matrix[:, list(which)]), range(len(which))
-    block = table.block(0, min(table.n_rows, MOST_ROWS))
-    return [block[:, j] if isinstance(block, np.ndarray) else block[j] for j in which]
-
-
 def _matches(trees: Trees, thresholds: Float, share: Float, column: NDArray[Any], library: str) -> Float | None:
     """Compare thresholds with their neighbours among the values; None: these are too few, or ranks.
 
@@ -105,18 +101,18 @@ def _matches(trees: Trees, thresholds: Float, share: Float, column: NDArray[Any]
     nodes see few of the rows; of thresholds made from half of the rows, how many match the other half; of how many.
     """
     with np.errstate(over="ignore"):  # beyond float32: infinite to the library too
-        column = column.astype(np.float32 if trees.float32_input else np.float64)
+        column = column.astype(np.float32 if trees.float32_input else np.float64).astype(np.float64)
     # Trees of scikit-learn put thresholds halfway between neighbours among the rows of a node, in float64.
     by_node = library == "sklearn" and trees.float32_input
     near, rounding = MANY_NEAR if by_node else FEW_NEAR, 2.0**-23 if trees.float32_input and not by_node else 2.0**-50
-    values = _distinct(column)
+    values = np.unique(column[np.isfinite(column)])
     if len(values) < 4 * near:
         return None
     of = np.full(2, len(thresholds))
     found = _matched(values, thresholds, near, rounding).sum(axis=1)
     made, of_made = found, of
     if found.max() > SOME * len(thresholds):  # else other rows match as few, whatever these are
-        half, other = _distinct(column[::2]), _distinct(column[1::2])
+        half, other = (np.unique(part[np.isfinite(part)]) for part in (column[::2], column[1::2]))
         gaps = np.diff(values)
         alike = (np.minimum(gaps[1:], gaps[:-1]) / np.maximum(gaps[1:], gaps[:-1])).mean()
         if min(len(half), len(other)) < 2 * near or alike > GAPS_ALIKE:  # new rows have the same ranks, each once
@@ -134,14 +130,6 @@ def _matches(trees: Trees, thresholds: Float, share: Float, column: NDArray[Any]
 def _chance(matches: Float) -> Float:
     """Share of the thresholds that other rows match: (..., 2) from (5, ..., 2)."""
     return np.asarray(np.minimum(1.0, DENSER * (matches[3] + 0.5) / (matches[4] + 1)))
-
-
-def _distinct(values: NDArray[Any]) -> Float:
-    """Distinct finite values, ascending."""
-    ordered = np.sort(values[np.isfinite(values)]).astype(np.float64)
-    first = np.ones(len(ordered), bool)
-    first[1:] = ordered[1:] > ordered[:-1]
-    return ordered[first]
 
 
 def _matched(values: Float, points: Float, near: int, rounding: float) -> Bool:
