@@ -10,6 +10,7 @@ import pytest
 from tests.show.results import NAMES, NASTY, Parts, make_breakdown, make_comparison, make_importance, make_signal
 from treeinner.errors import Note
 from treeinner.explain.attribute import Attribution
+from treeinner.explain.explainer import TreeExplainer
 from treeinner.read import read_model
 from treeinner.score.result import FoldSpread
 from treeinner.select.selector import TreeInnerSelector
@@ -158,6 +159,7 @@ def test_html_of_folds_models_and_explainers():
     X = np.random.default_rng(0).normal(size=(60, 3))
     model = lgb.LGBMClassifier(n_estimators=4, n_jobs=1, verbose=-1, min_child_samples=5).fit(X, np.arange(60) % 3)
     lines = dict(Parts(read_model(model)._repr_html_()).rows)
+    assert dict(Parts(TreeExplainer(model)._repr_html_()).rows) == lines
     assert lines["trees"].startswith("12 boosted trees in 4 rounds, ")
     assert lines["outputs"] == "3: 0, 1, 2"
 

@@ -39,15 +39,10 @@ class TreeExplainer:
         n_jobs: int | None = -1,
         progress: Progress | bool | None = None,
     ) -> None:
-        if data is not None or feature_perturbation not in ("auto", "tree_path_dependent"):
+        if data is not None or feature_perturbation not in ("auto", "tree_path_dependent") or model_output != "raw":
             raise UnsupportedModelError(
-                "TreeExplainer with background data (feature_perturbation='interventional') is not supported: "
-                "treeinner computes the path-dependent values. Leave data out, or use shap.TreeExplainer itself."
-            )
-        if model_output != "raw":
-            raise UnsupportedModelError(
-                f"model_output={model_output!r} is not supported: treeinner explains the raw margin, where "
-                "attributions add up. Use model_output='raw', or shap.TreeExplainer itself."
+                "Background data (feature_perturbation='interventional') and outputs other than the raw margin are not "
+                "supported. Leave data out and use model_output='raw', or use shap.TreeExplainer itself."
             )
         check_method(method)
         self.method = method
@@ -64,22 +59,21 @@ class TreeExplainer:
     def __repr__(self) -> str:
         return f"TreeExplainer({self.method}: {self._model!r})"
 
-    def attribute(self, X: Any, y: Any = None, *, approximate: bool = False) -> Attribution:
-        """Attribution of every row of X, with names and base values; y is refused, for shap then explains the loss."""
-        if y is not None:
-            raise UnsupportedModelError(
-                "y= (attributions of the loss) is not supported; what features do to the loss is "
-                "ti.importance(model, X, y)."
-            )
+    def _repr_html_(self) -> str:
+        return self._model._repr_html_()
+
+    def attribute(self, X: Any, *, approximate: bool = False) -> Attribution:
+        """Attribution of every row of X, with names and base values."""
         method = "saabas" if approximate else self.method
         return attribute(self._model, X, method=method, n_jobs=self._n_jobs, progress=self._progress)
 
-    def shap_values(self, X: Any, y: Any = None, *, approximate: bool = False, check_additivity: bool = True) -> Float:
+    def shap_values(self, X: Any, *, approximate: bool = False, check_additivity: bool = True) -> Float:
         """Attributions, (rows, features) or (rows, features, outputs); `approximate=True` is Saabas.
 
-        They add up to the margin by construction, so `check_additivity` has nothing to do.
+        They add up to the margin by construction, so `check_additivity` has nothing to do. There is no y, with which
+        shap explains the loss: what features do to it is `importance(model, X, y, score="loss")`.
         """
-        return self.attribute(X, y, approximate=approximate).values
+        return self.attribute(X, approximate=approximate).values
 
     def shap_interaction_values(self, X: Any, y: Any = None) -> Float:
         """Refused: treeinner has no interaction values."""
@@ -89,15 +83,9 @@ class TreeExplainer:
         )
 
     def __call__(
-        self,
-        X: Any,
-        y: Any = None,
-        *,
-        interactions: bool = False,
-        check_additivity: bool = True,
-        approximate: bool = False,
+        self, X: Any, *, interactions: bool = False, check_additivity: bool = True, approximate: bool = False
     ) -> Any:
         """`shap.Explanation` of the rows of X, for shap's plots."""
         if interactions:
             self.shap_interaction_values(X)
-        return self.attribute(X, y, approximate=approximate).to_shap()
+        return self.attribute(X, approximate=approximate).to_shap()
