@@ -2,25 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["keep", "one_sided", "ranking", "threshold_value"]
+__all__ = ["keep", "one_sided", "ranking"]
 
 Float = NDArray[np.float64]
-
-
-def threshold_value(threshold: Any, scores: Float) -> float:
-    """The least score, as SelectFromModel spells it: a number, "mean", "median" or "1.25*mean"; -inf for None."""
-    if not isinstance(threshold, str):
-        return -np.inf if threshold is None else float(threshold)
-    factor, _, name = threshold.rpartition("*")
-    value = {"mean": np.mean(scores), "median": np.median(scores)}.get(name.strip())
-    if value is None:
-        raise ValueError(f"threshold={threshold!r}: expected 'mean', 'median' or such as '1.25*mean'.")
-    return float(factor or 1) * float(value)
 
 
 def one_sided(scores: Float, std_errors: Float, p_values: Float) -> Float:

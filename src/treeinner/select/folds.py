@@ -194,18 +194,7 @@ def _row_numbers(given: Any, fold: int, n: int) -> Index:
 
 # -- models that were fitted before ----------------------------------------------------------------------------
 def fitted_models(given: Any) -> list[Any] | None:
-    """Models of a cross-validation that was run before; None: an estimator that is still to be fitted.
-
-    Takes what lgb.cv(return_cvbooster=True) and catboost.cv(return_models=True) return, the boosters of xgb.cv as a
-    callback sees them, and any list.
-    """
-    given = given.get("cvbooster", given) if isinstance(given, dict) else given
-    if "boosters" in {*dir(type(given)), *getattr(given, "__dict__", {})}:  # a CVBooster has every name, if asked
-        given = given.boosters
-    elif hasattr(given, "cvfolds"):  # what a callback of xgb.cv is called with
-        given = [fold.bst for fold in given.cvfolds]
-    elif isinstance(given, tuple) and len(given) == 2 and isinstance(given[1], list):  # of catboost.cv
-        given = given[1]
+    """Models of a cross-validation that was run before; None: an estimator that is still to be fitted."""
     if not isinstance(given, list | tuple):
         return None
     if not given:

@@ -25,7 +25,7 @@ from treeinner.score.infer import benjamini_hochberg
 from treeinner.select.collinear import collinear_sets, determined_sets
 from treeinner.select.conditional import Conditional, conditional_test
 from treeinner.select.cross import ASKED, SEED, CrossFit, cross_fit
-from treeinner.select.cuts import keep, one_sided, ranking, threshold_value
+from treeinner.select.cuts import keep, one_sided, ranking
 from treeinner.select.default import default_booster, default_library, is_class_target
 from treeinner.select.folds import checked_data, checked_table
 from treeinner.select.samplers import Donors, read_columns
@@ -66,8 +66,8 @@ class TreeInnerSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):  # ty
         columns to take as one, {name: columns}. None: each by itself.
     max_features : int or callable, optional
         Keep at most so many of what passes, those with the best scores; a function gets X.
-    threshold : float or str, optional
-        The least score to keep: a number, "mean", "median" or "1.25*mean" of all scores, as in SelectFromModel.
+    threshold : float, optional
+        The least score to keep.
     random_state : int, RandomState or None
         Seed of folds, fits and draws; the result does not depend on n_jobs. None: a fixed one.
     n_jobs : int
@@ -121,6 +121,7 @@ class TreeInnerSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):  # ty
         "n_draws": [Interval(numbers.Integral, 5, None, closed="left")],
         "collinear": [Interval(numbers.Real, 0, 1, closed="right"), Mapping, None],
         "max_features": [Interval(numbers.Integral, 0, None, closed="left"), callable, None],
+        "threshold": [numbers.Real, None],
         "progress": ["boolean", callable, None],
     }
 
@@ -187,7 +188,6 @@ class TreeInnerSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):  # ty
         self._validate_params()
         if self.q is None and self.threshold is None and self.max_features is None:
             raise ValueError("q=None keeps every feature unless threshold or max_features is given; pass one of them.")
-        threshold_value(self.threshold, np.zeros(1))  # before any model is fitted
         if "clusters" in fit_params:
             raise TypeError("clusters= is groups= here: rows of one are in one fold, and only these are independent.")
         X, y = self._read(X, y)
@@ -234,7 +234,7 @@ class TreeInnerSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):  # ty
         self.importance_, self.conditional_ = found, None
         self.groups_: tuple[tuple[str, ...], ...] = ()
         self.feature_importances_ = scores = found.scores
-        self.threshold_ = threshold_value(self.threshold, scores)
+        self.threshold_ = -np.inf if self.threshold is None else float(self.threshold)
         self.pvalues_ = one_sided(scores, found.std_errors, found.p_values)
         if self.q is not None and self.test == "conditional":
             self.conditional_ = self._tested(crossed, np.ones(n, bool), seed)
