@@ -19,7 +19,10 @@ X["noise_10"], X["noise_442"] = rng.integers(0, 10, len(X)), rng.integers(0, 442
 X_train, X_valid, y_train, y_valid = train_test_split(X, y, test_size=0.4, random_state=0)
 estimator = xgb.XGBRegressor(n_estimators=100, max_depth=4, learning_rate=0.05, n_jobs=1)
 
-ti.plots.ranks(estimator.fit(X_train, y_train), X_valid, y_valid)
+model = estimator.fit(X_train, y_train)
+gain, shap = ti.total_gain(model), ti.mean_abs(model, X_valid)
+permutation = ti.permutation_importance(model, X_valid, y_valid, random_state=0)
+ti.plots.ranks([gain, shap, permutation, ti.importance(model, X_valid, y_valid)])
 
 # %%
 # How far the signal score depends on the rows: five folds, each scored by a model that has not seen it.

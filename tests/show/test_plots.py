@@ -18,10 +18,7 @@ mpl.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402
 from matplotlib.colors import to_hex  # noqa: E402
 from matplotlib.testing.compare import compare_images  # noqa: E402
-from sklearn.datasets import load_diabetes  # noqa: E402
-from sklearn.ensemble import HistGradientBoostingRegressor  # noqa: E402
 
-import treeinner as ti  # noqa: E402
 from tests.show.legible import check_legible, clean_style, titled  # noqa: E402, F401
 from tests.show.results import NAMES, make_breakdown, make_comparison, make_importance, make_signal  # noqa: E402
 from treeinner.score import infer  # noqa: E402
@@ -459,17 +456,6 @@ def test_ranks_lead_from_one_score_to_the_next():
     assert titled(ax) == "From total gain to signal, age sinks from 1 to 2 and bmi rises from 2 to 1"
     assert texts(ax.get_xticklabels()) == ["total gain", "signal"]
     assert "no rank changes" in titled(plots.ranks([last, last]))
-
-
-def test_ranks_of_a_model_are_those_of_its_four_scores():
-    X, y = load_diabetes(return_X_y=True, as_frame=True)
-    model = HistGradientBoostingRegressor(max_iter=10).fit(X[:300], y[:300])
-    rows = X[300:], y[300:]
-    four = [ti.total_gain(model), ti.mean_abs(model, X[300:]), ti.permutation_importance(model, *rows, random_state=0)]
-    drawn_of = plots.ranks(model, *rows, max_display=10)
-    again = plots.ranks([*four, ti.importance(model, *rows)], max_display=10)
-    for one, other in zip(drawn_of.lines, again.lines, strict=True):
-        np.testing.assert_array_equal(one.get_ydata(), other.get_ydata())
 
 
 # -- names, sizes, styles ----------------------------------------------------------------------------------

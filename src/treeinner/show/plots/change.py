@@ -131,9 +131,8 @@ def segments(
     ax, first = style.rows_for(ax, importance.feature_names, order, max_display, width=width, below=0.8)
 
     tiles, known = (table[np.ix_(columns, first)] for table in (size, clear))
-    sides = 0.9 * np.sqrt(np.abs(tiles) / (np.abs(tiles).max(initial=0.0) or 1.0)).clip(
-        0.15
-    )  # the area: the difference
+    largest = np.abs(tiles).max(initial=0.0) or 1.0
+    sides = 0.9 * np.sqrt(np.abs(tiles) / largest).clip(0.15)  # the area: the difference
     kinds = {"higher": known & (tiles > 0), "lower": known & (tiles < 0), "unclear": ~known & (tiles != 0)}
     for word, here in kinds.items():
         (x, y), side, (color, filled, hatch) = np.nonzero(here), sides[here], TILES[word]

@@ -10,11 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeinner.errors import counted
-from treeinner.read import read_model
-from treeinner.read.columns import GroupSpec
-from treeinner.score.baselines import mean_abs, total_gain
-from treeinner.score.importance import importance as score_rows
-from treeinner.score.permutation import permutation_importance
 from treeinner.score.result import Importance, ranks_of
 from treeinner.show.plots import style
 from treeinner.show.plots.scores import score_label, scores_by_name
@@ -179,37 +174,22 @@ def _breakdown(importance: Importance) -> tuple[float, Float, Float]:
     return losses.before, taken, base
 
 
-def ranks(
-    model: Any, X: Any = None, y: Any = None, *, max_display: int = 15, ax: Axes | None = None, show: bool = False,
-    feature_groups: GroupSpec | None = None, n_jobs: int | None = -1,
-) -> Axes:  # fmt: skip
-    """Ranks by total gain, mean |SHAP|, permutation and signal, a line per feature: what sinks, and what rises.
+def ranks(columns: Sequence[Importance], *, max_display: int = 15, ax: Axes | None = None, show: bool = False) -> Axes:
+    """Ranks by several scores, such as total gain and signal, a line per feature: what sinks, and what rises.
 
     Parameters
     ----------
-    model : fitted model, or sequence of Importance
-        With X and y, the four scores are worked out, all but the first on these rows. Or the columns themselves, as
-        many Importances as you like, of the same features.
-    X, y
-        As for `importance`: rows that the model has not seen.
+    columns : sequence of Importance
+        Two or more, of the same features.
     max_display : int
         How many features to show: those with the best rank in any column. Worse ranks are drawn in one last row.
     ax, show
         As for `rounds`.
-    feature_groups, n_jobs
-        As for `importance`. For weights and the like, pass Importances.
     """
-    columns = model
-    if not isinstance(model, list | tuple):
-        model = read_model(model)
-        groups: dict[str, Any] = {"feature_groups": feature_groups}
-        rows: dict[str, Any] = {"y": y, "n_jobs": n_jobs, **groups}
-        columns = [total_gain(model, **groups), mean_abs(model, X, n_jobs=n_jobs, **groups)]
-        columns += [permutation_importance(model, X, random_state=0, **rows), score_rows(model, X, **rows)]
+    if not isinstance(columns, list | tuple) or len(columns) < 2:
+        raise ValueError("plots.ranks compares two or more importances; pass a list of them.")
     for one in columns:
         style.check_kind(one, "Importance", "ranks")
-    if len(columns) < 2:
-        raise ValueError("plots.ranks compares two or more importances; pass ranks(model, X, y), or a list of them.")
     names = columns[-1].feature_names
     table = np.array([ranks_of(scores_by_name(one, names, one.title)) for one in columns])
     shown, rest = style.more(len(names), max_display)
