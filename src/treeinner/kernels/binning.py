@@ -130,10 +130,8 @@ def _named_categories(e: Trees, categorical: LongArray) -> tuple[Categories, tup
     named = dict(zip(columns.tolist(), np.split(keys % MOST_CODES, first[1:]), strict=True))
     for each, codes in named.items():
         if len(codes) > LARGEST[2] - FIRST_CATEGORY:
-            raise UnsupportedModelError(
-                f"Column {each} has {len(codes)} categories in the model's splits; at most "
-                f"{LARGEST[2] - FIRST_CATEGORY} are supported. Merge rare categories and train again."
-            )
+            held = f"Column {each} has {len(codes)} categories in splits, at most {LARGEST[2] - FIRST_CATEGORY} work"
+            raise UnsupportedModelError(f"{held}; merge rare ones and train again.")
     code = np.searchsorted(keys, key) - first[np.searchsorted(columns, column[split])] + FIRST_CATEGORY
     return named, (split, code)
 

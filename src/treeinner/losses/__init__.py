@@ -60,10 +60,8 @@ def find_loss(
     elif name:
         found = catalogue.find(stored, (catalogue.LIBRARIES[library],))
     else:
-        raise UnknownParameterError(
-            f"This {library} model does not store its loss; pass read_model(model, objective=...): a name, or a "
-            "function (y, margin) -> gradient."
-        )
+        held = f"This {library} model does not store its loss; pass read_model(model, objective=...)"
+        raise UnknownParameterError(f"{held}: a name, or a function (y, margin) -> gradient.")
     if found is None:
         needs = "it covers losses whose gradients need no random draws, training pairs or order of the rows"
         raise UnsupportedModelError(f"treeinner does not cover {library} {name!r}: {needs}; {catalogue.DO_INSTEAD}")

@@ -107,9 +107,7 @@ def _xgboost_rank(p: Params) -> Loss:
     """XGBoost's losses of pairs of rows."""
     drawn = str(p.raw("lambdarank_pair_method", default="topk")) != "topk"
     if p.version < (3, 0) or drawn or p.flag("lambdarank_unbiased"):
-        raise UnsupportedModelError(
-            f"{p.name}: only XGBoost 3 with pair_method='topk', without position biases, is covered; {DO_INSTEAD}"
-        )
+        raise UnsupportedModelError(f"{p.name} needs XGBoost 3, 'topk' pairs and no position biases; {DO_INSTEAD}")
     pairs = p.number("lambdarank_num_pair_per_sample", default=UNSET_PAIRS)
     return ranking.xgboost_rank(
         p.name.removeprefix("rank:"),
@@ -163,9 +161,7 @@ def _lightgbm_binary(p: Params) -> Loss:
 def _lightgbm_ova(p: Params) -> Loss:
     """LightGBM's one-vs-all."""
     if p.flag("is_unbalance"):
-        raise UnsupportedModelError(
-            f"LightGBM multiclassova with is_unbalance: the model does not store its class weights; {DO_INSTEAD}"
-        )
+        raise UnsupportedModelError(f"multiclassova with is_unbalance stores no class weights; {DO_INSTEAD}")
     positive = p.number("scale_pos_weight", default=1.0)
     return classes.one_vs_all(p.n_outputs, p.number("sigmoid", default=1.0), positive)
 

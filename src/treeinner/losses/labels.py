@@ -108,11 +108,8 @@ def _numbers(values: NDArray[Any], name: str) -> Float:
     try:
         numbers = values.astype(np.float64)
     except (TypeError, ValueError) as error:
-        raise DataError(
-            f"{name}: y is not numeric ({error}), and the model stores no class labels; pass the numbers of training."
-        ) from None
-    missing = np.isnan(numbers)
-    if np.any(missing):
+        raise DataError(f"{name}: y is not numeric ({error}); pass the numbers of training.") from None
+    if np.any(missing := np.isnan(numbers)):
         row, n = np.argwhere(missing)[0][0], np.count_nonzero(missing)
         raise DataError(f"y is missing (NaN) in {n} places, first in row {row}; drop those rows of X and y.")
     return numbers
@@ -138,16 +135,12 @@ def positions(values: NDArray[Any], classes: Sequence[Any]) -> Float:
         except TypeError as error:
             raise DataError(f"y holds what is not a class label ({error}); pass strings or numbers.") from None
         unique = list(table)
-    missing = [v for v in unique if is_missing(v)]
-    if missing:
+    if missing := [v for v in unique if is_missing(v)]:
         raise DataError(f"y is missing in some rows (found {missing[0]!r}); drop those rows of X and y.")
     where = {key: k for k, c in reversed(list(enumerate(classes))) for key in keys_of(c)}
     found = [next((where[key] for key in keys_of(v) if key in where), -1) for v in unique]
-    unknown = [v for v, k in zip(unique, found, strict=True) if k < 0]
-    if unknown:
-        raise DataError(
-            f"y holds classes that are not in the model: {listing(unknown)}; those of training are {listing(classes)}."
-        )
+    if unknown := [v for v, k in zip(unique, found, strict=True) if k < 0]:
+        raise DataError(f"y holds classes that are not in the model: {listing(unknown)}; it has {listing(classes)}.")
     return np.asarray(found, np.float64)[codes.reshape(len(values))] if len(values) else np.zeros(0)
 
 

@@ -187,8 +187,7 @@ class Loss:
         if self.target == "any":
             return
         columns = 1 if y.ndim == 1 else y.shape[1]
-        single = self.target == "class" or self.shared_target
-        needed = 2 if self.target == "interval" else 1 if single else n_outputs
+        needed = 2 if self.target == "interval" else 1 if self.target == "class" or self.shared_target else n_outputs
         if columns != needed:
             model = f"a model of {counted(n_outputs, 'output')}"
             raise DataError(f"{self.name}: y has {counted(columns, 'column')}, expected {needed} for {model}.")
@@ -229,10 +228,10 @@ class Loss:
     def _finite(self, gradient: Float, margin: ArrayLike) -> Float:
         """Return the gradient, which must be finite."""
         if not np.all(np.isfinite(gradient)):
-            row, output = (int(i) for i in np.argwhere(~np.isfinite(gradient))[0])
+            row, output = np.argwhere(~np.isfinite(gradient))[0].tolist()
             found, at = gradient[row, output], np.reshape(margin, gradient.shape)[row, output]
-            text = f"the gradient of row {row} is {found} at margin {at:g}; check y, base_margin and the objective."
-            raise DataError(f"{self.name}: {text}")
+            held = f"{self.name}: the gradient of row {row} is {found} at margin {at:g}"
+            raise DataError(f"{held}; check y, base_margin and the objective.")
         return gradient
 
     def _arrays(self, y: Any, margin: Any = 0.0, weight: Any = None) -> tuple[Any, Float, Float | None]:

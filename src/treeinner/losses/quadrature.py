@@ -52,10 +52,8 @@ def rule(kind: CoreKind, largest_step: float, scale: float = 1.0) -> tuple[Float
     if kind == "squared" or length < 1e-6:  # a straight line, to 1e-13: its middle
         return gauss(1)
     if not length <= MOST_PARTS * REACH[kind]:
-        raise UnsupportedModelError(
-            f"one round of the model moves a margin by up to {largest_step:g}, too far for score='loss' with a {kind} "
-            "loss; check the leaf values, or use score='tree_inner'."
-        )
+        held = f"one round moves a margin by up to {largest_step:g}, too far for score='loss' with a {kind} loss"
+        raise UnsupportedModelError(f"{held}; check the leaf values, or use score='tree_inner'.")
     parts = math.ceil(length / REACH[kind])
     n = _exponential_points(length / parts)
     return gauss(n if kind == "poisson" else max(n, _pole_points(length / parts)), parts)

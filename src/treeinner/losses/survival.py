@@ -75,9 +75,7 @@ DISTRIBUTIONS: dict[str, tuple[Callable[..., Any], ...]] = {
 def aft(distribution: str, sigma: float) -> Loss:
     """Accelerated failure time: -log likelihood of log T = m + sigma * noise; y = [lower, upper] of T."""
     if distribution not in DISTRIBUTIONS:
-        raise UnsupportedModelError(
-            f"survival:aft with aft_loss_distribution={distribution!r}; known: {', '.join(DISTRIBUTIONS)}."
-        )
+        raise UnsupportedModelError(f"aft_loss_distribution={distribution!r}; known: {', '.join(DISTRIBUTIONS)}.")
     pdf, cdf, above, pdf_d1, limits = DISTRIBUTIONS[distribution]
 
     def standardised(y: Float, m: Float) -> tuple[Float, Float]:

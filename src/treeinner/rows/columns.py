@@ -70,10 +70,8 @@ def level_codes(
         used = np.bincount(keys[keys >= 0], minlength=len(unknown)) > 0
         new = [entries[i] for i in np.flatnonzero(unknown & used).tolist()]
         if new and unseen == "error":
-            raise DataError(
-                f"{where} holds categories that the model has not seen in training: {listing(new)}; "
-                f"it knows {listing(levels)}. Replace them, or set them to missing."
-            )
+            held = f"{where} holds categories not seen in training: {listing(new)}; the model knows {listing(levels)}"
+            raise DataError(f"{held}. Replace them, or set them to missing.")
         if new and np.isnan(codes[used]).all():
             text = f"{where} holds {listing(new, 1)}, but the model knows {listing(levels, 1)}"
             notes.append(Note("unknown_categories", f"{text[:90]}: none is known. Convert them as in training."))
@@ -88,10 +86,7 @@ def level_codes_of_numbers(
     entries, keys = np.unique(numbers(values, where).astype(np.float64), return_inverse=True)
     are_codes = not schema.levels_for_arrays or all(isinstance(level, str) for level in levels)
     if are_codes and not np.isnan(entries).all():
-        raise DataError(
-            f"{where} holds {values.dtype} numbers, but the model was trained on categories there, such as "
-            f"{listing(levels, 3)}; convert it to a category column of those."
-        )
+        raise DataError(f"{where} holds {values.dtype} numbers, expected categories: {listing(levels, 3)}; convert it.")
     return level_codes(keys, entries.tolist(), levels, schema.unseen, where, notes)
 
 

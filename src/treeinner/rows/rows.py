@@ -63,9 +63,7 @@ def one_batch(
     if y is None:
         raise DataError("The score needs the target: pass y, one value per row of X.")
     if (qid is not None) != (loss.scope == "query"):
-        raise DataError(
-            f"The loss, {loss.name}, {'needs qid, the query of every row' if qid is None else 'takes no qid'}."
-        )
+        raise DataError(f"The loss, {loss.name}, {'needs' if qid is None else 'takes no'} qid, the query of every row.")
     seen, table = _read(model, X)
     n, target_names = table.n_rows, names_of(y)
     for step in model.targets:
@@ -213,9 +211,7 @@ def check_order(X: Any, values: Any, role: str) -> None:
     other: Any = getattr(values, "index", None)
     of_pandas = hasattr(index, "equals") and hasattr(other, "equals")
     if of_pandas and len(index) == len(other) and not index.equals(other) and set(index) == set(other):
-        raise DataError(
-            f"{role} has the row labels of X in another order; pass {role}.loc[X.index] or {role}.to_numpy()."
-        )
+        raise DataError(f"{role} has the labels of X in another order; pass {role}.loc[X.index] or {role}.to_numpy().")
 
 
 def finite(given: Any, name: str) -> Float:
@@ -273,10 +269,8 @@ def _weights(model: Model, y: Any, given: Any, n_rows: int, largest: float | Non
         raise DataError(NO_WEIGHT)
     small = (weight > 0) & (weight < np.ldexp(top, -WEIGHT_BITS))
     if small.any():
-        raise DataError(
-            f"The weight of row {int(np.argmax(small))} is {weight[small][0]:g}, but the largest is {top:g}: a weight "
-            f"must be 0 or at least 2^-{WEIGHT_BITS} of the largest. Set it to 0, or clip the largest weights."
-        )
+        held = f"The weight of row {int(np.argmax(small))} is {weight[small][0]:g}, the largest {top:g}"
+        raise DataError(f"{held}: it is below 2^-{WEIGHT_BITS} of that; set it to 0, or clip the largest weights.")
     return in_units(weight, top)
 
 

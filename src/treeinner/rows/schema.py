@@ -31,10 +31,8 @@ class Schema:
     def check_shape(self, n_rows: int, n_columns: int) -> None:
         """Raise a DataError if a table of this shape does not fit the model."""
         if n_columns != self.n_columns:
-            raise DataError(
-                f"X has {n_columns} columns, but the model was trained on {self.n_columns}; "
-                "pass the training columns in training order, or a data frame with their names."
-            )
+            held = f"X has {n_columns} columns, but the model was trained on {self.n_columns}"
+            raise DataError(f"{held}; pass the training columns in their order, or a data frame with their names.")
         if n_rows == 0:
             raise DataError("X has no rows; pass at least one.")
 

@@ -65,10 +65,8 @@ def in_order(labels: Sequence[str]) -> tuple[str, ...]:
 def check_number_of_segments(labels: Any) -> None:
     """Raise for more segments than anybody can read."""
     if len(labels) > MOST_SEGMENTS:
-        raise DataError(
-            f"by has {len(labels):,} different labels, at most {MOST_SEGMENTS:,} are possible; cut numbers into a few "
-            "intervals (pandas.qcut), or dates into periods (freq='M')."
-        )
+        held = f"by has {len(labels):,} different labels, at most {MOST_SEGMENTS:,} are possible"
+        raise DataError(f"{held}; cut numbers into intervals (pandas.qcut), or dates into periods (freq='M').")
 
 
 def _encoded(column: Any) -> tuple[NDArray[Any], list[Any]]:
@@ -115,5 +113,5 @@ def _periods(entries: Sequence[Any], freq: str) -> list[str] | None:
         codes, periods = index.to_period(unit).factorize()
     except (TypeError, ValueError, AttributeError):
         raise ValueError(f"freq={freq!r} is no period such as 'D', 'W', 'M', 'Q' or 'Y'.") from None
-    words = iter(periods.astype(str).to_numpy()[codes].tolist())
+    words = iter(np.asarray(periods.astype(str))[codes].tolist())
     return [MISSING if is_missing(entry) else next(words) for entry in entries]

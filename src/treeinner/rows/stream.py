@@ -77,8 +77,7 @@ def read_rows(
 
 def load_table(model: Model, X: Any, given: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
     """X with the model's columns in memory, files read whole, and `given` with values in place of names of columns."""
-    source = source_of(X)
-    if source is not None:
+    if (source := source_of(X)) is not None:
         what, read, _, _ = source
         with naming(what):
             pieces = [collected(batch["X"]) for _, batch in read(_wanted(model, source, given))]
@@ -110,8 +109,7 @@ def _stream(model: Model, source: Source, given: dict[str, Any], largest: float 
                 if np.shape(batch["X"])[0]:
                     rows = one_batch(model, *split(model, batch["X"], given | batch), largest_weight=largest)
                     # Nobody wants a pyarrow table for a result because rows came from a file.
-                    library = rows.frame_library.replace("pyarrow", "")
-                    yield replace(rows, label=label, frame_library=library)
+                    yield replace(rows, label=label, frame_library=rows.frame_library.replace("pyarrow", ""))
 
     head = split(model, first[1]["X"], given | first[1])[0]
     clustered = given["clusters"] is not None or "clusters" in roles
@@ -220,8 +218,8 @@ def _files(paths: Sequence[Path]) -> Source:
     inside = [file for file in (sorted(paths[0].rglob("*")) if paths[0].is_dir() else paths) if _kind(file)]
     if not inside or len(set(paths)) < len(paths):
         raise DataError(f"{paths[0]}: expected Parquet, Feather or CSV files, each one once, or one folder of them.")
-    options = {"source": [str(file) for file in paths] if len(paths) > 1 else str(paths[0])}
-    options |= {"partitioning": "hive"} if paths[0].is_dir() else {}
+    source = [str(file) for file in paths] if len(paths) > 1 else str(paths[0])
+    options = {"source": source, "partitioning": "hive" if paths[0].is_dir() else None}
 
     def opened(wanted: Wanted) -> Any:
         with naming(str(paths[0])):
@@ -235,8 +233,7 @@ def _files(paths: Sequence[Path]) -> Source:
                     schema = schema.set(j, column.with_type(pa.float64()))
             return pa.dataset.dataset(**options, format=format, schema=schema)
 
-    names = opened((None, {})).schema.names
-    return str(paths[0]), lambda wanted: _scan(opened(wanted), wanted), names, True
+    return str(paths[0]), lambda wanted: _scan(opened(wanted), wanted), opened((None, {})).schema.names, True
 
 
 def _kind(path: Path) -> str:

@@ -157,10 +157,8 @@ def as_array(X: Any) -> NDArray[Any]:
     except (TypeError, ValueError) as error:
         raise DataError(f"X is a {type(X).__name__} that makes no table ({error}); {PASS_A_TABLE}") from error
     if values.ndim != 2:
-        raise DataError(
-            f"X is a {type(X).__name__} of shape {values.shape}, expected a table of two dimensions; reshape a single "
-            "row with X.reshape(1, -1) and a single column with X.reshape(-1, 1), or pass a data frame."
-        )
+        held = f"X is a {type(X).__name__} of shape {values.shape}, expected a table of two dimensions"
+        raise DataError(f"{held}; reshape a single row with X.reshape(1, -1), a single column with X.reshape(-1, 1).")
     return values
 
 
