@@ -20,14 +20,14 @@ from numpy.typing import NDArray
 from treeinner.errors import DataError
 from treeinner.kernels import LOSSES as CORE_LOSSES
 from treeinner.kernels import PlayerSums, Progress, aligned, map_rows, padded_rows, task_rows
-from treeinner.kernels.units import GRADIENT_BITS, LIMBS, WEIGHT_BITS
+from treeinner.kernels.units import FOURTH_LIMBS, GRADIENT_BITS, LIMBS, WEIGHT_BITS
 from treeinner.losses import Loss, forest_error
 from treeinner.read import Model
 from treeinner.read.methods import node_values
 from treeinner.rows import Rows
 from treeinner.score.signal import by_names, holds_terms, own_effect, players_by_round, without_history
 from treeinner.score.spec import Spec, largest_steps, scored_loss, start_of, step_rule
-from treeinner.score.sums import LOSSES, MOST_AT_ONCE, Sums, exact_sums, zero_shares
+from treeinner.score.sums import LOSSES, MOST_AT_ONCE, Sums, exact_sums
 
 __all__ = ["Centre", "Task", "leaf_pass", "node_gap", "node_means", "open_task", "share_pass", "total"]
 
@@ -225,20 +225,22 @@ class _Pass:
                 self.round_residual[trees.round, trees.output + column] = self.root[:, column]
 
 
-def _no_sums(work: _Pass, clusters: int, segments: int = 0) -> Sums:
-    """Sums of no rows, which one thread adds to; by segment, with a place for each."""
+def _no_sums(work: _Pass, clusters: NDArray[Any] | None, segments: int = 0) -> Sums:
+    """Sums of no rows, which one thread adds to; clusters: their labels; by segment, with a place for each."""
     trees, spec = work.model.trees, work.spec
     shape, groups = (2, len(trees.forest.leaf_nodes), trees.width), (segments,) if work.by_segment else ()
     columns = len(spec.credit.names) * (1 if work.by_segment else trees.n_outputs + (trees.n_outputs > 1))
-    out = Sums(key="", exponent=spec.exponent, moved=np.zeros((trees.n_outputs, LIMBS), np.int64))
+    out = Sums(key=work.key, exponent=spec.exponent, moved=np.zeros((trees.n_outputs, LIMBS), np.int64))
     if work.sums_leaves:
         out.integers, out.leaf = np.zeros(shape, np.int64), np.zeros((*shape, 2), np.int64)
     if work.leaves or work.by_segment:
         out.losses = np.zeros((*groups, len(LOSSES), LIMBS), np.int64)
     if work.shares:
-        out.shares, out.fourths = zero_shares(*groups, columns)
-        columns *= 3 if work.signal else 1
-        out.clusters = np.zeros((clusters, columns, LIMBS), np.int64) if spec.clustered else None
+        out.shares = np.zeros((2, *groups, columns, LIMBS), np.int64)
+        out.fourths = np.zeros((*groups, columns, FOURTH_LIMBS), np.int64)
+        if clusters is not None:
+            out.labels = clusters
+            out.clusters = np.zeros((len(clusters), columns * (3 if work.signal else 1), LIMBS), np.int64)
     return out
 
 
@@ -274,9 +276,9 @@ class Task:
         # Numbers of the rows, the last repeated up to full blocks: numpy adds the outputs of a single row in another
         # order than those of many, and full blocks make the gradient of a row the same bits wherever it stands.
         self.padded = np.minimum(np.arange(padded_rows(n)), n - 1)
-        self.given_weight = None  # weights as they were given: (padded rows,)
-        if self.weight is not None:
-            self.given_weight = np.ldexp(self.weight[self.padded], self.rows.weight_exponent)
+        # Weights as they were given: (padded rows,), and (rows,).
+        exponent = self.rows.weight_exponent
+        self.given_weight = None if self.weight is None else np.ldexp(self.weight[self.padded], exponent)
         self.rows_weight = None if self.given_weight is None else self.given_weight[:n]
 
     def padded_margins(self) -> Float:
@@ -301,7 +303,7 @@ class Task:
 def open_task(model: Model, spec: Spec, rows: Rows, start: int, stop: int) -> Task:
     """Rows start..stop, binned, at their margins before the first round; for walks of their own, such as redraws."""
     work = _Pass(model, spec)
-    return Task(work, rows, slice(start, stop), _no_sums(work, 0))
+    return Task(work, rows, slice(start, stop), _no_sums(work, None))
 
 
 # -- tasks over threads ---------------------------------------------------------------------------------------
@@ -314,46 +316,34 @@ def _run(work: _Pass, rows: Rows, n_jobs: int | None, progress: Progress | None)
         clusters, cluster = _groups(rows.clusters, rows.weight)
         if segments is not None:
             pairs, pair = _groups(cluster * len(segments[1]) + segments[0], rows.weight)
-    n_clusters, n_segments, n_pairs = (0 if x is None else len(x) for x in (clusters, segments and segments[1], pairs))
     by_thread: dict[int, list[Sums]] = {}
 
-    def opened(start: int, stop: int) -> Task:
-        if get_ident() not in by_thread:
-            by_thread[get_ident()] = [_no_sums(work, n_clusters)]
+    def walk(*first: int) -> None:
+        own = by_thread.setdefault(get_ident(), [])
+        if not own:
+            own.append(_no_sums(work, clusters))
+            if work.beside is not None and segments is not None:
+                own.append(_no_sums(work.beside, pairs, len(segments[1])))
+        tasks = [Task(work, rows, slice(start, min(start + step, n)), own[0]) for start in first]
+        if work.loss.scope == "row":
+            _through_rounds(tasks[0])
+        else:
+            _together(tasks, rows)
+        for task in tasks:
+            _finish(task, cluster)
             if work.beside is not None:
-                by_thread[get_ident()].append(_no_sums(work.beside, n_pairs, n_segments))
-        return Task(work, rows, slice(start, stop), by_thread[get_ident()][0])
-
-    def finish(task: Task) -> None:
-        _finish(task, cluster)
-        if work.beside is not None:
-            task.work, task.sums, task.players = work.beside, by_thread[get_ident()][1], task.fixed
-            _finish(task, pair)
-
-    def alone(start: int, stop: int) -> None:
-        task = opened(start, stop)
-        _through_rounds(task)
-        finish(task)
+                task.work, task.sums, task.players = work.beside, own[1], task.fixed
+                _finish(task, pair)
 
     if work.loss.scope == "row":
-        for _ in map_rows(n, step, alone, n_jobs=n_jobs, progress=progress):
+        for _ in map_rows(n, step, lambda start, _: walk(start), n_jobs=n_jobs, progress=progress):
             pass
     else:  # the gradient of a row looks at other rows: all of them go through the rounds together
-        tasks = [opened(start, min(start + step, n)) for start in range(0, n, step)]
-        _together(tasks, rows)
-        for task in tasks:
-            finish(task)
-    done = []
-    for each, labels, parts in zip(
-        (work, work.beside), (clusters, pairs), zip(*by_thread.values(), strict=True), strict=False
-    ):
-        for part in parts:
-            part.labels = labels
-        done.append(_about(cast(_Pass, each), rows, sum(parts[1:], start=parts[0])))
-    out = done[0]
+        walk(*range(0, n, step))
+    done = [_about(rows, sum(parts[1:], start=parts[0])) for parts in zip(*by_thread.values(), strict=True)]
     if segments is not None:
-        out.segments = _split(done[1], rows, clusters)
-    return out
+        done[0].segments = _split(done[1], rows, clusters)
+    return done[0]
 
 
 def _groups(labels: Any, weight: Float | None) -> tuple[NDArray[Any], NDArray[np.intp]]:
@@ -382,7 +372,7 @@ def _split(own: Sums, rows: Rows, clusters: NDArray[Any] | None) -> dict[str, Su
     return out
 
 
-def _about(work: _Pass, rows: Rows, out: Sums) -> Sums:
+def _about(rows: Rows, out: Sums) -> Sums:
     """Sums with what is known of the rows as a whole."""
     weight = rows.weight
     out.rows, out.units = rows.n_rows, rows.n_rows if weight is None else int(np.count_nonzero(weight))
@@ -393,7 +383,7 @@ def _about(work: _Pass, rows: Rows, out: Sums) -> Sums:
         y = rows.y if weight is None else rows.y[weight > 0]
         out.targets = (y.min(), y.max()) if y.dtype.kind in "biuf" else (np.nan, np.nan)
     out.names, out.target_names, out.frame_library = rows.names, rows.target_names, rows.frame_library
-    out.key, out.tree_counts = work.key, None if rows.tree_weight is None else rows.tree_weight.max(axis=1)
+    out.tree_counts = None if rows.tree_weight is None else rows.tree_weight.max(axis=1)
     return out
 
 
@@ -444,7 +434,7 @@ def _together(tasks: Sequence[Task], rows: Rows) -> None:
 def _in_core(task: Task) -> None:
     """All rounds in one call of the core."""
     work, forest = task.work, task.work.model.trees.forest
-    largest, sums = np.zeros(padded_rows(task.n)), task.sums.leaf_integers()
+    largest, sums = np.zeros(padded_rows(task.n)), task.sums.integers
     kind, loss_scale, target, weight = task.core_target()
     first_order = task.first_order if work.leaves else np.zeros(0)
     forest.core.boost(
@@ -508,7 +498,7 @@ def _score_round(task: Task, number: int, step: Float) -> None:
         if work.sums_leaves:
             _add_to_leaves(task, tree, n_trees, residual, weight)
         if work.shares:
-            centred = residual if work.root is None else _less_mean(task, number, tree, residual, weight)
+            centred = residual if work.root is None else _less_mean(task, tree, n_trees, residual, weight)
             for each in {id(sums): sums for sums in (task.players, task.fixed)}.values():
                 each.add(task.codes, tree, n_trees, centred, None if work.root is None else weight)
     task.fall += _times_residual(task, step)
@@ -535,14 +525,13 @@ def _add_effects(tasks: Sequence[Task], number: int, y: Any, margin: Float, weig
         task.effects[0][:, :, used] += step[:, :, used]
 
 
-def _less_mean(task: Task, number: int, tree: int, residual: Float, weight: Float | None) -> Float:
-    """Residuals counted from their mean over all rows; tree: the one whose own mean counts where trees weigh rows."""
+def _less_mean(task: Task, tree: int, n_trees: int, residual: Float, weight: Float | None) -> Float:
+    """Residuals counted from their mean over all rows, as some trees have it."""
     work, trees = task.work, task.work.model.trees
     assert work.root is not None
-    assert work.round_residual is not None
-    mean = work.round_residual[number].copy()
-    if task.rows.tree_weight is not None:
-        mean[trees.output[tree] : trees.output[tree] + trees.width] = work.root[tree]
+    mean = np.zeros(trees.n_outputs)
+    for each in range(tree, tree + n_trees):
+        mean[trees.output[each] : trees.output[each] + trees.width] = work.root[each]
     out = aligned(residual.shape)
     out[:, : task.n] = residual[:, : task.n] - mean[:, None] * (1.0 if weight is None else weight)
     return out
@@ -550,7 +539,7 @@ def _less_mean(task: Task, number: int, tree: int, residual: Float, weight: Floa
 
 def _add_to_leaves(task: Task, tree: int, n_trees: int, residual: Float, weight: Float | None) -> None:
     """Add gradients and weights to the leaves of some trees."""
-    core, integers = task.work.model.trees.forest.core, task.sums.leaf_integers()
+    core, integers = task.work.model.trees.forest.core, task.sums.integers
     assert integers is not None
     with np.errstate(over="ignore"):  # infinite is refused
         fixed = np.rint(residual * task.work.scale)

@@ -14,7 +14,7 @@ from treeinner.kernels import add_exact
 from treeinner.kernels.units import FOURTH_BITS, FOURTH_LIMBS, LIMBS, LOWEST_UNIT, WEIGHT_BITS, carry, totals
 from treeinner.rows.segments import check_number_of_segments
 
-__all__ = ["LOSSES", "Sums", "exact_sums", "zero_shares"]
+__all__ = ["LOSSES", "Sums", "exact_sums"]
 
 Float = NDArray[np.float64]
 Limbs = NDArray[np.int64]
@@ -64,17 +64,13 @@ class Sums:
     bound: int = 0  # of their size
     uncarried: int = 0  # rows and sums that were added since limbs were carried
 
-    def leaf_integers(self) -> Limbs | None:
-        """Return the leaf sums of one thread with room for the rows of another task: (2, leaves, width)."""
-        if self.bound >= ROOM:
-            self.settle()
-        return self.integers
-
     def added(self, n: int, largest: float) -> None:
-        """Note that n rows added fixed-point numbers of at most this size to the leaves."""
+        """Note that n rows added fixed-point numbers of at most this size to the leaves; make room for more."""
         if not largest < MOST_ADDED:
             raise DataError("A gradient is far out of proportion to the model; check y, sample_weight and base_margin.")
         self.bound += n * int(max(largest, 2.0**WEIGHT_BITS))
+        if self.bound >= ROOM:
+            self.settle()
 
     def settle(self) -> None:
         """Carry the integers into limbs, and what limbs have beyond 32 bits."""
@@ -202,7 +198,8 @@ class Sums:
             raise DataError("The share of some row in a score is not finite; check y, sample_weight and base_margin.")
         exponent = -int(np.frexp(largest)[1]) if largest > 0 else 0
         out = cls(key="shares", exponent=exponent)
-        out.shares, out.fourths = zero_shares(shares.shape[1])
+        out.shares = np.zeros((2, shares.shape[1], LIMBS), np.int64)
+        out.fourths = np.zeros((shares.shape[1], FOURTH_LIMBS), np.int64)
         out.rows, out.units = len(shares), len(shares) if weight is None else int(np.count_nonzero(weight))
         exact_sums(np.ones((len(shares), 1)) if weight is None else weight[:, None], 0, *out.weight)
         here = np.arange(len(shares)) if weight is None else np.flatnonzero(weight)
@@ -219,11 +216,6 @@ class Sums:
 
 
 LIMBED = ("weight", "leaf", "shares", "fourths", "signal", "losses", "moved")
-
-
-def zero_shares(*shape: int) -> tuple[Limbs, Limbs]:
-    """Limbs of the sums and squares, and of the fourth powers, of no shares: (columns,), or (groups, columns)."""
-    return np.zeros((2, *shape, LIMBS), np.int64), np.zeros((*shape, FOURTH_LIMBS), np.int64)
 
 
 def exact_sums(values: Float, exponent: int, *limbs: Limbs | None, group: Group = None) -> None:
