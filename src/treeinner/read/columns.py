@@ -54,9 +54,7 @@ class Credit:
         axis %= values.ndim
         out = np.zeros((*values.shape[:axis], n, *values.shape[axis + 1 :]))
         by_name = np.moveaxis(out, axis, 0)  # a view
-        if self.places is not None:
-            by_name[self.places] = np.moveaxis(values, axis, 0)
-        elif len(self.player):
+        if len(self.player):
             first = np.flatnonzero(np.diff(self.name, prepend=-1))
             shares = values.take(self.player, axis) * self.part.reshape(-1, *[1] * (values.ndim - axis - 1))
             by_name[self.name[first]] = np.moveaxis(np.add.reduceat(shares, first, axis), axis, 0)

@@ -47,13 +47,8 @@ BALANCED = {"regression", "binary", "cross_entropy", "poisson", "gamma", "tweedi
 AVERAGING = BALANCED | RENEWED | {"huber", "fair", "cross_entropy_lambda"}
 
 INIT_SCORE = "The first tree holds no average: if training had an init_score, pass it as base_margin."
-MISMATCH = (
-    "stored inner values do not match the leaves: a refitted model, or an earlier training call with other penalties"
-)
-AMBIGUOUS = (
-    "the LightGBM model does not say which columns its pandas categories belong to; train it with every "
-    "categorical column named in categorical_feature and of dtype category"
-)
+MISMATCH = "stored inner values do not match the leaves: a refitted model, or an earlier training call"
+AMBIGUOUS = "the model does not say whose its pandas categories are; train it with these columns in categorical_feature"
 
 
 def read(model: Any, told: Told) -> Model:
@@ -63,9 +58,7 @@ def read(model: Any, told: Told) -> Model:
     """
     kinds = {kind.__name__ for kind in type(model).__mro__ if kind.__module__.split(".")[0] == "lightgbm"}
     if not kinds & {"Booster", "LGBMModel"}:
-        raise UnsupportedModelError(
-            f"{type(model).__name__} is no LightGBM model; pass a Booster, LGBMModel, or one of a CVBooster's boosters."
-        )
+        raise UnsupportedModelError(f"{type(model).__name__} is no LightGBM model; of a CVBooster pass its boosters.")
     booster = model if "Booster" in kinds else model.booster_
     if told.iteration_range is None and getattr(booster, "best_iteration", -1) > 0:
         told = replace(told, iteration_range=(0, min(int(booster.best_iteration), int(booster.current_iteration()))))

@@ -265,11 +265,9 @@ def _read_file(path: Path, told: Told) -> Model:
         raise ModelError(f"{path}: {error}") from error
     except (TreeInnerError, OSError):
         raise
-    except ValueError as error:  # a number that is none, or an argument that does not fit the model
-        raise ModelError(f"{path} cannot be read: {error}") from error
-    except Exception as error:
+    except Exception as error:  # damage of any kind, or an argument that does not fit the model
         what = f"{type(error).__name__}: {error}"
-        raise ModelError(f"{path} is damaged or not complete ({what}); save the model again.") from error
+        raise ModelError(f"{path} cannot be read ({what}); if it is damaged, save the model again.") from error
     return found
 
 

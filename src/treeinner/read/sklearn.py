@@ -117,12 +117,7 @@ def _hist(model: Any, told: Told) -> Found:
     order, codes, none_code, schema = _hist_columns(model)
     stored, leaf, fields = _joined([predictor.nodes for predictor in predictors], per_round, schema.n_columns)
     fields["column"] = np.where(leaf, -1, order[np.where(leaf, 0, stored["feature_idx"]).astype(np.int64)])
-    # The stored sets of categories go left, ours right: children swap.
     swap = ~leaf & stored["is_categorical"].astype(bool)
-    fields |= {
-        "left": np.where(swap, fields["right"], fields["left"]),
-        "right": np.where(swap, fields["left"], fields["right"]),
-    }
     # Where None was a level (null in polars), missing values are that level and go where it goes. If that is not where
     # scikit-learn sends unseen levels, those cannot count as missing any more and are refused.
     unseen_left = fields["missing_left"] ^ swap
@@ -140,6 +135,9 @@ def _hist(model: Any, told: Told) -> Found:
     known_codes: Any = schema.levels and tuple(None if known is None else len(known) for known in schema.levels)
     fields |= {
         "threshold": np.where(leaf | swap, np.nan, stored["num_threshold"]),
+        # The stored sets of categories go left, ours right: children swap.
+        "left": np.where(swap, fields["right"], fields["left"]),
+        "right": np.where(swap, fields["left"], fields["right"]),
         "missing_left": missing_left,
         "category_set": np.where(swap, np.cumsum(swap) - 1, -1),
         **sets_of(sets),
@@ -272,18 +270,14 @@ def _tree_fields(model: Any, trees: list[Any], per_round: int) -> tuple[Schema, 
         allow_infinite=False,
         allow_missing=True if tags is None else bool(tags().input_tags.allow_nan),
     )
-    return (
-        schema,
-        leaf,
-        fields
-        | {
-            "column": np.where(leaf, -1, stored["feature"]),
-            "threshold": np.where(leaf, np.nan, stored["threshold"]),
-            "cover": weight,
-            "gain": np.where(leaf, 0.0, risk - risk[fields["left"]] - risk[fields["right"]]),
-            "float32_input": True,
-        },
-    )
+    fields |= {
+        "column": np.where(leaf, -1, stored["feature"]),
+        "threshold": np.where(leaf, np.nan, stored["threshold"]),
+        "cover": weight,
+        "gain": np.where(leaf, 0.0, risk - risk[fields["left"]] - risk[fields["right"]]),
+        "float32_input": True,
+    }
+    return schema, leaf, fields
 
 
 # -- single trees and forests ----------------------------------------------------------------------------------

@@ -48,10 +48,7 @@ REFUSED = {
     ),
     "OneVsRestClassifier": ("it has one model per class", "X, model.label_binarizer_.transform(y).toarray()[:, k]"),
     "OneVsOneClassifier": ("it has one model per pair of classes; score each on the rows of its two classes", ""),
-    "OutputCodeClassifier": (
-        "it has one model per bit of a code",
-        "X, model.code_book_[np.searchsorted(model.classes_, y), k]",
-    ),
+    "OutputCodeClassifier": ("it has one model per bit of a code", ""),
     "BaseWeightBoosting": ("its models were fitted to rows weighted by the models before", "X, y"),
 }
 OWN_MARGIN = Note(

@@ -59,9 +59,7 @@ def read(model: Any, told: Told) -> Model:
     names = [kind.__name__ for kind in type(model).__mro__ if kind.__module__.split(".")[0] == "xgboost"]
     wrapped = "XGBModel" in names
     if not wrapped and "Booster" not in names:
-        raise UnsupportedModelError(
-            f"{type(model).__name__} is not an XGBoost Booster or estimator; pass one, of Dask and Spark their booster."
-        )
+        raise UnsupportedModelError(f"{type(model).__name__} is not an XGBoost model; Dask and Spark hold a booster.")
     booster = model.get_booster() if wrapped else model
     document = ubjson.parse(bytes(booster.save_raw(raw_format="ubj")))
     return _read(document, told, estimator=model if wrapped else None)
@@ -129,9 +127,7 @@ class _Saved:
         booster, sizes, loss = learner["gradient_booster"], learner["learner_model_param"], learner["objective"]
         kind = booster["name"]
         if kind == "gblinear":
-            raise UnsupportedModelError(
-                "XGBoost booster='gblinear' is a linear model without trees; its coefficients are its attributions."
-            )
+            raise UnsupportedModelError("XGBoost's booster='gblinear' has no trees; read its coefficients.")
         require("learner_train_param" not in learner, "it is a configuration (save_config), not what save_model writes")
         require(kind in ("gbtree", "dart"), f"booster={kind!r}; gbtree and dart can be read")
         # Trees, and what they share. Up to 3.2 a DART has another booster inside; 3.3 has the weights of its trees
@@ -226,15 +222,11 @@ def _stored_values(trees: list[Any], sizes: Long, right: Links, leaf: Bool, node
     """Leaf values, and the weights of all nodes; right: as stored, in the tree's own numbers."""
     widths = {max(1, int(tree["tree_param"]["size_leaf_vector"])) for tree in trees} or {1}
     if len(widths) > 1:
-        raise UnsupportedModelError(
-            "The XGBoost model mixes scalar and vector leaves; read slices of it, booster[start:stop], one at a time."
-        )
+        raise UnsupportedModelError("Scalar and vector leaves in one XGBoost model: read slices, booster[start:stop].")
     width, vectors = widths.pop(), any("leaf_weights" in tree for tree in trees)
     given = _joined(trees, "base_weights", np.float32)
     if width > 1 and vectors and len(given) != len(leaf) * width:
-        raise UnsupportedModelError(
-            "XGBoost vector leaves of a split gradient: inner nodes have no values. Train with one tree per output."
-        )
+        raise UnsupportedModelError("Vector leaves of a split gradient lack inner values; train one tree per output.")
     weight = given.astype(np.float64).reshape(len(leaf), width)
     value = weight
     if width == 1:
@@ -297,8 +289,7 @@ def _node_values(trees: Trees, stored: Stored, drop: Float, saved: _Saved, told:
         rate = given[trees.round] / saved.n_parallel
         if _has_replaced(stored, leaf, rate[trees.tree_of_node, None]):
             text = (
-                "its leaves are not the stored weights times that learning rate; they were replaced after the splits "
-                "were chosen (absolute error, quantiles, refresh_leaf=0), or the learning rate is another one"
+                "its leaves were replaced after the splits were chosen (refresh_leaf=0?), or have another learning rate"
             )
             return NodeValues(None, given[trees.round], refusal=text)
     inner = (rate * drop)[trees.tree_of_node, None] * stored[1]
@@ -406,9 +397,8 @@ def _doubts(saved: _Saved, trees: Trees, weight: Float, *, named: bool) -> tuple
             notes.append(Note("start_assumed", text))
     elif left_alone and away and not named:
         return (
-            f"The model says {name}, but its base_score was not fitted to the target, as XGBoost (since 2.0) does "
-            "unless the objective is a custom one. Pass read_model(model, objective=...): a function (y, margin) -> "
-            "gradient, or the name of a built-in loss."
+            f"The model says {name}, but its base_score was not fitted, as with a custom objective. Pass "
+            "read_model(model, objective=...): a function (y, margin) -> gradient, or the name of a loss."
         ), notes
     elif (name in CUSTOM_NAMES or (left_alone and off)) and not named:
         text = f"A custom objective leaves the name {name} too; say which it is: read_model(model, objective=...)."
