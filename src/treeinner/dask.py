@@ -52,14 +52,10 @@ def importance(
     *,
     score: str = "signal",
     method: str = "centred",
-    sample_weight: Any = None,
-    clusters: Any = None,
-    base_margin: Any = None,
-    qid: Any = None,
     feature_groups: GroupSpec | None = None,
-    by: Any = None,
     freq: str | None = None,
     std_errors: bool = True,
+    **given: Any,
 ) -> Importance:
     """Global importance of every feature, with standard errors, from rows on a Dask cluster.
 
@@ -74,10 +70,12 @@ def importance(
         As for `ti.importance`, and models of xgboost.dask, what its `train` returns included, and of lightgbm.dask.
     X : dask DataFrame or Array
         Held-out rows. The rows of a query must be in one partition.
-    y, sample_weight, clusters, base_margin, qid, by : str, dask Series, DataFrame or Array, optional
-        Names of columns of X, which may then have other columns too, or collections with the partitions of X.
+    y : str, dask Series, DataFrame or Array, optional
+        Name of a column of X, which may then have other columns too, or a collection with the partitions of X.
     score, method, feature_groups, freq, std_errors
         As for `ti.importance`.
+    **given
+        sample_weight, clusters, base_margin, qid and by, as y.
 
     Returns
     -------
@@ -85,8 +83,7 @@ def importance(
         As from `ti.importance`.
     """
     client, opened = _checked(client), read_model(_local(model))
-    given = {"y": y, "sample_weight": sample_weight, "clusters": clusters, "base_margin": base_margin, "qid": qid}
-    rows = _rows(client, opened, X, {**given, "by": by}, freq)
+    rows = _rows(client, opened, X, {"y": y, **given}, freq)
     return of_partitions(opened, rows, score=score, method=method, feature_groups=feature_groups, std_errors=std_errors)
 
 
@@ -131,9 +128,8 @@ def _rows(client: Client, model: Model, X: Any, given: Mapping[str, Any], freq: 
     if (weights := given.get("sample_weight")) is not None:
         name = weights if isinstance(weights, str) else None
         weights = weights if name is None else _narrowed(X, [name])
-        largest = _computed(
-            client, delayed(max)([delayed(_largest_weight)(some, name) for some in _row_blocks(weights)])
-        )
+        parts = [delayed(_largest_weight)(some, name) for some in _row_blocks(weights)]
+        largest = _computed(client, delayed(max)(parts))
 
     def run(job: Job) -> Part:
         # Part of the graph, not scattered: what is scattered dies with its workers.
@@ -196,9 +192,8 @@ def _partitions(model: Model, X: Any, given: Mapping[str, Any]) -> tuple[_Layout
     if features is not None and not model.transformers and model.route is None:
         kinds = enumerate(features)
         own_codes = tuple(name for j, name in kinds if schema.is_categorical(j) and schema.levels_of(j) is None)
-    layout = _Layout(
-        tuple(blocks), {role: given[role] for role in named}, features, own_codes, getattr(X, "dtypes", {})
-    )
+    roles = {role: given[role] for role in named}
+    layout = _Layout(tuple(blocks), roles, features, own_codes, getattr(X, "dtypes", {}))
     return layout, list(zip(*blocks.values(), strict=True))
 
 

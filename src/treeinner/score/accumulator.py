@@ -68,8 +68,7 @@ class ImportanceAccumulator:
         loss = scored_loss(self.model, score)
         if loss.scope in ("round", "data") or isinstance(self.model.class_weight, str):
             raise UnsupportedModelError(
-                f"{loss.name}: the gradient or weight of a row depends on all rows together, so it cannot be summed "
-                "over batches; use ti.importance(model, X, y) on all rows at once."
+                f"{loss.name}: the gradient or weight of a row depends on all rows together; use ti.importance on all."
             )
 
     def _fix(self, reference: Importance, score: str) -> None:
@@ -103,10 +102,7 @@ class ImportanceAccumulator:
         if {"by", "freq"} & given.keys():
             raise DataError("An accumulator has no segments; make one of each segment, and compare them.")
         if (given.get("clusters") is not None) != self._asked["clustered"]:
-            raise DataError(
-                "clusters were given for some batches only, or not announced; make the accumulator with clustered=True "
-                "and give clusters with every batch."
-            )
+            raise DataError("clusters come with every batch if the accumulator has clustered=True, and else with none.")
         rows = read_rows(self.model, X, y, largest_weight=self.largest_weight, **given)
         batches = rows if rows.again or len(self._scores) == 1 else list(rows)
         specs, parts = self._specs, []
@@ -142,9 +138,7 @@ class ImportanceAccumulator:
         checks that they were the same rows.
         """
         if self._asked["method"] != "centred" or self.centre is not None:
-            raise ValueError(
-                "A second pass belongs to method='centred', after the first; result() has everything else."
-            )
+            raise ValueError("A second pass belongs to method='centred', after the first; call result().")
         out = copy(self)
         out._first, out._sums = self._require_rows(), []
         out.centre = node_means(self.model, self._specs[0], out._first)

@@ -68,8 +68,7 @@ def average_shares(several: Sequence[Unwrapped], X: Any, y: Any, *, checked: boo
     found, rows = [one.importance for one in scored], scored[0].rows
     if len({(imp.loss_name, imp.output_names) for imp in found}) > 1:
         raise UnsupportedModelError(
-            f"The members of this average have different losses or classes ({found[0].loss_name}, ...), so scores do "
-            "not add up; score them one by one."
+            f"Members of this average have other losses or classes than {found[0].loss_name}; score them one by one."
         )
     names = all_names(found)
     parts = np.zeros((1 + len(scored[0].terms), rows.n_rows, len(names), scored[0].shares.shape[2]))

@@ -132,8 +132,8 @@ def total_gain(model: Any, *, feature_groups: GroupSpec | None = None) -> Import
     trees, inner = model.trees, model.trees.column >= 0
     if np.isnan(trees.gain).any():
         raise UnsupportedModelError(
-            f"This {model.library} model does not store the gains of its splits; on the training rows they are "
-            "ti.importance(model, X_train, y_train, score='tree_inner', method='predecomp').gains."
+            "The model does not store the gains: they are ti.importance(model, X_train, y_train, score='tree_inner', "
+            "method='predecomp').gains."
         )
     by_split = np.bincount(trees.player[inner], trees.gain[inner], minlength=len(trees.player_features))
     names = credit(model, None, feature_groups)

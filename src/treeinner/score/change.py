@@ -141,10 +141,8 @@ def _check_metric(models: Sequence[Model], sides: Sequence[Rows]) -> None:
     weights = [1.0 if each.weight is None else np.ldexp(each.weight, each.weight_exponent) for each in sides]
     if models[0].n_outputs != models[1].n_outputs:
         why = f"they have {models[0].n_outputs} and {models[1].n_outputs} outputs"
-    elif x.y.shape != y.y.shape or not np.allclose(x.y, y.y):
-        why = "they code the targets in different ways"
-    elif np.any(weights[0] != weights[1]):
-        why = "they weight classes in different ways"
+    elif x.y.shape != y.y.shape or not np.allclose(x.y, y.y) or np.any(weights[0] != weights[1]):
+        why = "they code targets or weight classes in different ways"
     else:
         start = x.start + start_of(models[0], "loss")
         margins = start, start + np.linspace(0.1, 0.5, start.shape[1])

@@ -145,16 +145,11 @@ class Comparison:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as lists, texts and numbers, for JSON: largest change first."""
-        about = {name: getattr(self, name) for name in ("loss_name", "loss_before", "loss_after", "harder", "base")}
+        about = ("loss_name", "loss_before", "loss_after", "harder", "base", "effective_rows")
+        sides = {"names": list(self.names), "rows": [self.before.n_rows, self.after.n_rows]}
         table = {k: [plain(each) for each in v[self.order].tolist()] for k, v in self.columns().items()}
-        return {
-            "names": list(self.names),
-            "rows": [self.before.n_rows, self.after.n_rows],
-            **about,
-            "effective_rows": self.effective_rows,
-            "notes": [note.text for note in self.notes],
-            "features": table,
-        }
+        told = {name: getattr(self, name) for name in about}
+        return {**sides, **told, "notes": [note.text for note in self.notes], "features": table}
 
     def __repr__(self) -> str:
         from treeinner.show.table import of_comparison
@@ -279,10 +274,7 @@ def _check_alike(sides: list[Rows], names: tuple[str, str]) -> None:
     for what in ("sample_weight", "base_margin"):
         has = [getattr(rows, what) is not None for rows in sides]
         if has[0] != has[1]:
-            raise DataError(
-                f"{what} was given for {names[has[1]]} and not for {names[has[0]]}, so losses are not comparable; "
-                "pass it for both."
-            )
+            raise DataError(f"{what} was given for {names[has[1]]} and not for {names[has[0]]}; pass it for both.")
 
 
 def _losses(imp: Importance) -> Losses:

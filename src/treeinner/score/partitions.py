@@ -79,8 +79,7 @@ def add_parts(parts: Iterable[Part]) -> Part:
     rows: dict[int, int] = {}
     notes: dict[str, Note] = {}
     for part in parts:
-        twice = rows.keys() & part.rows.keys()
-        if twice:
+        if twice := rows.keys() & part.rows.keys():
             raise ModelError(f"Partition {min(twice)} was added twice; run it again.")
         rows |= part.rows
         notes = {**part.notes, **notes}

@@ -59,7 +59,11 @@ def permutation_importance(
     """
     if not isinstance(n_repeats, (int, np.integer)) or n_repeats < 1:
         raise ValueError(f"n_repeats={n_repeats!r}: expected at least one shuffle, as an integer.")
-    generator = _generator(random_state)
+    try:  # the legacy generator, as in scikit-learn: the same orders let results be compared number by number
+        drawn = isinstance(random_state, np.random.RandomState)
+        generator = random_state if drawn else np.random.RandomState(random_state)
+    except (TypeError, ValueError):
+        raise ValueError(f"random_state={random_state!r}: expected an integer in [0, 2**32) or RandomState.") from None
     model = read_model(model)
     stream = read_rows(model, X, y, sample_weight=sample_weight, clusters=clusters, base_margin=base_margin)
     rows, names = in_memory(stream), credit(model, stream.names, feature_groups, stream.head)
@@ -85,13 +89,11 @@ def _row_loss(model: Model) -> Loss:
     loss = model.loss.metric or model.loss
     if loss.value is None or loss.scope != "row":
         raise UnsupportedModelError(
-            f"Permutation importance needs the loss of each row, and {loss.name!r} has none; pass read_model(model, "
-            "objective=...) with a loss that has, or use scikit-learn's permutation_importance with a metric."
+            f"Permutation importance needs the loss of each row; {loss.name!r} has none. Use that of scikit-learn."
         )
     if model.route is not None:
         raise UnsupportedModelError(
-            f"Permutation importance of this {model.library} model: the library makes the columns that the trees read "
-            "from several features at once. Use ti.importance, or scikit-learn's permutation_importance."
+            f"Permutation importance: {model.library} makes columns of several features at once. Use ti.importance."
         )
     return loss
 
@@ -105,19 +107,6 @@ def _groups(model: Model, names: Credit) -> tuple[NDArray[np.int32], NDArray[np.
     used, group = np.unique(of_player[trees.player[inner]], return_inverse=True)
     of_column[trees.column[inner]] = group
     return of_column, used
-
-
-def _generator(random_state: Any) -> np.random.RandomState:
-    """The legacy generator, as in scikit-learn: the same orders let results be compared number by number."""
-    if isinstance(random_state, np.random.RandomState):
-        return random_state
-    try:
-        return np.random.RandomState(random_state)
-    except (TypeError, ValueError):
-        raise ValueError(
-            f"random_state={random_state!r}: expected an integer from 0 to 2**32 - 1, a numpy.random.RandomState or "
-            "None, as in scikit-learn."
-        ) from None
 
 
 def _orders(n_rows: int, n_repeats: int, generator: np.random.RandomState) -> list[NDArray[np.int64]]:

@@ -24,23 +24,14 @@ __all__ = [
 Float = NDArray[np.float64]
 LEVEL = 0.1  # a q value up to it is a verdict
 
-TITLES = {
-    "signal": "Signal",
-    "tree_inner": "TreeInner",
-    "loss": "Loss breakdown",
-    "forest_inner": "ForestInner",
-    "mean_abs": "Mean",
-    "total_gain": "Total gain",
-    "permutation": "Permutation importance",
-}
-UNITS = {
-    "signal": "{loss} per row",
-    "tree_inner": "first-order reduction of {loss} per row",
-    "loss": "reduction of {loss} per row",
-    "forest_inner": "{loss} per row",
-    "mean_abs": "margin",
-    "total_gain": "gain, summed over the training rows",
-    "permutation": "rise of {loss} per row",
+WORDS = {  # what a score is called, and its unit
+    "signal": ("Signal", "{loss} per row"),
+    "tree_inner": ("TreeInner", "first-order reduction of {loss} per row"),
+    "loss": ("Loss breakdown", "reduction of {loss} per row"),
+    "forest_inner": ("ForestInner", "{loss} per row"),
+    "mean_abs": ("Mean", "margin"),
+    "total_gain": ("Total gain", "gain, summed over the training rows"),
+    "permutation": ("Permutation importance", "rise of {loss} per row"),
 }
 METHOD_TITLES = {"centred": "centred", "predecomp": "PreDecomp", "saabas": "Saabas", "treeshap": "TreeSHAP"}
 
@@ -72,7 +63,7 @@ class FoldSpread(ReadOnly):
     @property
     def ranks(self) -> NDArray[np.intp]:
         """Rank of every feature in every fold, 1 is the best: (folds, features)."""
-        return np.array([ranks_of(scores) for scores in self.scores], np.intp).reshape(self.scores.shape)
+        return ranks_of(self.scores)
 
     @property
     def rank_stability(self) -> float:
@@ -84,10 +75,9 @@ class FoldSpread(ReadOnly):
 
         ranks = rankdata(self.scores, axis=1)
         ranks = ranks[np.ptp(ranks, axis=1) > 0]
-        n = len(ranks)
-        if n < 2:
+        if len(ranks) < 2:
             return math.nan
-        return float((np.corrcoef(ranks).sum() - n) / (n * (n - 1)))
+        return float(np.corrcoef(ranks)[np.triu_indices(len(ranks), 1)].mean())
 
     def _repr_html_(self) -> str:
         from treeinner.show.table import of_folds
@@ -253,7 +243,7 @@ class Importance(ReadOnly):
     @property
     def title(self) -> str:
         """What the scores are called: "TreeInner(PreDecomp)"."""
-        name, method = TITLES[self.score], METHOD_TITLES.get(self.method, self.method)
+        name, method = WORDS[self.score][0], METHOD_TITLES.get(self.method, self.method)
         if self.score in ("signal", "total_gain", "permutation"):
             return name
         return f"{name} |{method}|" if self.score == "mean_abs" else f"{name}({method})"
@@ -261,7 +251,7 @@ class Importance(ReadOnly):
     @property
     def unit(self) -> str:
         """Unit of the scores in words."""
-        return UNITS[self.score].format(loss=self.loss_name)
+        return WORDS[self.score][1].format(loss=self.loss_name)
 
     @property
     def tested(self) -> bool:
@@ -306,12 +296,9 @@ class Importance(ReadOnly):
 
     def __getitem__(self, feature: str | int) -> SimpleNamespace:
         """Return the numbers of one feature, by name or position."""
-        k = self._position(feature)
-        return SimpleNamespace(**{name: column[k].item() for name, column in self.columns().items()})
-
-    def _position(self, feature: str | int) -> int:
         best = f"; the best ones are {', '.join(self.top(5).feature_names)}."
-        return position_of(feature, self.feature_names, "feature", best)
+        k = position_of(feature, self.feature_names, "feature", best)
+        return SimpleNamespace(**{name: column[k].item() for name, column in self.columns().items()})
 
     def top(self, n: int = 10) -> Importance:
         """Return the n best features, best first, with their numbers as they are here."""
@@ -439,10 +426,8 @@ class Importance(ReadOnly):
 
 
 def ranks_of(scores: Float) -> NDArray[np.intp]:
-    """Rank of every score; 1 is the best."""
-    ranks = np.empty(len(scores), np.intp)
-    ranks[np.argsort(-scores, kind="stable")] = np.arange(1, len(scores) + 1)
-    return ranks
+    """Rank of every score, along the last axis; 1 is the best."""
+    return np.argsort(np.argsort(-scores, kind="stable")) + 1
 
 
 def plain(value: Any) -> Any:
@@ -472,6 +457,5 @@ def _features_of(by: BySegment, k: NDArray[np.intp]) -> BySegment:
 
 def _taken(part: Statistics, index: Any) -> Statistics:
     """Some features (or one output) of statistics."""
-    held: dict[str, Any] = {each.name: getattr(part, each.name) for each in fields(part)}
-    taken: dict[str, Any] = {name: None if array is None else array[index] for name, array in held.items()}
+    taken: dict[str, Any] = {name: None if array is None else array[index] for name, array in vars(part).items()}
     return Statistics(**taken)
