@@ -288,9 +288,7 @@ def _node_values(trees: Trees, stored: Stored, drop: Float, saved: _Saved, told:
     else:
         rate = given[trees.round] / saved.n_parallel
         if _has_replaced(stored, leaf, rate[trees.tree_of_node, None]):
-            text = (
-                "its leaves were replaced after the splits (by refresh_leaf=0, say), or have another learning rate"
-            )
+            text = "its leaves were replaced after the splits (by refresh_leaf=0, say), or have another learning rate"
             return NodeValues(None, given[trees.round], refusal=text)
     inner = (rate * drop)[trees.tree_of_node, None] * stored[1]
     return NodeValues(np.where(leaf[:, None], trees.value, inner), rate * saved.n_parallel)
