@@ -62,7 +62,6 @@ def scores_of(
     share, centre = None, None
     needed = std_errors or spec.score == "signal"
     run: dict[str, Any] = {"n_jobs": n_jobs}
-    kept: dict[str, Any] = {} if keep is None else {"keep": keep}
     if spec.method == "centred":
         twice = (needed or spec.segmented) and rows.again
         half = partial(_half, progress, 0) if twice and progress else progress
@@ -70,10 +69,10 @@ def scores_of(
         centre = node_means(model, spec, leaf)
         if twice:
             half = progress and partial(_half, progress, leaf.rows)
-            share = total(share_pass, model, spec, rows, centre, progress=half, **run, **kept)
+            share = total(share_pass, model, spec, rows, centre, keep=keep, progress=half, **run)
     else:  # node values are stored: one pass gives everything
         centre = node_means(model, spec, None) if spec.by_path else None
-        leaf = share = total(share_pass, model, spec, rows, centre, leaves=True, progress=progress, **run, **kept)
+        leaf = share = total(share_pass, model, spec, rows, centre, leaves=True, keep=keep, progress=progress, **run)
     leaf.margins_given = margins_given
     found = conclude(model, spec, leaf, share if needed else None, centre)
     if spec.segmented and share is not None:
@@ -192,16 +191,15 @@ def statistics_of(sums: Sums, n_outputs: int, score: Float | None = None) -> tup
 
     def part(columns: slice, *shape: int) -> Statistics:
         own = None if given is None else given[columns].reshape(shape)
-        holds: tuple[Float | None, Float | None] = None, None
         if by_cluster is not None:
             shares, *of_holds = (each[:, columns].reshape(-1, *shape) for each in by_cluster)
             found = of_clusters(shares, score=own, factor=factor)
-            holds = holds_of_clusters(*of_holds) if of_holds else holds
+            holds = holds_of_clusters(*of_holds) if of_holds else (None, None)
         else:
             total, squares, fourths = (power[columns].reshape(shape) for power in powers)
             units = sums.units if sums.units > 2 else 1  # two rows differ from their mean alike: no spread
             found = of_sums(total, squares, fourths, units, score=own, factor=factor)
-            holds = holds if terms is None else holds_of_sums(terms[:, columns].reshape(5, *shape), sums.units)
+            holds = (None, None) if terms is None else holds_of_sums(terms[:, columns].reshape(5, *shape), sums.units)
         return replace(found, holds=holds[0], holds_std_error=holds[1])
 
     whole = part(slice(cut, None), n_columns - cut)
@@ -293,13 +291,8 @@ def _notes(model: Model, spec: Spec, leaf: Sums, found: Statistics, tested: bool
     notes = [note for note in model.notes if not (note.code == "start_assumed" and leaf.margins_given)]
     off, largest = _rounding(model, spec, leaf) / leaf.sum_of_weights(), float(np.abs(found.score).max(initial=0.0))
     if off > LOST * largest and len(spec.credit.player) and leaf.units > 1:
-        notes.append(
-            Note(
-                "rounding",
-                f"Scores may be off by {off:.1g}, the largest is {largest:.1g}: gradients are tiny beside the leaf "
-                "values. Check y and base_margin.",
-            )
-        )
+        text = f"Scores of up to {largest:.1g} may be off by {off:.1g}: gradients are tiny beside the leaf values."
+        notes.append(Note("rounding", f"{text} Check y and base_margin."))
     if not len(model.trees.forest.split_nodes):
         notes.append(Note("no_splits", "The model has no splits: it predicts the same for every row."))
     if tested and (effective := leaf.effective_rows()) < FEW_ROWS:
@@ -334,11 +327,8 @@ def _check_same_rows(leaf: Sums, share: Sums, score: Float, std_error: Float, ro
     # What tells rows from other rows: their number, weights, and what the trees add to their margins.
     leaf.settle()
     share.settle()
-    assert leaf.moved is not None
-    assert share.moved is not None
-    counts = [(each.rows, each.units, each.weight_exponent) for each in (leaf, share)]
-    same = counts[0] == counts[1] and np.array_equal(leaf.weight, share.weight)
-    same = same and np.array_equal(leaf.moved, share.moved)
+    telling = ("rows", "units", "weight_exponent", "weight", "moved")
+    same = all(np.array_equal(getattr(leaf, name), getattr(share, name)) for name in telling)
     # Shares add up to the score, but for the float32 of the core and the units of the leaf sums.
     weight = leaf.sum_of_weights()
     total = share.share_sums()[0][-len(score) :] / weight if len(score) else score

@@ -8,7 +8,7 @@ feature's own: to second order for smooth losses, exactly for those with kinks.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,8 +37,7 @@ def by_names(model: Model, credit: Credit) -> tuple[Model, Credit]:
         features = tuple((0,) for _ in used)
         trees = replace(model.trees, player=player[model.trees.player], player_features=features)
         cache[key] = replace(model, trees=trees), Credit(credit.names, np.arange(len(used)), used, np.ones(len(used)))
-    found: tuple[Model, Credit] = cache[key]
-    return found
+    return cast(tuple[Model, Credit], cache[key])
 
 
 def players_by_round(model: Model) -> list[NDArray[np.intp]]:
@@ -49,8 +48,7 @@ def players_by_round(model: Model) -> list[NDArray[np.intp]]:
         pairs = np.unique(np.stack([round_of, forest.split_player], axis=1), axis=0)
         cuts = np.searchsorted(pairs[:, 0], np.arange(1, trees.n_rounds))
         forest.cache["players by round"] = np.split(pairs[:, 1].astype(np.intp), cuts)
-    found: list[NDArray[np.intp]] = forest.cache["players by round"]
-    return found
+    return cast(list[NDArray[np.intp]], forest.cache["players by round"])
 
 
 def without_history(model: Model, credit: Credit, loss: Loss) -> bool:
