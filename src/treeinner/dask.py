@@ -23,7 +23,7 @@ from treeinner.errors import DataError, MissingDependencyError, TreeInnerError, 
 from treeinner.read import Model, read_model
 from treeinner.read.columns import GroupSpec
 from treeinner.rows.columns import listing
-from treeinner.rows.rows import features_among, roles_among
+from treeinner.rows.rows import ROLES, features_among, roles_among
 from treeinner.score.compare import NAMES, Comparison, comparison_of
 from treeinner.score.partitions import PROBED_ROWS, Job, Part, Partitions, add_parts, of_partition
 from treeinner.score.partitions import importance_of_partitions as of_partitions
@@ -118,6 +118,8 @@ def _checked(client: Client | None) -> Client:
 
 def _rows(client: Client, model: Model, X: Any, given: Mapping[str, Any], freq: str | None) -> Partitions:
     """The rows of a collection and what comes with them, to be summed where they are."""
+    if unknown := given.keys() - set(ROLES):
+        raise TypeError(f"{min(unknown)!r} is no argument; with X may come {', '.join(ROLES)}.")
     given = {name: value for name, value in given.items() if value is not None}
     layout, blocks = _partitions(model, X, given)
     head = None
