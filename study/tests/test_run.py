@@ -359,7 +359,7 @@ def test_slips_on_the_command_line(tmp_path):
 
 
 def test_commands_of_the_page_are_understood():
-    page = Path(__file__).parents[2] / "docs" / "study.md"
+    page = Path(__file__).parents[2] / "docs" / "evidence" / "study.md"
     typed = re.findall(r"^\$ treeinner-study (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
     assert typed
     for arguments in typed:
