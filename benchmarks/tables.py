@@ -1,4 +1,4 @@
-"""docs/evidence/benchmark.md out of the results beside it: `python benchmarks/tables.py`; with a JSON file, prints it."""
+"""docs/evidence/benchmark.md out of the results beside it: `python benchmarks/tables.py`; with a JSON file, that."""
 
 import argparse
 import json
