@@ -2,8 +2,8 @@
 What sinks, what rises
 ======================
 
-Four scores of one model: total gain, which the training rows make; mean |SHAP|, which needs no target; permutation
-importance and signal, which held-out rows make. Two columns are random numbers.
+Four scores of one model: total gain, which the training rows make; the mean size of SHAP values, which needs no target;
+permutation importance and signal, which held-out rows make. Two columns are random numbers.
 """
 
 import numpy as np

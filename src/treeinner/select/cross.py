@@ -72,9 +72,9 @@ def cross_importance(
     ----------
     estimator : estimator, Pipeline, or fitted models
         It is cloned and fitted once per fold; what stops early by watching other rows is refused. Or a list of the
-        models of a cross-validation that was run before, one per fold, such as `lgb.cv(...,
-        return_cvbooster=True)["cvbooster"].boosters`; cv must then be the folds that they were fitted with, which is
-        checked where the leaves of their first trees tell.
+        models of a cross-validation that was run before, one per fold (the boosters of LightGBM's CVBooster, for one);
+        cv must then be the folds that they were fitted with, which is checked where the leaves of their first trees
+        tell.
     X, y : table and target
         All rows.
     cv : int, splitter or iterable
