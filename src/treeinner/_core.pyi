@@ -17,6 +17,7 @@ def add_exact(
     /,
     fourths: NDArray[Any] | None = None,
     cluster: NDArray[Any] | None = None,
+    order: NDArray[Any] | None = None,
 ) -> bool: ...
 
 class Codes:

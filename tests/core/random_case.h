@@ -234,8 +234,7 @@ inline Boosted with_effects(const Case& c, const Kernels& k, const Job& job, Los
   BoostArgs args{input, s.rounds.n(), s.rounds.first_tree.data(), kFixedScale};
   args.largest = out.largest.data(), args.paths = &table.view, args.sums = out.sums.data();
   args.mean_residual = s.mean.data(), args.row_weight = weight_of(c, s);
-  if (!history)
-    out.fixed_sums.resize(out.sums.size()), args.fixed = &table.view, args.fixed_sums = out.fixed_sums.data();
+  out.fixed_sums.resize(out.sums.size()), args.fixed = &s.plain->view, args.fixed_sums = out.fixed_sums.data();
   args.effect = {out.so_far.data(), history ? out.put_back.data() : nullptr};
   call(k.boost, job, args);
   return out;

@@ -14,7 +14,7 @@ INTENDED = {
     "want of second derivatives",
     "margin, attribution of LightGBM's dart, rf and multiclass": "their start is taken off the trees in one way",
     "scores": "new: TreeInner per row with its standard errors, instead of gains and sums in the leaves; centred ones "
-    "again, their standard errors by 2e-7, when row scores became quads",
+    "again, their standard errors by 2e-7, when row scores became quads; all of them when gradients got units of 2^-40",
 }
 
 

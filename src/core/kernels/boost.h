@@ -263,11 +263,8 @@ inline void boost(const Job& job, const BoostArgs& args) {
         const double* row_weight = args.row_weight ? args.row_weight + row : nullptr;
         double* fixed = args.fixed ? args.fixed_sums + row * places : nullptr;
         add_tree_batch(f, *args.paths, tree / kTreeBatch, args.scale, n, row_weight, tree_batch,
-                       args.sums + row * places, scores->with_fixed ? fixed : nullptr,
+                       args.sums + row * places, fixed,
                        contributes(args) ? args.effect.so_far + row * places : nullptr);
-        if (fixed && !scores->with_fixed)
-          add_tree_batch(f, *args.fixed, tree / kTreeBatch, args.scale, n, row_weight, tree_batch, fixed, nullptr,
-                         nullptr);
       }
       for (int i = 0; i < n_runs && args.effect.put_back; ++i)
         add_effects<Code>(

@@ -29,6 +29,7 @@ struct ExactArgs {
   double scale;
   Limbs sums, squares, fourths;  // fourths: of numbers times kFourthScale
   const int64_t* cluster;        // (rows,) whose limbs a row is added to; or null
+  const int64_t* order;          // (rows,) which row of the values each is, or null: as they come
   bool* fits;                    // false if a number is too large or NaN; the limbs are then of no use
 };
 
@@ -42,14 +43,17 @@ struct Tile {
   double largest;  // size of the largest number; infinite if one is NaN
 };
 
-inline void fill(Tile& t, const double* values, int64_t stride, double scale) {
+inline void fill(Tile& t, const ExactArgs& args, int64_t first_row, int64_t first_column) {
   double most[kTileColumns] = {};
-  for (int row = 0; row < t.n_rows; ++row)
+  for (int row = 0; row < t.n_rows; ++row) {
+    const int64_t at = args.order ? args.order[first_row + row] : first_row + row;
+    const double* values = args.values + at * args.n_columns + first_column;
     for (int c = 0; c < t.n_columns; ++c) {
-      const double x = values[row * stride + c] * scale, size = absolute(x);
+      const double x = values[c] * args.scale, size = absolute(x);
       t.values[row][c] = x;
       most[c] = size <= most[c] ? most[c] : size < kInfinity ? size : kInfinity;
     }
+  }
   t.largest = 0;
   for (int c = 0; c < t.n_columns; ++c) t.largest = most[c] > t.largest ? most[c] : t.largest;
 }
@@ -111,7 +115,7 @@ inline bool add_exactly(int64_t n_rows, const ExactArgs& args) {
       const auto together = [&](int64_t other) { return !args.cluster || args.cluster[other] == args.cluster[row]; };
       for (tile.n_rows = 1; tile.n_rows < kTileRows && row + tile.n_rows < n_rows && together(row + tile.n_rows);)
         ++tile.n_rows;
-      fill(tile, args.values + row * args.n_columns + first, args.n_columns, args.scale);
+      fill(tile, args, row, first);
       const int64_t place = (args.cluster ? args.cluster[row] * args.n_columns : 0) + first;
       if (!add_tile(tile, args.sums, place)) return false;
       if (args.squares.data || args.fourths.data) square(tile, 1);

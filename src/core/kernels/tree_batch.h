@@ -3,7 +3,7 @@
 // The trees of a tree batch are set aside, a byte and a weight per row, and added to a few rows, whose sums stay in L1.
 // An entry of a record is a quad: all that a step gives, added together in one register. Row scores are float32 numbers
 // in it, for standard errors, where the 24 bits of a product are plenty; the scores themselves are exact (boost.h).
-// Contributions are whole numbers. The sum of a tree batch goes to sums in float64.
+// Contributions are whole numbers and small rests. The sum of a tree batch goes to sums in float64.
 #pragma once
 
 #include "path.h"
@@ -16,7 +16,7 @@ struct TreeBatchScratch {
 };
 
 namespace TREEINNER_NS {
-constexpr int kTogetherRows = 32;  // rows that a tree batch is added to at a time
+constexpr int kTogetherRows = 64;  // rows that a tree batch is added to at a time
 
 inline TreeBatchScratch tree_batch_scratch(const Forest& f, const PathTable* paths, Arena& arena) {
   const int64_t aside = paths && paths->scores ? kTreeBatch * kAside : 0, places = aside ? n_places(f) : 0;
@@ -30,29 +30,33 @@ inline void set_aside(const TreeBatchScratch& s, const PathRun& run, int at, dou
   for (int r = 0; r < run.n; ++r) s.weight[first + r] = static_cast<float>(run.weight[r] * scale);
 }
 
-template <int Entries>
-inline void add_quads(const float* records, const uint8_t* leaf, int n, const float* weight, int64_t row_stride,
-                      float* sums) {
+// row_weight: of shares; null: 1.
+template <int Entries, bool Fixed>
+inline void add_quads(const float* records, const uint8_t* leaf, int n, const float* weight, const double* row_weight,
+                      int64_t row_stride, float* sums) {
+  constexpr int kFloats = Fixed ? kQuad + 1 : kQuad;
   for (int r = 0; r < n; ++r, sums += row_stride) {
-    const float* quad = records + leaf[r] * quad_stride(Entries);
-    const Players player = players_at<Entries>(quad + kQuad * Entries);
-    const Quad times = {{{weight[r], 1.0f, 1.0f, 1.0f}}};
+    const float* quad = records + leaf[r] * quad_stride(Entries, kFloats);
+    const Players player = players_at<Entries>(quad + kFloats * Entries);
+    const float own = Fixed && row_weight ? static_cast<float>(row_weight[r]) : 1.0f;
+    const Quad times = {{{Fixed ? own : weight[r], 1.0f, 1.0f, 1.0f}}};
     Quad sum[Entries];  // the players of a record differ: all are read before one is written
     TREEINNER_UNROLL for (int i = 0; i < Entries; ++i) {
       sum[i] = load<Quad>(sums + kQuad * player(i)) + load<Quad>(quad + kQuad * i) * times;
+      if (Fixed) sum[i].part[0][0] += quad[kQuad * Entries + i] * weight[r];
     }
     TREEINNER_UNROLL for (int i = 0; i < Entries; ++i) store(sums + kQuad * player(i), sum[i]);
   }
 }
 
 // Of the rows that were set aside, row_weight: of shares; null: 1; sums, fixed and contributions: (rows, places), added
-// to; or null.
+// to; fixed: of a table with fixed node values; contributions: or null.
 inline void add_tree_batch(const Forest& f, const PathTable& paths, int tree_batch, double scale, int n,
                            const double* row_weight, const TreeBatchScratch& s, double* sums, double* fixed,
                            double* contributions) {
   const ScoreTable& t = *paths.scores;
   const int64_t places = n_places(f);
-  const double unit = t.step_unit / scale, of_low = t.step_unit / kWhole, of_high = kHalf * of_low;
+  const double unit = t.step_unit / scale, of_whole = t.step_unit / kWhole;
   const int first = tree_batch * kTreeBatch, end = first + kTreeBatch < f.n_trees ? first + kTreeBatch : f.n_trees;
   for (int at = 0; at < n; at += kTogetherRows) {
     const int rows = n - at < kTogetherRows ? n - at : kTogetherRows;
@@ -61,23 +65,26 @@ inline void add_tree_batch(const Forest& f, const PathTable& paths, int tree_bat
       if (!t.takes_part[tree]) continue;
       const int aside = (tree - first) * kAside + at;
       float* part = s.part + int64_t{f.tree_output[tree]} * f.n_players * kQuad;
+      const double* own = row_weight ? row_weight + at : nullptr;
       with_count<1, kRecord>(paths.entries[tree], [&](auto entries) {
-        add_quads<decltype(entries)::n>(t.records + t.first_record[tree], s.leaf + aside, rows, s.weight + aside,
-                                        places * kQuad, part);
+        constexpr int kEntries = decltype(entries)::n;
+        const auto add = t.with_fixed ? add_quads<kEntries, true> : add_quads<kEntries, false>;
+        add(t.records + t.first_record[tree], s.leaf + aside, rows, s.weight + aside, own, places * kQuad, part);
       });
     }
     for (int r = 0; r < rows; ++r) {
       const float* quad = s.part + r * places * kQuad;
       double* sum = sums + (at + r) * places;
       const double of_level = row_weight ? unit * row_weight[at + r] : unit;
-      for (int64_t i = 0; i < places; ++i) sum[i] += quad[i * kQuad] * unit + quad[i * kQuad + 1] * of_level;
-      if (fixed) {
+      if (t.with_fixed) {  // the level is in the sum already
+        for (int64_t i = 0; i < places; ++i) sum[i] += quad[i * kQuad] * unit;
         sum = fixed + (at + r) * places;
-        for (int64_t i = 0; i < places; ++i) sum[i] += quad[i * kQuad] * unit + quad[i * kQuad + 2] * of_level;
       }
+      for (int64_t i = 0; i < places; ++i) sum[i] += quad[i * kQuad] * unit + quad[i * kQuad + 1] * of_level;
       if (!contributions) continue;
       sum = contributions + (at + r) * places;
-      for (int64_t i = 0; i < places; ++i) sum[i] += quad[i * kQuad + 2] * of_high + quad[i * kQuad + 3] * of_low;
+      for (int64_t i = 0; i < places; ++i)
+        sum[i] += (double{quad[i * kQuad + 2]} + double{quad[i * kQuad + 3]}) * of_whole;
     }
   }
 }

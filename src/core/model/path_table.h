@@ -96,11 +96,12 @@ class PathArrays {
         const size_t at = index(std::find(players.begin(), players.end(), top.splits[above].player) - players.begin());
         if (at == players.size()) {
           players.push_back(top.splits[above].player);
-          steps.insert(steps.end(), width, 0.0), moved.insert(moved.end(), width, 0.0);
+          steps.resize(steps.size() + width), moved.resize(steps.size());
         }
         for (size_t k = 0; k < width; ++k) {
           steps[at * width + k] += step_of(tree, node_at(above), node_at(place), to_leaves ? node_at(end) : -1, k);
-          moved[at * width + k] += value_of(tree, node_at(place), k) - value_of(tree, node_at(above), k);
+          if (kind_ == Step::kOwnLevel)
+            moved[at * width + k] += value_of(tree, node_at(place), k) - value_of(tree, node_at(above), k);
         }
       }
       for (size_t i = 0; kind_ == Step::kOwnLevel && i < steps.size(); ++i) steps[i] -= 0.5 * moved[i] * moved[i];
@@ -114,14 +115,15 @@ class PathArrays {
     records.resize((records.size() + 7) / 8 * 8);
     first_record.push_back(static_cast<int64_t>(records.size()));
     entries.push_back(has_records ? static_cast<int32_t>(longest) : 0);
-    if (has_records) make_records(first_frontier, tree_begin, longest);
+    if (has_records) make_records(top, first_frontier, tree_begin, longest);
   }
 
   // Records in place of a tree's entries, from `begin` on: steps of 0 cost less than a loop whose length no processor
   // can foresee.
-  void make_records(size_t first_frontier, size_t begin, size_t longest) {
+  void make_records(const Top& top, size_t first_frontier, size_t begin, size_t longest) {
     const size_t stride = index(record_stride(static_cast<int>(longest)));
-    std::vector<int32_t> players(player.begin() + static_cast<int64_t>(begin), player.end());  // of the tree
+    std::vector<int32_t> players;  // of the tree
+    for (int32_t i = 0; i < top.n_splits; ++i) players.push_back(top.splits[i].player);
     std::sort(players.begin(), players.end());
     players.erase(std::unique(players.begin(), players.end()), players.end());
     size_t from = begin;

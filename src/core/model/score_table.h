@@ -19,6 +19,10 @@ class ScoreArrays {
     for (int32_t tree = 0; tree < f.n_trees; ++tree)
       takes_part_.push_back(paths.entries[index(tree)] > 0 && n_leaves(tree) <= kSmall);
     scale_steps();
+    size_t size = 0;
+    for (int32_t tree = 0; tree < f.n_trees; ++tree)
+      if (takes_part_[index(tree)]) size += index(n_leaves(tree) * stride_of(tree));
+    records_.reserve(size);
     for (int32_t tree = 0; tree < f.n_trees; ++tree) {
       first_record_.push_back(static_cast<int64_t>(records_.size()));
       if (takes_part_[index(tree)]) add_records(tree, step_unit_ / scale);
@@ -31,6 +35,7 @@ class ScoreArrays {
   }
 
  private:
+  int stride_of(int32_t tree) const { return quad_stride(paths_.entries[index(tree)], fixed_ ? kQuad + 1 : kQuad); }
   int64_t n_leaves(int32_t tree) const { return f_.first_leaf[tree + 1] - f_.first_leaf[tree]; }
   const double* record(const PathArrays& paths, int32_t tree, int64_t leaf) const {
     const int stride = record_stride(paths.entries[index(tree)]);
@@ -55,14 +60,17 @@ class ScoreArrays {
       const double *from = record(paths_, tree, leaf), *level = level_ ? record(*level_, tree, leaf) : nullptr,
                    *fixed = fixed_ ? record(*fixed_, tree, leaf) : nullptr;
       const size_t begin = records_.size();
-      records_.resize(begin + index(quad_stride(entries)));
-      float* to = records_.data() + begin;
+      records_.resize(begin + index(stride_of(tree)));
+      float *to = records_.data() + begin, *steps = to + entries * kQuad;
       for (int i = 0; i < entries; ++i, to += kQuad) {
-        const double step = from[i] / step_unit_, whole = std::rint(step * kWhole), high = std::rint(whole / kHalf);
-        to[0] = static_cast<float>(step), to[1] = level ? static_cast<float>(level[i] / level_unit) : 0.0f;
-        to[2] = static_cast<float>(fixed ? fixed[i] / level_unit : high);
-        to[3] = fixed ? 0.0f : static_cast<float>(whole - high * kHalf);
+        const double step = from[i] / step_unit_, whole = std::rint(step * kWhole);
+        const double of_level = level ? level[i] / level_unit : 0.0;
+        const double more = fixed ? (fixed[i] - level[i]) / level_unit : 0.0;
+        to[0] = static_cast<float>(fixed ? of_level : step), to[1] = static_cast<float>(fixed ? more : of_level);
+        to[2] = static_cast<float>(whole), to[3] = static_cast<float>(step * kWhole - whole);
+        if (fixed) steps[i] = static_cast<float>(step);
       }
+      to += fixed ? entries : 0;
       std::memcpy(to, from + entries, index(entries) * sizeof(uint16_t));  // the same paths have the same players
     }
   }

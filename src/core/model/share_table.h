@@ -43,7 +43,7 @@ struct Shares : private CentredMeans, Paths {
         leaf(built, value_.data(), Step::kLeaf, residual_.data()),
         level_view(level.view()),
         leaf_view(leaf.view()) {
-    add_scores(built.view(), &level, scale, fixed && !own ? &fixed->level : nullptr);  // else contributions are there
+    add_scores(built.view(), &level, scale, fixed ? &fixed->level : nullptr);
     view.level = &level_view, view.leaf = &leaf_view, view.root = root_.data();
   }
 };

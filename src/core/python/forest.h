@@ -188,7 +188,6 @@ class CoreForest {
     }
     if (effects) {
       const auto& [so_far, put_back] = *effects;
-      require(paths && (put_back || !paths->score_view.with_fixed), "contributions have no place beside fixed shares");
       require(paths && !rule, "effects go with paths, and residuals before the rounds");
       require(has_shape(so_far, codes.n_rows, f_.n_outputs, f_.n_players) &&
                   (!put_back || put_back->size() == so_far.size()),
@@ -199,6 +198,11 @@ class CoreForest {
       const auto& [table, into] = *fixed_shares;
       require(table && mean_residual && into.size() == sums.size(), "fixed shares go with shares");
       check(*table);
+    }
+    require(!paths || fixed_shares.has_value() == paths->score_view.with_fixed || !paths->scores,
+            "a table with fixed node values goes with a place for their shares");
+    if (fixed_shares) {
+      const auto& [table, into] = *fixed_shares;
       args.fixed = &table->view, args.fixed_sums = into.data();
     }
     run(&Kernels::boost, job(codes), args);

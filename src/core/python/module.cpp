@@ -7,10 +7,13 @@ namespace {
 using Sums = std::optional<nb::ndarray<int64_t, nb::c_contig, nb::device::cpu>>;
 
 // Adds the columns of values times scale, and their powers, to limbs or None: (columns, 3 to 10), of fourth powers 10;
-// with the cluster of each row, (clusters, columns, ...). Returns whether all fit.
+// with the cluster of each row, (clusters, columns, ...). order: which rows of the values. Returns whether all fit.
 bool add_exact(In<double, 2> values, double scale, const Sums& sums, const Sums& squares, const Sums& fourths,
-               const Maybe<int64_t>& cluster) {
-  const auto n_rows = static_cast<int64_t>(values.shape(0)), n_columns = static_cast<int64_t>(values.shape(1));
+               const Maybe<int64_t>& cluster, const Maybe<int64_t>& order) {
+  const auto n_rows = static_cast<int64_t>(order ? order->size() : values.shape(0));
+  const auto n_columns = static_cast<int64_t>(values.shape(1));
+  for (int64_t row = 0; order && row < n_rows; ++row)
+    require(static_cast<uint64_t>(order->data()[row]) < values.shape(0), "an order is of rows");
   require(!cluster || has_shape(*cluster, n_rows), "clusters are (rows,)");
   const auto limbs_of = [&](const Sums& a, size_t least) {
     if (!a) return Limbs{};
@@ -28,7 +31,7 @@ bool add_exact(In<double, 2> values, double scale, const Sums& sums, const Sums&
   job.n_rows = n_rows;
   run(&Kernels::exact, job,
       ExactArgs{values.data(), n_columns, scale, limbs_of(sums, kLeastLimbs), limbs_of(squares, kLeastLimbs),
-                limbs_of(fourths, kMostLimbs), data_of(cluster), &fits});
+                limbs_of(fourths, kMostLimbs), data_of(cluster), data_of(order), &fits});
   return fits;
 }
 }  // namespace
@@ -42,7 +45,7 @@ NB_MODULE(_core, m) {
   m.def("use_instruction_set", &use_instruction_set, "An unknown name changes nothing.");
   // Not into a converted copy.
   m.def("add_exact", &add_exact, arg(), arg(), arg().noconvert(), arg().noconvert(),
-        arg("fourths").noconvert() = nb::none(), arg("cluster") = nb::none());
+        arg("fourths").noconvert() = nb::none(), arg("cluster") = nb::none(), arg("order") = nb::none());
   m.attr("FOURTH_SCALE") = kFourthScale;
   m.attr("SLICE_ROWS") = kSlice;
   nb::class_<Paths>(m, "PathTable");

@@ -6,6 +6,7 @@ put together in their order: so the number of threads changes no bit.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -20,22 +21,35 @@ if TYPE_CHECKING:
     from treeinner.rows.table import Table
 
 Float = NDArray[np.float64]
+# Memory that a thread uses again for every task, by name: the system clears what it gives anew, page by page.
+Room = dict[str, Float]
 # (values, scale, limbs of sums and squares to be added to, or None) -> whether all fitted (core/kernels/exact.h)
 add_exact = _core.add_exact
+
+
+def zeros(room: Room, name: str, shape: tuple[int, ...]) -> Float:
+    """Zeros, aligned as the vector loads need, which may change once the room is asked for the same name again."""
+    size = math.prod(shape)
+    if name not in room or room[name].size < size:
+        room[name] = aligned((size,))
+    out = room[name][:size].reshape(shape)
+    out[:] = 0.0
+    return out
 
 
 class PlayerSums:
     """Attributions, or shares in a centred score, that add up tree by tree.
 
-    paths: a `Forest.path_table` or `Forest.share_table`; None: TreeSHAP.
+    paths: a `Forest.path_table` or `Forest.share_table`; None: TreeSHAP. room, name: where they are held.
     """
 
-    def __init__(self, forest: Forest, n_rows: int, paths: Any) -> None:
+    def __init__(self, forest: Forest, n_rows: int, paths: Any, room: Room | None = None, name: str = "") -> None:
         self.forest, self.n_rows, self.paths = forest, n_rows, paths
         players = (forest.n_outputs, forest.n_players)
         # The core adds by path row by row, and TreeSHAP in slices of 16 rows.
         n_slices = padded_rows(n_rows) // _core.SLICE_ROWS
-        self._held = aligned((n_slices, *players, _core.SLICE_ROWS)) if paths is None else np.zeros((n_rows, *players))
+        shape = (n_slices, *players, _core.SLICE_ROWS) if paths is None else (n_rows, *players)
+        self._held = zeros({} if room is None else room, name, shape)
 
     def add(self, codes: Any, first: int, n: int, weight: Float | None = None, row_weight: Float | None = None) -> None:
         """Add the attributions by trees first..first + n, times a weight per row and output.

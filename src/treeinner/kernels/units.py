@@ -1,8 +1,8 @@
 """Units of the sums: powers of two that depend on the model and its loss alone, never on the rows (docs/units.md).
 
-Gradients and weights are summed in the leaves as integers, in units of 2^-32 of a typical one. Shares of rows are
-summed in limbs (core/kernels/exact.h), scaled so that a typical share is near 1. Integers add exactly, so the same rows
-give the same bits in any batches, threads, files and partitions.
+Gradients and weights are summed in the leaves as integers, in units of 2^-40 and 2^-32 of a typical one. Shares of
+rows are summed in limbs (core/kernels/exact.h), scaled so that a typical share is near 1. Integers add exactly, so the
+same rows give the same bits in any batches, threads, files and partitions.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ __all__ = [
     "totals",
 ]  # fmt: skip
 
-GRADIENT_BITS = 32  # a typical gradient is held as a multiple of 2^-32 of the model's scale
+GRADIENT_BITS = 40  # a typical gradient is held as a multiple of 2^-40 of the model's scale
 WEIGHT_BITS = 32  # a weight, in units of the largest, as a multiple of 2^-32
-SPARE_BITS, MOST_BELOW = 4, 16  # by which a unit may exceed that of the steepest gradient, and stay below it
+MOST_BELOW = 8  # by which a unit may stay below that of the steepest gradient: a task of such rows has room
 TYPICAL_RATE = 1 / 16  # of a learning rate: centred scores need none, and must not ask for it
 NOTHING = 1e-200  # leaves below it have no score: products with gradients of their size are 0 in float64
 OUTLIER_BITS = 16  # the largest leaf may be 2^16 times the median one before the unit of the gradients becomes finer,
-MOST_FINER = 12  # by at most so many bits: 4,096 rows of 64 times the model's scale still fit 64-bit integers
+MOST_FINER = 12  # by at most so many bits
 LIMBS, FOURTH_LIMBS = 5, 10  # of an exact sum of numbers or their squares, and of fourth powers
 LOWEST_UNIT = 88  # the last limb counts units of 2^-88
 FOURTH_BITS = 96  # the core takes fourth powers of numbers times 2^24, so that those of small shares are not lost
@@ -52,7 +52,7 @@ def scale_bits(trees: Trees, steepest: float | None) -> tuple[int, int]:
         forest.cache["leaf bits"] = int(np.frexp(largest)[1]) if largest > NOTHING else 0, finer
     value_bits, finer = forest.cache["leaf bits"]
     own, top = value_bits - finer, int(np.frexp(steepest or 0.0)[1])
-    return value_bits, min(max(own, top - MOST_BELOW), top + SPARE_BITS) if steepest else own
+    return value_bits, min(max(own, top - MOST_BELOW), top) if steepest else own
 
 
 def in_units(weight: NDArray[np.float64] | None, largest: float) -> tuple[NDArray[np.float64] | None, int]:

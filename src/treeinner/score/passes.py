@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from threading import get_ident
 from typing import Any, cast
@@ -18,8 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treeinner.errors import DataError
+from treeinner.kernels import BLOCK, PlayerSums, Progress, aligned, map_rows, padded_rows, task_rows
 from treeinner.kernels import LOSSES as CORE_LOSSES
-from treeinner.kernels import PlayerSums, Progress, aligned, map_rows, padded_rows, task_rows
+from treeinner.kernels.rows import Room, zeros
 from treeinner.kernels.units import FOURTH_LIMBS, GRADIENT_BITS, LIMBS, WEIGHT_BITS
 from treeinner.losses import Loss, forest_error
 from treeinner.read import Model
@@ -27,7 +28,7 @@ from treeinner.read.methods import node_values
 from treeinner.rows import Rows
 from treeinner.score.signal import by_names, holds_terms, own_effect, players_by_round, without_history
 from treeinner.score.spec import Spec, largest_steps, scored_loss, start_of, step_rule
-from treeinner.score.sums import LOSSES, MOST_AT_ONCE, Sums, exact_sums
+from treeinner.score.sums import LOSSES, MOST_AT_ONCE, NoRoomError, Sums, exact_sums
 
 __all__ = ["Centre", "Task", "leaf_pass", "node_gap", "node_means", "open_task", "share_pass", "total"]
 
@@ -252,23 +253,26 @@ class Task:
     rows: Rows
     here: slice
     sums: Sums  # of the thread
+    room: Room = field(default_factory=dict)  # of the thread, where its tasks come one after the other
 
     def __post_init__(self) -> None:
-        forest, work = self.work.model.trees.forest, self.work
+        forest, work, room = self.work.model.trees.forest, self.work, self.room
         self.n = n = self.here.stop - self.here.start
         self.codes = forest.bin(self.rows.table.block(self.here.start, self.here.stop))
         self.start = self.rows.start[self.here] + work.start
-        self.margin = aligned((forest.n_outputs, padded_rows(n)))
+        self.margin = zeros(room, "margin", (forest.n_outputs, padded_rows(n)))
         self.margin[:, :n] = self.start.T
-        self.residual = aligned(self.margin.shape)  # minus the gradient of the round; 0 behind the last row
-        self.step = aligned(self.margin.shape)  # of the round
-        self.players = self.fixed = PlayerSums(forest, n if work.shares else 0, work.paths)
+        self.residual = zeros(room, "residual", self.margin.shape)  # minus the gradient; 0 behind the last row
+        self.step = zeros(room, "step", self.margin.shape)  # of the round
+        self.players = self.fixed = PlayerSums(forest, n if work.shares else 0, work.paths, room, "players")
         if work.beside is not None and work.root is not None:
-            self.fixed = PlayerSums(forest, n, work.beside.paths)
+            self.fixed = PlayerSums(forest, n, work.beside.paths, room, "fixed")
         # Contributions so far, and what putting them back adds to the shares: (rows, outputs, players or names).
         places = len(work.credit.names) if work.credit.places is None else forest.n_players
-        self.effects = np.zeros((2, n if work.signal else 0, forest.n_outputs, places))
-        self.without: tuple[Float, Float] | None = None  # terms of `holds`, weights as given
+        shape = (n if work.signal else 0, forest.n_outputs, places)
+        self.effects = zeros(room, "effects", (2 if work.history else 1, *shape))
+        self.without = zeros(room, "without", (2, *shape))  # terms of `holds`
+        self.terms: tuple[Float, ...] = ()  # what was put back, and these, by names: (rows, names, outputs) each
         self.fall = np.zeros(n)  # of the loss, over the rounds: step times residual
         self.first_order = np.zeros(n)  # the same with the residuals at the start of each step
         self.weight = None if self.rows.weight is None else self.rows.weight[self.here]
@@ -307,25 +311,26 @@ def open_task(model: Model, spec: Spec, rows: Rows, start: int, stop: int) -> Ta
 
 
 # -- tasks over threads ---------------------------------------------------------------------------------------
-def _run(work: _Pass, rows: Rows, n_jobs: int | None, progress: Progress | None) -> Sums:
-    """Sums over all rows."""
+def _run(work: _Pass, rows: Rows, n_jobs: int | None, progress: Progress | None, most: int = MOST_AT_ONCE) -> Sums:
+    """Sums over all rows; most: rows of a task."""
     forest, n = work.model.trees.forest, rows.n_rows
-    step, (clusters, cluster, pairs, pair) = task_rows(forest, rows.table), (None,) * 4
+    step, (clusters, cluster, pairs, pair) = min(task_rows(forest, rows.table), most), (None,) * 4
+    one = work.loss.scope == "row"  # a task at a time
     segments = rows.segment if work.beside is not None else None
     if work.spec.clustered and work.shares:
         clusters, cluster = _groups(rows.clusters, rows.weight)
         if segments is not None:
             pairs, pair = _groups(cluster * len(segments[1]) + segments[0], rows.weight)
-    by_thread: dict[int, list[Sums]] = {}
+    by_thread: dict[int, tuple[Room, list[Sums]]] = {}
 
     def walk(*first: int) -> None:
-        own = by_thread.setdefault(get_ident(), [])
+        room, own = by_thread.setdefault(get_ident(), ({}, []))
         if not own:
             own.append(_no_sums(work, clusters))
             if work.beside is not None and segments is not None:
                 own.append(_no_sums(work.beside, pairs, len(segments[1])))
-        tasks = [Task(work, rows, slice(start, min(start + step, n)), own[0]) for start in first]
-        if work.loss.scope == "row":
+        tasks = [Task(work, rows, slice(at, min(at + step, n)), own[0], room if one else {}) for at in first]
+        if one:
             _through_rounds(tasks[0])
         else:
             _together(tasks, rows)
@@ -335,13 +340,21 @@ def _run(work: _Pass, rows: Rows, n_jobs: int | None, progress: Progress | None)
                 task.work, task.sums, task.players = work.beside, own[1], task.fixed
                 _finish(task, pair)
 
-    if work.loss.scope == "row":
-        for _ in map_rows(n, step, lambda start, _: walk(start), n_jobs=n_jobs, progress=progress):
-            pass
-    else:  # the gradient of a row looks at other rows: all of them go through the rounds together
-        walk(*range(0, n, step))
-    done = [_about(rows, sum(parts[1:], start=parts[0])) for parts in zip(*by_thread.values(), strict=True)]
+    try:
+        if one:
+            for _ in map_rows(n, step, lambda start, _: walk(start), n_jobs=n_jobs, progress=progress):
+                pass
+        else:  # the gradient of a row looks at other rows: all of them go through the rounds together
+            walk(*range(0, n, step))
+    except NoRoomError:
+        if step <= BLOCK:
+            raise
+        return _run(work, rows, n_jobs, progress, BLOCK)
+    found = [own for _, own in by_thread.values()]
+    done = [_about(rows, sum(parts[1:], start=parts[0])) for parts in zip(*found, strict=True)]
     if segments is not None:
+        if done[0].signal is None and done[1].signal is not None:  # they are the same with fixed node values
+            done[0].signal = done[1].signal.sum(axis=1)
         done[0].segments = _split(done[1], rows, clusters)
     return done[0]
 
@@ -426,15 +439,16 @@ def _together(tasks: Sequence[Task], rows: Rows) -> None:
     if work.signal:  # the terms of `holds` need all rows too
         margin = np.concatenate([task.margin[:, : task.n].T for task in tasks])
         effect = np.concatenate([task.effects[0] for task in tasks])
-        terms = holds_terms(work.loss, rows.y, margin, effect, weight, rows.query)
+        terms = np.empty((2, *effect.shape))
+        holds_terms(work.loss, rows.y, margin, effect, weight, rows.query, out=terms)
         for task in tasks:
-            task.without = terms[0][task.here], terms[1][task.here]
+            task.without[:] = terms[:, task.here]
 
 
 def _in_core(task: Task) -> None:
     """All rounds in one call of the core."""
     work, forest = task.work, task.work.model.trees.forest
-    largest, sums = np.zeros(padded_rows(task.n)), task.sums.integers
+    largest, sums, weights = np.zeros(padded_rows(task.n)), task.sums.integers, fixed_point(task.weight, task.n)
     kind, loss_scale, target, weight = task.core_target()
     first_order = task.first_order if work.leaves else np.zeros(0)
     forest.core.boost(
@@ -448,7 +462,7 @@ def _in_core(task: Task) -> None:
         work.scale,
         None if sums is None else sums[0],
         largest,
-        None if sums is None else fixed_point(task.weight, task.n),
+        None if sums is None else weights,
         None if sums is None else sums[1],
         work.paths,
         task.players.players() if work.shares else np.zeros((0, forest.n_outputs, forest.n_players)),
@@ -458,7 +472,7 @@ def _in_core(task: Task) -> None:
         (task.effects[0], task.effects[1] if work.history else None) if work.signal else None,
         None if task.fixed is task.players else (task.fixed.paths, task.fixed.players()),
     )
-    task.sums.added(task.n, float(largest.max(initial=0.0)))
+    task.sums.added(float(np.maximum(largest[: task.n], weights).sum()))
 
 
 def _take(task: Task, gradient: Float) -> None:
@@ -543,10 +557,10 @@ def _add_to_leaves(task: Task, tree: int, n_trees: int, residual: Float, weight:
     assert integers is not None
     with np.errstate(over="ignore"):  # infinite is refused
         fixed = np.rint(residual * task.work.scale)
-    task.sums.added(task.n, float(np.abs(fixed).max(initial=0.0)))
-    core.leaf_sums(task.codes, tree, n_trees, fixed.astype(np.int64), integers[0])
     counted = np.zeros(task.margin.shape, np.int64)
     counted[:, : task.n] = fixed_point(weight, task.n)
+    task.sums.added(float(np.maximum(np.abs(fixed).max(axis=0), counted[0]).sum()))
+    core.leaf_sums(task.codes, tree, n_trees, fixed.astype(np.int64), integers[0])
     core.leaf_sums(task.codes, tree, n_trees, counted, integers[1])
 
 
@@ -562,47 +576,49 @@ def _finish(task: Task, cluster: NDArray[np.intp] | None) -> None:
     sums.uncarried += n
     if sums.uncarried >= MOST_AT_ONCE:
         sums.settle()
-    scores, group, order = None, None, cast(Any, slice(None))
+    scores = group = order = None
     if work.by_segment and task.rows.segment is not None:
         segment = task.rows.segment[0][task.here]
         order = np.argsort(segment, kind="stable")  # one segment after the other is quicker to add
         group = segment[order]
     if work.shares:
         scores = work.credit.add_up(task.players.players(), axis=2).transpose(0, 2, 1)  # (rows, names, outputs)
-        terms = _signal_terms(task) if work.signal else ()
-        scores = scores + terms[0] if terms else scores
-        for kept, each in zip(() if work.keep is None else work.keep, (scores, *terms[1:]), strict=False):
+        if work.signal:
+            task.terms = task.terms or _signal_terms(task)
+            scores += task.terms[0]
+        for kept, each in zip(() if work.keep is None else work.keep, (scores, *task.terms[1:]), strict=False):
             kept[task.here] = each
         assert sums.shares is not None
         n_columns = sums.shares.shape[-2]  # by segment those of the totals alone, which come last
-        columns, *own = (share_columns(each)[order, -n_columns:] for each in (scores, *terms))
-        exact_sums(columns, exponent, *sums.shares, sums.fourths, group=group)
-        if own:
-            sums.add_signal(own, group)
+        columns, *own = (share_columns(each)[:, -n_columns:] for each in (scores, *task.terms))
+        exact_sums(columns, exponent, *sums.shares, sums.fourths, group=group, order=order)
+        if own and (work.beside is None or scores.shape[2] > 1):  # else those of all segments together
+            sums.add_signal(own, group, order)
         if cluster is not None and sums.clusters is not None:
-            here = np.arange(n) if task.weight is None else np.flatnonzero(task.weight[order])
-            columns = np.concatenate([columns, *own[1:]], axis=1)[here]
-            exact_sums(columns, exponent, sums.clusters, group=cluster[task.here][order][here])
+            here = np.arange(n) if order is None else order
+            here = here if task.weight is None else here[task.weight[here] > 0]
+            columns = np.concatenate([columns, *own[1:]], axis=1)
+            exact_sums(columns, exponent, sums.clusters, group=cluster[task.here][here], order=here)
     if sums.losses is not None:
         whole = None if scores is None or work.by_segment else scores.sum(axis=(1, 2))
-        exact_sums(_losses_of(task, whole)[order], exponent, sums.losses, group=group)
+        exact_sums(_losses_of(task, whole), exponent, sums.losses, group=group, order=order)
     # In units of the leaf values: the exponent is that of values times gradients.
     exact_sums(np.ldexp(task.margin[:, :n].T - task.start, work.spec.scale_bits), exponent, sums.moved)
 
 
-def _signal_terms(task: Task) -> tuple[Float, Float, Float]:
+def _signal_terms(task: Task) -> tuple[Float, ...]:
     """What was put back, and the terms of `holds`, weights in them: (rows, names, outputs) each."""
     work = task.work
-    if task.without is None:
-        loss = forest_error(work.loss) if work.model.trees.averaged else work.loss
-        margin = task.margin[:, : task.n].T
-        task.without = holds_terms(loss, task.y, margin, task.effects[0], task.rows_weight, None)
+    if work.loss.scope == "row":
+        loss, margin = forest_error(work.loss) if work.model.trees.averaged else work.loss, task.margin[:, : task.n].T
+        holds_terms(loss, task.y, margin, task.effects[0], task.rows_weight, None, out=task.without)
     without, whole = map(task.in_units, task.without)
-    named = [task.effects[1] if work.history else 0.5 * (without - whole), without, whole]
+    if not work.history:  # the contributions themselves are not needed any more
+        np.multiply(np.subtract(without, whole, out=task.effects[0]), 0.5, out=task.effects[0])
+    named = [task.effects[-1], without, whole]
     if work.credit.places is not None:
         named = [work.credit.add_up(each, axis=2) for each in named]
-    put_back, without, whole = (each.transpose(0, 2, 1) for each in named)
-    return put_back, without, whole
+    return tuple(each.transpose(0, 2, 1) for each in named)
 
 
 def share_columns(scores: Float) -> Float:

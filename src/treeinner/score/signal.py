@@ -112,19 +112,20 @@ def gradients_without(loss: Loss, y: Any, margin: Float, effect: Float, weight: 
 
 
 def holds_terms(
-    loss: Loss, y: Any, margin: Float, effect: Float, weight: Float | None, query: Any
-) -> tuple[Float, Float]:
-    """Contribution times minus the gradient, without the player's effect and with it: (rows, outputs, players) each.
+    loss: Loss, y: Any, margin: Float, effect: Float, weight: Float | None, query: Any, *, out: Float
+) -> None:
+    """Contribution times minus the gradient, without the player's effect and with it: out, (2, *effect.shape).
 
     The sums s and l of these give `holds`, s / (s - l): the factor by which contributions fit these rows best.
     """
     if not effect.shape[2]:
-        return effect, effect
-    whole = effect * -loss.gradients(y, margin, weight=weight, query=query)[:, :, None]
+        return
+    without, whole = out
+    np.multiply(effect, -loss.gradients(y, margin, weight=weight, query=query)[:, :, None], out=whole)
     if loss.core is not None and loss.core[0] == "squared":
-        total, without = loss.total_weight(y, weight), effect * effect
-        if total is not None:
+        np.multiply(effect, effect, out=without)
+        if (total := loss.total_weight(y, weight)) is not None:
             without *= total[:, None, None]
         without += whole
-        return without, whole
-    return -effect * gradients_without(loss, y, margin, effect, weight, query), whole
+    else:
+        np.multiply(-effect, gradients_without(loss, y, margin, effect, weight, query), out=without)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from treeinner.errors import DataError, ModelError
 from treeinner.kernels import add_exact
-from treeinner.kernels.units import FOURTH_BITS, FOURTH_LIMBS, LIMBS, LOWEST_UNIT, WEIGHT_BITS, carry, totals
+from treeinner.kernels.units import FOURTH_BITS, FOURTH_LIMBS, LIMBS, LOWEST_UNIT, carry, totals
 from treeinner.rows.segments import check_number_of_segments
 
 __all__ = ["LOSSES", "Sums", "exact_sums"]
@@ -20,7 +20,7 @@ Float = NDArray[np.float64]
 Limbs = NDArray[np.int64]
 Group = NDArray[np.integer[Any]] | None
 MOST_AT_ONCE = 2**21  # rows that the core adds before limbs are carried: each adds less than 2^40 to a limb
-MOST_ADDED = 2.0**50  # a fixed-point gradient or weight below it: a task of 4,096 rows adds less than 2^62 to a leaf
+MOST_ADDED = 2.0**62  # what a task may add to a leaf
 ROOM = 2**61  # integers below it take another task
 # Sums over the rows: their losses before the first round, after the last, and if predicted perfectly; how many have no
 # such bound; the fall of the loss by the gradients at the start of each step; and what of the fall no feature gets.
@@ -28,6 +28,10 @@ LOSSES = ("before", "after", "least", "unbounded", "first_order", "base")
 # Of the signal score, by column of the shares: sums of what was put back and of the terms of `holds`, s without the
 # feature's effect and l with it, and squares of s, l and s - l.
 SIGNAL = ("put_back", "s", "l", "s^2", "l^2", "(s - l)^2")
+
+
+class NoRoomError(DataError):
+    """A task adds too much to a leaf; one of fewer rows adds less."""
 
 
 @dataclass(eq=False, kw_only=True)
@@ -64,11 +68,13 @@ class Sums:
     bound: int = 0  # of their size
     uncarried: int = 0  # rows and sums that were added since limbs were carried
 
-    def added(self, n: int, largest: float) -> None:
-        """Note that n rows added fixed-point numbers of at most this size to the leaves; make room for more."""
-        if not largest < MOST_ADDED:
-            raise DataError("A gradient is far out of proportion to the model; check y, sample_weight and base_margin.")
-        self.bound += n * int(max(largest, 2.0**WEIGHT_BITS))
+    def added(self, most: float) -> None:
+        """Note that no leaf got more than this, of fixed-point gradients and of weights; make room for more."""
+        if not most < MOST_ADDED:
+            raise NoRoomError(
+                "Gradients are far out of proportion to the model; check y, sample_weight and base_margin."
+            )
+        self.bound += int(most)
         if self.bound >= ROOM:
             self.settle()
 
@@ -174,16 +180,16 @@ class Sums:
         assert self.clusters is not None
         return totals(self.clusters, LOWEST_UNIT + self.exponent)
 
-    def add_signal(self, terms: Sequence[Float], group: Group = None) -> None:
+    def add_signal(self, terms: Sequence[Float], group: Group = None, order: Group = None) -> None:
         """Add what was put back and the terms s and l of some rows, (rows, columns) each."""
         put_back, without, whole = terms
         if self.signal is None:
             assert self.shares is not None
             self.signal = np.zeros((len(SIGNAL), *self.shares.shape[1:]), np.int64)
-        exact_sums(put_back, self.exponent, self.signal[0], group=group)
-        exact_sums(without, self.exponent, self.signal[1], self.signal[3], group=group)
-        exact_sums(whole, self.exponent, self.signal[2], self.signal[4], group=group)
-        exact_sums(without - whole, self.exponent, None, self.signal[5], group=group)
+        exact_sums(put_back, self.exponent, self.signal[0], group=group, order=order)
+        exact_sums(without, self.exponent, self.signal[1], self.signal[3], group=group, order=order)
+        exact_sums(whole, self.exponent, self.signal[2], self.signal[4], group=group, order=order)
+        exact_sums(without - whole, self.exponent, None, self.signal[5], group=group, order=order)
 
     @classmethod
     def of_shares(
@@ -218,24 +224,26 @@ class Sums:
 LIMBED = ("weight", "leaf", "shares", "fourths", "signal", "losses", "moved")
 
 
-def exact_sums(values: Float, exponent: int, *limbs: Limbs | None, group: Group = None) -> None:
+def exact_sums(values: Float, exponent: int, *limbs: Limbs | None, group: Group = None, order: Group = None) -> None:
     """Add the columns of `values`, (rows, columns), to limbs of their sums, squares and fourth powers.
 
     group: of every row, (rows,), to whose limbs it is added, (groups, columns, limbs); it is quicker if the rows of a
-    group follow each other. Limbs are carried here only where they could overflow; `Sums.settle` brings them into
-    their one form.
+    group follow each other. order: which rows are added, in this order; group is then of these. Limbs are carried here
+    only where they could overflow; `Sums.settle` brings them into their one form.
     """
     values = np.ascontiguousarray(values, np.float64)
-    for first in range(0, len(values), MOST_AT_ONCE):
+    n = len(values if order is None else order)
+    for first in range(0, n, MOST_AT_ONCE):
         here = slice(first, first + MOST_AT_ONCE)
         sums, squares, fourths = (*limbs, None, None)[:3]
         own = None if group is None else np.ascontiguousarray(group[here], np.int64)
-        if not add_exact(values[here], 2.0**exponent, sums, squares, fourths=fourths, cluster=own):
+        part, of = (values[here], None) if order is None else (values, np.ascontiguousarray(order[here], np.int64))
+        if not add_exact(part, 2.0**exponent, sums, squares, fourths=fourths, cluster=own, order=of):
             raise DataError(
-                f"A row's share of a score is {np.abs(values[here]).max():.3g}, far out of proportion to the model's "
+                f"A row's share of a score is {np.abs(part).max():.3g}, far out of proportion to the model's "
                 "own values; check y, sample_weight and base_margin for wrong units or outliers."
             )
-        for each in limbs if len(values) > MOST_AT_ONCE else ():
+        for each in limbs if n > MOST_AT_ONCE else ():
             if each is not None:
                 carry(each)
 

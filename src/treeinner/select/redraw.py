@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from treeinner.errors import DataError
 from treeinner.kernels import BLOCK, aligned, leaf_ranges, padded_rows
 from treeinner.kernels.rows import codes_by_row
-from treeinner.kernels.units import GRADIENT_BITS
+from treeinner.kernels.units import WEIGHT_BITS
 from treeinner.read import Model
 from treeinner.read.columns import as_table, gathered
 from treeinner.rows import read_rows, read_table
@@ -32,7 +32,7 @@ __all__ = ["Draws", "redrawn_scores"]
 Float = NDArray[np.float64]
 Long = NDArray[np.int64]
 MOST_BYTES = 1 << 27  # of codes and margins that are held at a time
-MOST_IN_A_LEAF = 2.0**62  # sums are 64-bit integers
+MOST_IN_A_LEAF = 2.0**62  # sums of all rows are 64-bit integers, so gradients have units as coarse as weights
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,7 +145,7 @@ class _HeldOut:
                 "A gradient is far out of proportion to the model's own values; check y, sample_weight and base_margin "
                 "for wrong units or outliers."
             )
-        unit = self.spec.scale_bits - GRADIENT_BITS + self.rows.weight_exponent
+        unit = self.spec.scale_bits - WEIGHT_BITS + self.rows.weight_exponent
         return np.ldexp(_split_scores(self.model, splits, walked, sums, weights), unit)
 
     def _drawn_codes(self, drawn: Draws, planes: Index) -> NDArray[Any]:
@@ -197,7 +197,7 @@ class _HeldOut:
         first_tree, moved = self._moved(trees)
         self.model.trees.forest.core.redraw(
             self._codes, loss, loss_scale, first_tree, trees, y, weight, moved,
-            2.0 ** (GRADIENT_BITS - self.spec.scale_bits), sums, largest, fixed_weight, weights,
+            2.0 ** (WEIGHT_BITS - self.spec.scale_bits), sums, largest, fixed_weight, weights,
         )  # fmt: skip
         self._blocks[:, :, planes] = self._own[:, planes]
         return float(np.maximum(largest[:n], fixed_weight).sum())
