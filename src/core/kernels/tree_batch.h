@@ -1,4 +1,4 @@
-// Row scores of small trees, 32 trees at a time: what path.h adds with a weight per row, in half the time.
+// Row scores of small trees, 64 trees at a time: what path.h adds with a weight per row, in half the time.
 //
 // The trees of a tree batch are set aside, a byte and a weight per row, and added to a few rows, whose sums stay in L1.
 // An entry of a record is a quad: all that a step gives, added together in one register. Row scores are float32 numbers
