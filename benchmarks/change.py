@@ -28,10 +28,12 @@ KINDS = {
     "nothing": False, "unit": True, "shift": True, "torn": True, "missing": True, "concept": True, "new category": True,
     "harmless shift": False, "label noise": False,
 }  # fmt: skip
-METHODS = ("compare", "mean |SHAP|", "permutation", "KS", "PSI")
-ROWS, FEWER, TRAINING, LARGE = 2000, 1000, 1000, 10_000  # of each set; in a smaller study; of a model; in truth
+BY = {"compare": "centred", "compare, TreeSHAP": "treeshap"}  # `method` of compare
+METHODS = (*BY, "mean |SHAP|", "permutation", "KS", "PSI")
+ROWS, FEWER, TRAINING, LARGE = 2000, 1000, 1000, 40_000  # of each set; in a smaller study; of a model; in truth
 MODELS, DRAWS = 5, 10
 COLUMNS = [*(f"x{j}" for j in range(5)), "shop", *(f"noise{j}" for j in range(6))]
+VERDICTS, WRONG = ("worse", "better"), ("innocent", "praised")
 SHOP, HARMLESS = 5, 7  # column with categories; column of noise that shifts
 LEVELS, EFFECTS = list("abcde"), np.array([-0.6, 0.0, 0.3, 0.9, 1.5])  # the last shop opens later
 
@@ -70,7 +72,7 @@ def rows(task, kind, hit, n, rng):
     return frame, y
 
 
-@functools.lru_cache(maxsize=1)
+@functools.cache
 def fitted(task, library, number):
     """A small model of each library at its usual settings: 60 rounds, rate .1, about 15 leaves."""
     X, y = rows(task, "nothing", 0, TRAINING, np.random.default_rng([TASKS.index(task), number]))
@@ -101,14 +103,17 @@ def fitted(task, library, number):
 
 
 # -- what each method says -------------------------------------------------------------------------------------------
-@functools.lru_cache(maxsize=1)
+@functools.cache
 def truth(task, library, number, kind):
-    """The change in two large samples, and its standard error."""
+    """The change in two large samples, and its standard error, as each method of compare has it."""
+    if kind == "nothing":
+        return dict.fromkeys(BY, np.zeros((2, len(COLUMNS))))
     seeds = [[TASKS.index(task), number, 10**6 + side] for side in range(2)]
     sides = zip(("nothing", kind), seeds, strict=True)
     sides = [rows(task, change, number, LARGE, np.random.default_rng(seed)) for change, seed in sides]
-    change = ti.compare(fitted(task, library, number), *sides, n_jobs=1).change
-    return change.score, change.std_error
+    model = ti.read_model(fitted(task, library, number))
+    found = {name: ti.compare(model, *sides, method=method, n_jobs=1).change for name, method in BY.items()}
+    return {name: (change.score, change.std_error) for name, change in found.items()}
 
 
 def shap(model, X):
@@ -145,40 +150,49 @@ def drift(a, b):
     return ks, psi
 
 
+def judged(found, true, error):
+    """What a comparison calls, how much of it wrongly, and which intervals cover the true change."""
+    change = found.change
+    low, high = (np.abs(end - change.score) for end in found.interval())
+    half = np.maximum(low, high) * np.sqrt(1 + (error / np.where(change.std_error > 0, change.std_error, 1)) ** 2)
+    used = change.std_error > 0
+    worse, better = (np.array(found.verdicts) == verdict for verdict in VERDICTS)
+    return {
+        "truth": int(np.argmax(true)),
+        "worse": np.flatnonzero(worse).tolist(),
+        "better": np.flatnonzero(better).tolist(),
+        "innocent": np.flatnonzero(worse & (true <= 2 * error)).tolist(),  # pays no less in truth
+        "praised": np.flatnonzero(better & (true >= -2 * error)).tolist(),  # pays no more
+        "covered": int((np.abs(change.score - true) <= half)[used].sum()),
+        "used": int(used.sum()),
+    }
+
+
 def measure(n, task, library, number, kind, draw):
     """One pair of sets of rows: what is called, whether intervals cover, which column comes first by each method."""
     model, hit = fitted(task, library, number), SHOP if kind == "new category" else number
     rng = np.random.default_rng([TASKS.index(task), number, list(KINDS).index(kind), 1 + draw])  # 0: of the training
     before, after = (rows(task, change, number, n, rng) for change in ("nothing", kind))
-    began = time.process_time()
-    found = ti.compare(model, before, after, n_jobs=1)
-    seconds = time.process_time() - began
+    found, seconds = {}, []
+    for name, method in BY.items():
+        began = time.process_time()
+        found[name] = ti.compare(model, before, after, method=method, n_jobs=1)
+        seconds.append(time.process_time() - began)
     began = time.process_time()
     for side in (before, after) if draw == 0 else ():
         for score in ("loss", "signal"):
             ti.importance(model, *side, score=score, n_jobs=1)
-    scoring = time.process_time() - began if draw == 0 else None
-    change, (true, error) = found.change, truth(task, library, number, kind)
-    low, high = (np.abs(end - change.score) for end in found.interval())
-    half = np.maximum(low, high) * np.sqrt(1 + (error / np.where(change.std_error > 0, change.std_error, 1)) ** 2)
-    used = change.std_error > 0
-    by = {"compare": change.score}
+    seconds.append(time.process_time() - began if draw == 0 else None)
+    by = {name: comparison.change.score for name, comparison in found.items()}
     by["mean |SHAP|"] = np.abs(shap(model, after[0]) - shap(model, before[0]))
     by["permutation"] = permutation(model, *before) - permutation(model, *after)
     by["KS"], by["PSI"] = drift(before[0], after[0])
-    pays_less = true > 2 * error  # in truth
-    worse = np.array(found.verdicts) == "worse"
+    true = truth(task, library, number, kind)
     return {
         "first": {name: int(np.argmax(score)) for name, score in by.items()},
         "hit": hit,
-        "truth": int(np.argmax(true)),
-        "worse": np.flatnonzero(worse).tolist(),
-        "better": np.flatnonzero(np.array(found.verdicts) == "better").tolist(),
-        "innocent": np.flatnonzero(worse & ~pays_less).tolist(),
-        "covered": int((np.abs(change.score - true) <= half)[used].sum()),
-        "used": int(used.sum()),
-        "part": round(float(change.score[hit] / max(found.loss_after - found.loss_before, 1e-9)), 4),
-        "seconds": [seconds, scoring],
+        "called": {name: judged(comparison, *true[name]) for name, comparison in found.items()},
+        "seconds": seconds,
     }
 
 
@@ -226,60 +240,125 @@ def table(head, lines):
     return "\n".join("| " + " | ".join(row) + " |" for row in texts)
 
 
-def rate(hits):
+def rate(hits, digits=2):
     """.92, of zeros and ones; "" of none."""
-    return f"{np.mean(hits):.2f}".removeprefix("0") if len(hits) else ""
+    return f"{np.mean(hits):.{digits}f}".removeprefix("0") if len(hits) else ""
+
+
+def picked(results, **wanted):
+    """The results of some keys."""
+    place = {name: i for i, name in enumerate(("n", "task", "library", "number", "kind"))}
+    return {key: r for key, r in results.items() if all(key[place[name]] == value for name, value in wanted.items())}
 
 
 def of(results, **wanted):
     """Records of some keys."""
-    names = ("n", "task", "library", "number", "kind")
-    return [r for key, r in results.items() if all(key[names.index(name)] == value for name, value in wanted.items())]
+    return list(picked(results, **wanted).values())
+
+
+def first(records, name):
+    """Zeros and ones: whether the culprit comes first by a method."""
+    return [r["first"][name] == r["hit"] for r in records]
+
+
+def false_discoveries(results, name, *, both=False):
+    """Mean over runs of the share of innocent columns among those called worse, 0 where nothing is called; its error.
+
+    both: those called better too. Runs with the same model depend on each other: the error is that of the mean of
+    independent models.
+    """
+    by_model = {}
+    for (_, *model, _, _), r in results.items():
+        called = r["called"][name]
+        false, found = (sum(len(called[one]) for one in some[: 1 + both]) for some in (WRONG, VERDICTS))
+        by_model.setdefault(tuple(model), []).append(false / max(found, 1))
+    runs = np.concatenate(list(by_model.values()))
+    deviations = [np.sum(shares - runs.mean()) for shares in by_model.values()]
+    n = len(deviations)
+    return runs.mean(), np.sqrt(n / (n - 1) * np.square(deviations).sum()) / len(runs) if n > 1 else np.nan
+
+
+def calls_anything(records, name):
+    """Zeros and ones: whether a run calls any column."""
+    return [any(r["called"][name][verdict] for verdict in VERDICTS) for r in records]
+
+
+def coverage(records, name):
+    """Share of the intervals that cover."""
+    return sum(r["called"][name]["covered"] for r in records) / max(sum(r["called"][name]["used"] for r in records), 1)
+
+
+def targets_table(results):
+    """What was promised and what was found, by method of compare, with 2,000 rows."""
+    cells = {(kind, task): picked(results, n=ROWS, kind=kind, task=task) for kind in KINDS for task in TASKS}
+    changed = [some for (kind, _), some in cells.items() if some and kind != "nothing"]
+    lines = []
+    for kind, limit in (("torn", ".9"), ("concept", ".75")):
+        for tasks in (TASKS, *([task] for task in TASKS)):
+            records = [r for task in tasks for r in cells[kind, task].values()]
+            which = f"{kind}: culprit first, {' and '.join(tasks)}"
+            lines.append([which, f"at least {limit}", *(rate(first(records, name), 3) for name in BY)])
+    for both in (False, True):
+        rates = np.array([[false_discoveries(each, name, both=both)[0] for each in changed] for name in BY])
+        texts = [f"{rate(found, 3)}; highest {rate(found.max(keepdims=True), 3)}" for found in rates]
+        which = "called worse or better" if both else "called worse"
+        lines.append([f"false discovery rate, {which}: mean of kinds and tasks", "each at most .1", *texts])
+    for task in TASKS:
+        texts = [rate(calls_anything(cells["nothing", task].values(), name), 3) for name in BY]
+        lines.append([f"no change: runs that call anything, {task}", "at most .1", *texts])
+    covers = np.array([[coverage(some.values(), name) for some in cells.values() if some] for name in BY])
+    texts = [f"{rate([found.min()], 3)} to {rate([found.max()], 3)}" for found in covers]
+    lines.append(["coverage of 95 % intervals: lowest and highest kind and task", ".92 to .98", *texts])
+    return table(["promise", "limit", *BY], lines)
 
 
 def first_table(results, n=ROWS):
-    """How often the culprit comes first, by method; of the harmless shift how often its column does."""
+    """How often the culprit comes first, by method; of the harmless shift how often its column does.
+
+    The kinds that have a limit have a line for both tasks, too.
+    """
     lines = []
     for kind in (*(kind for kind, guilty in KINDS.items() if guilty), *(["harmless shift"] if n == ROWS else [])):
-        for task in TASKS:
-            records = of(results, n=n, kind=kind, task=task)
-            hits = [[r["first"][name] == (r["hit"] if KINDS[kind] else HARMLESS) for r in records] for name in METHODS]
+        for task in (*TASKS, *(["both"] if kind in ("torn", "concept") else [])):
+            records = of(results, n=n, kind=kind, **({} if task == "both" else {"task": task}))
+            blamed = [{**r, "hit": r["hit"] if KINDS[kind] else HARMLESS} for r in records]
+            hits = [first(blamed, name) for name in METHODS]
             lines.append([kind, task, *map(rate, hits)])
     return table(["what happened", "task", *METHODS], lines)
 
 
 def library_table(results):
-    """The same of compare by library."""
+    """The same of compare by library: centred / TreeSHAP."""
     lines = []
     for kind in (kind for kind, guilty in KINDS.items() if guilty):
         for task in TASKS:
             cells = [of(results, n=ROWS, kind=kind, task=task, library=library) for library in LIBRARIES]
-            lines.append([kind, task, *(rate([r["first"]["compare"] == r["hit"] for r in cell]) for cell in cells)])
+            lines.append([kind, task, *(" / ".join(rate(first(cell, name)) for name in BY) for cell in cells)])
     return table(["what happened", "task", *LIBRARIES], lines)
 
 
-def called_table(results):
-    """What is called at q .1, and whether intervals cover."""
+def called_table(results, name):
+    """What is called at q .1 by a method of compare, and whether intervals cover."""
     lines = []
     for kind, guilty in KINDS.items():
         for task in TASKS:
             records = of(results, n=ROWS, kind=kind, task=task)
             if not records:
                 continue
-            called = sum(len(r["worse"]) for r in records)
-            false = sum(len(r["innocent"]) for r in records)
-            noise = sum(sum(j > SHOP for j in r["worse"]) for r in records)
-            covered = sum(r["covered"] for r in records) / max(sum(r["used"] for r in records), 1)
+            own = [r["called"][name] for r in records]
+            called, false = (sum(len(each[what]) for each in own) for what in ("worse", "innocent"))
+            noise = sum(sum(j > SHOP for j in each["worse"]) for each in own)
+            fdr, error = false_discoveries(picked(results, n=ROWS, kind=kind, task=task), name)
             lines.append([
-                kind, task, rate([r["first"]["compare"] == r["truth"] for r in records]) if guilty else "",
-                rate([r["hit"] in r["worse"] for r in records]) if guilty else "",
-                f"{called / len(records):.2f}", f"{false / max(called, 1):.3f}", f"{noise / max(called, 1):.3f}",
-                rate([bool(r["worse"] or r["better"]) for r in records]), f"{covered:.3f}",
+                kind, task, rate([r["first"][name] == r["called"][name]["truth"] for r in records]) if guilty else "",
+                rate([r["hit"] in r["called"][name]["worse"] for r in records]) if guilty else "",
+                f"{called / len(records):.2f}", f"{fdr:.3f} ± {error:.3f}", f"{false / max(called, 1):.3f}",
+                f"{noise / max(called, 1):.3f}", rate(calls_anything(records, name)), f"{coverage(records, name):.3f}",
             ])  # fmt: skip
     head = [
         "what happened", "task", "first is first in truth", "culprit called worse", "called worse per run",
-        "of these pay no less in truth", "of these are noise columns", "runs that call anything",
-        "coverage of 95 % intervals",
+        "false discovery rate", "pooled: pay no less in truth", "pooled: noise columns",
+        "runs that call anything", "coverage of 95 % intervals",
     ]  # fmt: skip
     return table(head, lines)
 
@@ -288,11 +367,13 @@ def cost_table(results):
     """Processor time of compare over that of scoring both sets by loss and signal."""
     lines = []
     for library in LIBRARIES:
-        times = np.array([r["seconds"] for r in of(results, n=ROWS, library=library) if r["seconds"][1]])
+        times = np.array([r["seconds"] for r in of(results, n=ROWS, library=library) if r["seconds"][-1]])
         if len(times):
-            ratio = f"{np.median(times[:, 0] / times[:, 1]):.2f}"
-            lines.append([library, *(f"{1e3 * t:.0f} ms" for t in np.median(times, axis=0)), ratio])
-    return table(["library", "compare", "importance of both sets, loss and signal", "ratio"], lines)
+            ratios = np.median([times[:, 0] / times[:, 2], times[:, 1] / times[:, 0]], axis=1)
+            milliseconds = (f"{1e3 * t:.0f} ms" for t in np.median(times, axis=0))
+            lines.append([library, *milliseconds, *(f"{ratio:.2f}" for ratio in ratios)])
+    scoring = "importance of both sets, loss and signal"
+    return table(["library", *BY, scoring, "compare / importance", "TreeSHAP / compare"], lines)
 
 
 def write(results, page=PAGE):
@@ -306,8 +387,9 @@ def write(results, page=PAGE):
         f"processor time, one thread; {', '.join(f'{name} {version(name)}' for name in packages)})."
     )
     parts = {
-        "made": made, "first": first_table(results), "fewer": first_table(results, FEWER),
-        "libraries": library_table(results), "called": called_table(results), "cost": cost_table(results),
+        "made": made, "targets": targets_table(results), "first": first_table(results),
+        "fewer": first_table(results, FEWER), "libraries": library_table(results), "cost": cost_table(results),
+        "called": called_table(results, "compare"), "treeshap": called_table(results, "compare, TreeSHAP"),
     }  # fmt: skip
     text = page.read_text()
     for name, part in parts.items():

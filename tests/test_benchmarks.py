@@ -214,12 +214,20 @@ def test_a_torn_column_comes_first_and_a_run_of_the_promise_of_change_is_resumed
     results = change.load(path)
     assert set(results) == set(wanted)
     torn = change.of(results, kind="torn")
-    assert all(r["first"]["compare"] == r["truth"] == r["hit"] == 0 for r in torn)
-    assert all(0 in r["worse"] for r in torn)
+    assert all(r["first"][name] == r["called"][name]["truth"] == r["hit"] == 0 for r in torn for name in change.BY)
+    assert all(0 in r["called"][name]["worse"] for r in torn for name in change.BY)
     assert all(r["first"]["KS"] > 0 for r in torn)  # its distribution is as before
     page.write_text(change.PAGE.read_text())
     change.write(results, page)
-    assert "| torn | regression | 1.00 |" in page.read_text()
+    assert "| torn | regression | 1.00 | 1.00 |" in page.read_text()
+
+
+def test_the_false_discovery_rate_is_a_mean_over_runs_and_its_error_is_of_models():
+    (change,) = loaded(FOLDER, "change")
+    # Two runs of each of two models.
+    runs = [{"worse": w, "innocent": i} for w, i in (([], []), ([0, 1], [0]), ([2], []), ([2], []))]
+    results = {(2000, "", "", k // 2, "torn", k % 2): {"called": {"compare": run}} for k, run in enumerate(runs)}
+    assert change.false_discoveries(results, "compare") == (0.125, 0.125)
 
 
 def test_the_page_of_change_has_every_kind():

@@ -95,6 +95,7 @@ def compare(
     y: str,
     *,
     names: tuple[str, str] = NAMES,
+    method: str = "centred",
     feature_groups: GroupSpec | None = None,
     **given: str,
 ) -> Comparison:
@@ -104,7 +105,7 @@ def compare(
     """
     client, opened = _checked(client), read_model(_local(model))
     sides = [_rows(client, opened, X, {"y": y, **given}, None) for X in (before, after)]
-    return comparison_of(opened, sides, names, feature_groups=feature_groups)
+    return comparison_of(opened, sides, names, method=method, feature_groups=feature_groups)
 
 
 # -- on the driver ----------------------------------------------------------------------------------------------

@@ -109,6 +109,7 @@ def compare(
     features_col: str | None = None,
     label_col: str | Sequence[str] = "label",
     names: tuple[str, str] = NAMES,
+    method: str = "centred",
     feature_groups: GroupSpec | None = None,
     **given: str,
 ) -> Comparison:
@@ -119,7 +120,7 @@ def compare(
     own, features = _source(model, features_col)
     opened = read_model(own)
     sides = [_rows(opened, df, features, {"y": label_col, **given}, None) for df in (before, after)]
-    return comparison_of(opened, sides, names, feature_groups=feature_groups)
+    return comparison_of(opened, sides, names, method=method, feature_groups=feature_groups)
 
 
 def _rows(model: Model, df: Any, features: Any, given: Mapping[str, Any], freq: str | None) -> Partitions:

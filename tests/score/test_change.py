@@ -1,6 +1,6 @@
 """compare() by its definition: the identity, node values of the first set, errors; two models by paired errors."""
 
-from itertools import pairwise
+from itertools import pairwise, product
 
 import catboost as cb
 import lightgbm as lgb
@@ -14,7 +14,7 @@ from sklearn.metrics import log_loss, mean_squared_error
 
 import treeinner as ti
 from tests import oracle
-from tests.cases import GRADIENTS, loss_named
+from tests.cases import GRADIENTS, METHODS, loss_named
 from tests.forests import Recipe, make_model, make_rows
 from tests.losses.cases import CASES, loss_of, make
 from tests.models import Models
@@ -63,13 +63,14 @@ METRICS = {
 
 
 @pytest.mark.parametrize("name", FITTED)
-@pytest.mark.parametrize("weighted", [False, True])
-def test_the_losses_are_the_librarys_and_their_rise_is_harder_base_and_the_changes(name, weighted):
+@pytest.mark.parametrize(("weighted", "method"), [*product([False, True], METHODS)])
+def test_the_losses_are_the_librarys_and_their_rise_is_harder_base_and_the_changes(name, weighted, method):
     model, several = FITTED[name], name in ("lightgbm", "histogram", "votes")
     sides = [draw(1), draw(2, N + 50, torn=True)]
     sides = [classes(*side) for side in sides] if several else sides
     weights = [np.random.default_rng(7).gamma(2.0, size=len(y)) if weighted else None for _, y in sides]
-    c = ti.compare(model, *(ti.Rows(*side, sample_weight=w) for side, w in zip(sides, weights, strict=True)))
+    rows = (ti.Rows(*side, sample_weight=w) for side, w in zip(sides, weights, strict=True))
+    c = ti.compare(model, *rows, method=method)
     metric = METRICS["votes" if name == "votes" else "proba" if several else "squared"]
     own = [metric(model, *side, w) for side, w in zip(sides, weights, strict=True)]
     np.testing.assert_allclose([c.loss_before, c.loss_after], own, rtol=1e-6)  # float32 margins
@@ -130,15 +131,22 @@ def test_scores_and_errors_are_those_of_the_definition(objective, n_outputs):
     np.testing.assert_array_equal(found.after.node_values, found.before.node_values)
 
 
-def test_the_first_side_and_the_signals_are_those_of_importance():
-    model, sides = FITTED["xgboost"], (draw(1), draw(2))
-    c = ti.compare(model, *sides)
-    for found, side, score in (
-        (c.before, 0, "loss"), (c.signal_before, 0, "signal"), (c.signal_after, 1, "signal"),
-    ):  # fmt: skip
-        imp = ti.importance(model, *sides[side], score=score)
-        np.testing.assert_array_equal(found.scores, imp.scores)
-        np.testing.assert_array_equal(found.std_errors, imp.std_errors)
+@pytest.mark.parametrize("name", ["xgboost", "histogram", "forest"])
+@pytest.mark.parametrize("method", METHODS)
+def test_the_sides_are_those_of_importance_and_but_for_centred_the_errors_too(name, method):
+    model, labels = FITTED[name], np.random.default_rng(0).integers(0, 90, N)
+    sides = [classes(*draw(k)) if name == "histogram" else draw(k) for k in (1, 2)]
+    c = ti.compare(model, *(ti.Rows(*side, clusters=labels) for side in sides), method=method)
+    stored = method != "centred"  # node values; else those of the first side hold for both
+    asked = {"score": "loss", "method": method}, {}
+    imps = [ti.importance(model, *side, clusters=labels, **each) for side in sides for each in asked]
+    for found, imp in zip((c.before, c.signal_before, c.after, c.signal_after), imps, strict=True):
+        if stored or found is not c.after:
+            np.testing.assert_array_equal(found.scores, imp.scores)
+            np.testing.assert_array_equal(found.std_errors, imp.std_errors)
+    assert (c.before.node_values is None) == (c.after.node_values is None) == stored
+    # Of two independent samples.
+    assert np.allclose(c.change.std_error, np.hypot(c.before.std_errors, c.after.std_errors), rtol=1e-12) == stored
 
 
 # -- errors of many draws --------------------------------------------------------------------------------------------
@@ -184,17 +192,19 @@ def test_a_weight_is_a_cluster_of_equal_rows():
 
 
 # -- two models ------------------------------------------------------------------------------------------------------
-def test_two_models_by_paired_errors():
+@pytest.mark.parametrize("method", METHODS)
+def test_two_models_by_paired_errors(method):
     X, y = draw(3)
     given = {"sample_weight": np.random.default_rng(0).choice([0.5, 1.0, 2.0], N)}
     first, second = FITTED["xgboost"], FITTED["forest"]
-    c = ti.compare(first, second, ti.Rows(X, y, **given))
+    c = ti.compare(first, second, ti.Rows(X, y, **given), method=method)
     adds_up(c, ti.read_model(second).trees)
     own = [mean_squared_error(y, m.predict(X), **given) / 2 for m in (first, second)]
     np.testing.assert_allclose([c.loss_before, c.loss_after], own, rtol=1e-6)
     for model, imp in ((first, c.before), (second, c.after)):
-        np.testing.assert_array_equal(imp.scores, ti.importance(model, X, y, score="loss", **given).scores)
-    same = ti.compare(first, first, (X, y))
+        own = ti.importance(model, X, y, score="loss", method=method, **given).scores
+        np.testing.assert_array_equal(imp.scores, own)
+    same = ti.compare(first, first, (X, y), method=method)
     assert not same.change.score.any()
     np.testing.assert_allclose(same.change.std_error, 0, atol=1e-9)
 

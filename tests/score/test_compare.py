@@ -59,14 +59,13 @@ def test_rows_come_in_any_form(tmp_path):
     assert isinstance(ti.compare(model, *((pl.DataFrame(frame), "price") for frame in frames)).to_frame(), pl.DataFrame)
 
 
-def test_groups_and_progress():
+@pytest.mark.parametrize("method", ["centred", "treeshap"])
+def test_groups_and_progress(method):
     heard = []
-    groups = {"noise": [2, 3, 4]}
-    c = ti.compare(
-        MODELS["plain"], draw(1), draw(2), feature_groups=groups, progress=lambda done, of: heard.append((done, of))
-    )
-    assert c.feature_names == ("f0", "f1", "noise")
-    same_bits(c.before, ti.importance(MODELS["plain"], *draw(1), score="loss", feature_groups=groups))
+    asked = {"feature_groups": {"noise": [2, 3, 4]}, "method": method}
+    c = ti.compare(MODELS["plain"], draw(1), draw(2), **asked, progress=lambda done, of: heard.append((done, of)))
+    assert (c.feature_names, c.to_dict()["method"]) == (("f0", "f1", "noise"), method)
+    same_bits(c.before, ti.importance(MODELS["plain"], *draw(1), score="loss", **asked))
     assert heard == sorted(heard)
     assert heard[-1][0] == heard[-1][1]
 
@@ -167,3 +166,12 @@ def test_sets_that_are_too_far_apart_are_refused_with_the_columns(monkeypatch):
 def test_what_cannot_be_compared_is_refused_by_name(sides, error, words):
     with pytest.raises(error, match=words):
         ti.compare(MODELS["plain"], *sides)
+
+
+@pytest.mark.parametrize(("seed", "asked", "words"), [
+    (2, {"method": "saabas", "split_shift": True}, "node values of method='centred'.*'saabas'"),
+    (2, {"method": "shap"}, "did you mean 'treeshap'"), (1, {"method": "treeshap"}, "are the same rows"),
+], ids=range(3))  # fmt: skip
+def test_what_a_method_cannot_do_is_refused_by_name(seed, asked, words):
+    with pytest.raises(ValueError, match=words):
+        ti.compare(MODELS["plain"], draw(1), draw(seed), **asked)

@@ -1,6 +1,7 @@
 """How the loss breakdown differs between two sets of rows, or two models: the fields of what `compare` returns.
 
-Two sets have the node values of the first, so that a change of the rows is not hidden in a change of the centre.
+Two sets have the node values of the first, so that a change of the rows is not hidden in a change of the centre; by
+another method than centred, those that the model stores.
 """
 
 from __future__ import annotations
@@ -40,34 +41,42 @@ def change_of_rows(
     names: tuple[str, str],
     odds: Float | None,
     *,
+    method: str,
     feature_groups: GroupSpec | None,
     n_jobs: int | None,
     progress: Progress | None,
 ) -> dict[str, Any]:
     """Fields of the Comparison of two sets of rows; odds: weights by which the first looks like the second, or None."""
-    run = _counted(n_jobs, progress, 9 if odds is None else 13)
+    run = _counted(n_jobs, progress, 6 if method != "centred" else 9 if odds is None else 13)
     groups = credit(model, streams[0].names, feature_groups, streams[0].head)
-    specs = [_spec(model, groups, "loss", stream) for stream in streams]
+    specs = [_spec(model, groups, "loss", method, stream) for stream in streams]
     leaf, before = _scored(run, model, specs[0], streams[0])
-    leaves = leaf, run(leaf_pass, model, specs[1], streams[1])
-    _check_sides(leaves, streams, names)
-    assert before.node_values is not None
-    # Nodes that no row of `before` reaches have the value of their parent.
-    fixed = Centre(before.node_values[model.trees.forest.numbered])
-    after = conclude(model, specs[1], leaves[1], run(share_pass, model, specs[1], streams[1], fixed), fixed)
-    # The rows of `before` move the node values of both sides.
-    gap = Centre(fixed.value, node_gap(model, specs[0], *leaves))
-    moves, _ = statistics_of(run(share_pass, model, specs[0], streams[0], gap), model.n_outputs)
+    split: dict[str, Any] = {}
+    if method == "centred":
+        leaves = leaf, run(leaf_pass, model, specs[1], streams[1])
+        _check_sides(leaves, streams, names)
+        assert before.node_values is not None
+        # Nodes that no row of `before` reaches have the value of their parent.
+        fixed = Centre(before.node_values[model.trees.forest.numbered])
+        after = conclude(model, specs[1], leaves[1], run(share_pass, model, specs[1], streams[1], fixed), fixed)
+        # The rows of `before` move the node values of both sides.
+        gap = Centre(fixed.value, node_gap(model, specs[0], *leaves))
+        moves, _ = statistics_of(run(share_pass, model, specs[0], streams[0], gap), model.n_outputs)
+        if odds is not None:
+            (rows,) = streams[0]
+            split = moved_and_changed(run, model, specs[0], rows, odds, leaves, fixed, before.scores, after.statistics)
+    else:  # node values are stored, and no row moves them
+        leaf_after, after = _scored(run, model, specs[1], streams[1])
+        _check_sides((leaf, leaf_after), streams, names)
+        moves = before.statistics
     found: dict[str, Any] = {
         "before": before,
         "after": replace(after, node_values=before.node_values),
         "change": difference(replace(moves, score=before.scores), after.statistics),
+        **split,
     }
-    if odds is not None:
-        (rows,) = streams[0]
-        found |= moved_and_changed(run, model, specs[0], rows, odds, leaves, fixed, before.scores, after.statistics)
     for when, stream in zip(("before", "after"), streams, strict=True):
-        _, found[f"signal_{when}"] = _scored(run, model, _spec(model, groups, "signal", stream), stream)
+        _, found[f"signal_{when}"] = _scored(run, model, _spec(model, groups, "signal", "centred", stream), stream)
     return found | {"notes": _notes(model, streams, names, found)}
 
 
@@ -102,6 +111,7 @@ def change_of_models(
     models: Sequence[Model],
     streams: Sequence[Stream],
     *,
+    method: str,
     feature_groups: GroupSpec | None,
     n_jobs: int | None,
     progress: Progress | None,
@@ -109,14 +119,14 @@ def change_of_models(
     """Fields of the Comparison of two models on the same rows in memory; streams: the rows as each model reads them."""
     (rows,), (others,) = streams
     _check_metric(models, (rows, others))
-    run, shares = _counted(n_jobs, progress, 8), []
+    run, shares = _counted(n_jobs, progress, 8 if method == "centred" else 6), []
     found: dict[str, Any] = {}
     own = [credit(m, stream.names, feature_groups, stream.head) for m, stream in zip(models, streams, strict=True)]
     names = tuple(dict.fromkeys(name for groups in own for name in groups.names))
     for when, model, stream, groups in zip(("before", "after"), models, streams, own, strict=True):
         kept = np.zeros((1, rows.n_rows, len(names), model.n_outputs))
-        for score, name, keep in (("loss", when, kept), ("signal", f"signal_{when}", None)):
-            _, found[name] = _scored(run, model, _spec(model, _among(names, groups), score, stream), stream, keep)
+        for score, by, name, keep in (("loss", method, when, kept), ("signal", "centred", f"signal_{when}", None)):
+            _, found[name] = _scored(run, model, _spec(model, _among(names, groups), score, by, stream), stream, keep)
         shares.append(kept[0].sum(axis=2))
     error, _ = statistics_of_shares((shares[0] - shares[1])[:, :, None], rows.weight, rows.clusters)
     change = found["before"].scores - found["after"].scores
@@ -156,16 +166,22 @@ def _check_metric(models: Sequence[Model], sides: Sequence[Rows]) -> None:
 
 
 # -- passes ---------------------------------------------------------------------------------------------------------
-def _spec(model: Model, groups: Credit, score: str, stream: Stream) -> Spec:
+def _spec(model: Model, groups: Credit, score: str, method: str, stream: Stream) -> Spec:
     """What is asked of one set of rows."""
-    return make_spec(model, groups, score=score, method="centred", clustered=stream.clustered)
+    return make_spec(model, groups, score=score, method=method, clustered=stream.clustered)
 
 
 def _scored(run: Run, model: Model, spec: Spec, stream: Stream, keep: Float | None = None) -> tuple[Sums, Importance]:
-    """Leaf sums and importance by the node values of these rows themselves; keep: filled with the rows' shares."""
-    leaf = run(leaf_pass, model, spec, stream)
-    centre = node_means(model, spec, leaf)
-    return leaf, conclude(model, spec, leaf, run(share_pass, model, spec, stream, centre, keep=keep), centre)
+    """Leaf sums and importance by the node values of these rows themselves, or by stored ones in one pass.
+
+    keep: filled with the rows' shares.
+    """
+    stored = spec.method != "centred"
+    leaf = None if stored else run(leaf_pass, model, spec, stream)
+    centre = node_means(model, spec, leaf) if spec.by_path else None
+    share = run(share_pass, model, spec, stream, centre, leaves=stored, keep=keep)
+    leaf = share if leaf is None else leaf
+    return leaf, conclude(model, spec, leaf, share, centre)
 
 
 def _counted(n_jobs: int | None, progress: Progress | None, n: int) -> Run:
