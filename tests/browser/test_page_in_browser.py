@@ -438,6 +438,9 @@ def test_a_page_about_a_comparison(opened, tmp_path):
     steps = p.evaluate("[...document.querySelectorAll('#breakdown-steps tbody td.number')].map(c => c.textContent)")
     first, *rest, last = numbers(step.replace("+", "") for step in steps)
     assert abs(first + sum(rest) - last) < 0.0005 * 8  # each is shown to three decimals
+    colours = p.evaluate("[...document.querySelectorAll('#breakdown-steps .bar')].map((bar) => bar.classList[1])")
+    clear = [k for k in found.order if found.verdicts[k] != "unclear"]
+    assert (colours.count("up"), colours.count("dull")) == (len(clear), len(rest) - len(clear))
     shown = "Array.from(document.querySelectorAll('main > section')).filter((s) => !s.hidden).map((s) => s.id)"
     assert p.evaluate(shown) == ["ranking", "quality", "breakdown", "meaning", "reproduce"]
     meaning = p.evaluate("document.getElementById('meaning').innerText")

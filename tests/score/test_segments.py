@@ -17,6 +17,7 @@ from sklearn.ensemble import RandomForestRegressor
 
 import treeinner as ti
 from tests.score.test_signal import CASES
+from treeinner.rows.segments import segments_of
 
 FLOAT32 = 1e-6  # the core adds some shares in float32: of the largest, in a handful of rows
 COLUMNS = ["segment", "feature", "score", "std_error", "q_value", "holds"]
@@ -55,8 +56,9 @@ def test_segments_are_the_oracles_rows(name):
     imp, answer = case.importance(by=by), case.answer()
     found, whole = imp.by_segment, case.importance()
     assert found.labels == ("low", "mid", "top")
-    for a, b in ((imp.scores, whole.scores), (imp.std_errors, whole.std_errors), (imp.holds, whole.holds)):
+    for a, b in ((imp.scores, whole.scores), (imp.holds, whole.holds)):
         np.testing.assert_array_equal(a, b)
+    np.testing.assert_allclose(imp.std_errors, whole.std_errors, rtol=2e-7)  # row scores in float32, in another order
     terms, chance = (answer.fixed + answer.own).sum(axis=2), answer.chance.sum(axis=1) / answer.weight.sum()
     near = max(case.near, FLOAT32)
     for k, label in enumerate(found.labels):
@@ -228,15 +230,15 @@ LABELS = {
     "text": (["b", "a", None, "b"] * 50, None, ("a", "b", "(missing)")),
     "intervals": (pd.cut(pd.Series([1.0, 8.0, 20.0, 8.0] * 50), [0, 5, 10, 30]), None,
                   ("(0, 5]", "(5, 10]", "(10, 30]")),
-    "two": (pd.DataFrame({"r": ["x", "y", "x", "y"] * 50, "s": [1, 1, 2, 1] * 50}), None, ("x / 1", "x / 2", "y / 1")),
+    "two": (pd.DataFrame({"r": list("xyx") * 67, "s": [10, 1, 2] * 67})[:200], None, ("x / 2", "x / 10", "y / 1")),
     "months": (DATES, "M", ("2023-12", "2024-01", "2024-02")),
     "month ends": (DATES.dt.date, "ME", ("2023-12", "2024-01", "2024-02")),
     "quarters of text": (DATES.astype(str), "Q", ("2023Q4", "2024Q1")),
     "weeks of polars": (pl.Series(DATES.dt.date.tolist()), "W",
                         ("2023-12-25/2023-12-31", "2024-01-29/2024-02-04", "2024-02-26/2024-03-03")),
     "months of a zone": (DATES.dt.tz_localize("Europe/Berlin"), "M", ("2023-12", "2024-01", "2024-02")),
-    "months and text": (pd.DataFrame({"r": ["x", "y"] * 100, "d": DATES}), "M",
-                        ("x / 2023-12", "x / 2024-01", "y / 2024-02")),
+    "months and text": (pd.DataFrame({"r": ["1010", "1011"] * 100, "d": DATES}), "M",
+                        ("1010 / 2023-12", "1010 / 2024-01", "1011 / 2024-02")),
     "days": (DATES.to_numpy(), None, ("2023-12-31", "2024-01-31", "2024-02-01", "2024-02-29")),
 }  # fmt: skip
 
@@ -248,6 +250,14 @@ def test_labels_are_text_in_order(fitted, kind):
     found = ti.importance(model, X[:200], y[:200], by=by, freq=freq).by_segment
     assert found.labels == labels
     assert found.rows.sum() == 200
+
+
+@pytest.mark.parametrize("freq", ["D", "W-WED", "MS", "QE-NOV", "QS-OCT", "QS-FEB", "YE-MAR", "YS-APR"])
+def test_periods_are_those_of_resample(freq):
+    days = pd.Series(1, index=pd.date_range("2021-11-03", "2024-07-01", freq="7D"))
+    rows, (keys, labels) = days.resample(freq).sum(), segments_of(days.index, len(days), freq)
+    assert np.bincount(keys).tolist() == rows[rows > 0].tolist()
+    assert "S-" not in freq or list(labels) == rows.index.strftime("%Y-%m").tolist()
 
 
 def test_columns_are_found_by_name_and_a_feature_may_be_one_of_them(fitted):
@@ -266,6 +276,8 @@ def test_small_segments_have_a_note_and_rows_without_weight_are_no_segment(fitte
     with pytest.warns(ti.TreeInnerWarning, match=r"fewer than 30 rows: 'tiny' \(3\)") as seen:
         imp = ti.importance(model, X, y, by=by, sample_weight=(by != "gone") * 1.0)
     assert imp.by_segment.labels == ("a", "b", "c", "tiny")
+    with pytest.warns(ti.TreeInnerWarning, match=r"rows: 'a town whose\.\.\.not short, -1' \(6\), \.\.\.; their"):
+        ti.importance(model, X, y, by=[f"a town whose name is not short, {9 - i % 100}" for i in range(600)])
     assert max(len(str(one.message)) for one in seen) <= 175  # with the code
     alone = ti.importance(model, X, y, by=np.where(np.arange(len(y)) == 0, "one", "others"))
     assert np.isinf(alone.by_segment.statistics.std_error[0]).all()
@@ -274,11 +286,13 @@ def test_small_segments_have_a_note_and_rows_without_weight_are_no_segment(fitte
 
 BAD = {
     "one level": ({"by": ["a"] * 600}, "one level, 'a'"),
-    "short": ({"by": ["a", "b"]}, "600 rows"),
+    "short": ({"by": ["a", "b"]}, "'a', 'b'; pass one label for each of the 600 rows, or columns"),
+    "mapping": ({"by": {"region": ["a", "b"] * 300}}, "by holds a dict; pass"),
     "no column": ({"by": "region"}, "no such column"),
     "no dates": ({"by": ["a", "b"] * 300, "freq": "M"}, "needs dates"),
     "numbers are no dates": ({"by": [1, 2] * 300, "freq": "M"}, "needs dates"),
     "no period": ({"by": [datetime.date(2024, 1, 1)] * 600, "freq": "moon"}, "'moon' is no period"),
+    "weekdays": ({"by": [datetime.date(2024, 1, 1)] * 600, "freq": "B"}, "'B' is no period"),
     "several periods": ({"by": [datetime.date(2024, 1, 1)] * 600, "freq": "2M"}, "'2M' is no period"),
     "freq alone": ({"freq": "M"}, "pass by="),
 }
@@ -295,8 +309,9 @@ def test_what_cannot_be_told_apart_is_refused(fitted, name):
 def test_a_thousand_segments_and_no_more(fitted):
     model, X, y, _ = fitted
     many = pd.concat([X, X], ignore_index=True)
-    with pytest.raises(ti.DataError, match="1,001 different labels, at most 1,000"):
-        ti.importance(model, many, np.tile(y, 2), by=np.arange(1_200) % 1_001)
+    for freq, words in ((None, "1,001 different labels, at most 1,000"), ("M", "needs dates")):
+        with pytest.raises(ti.DataError, match=words):
+            ti.importance(model, many, np.tile(y, 2), by=np.arange(1_200) % 1_001, freq=freq)
     with pytest.warns(ti.TreeInnerWarning, match="small_segments"):
         found = ti.importance(model, many, np.tile(y, 2), by=np.arange(1_200) % 1_000)
     assert len(found.by_segment.labels) == 1_000
@@ -339,14 +354,18 @@ def test_windows_with_a_reference_are_scored_once_and_compared_without_their_row
     part = np.array([len(rows) for rows in days]) / sum(map(len, days))
     means = part @ np.array([acc.result().scores for acc in kept])
     np.testing.assert_allclose(both.scores, means, rtol=0, atol=1e-12)
-    with pytest.raises(ti.ModelError, match="same model"):
-        kept[0].compare(ti.ImportanceAccumulator(model).update(X, y))
     with pytest.raises(ti.DataError, match="no segments"):
         kept[0].update(X, y, by=region)
     with pytest.raises(ValueError, match="second pass"):
         kept[0].second_pass()
-    with pytest.raises(ValueError, match="another model"):
-        ti.ImportanceAccumulator(made(10, 5)[0], reference=reference)
+    unlike = ti.ImportanceAccumulator(model).update(X, y)
+    weighted = kept[1].update(X, y, sample_weight=np.linspace(0.1, 1.0, len(y)))
+    for other, words in ((unlike, "same model"), ((X, y), "got tuple"), (weighted, "sample_weight was given")):
+        with pytest.raises((ti.ModelError, ti.DataError, TypeError), match=words):
+            kept[0].compare(other)
+    for other, words in ((made(10, 5)[0], "another model"), (RandomForestRegressor(2).fit(X, y), "cannot be compared")):
+        with pytest.raises(ValueError, match=words):
+            ti.ImportanceAccumulator(other, reference=reference)
 
 
 def test_the_example_with_a_state_per_day_finds_the_months_that_went_wrong(tmp_path, capsys):

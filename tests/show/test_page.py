@@ -444,6 +444,8 @@ def test_a_comparison(fitted, tmp_path):
     assert [side["rows"] for side in data["quality"]] == c["names"]
     with pytest.raises(TypeError, match=r"needs no rows: ti\.report\(comparison"):
         report(found, X, y, path=path)
+    with pytest.raises(TypeError, match="has no segments"):
+        report(found, by=y, path=path)
 
 
 def test_segments(fitted, tmp_path):

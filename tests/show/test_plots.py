@@ -435,6 +435,17 @@ def test_over_time_shows_every_segment_with_its_band_and_that_of_all_rows():
     np.testing.assert_allclose([ends.y0, ends.y1], [low[:, 3].min(), high[:, 3].max()])
 
 
+def test_a_very_wide_band_is_cut_and_weeks_are_called_by_their_first_day():
+    found = in_segments(5)
+    parts, error = found.by_segment, np.where(np.arange(4)[:, None] == 2, np.inf, 0.15) * np.ones(5)
+    wide = infer.tested(parts.statistics.score, error, np.full((4, 5), 99.0))
+    weeks = tuple(f"2024-01-{day:02}/2024-01-{day + 6:02}" for day in (1, 8, 15, 22))
+    ax = plots.over_time(replace(found, by_segment=replace(parts, statistics=wide, labels=weeks)), ["x3"]).flat[0]
+    low, high = replace(wide, std_error=np.full((4, 5), 4 * 0.15)).interval(0.95)
+    assert [mark.get_offsets().tolist() for mark in ax.collections[-2:]] == [[[2, low[2, 3]]], [[2, high[2, 3]]]]
+    assert texts(ax.get_xticklabels()) == ["2024-01-01", "2024-01-08", "2024-01-15", "2024-01-22"]
+
+
 # -- stability, ranks --------------------------------------------------------------------------------------
 def test_stability_shows_the_rank_in_every_fold():
     found = in_folds(30)
@@ -515,22 +526,10 @@ class Attribution:
     ("draw", "given", "message"),
     [
         (plots.bar, [Attribution()], "bar expected an object of type Importance, got Attribution.*to_shap"),
-        (
-            plots.rounds,
-            [make_comparison()],
-            "rounds expected .* Importance, got Comparison.*change and gap",
-        ),
-        (
-            plots.gap,
-            [make_importance()],
-            "gap expected .* Comparison, got Importance.*bar, rounds",
-        ),
+        (plots.rounds, [make_comparison()], "rounds expected .* Importance, got Comparison.*change and gap"),
+        (plots.gap, [make_importance()], "gap expected .* Comparison, got Importance.*bar, rounds.*with by="),
         (plots.curve, [[1.0]], "curve expected an object of type Importance, got list"),
-        (
-            plots.bar,
-            [make_importance(), {"total_gain": [1.0]}],
-            r"bar\(..., total_gain=...\) expected .* Importance",
-        ),
+        (plots.bar, [make_importance(), {"total_gain": [1.0]}], r"bar\(..., total_gain=...\) expected .* Importance"),
         (plots.bar, [make_importance(), {"total_gain": make_importance(names="abcde")}], "has no feature 'age'"),
         (plots.bar, [make_importance(), {"max_display": 0}], "max_display=0"),
         (plots.rounds, [make_importance(), {"features": "bmj"}], "there is no feature 'bmj'; did you mean 'bmi'"),
@@ -541,11 +540,7 @@ class Attribution:
         (plots.curve, [make_breakdown().top(2)], r"pass the importance itself, not its top\(\)"),
         (plots.segments, [make_importance()], r"draws segments; use ti.importance\(model, X, y, by=...\)"),
         (plots.over_time, [make_importance()], r"draws segments; use ti.importance\(model, X, y, by=...\)"),
-        (
-            plots.over_time,
-            [in_segments(5), {"features": ["x3", "x4"], "ax": "one"}],
-            "ax= has 1 Axes; for 2 features, pass 2",
-        ),
+        (plots.over_time, [in_segments(5), {"features": ["x3", "x4"], "ax": "one"}], "1 Axes; for 2 features, pass 2"),
         (plots.stability, [make_importance()], r"use ti\.cross_importance"),
         (plots.ranks, [[make_importance()]], "compares two or more importances"),
     ],

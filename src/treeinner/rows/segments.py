@@ -11,7 +11,7 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from treeinner.errors import DataError
+from treeinner.errors import DataError, listing
 from treeinner.losses.labels import is_missing
 from treeinner.rows.frames import as_frame, collected, names_of, values_of
 
@@ -21,6 +21,7 @@ MOST_SEGMENTS = 1_000
 MISSING = "(missing)"  # rows without a label are a segment of their own, so that segments add up to all rows
 # A number at the beginning of a label: "12", "(0.5, 1.0]", "2024-03".
 NUMBER = re.compile(r"[(\[]?(-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)")
+MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
 
 
 def segments_of(given: Any, n_rows: int, freq: str | None = None) -> tuple[NDArray[np.int64], tuple[str, ...]]:
@@ -28,48 +29,44 @@ def segments_of(given: Any, n_rows: int, freq: str | None = None) -> tuple[NDArr
 
     given: labels of the rows, or a data frame of them; freq: of the periods that dates become.
     """
-    columns: dict[str, Any] = {"by": given}
-    if (names := names_of(given)) is not None:
-        columns = dict(zip(names, collected(given).iter_columns(), strict=True))
-    keys, labels, dated = np.zeros(n_rows, np.int64), np.array([""]), False
-    for name, column in columns.items():
-        own, entries = _encoded(column)
-        if own.shape != (n_rows,):
-            held = f"{name} has labels of shape {own.shape}, but X has {n_rows} rows"
-            raise DataError(f"{held}; pass one label per row, or names of columns that X has.")
-        periods = None if freq is None else _periods(entries, freq)
-        dated |= periods is not None
-        words = np.array(periods or [*map(_label, entries)])
+    names = names_of(given)
+    columns = {"by": given} if names is None else dict(zip(names, collected(given).iter_columns(), strict=True))
+    keys, labels = np.zeros(n_rows, np.int64), np.array([""])
+    encoded = {name: _encoded(column, name, n_rows) for name, column in columns.items()}
+    periods = {name: _periods(entries, freq) if freq else None for name, (_, entries) in encoded.items()}
+    if freq is not None and not any(periods.values()):
+        held = ", ".join(f"{name} holds {listing([*map(_label, known)], 2)}" for name, (_, known) in encoded.items())
+        raise DataError(f"freq={freq!r} needs dates, but {held}; convert dates with pandas.to_datetime.")
+    for name, (own, entries) in encoded.items():
+        words = np.array(periods[name] or [*map(_label, entries)])
         used, keys = np.unique(keys * len(words) + own, return_inverse=True)
         pairs = zip(labels[used // len(words)], words[used % len(words)], strict=True)
-        labels, again = np.unique([" / ".join(filter(None, pair)) for pair in pairs], return_inverse=True)
+        labels, again = np.unique([" / ".join(pair) for pair in pairs], return_inverse=True)
         keys = again[keys]
         check_number_of_segments(labels)
-    if freq is not None and not dated:
-        held = f"{', '.join(columns)} holds {str(entries[0])!r}"
-        raise DataError(f"freq={freq!r} needs dates, but {held}; convert it with pandas.to_datetime.")
-    ordered = in_order(labels.tolist())
-    return np.argsort([labels.tolist().index(label) for label in ordered])[keys], ordered
+    found = [label.removeprefix(" / ") for label in labels.tolist()]
+    ordered = in_order(found)
+    return np.argsort([found.index(label) for label in ordered])[keys], ordered
 
 
 def in_order(labels: Sequence[str]) -> tuple[str, ...]:
-    """Labels in order: those that begin with a number by that, others by the alphabet, missing ones last."""
+    """Labels in order, column by column: by the number they begin with, else by the alphabet, missing ones last."""
 
     def place(label: str) -> tuple[bool, bool, float, str]:
         number = NUMBER.match(label)
         return label == MISSING, number is None, float(number[1]) if number else 0.0, label
 
-    return tuple(sorted(labels, key=place))
+    return tuple(sorted(labels, key=lambda label: [place(part) for part in label.split(" / ")]))
 
 
 def check_number_of_segments(labels: Any) -> None:
     """Raise for more segments than anybody can read."""
     if len(labels) > MOST_SEGMENTS:
         held = f"by has {len(labels):,} different labels, at most {MOST_SEGMENTS:,} are possible"
-        raise DataError(f"{held}; cut numbers into intervals (pandas.qcut), or dates into periods (freq='M').")
+        raise DataError(f"{held}; cut numbers into intervals (pandas.qcut), or dates into longer periods (freq='M').")
 
 
-def _encoded(column: Any) -> tuple[NDArray[Any], list[Any]]:
+def _encoded(column: Any, name: str, n_rows: int) -> tuple[NDArray[Any], list[Any]]:
     """Key of every row and the entries that the keys stand for."""
     series = as_frame(column)
     if isinstance(series, nw.Series) and series.dtype in (nw.Datetime, nw.Date):
@@ -77,10 +74,13 @@ def _encoded(column: Any) -> tuple[NDArray[Any], list[Any]]:
         values = local.to_numpy().astype("datetime64[us]")
     else:
         values = values_of(series) if isinstance(series, nw.Series) else np.asarray(column)
-    if values.dtype.kind in "OUST" or values.ndim != 1:
+    if values.shape != (n_rows,):
+        held = listing(values.reshape(-1).tolist(), 3) if values.shape else f"a {type(column).__name__}"
+        raise DataError(f"{name} holds {held}; pass one label for each of the {n_rows} rows, or columns that X has.")
+    if values.dtype.kind in "OUST":
         place: dict[Any, int] = {}
-        numbers = [place.setdefault(item, len(place)) for item in values.reshape(-1).tolist()]
-        return np.array(numbers, np.int64).reshape(values.shape), list(place)
+        numbers = [place.setdefault(item, len(place)) for item in values.tolist()]
+        return np.array(numbers, np.int64), list(place)
     entries, keys = np.unique(values, return_inverse=True)
     return keys, list(entries)
 
@@ -101,16 +101,19 @@ def _periods(entries: Sequence[Any], freq: str) -> list[str] | None:
     import pandas as pd  # here: an extra, and only periods need it
 
     known = [getattr(entry, "start_time", entry) for entry in entries if not is_missing(entry)]  # of a Period
-    if any(isinstance(entry, Number) for entry in known):
+    # "1010" may as well be a shop.
+    if any(isinstance(each, Number) or (isinstance(each, str) and not re.match(r"\d{4}[-/]", each)) for each in known):
         return None
     try:
         index = pd.to_datetime(np.array(known), format="ISO8601").tz_localize(None)
     except (TypeError, ValueError):
         return None
     try:
-        # "ME" is a date, "M" a month; and pandas begins a period of several at every date.
-        unit = "?" if freq[:1].isdigit() else re.sub(r"(?<=[MQY])[ES](?=-|$)", "", freq)
-        codes, periods = index.to_period(unit).factorize()
+        # "ME" is a date, "M" a month; pandas begins a period of several at every date, and moves weekends out of "B".
+        last = re.sub(r"(?<=^[QY])S-(.+)", lambda first: f"-{MONTHS[MONTHS.index(first[1]) - 1]}", freq)
+        unit = "?" if re.match(r"\d|B", freq) else re.sub(r"(?<=[MQY])[ES](?=-|$)", "", last)
+        of = index.to_period(unit)
+        codes, periods = (of if last == freq else of.asfreq("M", how="S")).factorize()  # by their first month
     except (TypeError, ValueError, AttributeError):
         raise ValueError(f"freq={freq!r} is no period such as 'D', 'W', 'M', 'Q' or 'Y'.") from None
     words = iter(np.asarray(periods.astype(str))[codes].tolist())

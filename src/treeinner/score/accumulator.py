@@ -56,7 +56,7 @@ class ImportanceAccumulator:
     ) -> None:
         self.model: Model = read_model(model)
         self.largest_weight, self.n_jobs = largest_weight, n_jobs
-        self._feature_groups = feature_groups
+        self._feature_groups, self._given = feature_groups, frozenset[str]()
         self._asked: dict[str, Any] = {"method": method, "clustered": clustered}
         self._scores = [score]  # with a reference also the loss breakdown of the same rows
         self._specs: list[Spec] = []  # of each score; made of the first batch, which may know the names of the columns
@@ -74,7 +74,8 @@ class ImportanceAccumulator:
     def _fix(self, reference: Importance, score: str) -> None:
         """Take the node values of a reference."""
         if self._asked["method"] != "centred" or (self.model.trees.averaged and score != "loss"):
-            raise ValueError("reference= goes with method='centred', and for a forest with score='loss'.")
+            only = "method='centred', and for a forest with score='loss'"
+            raise ValueError(f"reference= goes with {only}; windows of forests cannot be compared: score each alone.")
         value = reference_values(self.model, reference)[self.model.trees.forest.numbered]
         self.centre = Centre(value, np.zeros_like(value))
         if score == "signal" and (self.model.loss is None or self.model.loss.value is not None):
@@ -114,6 +115,7 @@ class ImportanceAccumulator:
             part.parts = frozenset() if batch_id is None else frozenset([batch_id])
             part.margins_given = given.get("base_margin") is not None
         self._specs, self._sums = specs, self._added(parts)
+        self._given = self._given | {name for name in ("sample_weight", "base_margin") if given.get(name) is not None}
         return self
 
     def _added(self, parts: list[Sums]) -> list[Sums]:
@@ -155,7 +157,7 @@ class ImportanceAccumulator:
         if self is other:
             raise DataError("An accumulator cannot be added to itself: its rows would count twice.")
         out = copy(self if self._sums else other)
-        out._sums = self._added(other._sums)
+        out._sums, out._given = self._added(other._sums), self._given | other._given
         return out
 
     def __radd__(self, other: object) -> ImportanceAccumulator:
@@ -183,9 +185,14 @@ class ImportanceAccumulator:
 
         Errors take the node values as fixed, which those of a reference of other rows are.
         """
+        if not isinstance(after, ImportanceAccumulator):
+            raise TypeError(f"expected an ImportanceAccumulator, got {type(after).__name__}; ti.compare takes rows.")
         both = (self, after)
         if len({one._require_rows().key for one in both}) > 1 or min(len(one._scores) for one in both) < 2:
-            raise ModelError("Accumulators are compared if both have the same model, settings and signal reference=.")
+            both_of = "the same model (no forest) and settings, the same reference= and score='signal'"
+            raise ModelError(f"These accumulators cannot be compared; make both with {both_of}.")
+        if lone := self._given ^ after._given:
+            raise DataError(f"{min(lone)} was given for one of the two accumulators only; give it to both, or to none.")
         (signal, before), (signal_now, now) = ([one._concluded(which) for which in (0, 1)] for one in both)
         notes = tuple(dict.fromkeys(note for imp in (before, now, signal, signal_now) for note in imp.notes))
         change = difference(before.statistics, now.statistics)

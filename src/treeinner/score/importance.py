@@ -75,7 +75,8 @@ def importance(
         Every segment is scored by the node values of all rows, so that by their weights segments add up to the whole:
         `segments`, `segment_test` and `by_segment` of the result. Missing labels are a segment of their own.
     freq : str, optional
-        Of dates in `by`: the periods they become, in the words of pandas: "D", "W", "M", "Q", "Y".
+        Of dates in `by`: the periods they become, in the words of pandas: "D", "W", "M", "Q", "Y", "YS-APR". Text is a
+        date if it is written as "2024-03-31".
     oob : bool
         Random forests, X and y being the training rows: score every tree on its out-of-bag rows. By predecomp the score
         is then MDI-oob (Li et al. 2019).
@@ -102,7 +103,8 @@ def importance(
         raise ValueError(f"freq={freq!r} is of the dates in by; pass by= too.")
     if (several := members(model)) is not None:
         if by is not None:
-            raise ValueError("by has no meaning for the members of an average together; score them one by one.")
+            cure = "score the members one by one: for m in model.estimators_"
+            raise ValueError(f"by= goes by the node values of one model, and an average has several; {cure}.")
         asked: dict[str, Any] = {"score": score, "method": method, "feature_groups": feature_groups, "n_jobs": n_jobs}
         return average_importance(several, X, y, **asked, oob=oob, std_errors=std_errors, **given)
     if oob and score == "loss":

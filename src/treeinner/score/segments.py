@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from reprlib import repr as cut
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,9 +50,10 @@ def with_segments(found: Importance, share: Sums) -> Importance:
         loss_after=np.array([each["after"] for each in losses]) / weights if losses else None,
     )
     notes = found.notes
-    if few := [f"{label!r} ({part.units})" for label, part in zip(labels, parts, strict=True) if part.units < FEW]:
-        named = ", ".join(few[:3]) + (", ..." if len(few) > 3 else "")
-        text = f"Segments with fewer than {FEW} rows: {named[:70]}; their errors are rough. Put small ones together."
+    if few := [f"{cut(label)} ({part.units})" for label, part in zip(labels, parts, strict=True) if part.units < FEW]:
+        shown = max(n for n in (1, 2, 3) if n == 1 or len(", ".join(few[:n])) < 52)
+        named = ", ".join(few[:shown]) + ", ..." * (len(few) > shown)
+        text = f"Segments with fewer than {FEW} rows: {named}; their errors are rough. Put small ones together."
         notes = (*notes, Note("small_segments", text))
     return replace(found, by_segment=by, notes=notes)
 

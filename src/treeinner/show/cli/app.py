@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,6 +21,7 @@ from treeinner.errors import Note, TreeInnerError, short
 from treeinner.explain.attribute import Attribution
 from treeinner.explain.attribute import attribute as attribute_rows
 from treeinner.rows import load_table
+from treeinner.rows.frames import collected
 from treeinner.score.compare import compare as compare_rows
 from treeinner.score.importance import importance as score_rows
 from treeinner.show.cli import files
@@ -65,6 +67,8 @@ SHARED = {  # options of several commands
     "base_margin": option(TEXT, "Column with the margin before the first tree."),
     "score": option(str, "signal: is there any, does it hold? tree_inner; loss: did it pay?", "signal"),
     "method": option(str, "centred, predecomp, saabas or treeshap.", "centred"),
+    "by": option(TEXTS, "Column with the segment of each row; repeat it for more."),
+    "freq": option(TEXT, "Cut the dates of --by into periods: D, W, M, Q or Y."),
     "group": option(TEXTS, "Features scored as one: NAME=a,b,c; repeat it."),
     "read": option(TEXTS, READ_HELP, metavar="NAME=VALUE"),
     "top": option(int, "Features to print; 0 for all.", SHOWN, min=0),
@@ -72,7 +76,8 @@ SHARED = {  # options of several commands
     "output": option(FILE, "File for the table: .csv, .parquet or .json.", None, "-o", "--output"),
     "jobs": option(int, "Threads; -1 for all cores.", -1, "-j", "--jobs"),
 }
-ROLES = ("weight", "clusters", "qid", "base_margin")
+GIVEN = ("target", "weight", "clusters", "qid", "base_margin", "by", "freq")  # what comes with the rows
+ARGUMENTS = {"target": "y", "weight": "sample_weight"}  # what the library calls them
 TABLE = ("group", "read", "top", "json", "output", "jobs")
 
 app = typer.Typer(
@@ -134,26 +139,26 @@ def command(*shared: str, **own: tuple[Any, Any]) -> Callable[[Callable[[SimpleN
     return made
 
 
-@command(
-    "model", "data", "target", *ROLES, "score", "method", *TABLE,
-    by=option(TEXTS, "Column with the segment of each row; repeat it for more."),
-    freq=option(TEXT, "Cut the dates of --by into periods: D, W, M, Q or Y."),
-)  # fmt: skip
+@command("model", "data", *GIVEN, "score", "method", *TABLE)
 def importance(o: SimpleNamespace) -> None:
     """Rank the features by what they do for predictions of new rows.
 
-    DATA must be rows that played no part in training, early stopping or tuning.
+    DATA must be rows that played no part in training, early stopping or tuning. With --by, the table that -o writes is
+    that of the segments.
     """
     files.check_files(o.output, [o.model, *o.data])
     found = score_rows(
-        files.open_model(o.model, o.read), list(map(str, o.data)), **_roles(o), score=o.score, method=o.method, by=o.by,
-        freq=o.freq, feature_groups=files.parse_groups(o.group), n_jobs=o.jobs,
+        files.open_model(o.model, o.read), list(map(str, o.data)), **_given(o), score=o.score, method=o.method,
+        feature_groups=files.parse_groups(o.group), n_jobs=o.jobs,
     )  # fmt: skip
-    _put(o, found.notes, _best_first(found.columns(), found.order), found.to_json, partial(importance_text, found))
+    columns, content = _best_first(found.columns(), found.order), json.loads(found.to_json())
+    for name in ("segment_test", "segments") if o.by else ():
+        columns = content[name] = {one.name: one.to_numpy() for one in collected(getattr(found, name)).iter_columns()}
+    _put(o, found.notes, columns, content, partial(importance_text, found))
 
 
 @command(
-    "model", "target", "weight", "clusters", "base_margin", *TABLE,
+    "model", "target", "weight", "clusters", "base_margin", "method", *TABLE,
     before=argument(Path, "BEFORE", "Rows from when the model was good, held out."),
     after=argument(Path, "AFTER", "Rows from now."),
     split_shift=option(bool, "Tell rows that moved from those that changed.", False, "--split-shift"),
@@ -165,11 +170,10 @@ def compare(o: SimpleNamespace) -> None:
     """
     files.check_files(o.output, [o.model, o.before, o.after])
     found = compare_rows(
-        files.open_model(o.model, o.read), *({"X": str(side), **_roles(o)} for side in (o.before, o.after)),
-        split_shift=o.split_shift, feature_groups=files.parse_groups(o.group), n_jobs=o.jobs,
+        files.open_model(o.model, o.read), *({"X": str(side), **_given(o)} for side in (o.before, o.after)),
+        method=o.method, split_shift=o.split_shift, feature_groups=files.parse_groups(o.group), n_jobs=o.jobs,
     )  # fmt: skip
-    columns, as_json = _best_first(found.columns(), found.order), lambda: files.json_text(found.to_dict())
-    _put(o, found.notes, columns, as_json, of_comparison(found).text)
+    _put(o, found.notes, _best_first(found.columns(), found.order), found.to_dict(), of_comparison(found).text)
 
 
 @command(
@@ -188,7 +192,7 @@ def attribute(o: SimpleNamespace) -> None:
     asked: dict[str, Any] = {"method": o.method, "feature_groups": files.parse_groups(o.group), "n_jobs": o.jobs}
     found = attribute_rows(opened, X, base_margin=given["base_margin"], **asked)
     columns = _attribution_columns(found)
-    _put(o, found.notes, columns, lambda: files.json_text(columns), partial(_rows_text, found[:SHOWN_ROWS]))
+    _put(o, found.notes, columns, columns, partial(_rows_text, found[:SHOWN_ROWS]))
     if not (o.output or o.json) and len(found) > SHOWN_ROWS:
         files.say(f"Note: the first {SHOWN_ROWS} of {len(found):,} rows; -o attributions.csv writes all of them.")
 
@@ -226,12 +230,12 @@ def select(o: SimpleNamespace) -> None:
     columns = _best_first(table, np.argsort(-table["score"], kind="stable"))
     kept = columns["feature"][columns["kept"]].tolist()
     content = {"kept": kept, "rule": selector.rule, "features": columns}
-    _put(o, selector.importance_.notes, columns, lambda: files.json_text(content), of_selector(selector).text)
+    _put(o, selector.importance_.notes, columns, content, of_selector(selector).text)
     raise typer.Exit(0 if kept else 1)
 
 
 @command(
-    "model", "data", "target", *ROLES, "score", "method", "group", "read", "jobs",
+    "model", "data", *GIVEN, "score", "method", "group", "read", "jobs",
     output=option(Path, "Page to write: page.html.", NEEDED, "-o", "--output"),
     train=option(FILE, "Rows that the model was trained on."),
     title=option(TEXT, "Title of the page."),
@@ -240,36 +244,37 @@ def select(o: SimpleNamespace) -> None:
 def report(o: SimpleNamespace) -> None:
     """Write one HTML page to share: ranking, curves by round, single rows; one file, nothing from the network."""
     files.check_files(o.output, [o.model, *o.data, *([o.train] if o.train else [])], files.PAGES)
-    roles, of_train = _roles(o), dict[str, Any]()
+    given, of_train = _given(o), dict[str, Any]()
     if o.train is not None:
-        of_train = {f"{name}_train": roles[name] for name in roles if name != "clusters"} | {"X_train": o.train}
+        of_train = {f"{name}_train": given[name] for name in ("y", "sample_weight", "base_margin", "qid")}
+        of_train["X_train"] = o.train
     with redirect_stdout(sys.stderr):
         write_report(
-            files.open_model(o.model, o.read), list(map(str, o.data)), **roles, **of_train, path=o.output,
+            files.open_model(o.model, o.read), list(map(str, o.data)), **given, **of_train, path=o.output,
             title=o.title, score=o.score, method=o.method, feature_groups=files.parse_groups(o.group),
             explorer_rows=o.explorer_rows, n_jobs=o.jobs,
         )  # fmt: skip
 
 
 # -- inside ----------------------------------------------------------------------------------------------------
-def _roles(o: SimpleNamespace) -> dict[str, Any]:
-    """Columns that are not features, as `importance` takes their names."""
-    given = {"sample_weight": o.weight, "clusters": o.clusters, "base_margin": o.base_margin}
-    return {"y": o.target[0] if len(o.target) == 1 else o.target, **given, "qid": getattr(o, "qid", None)}
+def _given(o: SimpleNamespace) -> dict[str, Any]:
+    """What comes with the rows, as `importance` takes it: names of columns, of one alone in no list."""
+    given = {ARGUMENTS.get(name, name): getattr(o, name) for name in GIVEN if hasattr(o, name)}
+    return {name: one[0] if isinstance(one, list) and len(one) == 1 else one for name, one in given.items()}
 
 
 def _put(
-    o: SimpleNamespace, notes: Iterable[Note], columns: Mapping[str, Any], as_json: Callable[[], str],
+    o: SimpleNamespace, notes: Iterable[Note], columns: Mapping[str, Any], content: Mapping[str, Any],
     as_text: Callable[[int | None], str],
 ) -> None:  # fmt: skip
-    """Say the notes of a result, and write its table to a file, or print it."""
+    """Say the notes of a result, and write its table to a file, or print it; content: what --json prints."""
     for note in notes:
         if note.quiet:  # it was no warning
             files.say(f"Note: {note.text}")
     if o.output is not None:
         files.write_table(columns, o.output)
     else:
-        print(as_json() if o.json else as_text(o.top or None))
+        print(files.json_text(content) if o.json else as_text(o.top or None))
 
 
 def _best_first(columns: Mapping[str, Any], order: Any) -> dict[str, Any]:

@@ -112,8 +112,8 @@ def report(
     compared = isinstance(model, Comparison)
     if compared or any(kind.__name__ == "TreeInnerSelector" for kind in type(model).__mro__):
         what = "comparison" if compared else "selector"
-        if X is not None or y is not None:
-            raise TypeError(f"The page of a {what} needs no rows: ti.report({what}, path=...).")
+        if any(given[name] is not None for name in ("X", "y", "by", "freq")):
+            raise TypeError(f"The page of a {what} has no segments and needs no rows: ti.report({what}, path=...).")
         return _written(path, title, of_comparison(model, path.name) if compared else of_selector(model, path.name))
     if X is None or (X_train is None) != (y_train is None):
         raise DataError("Pass X and y; X_train and y_train both or neither.")

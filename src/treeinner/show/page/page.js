@@ -128,6 +128,7 @@ function table({ mount, caption, columns, rows, sort, descending = true, rowClas
   draw();
   mount.replaceChildren(el("table", { class: columns.length > 9 ? "many" : null }, el("caption", {}, caption), el("thead", {}, el("tr", {}, headers)), body,
     foot.length ? el("tfoot", {}, foot) : null), more);
+  if (columns.length > 11) fill(mount, { class: "scrolls", tabindex: 0, role: "region", "aria-label": caption }, []);
 }
 
 function axis(low, high, place) {
@@ -239,7 +240,7 @@ function header() {
   $("confidence").textContent = `${Math.round(100 * data.confidence)}%`;
   document.querySelectorAll(".level").forEach((node) => { node.textContent = String(data.level); });
   $("unit").textContent = $("change-unit").textContent = data.unit;
-  $("score-title").textContent = data.score_title.replace("(centred)", "");
+  $("score-title").textContent = data.score_title.replace(/ ?\(centred\)/, "");
   $("table-call").textContent = selection ? "selector.to_frame()" : comparison ? "comparison.to_frame()" : `ti.importance(model, X, y${data.score === "signal" ? "" : `, score="${data.score}"`}).to_frame()`;
   $("call").textContent = data.call;
   $("call-copy").onclick = (event) => copy(data.call, event.target);
@@ -424,13 +425,13 @@ function qualitySection() {
 
 // -- a waterfall: steps that lead from one number to another ---------------------------------------------------------
 const STEPS = 12;
-// first, last: {name, at}; steps: {name, by}, the largest come first; n: how many there are, rest: the sum of those not given.
+// first, last: {name, at}; steps: {name, by, dull}, the largest come first; n: how many there are, rest: the sum of those not given.
 function waterfall(mount, { caption, heads, first, last, steps, n = steps.length, rest = 0, noun = "feature" }) {
   const ordered = steps.slice().sort((a, b) => Math.abs(b.by) - Math.abs(a.by));
   function draw(unfolded) {
     const visible = unfolded ? ordered.slice() : ordered.slice(0, STEPS);
     const others = n - visible.length;
-    if (others > 0) visible.push({ by: ordered.slice(visible.length).reduce((sum, s) => sum + s.by, rest), name: `${plural(others, `other ${noun}`)}` });
+    if (others > 0) visible.push({ by: ordered.slice(visible.length).reduce((sum, s) => sum + s.by, rest), name: `${plural(others, `other ${noun}`)}`, dull: ordered.some((s) => s.dull) });
     let at = first.at;
     const spans = visible.map((s) => { const from = at; at += s.by; return [from, at]; });
     const ends = spans.flat().concat(first.at, last.at);
@@ -443,7 +444,7 @@ function waterfall(mount, { caption, heads, first, last, steps, n = steps.length
     const rows = visible.map((s, p) => {
       const [a, b] = spans[p];
       return line("", s.name, svg("svg", { "aria-hidden": "true" },
-        svg("rect", { class: `bar ${s.by < 0 ? "down" : "up"}`, x: percent(place(Math.min(a, b))), y: "12%", height: "76%",
+        svg("rect", { class: `bar ${s.dull ? "dull" : s.by < 0 ? "down" : "up"}`, x: percent(place(Math.min(a, b))), y: "12%", height: "76%",
           width: percent(Math.max(0.3, Math.abs(place(b) - place(a)))) })), signed(number)(s.by));
     });
     const more = el("button", { type: "button", class: "more", "aria-expanded": String(unfolded) },
@@ -458,9 +459,9 @@ function waterfall(mount, { caption, heads, first, last, steps, n = steps.length
 }
 function fromLossToLoss() {
   const [[before, after], [first, last]] = [data.quality.map((side) => side.after), comparison.names];
-  const steps = everyFeature.filter((k) => data.ranking.score[k] !== 0).map((k) => ({ name: named(k), by: data.ranking.score[k] }));
-  if (comparison.harder) steps.push({ name: "harder targets: the loss before the first tree", by: comparison.harder });
-  if (comparison.base) steps.push({ name: "base: the root values of the trees", by: comparison.base });
+  const steps = everyFeature.filter((k) => data.ranking.score[k] !== 0).map((k) => ({ name: named(k), by: data.ranking.score[k], dull: dull(k) }));
+  if (comparison.harder) steps.push({ name: "harder targets: the loss before the first tree", by: comparison.harder, dull: true });
+  if (comparison.base) steps.push({ name: "base: the root values of the trees", by: comparison.base, dull: true });
   waterfall($("breakdown-steps"), {
     caption: `${data.loss[0].toUpperCase()}${data.loss.slice(1)} per row, largest steps first.`, heads: ["Feature", "Step", "Loss per row"],
     first: { name: bdi(first), at: before }, last: { name: bdi(last), at: after }, steps, noun: "step",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ Float = NDArray[np.float64]
 PANEL_INCHES = (3.6, 2.6)
 LABEL_POINTS = 72.0  # of a segment
 MOST_LABELS = 16  # of a panel
+WIDE = 4.0  # a band this many times as wide as the median one is cut: it must not set the scale
 # Difference of a segment -> colour, whether the tile is filled, and hatch.
 TILES = {
     "higher": (style.BLUE, True, ""),
@@ -120,9 +122,8 @@ def segments(
     show : bool
         Whether to show the figure, as shap's plots do.
     """
-    parts = _parts(importance, "segments")
-    size, labels = parts.difference.score, [str(label) for label in parts.labels]
-    clear = parts.difference.q_value <= LEVEL
+    parts, labels = _parts(importance, "segments")
+    size, clear = parts.difference.score, parts.difference.q_value <= LEVEL
     weight = np.abs(size) * np.where(clear, 1.0, 1e-6)  # what is clear goes first
     across, hidden = style.more(len(size), max_segments)
     columns = np.sort(np.argsort(-weight.max(axis=1), kind="stable")[:across])
@@ -167,7 +168,8 @@ def over_time(
 ) -> Any:  # fmt: skip
     """Score of a feature in every segment, in their order, with a band of 95 %; the dashed line is that of all rows.
 
-    Where the segment clearly differs from all others, the mark is filled.
+    Where the segment clearly differs from all others, the mark is filled. A band that is far wider than the others is
+    cut, and a triangle says that it goes on. Weeks are called by their first day.
 
     Parameters
     ----------
@@ -187,15 +189,17 @@ def over_time(
     array of Axes
         One for each feature; one Axes if one was given.
     """
-    parts = _parts(importance, "over_time")
+    parts, labels = _parts(importance, "over_time")
     spread = np.abs(parts.difference.score) / np.maximum(parts.difference.std_error, 1e-300)
     chosen = style.choose(features, importance.feature_names, spread.max(axis=0), max_display)
     axes = style.panels(ax, len(chosen), 1, 3, PANEL_INCHES).reshape(-1)
-    labels = style.shorten([str(label) for label in parts.labels], LABEL_POINTS, style.font_points())
-    low, high = parts.statistics.interval(CONFIDENCE)
-    titles = []
+    labels = style.shorten(labels, LABEL_POINTS, style.font_points())
+    scores, (low, high), titles = parts.statistics.score, parts.statistics.interval(CONFIDENCE), []
+    most = WIDE * np.sort(high - scores, axis=0)[(len(scores) - 1) // 2]
+    cut = high - scores > most
+    low, high = np.maximum(low, scores - most), np.minimum(high, scores + most)
     for one, k in zip(axes, chosen, strict=True):
-        score, x = parts.statistics.score[:, k], np.arange(len(labels), dtype=float)
+        score, x = scores[:, k], np.arange(len(labels), dtype=float)
         clear = parts.difference.q_value[:, k] <= LEVEL
         known = np.isfinite(high[:, k])  # a band needs two beside each other
         look: dict[str, Any] = {"color": style.BLUE, "alpha": 0.3}
@@ -206,6 +210,8 @@ def over_time(
         one.axhline(importance.scores[k], color=style.text_color(), linewidth=1.0, linestyle="--", label="all rows")
         states = np.where(clear, "differs clearly from all other rows", "no clear difference").tolist()
         draw_scores(one, x, score, states, [])
+        for end, marker in ((low, "v"), (high, "^")) if cut[:, k].any() else ():
+            one.scatter(x[cut[:, k]], end[cut[:, k], k], marker=marker, color=style.BLUE, label="interval goes on")
         style.zero_line(one, "y")
         every = -(-len(x) // MOST_LABELS)
         one.set_xticks(x[::every], labels[::every], rotation=90, parse_math=False)
@@ -223,10 +229,11 @@ def _when(name: str, score: Float, clear: NDArray[np.bool_], labels: Sequence[st
     return f"{name}: {style.number(score[0])} to {style.number(score[-1])}; {words}"
 
 
-def _parts(importance: Importance, plot: str) -> Any:
-    """The segments of an importance."""
+def _parts(importance: Importance, plot: str) -> tuple[Any, list[str]]:
+    """The segments of an importance, and what they are called."""
     style.check_kind(importance, "Importance", plot)
     parts = getattr(importance, "by_segment", None)
     if parts is None:
         raise ValueError(f"plots.{plot} draws segments; use ti.importance(model, X, y, by=...).")
-    return parts
+    # Weeks are called by their first day.
+    return parts, [re.sub(r"(?<=\d{4}-\d\d-\d\d)/\d{4}-\d\d-\d\d", "", str(label)) for label in parts.labels]

@@ -40,7 +40,7 @@ Features = str | Sequence[str | int]
 Arrange = Callable[["Axes"], None]
 _PANELS: WeakKeyDictionary[Axes, Arrange] = WeakKeyDictionary()  # what follows the size of Axes that were drawn on
 
-KINDS = "bar, rounds and curve draw what ti.importance returned, change and gap what ti.compare, shap.plots a.to_shap()"
+KINDS = "bar, rounds, curve draw ti.importance, segments, over_time with by=, change and gap ti.compare, shap to_shap()"
 
 
 def matplotlib() -> Any:
