@@ -1,6 +1,8 @@
 """Propositions of docs/theory.md, on XGBoost's own trees: read from its JSON, and routed here, without treeinner."""
 
 import json
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -97,6 +99,13 @@ def test_predecomp_less_centred_is_a_matter_of_the_roots():
         ti.importance(booster, X, y, score="tree_inner", method=m).scores.sum() for m in ("predecomp", "centred")
     )
     assert predecomp - centred == pytest.approx(expected, abs=1e-6)
+
+
+def test_every_test_that_the_page_names_exists():
+    root = Path(__file__).parent
+    named = re.findall(r"`(test_\w+)`", (root.parent / "docs/theory.md").read_text(encoding="utf-8"))
+    tests = "".join(path.read_text(encoding="utf-8") for path in root.rglob("test_*.py"))
+    assert not [name for name in named if f"def {name}(" not in tests]
 
 
 def test_standard_errors_are_those_of_the_influence_function():

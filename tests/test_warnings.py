@@ -98,7 +98,7 @@ def of_categories_as_floats(_):
 
 def far_out(_):
     model = xgboost.XGBClassifier(n_estimators=5, n_jobs=1, base_score=0.5).fit(X, Y > 0)
-    return ti.importance(model, NEW, NEW_Y > 0, base_margin=np.where(NEW_Y > 0, 20.0, -20.0))
+    return ti.importance(model, NEW, NEW_Y > 0, base_margin=np.where(NEW_Y > 0, 25.0, -25.0))
 
 
 def selected(y, **options):

@@ -108,8 +108,6 @@ def _from_callable(function: Gradient) -> Loss:
     def gradient(y: Any, m: Float) -> Float:
         result = function(y, m[:, 0] if m.shape[1] == 1 else m)
         g = np.asarray(result[0] if isinstance(result, tuple) else result, np.float64)
-        if g.shape != m.shape and (m.shape[1] > 1 or g.shape != m.shape[:1]):
-            raise errors.DataError(f"objective {name!r} returned a gradient of shape {g.shape}, expected {m.shape}.")
-        return g.reshape(m.shape)
+        return g[:, None] if m.shape[1] == 1 and g.ndim == 1 else g
 
     return Loss(name=name, words="your loss", gradient=gradient, target="any")

@@ -178,8 +178,9 @@ class Loss:
         if self.scope != "row" or self.value is None:
             lacks = "has only a gradient" if self.scope == "row" else "depends on other rows"
             raise UnsupportedModelError(
-                f"score='loss' follows each row's loss, but {self.name!r} {lacks}; use score='tree_inner', or pass "
-                "objective=, a Loss with a `value` of each row."
+                f"score='loss' follows each row's loss, but {self.name!r} {lacks}; score='signal', the default of "
+                "importance, and score='tree_inner' need no more than gradients. Or pass objective=, a Loss with a "
+                "`value` of each row."
             )
 
     def check_target(self, y: Float, n_outputs: int) -> None:
@@ -211,10 +212,18 @@ class Loss:
         target, m, w = self._arrays(y, margin, weight)
         if self.scope == "query" and query is None:
             raise DataError(f"{self.name}: the gradient of a row depends on the others of its query; pass qid.")
-        function: Any = (self.value, self.gradient, self.curvature)[which]
+        name = ("value", "gradient", "curvature")[which]
         with np.errstate(over="ignore", invalid="ignore"):
             state = np.asarray(query) if self.state is None else self.state(target, m, w)
-            return self._weigh(function(target, m, *[state] * (self.scope != "row")), target, w)
+            try:
+                terms = getattr(self, name)(target, m, *[state] * (self.scope != "row"))
+            except (AttributeError, IndexError, TypeError, ValueError) as error:  # of a user's function
+                held = f"Loss {self.name!r}: {name}(y, margin{', state' * (self.scope != 'row')}) failed: {error}"
+                raise DataError(f"{held}; it gets the targets and the margins of some rows, in this order.") from error
+            if which == 1 and np.shape(terms) != m.shape:
+                held = str(np.shape(terms)).replace(f"({len(m)},", "(rows,")  # blocks of rows, not those that came
+                raise DataError(f"Loss {self.name!r}: gradient(y, margin) has shape {held}, not (rows, {m.shape[1]}).")
+            return self._weigh(terms, target, w)
 
     def _weigh(self, terms: Float, y: Any, weight: Float | None) -> Float:
         """Multiply the weights of the loss and of the rows in."""

@@ -53,7 +53,7 @@ def rule(kind: CoreKind, largest_step: float, scale: float = 1.0) -> tuple[Float
         return gauss(1)
     if not length <= MOST_PARTS * REACH[kind]:
         held = f"one round moves a margin by up to {largest_step:g}, too far for score='loss' with a {kind} loss"
-        raise UnsupportedModelError(f"{held}; check the leaf values, or use score='tree_inner'.")
+        raise UnsupportedModelError(f"{held}; check the leaf values, or use score='signal' or 'tree_inner'.")
     parts = math.ceil(length / REACH[kind])
     n = _exponential_points(length / parts)
     return gauss(n if kind == "poisson" else max(n, _pole_points(length / parts)), parts)

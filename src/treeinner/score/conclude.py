@@ -18,9 +18,9 @@ from treeinner.losses.labels import is_nested
 from treeinner.read import Model
 from treeinner.read.trees import Trees
 from treeinner.rows import Stream
-from treeinner.score.infer import Statistics, holds_of_clusters, holds_of_sums, of_clusters, of_sums, unknown
+from treeinner.score.infer import Statistics, holds_of_clusters, holds_of_sums, of_clusters, of_sums, tested, unknown
 from treeinner.score.passes import Centre, knows_loss, leaf_pass, node_means, share_columns, share_pass, total
-from treeinner.score.result import Importance, Losses
+from treeinner.score.result import LEVEL, Importance, Losses
 from treeinner.score.segments import with_segments
 from treeinner.score.signal import by_names, squares_of_steps, without_history
 from treeinner.score.small_nodes import leave_one_out
@@ -30,7 +30,7 @@ from treeinner.score.sums import Sums
 __all__ = ["conclude", "scores_of", "statistics_of", "statistics_of_shares", "warned"]
 
 Float = NDArray[np.float64]
-FEW_ROWS = 20  # of equal weight, below which p values are unreliable
+FEW_ROWS = 20  # of equal weight, or clusters: below it p values are unreliable
 LOST = 1e-3  # of the largest score: scores that may be off by more have a note
 SAME_SCORE = 0.01  # of score and standard error: how far the shares' sum may be from the score
 ONE_PASS = Note(
@@ -137,7 +137,7 @@ def conclude(
         sum_of_weights=float(np.ldexp(weight, leaf.weight_exponent)),
         loss_name=loss.words,
         frame_library=leaf.frame_library,
-        notes=_notes(model, spec, leaf, whole, share is not None),
+        notes=_notes(model, spec, leaf, share, whole),
     )
 
 
@@ -186,6 +186,8 @@ def statistics_of(sums: Sums, n_outputs: int, score: Float | None = None) -> tup
     n_columns = powers.shape[1]
     cut = 0 if n_outputs == 1 else n_columns - n_columns // (n_outputs + 1)
 
+    # Rows of equal weight, or clusters if these are fewer; equal weights count as their number, to the last bit.
+    independent = min(round(sums.effective_rows(), 6), sums.units if sums.labels is None else len(sums.labels))
     by_cluster = None if sums.clusters is None else np.split(sums.cluster_sums(), 1 if sums.signal is None else 3, 1)
     terms = None if sums.signal is None else sums.signal_sums()[1:]
 
@@ -197,10 +199,14 @@ def statistics_of(sums: Sums, n_outputs: int, score: Float | None = None) -> tup
             holds = holds_of_clusters(*of_holds) if of_holds else (None, None)
         else:
             total, squares, fourths = (power[columns].reshape(shape) for power in powers)
-            units = sums.units if sums.units > 2 else 1  # two rows differ from their mean alike: no spread
-            found = of_sums(total, squares, fourths, units, score=own, factor=factor)
+            found = of_sums(total, squares, fourths, sums.units, score=own, factor=factor)
             holds = (None, None) if terms is None else holds_of_sums(terms[:, columns].reshape(5, *shape), sums.units)
-        return replace(found, holds=holds[0], holds_std_error=holds[1])
+        if independent <= 2:  # two rows, or clusters, differ from their mean alike: no spread
+            found = replace(unknown(found.score), df=np.ones_like(found.score))
+        elif independent < FEW_ROWS:  # rows of tiny weight do not count
+            found = tested(found.score, found.std_error, np.minimum(found.df, independent - 1.0))
+        holds_std_error = holds[1] if independent > 2 or holds[1] is None else holds[1] + np.inf
+        return replace(found, holds=holds[0], holds_std_error=holds_std_error)
 
     whole = part(slice(cut, None), n_columns - cut)
     return whole, whole if n_outputs == 1 else part(slice(0, cut), n_columns - cut, n_outputs)
@@ -220,6 +226,13 @@ def statistics_of_shares(
 def warned(found: Importance, *more: Note | None) -> Importance:
     """Put more notes on a result, and warn once if any is not quiet."""
     notes = (*(note for note in more if note is not None), *found.notes)
+    q, df = found.statistics.q_value, found.statistics.df
+    few = [found.feature_names[k] for k in np.flatnonzero((q <= LEVEL) & (df + 1 < FEW_ROWS))]
+    louder = {"few_rows", "training_rows"} & {note.code for note in notes}
+    if few and found.has_errors and found.folds is None and not louder:
+        names = ", ".join(few[:3]) + f" and {len(few) - 3} more" * (len(few) > 3)
+        text = f"{names}: fewer than {FEW_ROWS} rows (or clusters) carry the verdict, so p values are rough."
+        notes = (*notes, Note("few_shares", text, quiet=True))
     warn(*notes)
     return replace(found, notes=notes)
 
@@ -286,18 +299,21 @@ def _output_names(model: Model, targets: tuple[str, ...] | None) -> tuple[str, .
 
 
 # -- notes and checks -------------------------------------------------------------------------------------------
-def _notes(model: Model, spec: Spec, leaf: Sums, found: Statistics, tested: bool) -> tuple[Note, ...]:
+def _notes(model: Model, spec: Spec, leaf: Sums, share: Sums | None, found: Statistics) -> tuple[Note, ...]:
     """What was assumed of the model, and what does not hold for these numbers."""
     notes = [note for note in model.notes if not (note.code == "start_assumed" and leaf.margins_given)]
     off, largest = _rounding(model, spec, leaf) / leaf.sum_of_weights(), float(np.abs(found.score).max(initial=0.0))
-    if off > LOST * largest and len(spec.credit.player) and leaf.units > 1:
+    if off > LOST * largest and len(spec.credit.player) and (largest or not leaf.leaf_sums()[0].any()):
         text = f"Scores of up to {largest:.1g} may be off by {off:.1g}: gradients are tiny beside the leaf values."
+        text = text if largest else "All gradients are 0, or tiny beside the leaf values, and so all scores are 0."
         notes.append(Note("rounding", f"{text} Check y and base_margin."))
     if not len(model.trees.forest.split_nodes):
         notes.append(Note("no_splits", "The model has no splits: it predicts the same for every row."))
-    if tested and (effective := leaf.effective_rows()) < FEW_ROWS:
-        text = f"Few rows ({effective:.1f} of equal weight): errors and p values are unreliable; score more rows."
-        notes.append(Note("few_rows", text))
+    rows, labels = leaf.effective_rows(), None if share is None else share.labels
+    clusters = rows if labels is None else len(labels)
+    if share is not None and min(rows, clusters) < FEW_ROWS:
+        few = f"clusters ({clusters})" if clusters < rows else f"rows ({rows:.1f} of equal weight)"
+        notes.append(Note("few_rows", f"Few {few}: errors and p values say little; score more of them."))
     if leaf.targets[0] == leaf.targets[1] and leaf.units > 1:
         notes.append(Note("one_target", "All rows have the same target: check y, or score rows with other targets."))
     if isinstance(model.class_weight, str):

@@ -315,7 +315,7 @@ class Importance(ReadOnly):
         )
 
     def by_round(self) -> Float:
-        """Score of each boosting round, per row: (rounds, features). The rounds add up to the scores.
+        """Score of each boosting round, per row: (rounds, features); those of tree_inner and loss add up to the scores.
 
         Of score="signal" they are TreeInner's: what a feature's own earlier rounds take from it is not put back.
         """
@@ -323,8 +323,8 @@ class Importance(ReadOnly):
             raise ValueError("The models of the folds have rounds of their own; use by_round() of ti.importance.")
         if self.rounds is None:
             raise ValueError(
-                f"There are no scores by round for score={self.score!r} with method={self.method!r}; they come with "
-                "score='tree_inner' and 'loss' and the methods 'centred', 'predecomp' and 'saabas'."
+                "There are no scores by round here: ti.importance of one model has them, over all outputs, by every "
+                "method but 'treeshap'."
             )
         return self.rounds
 

@@ -102,8 +102,8 @@ def scored_loss(model: Model, score: str) -> Loss:
     loss.check_breakdown()
     if model.trees.averaged and np.isnan(model.trees.cover).any():
         raise UnsupportedModelError(
-            "score='loss' of a forest begins at the values of its roots, which this model does not store; use "
-            "score='tree_inner'."
+            "score='loss' of a forest begins at the values of its roots, which this model does not store; "
+            "score='signal', the default of importance, and score='tree_inner' do not need them."
         )
     return loss
 

@@ -261,7 +261,8 @@ class TreeInnerSelector(MetaEstimatorMixin, SelectorMixin, BaseEstimator):  # ty
         conditional, explained = self.test == "conditional", self.importance_.explained
         what = "adds to what the others tell" if conditional else "has a score above noise"
         text = f"Nothing is kept: no column {what} at q = {self.q:g}; the least q value is {self.qvalues_.min():.2g}."
-        text += "" if np.isnan(explained) else f" On held-out rows the models explain {explained:.0%} of the loss."
+        worse = "are worse than the mean" if explained < 0 else f"explain {explained:.0%} of the loss"
+        text += "" if np.isnan(explained) else f" On held-out rows the models {worse}."
         return text + " test='marginal' asks for signal alone." * conditional
 
     def _tested(self, crossed: CrossFit, only: NDArray[np.bool_], seed: int) -> Conditional:

@@ -183,7 +183,7 @@ def _both_hold(c: Comparison) -> list[str]:
 def _codes(notes: Iterable[Note]) -> list[str]:
     """Codes of the notes, as parts of the last line."""
     codes = dict.fromkeys(note.code for note in notes)
-    others = ", ".join(code for code in codes if code != UNCHECKED)
+    others = ", ".join(code for code in codes if code not in (UNCHECKED, "few_shares"))  # which is common
     unchecked = ["training rows: not checked"] if UNCHECKED in codes else []
     return [*unchecked, f"notes: {others}"] if others else unchecked
 

@@ -101,11 +101,13 @@ def partial(
 
 
 def finding(part: PartialResiduals) -> str:
-    """What the pictures of a feature show: "82 ± 10 % of the effect holds"."""
+    """What the pictures of a feature show: "82 ± 10 % of the effect holds", or "holds 2.12 ± 0.39"."""
     where = f" for {part.output}" if part.output else ""
     if not part.std_error < UNCLEAR:
         return f"how much of the effect{where} holds is not clear"
-    return f"{style.typographic(f'{100 * part.slope:.0f}')} ± {100 * part.std_error:.0f} % of the effect{where} holds"
+    if not 0 <= part.slope <= 1:
+        return style.typographic(f"holds {part.slope:.2f} ± {part.std_error:.2f}{where}")
+    return f"{100 * part.slope:.0f} ± {100 * part.std_error:.0f} % of the effect{where} holds"
 
 
 def _draw_rows(ax: Axes, part: PartialResiduals, unit: str) -> None:
