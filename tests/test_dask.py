@@ -83,6 +83,10 @@ def test_two_data_frames_are_compared_as_in_memory(client):
     found = tid.compare(client, model(), *sides, "label", sample_weight="weight", names=("then", "now"))
     assert found.names == ("then", "now")
     same_change(found, before, after, sample_weight="weight")
+    with pytest.raises(TypeError, match="importance has segments"):
+        tid.compare(client, model(), *sides, "label", by="weight")
+    with pytest.raises(DataError, match=r"^now: "):
+        tid.compare(client, model(), sides[0], sides[1].assign(label=float("nan")), "label", names=("then", "now"))
 
 
 @pytest.mark.parametrize("sizes", [[1500], [1, 1499], [0, 700, 0, 0, 800, 0], [100] * 15])

@@ -134,6 +134,9 @@ def test_rows_that_moved_are_told_from_rows_that_changed(tmp_path):
     y = np.where(X["colour"] == "red", -y, y)  # now something did
     assert ti.compare(model, sides[0], (X, y), split_shift=True).changed.q_value[1] < 0.01
     assert {"moved", "changed_std_error"} <= set(c.to_frame().columns)
+    of_polars = ti.compare(model, sides[0], (pl.from_pandas(sides[1][0]), sides[1][1]), split_shift=True)
+    assert of_polars.effective_rows == c.effective_rows
+    same(of_polars, c)
     assert "when weighted" in repr(c)
 
 
@@ -143,7 +146,7 @@ def test_sets_that_are_too_far_apart_are_refused_with_the_columns(monkeypatch):
     far["c"] += 5
     with pytest.raises(ti.DataError, match=r"under 50. Most apart are c \(0.9"):
         ti.compare(model, before, (far, "price"), split_shift=True)
-    for wrong in (np.ones(3), -np.ones(400), np.full(400, np.nan)):
+    for wrong in (np.ones(3), -np.ones(400), np.full(400, np.nan), np.zeros(400), "weight"):
         with pytest.raises(ti.DataError, match="a weight for each of the 400 rows of before"):
             ti.compare(model, before, (framed(2), "price"), split_shift=wrong)
     monkeypatch.setitem(sys.modules, "sklearn.ensemble", None)
@@ -171,7 +174,8 @@ def test_what_cannot_be_compared_is_refused_by_name(sides, error, words):
 @pytest.mark.parametrize(("seed", "asked", "words"), [
     (2, {"method": "saabas", "split_shift": True}, "node values of method='centred'.*'saabas'"),
     (2, {"method": "shap"}, "did you mean 'treeshap'"), (1, {"method": "treeshap"}, "are the same rows"),
-], ids=range(3))  # fmt: skip
+    (2, {"names": ("May", "May")}, "two different names"), (2, {"names": "ab"}, "two different names"),
+], ids=range(5))  # fmt: skip
 def test_what_a_method_cannot_do_is_refused_by_name(seed, asked, words):
     with pytest.raises(ValueError, match=words):
         ti.compare(MODELS["plain"], draw(1), draw(seed), **asked)

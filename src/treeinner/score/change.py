@@ -19,6 +19,7 @@ from treeinner.kernels import Progress
 from treeinner.read import Model
 from treeinner.read.columns import Credit, GroupSpec, credit
 from treeinner.rows import Rows, Stream
+from treeinner.rows.stream import naming
 from treeinner.score.conclude import conclude, statistics_of, statistics_of_shares
 from treeinner.score.infer import difference, tested
 from treeinner.score.passes import Centre, leaf_pass, node_gap, node_means, share_pass, total
@@ -32,6 +33,7 @@ __all__ = ["change_of_models", "change_of_rows"]
 
 Float = NDArray[np.float64]
 Run = Callable[..., Sums]
+FEW_BEFORE = 500  # rows
 
 
 # -- one model, two sets of rows ----------------------------------------------------------------------------------
@@ -50,10 +52,12 @@ def change_of_rows(
     run = _counted(n_jobs, progress, 6 if method != "centred" else 9 if odds is None else 13)
     groups = credit(model, streams[0].names, feature_groups, streams[0].head)
     specs = [_spec(model, groups, "loss", method, stream) for stream in streams]
-    leaf, before = _scored(run, model, specs[0], streams[0])
+    with naming(names[0]):
+        leaf, before = _scored(run, model, specs[0], streams[0])
     split: dict[str, Any] = {}
     if method == "centred":
-        leaves = leaf, run(leaf_pass, model, specs[1], streams[1])
+        with naming(names[1]):
+            leaves = leaf, run(leaf_pass, model, specs[1], streams[1])
         _check_sides(leaves, streams, names)
         assert before.node_values is not None
         # Nodes that no row of `before` reaches have the value of their parent.
@@ -66,7 +70,8 @@ def change_of_rows(
             (rows,) = streams[0]
             split = moved_and_changed(run, model, specs[0], rows, odds, leaves, fixed, before.scores, after.statistics)
     else:  # node values are stored, and no row moves them
-        leaf_after, after = _scored(run, model, specs[1], streams[1])
+        with naming(names[1]):
+            leaf_after, after = _scored(run, model, specs[1], streams[1])
         _check_sides((leaf, leaf_after), streams, names)
         moves = before.statistics
     found: dict[str, Any] = {
@@ -103,6 +108,9 @@ def _notes(model: Model, streams: Sequence[Stream], names: tuple[str, str], foun
     notes = [note for note in sides[0] if note in sides[1]]
     for name, own in zip(names, sides, strict=True):
         notes += [replace(note, text=f"{name}: {note.text}") for note in own if note not in notes]
+    if found["before"].method == "centred" and (n := found["before"].n_rows) < FEW_BEFORE:
+        text = f"{names[0]} has {n} rows: if trees are deep, node values of so few let noise seem to pay more now."
+        notes.append(Note("few_before", text, quiet=True))
     return tuple(notes)
 
 
@@ -150,19 +158,17 @@ def _check_metric(models: Sequence[Model], sides: Sequence[Rows]) -> None:
     (a, b), (x, y) = (scored_loss(model, "loss") for model in models), sides
     weights = [1.0 if each.weight is None else np.ldexp(each.weight, each.weight_exponent) for each in sides]
     if models[0].n_outputs != models[1].n_outputs:
-        why = f"they have {models[0].n_outputs} and {models[1].n_outputs} outputs"
+        why, cure = f"they have {models[0].n_outputs} and {models[1].n_outputs} outputs", "Compare models of one target"
     elif x.y.shape != y.y.shape or not np.allclose(x.y, y.y) or np.any(weights[0] != weights[1]):
-        why = "they code targets or weight classes in different ways"
+        why, cure = "they code targets or weight classes in different ways", "Train both alike"
     else:
         start = x.start + start_of(models[0], "loss")
         margins = start, start + np.linspace(0.1, 0.5, start.shape[1])
         if all(np.allclose(a.losses(x.y, margin), b.losses(y.y, margin), rtol=1e-6) for margin in margins):
             return
-        why = "losses differ"
-    raise UnsupportedModelError(
-        f"The models are not measured alike ({why}): {a.words or a.name}, and {b.words or b.name}. Give both one loss: "
-        "ti.read_model(model, objective=...)."
-    )
+        why, cure = "losses differ", "Give both one loss: ti.read_model(model, objective=...)"
+    held = f"{a.words or a.name}, and {b.words or b.name}"
+    raise UnsupportedModelError(f"The models are not measured alike ({why}): {held}. {cure}.")
 
 
 # -- passes ---------------------------------------------------------------------------------------------------------

@@ -214,6 +214,7 @@ def compare(
     TreeInnerWarning
         If something does not hold, such as training rows in one of the sets.
     """
+    _check_names(names)
     check_choice("method", method, METHODS)
     if split_shift is not False and method != "centred":
         raise ValueError(f"split_shift needs the node values of method='centred'; compare by {method!r} without it.")
@@ -225,17 +226,18 @@ def compare(
             raise ValueError("split_shift is about two sets of rows; two models have the same.")
         names = ("first model", "second model") if names == NAMES else names
         rows, models = _rows(after, "after"), (opened, read_model(before))
-        streams = [_read(each, _in_memory(each, rows), name) for each, name in zip(models, names, strict=True)]
+        streams = [_read(each, _in_memory(each, rows, name), name) for each, name in zip(models, names, strict=True)]
         found = change_of_models(models, streams, **run)
     else:
         sides = [_rows(rows, name) for rows, name in zip((before, after), names, strict=True)]
         _check_alike(sides, names)
         odds = effective = None
         if split_shift is not False:
-            sides = [_in_memory(opened, rows) for rows in sides]
+            sides = [_in_memory(opened, rows, name) for rows, name in zip(sides, names, strict=True)]
+        streams = [_read(opened, rows, name) for rows, name in zip(sides, names, strict=True)]
+        if split_shift is not False:
             tables, weights = zip(*((rows.X, rows.sample_weight) for rows in sides), strict=True)
             odds, effective = domain_odds(tables, weights, split_shift, names)
-        streams = [_read(opened, rows, name) for rows, name in zip(sides, names, strict=True)]
         found = change_of_rows(opened, streams, names, odds, **run) | {"effective_rows": effective}
     warn(*found["notes"])
     return Comparison(names=names, **found)
@@ -243,6 +245,9 @@ def compare(
 
 def comparison_of(model: Model, sides: Sequence[Any], names: tuple[str, str], **asked: Any) -> Comparison:
     """Comparison of two sets of rows in the partitions of a cluster; asked: method and feature_groups."""
+    _check_names(names)
+    if any("by" in side.given for side in sides):
+        raise TypeError("by is no argument of compare; importance has segments.")
     found = change_of_rows(model, sides, names, None, **asked, n_jobs=1, progress=None)
     warn(*found["notes"])
     return Comparison(names=names, **found)
@@ -270,12 +275,20 @@ def _read(model: Model, rows: Rows, name: str) -> Stream:
     return stream
 
 
-def _in_memory(model: Model, rows: Rows) -> Rows:
-    """The same rows, read, with the columns alone that the model knows."""
-    X, given = load_table(model, rows.X, rows.given)
-    if (names := names_of(X)) is not None:
-        X = collected(X)[:, [names.index(name) for name in features_among(model, names, {})]].to_native()
+def _in_memory(model: Model, rows: Rows, name: str) -> Rows:
+    """The same rows, read, with the columns alone that the model knows; in an error they are called by their name."""
+    with naming(name):
+        X, given = load_table(model, rows.X, rows.given)
+        if (names := names_of(X)) is not None:
+            X = collected(X)[:, [names.index(name) for name in features_among(model, names, {})]].to_native()
     return Rows(X, **given)
+
+
+def _check_names(names: Any) -> None:
+    """Raise unless there are two names that tell the sides apart."""
+    pair = names if isinstance(names, tuple | list) else ()
+    if len(pair) != 2 or pair[0] == pair[1] or not all(isinstance(name, str) for name in pair):
+        raise ValueError(f"names: expected two different names, such as ('May', 'June'); got {names!r}.")
 
 
 def _check_alike(sides: list[Rows], names: tuple[str, str]) -> None:

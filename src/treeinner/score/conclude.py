@@ -313,7 +313,7 @@ def _notes(model: Model, spec: Spec, leaf: Sums, share: Sums | None, found: Stat
     clusters = rows if labels is None else len(labels)
     if share is not None and min(rows, clusters) < FEW_ROWS:
         few = f"clusters ({clusters})" if clusters < rows else f"rows ({rows:.1f} of equal weight)"
-        notes.append(Note("few_rows", f"Few {few}: errors and p values say little; score more of them."))
+        notes.append(Note("few_rows", f"Few {few}: errors and p values are rough; score more of them."))
     if leaf.targets[0] == leaf.targets[1] and leaf.units > 1:
         notes.append(Note("one_target", "All rows have the same target: check y, or score rows with other targets."))
     if isinstance(model.class_weight, str):

@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 
 from treeinner.errors import DataError, MissingDependencyError, short
 from treeinner.kernels.units import in_units
+from treeinner.losses.labels import is_missing
 from treeinner.read import Model
-from treeinner.read.columns import as_table, numbers_of
+from treeinner.read.columns import as_table
 from treeinner.rows import Rows
-from treeinner.rows.frames import names_of
+from treeinner.rows.frames import names_of, values_of
 from treeinner.score.conclude import conclude, statistics_of_shares
 from treeinner.score.infer import Statistics, difference, tested
 from treeinner.score.passes import Centre, leaf_pass, node_gap, share_pass
@@ -50,8 +51,9 @@ def domain_odds(
     if odds is True:
         found = _cross_fitted(X, side, None if weights[0] is None else weight)[:n]
     else:
-        found = np.asarray(odds, np.float64)
-        if found.shape != (n,) or not (np.isfinite(found) & (found >= 0)).all():
+        found = np.asarray(odds)
+        known = found.shape == (n,) and found.dtype.kind in "biuf"
+        if not (known and (found >= 0).all() and 0 < found.sum() < np.inf):
             raise DataError(f"split_shift: expected True, or a weight for each of the {n:,} rows of {names[0]}.")
     found = np.where(found < SMALLEST * found.max(), 0.0, found)
     both = found * weight[:n]
@@ -71,13 +73,18 @@ def domain_odds(
 
 
 def _stacked(tables: Sequence[Any]) -> Float:
-    """Rows of both tables as numbers: (rows, columns)."""
+    """Rows of both tables as numbers: (rows, columns); a label has the same number in both."""
     both = [as_table(each) for each in tables]
-    if isinstance(both[0], nw.DataFrame):
-        stacked: Any = nw.concat(both)
-    else:
-        stacked = np.concatenate([each.toarray() if hasattr(each, "toarray") else each for each in both])
-    return numbers_of(stacked, np.arange(stacked.shape[1]))
+    stacked = []
+    for columns in zip(*([each[:, j] for j in range(each.shape[1])] for each in both), strict=True):
+        dense = (column.toarray().ravel() if hasattr(column, "toarray") else column for column in columns)
+        values = np.concatenate([values_of(each) if isinstance(each, nw.Series) else each for each in dense])
+        try:
+            stacked.append(values.astype(np.float64))
+        except (TypeError, ValueError):
+            words = ["" if is_missing(value) else str(value) for value in values.tolist()]
+            stacked.append(np.unique(words, return_inverse=True)[1])
+    return np.column_stack(stacked).clip(-1e99, 1e99)  # finite, or missing
 
 
 def _cross_fitted(X: Float, side: NDArray[np.int_], weight: Float | None) -> Float:
