@@ -327,6 +327,17 @@ def first_table(results, n=ROWS):
     return table(["what happened", "task", *METHODS], lines)
 
 
+def culprit_table(results):
+    """The same of compare for the kinds with a limit, by the column that is the culprit: centred / TreeSHAP."""
+    lines = []
+    for kind in ("torn", "concept"):
+        for task in TASKS:
+            cells = [of(results, n=ROWS, kind=kind, task=task, number=number) for number in range(MODELS)]
+            lines.append([kind, task, *(" / ".join(rate(first(cell, name)) for name in BY) for cell in cells)])
+    parts = ("alone", "product", "product", "sine", "weak")
+    return table(["what happened", "task", *(f"{COLUMNS[j]} ({part})" for j, part in enumerate(parts))], lines)
+
+
 def library_table(results):
     """The same of compare by library: centred / TreeSHAP."""
     lines = []
@@ -388,7 +399,8 @@ def write(results, page=PAGE):
     )
     parts = {
         "made": made, "targets": targets_table(results), "first": first_table(results),
-        "fewer": first_table(results, FEWER), "libraries": library_table(results), "cost": cost_table(results),
+        "fewer": first_table(results, FEWER), "culprits": culprit_table(results), "libraries": library_table(results),
+        "cost": cost_table(results),
         "called": called_table(results, "compare"), "treeshap": called_table(results, "compare, TreeSHAP"),
     }  # fmt: skip
     text = page.read_text()

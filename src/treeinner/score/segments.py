@@ -60,14 +60,15 @@ def with_segments(found: Importance, share: Sums) -> Importance:
 
 def _by_row(parts: Sequence[Sums], weights: Float) -> tuple[Statistics, Statistics]:
     """Statistics of each segment, (segments, features), and of its difference from all other rows."""
-    powers = np.array([part.share_sums() for part in parts]).swapaxes(0, 1)
+    limbs = ((name, [getattr(part, name) for part in parts]) for name in ("shares", "fourths", "signal"))
+    stacked = replace(parts[0], **{name: np.stack(some, axis=-3) for name, some in limbs if some[0] is not None})
+    powers = stacked.share_sums()
     units, weight = np.array([part.units for part in parts])[:, None], weights[:, None]
     own = of_sums(powers[0], powers[1], powers[2], units, factor=1.0 / weight)
     others = powers.sum(axis=1, keepdims=True) - powers
     rest = of_sums(others[0], others[1], others[2], units.sum() - units, factor=1.0 / (weight.sum() - weight))
     if parts[0].signal is not None:
-        terms = np.array([part.signal_sums()[1:] for part in parts]).swapaxes(0, 1)
-        own = replace(own, **dict(zip(HOLDS, infer.holds_of_sums(terms, units), strict=True)))
+        own = replace(own, **dict(zip(HOLDS, infer.holds_of_sums(stacked.signal_sums()[1:], units), strict=True)))
     return _over_all(own), _over_all(difference(own, rest))
 
 
