@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from reprlib import repr as cut
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,7 +62,8 @@ def with_segments(found: Importance, share: Sums) -> Importance:
 def _by_row(parts: Sequence[Sums], weights: Float) -> tuple[Statistics, Statistics]:
     """Statistics of each segment, (segments, features), and of its difference from all other rows."""
     limbs = ((name, [getattr(part, name) for part in parts]) for name in ("shares", "fourths", "signal"))
-    stacked = replace(parts[0], **{name: np.stack(some, axis=-3) for name, some in limbs if some[0] is not None})
+    of_all: dict[str, Any] = {name: np.stack(some, axis=-3) for name, some in limbs if some[0] is not None}
+    stacked = replace(parts[0], **of_all)
     powers = stacked.share_sums()
     units, weight = np.array([part.units for part in parts])[:, None], weights[:, None]
     own = of_sums(powers[0], powers[1], powers[2], units, factor=1.0 / weight)

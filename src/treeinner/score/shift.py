@@ -83,7 +83,7 @@ def _stacked(tables: Sequence[Any]) -> Float:
             stacked.append(values.astype(np.float64))
         except (TypeError, ValueError):
             words = ["" if is_missing(value) else str(value) for value in values.tolist()]
-            stacked.append(np.unique(words, return_inverse=True)[1])
+            stacked.append(np.unique(words, return_inverse=True)[1].astype(np.float64))
     return np.column_stack(stacked).clip(-1e99, 1e99)  # finite, or missing
 
 
