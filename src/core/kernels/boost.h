@@ -175,9 +175,10 @@ inline void move_margins(const Forest& f, const BoostArgs& args, int round, cons
 }
 
 // What the rows of a run take from a tree by their leaves. One loop: it waits for sums that were just written, and two
-// such sums wait no longer than one.
+// such sums wait no longer than one. Not inlined: the registers are all its own.
 template <class Leaf>
-inline void take_leaves(const Forest& f, const BoostArgs& args, int tree, const Leaf* leaf, const Run& run) {
+TREEINNER_NOINLINE void take_leaves(const Forest& f, const BoostArgs& args, int tree, const Leaf* leaf,
+                                    const Run& run) {
   const int output = f.tree_output[tree];
   const int64_t width = f.width, first = f.first_leaf[tree] * width;
   for (int k = 0; k < width; ++k) {

@@ -30,20 +30,36 @@ inline void set_aside(const TreeBatchScratch& s, const PathRun& run, int at, dou
   for (int r = 0; r < run.n; ++r) s.weight[first + r] = static_cast<float>(run.weight[r] * scale);
 }
 
-// row_weight: of shares; null: 1.
-template <int Entries, bool Fixed>
+// The players of a record of quads: fewer loads and lines of cache than as 16-bit numbers.
+struct PackedPlayers {
+  uint64_t packed[2];
+  int operator()(int i) const { return static_cast<int>(packed[i / kPacked] >> 9 * (i % kPacked) & (kPlaces - 1)); }
+};
+
+enum class Level { kApart, kAdded, kWeighted };  // with fixed node values it is added to the step, times a row's weight
+
+// row_weight: of shares, if levels are weighted.
+template <int Entries, Level Kind>
 inline void add_quads(const float* records, const uint8_t* leaf, int n, const float* weight, const double* row_weight,
                       int64_t row_stride, float* sums) {
-  constexpr int kFloats = Fixed ? kQuad + 1 : kQuad;
+  constexpr bool kFixed = Kind != Level::kApart;
+  constexpr int kFloats = kFixed ? kQuad + 1 : kQuad;
   for (int r = 0; r < n; ++r, sums += row_stride) {
     const float* quad = records + leaf[r] * quad_stride(Entries, kFloats);
-    const Players player = players_at<Entries>(quad + kFloats * Entries);
-    const float own = Fixed && row_weight ? static_cast<float>(row_weight[r]) : 1.0f;
-    const Quad times = {{{Fixed ? own : weight[r], 1.0f, 1.0f, 1.0f}}};
+    PackedPlayers player{};
+    std::memcpy(player.packed, quad + kFloats * Entries, Entries <= kPacked ? 8 : 16);
+    const float own = Kind == Level::kWeighted ? static_cast<float>(row_weight[r]) : weight[r];
+    const Quad times = {{{own, 1.0f, 1.0f, 1.0f}}};
+    const Quad four = {{{weight[r], weight[r], weight[r], weight[r]}}};
+    Quad step{};        // of four entries, in one load
     Quad sum[Entries];  // the players of a record differ: all are read before one is written
     TREEINNER_UNROLL for (int i = 0; i < Entries; ++i) {
-      sum[i] = load<Quad>(sums + kQuad * player(i)) + load<Quad>(quad + kQuad * i) * times;
-      if (Fixed) sum[i].part[0][0] += quad[kQuad * Entries + i] * weight[r];
+      const Quad held = load<Quad>(quad + kQuad * i);
+      sum[i] = load<Quad>(sums + kQuad * player(i)) + (Kind == Level::kAdded ? held : held * times);
+      if (!kFixed) continue;
+      const float* steps = quad + kQuad * Entries;
+      if (i % kQuad == 0 && i + kQuad <= Entries) step = load<Quad>(steps + i) * four;
+      sum[i].part[0][0] += i < Entries / kQuad * kQuad ? step.part[0][i % kQuad] : steps[i] * weight[r];
     }
     TREEINNER_UNROLL for (int i = 0; i < Entries; ++i) store(sums + kQuad * player(i), sum[i]);
   }
@@ -68,7 +84,9 @@ inline void add_tree_batch(const Forest& f, const PathTable& paths, int tree_bat
       const double* own = row_weight ? row_weight + at : nullptr;
       with_count<1, kRecord>(paths.entries[tree], [&](auto entries) {
         constexpr int kEntries = decltype(entries)::n;
-        const auto add = t.with_fixed ? add_quads<kEntries, true> : add_quads<kEntries, false>;
+        const auto add = !t.with_fixed ? add_quads<kEntries, Level::kApart>
+                         : own         ? add_quads<kEntries, Level::kWeighted>
+                                       : add_quads<kEntries, Level::kAdded>;
         add(t.records + t.first_record[tree], s.leaf + aside, rows, s.weight + aside, own, places * kQuad, part);
       });
     }

@@ -71,7 +71,11 @@ class ScoreArrays {
         if (fixed) steps[i] = static_cast<float>(step);
       }
       to += fixed ? entries : 0;
-      std::memcpy(to, from + entries, index(entries) * sizeof(uint16_t));  // the same paths have the same players
+      uint16_t player[kRecord];  // the same paths have the same players
+      uint64_t packed[2] = {};
+      std::memcpy(player, from + entries, index(entries) * sizeof(uint16_t));
+      for (int i = 0; i < entries; ++i) packed[i / kPacked] |= uint64_t{player[i]} << 9 * (i % kPacked);
+      std::memcpy(to, packed, entries <= kPacked ? 8 : 16);
     }
   }
 

@@ -16,9 +16,10 @@ TREEINNER_INLINE constexpr int record_stride(int entries) {
 // An entry of a row score as four floats: the step, what of it the row's residual is not multiplied by (its level, of
 // shares), and the step in more digits: as a whole number, whose sums over a tree batch are exact, and the rest.
 constexpr int kQuad = 4;
+constexpr int kPacked = 7;  // players in 64 bits, 9 bits each
 // Floats from one record of quads to the next, `floats` to an entry: whole lines of cache.
 TREEINNER_INLINE constexpr int quad_stride(int entries, int floats) {
-  return (entries * floats + kQuad + 15) / 16 * 16;
+  return (entries * floats + (entries <= kPacked ? 2 : 4) + 15) / 16 * 16;
 }
 
 constexpr int kAside = 512;        // rows whose leaves are set aside
@@ -28,9 +29,9 @@ constexpr int kPlaces = 512;       // outputs x players of a forest that does, a
 constexpr double kWhole = 0x1p18;  // a step as a whole number has units of step_unit / kWhole
 
 // For the trees that have records of at most kSmall leaves, the same as quads in multiples of step_unit, then the
-// players as 16-bit numbers. In a quad come the step; its level; the step again as a whole number; the rest of it. With
-// fixed node values too: the level; what the level is more where they are fixed; the same two; and the steps stand
-// between the quads and the players.
+// players, packed. In a quad come the step; its level; the step again as a whole number; the rest of it. With fixed
+// node values too: the level; what the level is more where they are fixed; the same two; and the steps stand between
+// the quads and the players.
 struct ScoreTable {
   double step_unit;
   const uint8_t* takes_part;    // (trees,)

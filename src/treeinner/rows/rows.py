@@ -42,7 +42,7 @@ class Rows:
     weight_exponent: int = 0  # of the largest weight of all rows, in every batch and partition; it is at most 1 here
     clusters: NDArray[Any] | None = None  # (n,) labels
     query: NDArray[Any] | None = None  # (n,) labels
-    segment: tuple[NDArray[np.int64], tuple[str, ...]] | None = None  # (n,) numbers of the segments, and their labels
+    segment: tuple[NDArray[np.int16], tuple[str, ...]] | None = None  # (n,) numbers of the segments, and their labels
     tree_weight: Float | None = None  # (T, n) what a row counts for in a tree: out-of-bag rows
     names: tuple[str, ...] | None = None  # of the model's features, as X spells them
     target_names: tuple[str, ...] | None = None  # columns of y, if several

@@ -29,7 +29,7 @@ from treeinner.score.spec import Spec, make_spec, scored_loss, start_of
 from treeinner.score.sums import Sums
 from treeinner.score.training_rows import training_rows_note
 
-__all__ = ["change_of_models", "change_of_rows"]
+__all__ = ["change_of_models", "change_of_rows", "counted"]
 
 Float = NDArray[np.float64]
 Run = Callable[..., Sums]
@@ -45,11 +45,10 @@ def change_of_rows(
     *,
     method: str,
     feature_groups: GroupSpec | None,
-    n_jobs: int | None,
-    progress: Progress | None,
+    count_passes: Callable[[int], Run],
 ) -> dict[str, Any]:
     """Fields of the Comparison of two sets of rows; odds: weights by which the first looks like the second, or None."""
-    run = _counted(n_jobs, progress, 6 if method != "centred" else 9 if odds is None else 13)
+    run = count_passes(6 if method != "centred" else 9 if odds is None else 13)
     groups = credit(model, streams[0].names, feature_groups, streams[0].head)
     specs = [_spec(model, groups, "loss", method, stream) for stream in streams]
     with naming(names[0]):
@@ -109,8 +108,7 @@ def _notes(model: Model, streams: Sequence[Stream], names: tuple[str, str], foun
     for name, own in zip(names, sides, strict=True):
         notes += [replace(note, text=f"{name}: {note.text}") for note in own if note not in notes]
     if found["before"].method == "centred" and (n := found["before"].n_rows) < FEW_BEFORE:
-        text = f"{names[0]} has {n} rows: if trees are deep, node values of so few let noise seem to pay more now."
-        notes.append(Note("few_before", text, quiet=True))
+        notes.append(Note("few_before", f"{names[0]} has {n} rows: deep trees let noise seem to pay more.", quiet=True))
     return tuple(notes)
 
 
@@ -121,13 +119,12 @@ def change_of_models(
     *,
     method: str,
     feature_groups: GroupSpec | None,
-    n_jobs: int | None,
-    progress: Progress | None,
+    count_passes: Callable[[int], Run],
 ) -> dict[str, Any]:
     """Fields of the Comparison of two models on the same rows in memory; streams: the rows as each model reads them."""
     (rows,), (others,) = streams
     _check_metric(models, (rows, others))
-    run, shares = _counted(n_jobs, progress, 8 if method == "centred" else 6), []
+    run, shares = count_passes(8 if method == "centred" else 6), []
     found: dict[str, Any] = {}
     own = [credit(m, stream.names, feature_groups, stream.head) for m, stream in zip(models, streams, strict=True)]
     names = tuple(dict.fromkeys(name for groups in own for name in groups.names))
@@ -190,7 +187,7 @@ def _scored(run: Run, model: Model, spec: Spec, stream: Stream, keep: Float | No
     return leaf, conclude(model, spec, leaf, share, centre)
 
 
-def _counted(n_jobs: int | None, progress: Progress | None, n: int) -> Run:
+def counted(n_jobs: int | None, progress: Progress | None, n: int) -> Run:
     """Make passes; progress hears of n passes, in thousandths of one."""
     number = count()
 

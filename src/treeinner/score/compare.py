@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,7 +20,7 @@ from treeinner.rows import Stream, load_table, read_rows
 from treeinner.rows.frames import collected, make_frame, names_of
 from treeinner.rows.rows import features_among
 from treeinner.rows.stream import naming
-from treeinner.score.change import change_of_models, change_of_rows
+from treeinner.score.change import change_of_models, change_of_rows, counted
 from treeinner.score.infer import Statistics
 from treeinner.score.result import LEVEL, Importance, Losses, plain, position_of
 from treeinner.score.shift import domain_odds
@@ -220,7 +221,7 @@ def compare(
         raise ValueError(f"split_shift needs the node values of method='centred'; compare by {method!r} without it.")
     opened = read_model(model)
     run: dict[str, Any] = {"method": method, "feature_groups": feature_groups}
-    run |= {"n_jobs": n_jobs, "progress": heard(progress)}
+    run["count_passes"] = partial(counted, n_jobs, heard(progress))
     if isinstance(before, str | os.PathLike) or hasattr(before, "predict"):
         if split_shift is not False:
             raise ValueError("split_shift is about two sets of rows; two models have the same.")
@@ -236,8 +237,7 @@ def compare(
             sides = [_in_memory(opened, rows, name) for rows, name in zip(sides, names, strict=True)]
         streams = [_read(opened, rows, name) for rows, name in zip(sides, names, strict=True)]
         if split_shift is not False:
-            tables, weights = zip(*((rows.X, rows.sample_weight) for rows in sides), strict=True)
-            odds, effective = domain_odds(tables, weights, split_shift, names)
+            odds, effective = domain_odds(sides, split_shift, names)
         found = change_of_rows(opened, streams, names, odds, **run) | {"effective_rows": effective}
     warn(*found["notes"])
     return Comparison(names=names, **found)
@@ -248,7 +248,7 @@ def comparison_of(model: Model, sides: Sequence[Any], names: tuple[str, str], **
     _check_names(names)
     if any("by" in side.given for side in sides):
         raise TypeError("by is no argument of compare; importance has segments.")
-    found = change_of_rows(model, sides, names, None, **asked, n_jobs=1, progress=None)
+    found = change_of_rows(model, sides, names, None, **asked, count_passes=partial(counted, 1, None))
     warn(*found["notes"])
     return Comparison(names=names, **found)
 

@@ -230,8 +230,7 @@ def warned(found: Importance, *more: Note | None) -> Importance:
     few = [found.feature_names[k] for k in np.flatnonzero((q <= LEVEL) & (df + 1 < FEW_ROWS))]
     louder = {"few_rows", "training_rows"} & {note.code for note in notes}
     if few and found.has_errors and found.folds is None and not louder:
-        names = ", ".join(few[:3]) + f" and {len(few) - 3} more" * (len(few) > 3)
-        text = f"{names}: fewer than {FEW_ROWS} rows (or clusters) carry the verdict, so p values are rough."
+        text = f"{', '.join(few[:3])}{', ...' * (len(few) > 3)}: fewer than {FEW_ROWS} rows or clusters carry this."
         notes = (*notes, Note("few_shares", text, quiet=True))
     warn(*notes)
     return replace(found, notes=notes)

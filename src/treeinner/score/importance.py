@@ -103,8 +103,7 @@ def importance(
         raise ValueError(f"freq={freq!r} is of the dates in by; pass by= too.")
     if (several := members(model)) is not None:
         if by is not None:
-            cure = "score the members one by one: for m in model.estimators_"
-            raise ValueError(f"by= goes by the node values of one model, and an average has several; {cure}.")
+            raise ValueError("by= is of one model, and this averages several: score each of model.estimators_.")
         asked: dict[str, Any] = {"score": score, "method": method, "feature_groups": feature_groups, "n_jobs": n_jobs}
         return average_importance(several, X, y, **asked, oob=oob, std_errors=std_errors, **given)
     if oob and score == "loss":

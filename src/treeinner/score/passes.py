@@ -21,7 +21,7 @@ from treeinner.errors import DataError
 from treeinner.kernels import BLOCK, PlayerSums, Progress, aligned, map_rows, padded_rows, task_rows
 from treeinner.kernels import LOSSES as CORE_LOSSES
 from treeinner.kernels.rows import Room, zeros
-from treeinner.kernels.units import FOURTH_LIMBS, GRADIENT_BITS, LIMBS, WEIGHT_BITS
+from treeinner.kernels.units import FOURTH_LIMBS, GRADIENT_BITS, LIMBS, WEIGHT_BITS, carry
 from treeinner.losses import Loss, forest_error
 from treeinner.read import Model
 from treeinner.read.methods import node_values
@@ -56,6 +56,9 @@ class Centre:
 # Node values as the core takes them, for all batches: by the core's forest, and whether a row's effects have a history;
 # and the node values taken as fixed.
 TABLES: WeakKeyDictionary[Centre, dict[Any, Any]] = WeakKeyDictionary()
+# Binned rows, by forest and task, for a second pass: so many codes at most, so that memory does not grow with rows.
+CODES: WeakKeyDictionary[Rows, dict[Any, Any]] = WeakKeyDictionary()
+KEPT_CODES = 2**25
 
 
 def leaf_pass(
@@ -213,7 +216,7 @@ class _Pass:
         elif residual is not None and kind not in tables:
             counted = residual if self.by_segment else residual - residual[trees.start[:-1]][trees.tree_of_node]
             fixed = None if self.beside is None else self.beside.paths
-            tables[kind] = core.share_table(value, counted, scale, not self.history, fixed)
+            tables[kind] = core.share_table(value, counted, 0.0 if self.by_segment else scale, not self.history, fixed)
         self.paths = tables[kind]
         self.in_core = self.loss.core is not None and (not self.signal or self.credit.places is not None)
         if self.signal and not self.in_core:
@@ -258,7 +261,10 @@ class Task:
     def __post_init__(self) -> None:
         forest, work, room = self.work.model.trees.forest, self.work, self.room
         self.n = n = self.here.stop - self.here.start
-        self.codes = forest.bin(self.rows.table.block(self.here.start, self.here.stop))
+        key, kept = (forest, self.here.start, self.here.stop), CODES.setdefault(self.rows, {})
+        self.codes = kept.get(key) or forest.bin(self.rows.table.block(*key[1:]))
+        if self.here.stop * forest.n_planes <= KEPT_CODES:
+            kept[key] = self.codes
         self.start = self.rows.start[self.here] + work.start
         self.margin = zeros(room, "margin", (forest.n_outputs, padded_rows(n)))
         self.margin[:, :n] = self.start.T
@@ -370,8 +376,10 @@ def _split(own: Sums, rows: Rows, clusters: NDArray[Any] | None) -> dict[str, Su
     assert rows.segment is not None
     (segment, names), weight = rows.segment, rows.weight
     counted = np.ones(len(segment)) if weight is None else weight
+    own.settle()  # of all segments together, which is quicker
     order, limbs = np.argsort(segment, kind="stable"), np.zeros((2, len(names), 1, LIMBS), np.int64)
     exact_sums(counted[order, None], 0, *limbs, group=segment[order])
+    carry(limbs)
     n_rows, units = (np.bincount(each, minlength=len(names)).tolist() for each in (segment, segment[counted > 0]))
     out = {}
     for s in np.flatnonzero(units).tolist():

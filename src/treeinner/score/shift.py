@@ -37,13 +37,12 @@ CLASSIFIER: dict[str, Any] = {"max_iter": 100, "learning_rate": 0.05, "max_leaf_
 SMALLEST = 2.0**-24  # of the largest weight: below it, 0
 
 
-def domain_odds(
-    tables: Sequence[Any], weights: Sequence[Any], odds: Any, names: tuple[str, str]
-) -> tuple[Float, float]:
-    """Weights by which the rows of the first table look like those of the second, and the rows that they count for.
+def domain_odds(sides: Sequence[Any], odds: Any, names: tuple[str, str]) -> tuple[Float, float]:
+    """Weights by which the rows of the first side look like those of the second, and the rows that they count for.
 
-    weights: those of the rows themselves; odds: True, or the user's own.
+    odds: True, or the user's own.
     """
+    tables, weights = zip(*((rows.X, rows.sample_weight) for rows in sides), strict=True)
     X = _stacked(tables)
     n = as_table(tables[0]).shape[0]
     side = (np.arange(len(X)) >= n).astype(int)

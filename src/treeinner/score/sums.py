@@ -89,7 +89,8 @@ class Sums:
             if (limbs := getattr(self, name)) is not None:
                 carry(limbs)
         for each in (self.segments or {}).values():
-            each.settle()
+            if each.uncarried:
+                each.settle()
         self.bound = self.uncarried = 0
 
     def __add__(self, other: Sums) -> Sums:
