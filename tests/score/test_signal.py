@@ -234,8 +234,9 @@ CASES = Models(
     xgb_poisson=lambda: of_xgboost("count:poisson", "count", POISSON, base_score=1.0),
     xgb_gamma=lambda: of_xgboost("reg:gamma", "above", GAMMA, base_score=1.0, given=WEIGHTED),
     xgb_tweedie=lambda: of_xgboost("reg:tweedie", "count", TWEEDIE, base_score=1.0, tweedie_variance_power=1.5),
-    xgb_absolute=lambda: of_xgboost("reg:absoluteerror", "real", ABSOLUTE, given=WEIGHTED),
-    xgb_quantiles=lambda: of_xgboost("reg:quantileerror", "real", quantile(*LEVELS), K=3, quantile_alpha=LEVELS),
+    xgb_absolute=lambda: of_xgboost("reg:absoluteerror", "real", ABSOLUTE, told="absolute_error", given=WEIGHTED),
+    xgb_quantiles=lambda: of_xgboost("reg:quantileerror", "real", quantile(*LEVELS), K=3, quantile_alpha=LEVELS,
+                                     told=f"quantile:alpha={','.join(map(str, LEVELS))}"),
     xgb_squared_log=lambda: of_xgboost("reg:squaredlogerror", "count", SQUARED_LOG, 0.5),
     xgb_cox=lambda: of_xgboost("survival:cox", "time", COX, base_score=1.0),
     xgb_pairs=lambda: of_xgboost("rank:pairwise", "rank", PAIRS, given={"qid": QUERY}, near=1e-6,  # ranks in float32

@@ -36,6 +36,8 @@ def test_text_is_taken_for_categories(estimator):
     assert found.feature_names == tuple(X)
     as_categories = X.astype({"city": "category", "size": "category"})
     np.testing.assert_array_equal(found.scores, ti.cross_importance(estimator, as_categories, Y, cv=3, n_jobs=1).scores)
+    of_polars = ti.cross_importance(estimator, pl.from_pandas(X), Y.to_numpy(), cv=3, n_jobs=1)
+    np.testing.assert_array_equal(found.scores, of_polars.scores)
     assert found["city"].score > found["noise"].score
 
 
@@ -51,7 +53,7 @@ def test_the_selector_takes_text_of_any_frame(made):
 @pytest.mark.parametrize(
     ("estimator", "cure"),
     [
-        (xgb.XGBRegressor(), "XGBRegressor does not take; set enable_categorical=True"),
+        (xgb.XGBRegressor(enable_categorical=False), "XGBRegressor does not take; set enable_categorical=True"),
         (catboost.CatBoostRegressor(), "set cat_features="),
         (HistGradientBoostingRegressor(categorical_features=None), "set categorical_features='from_dtype'"),
         (RandomForestRegressor(), "RandomForestRegressor does not take; encode them in a Pipeline"),

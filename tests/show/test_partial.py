@@ -182,7 +182,9 @@ def test_titles_state_the_finding():
     axes = ti.plots.partial(model, rows, y, ["bmi", "noise"], importance=imp)
     bmi, noise = (titled(left) for left in axes[:, 0])
     assert imp["bmi"].holds_std_error < 0.5
-    assert bmi == f"bmi: holds {imp['bmi'].holds:.2f} ± {imp['bmi'].holds_std_error:.2f}"  # as the table: above 100 %
+    holds, error = imp["bmi"].holds, imp["bmi"].holds_std_error  # above 100 % as the table has it
+    part = f"{100 * holds:.0f} ± {100 * error:.0f} % of the effect holds"
+    assert bmi == "bmi: " + (part if holds <= 1 else f"holds {holds:.2f} ± {error:.2f}")
     assert ("not clear" in noise) == (imp["noise"].holds_std_error >= 0.5)
     model, rows, y, _ = CASES["three classes"]()
     imp = ti.importance(model, rows, y)

@@ -232,12 +232,10 @@ def compare(
     else:
         sides = [_rows(rows, name) for rows, name in zip((before, after), names, strict=True)]
         _check_alike(sides, names)
-        odds = effective = None
         if split_shift is not False:
             sides = [_in_memory(opened, rows, name) for rows, name in zip(sides, names, strict=True)]
         streams = [_read(opened, rows, name) for rows, name in zip(sides, names, strict=True)]
-        if split_shift is not False:
-            odds, effective = domain_odds(sides, split_shift, names)
+        odds, effective = (None, None) if split_shift is False else domain_odds(sides, split_shift, names)
         found = change_of_rows(opened, streams, names, odds, **run) | {"effective_rows": effective}
     warn(*found["notes"])
     return Comparison(names=names, **found)

@@ -99,8 +99,12 @@ def with_categories(estimator: Any, X: Any) -> Any:
         forest = package_of(estimator) == "sklearn" and not hasattr(estimator, option)
         cure = "encode them in a Pipeline before it" if forest else f"set {option}={value}"
         raise DataError(f"Columns {listing(labelled)} hold text or categories, which {kind} does not take; {cure}.")
-    if labelled and frame.implementation.is_pyarrow():  # whose categories XGBoost 3.2 misreads in parts of a table
+    # XGBoost 3.2 misreads Arrow's categories in parts of a table, LightGBM 4.7 ends the process at those of polars.
+    if labelled and (frame.implementation.is_pyarrow() or package_of(estimator) == "lightgbm"):
         frame = nw.from_native(frame.to_pandas(), eager_only=True)
+    if frame.implementation.is_polars():  # XGBoost 3.4 takes no polars.Categorical
+        held = [frame[name].cast(nw.String) for name in labelled]
+        frame, text = frame.with_columns(*(each.cast(nw.Enum(each.drop_nulls().unique().sort())) for each in held)), []
     return frame.with_columns(nw.col(text).cast(nw.Categorical)).to_native() if text else frame.to_native()
 
 
