@@ -226,7 +226,8 @@ def statistics_of_shares(
 def warned(found: Importance, *more: Note | None) -> Importance:
     """Put more notes on a result, and warn once if any is not quiet."""
     notes = (*(note for note in more if note is not None), *found.notes)
-    few = [found.feature_names[k] for k in np.flatnonzero((found.q_values <= LEVEL) & (found.df + 1 < FEW_ROWS))]
+    q, df = found.statistics.q_value, found.statistics.df
+    few = [found.feature_names[k] for k in np.flatnonzero((q <= LEVEL) & (df + 1 < FEW_ROWS))]
     if few and found.has_errors and found.folds is None and not {"few_rows", "training_rows"} & {n.code for n in notes}:
         text = f"{', '.join(few[:3])}{', ...' * (len(few) > 3)}: fewer than {FEW_ROWS} rows or clusters carry this."
         notes = (*notes, Note("few_shares", text, quiet=True))
