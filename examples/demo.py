@@ -38,8 +38,11 @@ def main() -> None:
     worst = min(noise, key=lambda name: gain[name].rank)
     print(
         f"\nLook at {worst}: by total gain these random numbers are number {gain[worst].rank} of {len(gain)}, by "
-        f"signal on held-out rows number {imp[worst].rank}, {imp[worst].verdict}.\n"
+        f"signal on held-out rows number {imp[worst].rank}, {imp[worst].verdict}."
     )
+    if called := [name for name in noise if imp[name].verdict == "signal"]:
+        print(f"Called signal by chance: {', '.join(called)}. At q <= 0.1, one in ten of those called may be noise.")
+    print()
 
     FOLDER.mkdir(exist_ok=True)
     ti.plots.bar(imp, total_gain=gain).figure.savefig(FOLDER / "bar.png", dpi=120)

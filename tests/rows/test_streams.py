@@ -307,10 +307,10 @@ def test_the_batch_at_fault_is_named():
             lambda p: written(p, "latin.csv", lambda f: f.write_bytes(b"a,b,c,d,kind,price\n1,2,3,4,\xff,6\n")),
             "latin.csv",
         ),
-        (lambda p: [written(p, "one.csv", lambda f: f.write_text("a\n1\n"))] * 2, "once"),
+        (lambda p: [written(p, "one.csv", lambda f: f.write_text("a\n1\n"))] * 2, "none twice"),
         (
             lambda p: [written(p, name, lambda f: f.write_text("a\n1\n")) for name in ("a.csv", "b.parquet")],
-            "all alike",
+            "of one kind",
         ),
         (lambda p: written(p, "header.csv", lambda f: FRAME[:0].to_csv(f, index=False)), "no rows"),
         (lambda p: iter([]), "no rows"),

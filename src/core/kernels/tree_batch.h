@@ -33,7 +33,9 @@ inline void set_aside(const TreeBatchScratch& s, const PathRun& run, int at, dou
 // The players of a record of quads: fewer loads and lines of cache than as 16-bit numbers.
 struct PackedPlayers {
   uint64_t packed[2];
-  int operator()(int i) const { return static_cast<int>(packed[i / kPacked] >> 9 * (i % kPacked) & (kPlaces - 1)); }
+  int operator()(int i) const {
+    return static_cast<int>(packed[i / kPacked] >> kPlayerBits * (i % kPacked) & ((1 << kPlayerBits) - 1));
+  }
 };
 
 enum class Level { kApart, kAdded, kWeighted };  // with fixed node values it is added to the step, times a row's weight

@@ -74,7 +74,7 @@ class ScoreArrays {
       uint16_t player[kRecord];  // the same paths have the same players
       uint64_t packed[2] = {};
       std::memcpy(player, from + entries, index(entries) * sizeof(uint16_t));
-      for (int i = 0; i < entries; ++i) packed[i / kPacked] |= uint64_t{player[i]} << 9 * (i % kPacked);
+      for (int i = 0; i < entries; ++i) packed[i / kPacked] |= uint64_t{player[i]} << kPlayerBits * (i % kPacked);
       std::memcpy(to, packed, entries <= kPacked ? 8 : 16);
     }
   }

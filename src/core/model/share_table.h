@@ -34,7 +34,7 @@ struct Shares : private CentredMeans, Paths {
   PathTable level_view, leaf_view;
 
   // own: whether half of the squares of the steps is taken off, as the signal score of squared errors does. fixed: the
-  // table of the same paths that comes with it in `boost`, or null; it needs no scores, so its scale is 0.
+  // table of the same paths that comes with it in `boost`, or null.
   Shares(const BuiltForest& built, const double* value, const double* residual, double scale, bool own,
          const Shares* fixed = nullptr)
       : CentredMeans(built.view(), value, residual),
@@ -43,7 +43,7 @@ struct Shares : private CentredMeans, Paths {
         leaf(built, value_.data(), Step::kLeaf, residual_.data()),
         level_view(level.view()),
         leaf_view(leaf.view()) {
-    if (scale > 0.0) add_scores(built.view(), &level, scale, fixed ? &fixed->level : nullptr);
+    add_scores(built.view(), &level, scale, fixed ? &fixed->level : nullptr);
     view.level = &level_view, view.leaf = &leaf_view, view.root = root_.data();
   }
 };

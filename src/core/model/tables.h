@@ -16,17 +16,18 @@ TREEINNER_INLINE constexpr int record_stride(int entries) {
 // An entry of a row score as four floats: the step, what of it the row's residual is not multiplied by (its level, of
 // shares), and the step in more digits: as a whole number, whose sums over a tree batch are exact, and the rest.
 constexpr int kQuad = 4;
-constexpr int kPacked = 7;  // players in 64 bits, 9 bits each
+// Players of quads are packed: so many bits for each, and so many players in 64 bits.
+constexpr int kPlayerBits = 9, kPacked = 64 / kPlayerBits;
 // Floats from one record of quads to the next, `floats` to an entry: whole lines of cache.
 TREEINNER_INLINE constexpr int quad_stride(int entries, int floats) {
   return (entries * floats + (entries <= kPacked ? 2 : 4) + 15) / 16 * 16;
 }
 
-constexpr int kAside = 512;        // rows whose leaves are set aside
-constexpr int kTreeBatch = 64;     // trees whose row scores are added together
-constexpr int kSmall = 64;         // leaves of a tree that takes part in that, at most
-constexpr int kPlaces = 512;       // outputs x players of a forest that does, at most
-constexpr double kWhole = 0x1p18;  // a step as a whole number has units of step_unit / kWhole
+constexpr int kAside = 512;                // rows whose leaves are set aside
+constexpr int kTreeBatch = 64;             // trees whose row scores are added together
+constexpr int kSmall = 64;                 // leaves of a tree that takes part in that, at most
+constexpr int kPlaces = 1 << kPlayerBits;  // outputs x players of a forest that does, at most
+constexpr double kWhole = 0x1p18;          // a step as a whole number has units of step_unit / kWhole
 
 // For the trees that have records of at most kSmall leaves, the same as quads in multiples of step_unit, then the
 // players, packed. In a quad come the step; its level; the step again as a whole number; the rest of it. With fixed

@@ -217,7 +217,7 @@ def _files(paths: Sequence[Path]) -> Source:
         raise DataError(f"There is no data file {missing[0]}.")
     inside = [file for file in (sorted(paths[0].rglob("*")) if paths[0].is_dir() else paths) if _kind(file)]
     if len({_kind(file) for file in inside}) != 1 or len(set(paths)) < len(paths):
-        raise DataError(f"{paths[0]}: expected Parquet, Feather or CSV files, all alike and once, or a folder of them.")
+        raise DataError(f"{paths[0]}: expected Parquet, Feather or CSV files of one kind, none twice, or one folder.")
     source = [str(file) for file in paths] if len(paths) > 1 else str(paths[0])
     options = {"source": source, "partitioning": "hive" if paths[0].is_dir() else None}
 

@@ -74,7 +74,7 @@ class ImportanceAccumulator:
     def _fix(self, reference: Importance, score: str) -> None:
         """Take the node values of a reference."""
         if self._asked["method"] != "centred" or (self.model.trees.averaged and score != "loss"):
-            raise ValueError("reference= is for method='centred'; windows of forests (by 'loss') cannot be compared.")
+            raise ValueError("reference= needs method='centred'; forests need score='loss' and cannot be compared.")
         value = reference_values(self.model, reference)[self.model.trees.forest.numbered]
         self.centre = Centre(value, np.zeros_like(value))
         if score == "signal" and (self.model.loss is None or self.model.loss.value is not None):
@@ -188,7 +188,7 @@ class ImportanceAccumulator:
             raise TypeError(f"expected an ImportanceAccumulator, got {type(after).__name__}; ti.compare takes rows.")
         both = (self, after)
         if len({one._require_rows().key for one in both}) > 1 or min(len(one._scores) for one in both) < 2:
-            raise ModelError("Accumulators to compare need the same model (no forest), settings and signal reference=.")
+            raise ModelError("Both accumulators need the same model (no forest), settings and reference=, by 'signal'.")
         if lone := self._given ^ after._given:
             raise DataError(f"{min(lone)} was given for one of the two accumulators only; give it to both, or to none.")
         (signal, before), (signal_now, now) = ([one._concluded(which) for which in (0, 1)] for one in both)

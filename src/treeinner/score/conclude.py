@@ -229,7 +229,7 @@ def warned(found: Importance, *more: Note | None) -> Importance:
     q, df = found.statistics.q_value, found.statistics.df
     few = [found.feature_names[k] for k in np.flatnonzero((q <= LEVEL) & (df + 1 < FEW_ROWS))]
     if few and found.has_errors and found.folds is None and not {"few_rows", "training_rows"} & {n.code for n in notes}:
-        text = f"{', '.join(few[:3])}{', ...' * (len(few) > 3)}: fewer than {FEW_ROWS} rows or clusters carry this."
+        text = f"{', '.join(few[:3])}{', ...' * (len(few) > 3)}: under {FEW_ROWS} rows or clusters carry its verdict."
         notes = (*notes, Note("few_shares", text, quiet=True))
     warn(*notes)
     return replace(found, notes=notes)

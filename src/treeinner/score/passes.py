@@ -216,7 +216,7 @@ class _Pass:
         elif residual is not None and kind not in tables:
             counted = residual if self.by_segment else residual - residual[trees.start[:-1]][trees.tree_of_node]
             fixed = None if self.beside is None else self.beside.paths
-            tables[kind] = core.share_table(value, counted, 0.0 if self.by_segment else scale, not self.history, fixed)
+            tables[kind] = core.share_table(value, counted, scale, not self.history, fixed)
         self.paths = tables[kind]
         self.in_core = self.loss.core is not None and (not self.signal or self.credit.places is not None)
         if self.signal and not self.in_core:

@@ -104,7 +104,7 @@ def with_categories(estimator: Any, X: Any) -> Any:
         frame = nw.from_native(frame.to_pandas(), eager_only=True)
     if frame.implementation.is_polars():  # XGBoost 3.4 takes no polars.Categorical
         held = [frame[name].cast(nw.String) for name in labelled]
-        frame, text = frame.with_columns(*(each.cast(nw.Enum(each.drop_nulls().unique().sort())) for each in held)), []
+        return frame.with_columns(*(each.cast(nw.Enum(each.drop_nulls().unique().sort())) for each in held)).to_native()
     return frame.with_columns(nw.col(text).cast(nw.Categorical)).to_native() if text else frame.to_native()
 
 
